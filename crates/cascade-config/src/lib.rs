@@ -1,0 +1,1 @@
+//! YAML configurations, checked and assembled into a cascade

@@ -1,0 +1,64 @@
+//! What can go wrong between the engine and a model.
+
+use crate::TokenId;
+
+/// A result whose error is [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of a [`Scorer`](crate::Scorer), a [`Drafter`](crate::Drafter) or a [`TextCodec`](crate::TextCodec).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A decoder-only model was asked to continue nothing.
+    #[error("the prompt is empty: a decoder-only model needs at least one token to continue")]
+    EmptyContext,
+
+    /// An encoder-decoder model was given no source to encode.
+    #[error("the prompt is empty: an encoder-decoder model needs at least one source token")]
+    EmptySource,
+
+    /// A decoder-only model was given a source.
+    #[error(
+        "a decoder-only model has no encoder, but was given a source of {tokens} tokens; \
+         put them into the context"
+    )]
+    SourceWithoutEncoder {
+        /// Length of the source that was given.
+        tokens: usize,
+    },
+
+    /// The model has no position for what it was asked to score.
+    #[error(
+        "{needed} positions are needed but the model has {limit}; \
+         shorten the prompt or ask for fewer new tokens"
+    )]
+    ContextTooLong {
+        /// Positions that the context and the tree take together.
+        needed: usize,
+        /// Positions that the model has.
+        limit: usize,
+    },
+
+    /// A token id that the model has no embedding for.
+    #[error(
+        "token {token} is outside the model's vocabulary of {vocab_size}; \
+         is this the model's own tokenizer?"
+    )]
+    TokenOutOfVocabulary {
+        /// The token.
+        token: TokenId,
+        /// Size of the vocabulary.
+        vocab_size: usize,
+    },
+
+    /// What lies behind the trait failed: a tensor library, a device, a tokenizer.
+    #[error(transparent)]
+    Backend(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps the error of what lies behind a trait.
+    pub fn backend(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Backend(error.into())
+    }
+}

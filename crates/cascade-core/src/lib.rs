@@ -1,0 +1,33 @@
+//! The words of speculative decoding, without a tensor library.
+//!
+//! * [`TokenTree`]: guesses for the tokens that follow a context. A chain is a tree; an empty tree is plain decoding.
+//! * [`Draft`]: a token tree whose every node knows what it was drawn from and who proposed it.
+//! * [`Scorer`]: a neural model. It scores a whole tree in one forward and is observationally pure.
+//! * [`Drafter`]: a statistical model, such as Max-Gram or a bigram table. It proposes at no cost worth counting.
+//! * [`TextCodec`]: text to tokens and back, token by token.
+//!
+//! Everything above this crate is written in these terms: verification rules see [`Scores`] and a [`Draft`], the engine
+//! sees scorers and drafters, and neither ever sees a tensor.
+
+mod codec;
+mod draft;
+mod drafter;
+mod error;
+mod fingerprint;
+mod prompt;
+mod score;
+#[cfg(feature = "toy")]
+pub mod toy;
+mod tree;
+
+pub use codec::{TextCodec, TextDecoder};
+pub use draft::{Draft, LevelId, Proposal, Proposed};
+pub use drafter::Drafter;
+pub use error::{Error, Result};
+pub use fingerprint::Fingerprint;
+pub use prompt::{Architecture, Prompt};
+pub use score::{Matrix, Picks, Rows, Scorer, Scores, Want};
+pub use tree::{NodeId, TokenTree};
+
+/// Index of a token in a model's vocabulary.
+pub type TokenId = u32;

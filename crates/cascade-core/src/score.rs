@@ -1,0 +1,182 @@
+//! Scoring: the one thing a neural model does.
+
+use crate::{Architecture, NodeId, Result, TokenId, TokenTree};
+
+/// How much of each row a caller needs. A model computes and copies no more than that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rows {
+    /// The most probable token of each row.
+    #[default]
+    Argmax,
+    /// The same, with its probability, and the probability that each node's token has in its parent's row.
+    Picks,
+    /// All logits.
+    Logits,
+}
+
+/// What a caller needs from [`Scorer::score`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Want {
+    /// How much of each row.
+    pub rows: Rows,
+    /// Whether the last hidden state of each row is wanted.
+    pub hidden: bool,
+}
+
+impl Want {
+    /// The most probable token of each row and nothing else.
+    pub const ARGMAX: Self = Self {
+        rows: Rows::Argmax,
+        hidden: false,
+    };
+    /// The most probable tokens and the drafted tokens, with probabilities.
+    pub const PICKS: Self = Self {
+        rows: Rows::Picks,
+        hidden: false,
+    };
+    /// All logits.
+    pub const LOGITS: Self = Self {
+        rows: Rows::Logits,
+        hidden: false,
+    };
+
+    /// The same, with the last hidden states.
+    pub const fn with_hidden(self) -> Self {
+        Self {
+            hidden: true,
+            ..self
+        }
+    }
+}
+
+/// A dense row-major matrix of `f32`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Matrix {
+    columns: usize,
+    data: Vec<f32>,
+}
+
+impl Matrix {
+    /// A matrix of `data.len() / columns` rows.
+    ///
+    /// # Panics
+    /// If `columns` is 0 or does not divide the length of `data`.
+    pub fn new(columns: usize, data: Vec<f32>) -> Self {
+        assert!(
+            columns > 0 && data.len().is_multiple_of(columns),
+            "{} values do not fill rows of {columns}",
+            data.len()
+        );
+        Self { columns, data }
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.data.len() / self.columns
+    }
+
+    /// One row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.data[row * self.columns..(row + 1) * self.columns]
+    }
+}
+
+/// Probabilities of the tokens that matter to a greedy review, computed in f32 by softmax over the whole vocabulary.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picks {
+    /// For each row, the probability of its most probable token.
+    pub argmax: Vec<f32>,
+    /// For each node, the probability of its token in its parent's row.
+    pub nodes: Vec<f32>,
+}
+
+/// What a model says of a context and a tree of N nodes: N + 1 rows.
+///
+/// Row 0 is the distribution after the last token of the context, row `i + 1` the one after node `i`
+/// ([`TokenTree::row`]).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// The most probable token of each row, the first of equals.
+    pub argmax: Vec<TokenId>,
+    /// Present if [`Rows::Picks`] was wanted.
+    pub picks: Option<Picks>,
+    /// `[N + 1, vocabulary]`, present if [`Rows::Logits`] was wanted.
+    pub logits: Option<Matrix>,
+    /// `[N + 1, hidden size]`: what the output head reads (after the final norm), present if it was wanted.
+    pub hidden: Option<Matrix>,
+    /// Rows that the forward really computed: N + 1, and one for each token of the context that the model had not
+    /// seen before. For accounting.
+    pub rows_computed: usize,
+}
+
+impl Scores {
+    /// Most probable token after `node`, or after the context if `None`.
+    ///
+    /// # Panics
+    /// If the tree that was scored has no such node.
+    pub fn argmax_after(&self, node: Option<NodeId>) -> TokenId {
+        self.argmax[TokenTree::row(node)]
+    }
+}
+
+/// A neural language model as the engine sees it.
+///
+/// # Purity
+/// `score` is observationally pure: for the source of the last [`begin`](Self::begin), the answer is a function of
+/// `context`, `tree` and `want`, in whatever order calls come. Implementations keep what they have computed and reuse
+/// the longest common prefix, but no caller passes a length, rolls back, or knows that a cache exists. (Floating-point
+/// answers may differ in the last bits with the number of rows computed together.)
+pub trait Scorer {
+    /// How the model reads its prompt.
+    fn architecture(&self) -> Architecture;
+
+    /// Size of the vocabulary: the number of columns of the logits.
+    fn vocab_size(&self) -> usize;
+
+    /// The most positions that a context and the height of a tree may take together; `None` if there is no limit.
+    fn max_context(&self) -> Option<usize>;
+
+    /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models take the empty
+    /// source. Encoding may be put off until the first `score`, and the same source again costs nothing.
+    ///
+    /// # Errors
+    /// A source that the model cannot take: see [`Error`](crate::Error).
+    fn begin(&mut self, source: &[TokenId]) -> Result<()>;
+
+    /// Scores `tree` as a continuation of `context`, in one forward.
+    ///
+    /// # Errors
+    /// A decoder-only model refuses an empty context; every model refuses tokens outside its vocabulary and more
+    /// positions than it has. After an error the scorer is as usable as before.
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores>;
+}
+
+impl<S: Scorer + ?Sized> Scorer for Box<S> {
+    fn architecture(&self) -> Architecture {
+        (**self).architecture()
+    }
+
+    fn vocab_size(&self) -> usize {
+        (**self).vocab_size()
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        (**self).max_context()
+    }
+
+    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+        (**self).begin(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        (**self).score(context, tree, want)
+    }
+}

@@ -1,0 +1,257 @@
+//! Toy models in exact integer arithmetic.
+//!
+//! A [`ToyScorer`] answers from a hash of source and context, so that equality of outputs means exactly that: no
+//! near-tie can excuse a difference. It can be made to agree with another toy at a chosen rate, and keeps a log of the
+//! calls it received.
+
+use std::sync::{Arc, Mutex};
+
+use crate::{
+    Architecture, Error, Matrix, Picks, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want,
+};
+
+/// One call of [`Scorer::score`], as a toy logged it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Name of the model.
+    pub model: &'static str,
+    /// The context.
+    pub context: Vec<TokenId>,
+    /// Tokens of the tree, in order.
+    pub draft: Vec<TokenId>,
+}
+
+/// A log that several toys share.
+pub type CallLog = Arc<Mutex<Vec<Call>>>;
+
+/// A decoder-only or encoder-decoder model in integer arithmetic.
+///
+/// Each token of the vocabulary gets an integer weight from a hash of (seed, source, context, token); probabilities are
+/// weights over their sum. With agreement `a`, the model uses the weights of its `family` seed in about `a` of 256
+/// contexts and its own in the others.
+#[derive(Clone, Debug)]
+pub struct ToyScorer {
+    name: &'static str,
+    architecture: Architecture,
+    vocab_size: usize,
+    max_context: Option<usize>,
+    family: u64,
+    seed: u64,
+    agreement: u64,
+    source: Vec<TokenId>,
+    log: CallLog,
+}
+
+impl ToyScorer {
+    /// A decoder-only toy that always answers by the family's weights.
+    pub fn target(name: &'static str, vocab_size: usize, family: u64) -> Self {
+        Self {
+            name,
+            architecture: Architecture::DecoderOnly,
+            vocab_size,
+            max_context: None,
+            family,
+            seed: family,
+            agreement: 256,
+            source: Vec::new(),
+            log: CallLog::default(),
+        }
+    }
+
+    /// A toy that answers by the family's weights in `agreement` of 256 contexts, by its own in the others.
+    pub fn drafter(
+        name: &'static str,
+        vocab_size: usize,
+        family: u64,
+        seed: u64,
+        agreement: u64,
+    ) -> Self {
+        Self {
+            seed,
+            agreement,
+            ..Self::target(name, vocab_size, family)
+        }
+    }
+
+    /// The same model, reading its prompt as `architecture` does.
+    pub fn with_architecture(self, architecture: Architecture) -> Self {
+        Self {
+            architecture,
+            ..self
+        }
+    }
+
+    /// The same model with room for `positions` only.
+    pub fn with_max_context(self, positions: usize) -> Self {
+        Self {
+            max_context: Some(positions),
+            ..self
+        }
+    }
+
+    /// The same model, logging its calls to `log`.
+    pub fn with_log(self, log: &CallLog) -> Self {
+        Self {
+            log: Arc::clone(log),
+            ..self
+        }
+    }
+
+    /// Weight of every token after `context`, each at least 1.
+    pub fn weights(&self, context: &[TokenId]) -> Vec<u64> {
+        let state = hash_all(self.family, &self.source, context);
+        let own = splitmix(state ^ splitmix(self.seed)) % 256 >= self.agreement;
+        let state = if own {
+            splitmix(state ^ self.seed)
+        } else {
+            state
+        };
+        (0..self.vocab_size as u64)
+            .map(|token| {
+                let draw = splitmix(state ^ splitmix(token)) % 1024;
+                // Cubed, so that distributions have a clear favourite now and then.
+                1 + draw * draw * draw / 1024
+            })
+            .collect()
+    }
+
+    fn row(&self, context: &[TokenId]) -> ToyRow {
+        ToyRow::new(self.weights(context))
+    }
+}
+
+struct ToyRow {
+    weights: Vec<u64>,
+    sum: u64,
+    argmax: usize,
+}
+
+impl ToyRow {
+    fn new(weights: Vec<u64>) -> Self {
+        let sum = weights.iter().sum();
+        let mut argmax = 0;
+        for (token, &weight) in weights.iter().enumerate() {
+            if weight > weights[argmax] {
+                argmax = token;
+            }
+        }
+        Self {
+            weights,
+            sum,
+            argmax,
+        }
+    }
+
+    fn probability(&self, token: TokenId) -> f32 {
+        (self.weights[token as usize] as f64 / self.sum as f64) as f32
+    }
+}
+
+impl Scorer for ToyScorer {
+    fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        self.max_context
+    }
+
+    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+        match self.architecture {
+            Architecture::EncoderDecoder if source.is_empty() => return Err(Error::EmptySource),
+            Architecture::DecoderOnly if !source.is_empty() => {
+                return Err(Error::SourceWithoutEncoder {
+                    tokens: source.len(),
+                })
+            }
+            _ => self.source = source.to_vec(),
+        }
+        Ok(())
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        if self.architecture == Architecture::DecoderOnly && context.is_empty() {
+            return Err(Error::EmptyContext);
+        }
+        if let Some(token) = context
+            .iter()
+            .copied()
+            .chain(tree.tokens())
+            .find(|&t| t as usize >= self.vocab_size)
+        {
+            return Err(Error::TokenOutOfVocabulary {
+                token,
+                vocab_size: self.vocab_size,
+            });
+        }
+        let needed = context.len() + tree.height();
+        if let Some(limit) = self.max_context.filter(|&limit| needed > limit) {
+            return Err(Error::ContextTooLong { needed, limit });
+        }
+        if let Ok(mut log) = self.log.lock() {
+            log.push(Call {
+                model: self.name,
+                context: context.to_vec(),
+                draft: tree.tokens().collect(),
+            });
+        }
+
+        let rows: Vec<ToyRow> = std::iter::once(None)
+            .chain((0..tree.len()).map(Some))
+            .map(|node| {
+                let mut path = context.to_vec();
+                path.extend(tree.path_tokens(node));
+                self.row(&path)
+            })
+            .collect();
+        let picks = || Picks {
+            argmax: rows
+                .iter()
+                .map(|row| row.probability(row.argmax as TokenId))
+                .collect(),
+            nodes: (0..tree.len())
+                .map(|node| rows[TokenTree::row(tree.parent(node))].probability(tree.token(node)))
+                .collect(),
+        };
+        let logits = || {
+            let data = rows
+                .iter()
+                .flat_map(|row| row.weights.iter().map(|&w| (w as f32).ln()))
+                .collect();
+            Matrix::new(self.vocab_size, data)
+        };
+        Ok(Scores {
+            argmax: rows.iter().map(|row| row.argmax as TokenId).collect(),
+            picks: (want.rows == Rows::Picks).then(picks),
+            logits: (want.rows == Rows::Logits).then(logits),
+            hidden: want
+                .hidden
+                .then(|| Matrix::new(1, rows.iter().map(|row| row.sum as f32).collect())),
+            rows_computed: context.len() + tree.len(),
+        })
+    }
+}
+
+fn hash_all(seed: u64, source: &[TokenId], context: &[TokenId]) -> u64 {
+    let mut state = splitmix(seed);
+    for &token in source {
+        state = splitmix(state ^ u64::from(token));
+    }
+    state = splitmix(state ^ u64::MAX);
+    for &token in context {
+        state = splitmix(state ^ u64::from(token));
+    }
+    state
+}
+
+/// The output function of SplitMix64: a bijection of `u64` that mixes well.
+fn splitmix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

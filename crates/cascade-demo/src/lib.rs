@@ -1,0 +1,1 @@
+//! Demo checkpoints, tables and questions, embedded

@@ -1,0 +1,1 @@
+//! The cascade: K matrix, recursion, generation loop

@@ -1,0 +1,1 @@
+//! T5 and LLaMA on candle

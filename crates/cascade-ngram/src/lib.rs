@@ -1,0 +1,1 @@
+//! Statistical drafters: Max-Gram, bigram tables, prompt lookup
