@@ -14,3 +14,13 @@ pub trait Drafter {
     /// Guesses what follows `context`, at most `budget` nodes. Nothing worth guessing gives the empty tree.
     fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree;
 }
+
+impl<D: Drafter + ?Sized> Drafter for Box<D> {
+    fn begin(&mut self, source: &[TokenId]) {
+        (**self).begin(source);
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
+        (**self).propose(context, budget)
+    }
+}

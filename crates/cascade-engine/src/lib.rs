@@ -1,1 +1,29 @@
-//! The cascade: K matrix, recursion, generation loop
+//! The cascade: who drafts for whom, how much, and the loop that turns reviews into text.
+//!
+//! * [`KMatrix`]: how many tokens each drafter adds when each model reviews (Cascade Speculative Drafting, §3.4).
+//! * [`Cascade`]: a target and its drafters, put together by [`Cascade::builder`]. [`Cascade::generate`] streams
+//!   [`Event`]s and returns a [`Generation`].
+//! * [`Usage`]: what each model was asked to do, booked by [`Metered`].
+//! * [`StopSequences`]: texts that end a generation, found across the borders of tokens.
+//!
+//! The engine knows models as [`Scorer`](cascade_core::Scorer)s and [`Drafter`](cascade_core::Drafter)s and never sees a
+//! tensor. Its output is the target's own greedy output, whatever the drafters, the matrix and the lenience.
+
+mod builder;
+mod cascade;
+mod error;
+mod generation;
+mod k_matrix;
+mod ledger;
+mod level;
+mod recursion;
+mod stop;
+mod text;
+
+pub use builder::CascadeBuilder;
+pub use cascade::{Cascade, Event, Options};
+pub use error::{Error, Result};
+pub use generation::{Finish, Generation, ModelUsage, Role, Step};
+pub use k_matrix::{Convention, KMatrix, KMatrixError};
+pub use ledger::{Metered, Usage};
+pub use stop::StopSequences;

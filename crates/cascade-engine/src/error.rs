@@ -1,0 +1,122 @@
+//! What can be wrong with a cascade, and what can go wrong in it.
+
+use cascade_core::Architecture;
+use cascade_verify::InvalidLenience;
+
+use crate::KMatrixError;
+
+/// A result whose error is [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The builder was given no target.
+    #[error("a cascade needs a target model; call `target` on the builder")]
+    NoTarget,
+
+    /// There are drafters and no K matrix.
+    #[error(
+        "a cascade with {drafters} drafters needs a K matrix of {drafters} rows and columns; \
+         call `k_matrix` on the builder"
+    )]
+    NoKMatrix {
+        /// Number of drafters.
+        drafters: usize,
+    },
+
+    /// The K matrix does not fit the drafters.
+    #[error(
+        "the K matrix is {size} x {size}, but there are {drafters} drafters \
+         (statistical ones count): it needs one row and one column for each"
+    )]
+    KMatrixSize {
+        /// Rows of the matrix.
+        size: usize,
+        /// Number of drafters.
+        drafters: usize,
+    },
+
+    /// The K matrix itself is wrong.
+    #[error(transparent)]
+    KMatrix(#[from] KMatrixError),
+
+    /// A lenience below 1, or none at all.
+    #[error(transparent)]
+    Lenience(#[from] InvalidLenience),
+
+    /// A drafter speaks another vocabulary.
+    #[error(
+        "drafter `{drafter}` has a vocabulary of {found} tokens and target `{target}` one of {expected}: \
+         drafts would mean other words; use models of one family"
+    )]
+    VocabularyMismatch {
+        /// Name of the drafter.
+        drafter: String,
+        /// Its vocabulary size.
+        found: usize,
+        /// Name of the target.
+        target: String,
+        /// The target's vocabulary size.
+        expected: usize,
+    },
+
+    /// A drafter reads its prompt in another way.
+    #[error(
+        "drafter `{drafter}` is {found:?} and target `{target}` is {expected:?}: they cannot share a context"
+    )]
+    ArchitectureMismatch {
+        /// Name of the drafter.
+        drafter: String,
+        /// Its architecture.
+        found: Architecture,
+        /// Name of the target.
+        target: String,
+        /// The target's architecture.
+        expected: Architecture,
+    },
+
+    /// An empty stop sequence would stop everything.
+    #[error("a stop sequence is empty: it would end every generation at once; remove it")]
+    EmptyStopSequence,
+
+    /// The stop sequences could not be compiled.
+    #[error("the stop sequences cannot be searched for: {0}")]
+    StopSequences(#[source] Box<aho_corasick::BuildError>),
+
+    /// Text was asked for, but the cascade has no codec.
+    #[error("text prompts and stop sequences need a tokenizer; call `codec` on the builder")]
+    NoCodec,
+
+    /// The prompt holds no text.
+    #[error("the prompt is empty; give the model something to answer")]
+    EmptyPrompt,
+
+    /// The prompt leaves no room to generate.
+    #[error(
+        "the prompt takes {tokens} tokens, and `{target}` has {limit} positions: \
+         shorten it to at most {} tokens", limit - 1
+    )]
+    PromptTooLong {
+        /// Length of the prompt.
+        tokens: usize,
+        /// Name of the target.
+        target: String,
+        /// Positions that the target has.
+        limit: usize,
+    },
+
+    /// A model failed.
+    #[error("model `{model}` failed: {source}")]
+    Model {
+        /// Name of the model.
+        model: String,
+        /// What it said.
+        source: cascade_core::Error,
+    },
+
+    /// The tokenizer failed.
+    #[error("the tokenizer failed: {0}")]
+    Codec(#[source] cascade_core::Error),
+}

@@ -1,0 +1,212 @@
+//! The K matrix: how many tokens each drafter adds.
+
+/// A square upper-triangular matrix for n drafters, largest first, the statistical one included (K_nn in Cascade
+/// Speculative Drafting, Algorithm 1).
+///
+/// Row 0 is used when the target reviews, row `j + 1` when drafter `j` reviews. Entry `(r, j)` is the number of tokens that
+/// drafter `j` adds to the draft which the reviewer of row `r` will see. A drafter never drafts for itself or for a
+/// smaller one, so everything below the diagonal is zero.
+///
+/// # Example
+/// The paper's best setting for FLAN-T5-XXL on GSM8K (Table 5: k11 = 8, k12 = 13, k22 = 1, with 10 tokens of Max-Gram each
+/// time) for base, small and Max-Gram, in both conventions:
+/// ```
+/// use cascade_engine::{Convention, KMatrix};
+///
+/// let added = KMatrix::new(
+///     vec![vec![8, 5, 10], vec![0, 1, 10], vec![0, 0, 10]],
+///     Convention::Added,
+/// )?;
+/// let running = KMatrix::new(
+///     vec![vec![8, 13, 23], vec![0, 1, 11], vec![0, 0, 10]],
+///     Convention::RunningSum,
+/// )?;
+/// assert_eq!(added, running);
+/// # Ok::<(), cascade_engine::KMatrixError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KMatrix {
+    /// Tokens added, row by row.
+    added: Vec<Vec<usize>>,
+}
+
+/// What the entries of a written K matrix mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Convention {
+    /// Tokens that the drafter of the column adds. (The paper's K matrices for Vicuna.)
+    #[default]
+    Added,
+    /// Tokens that the draft holds when the drafter of the column is done: the running sum along the row. (The paper's
+    /// k11, k12, k22 for FLAN-T5.)
+    RunningSum,
+}
+
+/// Why something is no K matrix. Rows and columns count from 0.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KMatrixError {
+    /// A row of another length.
+    #[error("the K matrix is not square: it has {rows} rows, but row {row} has {columns} columns")]
+    NotSquare {
+        /// Number of rows.
+        rows: usize,
+        /// The row.
+        row: usize,
+        /// Its length.
+        columns: usize,
+    },
+    /// An entry below the diagonal.
+    #[error(
+        "the K matrix is not upper triangular: row {row}, column {column} is {value} and must be 0, \
+         since no drafter drafts for itself or for a smaller one"
+    )]
+    BelowDiagonal {
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// What stands there.
+        value: usize,
+    },
+    /// A running sum that falls.
+    #[error(
+        "row {row} of the K matrix falls from {before} to {value} at column {column}, \
+         and a running sum cannot fall; is it written in the `added` convention?"
+    )]
+    FallingSum {
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// The entry before.
+        before: usize,
+        /// What stands there.
+        value: usize,
+    },
+}
+
+impl KMatrix {
+    /// Checks a matrix written in `convention`. No rows at all is the matrix of plain decoding.
+    pub fn new(rows: Vec<Vec<usize>>, convention: Convention) -> Result<Self, KMatrixError> {
+        let n = rows.len();
+        for (r, row) in rows.iter().enumerate() {
+            if row.len() != n {
+                return Err(KMatrixError::NotSquare {
+                    rows: n,
+                    row: r,
+                    columns: row.len(),
+                });
+            }
+            if let Some(column) = (0..r).find(|&c| row[c] != 0) {
+                return Err(KMatrixError::BelowDiagonal {
+                    row: r,
+                    column,
+                    value: row[column],
+                });
+            }
+        }
+        let added = match convention {
+            Convention::Added => rows,
+            Convention::RunningSum => differences(rows)?,
+        };
+        Ok(Self { added })
+    }
+
+    /// Number of drafters.
+    pub fn size(&self) -> usize {
+        self.added.len()
+    }
+
+    /// Tokens that drafter `drafter` adds when the reviewer of row `row` reviews.
+    ///
+    /// # Panics
+    /// If `row` or `drafter` is not below [`size`](Self::size).
+    pub fn added(&self, row: usize, drafter: usize) -> usize {
+        self.added[row][drafter]
+    }
+
+    /// Drafters that are never asked for a token, starting from the target: their columns are zero in every row that is
+    /// ever used. `reviews(j)` says whether drafter `j` reviews at all; a statistical one does not.
+    pub fn idle_drafters(&self, reviews: impl Fn(usize) -> bool) -> Vec<usize> {
+        let n = self.size();
+        let mut drafts = vec![false; n];
+        let mut row_used = vec![false; n + 1];
+        row_used[0] = true;
+        for row in 0..n {
+            for drafter in row..n {
+                if row_used[row] && self.added[row][drafter] > 0 {
+                    drafts[drafter] = true;
+                    row_used[drafter + 1] |= reviews(drafter);
+                }
+            }
+        }
+        (0..n).filter(|&j| !drafts[j]).collect()
+    }
+}
+
+fn differences(rows: Vec<Vec<usize>>) -> Result<Vec<Vec<usize>>, KMatrixError> {
+    let difference = |row: usize, entries: &[usize], column: usize| {
+        let before = if column > row { entries[column - 1] } else { 0 };
+        entries[column]
+            .checked_sub(before)
+            .ok_or(KMatrixError::FallingSum {
+                row,
+                column,
+                before,
+                value: entries[column],
+            })
+    };
+    rows.iter()
+        .enumerate()
+        .map(|(r, row)| (0..row.len()).map(|c| difference(r, row, c)).collect())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(rows: &[&[usize]]) -> Result<KMatrix, KMatrixError> {
+        KMatrix::new(rows.iter().map(|r| r.to_vec()).collect(), Convention::Added)
+    }
+
+    fn running(rows: &[&[usize]]) -> Result<KMatrix, KMatrixError> {
+        KMatrix::new(
+            rows.iter().map(|r| r.to_vec()).collect(),
+            Convention::RunningSum,
+        )
+    }
+
+    #[test]
+    fn refuses_what_is_not_square_or_not_upper_triangular() {
+        let not_square = added(&[&[1, 2], &[0]]).unwrap_err();
+        assert!(
+            not_square.to_string().contains("row 1 has 1 columns"),
+            "{not_square}"
+        );
+        let below = added(&[&[1, 2], &[3, 4]]).unwrap_err();
+        assert!(
+            below.to_string().contains("row 1, column 0 is 3"),
+            "{below}"
+        );
+        let falls = running(&[&[5, 3], &[0, 1]]).unwrap_err();
+        assert!(
+            falls.to_string().contains("falls from 5 to 3 at column 1"),
+            "{falls}"
+        );
+        assert_eq!(added(&[]).unwrap().size(), 0);
+    }
+
+    #[test]
+    fn tells_who_never_drafts() {
+        let all = added(&[&[5, 14, 10], &[0, 1, 10], &[0, 0, 10]]).unwrap();
+        assert!(all.idle_drafters(|_| true).is_empty());
+        // Drafter 1 would draft for drafter 0 only, and drafter 0 drafts for nobody.
+        let idle = added(&[&[0, 0, 10], &[0, 4, 10], &[0, 0, 10]]).unwrap();
+        assert_eq!(idle.idle_drafters(|_| true), [0, 1]);
+        // A statistical drafter reviews nothing, so the row of drafter 0 is not used.
+        let statistical = added(&[&[3, 0], &[0, 4]]).unwrap();
+        assert_eq!(statistical.idle_drafters(|j| j > 0), [1]);
+    }
+}

@@ -1,0 +1,100 @@
+//! The ledger: what each model was asked to do.
+
+use std::time::{Duration, Instant};
+
+use cascade_core::{Architecture, Drafter, Result, Scorer, Scores, TokenId, TokenTree, Want};
+
+/// What one model did during one generation. Costs are applied to it later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Forwards of a neural model; proposals of a statistical one.
+    pub calls: u64,
+    /// Rows that were wanted: N + 1 for a tree of N nodes. For a statistical model, tokens proposed.
+    pub rows: u64,
+    /// Rows computed beyond those because the model had not yet seen tokens that others produced.
+    pub catch_up_rows: u64,
+    /// The same in the first forward of a generation: the prompt.
+    pub prefill_rows: u64,
+    /// Time spent in the model, encoding of the source included.
+    pub time: Duration,
+}
+
+/// Decorates a scorer or a drafter and books what it does.
+#[derive(Clone, Debug)]
+pub struct Metered<M> {
+    model: M,
+    usage: Usage,
+}
+
+impl<M> Metered<M> {
+    /// A fresh ledger around `model`.
+    pub fn new(model: M) -> Self {
+        Self {
+            model,
+            usage: Usage::default(),
+        }
+    }
+
+    /// What the model did since the last `begin`.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+impl<S: Scorer> Scorer for Metered<S> {
+    fn architecture(&self) -> Architecture {
+        self.model.architecture()
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.model.vocab_size()
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        self.model.max_context()
+    }
+
+    /// Opens a new page of the ledger.
+    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+        self.usage = Usage::default();
+        let started = Instant::now();
+        let begun = self.model.begin(source);
+        self.usage.time += started.elapsed();
+        begun
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        let started = Instant::now();
+        let scores = self.model.score(context, tree, want)?;
+        self.usage.time += started.elapsed();
+        let wanted = tree.len() as u64 + 1;
+        let others = (scores.rows_computed as u64).saturating_sub(wanted);
+        if self.usage.calls == 0 {
+            self.usage.prefill_rows += others;
+        } else {
+            self.usage.catch_up_rows += others;
+        }
+        self.usage.calls += 1;
+        self.usage.rows += wanted;
+        Ok(scores)
+    }
+}
+
+impl<D: Drafter> Drafter for Metered<D> {
+    /// Opens a new page of the ledger.
+    fn begin(&mut self, source: &[TokenId]) {
+        self.usage = Usage::default();
+        let started = Instant::now();
+        self.model.begin(source);
+        self.usage.time += started.elapsed();
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
+        let started = Instant::now();
+        let tree = self.model.propose(context, budget);
+        self.usage.time += started.elapsed();
+        self.usage.calls += 1;
+        self.usage.rows += tree.len() as u64;
+        tree
+    }
+}

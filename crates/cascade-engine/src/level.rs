@@ -1,0 +1,84 @@
+//! A drafter of the cascade, with its name and its ledger.
+
+use cascade_core::{Drafter, Scorer, TokenId};
+
+use crate::{Error, Metered, Result, Usage};
+
+pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
+pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
+
+/// A neural model and its name.
+pub(crate) struct Neural {
+    pub(crate) name: String,
+    pub(crate) scorer: Metered<BoxedScorer>,
+}
+
+impl Neural {
+    pub(crate) fn new(name: String, scorer: BoxedScorer) -> Self {
+        Self {
+            name,
+            scorer: Metered::new(scorer),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+        let begun = self.scorer.begin(source);
+        begun.map_err(|source| self.failed(source))
+    }
+
+    pub(crate) fn failed(&self, source: cascade_core::Error) -> Error {
+        Error::Model {
+            model: self.name.clone(),
+            source,
+        }
+    }
+
+    /// Tokens that may still follow a context of `context_len` before the model runs out of positions.
+    pub(crate) fn room(&self, context_len: usize) -> Option<usize> {
+        match self.scorer.max_context() {
+            None => Some(usize::MAX),
+            Some(limit) => limit.checked_sub(context_len),
+        }
+    }
+}
+
+/// One drafter.
+pub(crate) enum Level {
+    /// It reviews what the levels below it draft, and adds a token of its own.
+    Neural(Neural),
+    /// It proposes directly.
+    Statistical {
+        name: String,
+        drafter: Metered<BoxedDrafter>,
+    },
+}
+
+impl Level {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Neural(neural) => &neural.name,
+            Self::Statistical { name, .. } => name,
+        }
+    }
+
+    pub(crate) fn is_neural(&self) -> bool {
+        matches!(self, Self::Neural(_))
+    }
+
+    pub(crate) fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+        match self {
+            Self::Neural(neural) => neural.begin(source),
+            Self::Statistical { drafter, .. } => {
+                drafter.begin(source);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        match self {
+            Self::Neural(neural) => neural.scorer.usage(),
+            Self::Statistical { drafter, .. } => drafter.usage(),
+        }
+    }
+}

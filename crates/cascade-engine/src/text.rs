@@ -1,0 +1,82 @@
+//! From emitted tokens to shown text.
+
+use std::collections::VecDeque;
+
+use cascade_core::{LevelId, TextDecoder, TokenId};
+
+use crate::stop::StopStream;
+use crate::{Error, Result};
+
+/// Decodes tokens as they come, watches for stop sequences, and remembers who proposed which piece of text.
+pub(crate) struct TextStream<'a> {
+    decoder: Box<dyn TextDecoder + 'a>,
+    stops: StopStream<'a>,
+    /// Text that may be the beginning of a stop sequence, by proposer.
+    held: VecDeque<(String, LevelId)>,
+    text: String,
+    last: LevelId,
+}
+
+impl<'a> TextStream<'a> {
+    pub(crate) fn new(decoder: Box<dyn TextDecoder + 'a>, stops: StopStream<'a>) -> Self {
+        Self {
+            decoder,
+            stops,
+            held: VecDeque::new(),
+            text: String::new(),
+            last: LevelId::TARGET,
+        }
+    }
+
+    /// Takes a token and calls `show` with the text that is safe to show. Returns the stop sequence it completes.
+    pub(crate) fn push(
+        &mut self,
+        token: TokenId,
+        proposer: LevelId,
+        show: &mut dyn FnMut(&str, LevelId),
+    ) -> Result<Option<usize>> {
+        self.last = proposer;
+        let piece = self.decoder.push(token).map_err(Error::Codec)?;
+        Ok(self.take(piece, show))
+    }
+
+    /// Shows what was held back when no more tokens come. Returns the stop sequence that the decoder's last text
+    /// completes.
+    pub(crate) fn finish(&mut self, show: &mut dyn FnMut(&str, LevelId)) -> Result<Option<usize>> {
+        let piece = self.decoder.finish().map_err(Error::Codec)?;
+        let stop = self.take(piece, show);
+        if stop.is_none() {
+            self.release(usize::MAX, show);
+        }
+        Ok(stop)
+    }
+
+    /// All text shown.
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+
+    fn take(&mut self, piece: String, show: &mut dyn FnMut(&str, LevelId)) -> Option<usize> {
+        if piece.is_empty() {
+            return None;
+        }
+        let released = self.stops.push(&piece);
+        self.held.push_back((piece, self.last));
+        self.release(released.bytes, show);
+        released.stop
+    }
+
+    fn release(&mut self, mut bytes: usize, show: &mut dyn FnMut(&str, LevelId)) {
+        while bytes > 0 {
+            let Some((mut piece, proposer)) = self.held.pop_front() else {
+                return;
+            };
+            if piece.len() > bytes {
+                self.held.push_front((piece.split_off(bytes), proposer));
+            }
+            bytes -= piece.len();
+            self.text.push_str(&piece);
+            show(&piece, proposer);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Scripted models: they know a text by heart, with mistakes at chosen places, and log every call.
+
+use std::sync::{Arc, Mutex};
+
+use cascade_core::{
+    Architecture, Drafter, Picks, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want,
+};
+
+/// Lines like `base 0..3 | 3 4`: model, context, draft.
+pub(crate) type Log = Arc<Mutex<Vec<String>>>;
+
+/// The text is 0, 1, 2, 3, …: token `n` stands at position `n`. A mistake at `n` says `n + 100` instead.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    pub(crate) name: &'static str,
+    pub(crate) mistakes: &'static [TokenId],
+    pub(crate) log: Log,
+}
+
+impl Scripted {
+    pub(crate) fn new(name: &'static str, mistakes: &'static [TokenId], log: &Log) -> Self {
+        Self {
+            name,
+            mistakes,
+            log: Arc::clone(log),
+        }
+    }
+
+    fn says(&self, position: usize) -> TokenId {
+        let right = position as TokenId;
+        if self.mistakes.contains(&right) {
+            right + 100
+        } else {
+            right
+        }
+    }
+
+    fn book(&self, context: &[TokenId], draft: &[TokenId]) {
+        let context: Vec<String> = context.iter().map(ToString::to_string).collect();
+        let draft: Vec<String> = draft.iter().map(ToString::to_string).collect();
+        let line = format!("{} {} | {}", self.name, context.join(" "), draft.join(" "));
+        self.log.lock().unwrap().push(line.trim_end().to_owned());
+    }
+}
+
+impl Scorer for Scripted {
+    fn architecture(&self) -> Architecture {
+        Architecture::DecoderOnly
+    }
+
+    fn vocab_size(&self) -> usize {
+        200
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        None
+    }
+
+    fn begin(&mut self, _source: &[TokenId]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Probabilities: 0.5 for what it says, 0.25 for what it would say without a mistake, 0 for the rest.
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        self.book(context, &tree.tokens().collect::<Vec<_>>());
+        let position = |node: Option<usize>| context.len() + node.map_or(0, |n| tree.depth(n) + 1);
+        let argmax: Vec<TokenId> = std::iter::once(None)
+            .chain((0..tree.len()).map(Some))
+            .map(|node| self.says(position(node)))
+            .collect();
+        let nodes = (0..tree.len())
+            .map(|node| {
+                let at = position(tree.parent(node));
+                match tree.token(node) {
+                    token if token == self.says(at) => 0.5,
+                    token if token as usize == at => 0.25,
+                    _ => 0.0,
+                }
+            })
+            .collect();
+        Ok(Scores {
+            picks: (want.rows == Rows::Picks).then(|| Picks {
+                argmax: vec![0.5; argmax.len()],
+                nodes,
+            }),
+            argmax,
+            rows_computed: tree.len() + 1,
+            ..Scores::default()
+        })
+    }
+}
+
+impl Drafter for Scripted {
+    fn begin(&mut self, _source: &[TokenId]) {}
+
+    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
+        let tree = TokenTree::chain((0..budget).map(|i| self.says(context.len() + i)));
+        self.book(context, &tree.tokens().collect::<Vec<_>>());
+        tree
+    }
+}

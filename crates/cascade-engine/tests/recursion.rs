@@ -1,0 +1,178 @@
+//! The calls that a K matrix makes: who is asked what, in which order.
+//!
+//! Each line is `model context | draft`. For the statistical drafter `mag` the draft is what it proposes.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use cascade_core::Prompt;
+use cascade_engine::{Cascade, CascadeBuilder, Convention, Generation, KMatrix, Options};
+use common::{Log, Scripted};
+
+fn matrix(rows: &[&[usize]]) -> KMatrix {
+    KMatrix::new(rows.iter().map(|r| r.to_vec()).collect(), Convention::Added).unwrap()
+}
+
+/// Generates from the context 0 1 and returns the calls.
+fn calls(builder: CascadeBuilder, tokens: usize, log: &Log) -> (Vec<String>, Generation) {
+    let mut cascade = builder.build().unwrap();
+    let prompt = Prompt {
+        context: vec![0, 1],
+        ..Prompt::default()
+    };
+    let options = Options {
+        max_new_tokens: tokens,
+        ..Options::default()
+    };
+    let generation = cascade
+        .generate_tokens(&prompt, &options, |_| ControlFlow::Continue(()))
+        .unwrap();
+    let expected: Vec<u32> = (2..2 + tokens as u32).collect();
+    assert_eq!(generation.tokens, expected, "the output is the target's");
+    (std::mem::take(&mut *log.lock().unwrap()), generation)
+}
+
+#[test]
+fn no_drafter_is_plain_decoding() {
+    let log = Log::default();
+    let builder = Cascade::builder().target("target", Scripted::new("target", &[], &log));
+    let (calls, generation) = calls(builder, 3, &log);
+    assert_eq!(
+        calls,
+        ["target 0 1 |", "target 0 1 2 |", "target 0 1 2 3 |"]
+    );
+    assert_eq!(generation.mean_acceptance_length(), 1.0);
+}
+
+#[test]
+fn a_lone_neural_drafter_drafts_one_token_per_forward() {
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural("base", Scripted::new("base", &[4], &log))
+        .k_matrix(matrix(&[&[3]]));
+    let (calls, _) = calls(builder, 6, &log);
+    assert_eq!(
+        calls,
+        [
+            "base 0 1 |",
+            "base 0 1 2 |",
+            "base 0 1 2 3 |", // says 104
+            "target 0 1 | 2 3 104",
+            "base 0 1 2 3 4 |", // two tokens are missing: one drafted, one the target's own
+            "base 0 1 2 3 4 5 |",
+            "target 0 1 2 3 4 | 5 6",
+        ]
+    );
+}
+
+#[test]
+fn vertical_the_statistical_drafter_drafts_for_the_neural_one() {
+    let log = Log::default();
+    // mag is wrong at 4 and 6, base at 6.
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural("base", Scripted::new("base", &[6], &log))
+        .statistical("mag", Scripted::new("mag", &[4, 6], &log))
+        .k_matrix(matrix(&[&[4, 0], &[0, 3]]));
+    let (calls, generation) = calls(builder, 8, &log);
+    assert_eq!(
+        calls,
+        [
+            "mag 0 1 | 2 3 104",
+            "base 0 1 | 2 3 104", // keeps 2 3, adds 4: three tokens, one is still missing
+            "mag 0 1 2 3 4 | 5 106 7",
+            "base 0 1 2 3 4 | 5 106 7", // keeps all, since base says 106 too, and adds 8
+            "target 0 1 | 2 3 4 5 106 7 8",
+            // Three tokens are missing: the target adds one, base adds one, so mag drafts one.
+            "mag 0 1 2 3 4 5 6 | 7",
+            "base 0 1 2 3 4 5 6 | 7",
+            "target 0 1 2 3 4 5 6 | 7 8",
+        ]
+    );
+    assert_eq!(generation.steps.len(), 2);
+}
+
+#[test]
+fn horizontal_the_smaller_drafter_writes_the_tail() {
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural("base", Scripted::new("base", &[], &log))
+        .statistical("mag", Scripted::new("mag", &[5], &log))
+        .k_matrix(matrix(&[&[2, 3], &[0, 0]]));
+    let (calls, generation) = calls(builder, 4, &log);
+    assert_eq!(
+        calls,
+        [
+            "base 0 1 |",
+            "base 0 1 2 |",
+            "mag 0 1 2 3 | 4",
+            "target 0 1 | 2 3 4",
+        ]
+    );
+    assert_eq!(generation.mean_acceptance_length(), 4.0);
+}
+
+#[test]
+fn both_cascades_with_three_drafters() {
+    let log = Log::default();
+    // The small model is wrong at 7, and base knows better.
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural("base", Scripted::new("base", &[], &log))
+        .neural("small", Scripted::new("small", &[7], &log))
+        .statistical("mag", Scripted::new("mag", &[3, 9], &log))
+        .k_matrix(matrix(&[&[2, 3, 2], &[0, 1, 2], &[0, 0, 2]]));
+    let (calls, generation) = calls(builder, 20, &log);
+    let first_step = [
+        // base owes 2 tokens. For it small drafts 1 and mag 2 more; for small, mag drafts 2.
+        "mag 0 1 | 2 103",
+        "small 0 1 | 2 103", // keeps 2, adds 3: two tokens where one was owed
+        "mag 0 1 2 3 | 4",   // so mag adds only the one that makes 1 + 2
+        "base 0 1 | 2 3 4",  // keeps all, adds 5: four where two were owed
+        // small owes tokens up to 2 + 3 = 5: one more.
+        "mag 0 1 2 3 4 5 | 6 7",
+        "small 0 1 2 3 4 5 | 6 7", // keeps 6, says 107 at 7
+        // mag owes tokens up to 2 + 3 + 2 = 7: one more.
+        "mag 0 1 2 3 4 5 6 107 | 8",
+        "target 0 1 | 2 3 4 5 6 107 8",
+    ];
+    assert_eq!(calls[..first_step.len()], first_step);
+    assert_eq!(
+        (generation.steps[0].drafted, generation.steps[0].accepted),
+        (7, 5)
+    );
+}
+
+#[test]
+fn lenience_keeps_what_is_nearly_as_likely() {
+    let log = Log::default();
+    // base says 104 at 4 with probability 0.5, and gives the right token 0.25; small says the right one with 0.5.
+    let strict = || {
+        Cascade::builder()
+            .target("target", Scripted::new("target", &[], &log))
+            .neural("base", Scripted::new("base", &[4], &log))
+            .neural("small", Scripted::new("small", &[], &log))
+            .k_matrix(matrix(&[&[4, 0], &[0, 3]]))
+    };
+    let (calls_strict, _) = calls(strict(), 5, &log);
+    assert_eq!(
+        calls_strict
+            .iter()
+            .find(|l| l.starts_with("target"))
+            .unwrap(),
+        "target 0 1 | 2 3 104 5"
+    );
+    let (calls_lenient, _) = calls(strict().lenience(2.0), 5, &log);
+    assert_eq!(
+        calls_lenient
+            .iter()
+            .find(|l| l.starts_with("target"))
+            .unwrap(),
+        "target 0 1 | 2 3 4 5"
+    );
+}

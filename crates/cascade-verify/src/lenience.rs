@@ -1,0 +1,95 @@
+//! Lenience λ: how much a drafter's review is loosened (Cascade Speculative Drafting, §3.1).
+
+use cascade_core::Proposal;
+
+/// A lenience λ, finite and at least 1. With λ = 1 a review is strict: only what the reviewer would have said is kept.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Lenience(f32);
+
+/// A number that is no lenience.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("lenience must be a finite number of at least 1 (1 is strict), not {0}")]
+pub struct InvalidLenience(pub f32);
+
+impl Lenience {
+    /// λ = 1.
+    pub const STRICT: Self = Self(1.0);
+
+    /// Checks that `value` is a lenience.
+    pub fn new(value: f32) -> Result<Self, InvalidLenience> {
+        if value.is_finite() && value >= 1.0 {
+            Ok(Self(value))
+        } else {
+            Err(InvalidLenience(value))
+        }
+    }
+
+    /// λ.
+    pub fn get(self) -> f32 {
+        self.0
+    }
+
+    /// Whether λ = 1.
+    pub fn is_strict(self) -> bool {
+        self.0 == 1.0
+    }
+}
+
+impl Default for Lenience {
+    fn default() -> Self {
+        Self::STRICT
+    }
+}
+
+/// The leniences of one reviewer, by what it reviews.
+///
+/// The paper loosens reviews of neural drafts and keeps those of Max-Gram strict (App. B), hence two numbers. The target
+/// reviews with [`Leniences::STRICT`], always.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Leniences {
+    /// λ for tokens that a neural drafter proposed or passed on ([`Proposal::Pick`]).
+    pub neural: Lenience,
+    /// λ for tokens of a statistical drafter ([`Proposal::PointMass`]).
+    pub statistical: Lenience,
+}
+
+impl Leniences {
+    /// λ = 1 for everything.
+    pub const STRICT: Self = Self {
+        neural: Lenience::STRICT,
+        statistical: Lenience::STRICT,
+    };
+
+    /// Whether a review with these leniences compares tokens only and needs no probability.
+    pub fn is_strict(self) -> bool {
+        self.neural.is_strict() && self.statistical.is_strict()
+    }
+
+    /// Whether a token that is not the reviewer's first choice is kept all the same: q(x) ≤ λ·p(x), for λ > 1, where p is
+    /// the reviewer's probability and q the proposal's, 1 for a point mass.
+    ///
+    /// λ = 1 never keeps such a token, though q(x) ≤ p(x) may hold: a strict review is one whose outcome equals the
+    /// reviewer's own greedy output.
+    pub(crate) fn excuse(self, proposal: Proposal, reviewer_probability: f32) -> bool {
+        let (lenience, q) = match proposal {
+            Proposal::PointMass => (self.statistical, 1.0),
+            Proposal::Pick { probability } => (self.neural, probability),
+        };
+        !lenience.is_strict() && q <= lenience.get() * reviewer_probability
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_finite_numbers_from_one_on() {
+        assert!(Lenience::new(1.0).is_ok_and(Lenience::is_strict));
+        assert!(Lenience::new(5.0).is_ok_and(|l| !l.is_strict()));
+        for bad in [0.99, 0.0, -1.0, f32::NAN, f32::INFINITY] {
+            let error = Lenience::new(bad).unwrap_err();
+            assert!(error.to_string().contains("at least 1"), "{error}");
+        }
+    }
+}
