@@ -1,0 +1,93 @@
+//! `cascade config check`.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use cascade_config::{AssembleOptions, Config, Drafter, LoadedPart, Neural};
+use cascade_models::HubOptions;
+
+pub(crate) fn check(file: &Path, load: bool) -> Result<ExitCode> {
+    let config = Config::open(file)?;
+    let mut out = std::io::stdout().lock();
+    describe(&mut out, &config)?;
+    for warning in config.warnings() {
+        writeln!(out, "warning: {warning}")?;
+    }
+    if !load {
+        writeln!(out, "{}: ok (models not loaded; --load does)", config.label)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let assembled = config.assemble(&AssembleOptions {
+        device: None,
+        hub: HubOptions::from_env(),
+        progress: std::io::stderr().is_terminal(),
+    })?;
+    for part in &assembled.parts {
+        writeln!(out, "{}", loaded(part))?;
+    }
+    writeln!(out, "{}: ok", config.label)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
+    writeln!(out, "target     {}", neural(&config.target))?;
+    for drafter in &config.drafters {
+        writeln!(out, "drafter    {}", drafter_line(drafter))?;
+    }
+    let names: Vec<&str> = std::iter::once(config.target.name.as_str())
+        .chain(config.drafters.iter().map(Drafter::name))
+        .collect();
+    for row in 0..config.k.size() {
+        let adds: Vec<String> = (row..config.k.size())
+            .filter(|&j| config.k.added(row, j) > 0)
+            .map(|j| format!("{} from {}", config.k.added(row, j), names[j + 1]))
+            .collect();
+        let adds = if adds.is_empty() {
+            "nothing".to_owned()
+        } else {
+            adds.join(", then ")
+        };
+        writeln!(out, "{} reviews {adds}", names[row])?;
+    }
+    writeln!(
+        out,
+        "lenience   {} for neural, {} for statistical drafts; the target's is 1",
+        config.lenience, config.statistical_lenience
+    )?;
+    writeln!(
+        out,
+        "prompt     {}; at most {} new tokens; device {}",
+        config.prompt, config.options.max_new_tokens, config.device
+    )?;
+    Ok(())
+}
+
+fn neural(neural: &Neural) -> String {
+    format!(
+        "{} ({}, {})",
+        neural.name,
+        neural.source,
+        neural.dtype.as_str()
+    )
+}
+
+fn drafter_line(drafter: &Drafter) -> String {
+    match drafter {
+        Drafter::Neural(model) => neural(model),
+        statistical => format!("{} (statistical)", statistical.name()),
+    }
+}
+
+fn loaded(part: &LoadedPart) -> String {
+    match part.parameters {
+        0 => format!("loaded     {} from {}", part.name, part.source),
+        parameters => format!(
+            "loaded     {} from {}: {:.1} M parameters",
+            part.name,
+            part.source,
+            parameters as f64 / 1e6
+        ),
+    }
+}

@@ -1,0 +1,171 @@
+//! The machine-readable record of a generation, in the names that vLLM uses where it has one.
+
+use cascade_engine::{Finish, Generation};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::inputs::Input;
+
+#[derive(Serialize)]
+pub(crate) struct Record<'a> {
+    /// Fields of the prompt's line come first; those below take precedence.
+    #[serde(flatten)]
+    carried: Map<String, Value>,
+    prompt: &'a str,
+    text: &'a str,
+    token_ids: &'a [u32],
+    /// For each token, the index in `models` of the one that proposed it first.
+    token_origins: Vec<usize>,
+    finish_reason: &'static str,
+    num_tokens: usize,
+    wall_seconds: f64,
+    tokens_per_second: f64,
+    mean_acceptance_length: f64,
+    draft_acceptance_rate: f64,
+    num_spec_steps: usize,
+    num_draft_tokens: usize,
+    num_accepted_draft_tokens: usize,
+    acceptance_histogram: Vec<usize>,
+    per_step_accepted: Vec<usize>,
+    per_step_drafted: Vec<usize>,
+    models: Vec<ModelRecord<'a>>,
+    #[serde(flatten)]
+    comparison: Option<ComparisonRecord>,
+}
+
+#[derive(Serialize)]
+struct ModelRecord<'a> {
+    name: &'a str,
+    role: &'static str,
+    calls: u64,
+    rows: u64,
+    catch_up_rows: u64,
+    prefill_rows: u64,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct ComparisonRecord {
+    equal_to_plain: bool,
+    /// Index of the first token that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_difference: Option<usize>,
+    plain_wall_seconds: f64,
+    plain_tokens_per_second: f64,
+    speedup: f64,
+}
+
+/// A generation beside plain decoding of the same prompt.
+pub(crate) struct Comparison {
+    pub(crate) plain: Generation,
+    /// Index of the first token that differs.
+    pub(crate) first_difference: Option<usize>,
+    pub(crate) speedup: f64,
+}
+
+impl Comparison {
+    pub(crate) fn new(generation: &Generation, plain: Generation) -> Self {
+        Self {
+            first_difference: first_difference(&generation.tokens, &plain.tokens),
+            speedup: plain.wall.as_secs_f64() / generation.wall.as_secs_f64(),
+            plain,
+        }
+    }
+}
+
+fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
+    let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    (common < a.len().max(b.len())).then_some(common)
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn new(
+        input: &'a Input,
+        generation: &'a Generation,
+        comparison: Option<&Comparison>,
+    ) -> Self {
+        let mut carried = input.fields.clone();
+        for own in OWN_FIELDS {
+            carried.remove(*own);
+        }
+        Self {
+            carried,
+            prompt: &input.prompt,
+            text: generation.text.as_deref().unwrap_or_default(),
+            token_ids: &generation.tokens,
+            token_origins: generation.proposers.iter().map(|level| level.0).collect(),
+            finish_reason: finish_reason(&generation.finish),
+            num_tokens: generation.tokens.len(),
+            wall_seconds: generation.wall.as_secs_f64(),
+            tokens_per_second: generation.tokens_per_second(),
+            mean_acceptance_length: generation.mean_acceptance_length(),
+            draft_acceptance_rate: generation.draft_acceptance_rate(),
+            num_spec_steps: generation.steps.len(),
+            num_draft_tokens: generation.num_draft_tokens(),
+            num_accepted_draft_tokens: generation.num_accepted_draft_tokens(),
+            acceptance_histogram: generation.acceptance_histogram(),
+            per_step_accepted: generation.steps.iter().map(|step| step.accepted).collect(),
+            per_step_drafted: generation.steps.iter().map(|step| step.drafted).collect(),
+            models: models(generation),
+            comparison: comparison.map(|comparison| ComparisonRecord {
+                equal_to_plain: comparison.first_difference.is_none(),
+                first_difference: comparison.first_difference,
+                plain_wall_seconds: comparison.plain.wall.as_secs_f64(),
+                plain_tokens_per_second: comparison.plain.tokens_per_second(),
+                speedup: comparison.speedup,
+            }),
+        }
+    }
+}
+
+/// Names that a prompt's own fields may not take.
+const OWN_FIELDS: &[&str] = &[
+    "prompt",
+    "text",
+    "token_ids",
+    "token_origins",
+    "finish_reason",
+    "num_tokens",
+    "wall_seconds",
+    "tokens_per_second",
+    "mean_acceptance_length",
+    "draft_acceptance_rate",
+    "num_spec_steps",
+    "num_draft_tokens",
+    "num_accepted_draft_tokens",
+    "acceptance_histogram",
+    "per_step_accepted",
+    "per_step_drafted",
+    "models",
+    "equal_to_plain",
+    "first_difference",
+    "plain_wall_seconds",
+    "plain_tokens_per_second",
+    "speedup",
+];
+
+fn finish_reason(finish: &Finish) -> &'static str {
+    match finish {
+        Finish::Eos => "eos",
+        Finish::MaxNewTokens => "length",
+        Finish::StopSequence(_) => "stop",
+        Finish::ContextFull => "context_full",
+        Finish::Cancelled => "cancelled",
+    }
+}
+
+fn models(generation: &Generation) -> Vec<ModelRecord<'_>> {
+    generation
+        .models
+        .iter()
+        .map(|model| ModelRecord {
+            name: &model.name,
+            role: model.role.as_str(),
+            calls: model.usage.calls,
+            rows: model.usage.rows,
+            catch_up_rows: model.usage.catch_up_rows,
+            prefill_rows: model.usage.prefill_rows,
+            seconds: model.usage.time.as_secs_f64(),
+        })
+        .collect()
+}

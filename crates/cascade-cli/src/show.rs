@@ -1,0 +1,161 @@
+//! What a person sees of a generation.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Result;
+use cascade_core::LevelId;
+use cascade_engine::{Generation, ModelUsage};
+
+use crate::record::Comparison;
+
+/// Colours of the levels. The target's own tokens are plain, so that colour means saved work.
+const PALETTE: [AnsiColor; 5] = [
+    AnsiColor::Green,
+    AnsiColor::Cyan,
+    AnsiColor::Yellow,
+    AnsiColor::Magenta,
+    AnsiColor::Blue,
+];
+
+/// The style of tokens that a level proposed first.
+pub(crate) fn style(level: LevelId) -> Style {
+    match level.0 {
+        0 => Style::new(),
+        drafter => Style::new().fg_color(Some(PALETTE[(drafter - 1) % PALETTE.len()].into())),
+    }
+}
+
+pub(crate) fn dimmed() -> Style {
+    Style::new().dimmed()
+}
+
+/// The names of the levels, each in its style.
+pub(crate) fn legend(out: &mut dyn Write, names: &[&str]) -> Result<()> {
+    let dim = dimmed();
+    write!(out, "{dim}first proposed by:{dim:#}")?;
+    for (level, name) in names.iter().enumerate() {
+        let style = style(LevelId(level));
+        write!(out, " {style}{name}{style:#}")?;
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Sums over the generations of a run.
+#[derive(Default)]
+pub(crate) struct Totals {
+    prompts: usize,
+    tokens: usize,
+    steps: usize,
+    drafted: usize,
+    accepted: usize,
+    wall: Duration,
+    calls: Vec<(String, u64)>,
+    compared: Option<Compared>,
+}
+
+#[derive(Default)]
+struct Compared {
+    plain_wall: Duration,
+    unequal: usize,
+}
+
+impl Totals {
+    pub(crate) fn of(generation: &Generation, comparison: Option<&Comparison>) -> Self {
+        let mut totals = Self::default();
+        totals.add(generation, comparison);
+        totals
+    }
+
+    pub(crate) fn add(&mut self, generation: &Generation, comparison: Option<&Comparison>) {
+        self.prompts += 1;
+        self.tokens += generation.tokens.len();
+        self.steps += generation.steps.len();
+        self.drafted += generation.num_draft_tokens();
+        self.accepted += generation.num_accepted_draft_tokens();
+        self.wall += generation.wall;
+        self.add_calls(&generation.models);
+        if let Some(comparison) = comparison {
+            let compared = self.compared.get_or_insert_with(Compared::default);
+            compared.plain_wall += comparison.plain.wall;
+            compared.unequal += usize::from(comparison.first_difference.is_some());
+        }
+    }
+
+    fn add_calls(&mut self, models: &[ModelUsage]) {
+        self.calls.resize_with(models.len(), || (String::new(), 0));
+        for (sum, model) in self.calls.iter_mut().zip(models) {
+            sum.0.clone_from(&model.name);
+            sum.1 += model.usage.calls;
+        }
+    }
+
+    /// Prompts whose output differs from plain decoding.
+    pub(crate) fn unequal(&self) -> usize {
+        self.compared
+            .as_ref()
+            .map_or(0, |compared| compared.unequal)
+    }
+
+    /// One line of statistics.
+    pub(crate) fn line(&self) -> String {
+        let mut parts = vec![
+            format!(
+                "{} tokens in {:.2} s, {:.1} tokens/s",
+                self.tokens,
+                self.wall.as_secs_f64(),
+                per(self.tokens as f64, self.wall.as_secs_f64())
+            ),
+            format!(
+                "mean acceptance length {:.2}",
+                per(self.tokens as f64, self.steps as f64)
+            ),
+            format!(
+                "{:.0}% of {} drafted tokens accepted",
+                100.0 * per(self.accepted as f64, self.drafted as f64),
+                self.drafted
+            ),
+            self.call_list(),
+        ];
+        if let Some(compared) = &self.compared {
+            parts.push(self.comparison(compared));
+        }
+        parts.join("; ")
+    }
+
+    fn call_list(&self) -> String {
+        let calls: Vec<String> = self
+            .calls
+            .iter()
+            .map(|(name, calls)| format!("{name} {calls}"))
+            .collect();
+        format!("calls: {}", calls.join(", "))
+    }
+
+    fn comparison(&self, compared: &Compared) -> String {
+        let equality = match compared.unequal {
+            0 => "equal to plain decoding".to_owned(),
+            n => format!(
+                "DIFFERENT from plain decoding on {n} of {} prompts",
+                self.prompts
+            ),
+        };
+        let speedup = per(compared.plain_wall.as_secs_f64(), self.wall.as_secs_f64());
+        let verdict = if speedup < 1.0 {
+            " (slower: draft less, or with cheaper models)"
+        } else {
+            ""
+        };
+        format!("{equality}, {speedup:.2}x its speed{verdict}")
+    }
+}
+
+fn per(a: f64, b: f64) -> f64 {
+    if b > 0.0 {
+        a / b
+    } else {
+        0.0
+    }
+}

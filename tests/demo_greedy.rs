@@ -1,0 +1,206 @@
+//! The demo families against HF transformers: plain decoding equals its greedy ids, and every cascade equals plain
+//! decoding. The ids are in `tests/goldens/demo-*-greedy.jsonl`; `tests/goldens/make_demo_greedy.py` makes them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use cascade_config::{AssembleOptions, Assembled, Config};
+use cascade_core::TextCodec;
+use cascade_engine::{Cascade, Convention, KMatrix, Options};
+use cascade_models::HubOptions;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde::Deserialize;
+
+const MAX_NEW_TOKENS: usize = 128;
+
+#[derive(Deserialize)]
+struct Golden {
+    prompt: String,
+    prompt_ids: Vec<u32>,
+    greedy_ids: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+enum Family {
+    T5,
+    Llama,
+}
+
+impl Family {
+    fn goldens(self) -> Vec<Golden> {
+        let file = match self {
+            Self::T5 => "demo-t5-greedy.jsonl",
+            Self::Llama => "demo-llama-greedy.jsonl",
+        };
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/goldens")
+            .join(file);
+        let text = std::fs::read_to_string(path).unwrap();
+        let goldens: Vec<Golden> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(goldens.len(), 50);
+        goldens
+    }
+
+    fn config(self) -> Config {
+        let name = match self {
+            Self::T5 => "embedded:demo-t5",
+            Self::Llama => "embedded:demo-llama",
+        };
+        let mut config = Config::open(Path::new(name)).unwrap();
+        config.options.max_new_tokens = MAX_NEW_TOKENS;
+        config
+    }
+
+    /// The cascade that `k` is for: three drafters, base and Max-Gram, or Max-Gram alone.
+    fn cascade(self, k: &KMatrix, lenience: f32) -> Assembled {
+        let mut config = self.config();
+        let (base, max_gram) = (config.drafters[0].clone(), config.drafters[2].clone());
+        match k.size() {
+            1 => config.drafters = vec![max_gram],
+            2 => config.drafters = vec![base, max_gram],
+            _ => {}
+        }
+        config.k = k.clone();
+        config.lenience = lenience;
+        assemble(&config)
+    }
+}
+
+fn assemble(config: &Config) -> Assembled {
+    config
+        .assemble(&AssembleOptions {
+            device: None,
+            hub: HubOptions::new("http://localhost:9", "/nonexistent"),
+            progress: false,
+        })
+        .unwrap()
+}
+
+fn matrix(rows: &[&[usize]]) -> KMatrix {
+    KMatrix::new(rows.iter().map(|r| r.to_vec()).collect(), Convention::Added).unwrap()
+}
+
+/// The paper's kinds of setting, and random ones, each with a lenience.
+fn settings(random: usize) -> Vec<(KMatrix, f32)> {
+    let mut rng = StdRng::seed_from_u64(4);
+    let mut settings = vec![
+        (matrix(&[&[5, 14, 10], &[0, 1, 10], &[0, 0, 10]]), 3.0),
+        (matrix(&[&[8, 10], &[0, 10]]), 1.0),
+        (matrix(&[&[10]]), 1.0),
+    ];
+    settings.extend((0..random).map(|_| {
+        let rows = (0..3)
+            .map(|r| {
+                (0..3)
+                    .map(|c| if c < r { 0 } else { rng.random_range(0..12) })
+                    .collect()
+            })
+            .collect();
+        (
+            KMatrix::new(rows, Convention::Added).unwrap(),
+            rng.random_range(1.0..5.0),
+        )
+    }));
+    settings
+}
+
+fn tokens(cascade: &mut Cascade, golden: &Golden, speculate: bool) -> Vec<u32> {
+    let options = Options {
+        max_new_tokens: MAX_NEW_TOKENS,
+        speculate,
+        ..Options::default()
+    };
+    let ignore = |_: cascade_engine::Event<'_>| ControlFlow::Continue(());
+    cascade
+        .generate(&golden.prompt, &options, ignore)
+        .unwrap()
+        .tokens
+}
+
+fn plain_decoding_equals_transformers(family: Family, prompts: usize) {
+    let mut cascade = assemble(&family.config()).cascade;
+    for (index, golden) in family.goldens().iter().take(prompts).enumerate() {
+        assert_eq!(
+            tokens(&mut cascade, golden, false),
+            golden.greedy_ids,
+            "prompt {index}"
+        );
+    }
+}
+
+fn cascades_equal_transformers(family: Family, prompts: usize, random: usize) {
+    let goldens = family.goldens();
+    for (k, lenience) in settings(random) {
+        let mut cascade = family.cascade(&k, lenience).cascade;
+        let mut saved = 0;
+        for (index, golden) in goldens.iter().take(prompts).enumerate() {
+            let found = tokens(&mut cascade, golden, true);
+            assert_eq!(
+                found, golden.greedy_ids,
+                "prompt {index}, {k:?}, lenience {lenience}"
+            );
+            saved += found.len();
+        }
+        assert!(saved > 0);
+    }
+}
+
+#[test]
+fn prompts_tokenize_as_in_transformers() {
+    for family in [Family::T5, Family::Llama] {
+        let tokenizer = assemble(&family.config()).tokenizer;
+        for golden in family.goldens() {
+            assert_eq!(tokenizer.encode(&golden.prompt).unwrap(), golden.prompt_ids);
+        }
+    }
+}
+
+#[test]
+fn t5_decodes_as_transformers() {
+    plain_decoding_equals_transformers(Family::T5, 3);
+}
+
+#[test]
+fn llama_decodes_as_transformers() {
+    plain_decoding_equals_transformers(Family::Llama, 3);
+}
+
+#[test]
+fn t5_cascades_decode_as_transformers() {
+    cascades_equal_transformers(Family::T5, 2, 2);
+}
+
+#[test]
+fn llama_cascades_decode_as_transformers() {
+    cascades_equal_transformers(Family::Llama, 2, 2);
+}
+
+#[test]
+#[ignore = "50 prompts: a release build does it in a minute, a debug build does not"]
+fn all_prompts_t5_plain() {
+    plain_decoding_equals_transformers(Family::T5, 50);
+}
+
+#[test]
+#[ignore = "50 prompts: a release build does it in a minute, a debug build does not"]
+fn all_prompts_llama_plain() {
+    plain_decoding_equals_transformers(Family::Llama, 50);
+}
+
+#[test]
+#[ignore = "50 prompts in 13 settings: a release build does it in minutes, a debug build does not"]
+fn all_prompts_t5_cascades() {
+    cascades_equal_transformers(Family::T5, 50, 10);
+}
+
+#[test]
+#[ignore = "50 prompts in 13 settings: a release build does it in minutes, a debug build does not"]
+fn all_prompts_llama_cascades() {
+    cascades_equal_transformers(Family::Llama, 50, 10);
+}
