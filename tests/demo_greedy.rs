@@ -21,6 +21,37 @@ struct Golden {
     prompt: String,
     prompt_ids: Vec<u32>,
     greedy_ids: Vec<u32>,
+    /// The smallest distance between the best and the second-best logit, and the token at which it was found.
+    min_gap: f32,
+    min_gap_at: usize,
+}
+
+/// Logits that are nearer to each other than this are equal as far as f32 can tell: which of them is larger depends on the
+/// order in which a processor adds. Ours differ from those of transformers by less.
+const NEAR_TIE: f32 = 1e-4;
+
+impl Golden {
+    /// The output is that of transformers, up to a near-tie.
+    fn assert_equals(&self, found: &[u32], what: &str) {
+        if found == self.greedy_ids {
+            return;
+        }
+        let same = found
+            .iter()
+            .zip(&self.greedy_ids)
+            .take_while(|(a, b)| a == b)
+            .count();
+        let excused = same == self.min_gap_at && self.min_gap < NEAR_TIE;
+        assert!(
+            excused,
+            "{what}: token {same} differs: {found:?}, transformers says {:?}",
+            self.greedy_ids
+        );
+        println!(
+            "{what}: differs from token {same} on, where the two best logits are {} apart",
+            self.min_gap
+        );
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -138,7 +169,6 @@ fn cascades_equal_transformers(family: Family, prompts: usize, random: usize) {
     let goldens = family.goldens();
     for (k, lenience) in settings(random) {
         let mut cascade = family.cascade(&k, lenience).cascade;
-        let mut saved = 0;
         for (index, golden) in goldens.iter().take(prompts).enumerate() {
             let found = tokens(&mut cascade, golden, true);
             assert_eq!(

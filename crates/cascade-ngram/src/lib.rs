@@ -1,1 +1,22 @@
-//! Statistical drafters: Max-Gram, bigram tables, prompt lookup
+//! Statistical drafters: they guess the next tokens from the text so far and from counts, at a cost not worth counting.
+//!
+//! * [`MaxGram`]: what followed the longest suffix of the context where it occurred before (paper 004, §3.3), found by an
+//!   incremental [`SuffixAutomaton`], and a bigram table where nothing occurred before.
+//! * [`Bigram`]: each token's most frequent successor, from a [`BigramTable`] alone.
+//! * [`PromptLookup`]: the baseline that looks for n-grams of at most three tokens.
+//!
+//! Bigram tables are safetensors files ([`BigramTable`]), counted by a [`BigramBuilder`] or imported by [`import_json`].
+
+mod automaton;
+mod bigram;
+mod error;
+mod max_gram;
+mod prompt_lookup;
+
+pub use automaton::{Match, SuffixAutomaton};
+pub use bigram::{
+    import_json, Bigram, BigramBuilder, BigramMetadata, BigramTable, Provenance, Successors,
+};
+pub use error::{Error, Result};
+pub use max_gram::{MaxGram, MaxGramOptions, Occurrence};
+pub use prompt_lookup::PromptLookup;

@@ -1,0 +1,43 @@
+//! Tables in the form of the paper's authors.
+
+use std::{fs, path::Path};
+
+use cascade_core::TokenId;
+
+use super::{
+    builder::{check_tokens, csr},
+    BigramMetadata, BigramTable, Provenance,
+};
+use crate::{Error, Result};
+
+/// Imports a table in the form that the paper's authors use: a JSON list with, for each token of the vocabulary, the id of
+/// the token that follows it most often.
+///
+/// The list knows one successor for every token and no counts, so the table has `top_k` 1, every count is 1, and so is
+/// every unigram count; the number of documents and the totals are 0.
+///
+/// # Errors
+/// A file that cannot be read, is not such a list, or names a token that the list has no entry for.
+pub fn import_json(path: impl AsRef<Path>, provenance: Provenance) -> Result<BigramTable> {
+    let path = path.as_ref();
+    let file = path.display().to_string();
+    let json = fs::read(path).map_err(|source| Error::Read {
+        file: path.to_owned(),
+        source,
+    })?;
+    let next: Vec<TokenId> = serde_json::from_slice(&json).map_err(|source| Error::Json {
+        file: file.clone(),
+        source,
+    })?;
+    check_tokens(&file, &next, next.len())?;
+    let metadata = BigramMetadata {
+        provenance,
+        top_k: 1,
+        min_count: 1,
+        documents: 0,
+        total_tokens: 0,
+        total_bigrams: 0,
+    };
+    let rows: Vec<_> = next.iter().map(|&token| vec![(token, 1)]).collect();
+    BigramTable::from_csr(&file, &metadata, &csr(&rows, vec![1; next.len()]))
+}

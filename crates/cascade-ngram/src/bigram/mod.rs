@@ -1,0 +1,22 @@
+//! Bigram tables: what most often follows each token.
+
+mod builder;
+mod drafter;
+mod encode;
+mod import;
+mod metadata;
+mod table;
+
+pub use builder::BigramBuilder;
+pub use drafter::Bigram;
+pub use import::import_json;
+pub use metadata::{BigramMetadata, Provenance};
+pub use table::{BigramTable, Successors};
+
+/// Names of the tensors in a file.
+mod tensor {
+    pub(super) const OFFSETS: &str = "offsets";
+    pub(super) const SUCCESSORS: &str = "successors";
+    pub(super) const COUNTS: &str = "counts";
+    pub(super) const UNIGRAM_COUNTS: &str = "unigram_counts";
+}

@@ -1,0 +1,186 @@
+//! Max-Gram: what followed the last time (paper 004, §3.3 and Appendix A).
+
+use std::sync::Arc;
+
+use cascade_core::{Drafter, TokenId, TokenTree};
+
+use crate::{BigramTable, Match, SuffixAutomaton};
+
+/// Which of several earlier occurrences to copy from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Occurrence {
+    /// The first one, as in the paper's Listing 1. Known in constant time.
+    #[default]
+    Earliest,
+    /// The one nearest to the end. The automaton does not know it: it is found by a scan backwards, in time and memory
+    /// linear in the match and in the distance to that occurrence.
+    Latest,
+}
+
+/// Settings of [`MaxGram`]. The default is the paper's definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxGramOptions {
+    /// Which occurrence to copy from.
+    pub occurrence: Occurrence,
+    /// Matches of fewer tokens count as none, so that the bigram table has its say. 0 and 1 are the same.
+    pub min_match: usize,
+}
+
+impl Default for MaxGramOptions {
+    fn default() -> Self {
+        Self {
+            occurrence: Occurrence::Earliest,
+            min_match: 1,
+        }
+    }
+}
+
+/// The Max-Gram drafter.
+///
+/// The corpus is the source followed by the context. Of the suffixes of the context the longest is taken that occurs in
+/// the corpus earlier than at its end; occurrences may lie in the source, in the context, or across their border, and may
+/// overlap the suffix. The draft is what follows the earliest occurrence. If the corpus ends before the draft is
+/// complete, the search is made once more, for the context and the corpus with the draft appended. What is still missing
+/// is filled from the bigram table, if there is one: each token's most frequent successor, until a token has none.
+/// An empty context has no suffix and no last token, and gives the empty draft. Drafts are chains.
+///
+/// # Cost
+/// The corpus of the previous call is kept in a [`SuffixAutomaton`]; tokens that are new since then cost amortised O(1)
+/// each, tokens that were taken back the same. The search is O(1) for decoder-only models. Comparing the context with
+/// the one of the previous call is the only part that grows with its length: one pass at the speed of `memcmp`.
+#[derive(Clone, Debug, Default)]
+pub struct MaxGram {
+    options: MaxGramOptions,
+    bigram: Option<Arc<BigramTable>>,
+    source: Vec<TokenId>,
+    /// Source, context and perhaps a draft of an earlier call.
+    corpus: SuffixAutomaton,
+}
+
+impl MaxGram {
+    /// Max-Gram as in the paper, without a bigram table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same, filling what is missing from `table`. Its vocabulary must be the one of the contexts.
+    pub fn with_bigram(self, table: Arc<BigramTable>) -> Self {
+        Self {
+            bigram: Some(table),
+            ..self
+        }
+    }
+
+    /// The same with other settings.
+    pub fn with_options(self, options: MaxGramOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// Makes the corpus source and context, reusing the longest common prefix with what it is.
+    fn sync(&mut self, context: &[TokenId]) {
+        let known = self.corpus.tokens();
+        let (head, tail) = known.split_at(self.source.len().min(known.len()));
+        let mut keep = common_prefix(head, &self.source);
+        if keep == self.source.len() {
+            keep += common_prefix(tail, context);
+        }
+        self.corpus.truncate(keep);
+        let in_source = keep.min(self.source.len());
+        for &token in &self.source[in_source..] {
+            self.corpus.push(token);
+        }
+        for &token in &context[keep - in_source..] {
+            self.corpus.push(token);
+        }
+    }
+
+    /// Searches the corpus for its own suffix of at most `limit` tokens, and appends to `draft` what follows there,
+    /// up to `budget` tokens in all.
+    fn copy(&self, limit: usize, draft: &mut Vec<TokenId>, budget: usize) {
+        let Some(found) = self
+            .corpus
+            .longest_earlier_match(limit)
+            .filter(|found| found.len >= self.options.min_match)
+        else {
+            return;
+        };
+        let end = match self.options.occurrence {
+            Occurrence::Earliest => found.end,
+            Occurrence::Latest => latest_end(self.corpus.tokens(), found),
+        };
+        let room = budget - draft.len();
+        draft.extend(self.corpus.tokens()[end..].iter().take(room));
+    }
+}
+
+impl Drafter for MaxGram {
+    fn begin(&mut self, source: &[TokenId]) {
+        // The corpus follows with the next proposal: an equal source is found again there.
+        self.source.clear();
+        self.source.extend_from_slice(source);
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
+        let longest = self.source.len() + context.len();
+        if context.is_empty() || budget == 0 || longest > SuffixAutomaton::MAX_LEN / 2 {
+            return TokenTree::new();
+        }
+        self.sync(context);
+        let mut draft = Vec::new();
+        self.copy(context.len(), &mut draft, budget);
+        if !draft.is_empty() && draft.len() < budget {
+            // Left in the corpus afterwards: if the draft is accepted, the next call finds it there.
+            for &token in &draft {
+                self.corpus.push(token);
+            }
+            self.copy(context.len() + draft.len(), &mut draft, budget);
+        }
+        if let Some(table) = &self.bigram {
+            let last = draft.last().or(context.last()).copied();
+            draft.extend(table.chain(last).take(budget - draft.len()));
+        }
+        TokenTree::chain(draft)
+    }
+}
+
+/// Number of tokens that both begin with.
+fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
+    /// Whole blocks are compared as memory, which is many times faster than token by token.
+    const BLOCK: usize = 1024;
+    let equal_blocks = a
+        .chunks_exact(BLOCK)
+        .zip(b.chunks_exact(BLOCK))
+        .take_while(|(a, b)| a == b)
+        .count();
+    let rest = a[equal_blocks * BLOCK..]
+        .iter()
+        .zip(&b[equal_blocks * BLOCK..])
+        .take_while(|(a, b)| a == b)
+        .count();
+    equal_blocks * BLOCK + rest
+}
+
+/// End of the latest occurrence of the matched suffix before the end of the text: Knuth, Morris and Pratt's search in the
+/// reversed text, which stops at the first hit.
+fn latest_end(text: &[TokenId], found: Match) -> usize {
+    let reversed = |i: usize| text[text.len() - 1 - i];
+    // borders[i]: longest proper border of the first i + 1 tokens of the reversed suffix.
+    let mut borders = vec![0; found.len];
+    let mut matched = 0;
+    for i in 1..text.len() {
+        while matched > 0 && reversed(matched) != reversed(i) {
+            matched = borders[matched - 1];
+        }
+        if reversed(matched) == reversed(i) {
+            matched += 1;
+        }
+        if i < found.len {
+            borders[i] = matched;
+        }
+        if matched == found.len {
+            // It begins, in the direction of the text, at reversed index i.
+            return text.len() - 1 - i + found.len;
+        }
+    }
+    found.end
+}

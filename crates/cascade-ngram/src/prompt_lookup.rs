@@ -1,0 +1,107 @@
+//! Prompt lookup decoding, the baseline that Max-Gram generalises.
+
+use std::borrow::Cow;
+
+use cascade_core::{Drafter, TokenId, TokenTree};
+
+/// Prompt lookup as in Hugging Face transformers (`PromptLookupCandidateGenerator`).
+///
+/// For n from `max_ngram` down to 1, the last n tokens of the context are looked for in source and context; the first
+/// earlier occurrence gives the draft: the tokens that follow it, at most the budget, fewer where the text ends. There is
+/// no second search and no bigram table. As in transformers, n is less than the length of the text; with a source, n is
+/// also at most the length of the context.
+///
+/// A proposal scans the text once for each n.
+#[derive(Clone, Debug)]
+pub struct PromptLookup {
+    max_ngram: usize,
+    source: Vec<TokenId>,
+}
+
+impl PromptLookup {
+    /// Prompt lookup with n-grams of at most `max_ngram` tokens.
+    pub fn new(max_ngram: usize) -> Self {
+        Self {
+            max_ngram,
+            source: Vec::new(),
+        }
+    }
+}
+
+impl Default for PromptLookup {
+    /// At most three tokens, as on the Spec-Bench leaderboard.
+    fn default() -> Self {
+        Self::new(3)
+    }
+}
+
+impl Drafter for PromptLookup {
+    fn begin(&mut self, source: &[TokenId]) {
+        self.source.clear();
+        self.source.extend_from_slice(source);
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
+        let text = if self.source.is_empty() {
+            Cow::Borrowed(context)
+        } else {
+            Cow::Owned([&self.source, context].concat())
+        };
+        let longest = self
+            .max_ngram
+            .min(context.len())
+            .min(text.len().saturating_sub(1));
+        let end = (1..=longest).rev().find_map(|n| first_end(&text, n));
+        let follows = end.map_or(&[][..], |end| &text[end..]);
+        TokenTree::chain(follows.iter().copied().take(budget))
+    }
+}
+
+/// End of the first occurrence of the last `n` tokens that has a token after it.
+fn first_end(text: &[TokenId], n: usize) -> Option<usize> {
+    let ngram = &text[text.len() - n..];
+    text[..text.len() - 1]
+        .windows(n)
+        .position(|window| window == ngram)
+        .map(|start| start + n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn propose(source: &[TokenId], context: &[TokenId], budget: usize) -> Vec<TokenId> {
+        let mut drafter = PromptLookup::default();
+        drafter.begin(source);
+        drafter.propose(context, budget).tokens().collect()
+    }
+
+    #[test]
+    fn takes_the_longest_ngram_then_the_first_occurrence() {
+        // (2, 3) occurs twice, (1, 2, 3) only before 7.
+        let context = [2, 3, 9, 1, 2, 3, 7, 8, 1, 2, 3];
+        assert_eq!(propose(&[], &context, 3), [7, 8, 1]);
+        // A match of four tokens is not looked for: the first of three wins.
+        assert_eq!(
+            propose(&[], &[2, 3, 4, 5, 1, 2, 3, 4, 6, 1, 2, 3, 4], 1),
+            [5]
+        );
+        // The text ends before the budget.
+        assert_eq!(propose(&[], &[4, 4], 10), [4]);
+    }
+
+    #[test]
+    fn reads_the_source_but_never_reaches_back_into_it() {
+        assert_eq!(propose(&[5, 1, 6, 2, 1, 8], &[1], 2), [6, 2]);
+        // (2, 1) would lead to 6, but its 2 belongs to the source.
+        assert_eq!(propose(&[1, 9, 2, 1, 6, 2], &[1], 1), [9]);
+    }
+
+    #[test]
+    fn has_nothing_to_say_without_a_match() {
+        for (context, budget) in [(&[][..], 5), (&[1], 5), (&[1, 2, 3], 5), (&[1, 1], 0)] {
+            assert_eq!(propose(&[], context, budget), [0u32; 0]);
+        }
+        assert_eq!(propose(&[1, 2], &[], 5), [0u32; 0]);
+    }
+}

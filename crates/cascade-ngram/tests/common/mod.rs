@@ -1,0 +1,5 @@
+//! What the tests share: the paper's Listing 1, written down literally, and recorded conversations.
+#![allow(dead_code)] // Each test binary uses its own part.
+
+pub(crate) mod conversations;
+pub(crate) mod oracle;
