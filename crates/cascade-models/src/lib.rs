@@ -1,1 +1,51 @@
-//! T5 and LLaMA on candle
+//! T5 and LLaMA on candle: from a model's files to scores.
+//!
+//! * [`ModelSource`]: where a model's files are: a folder, the Hugging Face hub, or this very binary.
+//! * [`load`]: files to a [`LoadedModel`]: weights, tokenizer and end-of-sequence tokens, checked against each other.
+//! * [`Tokenizer`]: tokenizer.json as a [`TextCodec`](cascade_core::TextCodec).
+//!
+//! A model is a set of weights; what has been fed to it lives in sessions, which are the
+//! [`Scorer`](cascade_core::Scorer)s of the engine. Any number of sessions share one model.
+//!
+//! Wrong files are the rule, not the exception: every [`Error`] names the file and the cure.
+
+mod arena;
+mod config;
+mod cpu;
+mod error;
+mod hub;
+mod layers;
+mod llama;
+mod load;
+mod mask;
+mod readout;
+mod session;
+mod source;
+mod t5;
+mod tokenizer;
+mod weights;
+
+pub use candle_core::{DType, Device};
+pub use error::{Error, Result};
+pub use hub::HubOptions;
+pub use llama::{Llama, LlamaConfig, RopeScaling};
+pub use load::{load, parse_device, parse_dtype, LoadOptions, LoadedModel};
+pub use session::{Model, Session};
+pub use source::{EmbeddedModel, ModelFile, ModelFiles, ModelSource};
+pub use t5::{relative_position_bucket, FeedForwardProj, T5Config, T5};
+pub use tokenizer::Tokenizer;
+
+/// Version of the tensor library, which is pinned.
+pub const CANDLE_VERSION: &str = "0.11.1";
+
+/// Instruction sets of this processor that forward passes make use of.
+pub fn cpu_features() -> Vec<&'static str> {
+    let features = [
+        ("avx2", candle_core::utils::with_avx()),
+        ("neon", candle_core::utils::with_neon()),
+        ("simd128", candle_core::utils::with_simd128()),
+        ("f16c", candle_core::utils::with_f16c()),
+    ];
+    let there = features.into_iter().filter(|(_, there)| *there);
+    there.map(|(name, _)| name).collect()
+}

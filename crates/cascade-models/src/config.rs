@@ -1,0 +1,29 @@
+//! What the configurations of both architectures are checked for.
+
+use crate::{Error, Result};
+
+/// An error of config.json, mended by taking the right file.
+pub(crate) fn bad(problem: String) -> Error {
+    Error::Config {
+        file: "config.json".into(),
+        problem,
+        cure: "take config.json from the model the weights came from".into(),
+    }
+}
+
+/// Refuses the first size that is 0.
+pub(crate) fn refuse_zeros(sizes: &[(&str, usize)]) -> Result<()> {
+    match sizes.iter().find(|(_, size)| *size == 0) {
+        Some((name, _)) => Err(bad(format!("{name} is 0"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses vocabularies whose token ids are not exact in f32, in which they come back from a device.
+pub(crate) fn check_vocabulary(vocab_size: usize) -> Result<()> {
+    const LIMIT: usize = 1 << f32::MANTISSA_DIGITS;
+    if vocab_size > LIMIT {
+        return Err(bad(format!("vocab_size {vocab_size} is above {LIMIT}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! What can go wrong between a model's files and its forward pass.
+
+use std::path::PathBuf;
+
+/// A result whose error is [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of this crate. Messages name the file, what is wrong with it, and how to mend it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Text that names neither a folder nor a model of the hub.
+    #[error(
+        "\"{text}\" names no model: {reason}; give a folder (./model) or a model of the hub \
+         (org/name or org/name@revision)"
+    )]
+    BadSource {
+        /// What was given.
+        text: String,
+        /// Why it does not name a model.
+        reason: &'static str,
+    },
+
+    /// The folder of a model does not exist.
+    #[error(
+        "there is no folder {}; check the path, or give a model of the hub as org/name",
+        path.display()
+    )]
+    NoFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// A file could not be read.
+    #[error("cannot read {file}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+
+    /// A file without which a model cannot be loaded is not there.
+    #[error("{place} has no {file}; {cure}")]
+    MissingFile {
+        /// The folder or model.
+        place: String,
+        /// The file.
+        file: String,
+        /// How to mend it.
+        cure: String,
+    },
+
+    /// There is no tokenizer.json.
+    #[error("{place} has no tokenizer: tokenizer.json is missing{found}; {cure}")]
+    NoTokenizer {
+        /// The folder or model.
+        place: String,
+        /// What is there instead, as the end of a clause; may be empty.
+        found: String,
+        /// How to mend it.
+        cure: String,
+    },
+
+    /// There are no weights in safetensors files.
+    #[error(
+        "{place} has no weights: neither model.safetensors nor model.safetensors.index.json is \
+         there{found}; {cure}"
+    )]
+    NoWeights {
+        /// The folder or model.
+        place: String,
+        /// What is there instead, as the end of a clause; may be empty.
+        found: String,
+        /// How to mend it.
+        cure: String,
+    },
+
+    /// A file that the index of a sharded checkpoint names is not there.
+    #[error(
+        "{index} names {shard}, which {place} does not have; copy or download that file too, \
+         all of them must lie beside the index"
+    )]
+    MissingShard {
+        /// The index.
+        index: String,
+        /// The file it names.
+        shard: String,
+        /// The folder or model.
+        place: String,
+    },
+
+    /// A file is not the JSON it should be.
+    #[error("{file} is not valid JSON: {source}; restore it from the model it came from")]
+    Json {
+        /// The file.
+        file: String,
+        /// What the parser said.
+        source: serde_json::Error,
+    },
+
+    /// A setting in a JSON file is missing or makes no sense.
+    #[error("{file}: {problem}; {cure}")]
+    Config {
+        /// The file.
+        file: String,
+        /// Which setting, and what is wrong with it.
+        problem: String,
+        /// How to mend it.
+        cure: String,
+    },
+
+    /// A model of a kind that this crate has no code for.
+    #[error(
+        "{file} describes a model of type \"{model_type}\"; supported are \"t5\" (T5, FLAN-T5) and \
+         \"llama\" (LLaMA, Vicuna)"
+    )]
+    UnsupportedModel {
+        /// The config.json.
+        file: String,
+        /// Its `model_type`, or what stands in for it.
+        model_type: String,
+    },
+
+    /// A safetensors file is shorter or longer than its header says.
+    #[error(
+        "{file} is {found} bytes long but its header describes {expected}; it was cut off or \
+         damaged, copy or download it again"
+    )]
+    WrongLength {
+        /// The file.
+        file: String,
+        /// Bytes that header and tensors take.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+
+    /// A safetensors file whose header cannot be understood.
+    #[error("{file} is not a safetensors file: {reason}; {cure}")]
+    CorruptWeights {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+        /// How to mend it.
+        cure: &'static str,
+    },
+
+    /// The model needs a tensor that the checkpoint does not have.
+    #[error(
+        "{files} has no tensor {tensor}, which config.json asks for with shape {expected}: \
+         config.json does not describe these weights; take both from the same model"
+    )]
+    MissingTensor {
+        /// The weight files.
+        files: String,
+        /// Name of the tensor.
+        tensor: String,
+        /// The shape it should have.
+        expected: String,
+    },
+
+    /// A tensor has another shape than the configuration says.
+    #[error(
+        "{file}: tensor {tensor} has shape {found}, but config.json asks for {expected}: \
+         config.json does not describe these weights; take both from the same model"
+    )]
+    WrongShape {
+        /// The weight file.
+        file: String,
+        /// Name of the tensor.
+        tensor: String,
+        /// The shape it should have.
+        expected: String,
+        /// The shape it has.
+        found: String,
+    },
+
+    /// The checkpoint has layers that the configuration does not speak of.
+    #[error(
+        "{files} has {count} tensors of layers that config.json does not ask for, such as \
+         {example}: config.json does not describe these weights; take both from the same model"
+    )]
+    LeftoverLayers {
+        /// The weight files.
+        files: String,
+        /// Number of such tensors.
+        count: usize,
+        /// One of them.
+        example: String,
+    },
+
+    /// A tensor is stored in a type that is not a float this crate computes with.
+    #[error(
+        "{file}: tensor {tensor} is stored as {dtype}; supported are F32, F16, BF16 and F64, \
+         convert the weights (quantized checkpoints are not supported)"
+    )]
+    UnsupportedTensorType {
+        /// The weight file.
+        file: String,
+        /// Name of the tensor.
+        tensor: String,
+        /// Its type.
+        dtype: String,
+    },
+
+    /// tokenizer.json cannot be understood.
+    #[error(
+        "{file} is not a tokenizer: {reason}; restore it, or make it again with transformers: \
+         AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+    )]
+    BadTokenizer {
+        /// The file.
+        file: String,
+        /// What the tokenizer library said.
+        reason: String,
+    },
+
+    /// The tokenizer has ids that the model has no embedding for.
+    #[error(
+        "{file} has token {token:?} with id {id}, but the model's vocabulary has {vocab_size} \
+         entries; take the tokenizer and the weights from the same model"
+    )]
+    TokenizerTooLarge {
+        /// The tokenizer.
+        file: String,
+        /// The token of the highest id.
+        token: String,
+        /// Its id.
+        id: u32,
+        /// Rows of the model's embedding.
+        vocab_size: usize,
+    },
+
+    /// The tokenizer could not encode or decode.
+    #[error("the tokenizer of {file} cannot {action}: {reason}")]
+    Tokenizing {
+        /// The tokenizer.
+        file: String,
+        /// "encode" or "decode".
+        action: &'static str,
+        /// What the tokenizer library said.
+        reason: String,
+    },
+
+    /// The hub did not answer, and the cache does not have the file.
+    #[error(
+        "cannot reach {endpoint} for {file} of {repo}: {reason}; check the connection and \
+         HF_ENDPOINT, or give a local folder"
+    )]
+    HubUnreachable {
+        /// The model, with its revision.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Address of the hub.
+        endpoint: String,
+        /// What the network said.
+        reason: String,
+    },
+
+    /// The hub refused to hand out a file.
+    #[error(
+        "{endpoint} refused {file} of {repo} (HTTP {status}): the model does not exist, is \
+         private, or is gated; check the name, accept the model's terms on its page, and put an \
+         access token into HF_TOKEN (or log in with `hf auth login`)"
+    )]
+    HubDenied {
+        /// The model, with its revision.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Address of the hub.
+        endpoint: String,
+        /// 401 or 403.
+        status: u16,
+    },
+
+    /// The hub knows no such file, model or revision.
+    #[error(
+        "{endpoint} has no {file} in {repo}: no such model, revision or file; check the name and \
+         the part after @"
+    )]
+    HubNotFound {
+        /// The model, with its revision.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Address of the hub.
+        endpoint: String,
+    },
+
+    /// Downloads are forbidden and the cache does not have the file.
+    #[error(
+        "{file} of {repo} is not in the cache at {}, and HF_HUB_OFFLINE forbids downloads; \
+         unset HF_HUB_OFFLINE once to download it, or give a local folder",
+        cache.display()
+    )]
+    HubOffline {
+        /// The model, with its revision.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Folder of the cache.
+        cache: PathBuf,
+    },
+
+    /// A download failed for another reason: the answer of the server, or the cache's disk.
+    #[error(
+        "downloading {file} of {repo} from {endpoint} failed: {reason}; try again, or give a \
+         local folder"
+    )]
+    HubFailed {
+        /// The model, with its revision.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Address of the hub.
+        endpoint: String,
+        /// What went wrong.
+        reason: String,
+    },
+
+    /// Text that names no device, or one that cannot be used.
+    #[error("cannot use device \"{text}\": {reason}")]
+    Device {
+        /// What was given.
+        text: String,
+        /// Why it cannot be used, and what can.
+        reason: String,
+    },
+
+    /// Text that names no type to compute in.
+    #[error("\"{text}\" is no type to compute in; give f32, f16 or bf16")]
+    ComputeType {
+        /// What was given.
+        text: String,
+    },
+
+    /// The tensor library failed.
+    #[error("{0}")]
+    Tensor(#[from] candle_core::Error),
+}
+
+impl From<Error> for cascade_core::Error {
+    fn from(error: Error) -> Self {
+        Self::backend(error)
+    }
+}

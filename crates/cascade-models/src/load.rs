@@ -1,0 +1,326 @@
+//! Files to a model that is ready to score.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use candle_core::{DType, Device};
+use cascade_core::{Architecture, TokenId};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::weights::Checkpoint;
+use crate::{
+    Error, HubOptions, Llama, LlamaConfig, Model, ModelFile, ModelFiles, ModelSource, Result,
+    Session, T5Config, Tokenizer, T5,
+};
+
+/// How a model is loaded.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Where it computes.
+    pub device: Device,
+    /// What it computes in; weights are converted. On the CPU, f32 is the fastest by far.
+    pub dtype: DType,
+    /// Where models of the hub come from.
+    pub hub: HubOptions,
+    /// Whether downloads show a progress bar on standard error.
+    pub progress: bool,
+    /// Where the tokenizer is, if not with the model.
+    pub tokenizer: Option<ModelSource>,
+}
+
+/// f32 on the CPU, the hub as the environment says, a progress bar if standard error is a terminal.
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            device: Device::Cpu,
+            dtype: DType::F32,
+            hub: HubOptions::from_env(),
+            progress: std::io::stderr().is_terminal(),
+            tokenizer: None,
+        }
+    }
+}
+
+/// A model, its tokenizer, and what else generation needs, checked against each other.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoadedModel {
+    /// The source, as [`ModelSource`] writes it.
+    pub name: String,
+    /// The weights.
+    pub model: Arc<Model>,
+    /// The tokenizer; the model has an embedding for each of its ids.
+    pub tokenizer: Tokenizer,
+    /// The tokens that end a generation, in order: those of generation_config.json if it names any, else those of
+    /// config.json. Empty if neither does.
+    pub eos_token_ids: Vec<TokenId>,
+    /// The files it was loaded from.
+    pub files: ModelFiles,
+}
+
+impl LoadedModel {
+    /// A session of its own, which shares the weights.
+    pub fn session(&self) -> Session {
+        self.model.session()
+    }
+
+    /// How the model reads its prompt.
+    pub fn architecture(&self) -> Architecture {
+        self.model.architecture()
+    }
+
+    /// Number of parameters; a tied head counts once.
+    pub fn num_parameters(&self) -> usize {
+        self.model.num_parameters()
+    }
+}
+
+/// Finds, checks and loads a model.
+///
+/// # Errors
+/// Every way in which files can be missing, damaged, or not belong together: see [`enum@Error`].
+pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<LoadedModel> {
+    let (hub, progress) = (&options.hub, options.progress);
+    let files = match &options.tokenizer {
+        None => source.files(hub, progress),
+        Some(other) => source.files_with_tokenizer_of(other, hub, progress),
+    }?;
+    let config = read_json(&files.config)?;
+    let kind = Kind::of(&files.config, &config)?;
+    let tokenizer = Tokenizer::load(&files.tokenizer)?;
+    let weights = Checkpoint::open(&files.weights)?;
+    let model = build(kind, &files.config, config.clone(), &weights, options)
+        .map_err(|error| in_file(&files.config, weights.take_failure().unwrap_or(error)))?;
+    check_leftovers(&weights)?;
+    tokenizer.check_fits(model.vocab_size())?;
+    let eos_token_ids = eos_token_ids(&files, &config, model.vocab_size())?;
+    Ok(LoadedModel {
+        name: files.name.clone(),
+        model,
+        tokenizer,
+        eos_token_ids,
+        files,
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    T5,
+    Llama,
+}
+
+impl Kind {
+    /// What config.json describes, by its `model_type`, or by its `architectures` if it has none.
+    fn of(file: &ModelFile, config: &Value) -> Result<Self> {
+        let model_type = config["model_type"].as_str();
+        let class = config["architectures"][0].as_str();
+        let kind = match (model_type, class) {
+            (Some("t5"), _) | (None, Some("T5ForConditionalGeneration" | "T5WithLMHeadModel")) => {
+                Self::T5
+            }
+            (Some("llama"), _) | (None, Some("LlamaForCausalLM")) => Self::Llama,
+            (Some(other), _) | (None, Some(other)) => {
+                return Err(Error::UnsupportedModel {
+                    file: file.to_string(),
+                    model_type: other.to_owned(),
+                })
+            }
+            (None, None) => {
+                let problem = "neither \"model_type\" nor \"architectures\" says what it is";
+                return Err(bad_config(file, problem.to_owned()));
+            }
+        };
+        match config.get("quantization_config") {
+            None | Some(Value::Null) => Ok(kind),
+            Some(_) => Err(Error::Config {
+                file: file.to_string(),
+                problem: "\"quantization_config\" says that the weights are quantized".to_owned(),
+                cure: "take the model in f32, f16 or bf16".to_owned(),
+            }),
+        }
+    }
+}
+
+fn build(
+    kind: Kind,
+    file: &ModelFile,
+    config: Value,
+    weights: &Checkpoint,
+    options: &LoadOptions,
+) -> Result<Arc<Model>> {
+    let vb = weights.var_builder(options.dtype, &options.device);
+    Ok(Arc::new(match kind {
+        Kind::T5 => {
+            let config: T5Config = settings(file, config)?;
+            Model::t5(T5::load(config, vb)?)?
+        }
+        Kind::Llama => {
+            let config: LlamaConfig = settings(file, config)?;
+            Model::llama(Llama::load(config, vb)?)?
+        }
+    }))
+}
+
+fn settings<T: DeserializeOwned>(file: &ModelFile, config: Value) -> Result<T> {
+    // Sizes are multiplied with each other, and must not overflow before they are compared with the weights.
+    const LIMIT: u64 = 1 << 31;
+    let mut entries = config.as_object().into_iter().flatten();
+    if let Some((key, value)) = entries.find(|(_, v)| v.as_u64().is_some_and(|n| n > LIMIT)) {
+        let problem = format!("{key} is {value}, which no model of this kind has");
+        return Err(bad_config(file, problem));
+    }
+    serde_json::from_value(config).map_err(|error| bad_config(file, error.to_string()))
+}
+
+fn read_json(file: &ModelFile) -> Result<Value> {
+    serde_json::from_slice(&file.read()?).map_err(|source| Error::Json {
+        file: file.to_string(),
+        source,
+    })
+}
+
+fn bad_config(file: &ModelFile, problem: String) -> Error {
+    Error::Config {
+        file: file.to_string(),
+        problem,
+        cure: "take config.json from the model the weights came from".to_owned(),
+    }
+}
+
+/// Models know their configuration, but not the file it came from.
+fn in_file(file: &ModelFile, error: Error) -> Error {
+    match error {
+        Error::Config { problem, cure, .. } => Error::Config {
+            file: file.to_string(),
+            problem,
+            cure,
+        },
+        error => error,
+    }
+}
+
+/// Refuses layers that no one asked for: with too few layers in config.json, a model loads and talks nonsense.
+fn check_leftovers(weights: &Checkpoint) -> Result<()> {
+    let unused = weights.unused();
+    let mut layers = unused.keys().filter(|name| is_of_layer(name));
+    match layers.next() {
+        None => Ok(()),
+        Some(example) => Err(Error::LeftoverLayers {
+            files: weights.files(),
+            example: example.clone(),
+            count: 1 + layers.count(),
+        }),
+    }
+}
+
+fn is_of_layer(tensor: &str) -> bool {
+    let of_layer = ["model.layers.", "encoder.block.", "decoder.block."];
+    // Old checkpoints hold tables that are computed, and a bias in the cross-attention that T5 never had a use for.
+    let useless = ["rotary_emb.inv_freq", "relative_attention_bias.weight"];
+    of_layer.iter().any(|start| tensor.starts_with(start))
+        && !useless.iter().any(|end| tensor.ends_with(end))
+}
+
+fn eos_token_ids(files: &ModelFiles, config: &Value, vocab_size: usize) -> Result<Vec<TokenId>> {
+    let generation = match &files.generation_config {
+        Some(file) => Some((file, read_json(file)?)),
+        None => None,
+    };
+    let config = Some((&files.config, config.clone()));
+    for (file, json) in [generation, config].into_iter().flatten() {
+        let ids = match &json["eos_token_id"] {
+            Value::Null => continue,
+            Value::Array(ids) => ids.iter().map(Value::as_u64).collect(),
+            id => id.as_u64().map(|id| BTreeSet::from([id])),
+        };
+        let ids: Option<BTreeSet<u64>> = ids;
+        let fits = |id: u64| {
+            TokenId::try_from(id)
+                .ok()
+                .filter(|_| id < vocab_size as u64)
+        };
+        let ids = ids.and_then(|ids| ids.into_iter().map(fits).collect::<Option<Vec<_>>>());
+        return ids.ok_or_else(|| {
+            let problem = format!(
+                "\"eos_token_id\" is {}, not an id of the vocabulary of {vocab_size} or a list \
+                 of such",
+                json["eos_token_id"]
+            );
+            bad_config(file, problem)
+        });
+    }
+    Ok(Vec::new())
+}
+
+/// Reads the name of a device: `cpu`, `cuda` or `cuda:N`.
+///
+/// # Errors
+/// [`Error::Device`] for another name, and for a GPU that is not there or that this build cannot use.
+pub fn parse_device(text: &str) -> Result<Device> {
+    let fail = |reason: String| Error::Device {
+        text: text.to_owned(),
+        reason,
+    };
+    let ordinal = match text.trim() {
+        "cpu" => return Ok(Device::Cpu),
+        "cuda" => 0,
+        other => other
+            .strip_prefix("cuda:")
+            .and_then(|ordinal| ordinal.parse().ok())
+            .ok_or_else(|| fail("give cpu, cuda or cuda:N".to_owned()))?,
+    };
+    if !candle_core::utils::cuda_is_available() {
+        let reason = "this program was built without CUDA; build it with --features cuda, or \
+                      give cpu";
+        return Err(fail(reason.to_owned()));
+    }
+    Device::new_cuda(ordinal).map_err(|error| fail(format!("{error}; give another, or cpu")))
+}
+
+/// Reads the name of a type to compute in: `f32`, `f16` or `bf16`.
+///
+/// # Errors
+/// [`Error::ComputeType`] for another name.
+pub fn parse_dtype(text: &str) -> Result<DType> {
+    match text.trim() {
+        "f32" | "float32" => Ok(DType::F32),
+        "f16" | "float16" => Ok(DType::F16),
+        "bf16" | "bfloat16" => Ok(DType::BF16),
+        _ => Err(Error::ComputeType {
+            text: text.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_and_types_by_name() {
+        assert!(parse_device("cpu").unwrap().is_cpu());
+        for (text, cure) in [("gpu", "cuda:N"), ("cuda:x", "cuda:N"), ("", "cpu")] {
+            let message = parse_device(text).unwrap_err().to_string();
+            assert!(message.contains(cure), "{message}");
+        }
+        if !candle_core::utils::cuda_is_available() {
+            let message = parse_device("cuda:0").unwrap_err().to_string();
+            assert!(message.contains("--features cuda"), "{message}");
+        }
+        assert_eq!(parse_dtype("bf16").unwrap(), DType::BF16);
+        let message = parse_dtype("int8").unwrap_err().to_string();
+        assert!(message.contains("f32, f16 or bf16"), "{message}");
+    }
+
+    #[test]
+    fn tells_layers_from_tables() {
+        assert!(is_of_layer("model.layers.1.mlp.up_proj.weight"));
+        assert!(is_of_layer(
+            "decoder.block.4.layer.0.SelfAttention.q.weight"
+        ));
+        assert!(!is_of_layer("model.layers.0.self_attn.rotary_emb.inv_freq"));
+        assert!(!is_of_layer("encoder.embed_tokens.weight"));
+    }
+}

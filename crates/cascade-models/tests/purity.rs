@@ -1,0 +1,429 @@
+//! Scoring is observationally pure: a session that has seen anything answers like one that has seen nothing.
+
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
+use cascade_core::{Error, Matrix, Rows, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_models::{Llama, LlamaConfig, Model, Session, T5Config, T5};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const VOCABULARY: TokenId = 11;
+const TOLERANCE: f32 = 1e-5;
+
+/// Random weights by the names that a model asks for.
+struct RandomWeights(std::sync::Mutex<StdRng>);
+
+impl candle_nn::var_builder::SimpleBackend for RandomWeights {
+    fn get(
+        &self,
+        shape: candle_core::Shape,
+        name: &str,
+        _: candle_nn::Init,
+        dtype: DType,
+        device: &Device,
+    ) -> candle_core::Result<Tensor> {
+        let (centre, width) = match name.contains("norm") {
+            true => (1.0, 0.2),
+            false => (0.0, 0.6),
+        };
+        let mut rng = self.0.lock().unwrap();
+        let values: Vec<f32> = (0..shape.elem_count())
+            .map(|_| centre + width * rng.random_range(-1.0..1.0))
+            .collect();
+        Tensor::from_vec(values, shape, device)?.to_dtype(dtype)
+    }
+
+    fn get_unchecked(&self, name: &str, _: DType, _: &Device) -> candle_core::Result<Tensor> {
+        candle_core::bail!("{name} without a shape")
+    }
+
+    fn contains_tensor(&self, _: &str) -> bool {
+        true
+    }
+}
+
+fn weights(seed: u64, dtype: DType) -> VarBuilder<'static> {
+    let rng = std::sync::Mutex::new(StdRng::seed_from_u64(seed));
+    VarBuilder::from_backend(Box::new(RandomWeights(rng)), dtype, Device::Cpu)
+}
+
+fn t5_of(dtype: DType, settings: &str) -> Arc<Model> {
+    let json = format!(
+        r#"{{"vocab_size": {VOCABULARY}, "d_model": 12, "d_kv": 5, "d_ff": 10, "num_layers": 1,
+            "num_decoder_layers": 2, "num_heads": 2, "relative_attention_num_buckets": 8,
+            "relative_attention_max_distance": 12, "decoder_start_token_id": 3{settings}}}"#
+    );
+    let config: T5Config = serde_json::from_str(&json).unwrap();
+    Arc::new(Model::t5(T5::load(config, weights(1, dtype)).unwrap()).unwrap())
+}
+
+fn t5() -> Arc<Model> {
+    let gated = r#", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false"#;
+    t5_of(DType::F32, gated)
+}
+
+fn llama() -> Arc<Model> {
+    let json = format!(
+        r#"{{"vocab_size": {VOCABULARY}, "hidden_size": 12, "intermediate_size": 10,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 6, "max_position_embeddings": 700}}"#
+    );
+    let config: LlamaConfig = serde_json::from_str(&json).unwrap();
+    Arc::new(Model::llama(Llama::load(config, weights(2, DType::F32)).unwrap()).unwrap())
+}
+
+fn cold(model: &Arc<Model>, source: &[TokenId]) -> Session {
+    let mut session = model.session();
+    session.begin(source).unwrap();
+    session
+}
+
+fn assert_close(a: &[f32], b: &[f32], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for (a, b) in a.iter().zip(b) {
+        let close = (a - b).abs() <= TOLERANCE * (1.0 + b.abs());
+        assert!(close, "{what}: {a} and {b}");
+    }
+}
+
+fn assert_matrices(a: &Option<Matrix>, b: &Option<Matrix>, what: &str) {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            assert_eq!(a.rows(), b.rows(), "{what}");
+            (0..a.rows()).for_each(|row| assert_close(a.row(row), b.row(row), what));
+        }
+        (a, b) => assert_eq!(a, b, "{what}"),
+    }
+}
+
+/// `warm` and `cold` say the same, up to the last bits; `logits` are the cold session's.
+fn assert_same(warm: &Scores, cold: &Scores, logits: &Matrix) {
+    assert_eq!(warm.argmax.len(), cold.argmax.len());
+    for (row, (&a, &b)) in warm.argmax.iter().zip(&cold.argmax).enumerate() {
+        let row = logits.row(row);
+        assert_close(&[row[a as usize]], &[row[b as usize]], "argmax");
+    }
+    assert_matrices(&warm.logits, &cold.logits, "logits");
+    assert_matrices(&warm.hidden, &cold.hidden, "hidden");
+    match (&warm.picks, &cold.picks) {
+        (Some(a), Some(b)) => {
+            assert_close(&a.argmax, &b.argmax, "argmax picks");
+            assert_close(&a.nodes, &b.nodes, "node picks");
+        }
+        (a, b) => assert_eq!(a, b),
+    }
+}
+
+fn random_tokens(rng: &mut StdRng, count: usize) -> Vec<TokenId> {
+    (0..count)
+        .map(|_| rng.random_range(0..VOCABULARY))
+        .collect()
+}
+
+/// Up to 16 nodes; few tokens, so that siblings often carry equal ones.
+fn random_tree(rng: &mut StdRng) -> TokenTree {
+    let mut tree = TokenTree::new();
+    let bushiness = rng.random_range(0.0..1.0);
+    for _ in 0..rng.random_range(0..=16) {
+        let last = tree.len().checked_sub(1);
+        let parent = match last {
+            Some(last) if rng.random_bool(bushiness) => {
+                let any = rng.random_range(0..=last + 1);
+                any.checked_sub(1)
+            }
+            last => last,
+        };
+        tree.push(rng.random_range(0..4), parent);
+    }
+    tree
+}
+
+fn random_want(rng: &mut StdRng) -> Want {
+    Want {
+        rows: [Rows::Argmax, Rows::Picks, Rows::Logits][rng.random_range(0..3)],
+        hidden: rng.random_bool(0.2),
+    }
+}
+
+/// A context that relates to the last one and to the last tree as an engine's might.
+fn next_context(rng: &mut StdRng, last: &[TokenId], tree: &TokenTree) -> Vec<TokenId> {
+    let mut context = last.to_vec();
+    match rng.random_range(0..10) {
+        0 => context = Vec::new(),
+        1 => context.truncate(rng.random_range(0..=last.len())),
+        2 => {
+            context.truncate(rng.random_range(0..=last.len()));
+            let count = rng.random_range(0..30);
+            context.extend(random_tokens(rng, count));
+        }
+        3 => {
+            let count = rng.random_range(0..4);
+            context.extend(random_tokens(rng, count));
+        }
+        _ if tree.is_empty() => {}
+        _ => {
+            context.extend(tree.path_tokens(Some(rng.random_range(0..tree.len()))));
+            let count = rng.random_range(0..3);
+            context.extend(random_tokens(rng, count));
+        }
+    }
+    context.truncate(60);
+    context
+}
+
+fn random_walk(
+    model: &Arc<Model>,
+    seed: u64,
+    mut sources: impl FnMut(&mut StdRng) -> Vec<TokenId>,
+) {
+    let rng = &mut StdRng::seed_from_u64(seed);
+    let least = usize::from(sources(rng).is_empty());
+    let mut warm = model.session();
+    let mut source = sources(rng);
+    warm.begin(&source).unwrap();
+    let (mut context, mut tree) = (Vec::new(), TokenTree::new());
+    for _ in 0..2000 {
+        if rng.random_bool(0.05) {
+            source = sources(rng);
+            warm.begin(&source).unwrap();
+        }
+        context = next_context(rng, &context, &tree);
+        if context.len() < least {
+            context = random_tokens(rng, least);
+        }
+        tree = random_tree(rng);
+        let want = random_want(rng);
+        let scores = warm.score(&context, &tree, want).unwrap();
+        let mut cold = cold(model, &source);
+        let expected = cold.score(&context, &tree, want).unwrap();
+        let logits = cold.score(&context, &tree, Want::LOGITS).unwrap();
+        assert_same(&scores, &expected, &logits.logits.unwrap());
+        assert!(scores.rows_computed > tree.len());
+        assert!(scores.rows_computed <= expected.rows_computed);
+    }
+}
+
+#[test]
+fn a_t5_session_has_no_memory() {
+    random_walk(&t5(), 3, |rng| {
+        let count = rng.random_range(1..12);
+        random_tokens(rng, count)
+    });
+}
+
+#[test]
+fn a_llama_session_has_no_memory() {
+    random_walk(&llama(), 4, |_| Vec::new());
+}
+
+#[test]
+fn tree_rows_are_the_rows_of_their_paths() {
+    let rng = &mut StdRng::seed_from_u64(5);
+    for (model, source) in [(t5(), vec![1, 2, 3]), (llama(), vec![])] {
+        for _ in 0..20 {
+            let context = random_tokens(rng, 9);
+            let tree = random_tree(rng);
+            let mut session = cold(&model, &source);
+            let rows = session.score(&context, &tree, Want::LOGITS).unwrap().logits;
+            let rows = rows.unwrap();
+            for node in 0..tree.len() {
+                let path = tree.path_tokens(Some(node));
+                let chain = TokenTree::chain(path.iter().copied());
+                let mut session = cold(&model, &source);
+                let scores = session.score(&context, &chain, Want::LOGITS).unwrap();
+                let expected = scores.logits.unwrap();
+                assert_close(rows.row(node + 1), expected.row(path.len()), "row");
+            }
+        }
+    }
+}
+
+/// On the CPU in f32, for as few rows at a time as drafting takes.
+#[test]
+fn a_row_has_the_same_bits_however_it_is_computed() {
+    let rng = &mut StdRng::seed_from_u64(7);
+    let none = TokenTree::new();
+    for (model, source) in [(t5(), vec![1, 2, 3]), (llama(), vec![])] {
+        let context = random_tokens(rng, 9);
+        let tree = random_tree(rng);
+        let mut session = cold(&model, &source);
+        let scores = session.score(&context, &tree, Want::LOGITS).unwrap();
+        let rows = scores.logits.unwrap();
+        for node in 0..tree.len() {
+            let mut context = context.clone();
+            context.extend(tree.path_tokens(Some(node)));
+            for step in [1, context.len()] {
+                let mut session = cold(&model, &source);
+                for len in (step..context.len()).step_by(step) {
+                    session.score(&context[..len], &none, Want::ARGMAX).unwrap();
+                }
+                let scores = session.score(&context, &none, Want::LOGITS).unwrap();
+                assert_eq!(rows.row(node + 1), scores.logits.unwrap().row(0));
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_is_new_is_computed() {
+    for (model, source) in [(t5(), vec![1]), (llama(), vec![])] {
+        // The decoder start token is a token of the context, too.
+        let start = source.len();
+        let mut session = cold(&model, &source);
+        let mut computed = |context: &[TokenId], tree: &TokenTree| {
+            let scores = session.score(context, tree, Want::ARGMAX).unwrap();
+            scores.rows_computed
+        };
+        let none = TokenTree::new();
+        let mut tree = TokenTree::new();
+        let a = tree.push(5, None);
+        let b = tree.push(6, None);
+        tree.push(7, Some(a));
+        let c = tree.push(7, Some(b));
+        tree.push(8, Some(c));
+        assert_eq!(computed(&[1, 2, 3], &tree), start + 3 + 5);
+        // The branch 6, 7, 8 was accepted and 9 came after it.
+        assert_eq!(computed(&[1, 2, 3, 6, 7, 8, 9], &none), 1);
+        // The same again, one token back, and another word.
+        assert_eq!(computed(&[1, 2, 3, 6, 7, 8, 9], &none), 1);
+        assert_eq!(computed(&[1, 2, 3, 6, 7, 8], &none), 1);
+        assert_eq!(computed(&[1, 2, 3, 9, 9], &none), 2);
+    }
+}
+
+#[test]
+fn long_gaps_are_fed_in_pieces() {
+    let rng = &mut StdRng::seed_from_u64(6);
+    for (model, source) in [(t5(), vec![4, 2]), (llama(), vec![])] {
+        let context = random_tokens(rng, 650);
+        let tree = random_tree(rng);
+        let mut at_once = cold(&model, &source);
+        let scores = at_once.score(&context, &tree, Want::LOGITS).unwrap();
+        assert_eq!(scores.rows_computed, source.len().min(1) + 650 + tree.len());
+        let mut bit_by_bit = cold(&model, &source);
+        for len in (50..650).step_by(100) {
+            let none = TokenTree::new();
+            bit_by_bit
+                .score(&context[..len], &none, Want::ARGMAX)
+                .unwrap();
+        }
+        let expected = bit_by_bit.score(&context, &tree, Want::LOGITS).unwrap();
+        assert_matrices(&scores.logits, &expected.logits, "logits");
+    }
+}
+
+#[test]
+fn errors_leave_a_session_as_it_was() {
+    let none = TokenTree::new();
+    let stranger = TokenTree::chain([1, VOCABULARY]);
+    for (model, source) in [(t5(), vec![1, 2]), (llama(), vec![])] {
+        let mut session = cold(&model, &source);
+        session
+            .score(&[1, 2, 3], &TokenTree::chain([4]), Want::ARGMAX)
+            .unwrap();
+        for (context, tree) in [(&[1, VOCABULARY, 3][..], &none), (&[1, 2, 3], &stranger)] {
+            let error = session.score(context, tree, Want::ARGMAX).unwrap_err();
+            assert!(matches!(
+                error,
+                Error::TokenOutOfVocabulary {
+                    token: VOCABULARY,
+                    vocab_size: 11
+                }
+            ));
+        }
+        assert!(session.begin(&[VOCABULARY]).is_err());
+        let scores = session
+            .score(&[1, 2, 3, 4, 5], &none, Want::LOGITS)
+            .unwrap();
+        let expected = cold(&model, &source).score(&[1, 2, 3, 4, 5], &none, Want::LOGITS);
+        assert_matrices(&scores.logits, &expected.unwrap().logits, "logits");
+        assert_eq!(scores.rows_computed, 1);
+    }
+}
+
+#[test]
+fn each_architecture_refuses_what_it_cannot_read() {
+    let none = TokenTree::new();
+    let mut session = t5().session();
+    let refused = session.score(&[1], &none, Want::ARGMAX);
+    assert!(matches!(refused, Err(Error::EmptySource)));
+    assert!(matches!(session.begin(&[]), Err(Error::EmptySource)));
+    assert_eq!(session.max_context(), None);
+
+    let mut session = llama().session();
+    let refused = session.begin(&[1, 2]);
+    assert!(matches!(
+        refused,
+        Err(Error::SourceWithoutEncoder { tokens: 2 })
+    ));
+    session.begin(&[]).unwrap();
+    let refused = session.score(&[], &none, Want::ARGMAX);
+    assert!(matches!(refused, Err(Error::EmptyContext)));
+    let context = vec![1; 699];
+    let refused = session.score(&context, &TokenTree::chain([1, 1]), Want::ARGMAX);
+    assert!(matches!(
+        refused,
+        Err(Error::ContextTooLong {
+            needed: 701,
+            limit: 700
+        })
+    ));
+    session
+        .score(&context, &TokenTree::chain([1]), Want::ARGMAX)
+        .unwrap();
+}
+
+#[test]
+fn the_same_source_again_costs_nothing() {
+    let model = t5();
+    let none = TokenTree::new();
+    let mut session = cold(&model, &[1, 2]);
+    session.score(&[1, 2, 3], &none, Want::ARGMAX).unwrap();
+    session.begin(&[1, 2]).unwrap();
+    assert_eq!(
+        session
+            .score(&[1, 2, 3], &none, Want::ARGMAX)
+            .unwrap()
+            .rows_computed,
+        1
+    );
+    session.begin(&[2, 1]).unwrap();
+    assert_eq!(
+        session
+            .score(&[1, 2, 3], &none, Want::ARGMAX)
+            .unwrap()
+            .rows_computed,
+        4
+    );
+}
+
+#[test]
+fn half_precision_stays_close() {
+    for settings in ["", r#", "feed_forward_proj": "gated-silu""#] {
+        let exact = t5_of(DType::F32, settings);
+        let half = t5_of(DType::F16, settings);
+        let tree = TokenTree::chain([1, 2, 3]);
+        let want = Want::LOGITS.with_hidden();
+        let exact = cold(&exact, &[5, 6]).score(&[7], &tree, want).unwrap();
+        let half = cold(&half, &[5, 6]).score(&[7], &tree, want).unwrap();
+        let (exact, half) = (exact.logits.unwrap(), half.logits.unwrap());
+        for row in 0..exact.rows() {
+            for (a, b) in exact.row(row).iter().zip(half.row(row)) {
+                assert!((a - b).abs() < 0.02 * (1.0 + a.abs()), "{a} and {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_count_once() {
+    // Embedding 132, head 132; encoder 120 * 4 + 12 + 16 + 360 + 12 + 12;
+    // decoder 16 + 12 + 2 * (2 * (480 + 12) + 360 + 12).
+    assert_eq!(t5().num_parameters(), 264 + 892 + 28 + 2 * 1356);
+    assert_eq!(
+        t5_of(DType::F32, "").num_parameters(),
+        132 + 772 + 28 + 2 * 1236
+    );
+}
