@@ -157,10 +157,9 @@ fn tokens(cascade: &mut Cascade, golden: &Golden, speculate: bool) -> Vec<u32> {
 fn plain_decoding_equals_transformers(family: Family, prompts: usize) {
     let mut cascade = assemble(&family.config()).cascade;
     for (index, golden) in family.goldens().iter().take(prompts).enumerate() {
-        assert_eq!(
-            tokens(&mut cascade, golden, false),
-            golden.greedy_ids,
-            "prompt {index}"
+        golden.assert_equals(
+            &tokens(&mut cascade, golden, false),
+            &format!("prompt {index}"),
         );
     }
 }
@@ -171,13 +170,11 @@ fn cascades_equal_transformers(family: Family, prompts: usize, random: usize) {
         let mut cascade = family.cascade(&k, lenience).cascade;
         for (index, golden) in goldens.iter().take(prompts).enumerate() {
             let found = tokens(&mut cascade, golden, true);
-            assert_eq!(
-                found, golden.greedy_ids,
-                "prompt {index}, {k:?}, lenience {lenience}"
+            golden.assert_equals(
+                &found,
+                &format!("prompt {index}, {k:?}, lenience {lenience}"),
             );
-            saved += found.len();
         }
-        assert!(saved > 0);
     }
 }
 

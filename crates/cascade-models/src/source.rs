@@ -353,11 +353,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-fn gather(
-    name: String,
-    tokenizer: Option<ModelFile>,
-    place: &mut Place<'_>,
-) -> Result<ModelFiles> {
+fn gather(name: String, tokenizer: Option<ModelFile>, place: &mut Place<'_>) -> Result<ModelFiles> {
     let Some(config) = place.find(CONFIG)? else {
         return Err(place.unknown(CONFIG).unwrap_or_else(|| place.no_config()));
     };
