@@ -1,12 +1,11 @@
 //! `cascade config check`.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_config::{AssembleOptions, Config, Drafter, LoadedPart, Neural};
-use cascade_models::HubOptions;
 
 pub(crate) fn check(file: &Path, load: bool) -> Result<ExitCode> {
     let config = Config::open(file)?;
@@ -19,11 +18,7 @@ pub(crate) fn check(file: &Path, load: bool) -> Result<ExitCode> {
         writeln!(out, "{}: ok (models not loaded; --load does)", config.label)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let assembled = config.assemble(&AssembleOptions {
-        device: None,
-        hub: HubOptions::from_env(),
-        progress: std::io::stderr().is_terminal(),
-    })?;
+    let assembled = config.assemble(&AssembleOptions::default())?;
     for part in &assembled.parts {
         writeln!(out, "{}", loaded(part))?;
     }

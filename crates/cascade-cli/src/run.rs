@@ -1,13 +1,12 @@
 //! `cascade run`.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, Assembled, Config};
 use cascade_engine::{Cascade, Event, Finish, Generation, Options};
-use cascade_models::HubOptions;
 
 use crate::args::{Color, RunArgs};
 use crate::inputs::{inputs, Input};
@@ -29,8 +28,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let inputs = inputs(args, &config)?;
     let assembled = config.assemble(&AssembleOptions {
         device: args.device.clone(),
-        hub: HubOptions::from_env(),
-        progress: std::io::stderr().is_terminal(),
+        ..AssembleOptions::default()
     })?;
     for warning in &assembled.warnings {
         eprintln!("warning: {warning}");

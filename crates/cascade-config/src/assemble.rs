@@ -1,5 +1,6 @@
 //! From a configuration to a cascade.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,6 +20,17 @@ pub struct AssembleOptions {
     pub hub: HubOptions,
     /// Whether downloads show a progress bar on standard error.
     pub progress: bool,
+}
+
+/// The configuration's device, the hub as the environment says, a progress bar if standard error is a terminal.
+impl Default for AssembleOptions {
+    fn default() -> Self {
+        Self {
+            device: None,
+            hub: HubOptions::from_env(),
+            progress: std::io::stderr().is_terminal(),
+        }
+    }
 }
 
 /// A cascade and what it was made of.

@@ -6,6 +6,25 @@
 //!
 //! Models are folders, hub ids (`org/name`, `org/name@revision`) or parts of the program (`embedded:demo-t5-target`).
 //! Relative paths that start with a dot are relative to the configuration file.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use cascade_config::{AssembleOptions, Config};
+//! use cascade_engine::{Event, Options};
+//!
+//! let config = Config::demo()?; // or Config::open("my.yaml".as_ref())?
+//! let mut cascade = config.assemble(&AssembleOptions::default())?.cascade;
+//! let options = Options { max_new_tokens: 8, ..config.options };
+//! let generation = cascade.generate("Question: 2 + 3?", &options, |event| {
+//!     if let Event::Text { text, .. } = event {
+//!         print!("{text}");
+//!     }
+//!     ControlFlow::Continue(())
+//! })?;
+//! println!("\n{:.2} tokens per forward", generation.mean_acceptance_length());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod assemble;
 mod config;

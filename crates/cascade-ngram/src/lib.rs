@@ -1,6 +1,6 @@
 //! Statistical drafters: they guess the next tokens from the text so far and from counts, at a cost not worth counting.
 //!
-//! * [`MaxGram`]: what followed the longest suffix of the context where it occurred before (paper 004, §3.3), found by an
+//! * [`MaxGram`]: what followed the longest suffix of the context where it occurred before (Cascade Speculative Drafting, §3.3), found by an
 //!   incremental [`SuffixAutomaton`], and a bigram table where nothing occurred before.
 //! * [`Bigram`]: each token's most frequent successor, from a [`BigramTable`] alone.
 //! * [`PromptLookup`]: the baseline that looks for n-grams of at most three tokens.

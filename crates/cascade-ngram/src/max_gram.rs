@@ -1,4 +1,4 @@
-//! Max-Gram: what followed the last time (paper 004, §3.3 and Appendix A).
+//! Max-Gram: what followed the last time (Cascade Speculative Drafting, §3.3 and Appendix A).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Max-Gram by the letter: Listing 1 of paper 004, and the steps around it.
+//! Max-Gram by the letter: Listing 1 of Cascade Speculative Drafting, and the steps around it.
 
 /// Listing 1, line by line. Tensors of shape `[1, n]` are slices, comparisons give vectors of 0 and 1, and instead of
 /// `encoder_ids[:, index : index + n]` the index is returned.
