@@ -554,14 +554,23 @@ fn read_text(
 ) -> std::result::Result<(), Bad> {
     loop {
         match reader.read_event().map_err(malformed)? {
-            Event::Text(text) => into.push_str(&text),
-            Event::CData(text) => into.push_str(&text),
+            Event::Text(text) => push_lines(into, &text),
+            Event::CData(text) => push_lines(into, &text),
             Event::GeneralRef(reference) => into.push(resolve(&reference)?),
             Event::End(_) => return Ok(()),
             Event::Comment(_) | Event::PI(_) => {}
             Event::Eof => return Err(malformed("an element has no end")),
             _ => return Err(malformed("there are elements where only text may be")),
         }
+    }
+}
+
+/// Line ends are line feeds, says XML, whatever the file has.
+fn push_lines(into: &mut String, text: &str) {
+    if memchr(b'\r', text.as_bytes()).is_some() {
+        into.push_str(&text.replace("\r\n", "\n").replace('\r', "\n"));
+    } else {
+        into.push_str(text);
     }
 }
 
@@ -617,12 +626,12 @@ mod tests {
     fn a_page_is_parsed() {
         let page = parse_page(
             b"<page><title>A &amp; B</title><ns>0</ns><id>1</id><revision><id>2</id><model>wikitext</model>\
-              <contributor><title>no</title></contributor><text xml:space=\"preserve\">a &lt;b&gt; &#233;<![CDATA[<&]]></text>\
+              <contributor><title>no</title></contributor><text xml:space=\"preserve\">a\r\n&lt;b&gt; &#233;<![CDATA[<&]]></text>\
               </revision></page>",
         )
         .unwrap();
         assert_eq!(page.title.as_deref(), Some("A & B"));
-        assert_eq!(page.text, "a <b> é<&");
+        assert_eq!(page.text, "a\n<b> é<&");
         assert_eq!(page.skip(&site()), None);
     }
 
