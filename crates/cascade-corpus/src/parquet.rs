@@ -1,6 +1,7 @@
 //! Parquet shards: the string column `text`, and `title` where there is one.
 
 use std::fs::File;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ struct Column {
 
 impl ParquetReader {
     pub(crate) fn open(source: File, file: Arc<str>, progress: Arc<Progress>) -> Result<Self> {
-        let reader =
-            SerializedFileReader::new(source).map_err(|error| damaged(&file, 0, &error))?;
+        let reader = caught(|| SerializedFileReader::new(source))
+            .map_err(|error| damaged(&file, 0, &error))?;
         let schema = reader.metadata().file_metadata().schema_descr();
         let Some(text) = string_column(schema, "text") else {
             let names: Vec<_> = schema
@@ -167,6 +168,21 @@ fn string(value: &ByteArray) -> std::result::Result<String, ParquetError> {
     value.as_utf8().map(String::from)
 }
 
+/// Calls the Parquet library, which panics on some damaged files: an error, too. What was at work is not used again.
+fn caught<T>(
+    call: impl FnOnce() -> std::result::Result<T, ParquetError>,
+) -> std::result::Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("unknown");
+        Err(ParquetError::General(format!(
+            "the file is damaged: {message}"
+        )))
+    })
+}
+
 /// The place of a top-level column of strings.
 fn string_column(schema: &SchemaDescriptor, name: &str) -> Option<usize> {
     schema.columns().iter().position(|column| {
@@ -193,7 +209,7 @@ impl Iterator for ParquetReader {
             return None;
         }
         if self.batch.is_empty() {
-            if let Err(error) = self.read_batch() {
+            if let Err(error) = caught(|| self.read_batch()) {
                 self.failed = true;
                 return Some(Err(damaged(&self.file, self.rows, &error)));
             }
