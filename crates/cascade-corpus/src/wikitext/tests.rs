@@ -257,7 +257,8 @@ fn balanced() -> impl Strategy<Value = String> {
                 2 => format!("[[File:a.jpg|{inner}]]"),
                 3 => format!("\n{{| class=x\n| {inner}\n|}}\n"),
                 4 => format!("<div>{inner}</div>"),
-                5 => format!("<ref>{inner}</ref>"),
+                // A reference ends at the first closing tag: there are none within one.
+                5 => format!("<ref>{{{{cite|a=[[b]]}}}}</ref>{inner}"),
                 6 => format!("<!-- a -->{inner}"),
                 7 => format!("\n== {} ==\n{inner}", "h"),
                 _ => format!("{inner} [http://a.org b]"),
