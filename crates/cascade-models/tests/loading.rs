@@ -589,5 +589,8 @@ fn a_tokenizer_from_elsewhere_serves_a_model_without_one() {
     let model = load(&source, &with).unwrap();
     let whole = load(&ModelSource::Folder(folder("demo-llama-small")), &options()).unwrap();
     assert_eq!(model.tokenizer.fingerprint(), whole.tokenizer.fingerprint());
-    assert_eq!(greedy(&model, "Question: 1.", 4), greedy(&whole, "Question: 1.", 4));
+    assert_eq!(
+        greedy(&model, "Question: 1.", 4),
+        greedy(&whole, "Question: 1.", 4)
+    );
 }
