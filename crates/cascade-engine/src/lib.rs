@@ -22,9 +22,9 @@ mod text;
 
 pub use builder::CascadeBuilder;
 pub use cascade::{Cascade, Event, Options};
+pub use cascade_verify::{InvalidLenience, Lenience};
 pub use error::{Error, Result};
 pub use generation::{Finish, Generation, ModelUsage, Role, Step};
 pub use k_matrix::{Convention, KMatrix, KMatrixError};
-pub use cascade_verify::{InvalidLenience, Lenience};
 pub use ledger::{Metered, Usage};
 pub use stop::StopSequences;
