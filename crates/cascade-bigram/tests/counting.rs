@@ -106,12 +106,12 @@ impl Setting {
     }
 }
 
-/// A folder with three texts in it.
-fn corpus() -> (tempfile::TempDir, Vec<PathBuf>) {
+/// A folder with three texts in it, of so many documents each.
+fn corpus(documents: usize) -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().unwrap();
     let paths = ["a.txt", "b.txt", "c.txt"].map(|name| folder.path().join(name));
     for (seed, path) in (0..).zip(&paths) {
-        fs::write(path, text(seed, 300)).unwrap();
+        fs::write(path, text(seed, documents)).unwrap();
     }
     (folder, paths.to_vec())
 }
@@ -144,7 +144,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn equals_a_recount() {
-    let (folder, inputs) = corpus();
+    let (folder, inputs) = corpus(300);
     let output = folder.path().join("table");
     let summary = Setting::default().build(&inputs, &output).unwrap();
     let table = BigramTable::open_any(&output).unwrap();
@@ -169,7 +169,7 @@ fn equals_a_recount() {
 
 #[test]
 fn bytes_are_the_same_whatever_the_circumstances() {
-    let (folder, mut inputs) = corpus();
+    let (folder, mut inputs) = corpus(300);
     let output = folder.path().join("table");
     let part = folder.path().join("part");
     let mut expected = None;
@@ -194,7 +194,7 @@ fn bytes_are_the_same_whatever_the_circumstances() {
 
 #[test]
 fn pages_can_be_limited() {
-    let (folder, inputs) = corpus();
+    let (folder, inputs) = corpus(300);
     let setting = Setting {
         limit_pages: Some(310),
         ..Setting::default()
@@ -207,7 +207,7 @@ fn pages_can_be_limited() {
 
 #[test]
 fn parts_add_up_to_the_whole() {
-    let (folder, inputs) = corpus();
+    let (folder, inputs) = corpus(300);
     let path = |name: &str| folder.path().join(name);
     let setting = Setting::default();
     setting.build(&inputs, &path("whole")).unwrap();
@@ -346,13 +346,13 @@ fn bad_lines_are_passed_over_and_counted() {
 
 #[test]
 fn an_interrupted_count_goes_on_where_it_was_safe() {
-    let (folder, inputs) = corpus();
+    let (folder, inputs) = corpus(20);
     let path = |name: &str| folder.path().join(name);
     Setting::default()
         .build(&inputs, &path("expected"))
         .unwrap();
     let safe = Setting {
-        checkpoint: Duration::from_millis(5),
+        checkpoint: Duration::ZERO,
         ..Setting::default()
     };
     let again = Setting {
@@ -387,10 +387,10 @@ fn an_interrupted_count_goes_on_where_it_was_safe() {
         assert!(matches!(error, Error::ChangedInputs { .. }), "{error}");
     }
     fs::write(&inputs[0], first).unwrap();
-    fs::write(&inputs[1], text(1, 300)).unwrap();
+    fs::write(&inputs[1], text(1, 20)).unwrap();
 
     let summary = again.build(&inputs, &path("table")).unwrap();
-    assert_eq!(summary.documents, 900);
+    assert_eq!(summary.documents, 60);
     let read = |name: &str| fs::read(path(name)).unwrap();
     assert!(read("expected") == read("table"));
     assert!(!path("table.checkpoint").exists());
