@@ -659,7 +659,7 @@ fn sigmoid(x: f32) -> f32 {
 /// The tanh form, by way of (1 + tanh u) / 2 = sigmoid(2u).
 #[inline(always)]
 fn gelu(x: f32) -> f32 {
-    const TWICE_ROOT_TWO_OVER_PI: f32 = 1.595_769_1;
+    const TWICE_ROOT_TWO_OVER_PI: f32 = 1.595_769;
     x * sigmoid(TWICE_ROOT_TWO_OVER_PI * (x + 0.044_715 * x * x * x))
 }
 
@@ -764,6 +764,28 @@ mod tests {
         }
         let panels = Panels::new(&random((2, 4))).unwrap();
         assert!(panels.forward(&random((1, 3))).is_err());
+    }
+
+    #[test]
+    fn products_with_all_instruction_sets() {
+        let (rows, inputs, outputs) = (15, 21, 96);
+        let (input, weight) = (random((rows, inputs)), random((outputs, inputs)));
+        let panels = Panels::new(&weight).unwrap();
+        let expected = flat(&panels.forward(&input).unwrap());
+        let input = flat(&input);
+        let product = Product {
+            input: &input,
+            panels: &panels.values,
+            inputs,
+        };
+        let plain = pulp::Scalar::new().vectorize(product);
+        for (a, b) in plain.iter().zip(&expected) {
+            assert!((a - b).abs() < 2e-5 * (1.0 + b.abs()), "{a} instead of {b}");
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(simd) = pulp::x86::V3::try_new() {
+            assert_eq!(Simd::vectorize(simd, product), expected);
+        }
     }
 
     #[test]

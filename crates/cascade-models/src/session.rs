@@ -119,6 +119,9 @@ impl Model {
 /// the new tree in one forward, or in several if more than 512 tokens of the context are new. The last token of the
 /// context is always fed again: its row is the first of the answer.
 ///
+/// On the CPU in f32, an answer has the same bits whatever was fed before and together with it, so that checking a draft
+/// gives the very numbers that plain decoding gives. Elsewhere the last bits vary with the number of rows.
+///
 /// Hidden states are those after the final norm. For a T5 with a tied head, the factor d_model^-0.5 comes after them.
 ///
 /// Memory: keys and values of context and tree, at most twice (see the source of the arena), and for T5 the

@@ -1,5 +1,8 @@
 //! Scoring is observationally pure: a session that has seen anything answers like one that has seen nothing.
 
+// Clippy's exception for tests does not reach their helpers.
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
@@ -240,7 +243,7 @@ fn tree_rows_are_the_rows_of_their_paths() {
     }
 }
 
-/// On the CPU in f32, for as few rows at a time as drafting takes.
+/// On the CPU in f32.
 #[test]
 fn a_row_has_the_same_bits_however_it_is_computed() {
     let rng = &mut StdRng::seed_from_u64(7);
@@ -310,7 +313,8 @@ fn long_gaps_are_fed_in_pieces() {
                 .unwrap();
         }
         let expected = bit_by_bit.score(&context, &tree, Want::LOGITS).unwrap();
-        assert_matrices(&scores.logits, &expected.logits, "logits");
+        // On the CPU in f32, equal to the last bit.
+        assert_eq!(scores.logits, expected.logits);
     }
 }
 
