@@ -19,6 +19,8 @@ use crate::{Error, Result};
 
 const MANIFEST: &str = "manifest.json";
 const LOCK: &str = "lock";
+/// What is being written and will be moved to its place. Here, so that it goes with the folder if the process ends.
+const TEMPORARY: &str = "unfinished.tmp";
 const RUN: &str = "run-";
 const FORMAT: u32 = 1;
 
@@ -117,6 +119,11 @@ impl Checkpoint {
         &self.folder
     }
 
+    /// Where to write what is to be moved to its place when it is whole.
+    pub(crate) fn temporary(&self) -> PathBuf {
+        self.folder.join(TEMPORARY)
+    }
+
     pub(crate) fn runs(&self) -> Arc<RunFolder> {
         self.runs.clone()
     }
@@ -124,7 +131,11 @@ impl Checkpoint {
     /// Replaces the manifest.
     pub(crate) fn commit(&mut self, manifest: Manifest) -> Result<()> {
         let json = serde_json::json!(manifest).to_string();
-        replace(&self.folder.join(MANIFEST), json.as_bytes())?;
+        replace(
+            self.temporary(),
+            &self.folder.join(MANIFEST),
+            json.as_bytes(),
+        )?;
         self.manifest = manifest;
         self.committed = true;
         Ok(())
@@ -180,8 +191,7 @@ impl Checkpoint {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            let temporary = name.starts_with(MANIFEST) && name.ends_with(".tmp");
-            if temporary || (name.starts_with(RUN) && condemned(name)) {
+            if name == TEMPORARY || (name.starts_with(RUN) && condemned(name)) {
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -49,7 +49,7 @@ pub fn build(job: &Job<'_>, top_k: usize, min_count: u64) -> Result<(BigramTable
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let table = rows.finish(summary.documents, provenance)?;
-    table.write(job.output)?;
+    output::replace(checkpoint.temporary(), job.output, table.as_bytes())?;
     checkpoint.remove();
     Ok((table, summary))
 }
@@ -68,7 +68,7 @@ pub fn count(job: &Job<'_>) -> Result<Summary> {
         sources(job),
         job.command.to_owned(),
     );
-    let mut writer = PartWriter::create(job.output, &info)?;
+    let mut writer = PartWriter::create(checkpoint.temporary(), job.output, &info)?;
     for count in checkpoint.counts()? {
         let (key, count) = count?;
         summary.add(key, count);

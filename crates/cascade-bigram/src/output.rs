@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// A file under a temporary name beside the final one, which it takes when it is [finished](Self::finish), and which is
-/// removed if it never is.
+/// A file under a temporary name, which takes its final one when it is [finished](Self::finish), and is removed if it never
+/// is.
 pub(crate) struct Output {
     path: PathBuf,
     temporary: PathBuf,
@@ -16,8 +16,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn create(path: &Path) -> Result<Self> {
-        let temporary = with_suffix(path, &format!(".{}.tmp", std::process::id()));
+    /// Begins a file that is to stand at `path`. The temporary one must be on the same disk.
+    pub(crate) fn create(temporary: PathBuf, path: &Path) -> Result<Self> {
         let file = File::create(&temporary).map_err(Error::write(path))?;
         Ok(Self {
             path: path.to_owned(),
@@ -52,8 +52,8 @@ impl Drop for Output {
 }
 
 /// Replaces a file: whoever reads it sees the old content or the new.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<()> {
-    let output = Output::create(path)?;
+pub(crate) fn replace(temporary: PathBuf, path: &Path, content: &[u8]) -> Result<()> {
+    let output = Output::create(temporary, path)?;
     io::Write::write_all(&mut output.file(), content).map_err(Error::write(path))?;
     output.finish()
 }

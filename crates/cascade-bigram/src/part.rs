@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -111,8 +111,8 @@ pub(crate) struct PartWriter<'a> {
 }
 
 impl<'a> PartWriter<'a> {
-    pub(crate) fn create(path: &'a Path, info: &PartInfo) -> Result<Self> {
-        let output = Output::create(path)?;
+    pub(crate) fn create(temporary: PathBuf, path: &'a Path, info: &PartInfo) -> Result<Self> {
+        let output = Output::create(temporary, path)?;
         let write = |error: ParquetError| Error::write(path)(to_io(error));
         let file = output.file().try_clone().map_err(Error::write(path))?;
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(write)?);
