@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufWriter;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ const SCHEMA: &str = "message counts {
 const COLUMNS: [&str; 3] = ["left", "right", "count"];
 const METADATA: &str = "cascade-bigram";
 const FORMAT: u32 = 1;
+/// No vocabulary is as large as this; a file that says so is damaged, and no memory is given to it.
+const LARGEST_VOCABULARY: usize = 1 << 26;
 /// Rows of a row group; about as many times 16 bytes are in memory.
 const GROUP: usize = 1 << 20;
 /// Rows that are read at a time.
@@ -228,7 +231,7 @@ impl PartReader {
         if handle.metadata().map_err(Error::read(path))?.is_dir() {
             return Err(bad(&file, "it is a folder; name the files in it"));
         }
-        let reader = SerializedFileReader::new(handle)
+        let reader = caught(|| SerializedFileReader::new(handle))
             .map_err(|error| bad(&file, format!("not a whole Parquet file ({error})")))?;
         let info = info(&file, &reader)?;
         let mut columns = [0; 3];
@@ -285,13 +288,14 @@ impl PartReader {
             Some(columns) => columns,
             None if self.group < self.reader.num_row_groups() => {
                 self.group += 1;
-                open_group(&self.reader, self.group - 1, self.columns).map_err(damaged)?
+                caught(|| open_group(&self.reader, self.group - 1, self.columns))
+                    .map_err(damaged)?
             }
             None => return Ok(false),
         };
         let mut read = Vec::new();
         for column in &mut columns {
-            read.push(column.read().map_err(damaged)?);
+            read.push(caught(|| column.read()).map_err(damaged)?);
         }
         let [left, right, count] = &read[..] else {
             return Ok(false);
@@ -336,6 +340,14 @@ impl Iterator for PartReader {
         self.failed = row.is_err();
         row.transpose()
     }
+}
+
+/// Calls the Parquet library, which panics on some damaged files: an error, too. What was at work is not used again.
+fn caught<T>(
+    call: impl FnOnce() -> std::result::Result<T, ParquetError>,
+) -> std::result::Result<T, ParquetError> {
+    let damaged = |_| Err(ParquetError::General("its pages are damaged".to_owned()));
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(damaged)
 }
 
 /// A column within a row group.
@@ -435,6 +447,13 @@ fn info(file: &str, reader: &SerializedFileReader<File>) -> Result<Option<PartIn
     let info: PartInfo = serde_json::from_str(json)
         .map_err(|error| bad(file, format!("its metadata cannot be read ({error})")))?;
     match info.format {
+        FORMAT if info.vocab_size > LARGEST_VOCABULARY => {
+            let size = info.vocab_size;
+            Err(bad(
+                file,
+                format!("it speaks of {size} tokens, which no vocabulary has"),
+            ))
+        }
         FORMAT => Ok(Some(info)),
         other => Err(bad(
             file,

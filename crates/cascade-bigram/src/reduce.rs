@@ -116,7 +116,7 @@ impl Origin {
                 expected: self.tokenizer.clone(),
             });
         }
-        self.documents += info.documents();
+        self.documents = self.documents.saturating_add(info.documents());
         self.sources.extend_from_slice(info.sources());
         Ok(())
     }

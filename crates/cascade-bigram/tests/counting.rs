@@ -288,6 +288,40 @@ fn many_parts_are_merged_in_turns() {
 }
 
 #[test]
+fn damaged_parts_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("text"), text(1, 40)).unwrap();
+    Setting::default()
+        .job(&[path("text")], &path("part"), count)
+        .unwrap();
+    let bytes = fs::read(path("part")).unwrap();
+    let mut rng = StdRng::seed_from_u64(1);
+    for _ in 0..300 {
+        let mut broken = bytes.clone();
+        for _ in 0..rng.random_range(1..4) {
+            let at = rng.random_range(0..broken.len());
+            broken[at] = rng.random();
+        }
+        if rng.random_bool(0.1) {
+            broken.truncate(rng.random_range(0..bytes.len()));
+        }
+        fs::write(path("broken"), broken).unwrap();
+        // Some changes leave a sound file.
+        if let Err(error) = reduce(&Reduction {
+            parts: &[path("broken")],
+            summed: &[],
+            output: &path("table"),
+            top_k: 5,
+            min_count: 1,
+            command: "a test",
+        }) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_said_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
