@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::bigram::BigramCommand;
+
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
 #[derive(Debug, Parser)]
 #[command(name = "cascade", version, max_term_width = 110)]
@@ -21,6 +23,11 @@ pub(crate) enum Command {
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// Count what follows what in text, and look at the tables.
+    Bigram {
+        #[command(subcommand)]
+        command: BigramCommand,
     },
     /// Show devices, threads, cache folders and versions.
     Doctor,

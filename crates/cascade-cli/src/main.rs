@@ -1,6 +1,7 @@
 //! The `cascade` command: arguments, progress and printing, and nothing else.
 
 mod args;
+mod bigram;
 mod config_check;
 mod doctor;
 mod inputs;
@@ -33,6 +34,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Config {
             command: ConfigCommand::Check { file, load },
         } => config_check::check(&file, load),
+        Command::Bigram { command } => bigram::run(command),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {
             let mut command = Cli::command();

@@ -128,11 +128,20 @@ impl ModelSource {
         hub: &HubOptions,
         progress: bool,
     ) -> Result<ModelFiles> {
-        let tokenizer = match other.place(hub, progress)? {
-            Found::Embedded(model) => ModelFiles::embedded(model).tokenizer,
-            Found::Place(mut place) => find_tokenizer(&mut place)?,
-        };
+        let tokenizer = other.tokenizer(hub, progress)?;
         self.files_with(Some(tokenizer), hub, progress)
+    }
+
+    /// Finds the tokenizer alone, downloading it if the cache of the hub does not have it. A folder needs to hold nothing
+    /// else for that.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files), for `tokenizer.json`.
+    pub fn tokenizer(&self, hub: &HubOptions, progress: bool) -> Result<ModelFile> {
+        match self.place(hub, progress)? {
+            Found::Embedded(model) => Ok(ModelFiles::embedded(model).tokenizer),
+            Found::Place(mut place) => find_tokenizer(&mut place),
+        }
     }
 
     fn files_with(

@@ -55,7 +55,11 @@ impl Tokenizer {
         })
     }
 
-    pub(crate) fn load(file: &ModelFile) -> Result<Self> {
+    /// Reads a tokenizer.json that [`ModelSource::tokenizer`](crate::ModelSource::tokenizer) has found.
+    ///
+    /// # Errors
+    /// As [`from_file`](Self::from_file).
+    pub fn load(file: &ModelFile) -> Result<Self> {
         Self::from_bytes(file.to_string(), &file.read()?)
     }
 

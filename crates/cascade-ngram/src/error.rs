@@ -191,6 +191,15 @@ pub enum Error {
         vocab_size: usize,
     },
 
+    /// Counts that did not come in order.
+    #[error("the count of token {successor} after token {token} came out of order or twice")]
+    Unsorted {
+        /// The first token of the pair.
+        token: TokenId,
+        /// The second.
+        successor: TokenId,
+    },
+
     /// Tables that cannot be added up.
     #[error("bigram counts of vocabularies of {left} and {right} tokens cannot be merged")]
     Merge {

@@ -5,7 +5,8 @@
 //! * [`Bigram`]: each token's most frequent successor, from a [`BigramTable`] alone.
 //! * [`PromptLookup`]: the baseline that looks for n-grams of at most three tokens.
 //!
-//! Bigram tables are safetensors files ([`BigramTable`]), counted by a [`BigramBuilder`] or imported by [`import_json`].
+//! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by a [`BigramBuilder`], made from sorted counts by
+//! [`BigramRows`] (crate `cascade-bigram` counts whole dumps), or imported by [`import_json`].
 
 mod automaton;
 mod bigram;
@@ -15,7 +16,8 @@ mod prompt_lookup;
 
 pub use automaton::{Match, SuffixAutomaton};
 pub use bigram::{
-    import_json, Bigram, BigramBuilder, BigramMetadata, BigramTable, Provenance, Successors,
+    export_json, import_json, Bigram, BigramBuilder, BigramMetadata, BigramRows, BigramTable,
+    Provenance, Source, Successors,
 };
 pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramOptions, Occurrence};

@@ -4,7 +4,9 @@
 use std::fs;
 
 use cascade_core::Fingerprint;
-use cascade_ngram::{import_json, BigramBuilder, BigramTable, Error, Provenance};
+use cascade_ngram::{
+    export_json, import_json, BigramBuilder, BigramRows, BigramTable, Error, Provenance, Source,
+};
 use proptest::prelude::*;
 
 fn fingerprint() -> Fingerprint {
@@ -14,8 +16,13 @@ fn fingerprint() -> Fingerprint {
 fn provenance() -> Provenance {
     Provenance {
         tokenizer: fingerprint(),
-        corpus: "a corpus, \"quoted\"".into(),
-        producer: "a test".into(),
+        sources: vec![Source {
+            name: "a corpus, \"quoted\"".into(),
+            bytes: Some(7),
+            dump_date: Some("2024-06-01".into()),
+        }],
+        command: "cascade bigram build".into(),
+        version: "0.1.0".into(),
     }
 }
 
@@ -199,16 +206,16 @@ fn says_what_is_wrong_with_a_header() {
             "is not a whole safetensors file",
         ),
         (
-            "\"format_version\":\"1\"",
             "\"format_version\":\"2\"",
-            "of format version 2, and this program reads version 1",
+            "\"format_version\":\"1\"",
+            "of format version 1, and this program reads version 2",
         ),
         (
             "\"top_k\":\"2\"",
             "\"top_k\":\"two\"",
             "the metadata `top_k`",
         ),
-        ("\"corpus\"", "\"body\"", "the metadata `corpus`"),
+        ("\"sources\"", "\"origins\"", "the metadata `sources`"),
         (
             "\"successors\"",
             "\"success\"",
@@ -347,6 +354,31 @@ fn imports_the_authors_lists() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn exports_what_it_imports() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("next.json");
+    // Nothing is known to follow 0: the most frequent token stands in, 1.
+    assert_eq!(export_json(&sample()), "[1,2,1,1,1]");
+    fs::write(&path, export_json(&sample())).unwrap();
+    let table = import_json(&path, provenance()).unwrap();
+    assert_eq!(export_json(&table), "[1,2,1,1,1]");
+}
+
+#[test]
+fn rows_come_in_order() {
+    let mut rows = BigramRows::new(3, 2, 1);
+    rows.add_pair(0, 2, 1).unwrap();
+    for (token, successor) in [(0, 2), (0, 1)] {
+        let error = rows.add_pair(token, successor, 1).unwrap_err();
+        assert!(matches!(error, Error::Unsorted { .. }), "{error}");
+    }
+    assert!(matches!(
+        rows.add_pair(3, 0, 1),
+        Err(Error::TokenOutOfVocabulary { token: 3, .. })
+    ));
 }
 
 fn documents() -> impl Strategy<Value = (usize, Vec<Vec<u32>>)> {

@@ -29,8 +29,9 @@ fn max_gram(source: &[u32], context: &[u32], budget: usize) -> Vec<u32> {
 fn table(vocab_size: usize, documents: &[Vec<u32>]) -> BigramTable {
     let provenance = Provenance {
         tokenizer: Fingerprint::from_stored("test"),
-        corpus: "test".into(),
-        producer: "test".into(),
+        sources: Vec::new(),
+        command: "test".into(),
+        version: "test".into(),
     };
     let mut builder = BigramBuilder::new(vocab_size, provenance);
     for document in documents {

@@ -3,7 +3,7 @@
 use cascade_core::TokenId;
 use rustc_hash::FxHashMap;
 
-use super::{encode::Csr, BigramMetadata, BigramTable, Provenance};
+use super::{BigramRows, BigramTable, Provenance};
 use crate::{Error, Result};
 
 /// Counts pairs of neighbouring tokens, exactly and in memory: about 30 bytes for each distinct pair.
@@ -89,41 +89,16 @@ impl BigramBuilder {
     /// # Errors
     /// [`Error::Shape`] for an empty vocabulary.
     pub fn finish(self, top_k: usize, min_count: u64) -> Result<BigramTable> {
-        let metadata = BigramMetadata {
-            top_k: top_k as u64,
-            min_count,
-            documents: self.documents,
-            total_tokens: self.total_tokens(),
-            total_bigrams: self.bigrams.values().sum(),
-            provenance: self.provenance,
-        };
-        let mut rows = vec![Vec::new(); self.unigrams.len()];
-        for (pair, count) in self.bigrams {
-            if count >= min_count {
-                rows[(pair >> 32) as usize].push((pair as TokenId, count));
-            }
+        let mut pairs: Vec<(u64, u64)> = self.bigrams.into_iter().collect();
+        pairs.sort_unstable();
+        let mut rows = BigramRows::new(self.unigrams.len(), top_k, min_count);
+        for (token, count) in (0..).zip(self.unigrams) {
+            rows.add_token(token, count)?;
         }
-        for row in &mut rows {
-            row.sort_unstable_by_key(|&(token, count)| (std::cmp::Reverse(count), token));
-            row.truncate(top_k);
+        for (pair, count) in pairs {
+            rows.add_pair((pair >> 32) as TokenId, pair as TokenId, count)?;
         }
-        BigramTable::from_csr("a new table", &metadata, &csr(&rows, self.unigrams))
-    }
-}
-
-/// The CSR form of rows that are sorted already.
-pub(super) fn csr(rows: &[Vec<(TokenId, u64)>], unigram_counts: Vec<u64>) -> Csr {
-    let mut offsets = vec![0];
-    let mut pairs = 0;
-    for row in rows {
-        pairs += row.len() as u64;
-        offsets.push(pairs);
-    }
-    Csr {
-        offsets,
-        successors: rows.iter().flatten().map(|pair| pair.0).collect(),
-        counts: rows.iter().flatten().map(|pair| pair.1).collect(),
-        unigram_counts,
+        rows.finish(self.documents, self.provenance)
     }
 }
 

@@ -13,6 +13,24 @@ pub(super) struct Csr {
     pub(super) unigram_counts: Vec<u64>,
 }
 
+impl Csr {
+    /// Rows that are sorted already.
+    pub(super) fn new(rows: &[Vec<(TokenId, u64)>], unigram_counts: Vec<u64>) -> Self {
+        let mut offsets = vec![0];
+        let mut pairs = 0;
+        for row in rows {
+            pairs += row.len() as u64;
+            offsets.push(pairs);
+        }
+        Self {
+            offsets,
+            successors: rows.iter().flatten().map(|pair| pair.0).collect(),
+            counts: rows.iter().flatten().map(|pair| pair.1).collect(),
+            unigram_counts,
+        }
+    }
+}
+
 /// The safetensors file of a table. Equal content gives equal bytes: the order of everything in the header is fixed,
 /// which the safetensors crate does not promise for metadata.
 pub(super) fn encode(metadata: &BigramMetadata, csr: &Csr) -> Vec<u8> {

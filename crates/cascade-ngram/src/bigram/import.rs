@@ -4,10 +4,7 @@ use std::{fs, path::Path};
 
 use cascade_core::TokenId;
 
-use super::{
-    builder::{check_tokens, csr},
-    BigramMetadata, BigramTable, Provenance,
-};
+use super::{builder::check_tokens, encode::Csr, BigramMetadata, BigramTable, Provenance};
 use crate::{Error, Result};
 
 /// Imports a table in the form that the paper's authors use: a JSON list with, for each token of the vocabulary, the id of
@@ -39,5 +36,22 @@ pub fn import_json(path: impl AsRef<Path>, provenance: Provenance) -> Result<Big
         total_bigrams: 0,
     };
     let rows: Vec<_> = next.iter().map(|&token| vec![(token, 1)]).collect();
-    BigramTable::from_csr(&file, &metadata, &csr(&rows, vec![1; next.len()]))
+    BigramTable::from_csr(&file, &metadata, &Csr::new(&rows, vec![1; next.len()]))
+}
+
+/// The table's most frequent successors in the form that [`import_json`] reads: a JSON list with one token id for each
+/// token of the vocabulary.
+///
+/// The form has no word for a token that nothing is known to follow; it gets the most frequent token of all, of equally
+/// frequent ones the first.
+pub fn export_json(table: &BigramTable) -> String {
+    let tokens = 0..table.vocab_size() as TokenId;
+    let frequent = tokens
+        .clone()
+        .max_by_key(|&token| (table.unigram_count(token), std::cmp::Reverse(token)))
+        .unwrap_or_default();
+    let next: Vec<TokenId> = tokens
+        .map(|token| table.best(token).unwrap_or(frequent))
+        .collect();
+    serde_json::json!(next).to_string()
 }

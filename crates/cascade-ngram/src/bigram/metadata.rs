@@ -3,21 +3,37 @@
 use std::collections::HashMap;
 
 use cascade_core::Fingerprint;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
 const FORMAT: &str = "cascade-bigram";
-const FORMAT_VERSION: u32 = 1;
+// Version 1 told of its corpus and its producer in words, instead of sources, command and version.
+const FORMAT_VERSION: u32 = 2;
+
+/// A file that was counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Source {
+    /// Its name, without the folders that it was in.
+    pub name: String,
+    /// Its size as it was on the disk; `None` for a stream.
+    pub bytes: Option<u64>,
+    /// The day of the dump, as 2024-06-01, where the name of the file or of its folder tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dump_date: Option<String>,
+}
 
 /// Where a table comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
     /// The vocabulary that its token ids belong to.
     pub tokenizer: Fingerprint,
-    /// The text that was counted, in words.
-    pub corpus: String,
-    /// The command that made it, with the program's version.
-    pub producer: String,
+    /// The files that were counted. A table holds them sorted, in whatever order they were given.
+    pub sources: Vec<Source>,
+    /// The command that made it, without what does not bear on the content (threads, memory, folders).
+    pub command: String,
+    /// Version of the program that made it.
+    pub version: String,
 }
 
 /// What a table says about itself: the `__metadata__` of its file.
@@ -39,18 +55,22 @@ pub struct BigramMetadata {
 
 impl BigramMetadata {
     /// Entries for the file, in the order in which they are written.
-    pub(super) fn to_entries(&self) -> [(&'static str, String); 10] {
+    pub(super) fn to_entries(&self) -> [(&'static str, String); 11] {
         let Provenance {
             tokenizer,
-            corpus,
-            producer,
+            sources,
+            command,
+            version,
         } = &self.provenance;
+        let mut sources = sources.clone();
+        sources.sort();
         [
             ("format", FORMAT.to_owned()),
             ("format_version", FORMAT_VERSION.to_string()),
             ("tokenizer", tokenizer.to_string()),
-            ("corpus", corpus.clone()),
-            ("producer", producer.clone()),
+            ("sources", serde_json::json!(sources).to_string()),
+            ("command", command.clone()),
+            ("version", version.clone()),
             ("top_k", self.top_k.to_string()),
             ("min_count", self.min_count.to_string()),
             ("documents", self.documents.to_string()),
@@ -94,8 +114,12 @@ impl BigramMetadata {
         Ok(Self {
             provenance: Provenance {
                 tokenizer: Fingerprint::from_stored(text("tokenizer")?),
-                corpus: text("corpus")?,
-                producer: text("producer")?,
+                sources: serde_json::from_str(&text("sources")?).map_err(|_| Error::Metadata {
+                    file: file.into(),
+                    key: "sources",
+                })?,
+                command: text("command")?,
+                version: text("version")?,
             },
             top_k: number("top_k")?,
             min_count: number("min_count")?,

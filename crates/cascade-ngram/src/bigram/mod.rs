@@ -5,12 +5,14 @@ mod drafter;
 mod encode;
 mod import;
 mod metadata;
+mod rows;
 mod table;
 
 pub use builder::BigramBuilder;
 pub use drafter::Bigram;
-pub use import::import_json;
-pub use metadata::{BigramMetadata, Provenance};
+pub use import::{export_json, import_json};
+pub use metadata::{BigramMetadata, Provenance, Source};
+pub use rows::BigramRows;
 pub use table::{BigramTable, Successors};
 
 /// Names of the tensors in a file.

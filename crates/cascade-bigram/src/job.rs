@@ -1,0 +1,102 @@
+//! What is to be counted, and what came of it.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cascade_core::{Fingerprint, TokenId};
+use cascade_corpus::Progress;
+
+use crate::{BoxError, Memory};
+
+/// From text to tokens, without special tokens around them.
+pub type Encode<'a> = dyn Fn(&str) -> Result<Vec<TokenId>, BoxError> + Sync + 'a;
+
+/// What is to be counted, and how.
+///
+/// The counts depend on inputs, tokenizer and `limit_pages` alone.
+pub struct Job<'a> {
+    /// The inputs, in any order: they are read in the order of their paths. `-` is standard input.
+    pub inputs: &'a [PathBuf],
+    /// The file that is to be written. Runs and checkpoints lie beside it.
+    pub output: &'a Path,
+    /// The tokenizer.
+    pub encode: &'a Encode<'a>,
+    /// Its vocabulary.
+    pub fingerprint: &'a Fingerprint,
+    /// One more than the highest id of the vocabulary.
+    pub vocab_size: usize,
+    /// Documents after which to stop, over all inputs.
+    pub limit_pages: Option<u64>,
+    /// The limit on memory.
+    pub memory: Memory,
+    /// Threads that strip, tokenize and count; one more reads, and with bzip2 as many again decompress.
+    pub threads: NonZeroUsize,
+    /// How often what has been counted is made safe.
+    pub checkpoint: Duration,
+    /// Whether to go on with an unfinished count, if there is one.
+    pub resume: bool,
+    /// The command, as it shall stand in the output: without what does not bear on the content. An unfinished count is
+    /// resumed only by the same command.
+    pub command: &'a str,
+    /// Where to tell how far it has come.
+    pub status: &'a Status,
+}
+
+/// How far a count has come, for whoever shows it.
+#[derive(Debug, Default)]
+pub struct Status {
+    reading: OnceLock<Arc<Progress>>,
+    pub(crate) tokens: AtomicU64,
+    pub(crate) resumed: AtomicU64,
+    merging: AtomicBool,
+}
+
+impl Status {
+    /// The counters of the reader; `None` before it has begun, or if there is nothing left to read.
+    pub fn reading(&self) -> Option<&Arc<Progress>> {
+        self.reading.get()
+    }
+
+    /// Tokens that have been counted, those of a resumed count included.
+    pub fn tokens(&self) -> u64 {
+        self.tokens.load(Relaxed)
+    }
+
+    /// Tokens that had been counted when the count was resumed.
+    pub fn resumed(&self) -> u64 {
+        self.resumed.load(Relaxed)
+    }
+
+    /// Whether everything is read, and the counts are added up.
+    pub fn merging(&self) -> bool {
+        self.merging.load(Relaxed)
+    }
+
+    pub(crate) fn set_reading(&self, progress: Arc<Progress>) {
+        let _ = self.reading.set(progress);
+    }
+
+    pub(crate) fn set_merging(&self) {
+        self.merging.store(true, Relaxed);
+    }
+}
+
+/// What has been counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Number of documents.
+    pub documents: u64,
+    /// Number of tokens.
+    pub tokens: u64,
+    /// Number of pairs, with repetitions.
+    pub bigrams: u64,
+    /// Number of different pairs.
+    pub distinct: u64,
+    /// Lines of JSONL that are no documents.
+    pub bad_lines: u64,
+    /// What is wrong with the first of them.
+    pub bad_line: Option<String>,
+}

@@ -1,0 +1,43 @@
+//! Counts the bigrams of corpora: exactly, in bounded memory, by many threads, and with the same bytes whatever the memory,
+//! the threads and the order of finishing.
+//!
+//! * [`build`]: from text to a [`BigramTable`](cascade_ngram::BigramTable) on the disk.
+//! * [`count`]: from text to a file of partial counts, and [`reduce`] from such files to a table, for corpora that take
+//!   more than one machine.
+//! * [`compare`]: how far two tables agree.
+//!
+//! One thread reads documents and hands them to workers, which strip the markup, tokenize and count. A worker whose memory
+//! is used up writes its counts to a sorted run; in the end all runs are merged. From time to time all workers do so, and a
+//! manifest says which documents the runs are of: from there a killed process [resumes](Job::resume).
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `count` | reader, workers, and how they come to a common state |
+//! | `pairs` | counts in memory |
+//! | `run`, `merge` | sorted counts on the disk, and their sum |
+//! | `checkpoint` | the folder with the runs, and the manifest |
+//! | `part` | partial counts as Parquet |
+//! | `output` | files that appear whole or not at all |
+
+mod checkpoint;
+mod compare;
+mod count;
+mod error;
+mod job;
+mod memory;
+mod merge;
+mod output;
+mod pairs;
+mod part;
+mod reduce;
+mod run;
+mod source;
+
+pub use compare::{compare, Agreement, Band};
+pub use count::{build, count};
+pub use error::{BoxError, Error, Result};
+pub use job::{Encode, Job, Status, Summary};
+pub use memory::Memory;
+pub use part::PartInfo;
+pub use reduce::{reduce, Reduction};
+pub use source::describe;

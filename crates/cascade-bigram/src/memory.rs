@@ -1,0 +1,74 @@
+//! How much memory counts may take.
+
+use std::num::NonZeroUsize;
+
+use crate::{Error, Result};
+
+/// A limit on memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// For the whole process, in bytes: what it has when counting begins, and what reading, stripping and tokenizing take
+    /// by experience, is set aside.
+    Process(u64),
+    /// For the counts alone, in bytes.
+    Counts(u64),
+}
+
+const MIB: u64 = 1 << 20;
+/// What a thread takes besides its counts: decompression, a document in all its stages, buffers.
+const THREAD: u64 = 40 * MIB;
+/// The least that a thread's counts should have.
+const LEAST: u64 = 4 * MIB;
+/// What the process takes where that cannot be told.
+const USUAL: u64 = 256 * MIB;
+
+impl Memory {
+    /// What the counts of each thread may take, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if nothing is left for them.
+    pub(crate) fn of_thread(self, threads: NonZeroUsize) -> Result<u64> {
+        let number = threads.get() as u64;
+        let limit = match self {
+            Self::Counts(bytes) => return Ok(bytes / number),
+            Self::Process(bytes) => bytes,
+        };
+        let fixed = resident().unwrap_or(USUAL) + number * THREAD;
+        let least = fixed + number * LEAST;
+        if limit < least {
+            return Err(Error::Memory {
+                memory: limit / MIB,
+                threads: threads.get(),
+                fixed: fixed / MIB,
+                least: least.div_ceil(MIB),
+            });
+        }
+        Ok((limit - fixed) / number)
+    }
+}
+
+/// Memory that the process has now, where the system tells.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_how_much_would_do() {
+        let threads = NonZeroUsize::MIN;
+        assert_eq!(Memory::Counts(100).of_thread(threads).unwrap(), 100);
+        let error = Memory::Process(MIB).of_thread(threads).unwrap_err();
+        let Error::Memory { least, .. } = error else {
+            panic!("{error}");
+        };
+        // Resident memory may have grown a little meanwhile.
+        let enough = Memory::Process((least + 16) * MIB).of_thread(threads);
+        assert!(enough.unwrap() >= LEAST);
+    }
+}

@@ -1,0 +1,434 @@
+//! Counting, from files to tables and parts: exact, and with the same bytes whatever the circumstances.
+#![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cascade_bigram::{
+    build, compare, count, reduce, BoxError, Error, Job, Memory, Reduction, Status, Summary,
+};
+use cascade_core::Fingerprint;
+use cascade_ngram::BigramTable;
+use rand::{rngs::StdRng, Rng, SeedableRng};
+
+/// Letters are tokens, and so are pairs of vowels: a vocabulary of a few hundred.
+const VOCAB_SIZE: usize = 400;
+
+fn encode(text: &str) -> Result<Vec<u32>, BoxError> {
+    if text.contains('#') {
+        return Err("there is a # in it".into());
+    }
+    let bytes = text.as_bytes();
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let vowel = |at: usize| b"aeiou".iter().position(|v| bytes.get(at) == Some(v));
+        match (vowel(at), vowel(at + 1)) {
+            (Some(a), Some(b)) => {
+                tokens.push((256 + 5 * a + b) as u32);
+                at += 2;
+            }
+            _ => {
+                tokens.push(u32::from(bytes[at]));
+                at += 1;
+            }
+        }
+    }
+    Ok(tokens)
+}
+
+fn text(seed: u64, documents: usize) -> String {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut text = String::new();
+    for _ in 0..documents {
+        for _ in 0..rng.random_range(1..4) {
+            for _ in 0..rng.random_range(1..120) {
+                // Squared, so that some letters are frequent.
+                let letter = rng.random_range(0.0..1.0f64).powi(2) * 26.0;
+                text.push((b'a' + letter as u8) as char);
+            }
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    text
+}
+
+struct Setting {
+    threads: usize,
+    memory: Memory,
+    checkpoint: Duration,
+    resume: bool,
+    limit_pages: Option<u64>,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            threads: 2,
+            memory: Memory::Counts(64 << 20),
+            checkpoint: Duration::from_secs(300),
+            resume: false,
+            limit_pages: None,
+        }
+    }
+}
+
+impl Setting {
+    fn job<T>(
+        &self,
+        inputs: &[PathBuf],
+        output: &Path,
+        work: impl FnOnce(&Job<'_>) -> cascade_bigram::Result<T>,
+    ) -> cascade_bigram::Result<T> {
+        work(&Job {
+            inputs,
+            output,
+            encode: &encode,
+            fingerprint: &Fingerprint::from_stored("letters"),
+            vocab_size: VOCAB_SIZE,
+            limit_pages: self.limit_pages,
+            memory: self.memory,
+            threads: NonZeroUsize::new(self.threads).unwrap(),
+            checkpoint: self.checkpoint,
+            resume: self.resume,
+            command: "a test",
+            status: &Status::default(),
+        })
+    }
+
+    fn build(&self, inputs: &[PathBuf], output: &Path) -> cascade_bigram::Result<Summary> {
+        let built = self.job(inputs, output, |job| build(job, 5, 2));
+        built.map(|(_, summary)| summary)
+    }
+}
+
+/// A folder with three texts in it, of so many documents each.
+fn corpus(documents: usize) -> (tempfile::TempDir, Vec<PathBuf>) {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a.txt", "b.txt", "c.txt"].map(|name| folder.path().join(name));
+    for (seed, path) in (0..).zip(&paths) {
+        fs::write(path, text(seed, documents)).unwrap();
+    }
+    (folder, paths.to_vec())
+}
+
+/// The same counts in a few lines: of tokens, and of pairs.
+fn recount(paths: &[PathBuf]) -> (BTreeMap<u32, u64>, BTreeMap<(u32, u32), u64>) {
+    let (mut tokens, mut pairs) = (BTreeMap::new(), BTreeMap::new());
+    for path in paths {
+        for document in fs::read_to_string(path).unwrap().split("\n\n") {
+            let document = encode(document.trim_end()).unwrap();
+            for token in &document {
+                *tokens.entry(*token).or_insert(0) += 1;
+            }
+            for pair in document.windows(2) {
+                *pairs.entry((pair[0], pair[1])).or_insert(0) += 1;
+            }
+        }
+    }
+    (tokens, pairs)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn equals_a_recount() {
+    let (folder, inputs) = corpus(300);
+    let output = folder.path().join("table");
+    let summary = Setting::default().build(&inputs, &output).unwrap();
+    let table = BigramTable::open_any(&output).unwrap();
+    let (tokens, pairs) = recount(&inputs);
+    assert_eq!(summary.documents, 900);
+    assert_eq!(summary.tokens, tokens.values().sum::<u64>());
+    assert_eq!(summary.bigrams, pairs.values().sum::<u64>());
+    assert_eq!(summary.distinct, pairs.len() as u64);
+    assert_eq!(table.metadata().total_bigrams, summary.bigrams);
+    for token in 0..VOCAB_SIZE as u32 {
+        let count = tokens.get(&token).copied().unwrap_or_default();
+        assert_eq!(table.unigram_count(token), count);
+        let row = pairs.range((token, 0)..(token + 1, 0));
+        let mut row: Vec<(u32, u64)> = row.map(|(pair, count)| (pair.1, *count)).collect();
+        row.retain(|pair| pair.1 >= 2);
+        row.sort_by_key(|pair| (std::cmp::Reverse(pair.1), pair.0));
+        row.truncate(5);
+        assert_eq!(table.successors(token).collect::<Vec<_>>(), row, "{token}");
+    }
+    assert_eq!(names(folder.path()), ["a.txt", "b.txt", "c.txt", "table"]);
+}
+
+#[test]
+fn bytes_are_the_same_whatever_the_circumstances() {
+    let (folder, mut inputs) = corpus(300);
+    let output = folder.path().join("table");
+    let part = folder.path().join("part");
+    let mut expected = None;
+    for threads in [1, 2, 5] {
+        for memory in [1, 64 << 20] {
+            for checkpoint in [Duration::from_millis(20), Duration::from_secs(300)] {
+                inputs.rotate_left(1);
+                let setting = Setting {
+                    threads,
+                    memory: Memory::Counts(memory),
+                    checkpoint,
+                    ..Setting::default()
+                };
+                setting.build(&inputs, &output).unwrap();
+                setting.job(&inputs, &part, count).unwrap();
+                let bytes = (fs::read(&output).unwrap(), fs::read(&part).unwrap());
+                assert!(*expected.get_or_insert_with(|| bytes.clone()) == bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_can_be_limited() {
+    let (folder, inputs) = corpus(300);
+    let setting = Setting {
+        limit_pages: Some(310),
+        ..Setting::default()
+    };
+    let summary = setting
+        .build(&inputs, &folder.path().join("table"))
+        .unwrap();
+    assert_eq!(summary.documents, 310);
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    let (folder, inputs) = corpus(300);
+    let path = |name: &str| folder.path().join(name);
+    let setting = Setting::default();
+    setting.build(&inputs, &path("whole")).unwrap();
+    let mut parts = Vec::new();
+    for (i, input) in inputs.iter().enumerate() {
+        parts.push(path(&format!("part-{i}.parquet")));
+        setting
+            .job(std::slice::from_ref(input), &parts[i], count)
+            .unwrap();
+    }
+    let reduction = Reduction {
+        parts: &parts,
+        summed: &[],
+        output: &path("sum"),
+        top_k: 5,
+        min_count: 2,
+        command: "a test",
+    };
+    let (_, summary) = reduce(&reduction).unwrap();
+    assert_eq!(summary.documents, 900);
+    // Even the metadata is the same, as the command is said to be.
+    assert!(fs::read(path("whole")).unwrap() == fs::read(path("sum")).unwrap());
+    let open = |name| BigramTable::open_any(path(name)).unwrap();
+    let agreement = compare(&open("whole"), &open("sum")).unwrap();
+    assert_eq!(agreement.all.share(), Some(1.0));
+    assert_eq!(agreement.all.tokens, VOCAB_SIZE as u64);
+
+    let twice = [parts[0].clone(), parts[0].clone()];
+    let error = reduce(&Reduction {
+        parts: &twice,
+        ..reduction
+    });
+    assert!(error.unwrap_err().to_string().contains("given twice"));
+    let text = [inputs[0].clone()];
+    let error = reduce(&Reduction {
+        parts: &text,
+        ..reduction
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("a.txt") && error.contains("Parquet"),
+        "{error}"
+    );
+}
+
+#[test]
+fn many_parts_are_merged_in_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: String| folder.path().join(name);
+    let setting = Setting::default();
+    let (mut inputs, mut parts) = (Vec::new(), Vec::new());
+    for i in 0..35 {
+        inputs.push(path(format!("{i:02}.txt")));
+        parts.push(path(format!("{i:02}.parquet")));
+        fs::write(&inputs[i], text(i as u64, 3)).unwrap();
+        setting
+            .job(&inputs[i..], &parts[i], |job| {
+                count(&Job {
+                    inputs: &inputs[i..=i],
+                    ..*job
+                })
+            })
+            .unwrap();
+    }
+    setting.build(&inputs, &path("whole".into())).unwrap();
+    reduce(&Reduction {
+        parts: &parts,
+        summed: &[],
+        output: &path("sum".into()),
+        top_k: 5,
+        min_count: 2,
+        command: "a test",
+    })
+    .unwrap();
+    let read = |name: &str| fs::read(path(name.into())).unwrap();
+    assert!(read("whole") == read("sum"));
+    assert_eq!(names(folder.path()).len(), 72);
+}
+
+#[test]
+fn damaged_parts_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("text"), text(1, 40)).unwrap();
+    Setting::default()
+        .job(&[path("text")], &path("part"), count)
+        .unwrap();
+    let bytes = fs::read(path("part")).unwrap();
+    let mut rng = StdRng::seed_from_u64(1);
+    for _ in 0..300 {
+        let mut broken = bytes.clone();
+        for _ in 0..rng.random_range(1..4) {
+            let at = rng.random_range(0..broken.len());
+            broken[at] = rng.random();
+        }
+        if rng.random_bool(0.1) {
+            broken.truncate(rng.random_range(0..bytes.len()));
+        }
+        fs::write(path("broken"), broken).unwrap();
+        // Some changes leave a sound file.
+        if let Err(error) = reduce(&Reduction {
+            parts: &[path("broken")],
+            summed: &[],
+            output: &path("table"),
+            top_k: 5,
+            min_count: 1,
+            command: "a test",
+        }) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("empty"), "").unwrap();
+    fs::write(path("blank"), "\n\n \n").unwrap();
+    fs::write(path("number"), "fine\n\n# not").unwrap();
+    fs::write(path("latin"), b"caf\xe9 au lait").unwrap();
+    fs::write(path("lines"), "{\"text\": 1}\n{\"no\": 1}\n").unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    let before = names(folder.path());
+    for (name, parts) in [
+        ("missing", ["cannot open", "missing"]),
+        ("folder", ["is a directory", "folder"]),
+        ("empty", ["is empty", "empty"]),
+        ("blank", ["no document in", "blank"]),
+        ("latin", ["not valid text", "byte 3"]),
+        ("number", ["document at byte 6", "there is a # in it"]),
+        ("lines", ["no document in", "2 lines are no documents"]),
+    ] {
+        let error = Setting::default().build(&[path(name)], &path("table"));
+        let error = error.unwrap_err().to_string();
+        for part in parts {
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(names(folder.path()), before);
+    }
+    for (output, part) in [
+        ("folder", "is a folder"),
+        ("no/table", "folder does not exist"),
+        ("..", "is a folder"),
+    ] {
+        let error = Setting::default().build(&[path("number")], &path(output));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn bad_lines_are_passed_over_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("lines.jsonl");
+    fs::write(
+        &input,
+        "{\"text\": \"abc\"}\n{\"text\": 1}\n{\"text\": \"de\"}\n",
+    )
+    .unwrap();
+    let summary = Setting::default()
+        .build(&[input], &folder.path().join("table"))
+        .unwrap();
+    assert_eq!(
+        (summary.documents, summary.tokens, summary.bad_lines),
+        (2, 5, 1)
+    );
+    assert!(summary.bad_line.unwrap().contains("line 2"));
+}
+
+#[test]
+fn an_interrupted_count_goes_on_where_it_was_safe() {
+    let (folder, inputs) = corpus(20);
+    let path = |name: &str| folder.path().join(name);
+    Setting::default()
+        .build(&inputs, &path("expected"))
+        .unwrap();
+    let safe = Setting {
+        checkpoint: Duration::ZERO,
+        ..Setting::default()
+    };
+    let again = Setting {
+        resume: true,
+        ..Setting::default()
+    };
+    // The last document of the last file stops it.
+    let whole = fs::read_to_string(&inputs[2]).unwrap();
+    fs::write(&inputs[2], format!("{whole}\n\n#")).unwrap();
+    let error = safe.build(&inputs, &path("table")).unwrap_err();
+    assert!(matches!(error, Error::Encode { .. }), "{error}");
+    assert!(path("table.checkpoint").is_dir() && !path("table").exists());
+
+    fs::write(&inputs[2], &whole).unwrap();
+    let error = safe.build(&inputs, &path("table")).unwrap_err().to_string();
+    assert!(
+        error.contains("--resume") && error.contains("table.checkpoint"),
+        "{error}"
+    );
+    let other = again.job(&inputs, &path("table"), |job| {
+        count(&Job {
+            command: "another",
+            ..*job
+        })
+    });
+    assert!(matches!(other, Err(Error::OtherCommand { .. })));
+    let first = fs::read_to_string(&inputs[0]).unwrap();
+    for changed in [first.replacen('a', "b", 1), "a".to_owned()] {
+        fs::write(&inputs[0], changed).unwrap();
+        fs::write(&inputs[1], "b").unwrap();
+        let error = again.build(&inputs, &path("table")).unwrap_err();
+        assert!(matches!(error, Error::ChangedInputs { .. }), "{error}");
+    }
+    fs::write(&inputs[0], first).unwrap();
+    fs::write(&inputs[1], text(1, 20)).unwrap();
+
+    let summary = again.build(&inputs, &path("table")).unwrap();
+    assert_eq!(summary.documents, 60);
+    let read = |name: &str| fs::read(path(name)).unwrap();
+    assert!(read("expected") == read("table"));
+    assert!(!path("table.checkpoint").exists());
+    // With nothing to go on with, it begins at the beginning.
+    again.build(&inputs, &path("table")).unwrap();
+    assert!(read("expected") == read("table"));
+}

@@ -1,0 +1,84 @@
+//! What a person sees while counting goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cascade_bigram::Status;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+
+use super::grouped;
+
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Does some work and shows how far it has come, on standard error if that is a terminal.
+pub(super) fn shown<T: Send>(status: &Status, work: impl FnOnce() -> T + Send) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let display = scope.spawn(|| display(status, &done));
+        // Whatever becomes of the work, the display ends.
+        let ender = Ender(&done);
+        let result = work();
+        drop(ender);
+        display.thread().unpark();
+        result
+    })
+}
+
+struct Ender<'a>(&'a AtomicBool);
+
+impl Drop for Ender<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn display(status: &Status, done: &AtomicBool) {
+    let bar = ProgressBar::no_length();
+    if bar.is_hidden() {
+        return;
+    }
+    let begin = Instant::now();
+    while !done.load(Relaxed) {
+        show(&bar, status, begin);
+        thread::park_timeout(INTERVAL);
+    }
+    bar.finish_and_clear();
+}
+
+fn show(bar: &ProgressBar, status: &Status, begin: Instant) {
+    if status.merging() {
+        bar.set_style(style("{spinner} [{elapsed}] adding up"));
+        return bar.tick();
+    }
+    let Some(reading) = status.reading() else {
+        return;
+    };
+    let tokens = status.tokens().saturating_sub(status.resumed());
+    let rate = tokens as f64 / begin.elapsed().as_secs_f64().max(1e-3);
+    bar.set_message(format!(
+        "{} pages, {} tokens, {} tokens/s",
+        grouped(reading.pages()),
+        grouped(status.tokens()),
+        grouped(rate as u64)
+    ));
+    bar.set_position(reading.bytes_read());
+    match reading.bytes_total() {
+        Some(total) => {
+            bar.set_length(total);
+            bar.set_style(style(
+                "[{elapsed}] {bar:30} {bytes}/{total_bytes}, {msg}, {eta} left",
+            ));
+        }
+        None => {
+            let bytes = HumanBytes(reading.bytes_read());
+            bar.set_style(style(&format!(
+                "{{spinner}} [{{elapsed}}] {bytes}, {{msg}}"
+            )));
+        }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

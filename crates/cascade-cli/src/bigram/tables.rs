@@ -1,0 +1,217 @@
+//! `cascade bigram show`, `compare`, `export` and `import`.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{bail, Context, Result};
+use cascade_bigram::Band;
+use cascade_core::TokenId;
+use cascade_models::Tokenizer;
+use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Provenance, Source};
+
+use super::args::{ExportArgs, ImportArgs, ShowArgs};
+use super::{grouped, tokenizer};
+
+pub(super) fn show(args: &ShowArgs) -> Result<()> {
+    let table = open(&args.table)?;
+    let fingerprint = &table.metadata().provenance.tokenizer;
+    let tokenizer = match &args.tokenizer {
+        Some(text) => {
+            let tokenizer = tokenizer::load(text)?;
+            table.check_tokenizer(&tokenizer.fingerprint())?;
+            Some(tokenizer)
+        }
+        None => tokenizer::known(fingerprint),
+    };
+    match &args.token {
+        None => show_table(&table),
+        Some(text) => show_token(&table, text, tokenizer.as_ref()),
+    }
+}
+
+fn open(table: &str) -> Result<BigramTable> {
+    let Some(name) = table.strip_prefix("embedded:") else {
+        return Ok(BigramTable::open_any(table)?);
+    };
+    match cascade_demo::bigram_table(name) {
+        Some(bytes) => Ok(BigramTable::from_bytes(table, bytes.to_vec())?),
+        None => {
+            let names = cascade_demo::BIGRAM_TABLES.join(", ");
+            bail!("there is no embedded table {name:?}; there are {names}")
+        }
+    }
+}
+
+fn show_table(table: &BigramTable) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let BigramMetadata {
+        provenance,
+        top_k,
+        min_count,
+        documents,
+        total_tokens,
+        total_bigrams,
+    } = table.metadata();
+    let known = (0..table.vocab_size() as TokenId).filter(|&token| table.best(token).is_some());
+    let size = table.as_bytes().len() as u64;
+    let rows = [
+        (
+            "table",
+            format!("{}, {} bytes", table.file(), grouped(size)),
+        ),
+        ("tokenizer", provenance.tokenizer.to_string()),
+        ("vocabulary", grouped(table.vocab_size() as u64)),
+        ("pairs", grouped(table.pairs() as u64)),
+        ("with successors", grouped(known.count() as u64)),
+        ("top-k", top_k.to_string()),
+        ("min-count", min_count.to_string()),
+        ("documents", grouped(*documents)),
+        ("tokens counted", grouped(*total_tokens)),
+        ("bigrams counted", grouped(*total_bigrams)),
+        ("command", provenance.command.clone()),
+        ("version", provenance.version.clone()),
+    ];
+    for (what, is) in rows {
+        writeln!(out, "{what:<16} {is}")?;
+    }
+    for source in &provenance.sources {
+        writeln!(out, "{:<16} {}", "source", describe(source))?;
+    }
+    Ok(())
+}
+
+fn describe(source: &Source) -> String {
+    let mut text = source.name.clone();
+    if let Some(bytes) = source.bytes {
+        text += &format!(", {} bytes", grouped(bytes));
+    }
+    if let Some(date) = &source.dump_date {
+        text += &format!(", dump of {date}");
+    }
+    text
+}
+
+fn show_token(table: &BigramTable, text: &str, tokenizer: Option<&Tokenizer>) -> Result<()> {
+    let token = find(text, tokenizer)?;
+    if token as usize >= table.vocab_size() {
+        let size = table.vocab_size();
+        bail!("token {token} is outside the table's vocabulary of {size}");
+    }
+    let name = |token: TokenId| match tokenizer.and_then(|tokenizer| tokenizer.id_to_token(token)) {
+        Some(piece) => format!("#{token} {piece:?}"),
+        None => format!("#{token}"),
+    };
+    let mut out = std::io::stdout().lock();
+    let total = table.unigram_count(token);
+    writeln!(
+        out,
+        "{} occurs {} times; after it come",
+        name(token),
+        grouped(total)
+    )?;
+    for (successor, count) in table.successors(token) {
+        let share = 100.0 * count as f64 / total.max(1) as f64;
+        writeln!(
+            out,
+            "{:>12} {share:5.1}%  {}",
+            grouped(count),
+            name(successor)
+        )?;
+    }
+    Ok(())
+}
+
+/// The id of a token that a user names.
+fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
+    if let Some(id) = text.strip_prefix('#').and_then(|id| id.parse().ok()) {
+        return Ok(id);
+    }
+    let Some(tokenizer) = tokenizer else {
+        bail!("to find the token {text:?}, name the table's tokenizer by --tokenizer, or give its id as #ID");
+    };
+    if let Some(id) = tokenizer.token_to_id(text) {
+        return Ok(id);
+    }
+    match tokenizer.encode_plain(text)?[..] {
+        [token] => Ok(token),
+        ref tokens => {
+            let pieces: Vec<_> = tokens
+                .iter()
+                .filter_map(|&token| tokenizer.id_to_token(token))
+                .collect();
+            bail!("{text:?} is not one token but {pieces:?}; name one of them")
+        }
+    }
+}
+
+pub(super) fn compare(first: &Path, second: &Path) -> Result<()> {
+    let agreement = cascade_bigram::compare(
+        &BigramTable::open_any(first)?,
+        &BigramTable::open_any(second)?,
+    )?;
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{:>20} {:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
+        "occurs in the first", "tokens", "only first", "only second", "both", "agree", "weighted"
+    )?;
+    for band in &agreement.bands {
+        let label = match band.from {
+            0 => "never".to_owned(),
+            from => format!("{} times or more", grouped(from)),
+        };
+        writeln!(out, "{}", row(&label, band))?;
+    }
+    writeln!(out, "{}", row("all", &agreement.all))?;
+    Ok(())
+}
+
+fn row(label: &str, band: &Band) -> String {
+    let percent = |share: Option<f64>| match share {
+        Some(share) => format!("{:.1}%", 100.0 * share),
+        None => "-".to_owned(),
+    };
+    format!(
+        "{label:>20} {:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
+        grouped(band.tokens),
+        grouped(band.only_first),
+        grouped(band.only_second),
+        grouped(band.both),
+        percent(band.share()),
+        percent(band.weighted_share())
+    )
+}
+
+pub(super) fn export(args: &ExportArgs) -> Result<()> {
+    let table = BigramTable::open_any(&args.table)?;
+    std::fs::write(&args.json, export_json(&table))
+        .with_context(|| format!("cannot write {}", args.json.display()))
+}
+
+pub(super) fn import(args: &ImportArgs) -> Result<()> {
+    let tokenizer = tokenizer::load(&args.tokenizer)?;
+    let source = cascade_bigram::describe(&args.json);
+    let command = format!(
+        "cascade bigram import --json {} --tokenizer {}",
+        source.name,
+        tokenizer::on_record(&args.tokenizer)
+    );
+    let provenance = Provenance {
+        tokenizer: tokenizer.fingerprint(),
+        sources: vec![source],
+        command,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let table = import_json(&args.json, provenance)?;
+    // More entries than tokens are in order: models have more embeddings than their tokenizers have tokens.
+    if table.vocab_size() < tokenizer.id_bound() {
+        bail!(
+            "{} has {} entries, and the tokenizer {} tokens; is it of the same vocabulary?",
+            args.json.display(),
+            grouped(table.vocab_size() as u64),
+            grouped(tokenizer.id_bound() as u64)
+        );
+    }
+    table.write(&args.out)?;
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! A document as its file has it.
+
+use std::sync::Arc;
+
+use crate::site::Site;
+use crate::wikitext;
+
+/// The language in which a document is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Markup {
+    /// Text with MediaWiki's markup.
+    Wikitext,
+    /// Text.
+    Plain,
+}
+
+/// A document as its file has it, before the work of stripping its markup.
+///
+/// Reading is cheap and stripping is not: send documents to worker threads and call [`into_text`](Self::into_text) there.
+#[derive(Clone, Debug)]
+pub struct RawDocument {
+    /// The language of `text`.
+    pub markup: Markup,
+    /// The title, where the file gives one.
+    pub title: Option<String>,
+    /// The document.
+    pub text: String,
+    /// The place of the input among those given to [`Corpus::open`](crate::Corpus::open), from 0.
+    pub input: usize,
+    /// Where the document starts: the byte of the input's text in UTF-8, after decompression; in Parquet files the row.
+    pub offset: u64,
+    pub(crate) site: Option<Arc<Site>>,
+}
+
+impl RawDocument {
+    /// A document of plain text.
+    #[must_use]
+    pub fn plain(text: String) -> Self {
+        Self {
+            markup: Markup::Plain,
+            title: None,
+            text,
+            input: 0,
+            offset: 0,
+            site: None,
+        }
+    }
+
+    /// A document of wikitext, from the wiki that `site` describes.
+    #[must_use]
+    pub fn wikitext(text: String, site: Arc<Site>) -> Self {
+        Self {
+            markup: Markup::Wikitext,
+            site: Some(site),
+            ..Self::plain(text)
+        }
+    }
+
+    /// The text that a reader sees, without the title. Plain text is moved; wikitext is stripped, in linear time.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        match (self.markup, self.site) {
+            (Markup::Plain, _) => self.text,
+            (Markup::Wikitext, Some(site)) => wikitext::strip_with(&self.text, &site),
+            (Markup::Wikitext, None) => wikitext::strip(&self.text),
+        }
+    }
+}

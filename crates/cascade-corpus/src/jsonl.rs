@@ -1,0 +1,75 @@
+//! JSONL: an object with a string `text` on every line, and perhaps a `title`.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::document::RawDocument;
+use crate::error::{Error, Result};
+use crate::lines::Lines;
+
+/// What is read of a line; other fields are passed over.
+#[derive(Deserialize)]
+struct Record {
+    text: String,
+    #[serde(default)]
+    title: Option<String>,
+}
+
+/// Reads one document from each line. After a bad line it goes on with the next one.
+pub(crate) struct JsonlReader<R> {
+    lines: Lines<R>,
+    failed: bool,
+}
+
+impl<R: Read> JsonlReader<R> {
+    pub(crate) fn new(source: R, file: Arc<str>) -> Self {
+        Self {
+            lines: Lines::new(source, file),
+            failed: false,
+        }
+    }
+
+    fn record(&mut self) -> Result<Option<RawDocument>> {
+        loop {
+            let line = self.lines.number + 1;
+            let Some((offset, text)) = self.lines.next()? else {
+                return Ok(None);
+            };
+            if text.trim().is_empty() {
+                continue;
+            }
+            return match serde_json::from_str::<Record>(text) {
+                Ok(Record { text, title }) => Ok(Some(RawDocument {
+                    title,
+                    offset,
+                    ..RawDocument::plain(text)
+                })),
+                Err(error) => Err(Error::Json {
+                    file: self.lines.file.to_string(),
+                    line,
+                    offset,
+                    reason: error.to_string(),
+                }),
+            };
+        }
+    }
+}
+
+impl<R: Read> Iterator for JsonlReader<R> {
+    type Item = Result<RawDocument>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let document = self.record().transpose();
+        // Lines are independent of each other, so a bad one ends nothing; a file that cannot be read does.
+        self.failed = !matches!(
+            document,
+            None | Some(Ok(_) | Err(Error::Json { .. } | Error::InvalidText { .. }))
+        );
+        document
+    }
+}
