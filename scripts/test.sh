@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests: the fast ones, the examples in the documentation, and with --slow also those that need a release build.
+# Runs the tests: the fast ones, the examples in the documentation, and with --slow also those that need a release build
+# (all of them are in the tests of cascade-config).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,5 +12,5 @@ fi
 cargo nextest run --workspace
 cargo test --workspace --doc --quiet
 if [ "${1:-}" = "--slow" ]; then
-  cargo nextest run --workspace --release --run-ignored only
+  cargo nextest run -p cascade-config --release --run-ignored only
 fi
