@@ -4,7 +4,7 @@
     tests/bigram/duckdb_reduce.py target/release/cascade
 
 The counts are also compared with an independent recount (scripts/count_bigrams.py). Python's packages are installed into
-target/bigram-venv, from PyPI, when they are not there yet. The text is that of the embedded questions.
+target/bigram-venv, with pip, when they are not there yet. The text is that of the embedded questions.
 """
 
 import json
