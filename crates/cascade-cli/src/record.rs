@@ -8,9 +8,6 @@ use crate::inputs::Input;
 
 #[derive(Serialize)]
 pub(crate) struct Record<'a> {
-    /// Fields of the prompt's line come first; those below take precedence.
-    #[serde(flatten)]
-    carried: Map<String, Value>,
     prompt: &'a str,
     text: &'a str,
     token_ids: &'a [u32],
@@ -84,12 +81,7 @@ impl<'a> Record<'a> {
         generation: &'a Generation,
         comparison: Option<&Comparison>,
     ) -> Self {
-        let mut carried = input.fields.clone();
-        for own in OWN_FIELDS {
-            carried.remove(*own);
-        }
         Self {
-            carried,
             prompt: &input.prompt,
             text: generation.text.as_deref().unwrap_or_default(),
             token_ids: &generation.tokens,
@@ -118,31 +110,17 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Names that a prompt's own fields may not take.
-const OWN_FIELDS: &[&str] = &[
-    "prompt",
-    "text",
-    "token_ids",
-    "token_origins",
-    "finish_reason",
-    "num_tokens",
-    "wall_seconds",
-    "tokens_per_second",
-    "mean_acceptance_length",
-    "draft_acceptance_rate",
-    "num_spec_steps",
-    "num_draft_tokens",
-    "num_accepted_draft_tokens",
-    "acceptance_histogram",
-    "per_step_accepted",
-    "per_step_drafted",
-    "models",
-    "equal_to_plain",
-    "first_difference",
-    "plain_wall_seconds",
-    "plain_tokens_per_second",
-    "speedup",
-];
+/// The record as one object: fields of the prompt's line come first, and the record's own take precedence.
+pub(crate) fn with_carried_fields(
+    input: &Input,
+    record: &Record<'_>,
+) -> serde_json::Result<Map<String, Value>> {
+    let mut fields = input.fields.clone();
+    if let Value::Object(own) = serde_json::to_value(record)? {
+        fields.extend(own);
+    }
+    Ok(fields)
+}
 
 fn finish_reason(finish: &Finish) -> &'static str {
     match finish {

@@ -10,7 +10,7 @@ use cascade_engine::{Cascade, Event, Finish, Generation, Options};
 
 use crate::args::{Color, RunArgs};
 use crate::inputs::{inputs, Input};
-use crate::record::{Comparison, Record};
+use crate::record::{with_carried_fields, Comparison, Record};
 use crate::show::{self, Totals};
 
 /// Exit status when the output differs from plain decoding.
@@ -98,7 +98,7 @@ impl Runner {
             let (generation, comparison) =
                 self.answer(index, input, &mut |_| ControlFlow::Continue(()))?;
             let record = Record::new(input, &generation, comparison.as_ref());
-            serde_json::to_writer(&mut out, &record)?;
+            serde_json::to_writer(&mut out, &with_carried_fields(input, &record)?)?;
             writeln!(out)?;
             out.flush()?;
             totals.add(&generation, comparison.as_ref());
