@@ -1,6 +1,8 @@
 //! Drafts: token trees that know where each token came from.
 
-use crate::{NodeId, TokenId, TokenTree};
+use std::sync::Arc;
+
+use crate::{Distribution, NodeId, TokenId, TokenTree};
 
 /// A model of the cascade: 0 is the target, `j + 1` is drafter `j`, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,22 +18,28 @@ impl LevelId {
     }
 }
 
-/// What a drafted token was drawn from. Both kinds are point masses, so a review that only compares tokens is exact for
-/// them; they differ in the probability that a lenient review compares with its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What a drafted token was drawn from, given everything that was drafted before it.
+///
+/// "Before" is meant in the order in which a review looks: the tokens above a draw, and the draws beside it that came
+/// earlier. A proposal must be the distribution of the draw given those, or the review is not exact.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Proposal {
-    /// Fixed by the tokens before it, without a model's probability: Max-Gram, a bigram table, prompt lookup.
+    /// Fixed by what came before, without a model's probability: Max-Gram, a bigram table, prompt lookup, the most
+    /// probable tokens of a row.
     PointMass,
-    /// The deterministic choice of a neural drafter, which gave it this probability (q(x) in the paper, §3.1). After a
+    /// The deterministic choice of a neural drafter, which gave it this probability (q(x) in Cascade Speculative
+    /// Drafting, §3.1): a point mass too, but a lenient greedy review compares the probability with its own. After a
     /// review, this is the reviewer's probability, not the one of the level below.
     Pick {
         /// The drafter's probability of the token, in `[0, 1]`.
         probability: f32,
     },
+    /// Drawn from this distribution.
+    Sampled(Arc<Distribution>),
 }
 
 /// Where a drafted token came from.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Proposed {
     /// What the token was drawn from, as far as the next reviewer is concerned.
     pub proposal: Proposal,
@@ -39,11 +47,25 @@ pub struct Proposed {
     pub proposer: LevelId,
 }
 
-/// A token tree in which each node carries its [`Proposed`].
+/// One draw of a token: the node that carries it, and what it was drawn from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draw {
+    /// The node.
+    pub node: NodeId,
+    /// What it was drawn from.
+    pub proposal: Proposal,
+}
+
+/// A token tree in which every node knows the draws that it came from and who proposed it first.
+///
+/// Siblings carry different tokens: a token that is drawn again adds a draw to the node that is there. The draws are not
+/// forgotten, since a review that is to be exact must give each of them its chance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Draft {
     tree: TokenTree,
-    proposed: Vec<Proposed>,
+    proposers: Vec<LevelId>,
+    /// In the order in which they were pushed.
+    draws: Vec<Draw>,
 }
 
 impl Draft {
@@ -51,17 +73,26 @@ impl Draft {
     pub const fn new() -> Self {
         Self {
             tree: TokenTree::new(),
-            proposed: Vec::new(),
+            proposers: Vec::new(),
+            draws: Vec::new(),
         }
     }
 
-    /// Adds a node and returns its index.
+    /// Adds a draw of `token` after `parent` (after the context, if `None`), and returns the node that carries it: a new
+    /// one, unless a child of `parent` carries the token already.
     ///
     /// # Panics
     /// If `parent` is not a node of this draft.
     pub fn push(&mut self, token: TokenId, parent: Option<NodeId>, proposed: Proposed) -> NodeId {
-        self.proposed.push(proposed);
-        self.tree.push(token, parent)
+        let node = self.tree.child(parent, token).unwrap_or_else(|| {
+            self.proposers.push(proposed.proposer);
+            self.tree.push(token, parent)
+        });
+        self.draws.push(Draw {
+            node,
+            proposal: proposed.proposal,
+        });
+        node
     }
 
     /// The tokens and their shape.
@@ -69,12 +100,30 @@ impl Draft {
         &self.tree
     }
 
-    /// Where a node came from.
+    /// The level that proposed a node first.
     ///
     /// # Panics
     /// If `node` is not a node of this draft.
-    pub fn proposed(&self, node: NodeId) -> Proposed {
-        self.proposed[node]
+    pub fn proposer(&self, node: NodeId) -> LevelId {
+        self.proposers[node]
+    }
+
+    /// All draws, in the order in which they were pushed: those of siblings in the order in which a review must look at
+    /// them.
+    pub fn draws(&self) -> &[Draw] {
+        &self.draws
+    }
+
+    /// The draws of the children of `parent` (of the context, if `None`), in order.
+    pub fn draws_after(&self, parent: Option<NodeId>) -> impl Iterator<Item = &Draw> {
+        self.draws
+            .iter()
+            .filter(move |draw| self.tree.parent(draw.node) == parent)
+    }
+
+    /// How often a node was drawn.
+    pub fn multiplicity(&self, node: NodeId) -> usize {
+        self.draws.iter().filter(|draw| draw.node == node).count()
     }
 
     /// Number of nodes.
@@ -85,5 +134,35 @@ impl Draft {
     /// Whether there is no node.
     pub fn is_empty(&self) -> bool {
         self.tree.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_drawn_again_is_one_node_with_two_draws() {
+        let point = |level| Proposed {
+            proposal: Proposal::PointMass,
+            proposer: LevelId::drafter(level),
+        };
+        let mut draft = Draft::new();
+        let a = draft.push(7, None, point(0));
+        let b = draft.push(8, None, point(0));
+        let under = draft.push(7, Some(a), point(1));
+        assert_eq!(draft.push(7, None, point(1)), a);
+        assert_eq!(
+            (
+                draft.len(),
+                draft.multiplicity(a),
+                draft.multiplicity(under)
+            ),
+            (3, 2, 1)
+        );
+        assert_eq!(draft.proposer(a), LevelId::drafter(0), "the first one");
+        let roots: Vec<NodeId> = draft.draws_after(None).map(|draw| draw.node).collect();
+        assert_eq!(roots, [a, b, a]);
+        assert_eq!(draft.draws_after(Some(b)).count(), 0);
     }
 }

@@ -51,6 +51,18 @@ pub enum Error {
         vocab_size: usize,
     },
 
+    /// A model's logits make no distribution.
+    #[error(
+        "the logit of token {token} is {logit}, so there is no distribution to draw from; \
+         are the weights damaged, or is their dtype too narrow (f16 overflows in T5)?"
+    )]
+    ImproperLogits {
+        /// The first such token.
+        token: TokenId,
+        /// Its logit; negative infinity if all are.
+        logit: f32,
+    },
+
     /// What lies behind the trait failed: a tensor library, a device, a tokenizer.
     #[error(transparent)]
     Backend(Box<dyn std::error::Error + Send + Sync>),

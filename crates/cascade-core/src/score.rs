@@ -19,6 +19,8 @@ pub enum Rows {
 pub struct Want {
     /// How much of each row.
     pub rows: Rows,
+    /// How many of the most probable tokens of each row are named; 0 for none. More than the vocabulary has means all.
+    pub top: usize,
     /// Whether the last hidden state of each row is wanted.
     pub hidden: bool,
 }
@@ -27,18 +29,26 @@ impl Want {
     /// The most probable token of each row and nothing else.
     pub const ARGMAX: Self = Self {
         rows: Rows::Argmax,
+        top: 0,
         hidden: false,
     };
     /// The most probable tokens and the drafted tokens, with probabilities.
     pub const PICKS: Self = Self {
         rows: Rows::Picks,
+        top: 0,
         hidden: false,
     };
     /// All logits.
     pub const LOGITS: Self = Self {
         rows: Rows::Logits,
+        top: 0,
         hidden: false,
     };
+
+    /// The same, with the `top` most probable tokens of each row.
+    pub const fn with_top(self, top: usize) -> Self {
+        Self { top, ..self }
+    }
 
     /// The same, with the last hidden states.
     pub const fn with_hidden(self) -> Self {
@@ -98,6 +108,25 @@ pub struct Picks {
     pub nodes: Vec<f32>,
 }
 
+/// The most probable tokens of each row, with their probabilities in f32 by softmax over the whole vocabulary.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Top {
+    /// Tokens per row.
+    pub width: usize,
+    /// Row by row, the most probable first, the lower id first among equals.
+    pub tokens: Vec<(TokenId, f32)>,
+}
+
+impl Top {
+    /// The most probable tokens of a row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> &[(TokenId, f32)] {
+        &self.tokens[row * self.width..(row + 1) * self.width]
+    }
+}
+
 /// What a model says of a context and a tree of N nodes: N + 1 rows.
 ///
 /// Row 0 is the distribution after the last token of the context, row `i + 1` the one after node `i`
@@ -108,6 +137,8 @@ pub struct Scores {
     pub argmax: Vec<TokenId>,
     /// Present if [`Rows::Picks`] was wanted.
     pub picks: Option<Picks>,
+    /// Present if [`Want::top`] is not 0.
+    pub top: Option<Top>,
     /// `[N + 1, vocabulary]`, present if [`Rows::Logits`] was wanted.
     pub logits: Option<Matrix>,
     /// `[N + 1, hidden size]`: what the output head reads (after the final norm), present if it was wanted.

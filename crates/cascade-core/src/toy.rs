@@ -2,12 +2,13 @@
 //!
 //! A [`ToyScorer`] answers from a hash of source and context, so that equality of outputs means exactly that: no
 //! near-tie can excuse a difference. It can be made to agree with another toy at a chosen rate, and keeps a log of the
-//! calls it received.
+//! calls it received. [`outcomes`] walks through everything that chance can do.
 
 use std::sync::{Arc, Mutex};
 
 use crate::{
-    Architecture, Error, Matrix, Picks, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want,
+    Architecture, Chance, Distribution, Error, Matrix, Picks, Result, Rows, Scorer, Scores,
+    TokenId, TokenTree, Top, Want,
 };
 
 /// One call of [`Scorer::score`], as a toy logged it.
@@ -142,6 +143,16 @@ impl ToyRow {
         }
     }
 
+    /// The `n` heaviest tokens, the lower id first among equals.
+    fn top(&self, n: usize) -> Vec<(TokenId, f32)> {
+        let mut tokens: Vec<TokenId> = (0..self.weights.len() as TokenId).collect();
+        tokens.sort_by_key(|&token| std::cmp::Reverse(self.weights[token as usize]));
+        let first = tokens.into_iter().take(n);
+        first
+            .map(|token| (token, self.probability(token)))
+            .collect()
+    }
+
     fn probability(&self, token: TokenId) -> f32 {
         (self.weights[token as usize] as f64 / self.sum as f64) as f32
     }
@@ -217,6 +228,11 @@ impl Scorer for ToyScorer {
                 .map(|node| rows[TokenTree::row(tree.parent(node))].probability(tree.token(node)))
                 .collect(),
         };
+        let width = want.top.min(self.vocab_size);
+        let top = || Top {
+            width,
+            tokens: rows.iter().flat_map(|row| row.top(width)).collect(),
+        };
         let logits = || {
             let data = rows
                 .iter()
@@ -227,6 +243,7 @@ impl Scorer for ToyScorer {
         Ok(Scores {
             argmax: rows.iter().map(|row| row.argmax as TokenId).collect(),
             picks: (want.rows == Rows::Picks).then(picks),
+            top: (want.top > 0).then(top),
             logits: (want.rows == Rows::Logits).then(logits),
             hidden: want
                 .hidden
@@ -254,4 +271,95 @@ fn splitmix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+/// A chance that goes where it is told and books the probability of going there.
+#[derive(Debug, Default)]
+pub struct Exhaustive {
+    /// Which branch to take at each decision; beyond its end, the first.
+    path: Vec<usize>,
+    /// How many branches each decision had.
+    branches: Vec<usize>,
+    probability: f64,
+}
+
+impl Exhaustive {
+    /// Takes one of the branches, given by their probabilities.
+    fn decide(&mut self, probabilities: &[f64]) -> usize {
+        let decision = self.branches.len();
+        if decision == self.path.len() {
+            self.path.push(0);
+        }
+        let branch = self.path[decision];
+        self.branches.push(probabilities.len());
+        self.probability *= probabilities[branch];
+        branch
+    }
+
+    /// Moves to the next path; `false` after the last.
+    fn advance(&mut self) -> bool {
+        while let Some(branch) = self.path.pop() {
+            if branch + 1 < self.branches[self.path.len()] {
+                self.path.push(branch + 1);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Chance for Exhaustive {
+    fn accept(&mut self, probability: f64) -> bool {
+        if probability >= 1.0 {
+            return true;
+        }
+        if probability <= 0.0 {
+            return false;
+        }
+        self.decide(&[probability, 1.0 - probability]) == 0
+    }
+
+    fn draw(&mut self, distribution: &Distribution) -> TokenId {
+        let support = distribution.support();
+        let probabilities: Vec<f64> = support.iter().map(|&(_, p)| p).collect();
+        support[self.decide(&probabilities)].0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.decide(&vec![(n as f64).recip(); n])
+    }
+}
+
+/// Every outcome of something random, with its probability: `run` is called once for each way that its chance can go. An
+/// outcome that is reached in several ways is listed as often. Exponential in the number of decisions.
+pub fn outcomes<T>(mut run: impl FnMut(&mut Exhaustive) -> T) -> Vec<(T, f64)> {
+    let mut chance = Exhaustive::default();
+    let mut all = Vec::new();
+    loop {
+        chance.branches.clear();
+        chance.probability = 1.0;
+        let outcome = run(&mut chance);
+        all.push((outcome, chance.probability));
+        if !chance.advance() {
+            return all;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_all_there_with_their_probabilities() {
+        let distribution = Distribution::new(vec![1.0, 0.0, 3.0]).unwrap();
+        let all = outcomes(|chance| {
+            if chance.accept(0.5) {
+                chance.draw(&distribution) as usize
+            } else {
+                10 + chance.below(2)
+            }
+        });
+        assert_eq!(all, [(0, 0.125), (2, 0.375), (10, 0.25), (11, 0.25)]);
+    }
 }

@@ -13,6 +13,7 @@ pub type NodeId = usize;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenTree {
     nodes: Vec<Node>,
+    roots: Family,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +21,27 @@ struct Node {
     token: TokenId,
     parent: Option<NodeId>,
     depth: usize,
+    children: Family,
+    next_sibling: Option<NodeId>,
+}
+
+/// The ends of a list of siblings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Family {
+    first: Option<NodeId>,
+    last: Option<NodeId>,
 }
 
 impl TokenTree {
     /// The empty tree.
     pub const fn new() -> Self {
-        Self { nodes: Vec::new() }
+        Self {
+            nodes: Vec::new(),
+            roots: Family {
+                first: None,
+                last: None,
+            },
+        }
     }
 
     /// The tree in which each token follows the one before.
@@ -47,12 +63,23 @@ impl TokenTree {
             None => 0,
             Some(parent) => self.nodes[parent].depth + 1,
         };
+        let node = self.nodes.len();
         self.nodes.push(Node {
             token,
             parent,
             depth,
+            children: Family::default(),
+            next_sibling: None,
         });
-        self.nodes.len() - 1
+        let family = match parent {
+            None => &mut self.roots,
+            Some(parent) => &mut self.nodes[parent].children,
+        };
+        match family.last.replace(node) {
+            None => family.first = Some(node),
+            Some(sibling) => self.nodes[sibling].next_sibling = Some(node),
+        }
+        node
     }
 
     /// Number of nodes.
@@ -94,11 +121,16 @@ impl TokenTree {
         self.nodes.iter().map(|n| n.token)
     }
 
-    /// Children of `parent` (of the context, if `None`) in the order in which they were pushed. Costs one pass over the
-    /// nodes that come after it.
+    /// Children of `parent` (of the context, if `None`) in the order in which they were pushed.
     pub fn children(&self, parent: Option<NodeId>) -> impl Iterator<Item = NodeId> + '_ {
-        let first = parent.map_or(0, |p| p + 1);
-        (first..self.len()).filter(move |&n| self.nodes[n].parent == parent)
+        let family = parent.map_or(self.roots, |p| self.nodes[p].children);
+        std::iter::successors(family.first, |&n| self.nodes[n].next_sibling)
+    }
+
+    /// The child of `parent` (of the context, if `None`) that carries `token`; the first, if several do.
+    pub fn child(&self, parent: Option<NodeId>, token: TokenId) -> Option<NodeId> {
+        self.children(parent)
+            .find(|&node| self.token(node) == token)
     }
 
     /// The node and its ancestors, deepest first.
@@ -153,6 +185,10 @@ mod tests {
         assert_eq!(tree.children(None).collect::<Vec<_>>(), [0, 3]);
         assert_eq!(tree.children(Some(0)).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(tree.ancestors(4).collect::<Vec<_>>(), [4, 2, 0]);
+        assert_eq!(
+            (tree.child(Some(0), 12), tree.child(None, 12)),
+            (Some(2), None)
+        );
         assert_eq!(tree.path_tokens(Some(4)), [10, 12, 14]);
         assert_eq!(tree.path_tokens(None), [0u32; 0]);
         assert_eq!((tree.depth(3), tree.depth(4), tree.height()), (0, 2, 3));

@@ -1,48 +1,80 @@
 //! Greedy review: the reviewer keeps what it would have said itself.
 
-use cascade_core::{Draft, NodeId, Scores};
+use std::convert::Infallible;
+
+use cascade_core::{Draft, NodeId, Proposal, Scores, TokenId, TokenTree};
 
 use crate::{Leniences, Verdict};
 
-/// Walks down the draft as long as the reviewer agrees.
+/// Walks down the draft from `start` (from the context, if `None`) as long as the reviewer agrees.
 ///
-/// At each node, the child that carries the reviewer's most probable token is kept. If there is none, the most probable
-/// of the children that the lenience excuses is kept: q(x) ≤ λ·p(x) with λ > 1 (Cascade Speculative Drafting, §3.1,
-/// greedy decoding). Otherwise the walk ends, and the verdict carries the reviewer's own token.
+/// At each node, the child that carries the reviewer's most probable token is kept: over a tree this is SpecInfer's greedy
+/// verification (Stratos, *Speculative Decoding*, App. A), over a chain greedy speculative decoding. If there is none, the
+/// most probable of the children that the lenience excuses is kept: q(x) ≤ λ·p(x) with λ > 1 (Cascade Speculative
+/// Drafting, §3.1, greedy decoding). Otherwise the walk ends, and the verdict carries the reviewer's own token.
 ///
 /// With [`Leniences::STRICT`], kept tokens followed by `next` are exactly what the reviewer would have decoded greedily
-/// from the same scores, whatever the draft. Cost: one pass over the draft per kept node, no probability is read.
+/// from the same scores, whatever the draft. Cost: one pass over the children of each kept node; no probability is read.
 ///
 /// `scores` must be those of `draft`'s tree. Lenient reviews read [`Scores::picks`]; where they are absent, or not a
 /// number, nothing is excused.
-pub fn review(draft: &Draft, scores: &Scores, leniences: Leniences) -> Verdict {
-    let mut kept = Vec::new();
-    let mut at = None;
-    while let Some(child) = keep(draft, scores, leniences, at) {
-        kept.push(child);
-        at = Some(child);
-    }
-    Verdict {
-        kept,
-        next: scores.argmax_after(at),
+pub fn review(
+    draft: &Draft,
+    start: Option<NodeId>,
+    scores: &Scores,
+    leniences: Leniences,
+) -> Verdict {
+    let walked = Verdict::walk(draft, start, |at| {
+        let child = choose(draft, scores, leniences, at);
+        Ok::<_, Infallible>(emitted(draft, scores, at, child))
+    });
+    match walked {
+        Ok(verdict) => verdict,
+        Err(never) => match never {},
     }
 }
 
-fn keep(
+/// The reviewer's token after `at`, and its probability if it was computed: nobody reads it without lenience.
+fn emitted(
+    draft: &Draft,
+    scores: &Scores,
+    at: Option<NodeId>,
+    child: Option<NodeId>,
+) -> (TokenId, Proposal) {
+    let picks = scores.picks.as_ref();
+    let (token, probability) = match child {
+        Some(child) => (
+            draft.tree().token(child),
+            picks.map(|picks| picks.nodes[child]),
+        ),
+        None => (
+            scores.argmax_after(at),
+            picks.map(|picks| picks.argmax[TokenTree::row(at)]),
+        ),
+    };
+    let proposal = probability.map_or(Proposal::PointMass, |probability| Proposal::Pick {
+        probability,
+    });
+    (token, proposal)
+}
+
+/// The child that is kept after `at`, if any.
+fn choose(
     draft: &Draft,
     scores: &Scores,
     leniences: Leniences,
     at: Option<NodeId>,
 ) -> Option<NodeId> {
     let tree = draft.tree();
-    let choice = scores.argmax_after(at);
-    let agreed = tree.children(at).find(|&child| tree.token(child) == choice);
+    let agreed = tree.child(at, scores.argmax_after(at));
     if agreed.is_some() || leniences.is_strict() {
         return agreed;
     }
     let picks = scores.picks.as_ref()?;
-    tree.children(at)
-        .filter(|&child| leniences.excuse(draft.proposed(child).proposal, picks.nodes[child]))
+    draft
+        .draws_after(at)
+        .filter(|draw| leniences.excuse(&draw.proposal, picks.nodes[draw.node]))
+        .map(|draw| draw.node)
         // The first of equals: `max_by` would take the last.
         .reduce(|best, child| {
             if picks.nodes[child] > picks.nodes[best] {

@@ -47,7 +47,7 @@ impl Default for Lenience {
 /// reviews with [`Leniences::STRICT`], always.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Leniences {
-    /// λ for tokens that a neural drafter proposed or passed on ([`Proposal::Pick`]).
+    /// λ for tokens that a neural drafter proposed or passed on ([`Proposal::Pick`], [`Proposal::Sampled`]).
     pub neural: Lenience,
     /// λ for tokens of a statistical drafter ([`Proposal::PointMass`]).
     pub statistical: Lenience,
@@ -65,15 +65,24 @@ impl Leniences {
         self.neural.is_strict() && self.statistical.is_strict()
     }
 
+    /// The one that applies to a draw.
+    pub fn of(self, proposal: &Proposal) -> Lenience {
+        match proposal {
+            Proposal::PointMass => self.statistical,
+            Proposal::Pick { .. } | Proposal::Sampled(_) => self.neural,
+        }
+    }
+
     /// Whether a token that is not the reviewer's first choice is kept all the same: q(x) ≤ λ·p(x), for λ > 1, where p is
     /// the reviewer's probability and q the proposal's, 1 for a point mass.
     ///
     /// λ = 1 never keeps such a token, though q(x) ≤ p(x) may hold: a strict review is one whose outcome equals the
     /// reviewer's own greedy output.
-    pub(crate) fn excuse(self, proposal: Proposal, reviewer_probability: f32) -> bool {
-        let (lenience, q) = match proposal {
-            Proposal::PointMass => (self.statistical, 1.0),
-            Proposal::Pick { probability } => (self.neural, probability),
+    pub(crate) fn excuse(self, proposal: &Proposal, reviewer_probability: f32) -> bool {
+        let lenience = self.of(proposal);
+        let q = match proposal {
+            Proposal::Pick { probability } => *probability,
+            Proposal::PointMass | Proposal::Sampled(_) => 1.0,
         };
         !lenience.is_strict() && q <= lenience.get() * reviewer_probability
     }

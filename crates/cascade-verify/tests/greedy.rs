@@ -14,7 +14,7 @@ fn pick(probability: f32) -> Proposal {
 
 fn draft(nodes: &[(TokenId, Option<usize>, Proposal)]) -> Draft {
     let mut draft = Draft::new();
-    for &(token, parent, proposal) in nodes {
+    for (token, parent, proposal) in nodes.iter().cloned() {
         draft.push(
             token,
             parent,
@@ -47,7 +47,7 @@ fn leniences(neural: f32, statistical: f32) -> Leniences {
 
 #[test]
 fn an_empty_draft_gives_the_reviewers_token() {
-    let verdict = greedy::review(&Draft::new(), &scores(&[7], &[]), Leniences::STRICT);
+    let verdict = greedy::review(&Draft::new(), None, &scores(&[7], &[]), Leniences::STRICT);
     assert_eq!((verdict.kept.len(), verdict.next), (0, 7));
 }
 
@@ -58,11 +58,26 @@ fn a_chain_is_kept_up_to_the_first_difference() {
         (2, Some(0), STATISTICAL),
         (3, Some(1), STATISTICAL),
     ]);
-    let all = greedy::review(&chain, &scores(&[1, 2, 3, 4], &[0.5; 3]), Leniences::STRICT);
+    let all = greedy::review(
+        &chain,
+        None,
+        &scores(&[1, 2, 3, 4], &[0.5; 3]),
+        Leniences::STRICT,
+    );
     assert_eq!((all.kept, all.next), (vec![0, 1, 2], 4));
-    let some = greedy::review(&chain, &scores(&[1, 9, 3, 4], &[0.5; 3]), Leniences::STRICT);
+    let some = greedy::review(
+        &chain,
+        None,
+        &scores(&[1, 9, 3, 4], &[0.5; 3]),
+        Leniences::STRICT,
+    );
     assert_eq!((some.kept, some.next), (vec![0], 9));
-    let none = greedy::review(&chain, &scores(&[9, 2, 3, 4], &[0.5; 3]), Leniences::STRICT);
+    let none = greedy::review(
+        &chain,
+        None,
+        &scores(&[9, 2, 3, 4], &[0.5; 3]),
+        Leniences::STRICT,
+    );
     assert_eq!((none.kept, none.next), (vec![], 9));
 }
 
@@ -78,6 +93,7 @@ fn a_tree_is_descended_by_the_sibling_that_agrees() {
     ]);
     let verdict = greedy::review(
         &tree,
+        None,
         &scores(&[3, 0, 0, 5, 6], &[0.5; 4]),
         Leniences::STRICT,
     );
@@ -89,7 +105,11 @@ fn lenience_compares_q_with_lambda_p() {
     let one = |proposal| draft(&[(1, None, proposal)]);
     // The reviewer prefers 9 and gives 1 the probability 0.2.
     let row = scores(&[9, 4], &[0.2]);
-    let kept = |proposal, l| !greedy::review(&one(proposal), &row, l).kept.is_empty();
+    let kept = |proposal, l| {
+        !greedy::review(&one(proposal), None, &row, l)
+            .kept
+            .is_empty()
+    };
     assert!(kept(pick(0.6), leniences(3.1, 1.0)), "0.6 <= 3.1 * 0.2");
     assert!(!kept(pick(0.7), leniences(3.1, 1.0)), "0.7 > 3.1 * 0.2");
     assert!(
@@ -113,12 +133,14 @@ fn agreement_beats_lenience_and_the_likeliest_excused_child_wins() {
     ]);
     let agree = greedy::review(
         &siblings,
+        None,
         &scores(&[3, 0, 0, 0], &[0.2, 0.3, 0.25]),
         leniences(3.0, 1.0),
     );
     assert_eq!(agree.kept, [2]);
     let excused = greedy::review(
         &siblings,
+        None,
         &scores(&[9, 0, 0, 0], &[0.2, 0.3, 0.3]),
         leniences(3.0, 1.0),
     );
@@ -128,13 +150,18 @@ fn agreement_beats_lenience_and_the_likeliest_excused_child_wins() {
 #[test]
 fn nothing_is_excused_without_a_number() {
     let one = draft(&[(1, None, pick(0.5))]);
-    let nan = greedy::review(&one, &scores(&[9, 4], &[f32::NAN]), leniences(5.0, 5.0));
+    let nan = greedy::review(
+        &one,
+        None,
+        &scores(&[9, 4], &[f32::NAN]),
+        leniences(5.0, 5.0),
+    );
     assert!(nan.kept.is_empty());
     let without = Scores {
         argmax: vec![9, 4],
         ..Scores::default()
     };
-    assert!(greedy::review(&one, &without, leniences(5.0, 5.0))
+    assert!(greedy::review(&one, None, &without, leniences(5.0, 5.0))
         .kept
         .is_empty());
 }
@@ -148,11 +175,11 @@ proptest! {
     ) {
         let mut draft = Draft::new();
         for (i, (token, parent, root)) in nodes.iter().enumerate() {
-            let parent = (i > 0 && !root).then(|| parent.index(i));
+            let parent = (i > 0 && !root).then(|| parent.index(draft.len()));
             draft.push(*token, parent, Proposed { proposal: STATISTICAL, proposer: LevelId::drafter(0) });
         }
-        let scores = Scores { argmax: rows[..=nodes.len()].to_vec(), ..Scores::default() };
-        let verdict = greedy::review(&draft, &scores, Leniences::STRICT);
+        let scores = Scores { argmax: rows[..=draft.len()].to_vec(), ..Scores::default() };
+        let verdict = greedy::review(&draft, None, &scores, Leniences::STRICT);
         let tree = draft.tree();
         let mut at = None;
         for &node in &verdict.kept {

@@ -1,0 +1,103 @@
+//! Rules for sampled reviews: which one, and what they have in common.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use cascade_core::{Chance, Distribution, Proposal, TokenId};
+
+use crate::{iterated, matching, spec_infer, speculative};
+
+/// A drawn sibling as a rule sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn<'a> {
+    /// The token.
+    pub token: TokenId,
+    /// What it was drawn from.
+    pub proposal: &'a Proposal,
+}
+
+/// How a reviewer that samples decides at one node of a draft: it draws a token of its own distribution p, in such a way
+/// that the token is as often as possible one that was drafted.
+///
+/// Every rule emits exactly p, if the proposals are what the draws were really drawn from. They differ in how often the
+/// token is a drafted one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// `match`: see [`matching`].
+    Match,
+    /// `speculative`: see [`speculative`].
+    Speculative,
+    /// `iterated`: see [`iterated`].
+    #[default]
+    Iterated,
+    /// `spec_infer`: see [`spec_infer`].
+    SpecInfer,
+}
+
+/// A name that no rule goes by.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no rule `{name}`; choose one of match, speculative, iterated, spec_infer")]
+pub struct UnknownRule {
+    /// The name.
+    pub name: String,
+}
+
+impl Rule {
+    /// All rules.
+    pub const ALL: [Self; 4] = [
+        Self::Match,
+        Self::Speculative,
+        Self::Iterated,
+        Self::SpecInfer,
+    ];
+
+    /// The name that it goes by in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Match => "match",
+            Self::Speculative => "speculative",
+            Self::Iterated => "iterated",
+            Self::SpecInfer => "spec_infer",
+        }
+    }
+
+    /// Whether draws may be looked at in another order than the one they were drawn in. If so, a proposal that depends on
+    /// the draws beside it (sampling without replacement) is not what the draw was drawn from any more, and the review
+    /// would not be exact.
+    pub const fn reorders(self) -> bool {
+        matches!(self, Self::SpecInfer)
+    }
+
+    /// A token of `p`, which may be one of `draws`.
+    pub fn token(
+        self,
+        p: &Arc<Distribution>,
+        draws: &[Drawn<'_>],
+        chance: &mut dyn Chance,
+    ) -> TokenId {
+        match self {
+            Self::Match => matching::token(p, chance),
+            Self::Speculative => speculative::token(p, draws, chance),
+            Self::Iterated => iterated::token(p, draws, chance),
+            Self::SpecInfer => spec_infer::token(p, draws, chance),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Rule {
+    type Err = UnknownRule;
+
+    fn from_str(name: &str) -> Result<Self, UnknownRule> {
+        let named = Self::ALL.into_iter().find(|rule| rule.name() == name);
+        named.ok_or_else(|| UnknownRule {
+            name: name.to_owned(),
+        })
+    }
+}

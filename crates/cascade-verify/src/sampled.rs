@@ -1,0 +1,39 @@
+//! Review by sampling: the reviewer's tokens are draws from its distribution, kept from the draft where a [`Rule`] allows.
+
+use cascade_core::{Chance, Draft, NodeId, Proposal, Result, TokenId, TokenTree};
+
+use crate::{lenient, Drawn, Leniences, Rows, Rule, Verdict};
+
+/// Walks down the draft from `start` (from the context, if `None`), drawing the reviewer's token at each node by `rule`,
+/// as long as a child carries it.
+///
+/// `rows` must be those of `draft`'s tree. With [`Leniences::STRICT`], kept tokens followed by `next` are distributed
+/// exactly as the reviewer's own samples, provided that every proposal is what its token was really drawn from. A lenient
+/// review emits from another distribution, which the verdict names ([`lenient`]).
+///
+/// # Errors
+/// Those of `rows`.
+pub fn review(
+    draft: &Draft,
+    start: Option<NodeId>,
+    rows: &mut (impl Rows + ?Sized),
+    rule: Rule,
+    leniences: Leniences,
+    chance: &mut dyn Chance,
+) -> Result<Verdict> {
+    Verdict::walk(draft, start, |at| {
+        let p = rows.distribution(TokenTree::row(at))?;
+        let draws: Vec<Drawn<'_>> = draft
+            .draws_after(at)
+            .map(|draw| Drawn {
+                token: draft.tree().token(draw.node),
+                proposal: &draw.proposal,
+            })
+            .collect();
+        let lenience = draws
+            .first()
+            .map_or_else(Default::default, |first| leniences.of(first.proposal));
+        let (token, r): (TokenId, _) = lenient::token(&p, &draws, lenience, rule, chance);
+        Ok((token, Proposal::Sampled(r)))
+    })
+}
