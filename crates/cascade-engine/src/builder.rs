@@ -7,7 +7,10 @@ use cascade_verify::{Lenience, Leniences};
 
 use crate::level::{Level, Neural};
 use crate::recursion::Recursion;
-use crate::{Cascade, Error, KMatrix, Result};
+use crate::{Cascade, Error, KMatrix, NeuralOptions, Placement, Result, Rule, Siblings};
+
+/// Nodes of a draft if nothing else is asked for.
+const MAX_NODES: usize = 64;
 
 /// Builds a [`Cascade`]. Drafters are added largest first.
 #[derive(Default)]
@@ -17,20 +20,46 @@ pub struct CascadeBuilder {
     k: Option<KMatrix>,
     lenience: Option<f32>,
     statistical_lenience: Option<f32>,
+    placement: Placement,
+    max_nodes: Option<usize>,
     eos: Vec<TokenId>,
     codec: Option<Arc<dyn TextCodec + Send + Sync>>,
 }
 
 impl CascadeBuilder {
     /// The model whose answers are kept.
-    pub fn target(mut self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
-        self.target = Some(Neural::new(name.into(), Box::new(scorer)));
+    pub fn target(self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
+        self.target_with(name, scorer, Rule::default())
+    }
+
+    /// The model whose answers are kept, and the rule of its reviews when tokens are sampled.
+    pub fn target_with(
+        mut self,
+        name: impl Into<String>,
+        scorer: impl Scorer + Send + 'static,
+        rule: Rule,
+    ) -> Self {
+        let options = NeuralOptions {
+            rule,
+            ..NeuralOptions::default()
+        };
+        self.target = Some(Neural::new(name.into(), Box::new(scorer), options));
         self
     }
 
     /// Adds a neural drafter below those already there. With nothing below it, it drafts one token per forward.
-    pub fn neural(mut self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
-        let neural = Neural::new(name.into(), Box::new(scorer));
+    pub fn neural(self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
+        self.neural_with(name, scorer, NeuralOptions::default())
+    }
+
+    /// The same, with a rule for its reviews and branches in its drafts.
+    pub fn neural_with(
+        mut self,
+        name: impl Into<String>,
+        scorer: impl Scorer + Send + 'static,
+        options: NeuralOptions,
+    ) -> Self {
+        let neural = Neural::new(name.into(), Box::new(scorer), options);
         self.drafters.push(Level::Neural(neural));
         self
     }
@@ -67,6 +96,19 @@ impl CascadeBuilder {
         self
     }
 
+    /// Where the drafters of one row of the K matrix draft; each after the one before if not set.
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Nodes of a draft at most, whoever reviews it; 64 if not set. The leading path comes first, branches get what it
+    /// leaves.
+    pub fn max_nodes(mut self, nodes: usize) -> Self {
+        self.max_nodes = Some(nodes);
+        self
+    }
+
     /// Tokens that end a text.
     pub fn eos(mut self, tokens: impl IntoIterator<Item = TokenId>) -> Self {
         self.eos = tokens.into_iter().collect();
@@ -83,7 +125,7 @@ impl CascadeBuilder {
     ///
     /// # Errors
     /// No target; a K matrix that is missing or of the wrong size; a lenience below 1; a drafter whose vocabulary or
-    /// architecture differs from the target's.
+    /// architecture differs from the target's; no nodes to draft; a rule that would not be exact for what it reviews.
     pub fn build(self) -> Result<Cascade> {
         let target = self.target.ok_or(Error::NoTarget)?;
         let k = fitting_matrix(self.k, self.drafters.len())?;
@@ -92,6 +134,10 @@ impl CascadeBuilder {
                 check_fits(neural, &target)?;
             }
         }
+        if self.max_nodes == Some(0) {
+            return Err(Error::NoNodes);
+        }
+        check_orders(&target, &self.drafters, &k)?;
         let leniences = Leniences {
             neural: Lenience::new(self.lenience.unwrap_or(1.0))?,
             statistical: Lenience::new(self.statistical_lenience.unwrap_or(1.0))?,
@@ -102,6 +148,8 @@ impl CascadeBuilder {
             recursion: Recursion {
                 k,
                 leniences,
+                placement: self.placement,
+                max_nodes: self.max_nodes.unwrap_or(MAX_NODES),
                 eos: self.eos,
             },
             codec: self.codec,
@@ -139,6 +187,36 @@ fn check_fits(drafter: &Neural, target: &Neural) -> Result<()> {
             target: target.name.clone(),
             expected,
         });
+    }
+    Ok(())
+}
+
+/// A rule that looks at draws in another order than theirs must not meet draws that depend on those before.
+fn check_orders(target: &Neural, drafters: &[Level], k: &KMatrix) -> Result<()> {
+    let reviewers = drafters.iter().map(|level| match level {
+        Level::Neural(neural) => Some(neural),
+        Level::Statistical { .. } => None,
+    });
+    for (row, reviewer) in std::iter::once(Some(target)).chain(reviewers).enumerate() {
+        let Some(reviewer) = reviewer.filter(|reviewer| reviewer.rule.reorders()) else {
+            continue;
+        };
+        for (j, level) in drafters.iter().enumerate().skip(row) {
+            match level {
+                Level::Neural(drafter)
+                    if k.added(row, j) > 0
+                        && drafter.branching.widest() > 1
+                        && drafter.branching.siblings == Siblings::WithoutReplacement =>
+                {
+                    return Err(Error::InexactOrder {
+                        rule: reviewer.rule,
+                        reviewer: reviewer.name.clone(),
+                        drafter: drafter.name.clone(),
+                    });
+                }
+                _ => {}
+            }
+        }
     }
     Ok(())
 }

@@ -4,20 +4,23 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cascade_core::{Draft, LevelId, Prompt, Scorer, TextCodec, TokenId, Want};
-use cascade_verify::{greedy, Leniences, Verdict};
+use cascade_core::{Decoding, Draft, LevelId, Prompt, Scorer, SeededChance, TextCodec, TokenId};
+use cascade_verify::{Leniences, Verdict};
 
+use crate::choosing::Choosing;
 use crate::level::{Level, Neural};
 use crate::recursion::Recursion;
 use crate::text::TextStream;
 use crate::{
-    CascadeBuilder, Error, Finish, Generation, ModelUsage, Result, Role, Step, StopSequences,
+    Branching, CascadeBuilder, Error, Finish, Generation, ModelUsage, Result, Role, Step,
+    StopSequences,
 };
 
 /// A target and the drafters that guess for it.
 ///
-/// The output is the target's own greedy output: every emitted token is the target's most probable one after those
-/// before it, according to the very forward that reviewed it.
+/// The output is the target's own. Greedy decoding: every emitted token is the target's most probable one after those
+/// before it, according to the very forward that reviewed it. Sampling: every emitted token has the target's distribution
+/// after those before it, exactly, whatever is drafted.
 ///
 /// # Example
 /// ```
@@ -60,6 +63,11 @@ pub struct Options {
     pub stop: Option<StopSequences>,
     /// Whether to draft at all. Without, the target decodes plainly, one token per forward.
     pub speculate: bool,
+    /// How tokens are chosen, by the target and by its drafters alike.
+    pub decoding: Decoding,
+    /// Of the pseudo-random numbers that samples are drawn by: the same seed, prompt and cascade give the same output (with
+    /// the same numbers from the models). Another cascade, or none, gives other samples of the same distribution.
+    pub seed: u64,
 }
 
 impl Default for Options {
@@ -68,6 +76,8 @@ impl Default for Options {
             max_new_tokens: 256,
             stop: None,
             speculate: true,
+            decoding: Decoding::Greedy,
+            seed: 0,
         }
     }
 }
@@ -178,7 +188,7 @@ impl Cascade {
         };
         let started = Instant::now();
         self.begin(prompt)?;
-        let (steps, finish) = self.run(prompt, options.speculate, &mut output)?;
+        let (steps, finish) = self.run(prompt, options, &mut output)?;
         let finish = match finish {
             stopped @ Finish::StopSequence(_) => stopped,
             other => output.flush()?.unwrap_or(other),
@@ -218,9 +228,14 @@ impl Cascade {
     fn run<F: FnMut(Event<'_>) -> ControlFlow<()>>(
         &mut self,
         prompt: &Prompt,
-        speculate: bool,
+        options: &Options,
         output: &mut Output<'_, F>,
     ) -> Result<(Vec<Step>, Finish)> {
+        let mut chance = SeededChance::new(options.seed);
+        let mut choosing = Choosing {
+            decoding: options.decoding,
+            chance: &mut chance,
+        };
         let mut context = prompt.context.clone();
         let mut steps = Vec::new();
         loop {
@@ -232,12 +247,12 @@ impl Cascade {
                 return Ok((steps, Finish::ContextFull));
             };
             // One token less than is wanted, since the target adds its own.
-            let limit = if speculate {
+            let limit = if options.speculate {
                 (remaining - 1).min(room)
             } else {
                 0
             };
-            let (draft, verdict) = self.step(&mut context, limit)?;
+            let (draft, verdict) = self.step(&mut context, limit, &mut choosing)?;
             let step = Step {
                 drafted: draft.len(),
                 accepted: verdict.kept.len(),
@@ -250,17 +265,27 @@ impl Cascade {
         }
     }
 
-    /// Drafts at most `limit` tokens and lets the target review them, strictly.
-    fn step(&mut self, context: &mut Vec<TokenId>, limit: usize) -> Result<(Draft, Verdict)> {
+    /// Drafts at most `limit` tokens deep and lets the target review them, strictly.
+    fn step(
+        &mut self,
+        context: &mut Vec<TokenId>,
+        limit: usize,
+        choosing: &mut Choosing<'_>,
+    ) -> Result<(Draft, Verdict)> {
+        let budget = self.recursion.budget(limit);
         let draft = self
             .recursion
-            .draft(&mut self.drafters, 0, context, limit)?;
+            .draft(&mut self.drafters, 0, context, budget, choosing)?;
+        let want = choosing.want(Leniences::STRICT, &Branching::chain());
         let scores = self
             .target
             .scorer
-            .score(context, draft.tree(), Want::ARGMAX)
+            .score(context, draft.tree(), want)
             .map_err(|source| self.target.failed(source))?;
-        let verdict = greedy::review(&draft, &scores, Leniences::STRICT);
+        let verdict = choosing
+            .read(&scores)
+            .review(&draft, None, self.target.rule, Leniences::STRICT)
+            .map_err(|source| self.target.failed(source))?;
         Ok((draft, verdict))
     }
 
@@ -306,7 +331,7 @@ impl<F: FnMut(Event<'_>) -> ControlFlow<()>> Output<'_, F> {
         let kept = verdict
             .kept
             .iter()
-            .map(|&node| (draft.tree().token(node), draft.proposed(node).proposer));
+            .map(|&node| (draft.tree().token(node), draft.proposer(node)));
         let own = std::iter::once((verdict.next, LevelId::TARGET));
         for (token, proposer) in kept.chain(own) {
             context.push(token);

@@ -1,7 +1,7 @@
 //! What can be wrong with a cascade, and what can go wrong in it.
 
 use cascade_core::Architecture;
-use cascade_verify::InvalidLenience;
+use cascade_verify::{InvalidLenience, Rule};
 
 use crate::KMatrixError;
 
@@ -45,6 +45,25 @@ pub enum Error {
     /// A lenience below 1, or none at all.
     #[error(transparent)]
     Lenience(#[from] InvalidLenience),
+
+    /// A draft may hold no nodes.
+    #[error("drafts may hold at most 0 nodes, so nothing can be drafted; give 1 or more")]
+    NoNodes,
+
+    /// A rule that would change the distribution of the output.
+    #[error(
+        "rule `{rule}` of `{reviewer}` looks at siblings in random order, and those of drafter `{drafter}` are drawn \
+         without replacement, each depending on those before: the output would not have the target's distribution; \
+         give `{reviewer}` the rule `iterated`, or draw the siblings of `{drafter}` with replacement"
+    )]
+    InexactOrder {
+        /// The rule.
+        rule: Rule,
+        /// Name of the model that reviews by it.
+        reviewer: String,
+        /// Name of the drafter whose drafts it reviews.
+        drafter: String,
+    },
 
     /// A drafter speaks another vocabulary.
     #[error(

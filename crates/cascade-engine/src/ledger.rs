@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cascade_core::{Architecture, Drafter, Result, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    Architecture, Budget, Drafter, Result, Scorer, Scores, TokenId, TokenTree, Want,
+};
 
 /// What one model did during one generation. Costs are applied to it later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +91,7 @@ impl<D: Drafter> Drafter for Metered<D> {
         self.usage.time += started.elapsed();
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
         let started = Instant::now();
         let tree = self.model.propose(context, budget);
         self.usage.time += started.elapsed();

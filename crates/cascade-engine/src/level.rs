@@ -2,22 +2,39 @@
 
 use cascade_core::{Drafter, Scorer, TokenId};
 
-use crate::{Error, Metered, Result, Usage};
+use cascade_verify::Rule;
+
+use crate::{Branching, Error, Metered, Result, Usage};
 
 pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
 pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
+
+/// How a neural drafter reviews and drafts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NeuralOptions {
+    /// The rule of its reviews when tokens are sampled.
+    pub rule: Rule,
+    /// How its drafts branch.
+    pub branching: Branching,
+}
 
 /// A neural model and its name.
 pub(crate) struct Neural {
     pub(crate) name: String,
     pub(crate) scorer: Metered<BoxedScorer>,
+    /// How it reviews when tokens are sampled.
+    pub(crate) rule: Rule,
+    /// How its drafts branch.
+    pub(crate) branching: Branching,
 }
 
 impl Neural {
-    pub(crate) fn new(name: String, scorer: BoxedScorer) -> Self {
+    pub(crate) fn new(name: String, scorer: BoxedScorer, options: NeuralOptions) -> Self {
         Self {
             name,
             scorer: Metered::new(scorer),
+            rule: options.rule,
+            branching: options.branching,
         }
     }
 

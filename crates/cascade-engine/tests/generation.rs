@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Drafter, LevelId, Prompt, Result as CoreResult, Scorer, TextCodec, TextDecoder,
-    TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, LevelId, Prompt, Result as CoreResult, Scorer, TextCodec,
+    TextDecoder, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Cascade, CascadeBuilder, Convention, Error, Event, Finish, Generation, KMatrix, Options,
-    StopSequences,
+    Branching, Cascade, CascadeBuilder, Convention, Error, Event, Finish, Generation, KMatrix,
+    NeuralOptions, Options, Parents, Placement, Rule, Siblings, StopSequences,
 };
 use proptest::prelude::*;
 
@@ -35,13 +35,11 @@ impl Drafter for Guesser {
         self.target.begin(source).unwrap();
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
         let mut tree = TokenTree::new();
-        let (mut context, mut parent) = (context.to_vec(), None);
-        while tree.len() < budget {
-            let empty =
-                context.is_empty() && self.target.architecture() == Architecture::DecoderOnly;
-            if empty {
+        let (mut context, mut lead) = (context.to_vec(), None);
+        for depth in 0..budget.depth {
+            if context.is_empty() && self.target.architecture() == Architecture::DecoderOnly {
                 break;
             }
             let scores = self
@@ -51,15 +49,16 @@ impl Drafter for Guesser {
             // Every fifth guess leads with a mistake, and the siblings hold the truth.
             let truth = scores.argmax[0];
             let mistake = u32::from(context.len() % 5 == 4);
-            let lead = (truth + mistake) % VOCABULARY as u32;
-            for sibling in (0..=self.siblings).take(budget - tree.len()) {
-                let token = (lead + VOCABULARY as u32 - sibling) % VOCABULARY as u32;
-                let node = tree.push(token, parent);
-                if sibling == self.siblings || tree.len() == budget {
-                    parent = Some(node - sibling as usize);
+            let guess = (truth + mistake) % VOCABULARY as u32;
+            let parent = lead;
+            lead = Some(tree.push(guess, parent));
+            for sibling in 1..=self.siblings {
+                if tree.len() + (budget.depth - depth - 1) < budget.nodes {
+                    let token = (guess + VOCABULARY as u32 - sibling) % VOCABULARY as u32;
+                    tree.push(token, parent);
                 }
             }
-            context.push(lead);
+            context.push(guess);
         }
         tree
     }
@@ -93,6 +92,47 @@ fn plainly(
     generate(&mut plain, prompt, &options)
 }
 
+/// How drafts branch.
+#[derive(Clone, Debug)]
+struct Shape {
+    branching: Branching,
+    placement: Placement,
+    max_nodes: usize,
+}
+
+impl Shape {
+    fn chain() -> Self {
+        Self {
+            branching: Branching::chain(),
+            placement: Placement::After,
+            max_nodes: 64,
+        }
+    }
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let branching = (
+        prop::collection::vec(1usize..4, 1..4),
+        prop::sample::select(vec![Parents::Lead, Parents::Every]),
+        prop::sample::select(vec![
+            Siblings::Top,
+            Siblings::Sampled,
+            Siblings::WithoutReplacement,
+        ]),
+    );
+    let branching = branching.prop_map(|(widths, parents, siblings)| Branching {
+        widths,
+        parents,
+        siblings,
+    });
+    let placement = prop::sample::select(vec![Placement::After, Placement::Beside]);
+    (branching, placement, 1usize..30).prop_map(|(branching, placement, max_nodes)| Shape {
+        branching,
+        placement,
+        max_nodes,
+    })
+}
+
 /// A cascade of `neural` toys of falling quality and, perhaps, a guesser at the end.
 fn family(
     architecture: Architecture,
@@ -101,8 +141,11 @@ fn family(
     k: Vec<Vec<usize>>,
     lenience: f32,
     eos: &[TokenId],
+    shape: Shape,
 ) -> Cascade {
     let mut builder = Cascade::builder()
+        .placement(shape.placement)
+        .max_nodes(shape.max_nodes)
         .target("target", target().with_architecture(architecture))
         .eos(eos.iter().copied())
         .lenience(lenience)
@@ -111,7 +154,11 @@ fn family(
     for j in 0..neural {
         let toy = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, j as u64, 230 - 40 * j as u64)
             .with_architecture(architecture);
-        builder = builder.neural(format!("drafter-{j}"), toy);
+        let options = NeuralOptions {
+            branching: shape.branching.clone(),
+            ..NeuralOptions::default()
+        };
+        builder = builder.neural_with(format!("drafter-{j}"), toy, options);
     }
     if let Some(siblings) = siblings {
         let guesser = Guesser {
@@ -150,12 +197,13 @@ proptest! {
         tokens in 0usize..40,
         lenience in 1.0f32..5.0,
         eos in prop::option::of(0u32..VOCABULARY as u32),
+        shape in prop_oneof![Just(Shape::chain()), shape()],
     ) {
         let architecture = if encoder { Architecture::EncoderDecoder } else { Architecture::DecoderOnly };
         let prompt = prompt(architecture, &start);
         let eos: Vec<u32> = eos.into_iter().collect();
         let expected = plainly(architecture, &prompt, tokens, &eos);
-        let mut cascade = family(architecture, neural, siblings, k, lenience, &eos);
+        let mut cascade = family(architecture, neural, siblings, k, lenience, &eos, shape.clone());
         let options = Options { max_new_tokens: tokens, ..Options::default() };
         let generation = generate(&mut cascade, &prompt, &options);
         prop_assert_eq!(&generation.tokens, &expected.tokens);
@@ -166,6 +214,7 @@ proptest! {
         prop_assert_eq!(generation.models[0].usage.calls as usize, generation.steps.len());
         prop_assert!(generation.steps.len() <= expected.steps.len());
         let own = generation.proposers.iter().filter(|&&p| p == LevelId::TARGET).count();
+        prop_assert!(generation.steps.iter().all(|step| step.drafted <= shape.max_nodes));
         prop_assert_eq!(own + generation.num_accepted_draft_tokens(), generation.tokens.len());
         prop_assert_eq!(generation.acceptance_histogram().iter().sum::<usize>(), generation.steps.len());
         // A second run on the used models says the same.
@@ -195,6 +244,7 @@ fn nothing_follows_eos_and_no_draft_runs_past_it() {
         vec![vec![3, 2, 9], vec![0, 2, 9], vec![0, 0, 9]],
         2.0,
         &[eos.1],
+        Shape::chain(),
     );
     let generation = generate(&mut cascade, &prompt, &Options::default());
     assert_eq!(generation.tokens, endless.tokens[..=eos.0]);
@@ -417,6 +467,48 @@ fn parts_that_do_not_fit_are_refused_by_name() {
             .lenience(0.5),
     );
     assert!(lenience.contains("at least 1") && lenience.contains("0.5"));
+    let nodes = message(
+        base()
+            .neural("small", drafter())
+            .k_matrix(one())
+            .max_nodes(0),
+    );
+    assert!(nodes.contains("0 nodes"), "{nodes}");
+}
+
+#[test]
+fn a_rule_that_would_not_be_exact_is_refused_by_name() {
+    let build = |siblings, rule| {
+        let options = NeuralOptions {
+            branching: Branching {
+                siblings,
+                ..Branching::lead(3)
+            },
+            ..NeuralOptions::default()
+        };
+        Cascade::builder()
+            .target_with("big", target(), rule)
+            .neural_with(
+                "small",
+                ToyScorer::drafter("d", VOCABULARY, FAMILY, 1, 9),
+                options,
+            )
+            .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+            .build()
+    };
+    for siblings in [Siblings::Top, Siblings::Sampled] {
+        assert!(build(siblings, Rule::SpecInfer).is_ok());
+    }
+    for rule in [Rule::Match, Rule::Speculative, Rule::Iterated] {
+        assert!(build(Siblings::WithoutReplacement, rule).is_ok());
+    }
+    let error = match build(Siblings::WithoutReplacement, Rule::SpecInfer) {
+        Ok(_) => panic!("this must not build"),
+        Err(error) => error.to_string(),
+    };
+    for part in ["`spec_infer`", "`big`", "`small`", "`iterated`"] {
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 #[test]
@@ -468,7 +560,15 @@ fn prompts_that_cannot_be_answered_are_refused() {
 #[test]
 fn says_which_drafters_are_idle() {
     let idle = |k: Vec<Vec<usize>>| {
-        let cascade = family(Architecture::DecoderOnly, 1, Some(0), k, 1.0, &[]);
+        let cascade = family(
+            Architecture::DecoderOnly,
+            1,
+            Some(0),
+            k,
+            1.0,
+            &[],
+            Shape::chain(),
+        );
         cascade
             .idle_drafters()
             .into_iter()

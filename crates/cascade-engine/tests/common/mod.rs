@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use cascade_core::{
-    Architecture, Drafter, Picks, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, Picks, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want,
 };
 
 /// Lines like `base 0..3 | 3 4`: model, context, draft.
@@ -93,8 +93,8 @@ impl Scorer for Scripted {
 impl Drafter for Scripted {
     fn begin(&mut self, _source: &[TokenId]) {}
 
-    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
-        let tree = TokenTree::chain((0..budget).map(|i| self.says(context.len() + i)));
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+        let tree = TokenTree::chain((0..budget.depth).map(|i| self.says(context.len() + i)));
         self.book(context, &tree.tokens().collect::<Vec<_>>());
         tree
     }

@@ -1,0 +1,158 @@
+//! How tokens are chosen in one generation, and what is read off a model's scores for it.
+
+use std::sync::Arc;
+
+use cascade_core::{
+    Chance, Decoding, Distribution, Draft, NodeId, Proposal, Result, Scores, TokenId, Want,
+};
+use cascade_verify::{greedy, sampled, Leniences, Rows, Rule, SampledRows, Verdict};
+
+use crate::{Branching, Siblings};
+
+/// Greedy or sampled, and the chance that samples are drawn by.
+pub(crate) struct Choosing<'c> {
+    pub(crate) decoding: Decoding,
+    pub(crate) chance: &'c mut dyn Chance,
+}
+
+impl Choosing<'_> {
+    /// What must be known of each row to review leniently or not, and to branch.
+    pub(crate) fn want(&self, leniences: Leniences, branching: &Branching) -> Want {
+        match self.decoding {
+            Decoding::Sampled(_) => Want::LOGITS,
+            Decoding::Greedy => {
+                let want = if leniences.is_strict() {
+                    Want::ARGMAX
+                } else {
+                    Want::PICKS
+                };
+                match branching.widest() {
+                    1 => want,
+                    width => want.with_top(width),
+                }
+            }
+        }
+    }
+
+    /// Looks at `scores` in the way of this generation.
+    pub(crate) fn read<'s>(&'s mut self, scores: &'s Scores) -> Reading<'s> {
+        match (&self.decoding, &scores.logits) {
+            (Decoding::Sampled(sampling), Some(logits)) => Reading::Sampled {
+                rows: SampledRows::new(logits, sampling),
+                chance: self.chance,
+            },
+            _ => Reading::Greedy(scores),
+        }
+    }
+}
+
+/// A model's scores, read in one of the two ways.
+pub(crate) enum Reading<'s> {
+    Greedy(&'s Scores),
+    Sampled {
+        rows: SampledRows<'s>,
+        chance: &'s mut dyn Chance,
+    },
+}
+
+impl Reading<'_> {
+    pub(crate) fn review(
+        &mut self,
+        draft: &Draft,
+        start: Option<NodeId>,
+        rule: Rule,
+        leniences: Leniences,
+    ) -> Result<Verdict> {
+        match self {
+            Self::Greedy(scores) => Ok(greedy::review(draft, start, scores, leniences)),
+            Self::Sampled { rows, chance } => {
+                sampled::review(draft, start, rows, rule, leniences, *chance)
+            }
+        }
+    }
+
+    /// How many draws give a node of multiplicity `times` its `width` children, beside the lead if there is one. The most
+    /// probable tokens are drawn with the lead among them, and once, however often their parent was drawn.
+    pub(crate) fn draws(
+        &self,
+        siblings: Siblings,
+        width: usize,
+        times: usize,
+        lead: Option<TokenId>,
+    ) -> usize {
+        let beside = usize::from(lead.is_some());
+        match (self, siblings) {
+            (Self::Greedy(_), _) | (_, Siblings::Top) if width == beside => 0,
+            (Self::Greedy(_), _) | (_, Siblings::Top) => width,
+            (_, Siblings::Sampled) => width * times - beside,
+            (_, Siblings::WithoutReplacement) => width - beside,
+        }
+    }
+
+    /// Draws `count` children from a row, beside a lead that has been drawn already if there is one.
+    pub(crate) fn children(
+        &mut self,
+        row: usize,
+        count: usize,
+        siblings: Siblings,
+        lead: Option<TokenId>,
+    ) -> Result<Vec<(TokenId, Proposal)>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        match self {
+            Self::Greedy(scores) => Ok(top_of(scores, row, count)),
+            Self::Sampled { rows, chance } => {
+                let p = rows.distribution(row)?;
+                Ok(match siblings {
+                    Siblings::Top => point_masses(&p, count),
+                    Siblings::Sampled => with_replacement(&p, count, *chance),
+                    Siblings::WithoutReplacement => without_replacement(p, count, lead, *chance),
+                })
+            }
+        }
+    }
+}
+
+/// The first `count` of a row's most probable tokens.
+fn top_of(scores: &Scores, row: usize, count: usize) -> Vec<(TokenId, Proposal)> {
+    let top = scores.top.as_ref().map_or(&[][..], |top| top.row(row));
+    top.iter()
+        .take(count)
+        .map(|&(token, probability)| (token, Proposal::Pick { probability }))
+        .collect()
+}
+
+/// They do not depend on the lead, which may be one of them: a review may look at them in any order.
+fn point_masses(p: &Distribution, count: usize) -> Vec<(TokenId, Proposal)> {
+    let top = p.top(count).into_iter();
+    top.map(|token| (token, Proposal::PointMass)).collect()
+}
+
+fn with_replacement(
+    p: &Arc<Distribution>,
+    count: usize,
+    chance: &mut dyn Chance,
+) -> Vec<(TokenId, Proposal)> {
+    let draw = |_| (chance.draw(p), Proposal::Sampled(Arc::clone(p)));
+    (0..count).map(draw).collect()
+}
+
+fn without_replacement(
+    p: Arc<Distribution>,
+    count: usize,
+    lead: Option<TokenId>,
+    chance: &mut dyn Chance,
+) -> Vec<(TokenId, Proposal)> {
+    let mut left = match lead {
+        None => Some(p),
+        Some(lead) => p.without(&[lead]).map(Arc::new),
+    };
+    let mut children = Vec::with_capacity(count);
+    while let Some(q) = left.filter(|_| children.len() < count) {
+        let token = chance.draw(&q);
+        left = q.without(&[token]).map(Arc::new);
+        children.push((token, Proposal::Sampled(q)));
+    }
+    children
+}
