@@ -7,7 +7,10 @@ use cascade_verify::{Lenience, Leniences};
 
 use crate::level::{Level, Neural};
 use crate::recursion::Recursion;
-use crate::{Cascade, Error, KMatrix, NeuralOptions, Placement, Result, Rule, Siblings};
+use crate::{
+    Branching, Cascade, Error, KMatrix, NeuralOptions, Placement, Result, ReviewRule, Rule,
+    Siblings,
+};
 
 /// Nodes of a draft if nothing else is asked for.
 const MAX_NODES: usize = 64;
@@ -37,12 +40,9 @@ impl CascadeBuilder {
         mut self,
         name: impl Into<String>,
         scorer: impl Scorer + Send + 'static,
-        rule: Rule,
+        rule: impl ReviewRule + 'static,
     ) -> Self {
-        let options = NeuralOptions {
-            rule,
-            ..NeuralOptions::default()
-        };
+        let options = NeuralOptions::new(rule, Branching::default());
         self.target = Some(Neural::new(name.into(), Box::new(scorer), options));
         self
     }
@@ -209,7 +209,7 @@ fn check_orders(target: &Neural, drafters: &[Level], k: &KMatrix) -> Result<()> 
                         && drafter.branching.siblings == Siblings::WithoutReplacement =>
                 {
                     return Err(Error::InexactOrder {
-                        rule: reviewer.rule,
+                        rule: reviewer.rule.name().to_owned(),
                         reviewer: reviewer.name.clone(),
                         drafter: drafter.name.clone(),
                     });

@@ -284,7 +284,7 @@ impl Cascade {
             .map_err(|source| self.target.failed(source))?;
         let verdict = choosing
             .read(&scores)
-            .review(&draft, None, self.target.rule, Leniences::STRICT)
+            .review(&draft, None, &*self.target.rule, Leniences::STRICT)
             .map_err(|source| self.target.failed(source))?;
         Ok((draft, verdict))
     }

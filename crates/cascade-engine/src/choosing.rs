@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cascade_core::{
     Chance, Decoding, Distribution, Draft, NodeId, Proposal, Result, Scores, TokenId, Want,
 };
-use cascade_verify::{greedy, sampled, Leniences, Rows, Rule, SampledRows, Verdict};
+use cascade_verify::{greedy, sampled, Leniences, ReviewRule, Rows, SampledRows, Verdict};
 
 use crate::{Branching, Siblings};
 
@@ -60,7 +60,7 @@ impl Reading<'_> {
         &mut self,
         draft: &Draft,
         start: Option<NodeId>,
-        rule: Rule,
+        rule: &dyn ReviewRule,
         leniences: Leniences,
     ) -> Result<Verdict> {
         match self {

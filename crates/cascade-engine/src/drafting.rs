@@ -125,7 +125,7 @@ impl<'a> Drafting<'a> {
             .map_err(|source| self.neural.failed(source))?;
         let mut reading = choosing.read(&scores);
         reading
-            .review(scored, start, self.neural.rule, leniences)
+            .review(scored, start, &*self.neural.rule, leniences)
             .and_then(|verdict| self.grow(scored, start, &verdict, &mut reading))
             .map_err(|source| self.neural.failed(source))
     }

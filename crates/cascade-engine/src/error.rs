@@ -1,7 +1,7 @@
 //! What can be wrong with a cascade, and what can go wrong in it.
 
 use cascade_core::Architecture;
-use cascade_verify::{InvalidLenience, Rule};
+use cascade_verify::InvalidLenience;
 
 use crate::KMatrixError;
 
@@ -57,8 +57,8 @@ pub enum Error {
          give `{reviewer}` the rule `iterated`, or draw the siblings of `{drafter}` with replacement"
     )]
     InexactOrder {
-        /// The rule.
-        rule: Rule,
+        /// Name of the rule.
+        rule: String,
         /// Name of the model that reviews by it.
         reviewer: String,
         /// Name of the drafter whose drafts it reviews.

@@ -2,7 +2,9 @@
 
 use cascade_core::{Drafter, Scorer, TokenId};
 
-use cascade_verify::Rule;
+use std::sync::Arc;
+
+use cascade_verify::{ReviewRule, Rule};
 
 use crate::{Branching, Error, Metered, Result, Usage};
 
@@ -10,12 +12,28 @@ pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
 pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
 
 /// How a neural drafter reviews and drafts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct NeuralOptions {
     /// The rule of its reviews when tokens are sampled.
-    pub rule: Rule,
+    pub rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
     pub branching: Branching,
+}
+
+impl NeuralOptions {
+    /// A rule and a shape.
+    pub fn new(rule: impl ReviewRule + 'static, branching: Branching) -> Self {
+        Self {
+            rule: Arc::new(rule),
+            branching,
+        }
+    }
+}
+
+impl Default for NeuralOptions {
+    fn default() -> Self {
+        Self::new(Rule::default(), Branching::default())
+    }
 }
 
 /// A neural model and its name.
@@ -23,7 +41,7 @@ pub(crate) struct Neural {
     pub(crate) name: String,
     pub(crate) scorer: Metered<BoxedScorer>,
     /// How it reviews when tokens are sampled.
-    pub(crate) rule: Rule,
+    pub(crate) rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
     pub(crate) branching: Branching,
 }

@@ -5,15 +5,18 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Decoding, Drafter, Prompt, Sampling, Scorer, TokenId, TokenTree, Want,
+    Architecture, Budget, Chance, Decoding, Distribution, Drafter, Prompt, Proposal, Sampling,
+    Scorer, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, Convention, KMatrix, NeuralOptions, Options, Parents,
-    Placement, Rule, Siblings,
+    Placement, ReviewRule, Rule, Siblings,
 };
+use cascade_verify::Drawn;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -123,10 +126,7 @@ impl Setting {
     }
 
     fn builder(&self) -> CascadeBuilder {
-        let options = |j: usize| NeuralOptions {
-            rule: self.rules[j + 1],
-            branching: self.branching[j].clone(),
-        };
+        let options = |j: usize| NeuralOptions::new(self.rules[j + 1], self.branching[j].clone());
         let drafter =
             |j: u64, agreement| ToyScorer::drafter("drafter", VOCABULARY, FAMILY, j + 1, agreement);
         Cascade::builder()
@@ -196,23 +196,24 @@ impl Setting {
     fn p_value(&self, cascade: &mut Cascade, samples: u64) -> f64 {
         let expected = self.expected();
         let mut observed = self.observed(cascade, samples);
-        // Cells that expect fewer than five samples are one cell.
-        let mut cells = Vec::new();
-        let mut pooled = (0.0, 0);
-        for (tokens, probability) in expected {
-            let count = observed.remove(&tokens).unwrap_or(0);
-            let cell = (probability * samples as f64, count);
-            if cell.0 < 5.0 {
-                pooled = (pooled.0 + cell.0, pooled.1 + cell.1);
-            } else {
-                cells.push(cell);
+        // The rarest beginnings share a cell that expects at least five samples.
+        let mut outcomes: Vec<(f64, u64)> = expected
+            .into_iter()
+            .map(|(tokens, probability)| {
+                let count = observed.remove(&tokens).unwrap_or(0);
+                (probability * samples as f64, count)
+            })
+            .collect();
+        outcomes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut cells: Vec<(f64, u64)> = Vec::new();
+        for outcome in outcomes {
+            match cells.last_mut() {
+                Some(cell) if cell.0 < 5.0 => *cell = (cell.0 + outcome.0, cell.1 + outcome.1),
+                _ => cells.push(outcome),
             }
         }
         if !observed.is_empty() {
             return 0.0; // Something that the target never says.
-        }
-        if pooled.0 > 0.0 {
-            cells.push(pooled);
         }
         let statistic: f64 = cells
             .iter()
@@ -268,4 +269,110 @@ fn half_a_million_sampled_chains_have_the_targets_distribution() {
 #[ignore = "a minute in release: run with --run-ignored all"]
 fn a_million_sampled_trees_have_the_targets_distribution() {
     assert_uniform(&p_values(100, 10_000, true, 4));
+}
+
+/// Rules that are wrong, each in its own way.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    AlwaysAccept,
+    /// A rejected draw is replaced by one from p, not from the residual.
+    ResidualForgotten,
+    /// Reviews leniently and lets p be passed up as what it emitted.
+    LenientInSecret,
+    /// Gives a token that was drawn twice one chance only, and forgets the other.
+    OneChancePerNode,
+}
+
+impl ReviewRule for Wrong {
+    fn name(&self) -> &str {
+        "wrong"
+    }
+
+    fn token(
+        &self,
+        p: &Arc<Distribution>,
+        draws: &[Drawn<'_>],
+        chance: &mut dyn Chance,
+    ) -> TokenId {
+        let Some(first) = draws.first() else {
+            return chance.draw(p);
+        };
+        let q = |drawn: &Drawn<'_>| match drawn.proposal {
+            Proposal::Sampled(q) => q.probability(drawn.token),
+            _ => 1.0,
+        };
+        let ratio = p.probability(first.token) / q(first);
+        match self {
+            Self::AlwaysAccept => first.token,
+            Self::ResidualForgotten if chance.accept(ratio) => first.token,
+            Self::ResidualForgotten => chance.draw(p),
+            Self::LenientInSecret if chance.accept(3.0 * ratio) => first.token,
+            Self::LenientInSecret => Rule::Iterated.token(p, draws, chance),
+            Self::OneChancePerNode => {
+                let mut merged: Vec<Drawn<'_>> = Vec::new();
+                for drawn in draws {
+                    if merged.iter().all(|m| m.token != drawn.token) {
+                        merged.push(*drawn);
+                    }
+                }
+                Rule::Iterated.token(p, &merged, chance)
+            }
+        }
+    }
+}
+
+/// The p-value with `target` as the target's rule and `drafter` as that of the drafter above the other.
+fn controlled(target_rule: impl ReviewRule + 'static, base: impl ReviewRule + 'static) -> f64 {
+    let branching = Branching {
+        siblings: Siblings::Sampled,
+        ..Branching::lead(3)
+    };
+    let setting = Setting {
+        k: vec![vec![2, 0], vec![0, 2]],
+        rules: [Rule::Iterated; 3],
+        branching: [branching.clone(), branching.clone()],
+        placement: Placement::After,
+        max_nodes: 24,
+        leniences: [1.0, 1.0],
+        sampling: Sampling::new(1.6).unwrap(),
+        eos: Vec::new(),
+        prompt: vec![1, 2],
+    };
+    let drafter =
+        |seed, agreement| ToyScorer::drafter("drafter", VOCABULARY, FAMILY, seed, agreement);
+    let mut cascade = Cascade::builder()
+        .target_with("target", target(), target_rule)
+        .neural_with(
+            "base",
+            drafter(1, 100),
+            NeuralOptions::new(base, branching.clone()),
+        )
+        .neural_with(
+            "small",
+            drafter(2, 60),
+            NeuralOptions::new(Rule::Iterated, branching),
+        )
+        .k_matrix(KMatrix::new(setting.k.clone(), Convention::Added).unwrap())
+        .build()
+        .unwrap();
+    setting.p_value(&mut cascade, 4_000)
+}
+
+#[test]
+fn wrong_rules_are_caught() {
+    let fine = controlled(Rule::Iterated, Rule::Iterated);
+    assert!(fine > 1e-3, "p = {fine:.1e} without anything wrong");
+    for wrong in [
+        Wrong::AlwaysAccept,
+        Wrong::ResidualForgotten,
+        Wrong::OneChancePerNode,
+    ] {
+        let p = controlled(wrong, Rule::Iterated);
+        assert!(p < 1e-9, "{wrong:?} went through with p = {p:.1e}");
+    }
+    let p = controlled(Rule::Iterated, Wrong::LenientInSecret);
+    assert!(
+        p < 1e-9,
+        "p passed up after a lenient review went through with p = {p:.1e}"
+    );
 }

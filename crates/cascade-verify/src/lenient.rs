@@ -14,7 +14,7 @@ use std::sync::Arc;
 use cascade_core::{Chance, Distribution, Proposal, TokenId};
 
 use crate::iterated::{acceptance, rejected};
-use crate::{Drawn, Lenience, Rule};
+use crate::{Drawn, Lenience, ReviewRule};
 
 /// A token, which may be one of `draws`, and the distribution r that it was emitted from.
 ///
@@ -23,7 +23,7 @@ pub fn token(
     p: &Arc<Distribution>,
     draws: &[Drawn<'_>],
     lenience: Lenience,
-    rule: Rule,
+    rule: impl ReviewRule,
     chance: &mut dyn Chance,
 ) -> (TokenId, Arc<Distribution>) {
     let Some((first, others)) = draws.split_first().filter(|_| !lenience.is_strict()) else {

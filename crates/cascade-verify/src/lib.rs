@@ -25,5 +25,5 @@ mod verdict;
 
 pub use lenience::{InvalidLenience, Lenience, Leniences};
 pub use rows::{Rows, SampledRows};
-pub use rule::{Drawn, Rule, UnknownRule};
+pub use rule::{Drawn, ReviewRule, Rule, UnknownRule};
 pub use verdict::Verdict;

@@ -20,8 +20,46 @@ pub struct Drawn<'a> {
 /// How a reviewer that samples decides at one node of a draft: it draws a token of its own distribution p, in such a way
 /// that the token is as often as possible one that was drafted.
 ///
-/// Every rule emits exactly p, if the proposals are what the draws were really drawn from. They differ in how often the
-/// token is a drafted one.
+/// # Contract
+/// The token is distributed exactly as p, provided that each proposal is what its token was really drawn from, given the
+/// draws before it. All else (that a review over a tree is exact, that one by a drafter emits what it says) follows from
+/// this. [`Rule`] has those that the papers know.
+pub trait ReviewRule: fmt::Debug + Send + Sync {
+    /// What it is called in messages.
+    fn name(&self) -> &str;
+
+    /// Whether draws may be looked at in another order than the one they were drawn in. If so, a proposal that depends on
+    /// the draws beside it (sampling without replacement) is not what the draw was drawn from any more, and the review
+    /// would not be exact.
+    fn reorders(&self) -> bool {
+        false
+    }
+
+    /// A token of `p`, which may be one of `draws`: those of the children of a node, in order.
+    fn token(&self, p: &Arc<Distribution>, draws: &[Drawn<'_>], chance: &mut dyn Chance)
+        -> TokenId;
+}
+
+impl<R: ReviewRule + ?Sized> ReviewRule for &R {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn reorders(&self) -> bool {
+        (**self).reorders()
+    }
+
+    fn token(
+        &self,
+        p: &Arc<Distribution>,
+        draws: &[Drawn<'_>],
+        chance: &mut dyn Chance,
+    ) -> TokenId {
+        (**self).token(p, draws, chance)
+    }
+}
+
+/// The rules of the papers. Every one of them emits exactly p; they differ in how often the token is a drafted one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// `match`: see [`matching`].
@@ -61,17 +99,19 @@ impl Rule {
             Self::SpecInfer => "spec_infer",
         }
     }
+}
 
-    /// Whether draws may be looked at in another order than the one they were drawn in. If so, a proposal that depends on
-    /// the draws beside it (sampling without replacement) is not what the draw was drawn from any more, and the review
-    /// would not be exact.
-    pub const fn reorders(self) -> bool {
+impl ReviewRule for Rule {
+    fn name(&self) -> &str {
+        (*self).name()
+    }
+
+    fn reorders(&self) -> bool {
         matches!(self, Self::SpecInfer)
     }
 
-    /// A token of `p`, which may be one of `draws`.
-    pub fn token(
-        self,
+    fn token(
+        &self,
         p: &Arc<Distribution>,
         draws: &[Drawn<'_>],
         chance: &mut dyn Chance,
@@ -87,7 +127,7 @@ impl Rule {
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str((*self).name())
     }
 }
 
@@ -95,7 +135,7 @@ impl FromStr for Rule {
     type Err = UnknownRule;
 
     fn from_str(name: &str) -> Result<Self, UnknownRule> {
-        let named = Self::ALL.into_iter().find(|rule| rule.name() == name);
+        let named = Self::ALL.into_iter().find(|rule| (*rule).name() == name);
         named.ok_or_else(|| UnknownRule {
             name: name.to_owned(),
         })

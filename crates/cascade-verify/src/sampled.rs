@@ -1,8 +1,8 @@
-//! Review by sampling: the reviewer's tokens are draws from its distribution, kept from the draft where a [`Rule`] allows.
+//! Review by sampling: the reviewer's tokens are draws from its distribution, kept from the draft where a [`ReviewRule`] allows.
 
 use cascade_core::{Chance, Draft, NodeId, Proposal, Result, TokenId, TokenTree};
 
-use crate::{lenient, Drawn, Leniences, Rows, Rule, Verdict};
+use crate::{lenient, Drawn, Leniences, ReviewRule, Rows, Verdict};
 
 /// Walks down the draft from `start` (from the context, if `None`), drawing the reviewer's token at each node by `rule`,
 /// as long as a child carries it.
@@ -17,7 +17,7 @@ pub fn review(
     draft: &Draft,
     start: Option<NodeId>,
     rows: &mut (impl Rows + ?Sized),
-    rule: Rule,
+    rule: impl ReviewRule,
     leniences: Leniences,
     chance: &mut dyn Chance,
 ) -> Result<Verdict> {
@@ -33,7 +33,7 @@ pub fn review(
         let lenience = draws
             .first()
             .map_or_else(Default::default, |first| leniences.of(first.proposal));
-        let (token, r): (TokenId, _) = lenient::token(&p, &draws, lenience, rule, chance);
+        let (token, r): (TokenId, _) = lenient::token(&p, &draws, lenience, &rule, chance);
         Ok((token, Proposal::Sampled(r)))
     })
 }

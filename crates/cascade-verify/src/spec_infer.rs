@@ -4,7 +4,7 @@
 //! It is the draws that are put in order: a token that two models, or two sequences, have drawn is one node of the prefix
 //! tree, but has two chances. (A rule that gives the merged node one chance only is not exact.) The order is exact for
 //! draws that are independent of each other given the tokens above them, and for no others:
-//! [`Rule::reorders`](crate::Rule::reorders).
+//! [`reorders`](crate::ReviewRule::reorders).
 
 use std::sync::Arc;
 
