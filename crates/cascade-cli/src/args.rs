@@ -81,11 +81,32 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N")]
     pub(crate) max_new_tokens: Option<usize>,
 
+    /// Sample at this temperature; 0 is greedy decoding.
+    #[arg(long, value_name = "T")]
+    pub(crate) temperature: Option<f32>,
+
+    /// Sample from the K most probable tokens only.
+    #[arg(long, value_name = "K")]
+    pub(crate) top_k: Option<usize>,
+
+    /// Sample from the fewest most probable tokens whose probabilities sum to P.
+    #[arg(long, value_name = "P")]
+    pub(crate) top_p: Option<f32>,
+
+    /// Sample from tokens with at least P times the probability of the most probable one.
+    #[arg(long, value_name = "P")]
+    pub(crate) min_p: Option<f32>,
+
+    /// Seed of the samples: the same seed gives the same output. Prompt i uses seed + i.
+    #[arg(long, value_name = "SEED")]
+    pub(crate) seed: Option<u64>,
+
     /// Decode plainly: the target alone, one token per forward.
     #[arg(long)]
     pub(crate) no_speculation: bool,
 
-    /// Decode plainly as well, check that the output is equal, and print the ratio of speeds.
+    /// Decode plainly as well, check that the output is equal, and print the ratio of speeds. Samples are not compared token
+    /// by token: two ways to draw from one distribution.
     #[arg(long, conflicts_with = "no_speculation")]
     pub(crate) compare: bool,
 

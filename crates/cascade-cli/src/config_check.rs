@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_config::{AssembleOptions, Config, Drafter, LoadedPart, Neural};
+use cascade_engine::{Branching, Parents, Siblings};
 
 pub(crate) fn check(file: &Path, load: bool) -> Result<ExitCode> {
     let config = Config::open(file)?;
@@ -51,6 +52,12 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
         "lenience   {} for neural, {} for statistical drafts; the target's is 1",
         config.lenience, config.statistical_lenience
     )?;
+    writeln!(out, "decoding   {}", config.sampling)?;
+    writeln!(
+        out,
+        "drafts     at most {} nodes; the target's rule is {}",
+        config.max_nodes, config.target.rule
+    )?;
     writeln!(
         out,
         "prompt     {}; at most {} new tokens; device {}",
@@ -70,9 +77,28 @@ fn neural(neural: &Neural) -> String {
 
 fn drafter_line(drafter: &Drafter) -> String {
     match drafter {
-        Drafter::Neural(model) => neural(model),
+        Drafter::Neural { model, branching } => format!("{}{}", neural(model), branches(branching)),
         statistical => format!("{} (statistical)", statistical.name()),
     }
+}
+
+fn branches(branching: &Branching) -> String {
+    if branching.widths.iter().all(|&width| width == 1) {
+        return String::new();
+    }
+    let parents = match branching.parents {
+        Parents::Lead => "the leading node",
+        Parents::Every => "every node",
+    };
+    let siblings = match branching.siblings {
+        Siblings::Top => "most probable",
+        Siblings::Sampled => "sampled",
+        Siblings::WithoutReplacement => "sampled without replacement",
+    };
+    format!(
+        "; {parents} of a depth has {:?} children, {siblings}",
+        branching.widths
+    )
 }
 
 fn loaded(part: &LoadedPart) -> String {

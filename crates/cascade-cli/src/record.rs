@@ -1,5 +1,6 @@
 //! The machine-readable record of a generation, in the names that vLLM uses where it has one.
 
+use cascade_core::Decoding;
 use cascade_engine::{Finish, Generation};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -43,7 +44,9 @@ struct ModelRecord<'a> {
 
 #[derive(Serialize)]
 struct ComparisonRecord {
-    equal_to_plain: bool,
+    /// Absent for samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    equal_to_plain: Option<bool>,
     /// Index of the first token that differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_difference: Option<usize>,
@@ -55,16 +58,23 @@ struct ComparisonRecord {
 /// A generation beside plain decoding of the same prompt.
 pub(crate) struct Comparison {
     pub(crate) plain: Generation,
+    /// Whether the tokens can be compared: samples cannot.
+    pub(crate) comparable: bool,
     /// Index of the first token that differs.
     pub(crate) first_difference: Option<usize>,
+    /// Ratio of tokens per second.
     pub(crate) speedup: f64,
 }
 
 impl Comparison {
-    pub(crate) fn new(generation: &Generation, plain: Generation) -> Self {
+    pub(crate) fn new(generation: &Generation, plain: Generation, decoding: Decoding) -> Self {
+        let comparable = decoding.is_greedy();
         Self {
-            first_difference: first_difference(&generation.tokens, &plain.tokens),
-            speedup: plain.wall.as_secs_f64() / generation.wall.as_secs_f64(),
+            comparable,
+            first_difference: comparable
+                .then(|| first_difference(&generation.tokens, &plain.tokens))
+                .flatten(),
+            speedup: generation.tokens_per_second() / plain.tokens_per_second(),
             plain,
         }
     }
@@ -100,7 +110,9 @@ impl<'a> Record<'a> {
             per_step_drafted: generation.steps.iter().map(|step| step.drafted).collect(),
             models: models(generation),
             comparison: comparison.map(|comparison| ComparisonRecord {
-                equal_to_plain: comparison.first_difference.is_none(),
+                equal_to_plain: comparison
+                    .comparable
+                    .then_some(comparison.first_difference.is_none()),
                 first_difference: comparison.first_difference,
                 plain_wall_seconds: comparison.plain.wall.as_secs_f64(),
                 plain_tokens_per_second: comparison.plain.tokens_per_second(),

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, Assembled, Config};
+use anyhow::{bail, Context, Result};
+use cascade_config::{AssembleOptions, Assembled, Config, SamplingSettings};
+use cascade_core::Decoding;
 use cascade_engine::{Cascade, Event, Finish, Generation, Options};
 
 use crate::args::{Color, RunArgs};
@@ -36,6 +37,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let options = Options {
         max_new_tokens: args.max_new_tokens.unwrap_or(config.options.max_new_tokens),
         speculate: !args.no_speculation,
+        decoding: decoding(args, config.sampling)?,
+        seed: args.seed.unwrap_or(config.options.seed),
         ..config.options.clone()
     };
     let mut runner = Runner::new(assembled, options, args.compare)?;
@@ -48,6 +51,24 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(DIFFERENT),
     })
+}
+
+/// The configuration's settings, where the arguments do not say otherwise.
+fn decoding(args: &RunArgs, settings: SamplingSettings) -> Result<Decoding> {
+    let settings = SamplingSettings {
+        temperature: args.temperature.unwrap_or(settings.temperature),
+        top_k: args.top_k.or(settings.top_k),
+        top_p: args.top_p.or(settings.top_p),
+        min_p: args.min_p.or(settings.min_p),
+    };
+    let truncates = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
+    if truncates && settings.truncates_in_vain() {
+        bail!(
+            "--top-k, --top-p and --min-p do nothing at temperature 0, which is greedy decoding; \
+             give --temperature too"
+        );
+    }
+    Ok(settings.decoding()?)
 }
 
 fn set_colors(color: Color) {
@@ -63,6 +84,8 @@ struct Runner {
     /// The target alone, with a session of its own: neither side profits from what the other has computed.
     plain: Option<Cascade>,
     options: Options,
+    /// Of the first prompt.
+    seed: u64,
 }
 
 impl Runner {
@@ -71,6 +94,7 @@ impl Runner {
         let mut runner = Self {
             cascade: assembled.cascade,
             plain,
+            seed: options.seed,
             options,
         };
         if runner.plain.is_some() {
@@ -156,6 +180,7 @@ impl Runner {
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<(Generation, Option<Comparison>)> {
         let plain_first = index % 2 == 1;
+        self.options.seed = self.seed.wrapping_add(index as u64);
         let before = self.plainly(input, plain_first)?;
         let generation = self
             .cascade
@@ -164,7 +189,7 @@ impl Runner {
         let after = self.plainly(input, !plain_first)?;
         let comparison = before
             .or(after)
-            .map(|plain| Comparison::new(&generation, plain));
+            .map(|plain| Comparison::new(&generation, plain, self.options.decoding));
         Ok((generation, comparison))
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct Totals {
 #[derive(Default)]
 struct Compared {
     plain_wall: Duration,
+    plain_tokens: usize,
+    comparable: bool,
     unequal: usize,
 }
 
@@ -80,6 +82,8 @@ impl Totals {
         if let Some(comparison) = comparison {
             let compared = self.compared.get_or_insert_with(Compared::default);
             compared.plain_wall += comparison.plain.wall;
+            compared.plain_tokens += comparison.plain.tokens.len();
+            compared.comparable = comparison.comparable;
             compared.unequal += usize::from(comparison.first_difference.is_some());
         }
     }
@@ -136,13 +140,17 @@ impl Totals {
 
     fn comparison(&self, compared: &Compared) -> String {
         let equality = match compared.unequal {
+            _ if !compared.comparable => "samples of plain decoding taken beside".to_owned(),
             0 => "equal to plain decoding".to_owned(),
             n => format!(
                 "DIFFERENT from plain decoding on {n} of {} prompts",
                 self.prompts
             ),
         };
-        let speedup = per(compared.plain_wall.as_secs_f64(), self.wall.as_secs_f64());
+        let speedup = per(
+            self.tokens as f64 * compared.plain_wall.as_secs_f64(),
+            compared.plain_tokens as f64 * self.wall.as_secs_f64(),
+        );
         let verdict = if speedup < 1.0 {
             " (slower: draft less, or with cheaper models)"
         } else {

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cascade_engine::{Cascade, CascadeBuilder, Role};
+use cascade_engine::{Cascade, CascadeBuilder, NeuralOptions, Role};
 use cascade_models::{load, parse_device, Device, HubOptions, LoadOptions, LoadedModel, Tokenizer};
 use cascade_ngram::{Bigram, BigramTable, MaxGram, PromptLookup};
 
@@ -96,12 +96,14 @@ impl Config {
         let tokenizer = Arc::new(target.tokenizer.clone());
         let mut parts = vec![part(&self.target, &target, Role::Target)];
         let mut builder = Cascade::builder()
-            .target(&self.target.name, target.session())
+            .target_with(&self.target.name, target.session(), self.target.rule)
             .eos(target.eos_token_ids.iter().copied())
             .codec(tokenizer.clone())
             .k_matrix(self.k.clone())
             .lenience(self.lenience)
-            .statistical_lenience(self.statistical_lenience);
+            .statistical_lenience(self.statistical_lenience)
+            .placement(self.placement)
+            .max_nodes(self.max_nodes);
         for (j, drafter) in self.drafters.iter().enumerate() {
             let key = format!("drafters[{j}]");
             let (with, part) = loader.add(builder, &key, drafter, &tokenizer)?;
@@ -157,10 +159,14 @@ impl Loader<'_> {
         tokenizer: &Tokenizer,
     ) -> Result<(CascadeBuilder, LoadedPart)> {
         match drafter {
-            Drafter::Neural(neural) => {
+            Drafter::Neural {
+                model: neural,
+                branching,
+            } => {
                 let model = self.neural(key, neural)?;
                 self.check_vocabulary(neural, &model, tokenizer)?;
-                let builder = builder.neural(&neural.name, model.session());
+                let options = NeuralOptions::new(neural.rule, branching.clone());
+                let builder = builder.neural_with(&neural.name, model.session(), options);
                 Ok((builder, part(neural, &model, Role::Drafter)))
             }
             Drafter::MaxGram {

@@ -2,18 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use cascade_engine::{KMatrix, Options, StopSequences};
+use cascade_engine::{Branching, KMatrix, Options, Placement, Rule};
 use cascade_eval::PromptTemplate;
-use cascade_models::{parse_dtype, DType, ModelSource};
-use cascade_ngram::{MaxGramOptions, Occurrence};
+use cascade_models::{DType, ModelSource};
+use cascade_ngram::MaxGramOptions;
 
-use crate::file::{
-    DrafterEntry, File, GenerationEntry, KEntry, MaxGramEntry, NeuralEntry, OccurrenceEntry,
-};
-use crate::{place, Error, Result};
+use crate::file::File;
+use crate::reader::Reader;
+use crate::{Error, Result, SamplingSettings};
 
 const DEMO_T5: &str = include_str!("../../../configs/demo-t5.yaml");
 const DEMO_LLAMA: &str = include_str!("../../../configs/demo-llama.yaml");
+
+/// Nodes of a draft if the configuration does not say.
+const MAX_NODES: usize = 64;
 
 /// A configuration whose every entry makes sense by itself. Whether models exist and fit each other shows when it is
 /// [assembled](Self::assemble).
@@ -32,10 +34,16 @@ pub struct Config {
     pub lenience: f32,
     /// λ of drafters' reviews of statistical drafts.
     pub statistical_lenience: f32,
+    /// Where the drafters of one row of the K matrix draft.
+    pub placement: Placement,
+    /// Nodes of a draft at most.
+    pub max_nodes: usize,
     /// How a dataset's question becomes a prompt.
     pub prompt: PromptTemplate,
-    /// Length and stop sequences.
+    /// Length, stop sequences, sampling.
     pub options: Options,
+    /// The settings that `options.decoding` was made of.
+    pub sampling: SamplingSettings,
     /// `cpu` or `cuda:N`.
     pub device: String,
 }
@@ -51,13 +59,20 @@ pub struct Neural {
     pub tokenizer: Option<ModelSource>,
     /// What it computes in; f32 by default.
     pub dtype: DType,
+    /// The rule of its reviews when tokens are sampled.
+    pub rule: Rule,
 }
 
 /// One drafter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Drafter {
     /// A neural model.
-    Neural(Neural),
+    Neural {
+        /// The model.
+        model: Neural,
+        /// How its drafts branch.
+        branching: Branching,
+    },
     /// Max-Gram.
     MaxGram {
         /// What it is called in reports.
@@ -144,6 +159,7 @@ impl Config {
             .enumerate()
             .map(|(j, entry)| reader.drafter(&format!("drafters[{j}]"), entry))
             .collect::<Result<Vec<_>>>()?;
+        let (sampling, decoding) = reader.sampling(&file.generation)?;
         Ok(Self {
             label: label.to_owned(),
             target: reader.neural("target", file.target)?,
@@ -152,8 +168,15 @@ impl Config {
             lenience: reader.lenience("lenience", file.lenience)?,
             statistical_lenience: reader
                 .lenience("statistical_lenience", file.statistical_lenience)?,
+            placement: file.tree.placement,
+            max_nodes: reader.positive(
+                "tree",
+                "max_nodes",
+                file.tree.max_nodes.unwrap_or(MAX_NODES),
+            )?,
             prompt: reader.prompt(file.prompt)?,
-            options: reader.options(file.generation)?,
+            options: reader.options(&file.generation, decoding)?,
+            sampling,
             device: file.device.unwrap_or_else(|| "cpu".to_owned()),
         })
     }
@@ -162,7 +185,7 @@ impl Config {
 impl Config {
     /// What is allowed but hardly meant, in sentences.
     pub fn warnings(&self) -> Vec<String> {
-        let reviews = |j: usize| matches!(self.drafters[j], Drafter::Neural(_));
+        let reviews = |j: usize| matches!(self.drafters[j], Drafter::Neural { .. });
         let idle = self.k.idle_drafters(reviews).into_iter().map(|j| {
             format!(
                 "{}: drafter `{}` never drafts: its column of the K matrix is 0 in every row that is used",
@@ -170,7 +193,28 @@ impl Config {
                 self.drafters[j].name()
             )
         });
-        idle.collect()
+        let in_vain = self.sampling.truncates_in_vain().then(|| {
+            format!(
+                "{}: generation.top_k, top_p and min_p do nothing at temperature 0, which is greedy decoding",
+                self.label
+            )
+        });
+        idle.chain(self.clipped()).chain(in_vain).collect()
+    }
+
+    /// Rows of the K matrix that ask for more than a draft may hold.
+    fn clipped(&self) -> impl Iterator<Item = String> + '_ {
+        let n = self.k.size();
+        (0..n).filter_map(move |row| {
+            let asked: usize = (row..n).map(|j| self.k.added(row, j)).sum();
+            (asked > self.max_nodes).then(|| {
+                format!(
+                    "{}: row {row} of the K matrix asks for {asked} tokens, and tree.max_nodes is {}: \
+                     the drafts are cut there",
+                    self.label, self.max_nodes
+                )
+            })
+        })
     }
 }
 
@@ -178,198 +222,10 @@ impl Drafter {
     /// What the drafter is called in reports.
     pub fn name(&self) -> &str {
         match self {
-            Self::Neural(neural) => &neural.name,
+            Self::Neural { model, .. } => &model.name,
             Self::MaxGram { name, .. }
             | Self::Bigram { name, .. }
             | Self::PromptLookup { name, .. } => name,
         }
     }
-}
-
-/// Turns entries into checked values, and knows what to call them in messages.
-struct Reader<'a> {
-    label: &'a str,
-    base: &'a Path,
-}
-
-impl Reader<'_> {
-    fn error(&self, key: &str, problem: impl Into<String>, cure: impl Into<String>) -> Error {
-        Error::Entry {
-            file: self.label.to_owned(),
-            key: key.to_owned(),
-            problem: problem.into(),
-            cure: cure.into(),
-        }
-    }
-
-    fn cascade(&self, source: impl Into<cascade_engine::Error>) -> Error {
-        Error::Cascade {
-            file: self.label.to_owned(),
-            source: Box::new(source.into()),
-        }
-    }
-
-    fn neural(&self, key: &str, entry: NeuralEntry) -> Result<Neural> {
-        let source = self.source(&format!("{key}.model"), &entry.model)?;
-        let tokenizer = entry
-            .tokenizer
-            .map(|text| self.source(&format!("{key}.tokenizer"), &text))
-            .transpose()?;
-        let dtype = match entry.dtype {
-            None => DType::F32,
-            Some(text) => parse_dtype(&text).map_err(|source| Error::Model {
-                file: self.label.to_owned(),
-                key: format!("{key}.dtype"),
-                source: Box::new(source),
-            })?,
-        };
-        Ok(Neural {
-            name: entry.name.unwrap_or_else(|| last_part(&entry.model)),
-            source,
-            tokenizer,
-            dtype,
-        })
-    }
-
-    fn source(&self, key: &str, text: &str) -> Result<ModelSource> {
-        place::model(text, self.base).map_err(|(problem, cure)| self.error(key, problem, cure))
-    }
-
-    fn table(&self, key: &str, text: &str) -> Result<Table> {
-        place::table(text, self.base).map_err(|(problem, cure)| self.error(key, problem, cure))
-    }
-
-    fn drafter(&self, key: &str, entry: DrafterEntry) -> Result<Drafter> {
-        let DrafterEntry {
-            model,
-            name,
-            tokenizer,
-            dtype,
-            max_gram,
-            bigram,
-            prompt_lookup,
-        } = entry;
-        if model.is_none() && (tokenizer.is_some() || dtype.is_some()) {
-            return Err(self.error(
-                key,
-                "a statistical drafter has no tokenizer and no dtype of its own",
-                "remove them",
-            ));
-        }
-        let or = |default: &str| name.clone().unwrap_or_else(|| default.to_owned());
-        match (model, max_gram, bigram, prompt_lookup) {
-            (Some(model), None, None, None) => {
-                let entry = NeuralEntry {
-                    model,
-                    name,
-                    tokenizer,
-                    dtype,
-                };
-                self.neural(key, entry).map(Drafter::Neural)
-            }
-            (None, Some(entry), None, None) => self.max_gram(key, or("max-gram"), entry),
-            (None, None, Some(table), None) => Ok(Drafter::Bigram {
-                name: or("bigram"),
-                table: self.table(&format!("{key}.bigram"), &table)?,
-            }),
-            (None, None, None, Some(entry)) => Ok(Drafter::PromptLookup {
-                name: or("prompt-lookup"),
-                max_ngram: self.positive(key, "max_ngram", entry.max_ngram.unwrap_or(3))?,
-            }),
-            _ => Err(self.error(
-                key,
-                "it is not clear what this drafter is",
-                "give exactly one of `model`, `max_gram`, `bigram` and `prompt_lookup`",
-            )),
-        }
-    }
-
-    fn max_gram(&self, key: &str, name: String, entry: MaxGramEntry) -> Result<Drafter> {
-        let defaults = MaxGramOptions::default();
-        let bigram = entry
-            .bigram
-            .map(|text| self.table(&format!("{key}.max_gram.bigram"), &text))
-            .transpose()?;
-        let occurrence = match entry.occurrence {
-            None => defaults.occurrence,
-            Some(OccurrenceEntry::Earliest) => Occurrence::Earliest,
-            Some(OccurrenceEntry::Latest) => Occurrence::Latest,
-        };
-        let min_match = match entry.min_match {
-            None => defaults.min_match,
-            Some(length) => self.positive(key, "max_gram.min_match", length)?,
-        };
-        Ok(Drafter::MaxGram {
-            name,
-            bigram,
-            options: MaxGramOptions {
-                occurrence,
-                min_match,
-            },
-        })
-    }
-
-    fn positive(&self, key: &str, what: &str, value: usize) -> Result<usize> {
-        if value == 0 {
-            return Err(self.error(&format!("{key}.{what}"), "it is 0", "give 1 or more"));
-        }
-        Ok(value)
-    }
-
-    fn k_matrix(&self, entry: Option<KEntry>, drafters: usize) -> Result<KMatrix> {
-        let k = match entry {
-            Some(entry) => KMatrix::new(entry.matrix, entry.convention),
-            None if drafters == 0 => KMatrix::new(Vec::new(), Default::default()),
-            None => return Err(self.cascade(cascade_engine::Error::NoKMatrix { drafters })),
-        };
-        let k = k.map_err(|error| self.cascade(error))?;
-        if k.size() != drafters {
-            return Err(self.cascade(cascade_engine::Error::KMatrixSize {
-                size: k.size(),
-                drafters,
-            }));
-        }
-        Ok(k)
-    }
-
-    fn lenience(&self, key: &str, value: Option<f32>) -> Result<f32> {
-        let value = value.unwrap_or(1.0);
-        match cascade_engine::Lenience::new(value) {
-            Ok(_) => Ok(value),
-            Err(error) => Err(self.error(key, error.to_string(), "1 is the default")),
-        }
-    }
-
-    fn prompt(&self, name: Option<String>) -> Result<PromptTemplate> {
-        match name {
-            None => Ok(PromptTemplate::Raw),
-            Some(name) => name.parse().map_err(|error: cascade_eval::Error| {
-                self.error("prompt", error.to_string(), "`raw` is the default")
-            }),
-        }
-    }
-
-    fn options(&self, entry: GenerationEntry) -> Result<Options> {
-        let defaults = Options::default();
-        let stop = match entry.stop {
-            none if none.is_empty() => None,
-            some => Some(StopSequences::new(some).map_err(|error| self.cascade(error))?),
-        };
-        Ok(Options {
-            max_new_tokens: entry.max_new_tokens.unwrap_or(defaults.max_new_tokens),
-            stop,
-            ..defaults
-        })
-    }
-}
-
-/// `flan-t5-base` of `google/flan-t5-base@main`; `demo-t5-base` of `embedded:demo-t5-base`.
-fn last_part(source: &str) -> String {
-    let source = source.trim_end_matches('/');
-    let without_revision = match source.split_once('@') {
-        Some((id, _)) if !id.starts_with('.') => id,
-        _ => source,
-    };
-    let last = without_revision.rsplit(['/', ':']).next();
-    last.unwrap_or(source).to_owned()
 }

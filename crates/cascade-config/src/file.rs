@@ -1,6 +1,6 @@
 //! The file format: what may stand in a configuration, key by key.
 
-use cascade_engine::Convention;
+use cascade_engine::{Convention, Parents, Placement, Siblings};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -12,6 +12,8 @@ pub(crate) struct File {
     pub(crate) k: Option<KEntry>,
     pub(crate) lenience: Option<f32>,
     pub(crate) statistical_lenience: Option<f32>,
+    #[serde(default)]
+    pub(crate) tree: TreeEntry,
     pub(crate) prompt: Option<String>,
     #[serde(default)]
     pub(crate) generation: GenerationEntry,
@@ -25,6 +27,9 @@ pub(crate) struct NeuralEntry {
     pub(crate) name: Option<String>,
     pub(crate) tokenizer: Option<String>,
     pub(crate) dtype: Option<String>,
+    pub(crate) rule: Option<String>,
+    /// Refused by name: the target reviews strictly, a drafter's lenience stands at the top.
+    pub(crate) lenience: Option<f32>,
 }
 
 /// One drafter: exactly one of `model`, `max_gram`, `bigram` and `prompt_lookup`.
@@ -35,6 +40,8 @@ pub(crate) struct DrafterEntry {
     pub(crate) name: Option<String>,
     pub(crate) tokenizer: Option<String>,
     pub(crate) dtype: Option<String>,
+    pub(crate) rule: Option<String>,
+    pub(crate) branches: Option<BranchesEntry>,
     pub(crate) max_gram: Option<MaxGramEntry>,
     pub(crate) bigram: Option<String>,
     pub(crate) prompt_lookup: Option<PromptLookupEntry>,
@@ -69,10 +76,35 @@ pub(crate) struct KEntry {
     pub(crate) matrix: Vec<Vec<usize>>,
 }
 
+/// How a neural drafter's drafts branch.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BranchesEntry {
+    pub(crate) widths: Vec<usize>,
+    #[serde(default)]
+    pub(crate) parents: Parents,
+    #[serde(default)]
+    pub(crate) siblings: Siblings,
+}
+
+/// What holds for all drafts.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TreeEntry {
+    pub(crate) max_nodes: Option<usize>,
+    #[serde(default)]
+    pub(crate) placement: Placement,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GenerationEntry {
     pub(crate) max_new_tokens: Option<usize>,
+    pub(crate) temperature: Option<f32>,
+    pub(crate) top_k: Option<usize>,
+    pub(crate) top_p: Option<f32>,
+    pub(crate) min_p: Option<f32>,
+    pub(crate) seed: Option<u64>,
     #[serde(default)]
     pub(crate) stop: Vec<String>,
 }

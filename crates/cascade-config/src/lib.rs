@@ -31,7 +31,10 @@ mod config;
 mod error;
 mod file;
 mod place;
+mod reader;
+mod sampling;
 
 pub use assemble::{AssembleOptions, Assembled, LoadedPart};
 pub use config::{Config, Drafter, Neural, Table};
 pub use error::{Error, Result};
+pub use sampling::SamplingSettings;

@@ -16,7 +16,8 @@ pub struct Branching {
 }
 
 /// Which nodes of a draft have children.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Parents {
     /// The leading one of each depth: the tree of Cascade Speculative Drafting (App. B), which costs no forward of the
     /// drafter beyond those of a chain.
@@ -27,7 +28,8 @@ pub enum Parents {
 }
 
 /// How siblings are chosen from a drafter's row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Siblings {
     /// The most probable tokens. (Greedy decoding always takes these.)
     #[default]
@@ -40,7 +42,8 @@ pub enum Siblings {
 }
 
 /// Where the drafters of one row of the K matrix draft.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Placement {
     /// Each after the one before: the horizontal cascade.
     #[default]

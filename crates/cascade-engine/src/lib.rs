@@ -29,7 +29,7 @@ mod text;
 pub use branching::{Branching, Parents, Placement, Siblings};
 pub use builder::CascadeBuilder;
 pub use cascade::{Cascade, Event, Options};
-pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule};
+pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule, UnknownRule};
 pub use error::{Error, Result};
 pub use generation::{Finish, Generation, ModelUsage, Role, Step};
 pub use k_matrix::{Convention, KMatrix, KMatrixError};
