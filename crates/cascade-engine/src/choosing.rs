@@ -71,8 +71,7 @@ impl Reading<'_> {
         }
     }
 
-    /// How many draws give a node of multiplicity `times` its `width` children, beside the lead if there is one. The most
-    /// probable tokens are drawn with the lead among them, and once, however often their parent was drawn.
+    /// How many draws give a node of multiplicity `times` its `width` children, beside the lead if there is one.
     pub(crate) fn draws(
         &self,
         siblings: Siblings,
@@ -82,10 +81,10 @@ impl Reading<'_> {
     ) -> usize {
         let beside = usize::from(lead.is_some());
         match (self, siblings) {
-            (Self::Greedy(_), _) | (_, Siblings::Top) if width == beside => 0,
-            (Self::Greedy(_), _) | (_, Siblings::Top) => width,
-            (_, Siblings::Sampled) => width * times - beside,
-            (_, Siblings::WithoutReplacement) => width - beside,
+            (Self::Sampled { .. }, Siblings::Sampled) => width * times - beside,
+            // The lead is a sample, and none of the most probable tokens makes way for it.
+            (Self::Sampled { .. }, Siblings::Top) if width > beside => width,
+            _ => width - beside,
         }
     }
 
@@ -101,7 +100,7 @@ impl Reading<'_> {
             return Ok(Vec::new());
         }
         match self {
-            Self::Greedy(scores) => Ok(top_of(scores, row, count)),
+            Self::Greedy(scores) => Ok(top_of(scores, row, count, lead)),
             Self::Sampled { rows, chance } => {
                 let p = rows.distribution(row)?;
                 Ok(match siblings {
@@ -114,10 +113,16 @@ impl Reading<'_> {
     }
 }
 
-/// The first `count` of a row's most probable tokens.
-fn top_of(scores: &Scores, row: usize, count: usize) -> Vec<(TokenId, Proposal)> {
+/// The most probable tokens of a row beside the lead.
+fn top_of(
+    scores: &Scores,
+    row: usize,
+    count: usize,
+    lead: Option<TokenId>,
+) -> Vec<(TokenId, Proposal)> {
     let top = scores.top.as_ref().map_or(&[][..], |top| top.row(row));
     top.iter()
+        .filter(|&&(token, _)| Some(token) != lead)
         .take(count)
         .map(|&(token, probability)| (token, Proposal::Pick { probability }))
         .collect()

@@ -9,7 +9,10 @@ mod common;
 use std::ops::ControlFlow;
 
 use cascade_core::Prompt;
-use cascade_engine::{Cascade, CascadeBuilder, Convention, Generation, KMatrix, Options};
+use cascade_engine::{
+    Branching, Cascade, CascadeBuilder, Convention, Generation, KMatrix, NeuralOptions, Options,
+    Parents, Placement, Rule,
+};
 use common::{Log, Scripted};
 
 fn matrix(rows: &[&[usize]]) -> KMatrix {
@@ -174,5 +177,145 @@ fn lenience_keeps_what_is_nearly_as_likely() {
             .find(|l| l.starts_with("target"))
             .unwrap(),
         "target 0 1 | 2 3 4 5"
+    );
+}
+
+fn branching(widths: &[usize], parents: Parents) -> NeuralOptions {
+    let branching = Branching {
+        widths: widths.to_vec(),
+        parents,
+        ..Branching::chain()
+    };
+    NeuralOptions::new(Rule::default(), branching)
+}
+
+/// The tree of Cascade Speculative Drafting, App. B, with three children in place of eight: K = [[1, 3], [0, 1]].
+#[test]
+fn the_papers_tree_has_children_under_the_leading_nodes_and_costs_no_further_forward() {
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural_with(
+            "small",
+            Scripted::new("small", &[], &log),
+            branching(&[3], Parents::Lead),
+        )
+        .statistical("mag", Scripted::new("mag", &[], &log))
+        .k_matrix(matrix(&[&[1, 3], &[0, 1]]));
+    let (calls, generation) = calls(builder, 6, &log);
+    assert_eq!(
+        calls,
+        [
+            "mag 0 1 | 2",
+            "small 0 1 | 2",
+            // Small keeps 2 and adds 3, one more than asked for, so Max-Gram adds two of its three.
+            "mag 0 1 2 3 | 4 5",
+            "target 0 1 | 2 3 52@. 53@. 53@0 54@0 4@1 5",
+            "target 0 1 2 3 4 5 6 |",
+        ]
+    );
+    assert_eq!(generation.steps[0].drafted, 8);
+    assert_eq!(generation.steps[0].accepted, 4);
+}
+
+/// SpecInfer's expansion: each forward of the drafter scores the whole tree, and every leaf grows.
+#[test]
+fn where_every_node_has_children_each_forward_grows_all_leaves() {
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural_with(
+            "small",
+            Scripted::new("small", &[], &log),
+            branching(&[2, 1], Parents::Every),
+        )
+        .k_matrix(matrix(&[&[3]]));
+    let (calls, _) = calls(builder, 4, &log);
+    assert_eq!(
+        calls,
+        [
+            "small 0 1 |",
+            "small 0 1 | 2 52@.",
+            "small 0 1 | 2 52@. 3@0 3@1",
+            "target 0 1 | 2 52@. 3@0 3@1 4@2 4@3",
+        ]
+    );
+}
+
+/// What is drafted below continues the lead, and is reviewed in the same forward that grows the other leaves.
+#[test]
+fn the_vertical_cascade_goes_on_in_a_growing_tree() {
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural_with(
+            "small",
+            Scripted::new("small", &[], &log),
+            branching(&[2, 1], Parents::Every),
+        )
+        .statistical("mag", Scripted::new("mag", &[3], &log))
+        .k_matrix(matrix(&[&[4, 0], &[0, 1]]));
+    let (calls, _) = calls(builder, 6, &log);
+    assert_eq!(
+        calls,
+        [
+            "mag 0 1 | 2",
+            "small 0 1 | 2",
+            "mag 0 1 2 3 | 4",
+            // 52 is the sibling of 2; 4 is what Max-Gram guesses after 3.
+            "small 0 1 | 2 3 52@. 4@1",
+            "target 0 1 | 2 3 52@. 4@1 5 3@2",
+            "target 0 1 2 3 4 5 6 |",
+        ]
+    );
+}
+
+#[test]
+fn drafters_beside_each_other_are_merged_into_one_tree() {
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural("one", Scripted::new("one", &[3], &log))
+        .neural("two", Scripted::new("two", &[], &log))
+        .k_matrix(matrix(&[&[2, 3], &[0, 0]]))
+        .placement(Placement::Beside);
+    let (calls, _) = calls(builder, 5, &log);
+    assert_eq!(
+        calls,
+        [
+            "one 0 1 |",
+            "one 0 1 2 |", // says 103
+            "two 0 1 |",
+            "two 0 1 2 |",
+            "two 0 1 2 3 |",
+            "target 0 1 | 2 103 3@0 4",
+            "target 0 1 2 3 4 5 |",
+        ]
+    );
+}
+
+#[test]
+fn the_leading_path_comes_first_and_branches_get_what_it_leaves() {
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .neural_with(
+            "small",
+            Scripted::new("small", &[], &log),
+            branching(&[4], Parents::Lead),
+        )
+        .statistical("mag", Scripted::new("mag", &[], &log))
+        .k_matrix(matrix(&[&[2, 2], &[0, 0]]))
+        .max_nodes(6);
+    let (calls, _) = calls(builder, 5, &log);
+    assert_eq!(
+        calls,
+        [
+            "small 0 1 |",
+            "small 0 1 2 |",
+            "mag 0 1 2 3 | 4 5",
+            // Four of six nodes are the lead's; the two others went to the first depth that wanted them.
+            "target 0 1 | 2 52@. 53@. 3@0 4 5",
+        ]
     );
 }

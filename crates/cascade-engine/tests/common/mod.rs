@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Picks, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, Picks, Result, Rows, Scorer, Scores, TokenId, TokenTree, Top,
+    Want,
 };
 
-/// Lines like `base 0..3 | 3 4`: model, context, draft.
+/// Lines like `base 0 1 2 | 3 4`: model, context, draft. A node of a draft that does not follow the one before it names its
+/// parent: `5@0` follows node 0, `5@.` the context.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
 /// The text is 0, 1, 2, 3, …: token `n` stands at position `n`. A mistake at `n` says `n + 100` instead.
@@ -35,9 +37,24 @@ impl Scripted {
         }
     }
 
-    fn book(&self, context: &[TokenId], draft: &[TokenId]) {
+    /// What it says at a position, and 50 more than the position, 51 more, ….
+    fn top(&self, position: usize, width: usize) -> Vec<(TokenId, f32)> {
+        let others = (0..).map(|i| (50 + position as TokenId + i, 0.1));
+        std::iter::once((self.says(position), 0.5))
+            .chain(others)
+            .take(width)
+            .collect()
+    }
+
+    fn book(&self, context: &[TokenId], tree: &TokenTree) {
         let context: Vec<String> = context.iter().map(ToString::to_string).collect();
-        let draft: Vec<String> = draft.iter().map(ToString::to_string).collect();
+        let draft: Vec<String> = (0..tree.len())
+            .map(|node| match (tree.token(node), tree.parent(node)) {
+                (token, parent) if parent.map_or(0, |p| p + 1) == node => token.to_string(),
+                (token, Some(parent)) => format!("{token}@{parent}"),
+                (token, None) => format!("{token}@."),
+            })
+            .collect();
         let line = format!("{} {} | {}", self.name, context.join(" "), draft.join(" "));
         self.log.lock().unwrap().push(line.trim_end().to_owned());
     }
@@ -62,7 +79,7 @@ impl Scorer for Scripted {
 
     /// Probabilities: 0.5 for what it says, 0.25 for what it would say without a mistake, 0 for the rest.
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        self.book(context, &tree.tokens().collect::<Vec<_>>());
+        self.book(context, tree);
         let position = |node: Option<usize>| context.len() + node.map_or(0, |n| tree.depth(n) + 1);
         let argmax: Vec<TokenId> = std::iter::once(None)
             .chain((0..tree.len()).map(Some))
@@ -83,6 +100,13 @@ impl Scorer for Scripted {
                 argmax: vec![0.5; argmax.len()],
                 nodes,
             }),
+            top: (want.top > 0).then(|| Top {
+                width: want.top,
+                tokens: std::iter::once(None)
+                    .chain((0..tree.len()).map(Some))
+                    .flat_map(|node| self.top(position(node), want.top))
+                    .collect(),
+            }),
             argmax,
             rows_computed: tree.len() + 1,
             ..Scores::default()
@@ -95,7 +119,7 @@ impl Drafter for Scripted {
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
         let tree = TokenTree::chain((0..budget.depth).map(|i| self.says(context.len() + i)));
-        self.book(context, &tree.tokens().collect::<Vec<_>>());
+        self.book(context, &tree);
         tree
     }
 }
