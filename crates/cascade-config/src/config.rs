@@ -305,6 +305,7 @@ impl Reader<'_> {
             options: MaxGramOptions {
                 occurrence,
                 min_match,
+                ..defaults
             },
         })
     }
