@@ -186,15 +186,19 @@ impl Loader<'_> {
                     statistical(name, source),
                 ))
             }
-            Drafter::Bigram { name, table } => {
+            Drafter::Bigram { name, table, width } => {
                 let table = self.table(&format!("{key}.bigram"), table, tokenizer)?;
                 let source = table.file().to_owned();
-                let bigram = Bigram::new(Arc::new(table));
+                let bigram = Bigram::new(Arc::new(table)).with_width(*width);
                 Ok((builder.statistical(name, bigram), statistical(name, source)))
             }
-            Drafter::PromptLookup { name, max_ngram } => {
+            Drafter::PromptLookup {
+                name,
+                max_ngram,
+                branches,
+            } => {
                 let source = format!("prompt lookup, n <= {max_ngram}");
-                let lookup = PromptLookup::new(*max_ngram);
+                let lookup = PromptLookup::new(*max_ngram).with_branches(*branches);
                 Ok((builder.statistical(name, lookup), statistical(name, source)))
             }
         }

@@ -88,6 +88,8 @@ pub enum Drafter {
         name: String,
         /// The table.
         table: Table,
+        /// Successors proposed at each depth.
+        width: usize,
     },
     /// Prompt lookup.
     PromptLookup {
@@ -95,6 +97,8 @@ pub enum Drafter {
         name: String,
         /// Longest n-gram that is looked up.
         max_ngram: usize,
+        /// Matches whose continuations are proposed.
+        branches: usize,
     },
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct DrafterEntry {
     pub(crate) branches: Option<BranchesEntry>,
     pub(crate) max_gram: Option<MaxGramEntry>,
     pub(crate) bigram: Option<String>,
+    /// Of a bigram drafter: successors that are proposed at each depth.
+    pub(crate) width: Option<usize>,
     pub(crate) prompt_lookup: Option<PromptLookupEntry>,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct MaxGramEntry {
     pub(crate) bigram: Option<String>,
     pub(crate) occurrence: Option<OccurrenceEntry>,
     pub(crate) min_match: Option<usize>,
+    pub(crate) branches: Option<usize>,
+    pub(crate) width: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -66,6 +70,7 @@ pub(crate) enum OccurrenceEntry {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PromptLookupEntry {
     pub(crate) max_ngram: Option<usize>,
+    pub(crate) branches: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -115,6 +115,7 @@ impl Reader<'_> {
             branches,
             max_gram,
             bigram,
+            width,
             prompt_lookup,
         } = entry;
         let of_neural =
@@ -124,6 +125,13 @@ impl Reader<'_> {
                 key,
                 "a statistical drafter has no tokenizer, dtype, rule or branches of its own",
                 "remove them",
+            ));
+        }
+        if bigram.is_none() && width.is_some() {
+            return Err(self.error(
+                &format!("{key}.width"),
+                "only a bigram table has a width here",
+                "remove it; Max-Gram's stands inside `max_gram`",
             ));
         }
         let or = |default: &str| name.clone().unwrap_or_else(|| default.to_owned());
@@ -146,10 +154,12 @@ impl Reader<'_> {
             (None, None, Some(table), None) => Ok(Drafter::Bigram {
                 name: or("bigram"),
                 table: self.table(&format!("{key}.bigram"), &table)?,
+                width: self.positive(key, "width", width.unwrap_or(1))?,
             }),
             (None, None, None, Some(entry)) => Ok(Drafter::PromptLookup {
                 name: or("prompt-lookup"),
                 max_ngram: self.positive(key, "max_ngram", entry.max_ngram.unwrap_or(3))?,
+                branches: self.positive(key, "branches", entry.branches.unwrap_or(1))?,
             }),
             _ => Err(self.error(
                 key,
@@ -170,16 +180,17 @@ impl Reader<'_> {
             Some(OccurrenceEntry::Earliest) => Occurrence::Earliest,
             Some(OccurrenceEntry::Latest) => Occurrence::Latest,
         };
-        let min_match = match entry.min_match {
-            None => defaults.min_match,
-            Some(length) => self.positive(key, "max_gram.min_match", length)?,
+        let count = |name: &str, value: Option<usize>, default: usize| {
+            self.positive(key, &format!("max_gram.{name}"), value.unwrap_or(default))
         };
         Ok(Drafter::MaxGram {
             name,
             bigram,
             options: MaxGramOptions {
                 occurrence,
-                min_match,
+                min_match: count("min_match", entry.min_match, defaults.min_match)?,
+                branches: count("branches", entry.branches, defaults.branches)?,
+                width: count("width", entry.width, defaults.width)?,
             },
         })
     }

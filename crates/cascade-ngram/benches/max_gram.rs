@@ -1,11 +1,11 @@
-//! Cost of Max-Gram at a context of 128k tokens: appending a token, searching, and a whole proposal.
+//! Cost of Max-Gram at a context of 128k tokens: appending a token, searching, and a whole proposal, chain and tree.
 //!
 //! `cargo bench -p cascade-ngram`. Times of `append` are for the whole text: divide by 131,072, or read the throughput.
 
 use std::{hint::black_box, time::Duration};
 
-use cascade_core::Drafter;
-use cascade_ngram::{MaxGram, SuffixAutomaton};
+use cascade_core::{Budget, Drafter};
+use cascade_ngram::{MaxGram, MaxGramOptions, SuffixAutomaton};
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
@@ -15,6 +15,10 @@ mod conversations;
 
 const LEN: usize = 128 * 1024;
 const BUDGET: usize = 10;
+const TREE: Budget = Budget {
+    depth: BUDGET,
+    nodes: 64,
+};
 
 /// Recorded conversations, over and over; each time, half of the rarer tokens are other ones, so that text repeats itself
 /// as much as natural text does.
@@ -64,6 +68,8 @@ fn max_gram(criterion: &mut Criterion) {
         ("conversations", conversations()),
         ("random 32000", random(32_000)),
         ("random 4", random(4)),
+        // Every token is an occurrence, every match is long, and nothing that follows is new.
+        ("one token", random(1)),
     ] {
         let mut group = criterion.benchmark_group(name);
         group
@@ -87,15 +93,24 @@ fn max_gram(criterion: &mut Criterion) {
             bencher.iter(|| search(black_box(&automaton)))
         });
 
-        // A generation that goes on by one token at a time.
-        let mut drafter = MaxGram::new();
-        let mut end = LEN - 1000;
-        group.bench_function("propose", |bencher| {
-            bencher.iter(|| {
-                end = if end == LEN { LEN - 1000 } else { end + 1 };
-                drafter.propose(black_box(&tokens[..end]), BUDGET)
+        let branches = MaxGramOptions {
+            branches: 8,
+            ..MaxGramOptions::default()
+        };
+        for (name, options, budget) in [
+            ("propose", MaxGramOptions::default(), Budget::chain(BUDGET)),
+            ("propose a tree", branches, TREE),
+        ] {
+            // A generation that goes on by one token at a time.
+            let mut drafter = MaxGram::new().with_options(options);
+            let mut end = LEN - 1000;
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| {
+                    end = if end == LEN { LEN - 1000 } else { end + 1 };
+                    drafter.propose(black_box(&tokens[..end]), budget)
+                });
             });
-        });
+        }
         group.finish();
     }
 }

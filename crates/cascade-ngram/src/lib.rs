@@ -5,11 +5,15 @@
 //! * [`Bigram`]: each token's most frequent successor, from a [`BigramTable`] alone.
 //! * [`PromptLookup`]: the baseline that looks for n-grams of at most three tokens.
 //!
+//! All three propose chains unless they are told to branch: into what followed other occurrences, or into less frequent
+//! successors.
+//!
 //! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by a [`BigramBuilder`], made from sorted counts by
 //! [`BigramRows`] (crate `cascade-bigram` counts whole dumps), or imported by [`import_json`].
 
 mod automaton;
 mod bigram;
+mod branches;
 mod error;
 mod max_gram;
 mod prompt_lookup;

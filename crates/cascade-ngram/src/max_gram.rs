@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Drafter, TokenId, TokenTree};
+use cascade_core::{Budget, Drafter, TokenId, TokenTree};
 
-use crate::{BigramTable, Match, SuffixAutomaton};
+use crate::{
+    branches::{earlier_ends, Branches},
+    BigramTable, Match, SuffixAutomaton,
+};
 
 /// Which of several earlier occurrences to copy from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,12 @@ pub struct MaxGramOptions {
     pub occurrence: Occurrence,
     /// Matches of fewer tokens count as none, so that the bigram table has its say. 0 and 1 are the same.
     pub min_match: usize,
+    /// Continuations to propose, the lead included, if the budget has nodes for more than one chain: what followed other
+    /// occurrences of the matched suffix, and then of shorter ones. 0 and 1 are the same.
+    pub branches: usize,
+    /// Followers to propose wherever the lead is filled from the bigram table, the lead included, as
+    /// [`Bigram::with_width`](crate::Bigram::with_width). 0 and 1 are the same.
+    pub width: usize,
 }
 
 impl Default for MaxGramOptions {
@@ -31,6 +40,8 @@ impl Default for MaxGramOptions {
         Self {
             occurrence: Occurrence::Earliest,
             min_match: 1,
+            branches: 1,
+            width: 1,
         }
     }
 }
@@ -42,12 +53,25 @@ impl Default for MaxGramOptions {
 /// overlap the suffix. The draft is what follows the earliest occurrence. If the corpus ends before the draft is
 /// complete, the search is made once more, for the context and the corpus with the draft appended. What is still missing
 /// is filled from the bigram table, if there is one: each token's most frequent successor, until a token has none.
-/// An empty context has no suffix and no last token, and gives the empty draft. Drafts are chains.
+/// An empty context has no suffix and no last token, and gives the empty draft.
+///
+/// # Siblings
+/// All this makes the lead, and without other settings the draft is the lead. [`MaxGramOptions::branches`] and
+/// [`MaxGramOptions::width`] let it branch if the budget has more nodes than depth. A prefix tree is made of the lead and
+/// of what follows other occurrences in the corpus: longest match first, of one length the latest occurrence first,
+/// whichever the lead was copied from; an occurrence counts as a branch only if its tokens up to the depth are new to the
+/// tree. The lead is kept whole, and nothing continues it. The nodes that it leaves are spent by depth, nearest to the
+/// context first; of one depth the branches come first, in that order, and then the table's followers by falling count.
+/// The search for branches looks at the latest 256 earlier occurrences of the last token, and takes matches of 64 tokens
+/// and more as equally long.
 ///
 /// # Cost
 /// The corpus of the previous call is kept in a [`SuffixAutomaton`]; tokens that are new since then cost amortised O(1)
 /// each, tokens that were taken back the same. The search is O(1) for decoder-only models. Comparing the context with
 /// the one of the previous call is the only part that grows with its length: one pass at the speed of `memcmp`.
+///
+/// Branches need no memory between calls. They cost a second such pass at most, 256 comparisons of at most 64 tokens, and
+/// what it takes to merge the continuations that were found.
 #[derive(Clone, Debug, Default)]
 pub struct MaxGram {
     options: MaxGramOptions,
@@ -111,21 +135,10 @@ impl MaxGram {
         let room = budget - draft.len();
         draft.extend(self.corpus.tokens()[end..].iter().take(room));
     }
-}
 
-impl Drafter for MaxGram {
-    fn begin(&mut self, source: &[TokenId]) {
-        // The corpus follows with the next proposal: an equal source is found again there.
-        self.source.clear();
-        self.source.extend_from_slice(source);
-    }
-
-    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
-        let longest = self.source.len() + context.len();
-        if context.is_empty() || budget == 0 || longest > SuffixAutomaton::MAX_LEN / 2 {
-            return TokenTree::new();
-        }
-        self.sync(context);
+    /// What both searches give, for a corpus that is source and context. Leaves the corpus with the first part of the
+    /// draft appended, if there was a second search.
+    fn copies(&mut self, context: &[TokenId], budget: usize) -> Vec<TokenId> {
         let mut draft = Vec::new();
         self.copy(context.len(), &mut draft, budget);
         if !draft.is_empty() && draft.len() < budget {
@@ -135,11 +148,61 @@ impl Drafter for MaxGram {
             }
             self.copy(context.len() + draft.len(), &mut draft, budget);
         }
-        if let Some(table) = &self.bigram {
-            let last = draft.last().or(context.last()).copied();
-            draft.extend(table.chain(last).take(budget - draft.len()));
+        draft
+    }
+
+    /// The lead, of which the first `copied` tokens come from the corpus, and as many siblings as settings and budget
+    /// allow.
+    fn with_siblings(
+        &self,
+        context: &[TokenId],
+        lead: &[TokenId],
+        copied: usize,
+        budget: Budget,
+    ) -> TokenTree {
+        let MaxGramOptions {
+            min_match,
+            branches,
+            width,
+            ..
+        } = self.options;
+        let mut tree = Branches::new(lead);
+        if branches > 1 && copied > 0 {
+            let text = &self.corpus.tokens()[..self.source.len() + context.len()];
+            let ends = earlier_ends(text, min_match, context.len());
+            tree.graft(text, &ends, budget.depth, branches - 1);
         }
-        TokenTree::chain(draft)
+        if let Some(table) = &self.bigram {
+            tree.graft_followers(table, context.last().copied(), copied, width);
+        }
+        tree.within(budget.nodes)
+    }
+}
+
+impl Drafter for MaxGram {
+    fn begin(&mut self, source: &[TokenId]) {
+        // The corpus follows with the next proposal: an equal source is found again there.
+        self.source.clear();
+        self.source.extend_from_slice(source);
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+        let depth = budget.depth.min(budget.nodes);
+        let longest = self.source.len() + context.len();
+        if context.is_empty() || depth == 0 || longest > SuffixAutomaton::MAX_LEN / 2 {
+            return TokenTree::new();
+        }
+        self.sync(context);
+        let mut lead = self.copies(context, depth);
+        let copied = lead.len();
+        if let Some(table) = &self.bigram {
+            let last = lead.last().or(context.last()).copied();
+            lead.extend(table.chain(last).take(depth - copied));
+        }
+        if budget.nodes <= budget.depth {
+            return TokenTree::chain(lead);
+        }
+        self.with_siblings(context, &lead, copied, budget)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use cascade_core::{Drafter, TokenId, TokenTree};
+use cascade_core::{Budget, Drafter, TokenId, TokenTree};
+
+use crate::branches::{earlier_ends, Branches};
 
 /// Prompt lookup as in Hugging Face transformers (`PromptLookupCandidateGenerator`).
 ///
@@ -11,10 +13,13 @@ use cascade_core::{Drafter, TokenId, TokenTree};
 /// no second search and no bigram table. As in transformers, n is less than the length of the text; with a source, n is
 /// also at most the length of the context.
 ///
-/// A proposal scans the text once for each n.
+/// With several [branches](Self::with_branches) and a budget of more nodes than depth, the draft is a tree.
+///
+/// A proposal scans the text once for each n, and once more for branches.
 #[derive(Clone, Debug)]
 pub struct PromptLookup {
     max_ngram: usize,
+    branches: usize,
     source: Vec<TokenId>,
 }
 
@@ -23,8 +28,16 @@ impl PromptLookup {
     pub fn new(max_ngram: usize) -> Self {
         Self {
             max_ngram,
+            branches: 1,
             source: Vec::new(),
         }
+    }
+
+    /// The same with up to `branches` continuations, what transformers proposes included: it is the lead, and others join it
+    /// in the order and within the bounds that [`MaxGram`](crate::MaxGram#siblings) has, with matches of `max_ngram` tokens
+    /// and more as equally long. 0 and 1 are the same.
+    pub fn with_branches(self, branches: usize) -> Self {
+        Self { branches, ..self }
     }
 }
 
@@ -41,7 +54,7 @@ impl Drafter for PromptLookup {
         self.source.extend_from_slice(source);
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
         let text = if self.source.is_empty() {
             Cow::Borrowed(context)
         } else {
@@ -53,7 +66,14 @@ impl Drafter for PromptLookup {
             .min(text.len().saturating_sub(1));
         let end = (1..=longest).rev().find_map(|n| first_end(&text, n));
         let follows = end.map_or(&[][..], |end| &text[end..]);
-        TokenTree::chain(follows.iter().copied().take(budget))
+        let lead = &follows[..follows.len().min(budget.depth).min(budget.nodes)];
+        if budget.nodes <= budget.depth || self.branches <= 1 || lead.is_empty() {
+            return TokenTree::chain(lead.iter().copied());
+        }
+        let mut tree = Branches::new(lead);
+        let ends = earlier_ends(&text, 1, longest);
+        tree.graft(&text, &ends, budget.depth, self.branches - 1);
+        tree.within(budget.nodes)
     }
 }
 
@@ -73,7 +93,10 @@ mod tests {
     fn propose(source: &[TokenId], context: &[TokenId], budget: usize) -> Vec<TokenId> {
         let mut drafter = PromptLookup::default();
         drafter.begin(source);
-        drafter.propose(context, budget).tokens().collect()
+        drafter
+            .propose(context, Budget::chain(budget))
+            .tokens()
+            .collect()
     }
 
     #[test]
@@ -95,6 +118,29 @@ mod tests {
         assert_eq!(propose(&[5, 1, 6, 2, 1, 8], &[1], 2), [6, 2]);
         // (2, 1) would lead to 6, but its 2 belongs to the source.
         assert_eq!(propose(&[1, 9, 2, 1, 6, 2], &[1], 1), [9]);
+    }
+
+    #[test]
+    fn branches_into_what_followed_elsewhere() {
+        // (1, 2, 3) before 7 is the lead; (2, 3) before 6 is the next longest, 3 alone came before 9 and 5.
+        let context = [3, 5, 2, 3, 6, 3, 9, 1, 2, 3, 7, 8, 1, 2, 3];
+        let budget = Budget { depth: 2, nodes: 6 };
+        let paths = |branches| -> Vec<Vec<TokenId>> {
+            let mut drafter = PromptLookup::default().with_branches(branches);
+            let tree = drafter.propose(&context, budget);
+            (0..tree.len()).map(|n| tree.path_tokens(Some(n))).collect()
+        };
+        assert_eq!(paths(1), [vec![7], vec![7, 8]]);
+        let three = [
+            vec![7],
+            vec![7, 8],
+            vec![6],
+            vec![9],
+            vec![6, 3],
+            vec![9, 1],
+        ];
+        assert_eq!(paths(3), three);
+        assert_eq!(paths(4)[2..], [vec![6], vec![9], vec![5], vec![6, 3]]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use cascade_core::{Drafter, Fingerprint};
+use cascade_core::{Budget, Drafter, Fingerprint};
 use cascade_ngram::{
     Bigram, BigramBuilder, BigramTable, MaxGram, MaxGramOptions, Occurrence, Provenance,
 };
@@ -15,7 +15,7 @@ use rand::{rngs::StdRng, Rng, SeedableRng};
 const BUDGET: usize = 10;
 
 fn propose(drafter: &mut impl Drafter, context: &[u32], budget: usize) -> Vec<u32> {
-    let tree = drafter.propose(context, budget);
+    let tree = drafter.propose(context, Budget::chain(budget));
     assert!(tree.is_chain());
     tree.tokens().collect()
 }

@@ -2,28 +2,51 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Drafter, TokenId, TokenTree};
+use cascade_core::{Budget, Drafter, TokenId, TokenTree};
 
 use super::BigramTable;
+use crate::branches::Branches;
 
 /// Proposes the most frequent successor of the context's last token, the most frequent successor of that one, and so on:
 /// the statistical part of Max-Gram that needs no match. The source plays no part, and an empty context gives nothing.
+///
+/// With a width above 1 and a budget of more nodes than depth, the chain gets siblings; see
+/// [`with_width`](Self::with_width).
 #[derive(Clone, Debug)]
 pub struct Bigram {
     table: Arc<BigramTable>,
+    width: usize,
 }
 
 impl Bigram {
     /// A drafter that reads from `table`. Its vocabulary must be the one of the contexts.
     pub fn new(table: Arc<BigramTable>) -> Self {
-        Self { table }
+        Self { table, width: 1 }
+    }
+
+    /// The same with the `width` most frequent successors after the context's last token and after each token of the
+    /// chain; only the most frequent one goes on. The chain has the first call on the budget's nodes, then the siblings
+    /// nearest to the context, by falling count, of equal counts the lower token. 0 and 1 are the same.
+    ///
+    /// A table holds only so many successors of a token as it was built to hold (`top_k` of its provenance); there are no
+    /// more siblings than that.
+    pub fn with_width(self, width: usize) -> Self {
+        Self { width, ..self }
     }
 }
 
 impl Drafter for Bigram {
     fn begin(&mut self, _source: &[TokenId]) {}
 
-    fn propose(&mut self, context: &[TokenId], budget: usize) -> TokenTree {
-        TokenTree::chain(self.table.chain(context.last().copied()).take(budget))
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+        let last = context.last().copied();
+        let chain = self.table.chain(last);
+        if budget.nodes <= budget.depth {
+            return TokenTree::chain(chain.take(budget.nodes));
+        }
+        let lead: Vec<TokenId> = chain.take(budget.depth).collect();
+        let mut tree = Branches::new(&lead);
+        tree.graft_followers(&self.table, last, 0, self.width);
+        tree.within(budget.nodes)
     }
 }
