@@ -17,6 +17,18 @@ pub struct Drawn<'a> {
     pub proposal: &'a Proposal,
 }
 
+impl Drawn<'_> {
+    /// Whether its proposal can give the token at all. If not, it was not drawn from that (a drafter whose numbers do not
+    /// agree with each other), and every rule passes it over: a review that is exact given the draws that were, and given
+    /// those that were not, is exact.
+    pub(crate) fn is_possible(&self) -> bool {
+        match self.proposal {
+            Proposal::PointMass | Proposal::Pick { .. } => true,
+            Proposal::Sampled(q) => q.probability(self.token) > 0.0,
+        }
+    }
+}
+
 /// How a reviewer that samples decides at one node of a draft: it draws a token of its own distribution p, in such a way
 /// that the token is as often as possible one that was drafted.
 ///
