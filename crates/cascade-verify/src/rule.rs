@@ -75,8 +75,8 @@ impl Rule {
     }
 
     /// Whether draws may be looked at in another order than the one they were drawn in. If so, a proposal that depends on
-    /// the draws beside it (sampling without replacement) is not what the draw was drawn from any more, and the review
-    /// would not be exact.
+    /// the draws beside it (sampling without replacement, or the most probable of the tokens that were not drawn) is not
+    /// what the draw was drawn from any more, and the review would not be exact.
     pub const fn reorders(self) -> bool {
         matches!(self, Self::SpecInfer)
     }

@@ -196,6 +196,50 @@ fn of_several_draws_without_replacement() {
     }
 }
 
+/// The draw, or a token of the residual that is among those beside it.
+#[test]
+fn of_a_draw_and_fixed_tokens_beside_it() {
+    for cast in casts() {
+        let [p, q, _] = first_rows(&cast);
+        let left = |token: &TokenId| (p[*token as usize] - q[*token as usize]).max(0.0);
+        let one = sum(&p, &q, f64::min);
+        for width in 1..=3 {
+            let fixed = cast.small.after(&[]).top(width);
+            let theory = one + fixed.iter().map(left).sum::<f64>();
+            for rule in [Rule::Speculative, Rule::Iterated] {
+                let found = kept_of(&cast, Shape::LeadAndTop(width), 1, rule, STRICT);
+                assert_close(found, theory, &cast);
+            }
+        }
+    }
+}
+
+/// What is beside the draw depends on it, and what is left does not.
+#[test]
+fn of_a_draw_and_the_best_of_the_others() {
+    for cast in casts() {
+        let [p, q, _] = first_rows(&cast);
+        let left = residual(&p, &q);
+        for width in 1..=2 {
+            let mut theory = 0.0;
+            for (lead, (&p, &q)) in p.iter().zip(&q).enumerate() {
+                let top = cast.small.after(&[]).top(width + 1);
+                let others = top.iter().filter(|&&token| token as usize != lead);
+                let hit: f64 = others.take(width).map(|&token| left[token as usize]).sum();
+                theory += p.min(q) + (q - p).max(0.0) * hit;
+            }
+            let found = kept_of(
+                &cast,
+                Shape::LeadAndOthers(width),
+                1,
+                Rule::Iterated,
+                STRICT,
+            );
+            assert_close(found, theory, &cast);
+        }
+    }
+}
+
 #[test]
 fn of_several_models_draws() {
     for cast in Cast::all(4, 450..460) {
