@@ -40,6 +40,12 @@ pub enum ImproperDistribution {
         /// Its weight.
         weight: f64,
     },
+    /// Weights whose sum overflows.
+    #[error("the {tokens} weights sum to more than a number can hold; divide them by the largest")]
+    Overflow {
+        /// Number of weights.
+        tokens: usize,
+    },
     /// Nothing to draw.
     #[error("all {tokens} weights are 0, so there is no token to draw")]
     Nothing {
@@ -52,7 +58,7 @@ impl Distribution {
     /// Normalises one weight for each token.
     ///
     /// # Errors
-    /// A weight that is negative or not finite; nothing but zeros.
+    /// A weight that is negative or not finite; a sum that is not; nothing but zeros.
     pub fn new(weights: Vec<f64>) -> Result<Self, ImproperDistribution> {
         for (token, &weight) in weights.iter().enumerate() {
             if !(weight >= 0.0 && weight.is_finite()) {
@@ -61,7 +67,10 @@ impl Distribution {
             }
         }
         let tokens = weights.len();
-        let total = weights.iter().sum();
+        let total: f64 = weights.iter().sum();
+        if total.is_infinite() {
+            return Err(ImproperDistribution::Overflow { tokens });
+        }
         Self::with_mass(tokens, Weights::Double(weights), total)
             .ok_or(ImproperDistribution::Nothing { tokens })
     }
@@ -71,7 +80,14 @@ impl Distribution {
     ///
     /// # Panics
     /// If nothing has a positive weight, or a token is outside the vocabulary.
-    pub fn from_support(vocab_size: usize, support: Vec<(TokenId, f64)>) -> Self {
+    pub fn from_support(vocab_size: usize, mut support: Vec<(TokenId, f64)>) -> Self {
+        support.retain(|&(_, weight)| weight > 0.0);
+        if let Some(&(last, _)) = support.last() {
+            assert!(
+                (last as usize) < vocab_size,
+                "token {last} is outside the vocabulary of {vocab_size}"
+            );
+        }
         let weights = if support.len() * SPARSE_SHARE < vocab_size {
             let (tokens, weights) = support.into_iter().unzip();
             Weights::Sparse { tokens, weights }
@@ -275,19 +291,19 @@ impl Distribution {
     }
 
     fn exact(&self) -> Exact {
-        let scale = self.total.recip();
+        // As `probability` divides: what is left of a distribution after itself is nothing, to the last bit.
         match &self.weights {
             Weights::Single(weights) => Exact {
                 tokens: None,
-                weights: weights.iter().map(|&w| f64::from(w) * scale).collect(),
+                weights: weights.iter().map(|&w| f64::from(w) / self.total).collect(),
             },
             Weights::Double(weights) => Exact {
                 tokens: None,
-                weights: weights.iter().map(|&w| w * scale).collect(),
+                weights: weights.iter().map(|&w| w / self.total).collect(),
             },
             Weights::Sparse { tokens, weights } => Exact {
                 tokens: Some(tokens.clone()),
-                weights: weights.iter().map(|&w| w * scale).collect(),
+                weights: weights.iter().map(|&w| w / self.total).collect(),
             },
         }
     }
@@ -397,6 +413,45 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_left_of_a_distribution_after_itself() {
+        for divisor in 1..200 {
+            let weights: Vec<f64> = (1..7).map(|w| f64::from(w) / f64::from(divisor)).collect();
+            let single: Vec<f32> = weights.iter().map(|&w| w as f32).collect();
+            let total = single.iter().map(|&w| f64::from(w)).sum();
+            let tokens: Vec<TokenId> = (0..6).collect();
+            for form in [
+                Distribution::sparse(6, tokens, weights.clone()),
+                Distribution::new(weights).unwrap(),
+                Distribution::dense(single, total),
+            ] {
+                assert!(form.residual(&form).is_none(), "{form:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tiny_weights_are_weights() {
+        let tiny = Distribution::new(vec![1e-310, 3e-310, 0.0]).unwrap();
+        assert!((tiny.probability(1) - 0.75).abs() < 1e-9);
+        assert_eq!(tiny.without(&[1]).unwrap().support(), [(0, 1.0)]);
+    }
+
+    #[test]
+    fn a_support_may_name_tokens_without_weight() {
+        for vocab_size in [3, 100] {
+            let form = Distribution::from_support(vocab_size, vec![(0, 0.0), (2, 2.0)]);
+            assert_eq!(form, Distribution::from_support(vocab_size, vec![(2, 2.0)]));
+            assert_eq!(form.support(), [(2, 1.0)]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "token 100 is outside the vocabulary of 100")]
+    fn refuses_a_support_outside_the_vocabulary() {
+        Distribution::from_support(100, vec![(100, 1.0)]);
+    }
+
+    #[test]
     fn refuses_what_is_no_distribution() {
         let negative = Distribution::new(vec![0.5, -0.1]).unwrap_err();
         assert!(
@@ -406,6 +461,8 @@ mod tests {
         for bad in [f64::NAN, f64::INFINITY] {
             assert!(Distribution::new(vec![bad]).is_err());
         }
+        let overflow = Distribution::new(vec![f64::MAX; 2]).unwrap_err();
+        assert!(overflow.to_string().contains("the 2 weights"), "{overflow}");
         let nothing = Distribution::new(vec![0.0; 3]).unwrap_err();
         assert!(nothing.to_string().contains("all 3 weights"), "{nothing}");
     }

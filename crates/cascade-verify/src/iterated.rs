@@ -4,6 +4,8 @@
 //! Exact by induction: given the draws before and their rejection, what has to come out is the residual, and speculative
 //! sampling with the next draw emits just that. So each proposal may depend on the draws before it: with replacement,
 //! from several models, or without replacement, where q is the distribution without the siblings before, normalised.
+//!
+//! A draw that its own proposal gives the probability 0 is passed over.
 
 use std::sync::Arc;
 
@@ -19,6 +21,9 @@ pub fn token(p: &Arc<Distribution>, draws: &[Drawn<'_>], chance: &mut dyn Chance
         if draws[i..].iter().all(|rest| !is_sampled(rest.proposal)) {
             break;
         }
+        if !drawn.is_possible() {
+            continue;
+        }
         if chance.accept(acceptance(&left, drawn, 1.0)) {
             return drawn.token;
         }
@@ -31,7 +36,7 @@ fn is_sampled(proposal: &Proposal) -> bool {
     matches!(proposal, Proposal::Sampled(_))
 }
 
-/// min(1, λp(x)/q(x)), the probability that a draw is kept.
+/// min(1, λp(x)/q(x)), the probability that a possible draw is kept.
 pub(crate) fn acceptance(p: &Distribution, drawn: &Drawn<'_>, lenience: f64) -> f64 {
     let q = match drawn.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => 1.0,

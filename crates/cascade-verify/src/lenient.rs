@@ -18,7 +18,7 @@ use crate::{Drawn, Lenience, ReviewRule};
 
 /// A token, which may be one of `draws`, and the distribution r that it was emitted from.
 ///
-/// Cost: one pass over the support of p more than the rule takes.
+/// Cost: one pass over the support of p and one over that of q more than the rule takes.
 pub fn token(
     p: &Arc<Distribution>,
     draws: &[Drawn<'_>],
@@ -26,7 +26,8 @@ pub fn token(
     rule: impl ReviewRule,
     chance: &mut dyn Chance,
 ) -> (TokenId, Arc<Distribution>) {
-    let Some((first, others)) = draws.split_first().filter(|_| !lenience.is_strict()) else {
+    let loosened = |first: &Drawn<'_>| !lenience.is_strict() && first.is_possible();
+    let Some((first, others)) = draws.split_first().filter(|draws| loosened(draws.0)) else {
         return (rule.token(p, draws, chance), Arc::clone(p));
     };
     let lenience = f64::from(lenience.get());
@@ -51,15 +52,24 @@ fn emitted(
         Proposal::PointMass | Proposal::Pick { .. } => f64::from(u8::from(token == first.token)),
         Proposal::Sampled(q) => q.probability(token),
     };
+    let rejected = rejection(p, first, lenience);
     let mut r = p.support();
-    let mut kept = 0.0;
     for (token, weight) in &mut r {
-        *weight = q(*token).min(lenience * *weight);
-        kept += *weight;
-    }
-    let rejected = (1.0 - kept).max(0.0);
-    for (token, weight) in &mut r {
-        *weight += rejected * residual.probability(*token);
+        *weight = q(*token).min(lenience * *weight) + rejected * residual.probability(*token);
     }
     Distribution::from_support(p.vocab_size(), r)
+}
+
+/// Probability that the first draw is rejected: Σ max(q(x) − λp(x), 0), which is 1 − Σ min(q, λp) without the rounding that
+/// would take a small one for 0, and what is emitted then for impossible.
+fn rejection(p: &Distribution, first: &Drawn<'_>, lenience: f64) -> f64 {
+    let missed = |token, q: f64| (q - lenience * p.probability(token)).max(0.0);
+    match first.proposal {
+        Proposal::PointMass | Proposal::Pick { .. } => missed(first.token, 1.0),
+        Proposal::Sampled(q) => {
+            let mut sum = 0.0;
+            q.for_each(|token, probability| sum += missed(token, probability));
+            sum
+        }
+    }
 }

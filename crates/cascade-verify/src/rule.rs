@@ -17,6 +17,18 @@ pub struct Drawn<'a> {
     pub proposal: &'a Proposal,
 }
 
+impl Drawn<'_> {
+    /// Whether its proposal can give the token at all. If not, it was not drawn from that (a drafter whose numbers do not
+    /// agree with each other), and every rule passes it over: a review that is exact given the draws that were, and given
+    /// those that were not, is exact.
+    pub(crate) fn is_possible(&self) -> bool {
+        match self.proposal {
+            Proposal::PointMass | Proposal::Pick { .. } => true,
+            Proposal::Sampled(q) => q.probability(self.token) > 0.0,
+        }
+    }
+}
+
 /// How a reviewer that samples decides at one node of a draft: it draws a token of its own distribution p, in such a way
 /// that the token is as often as possible one that was drafted.
 ///
@@ -29,8 +41,8 @@ pub trait ReviewRule: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// Whether draws may be looked at in another order than the one they were drawn in. If so, a proposal that depends on
-    /// the draws beside it (sampling without replacement) is not what the draw was drawn from any more, and the review
-    /// would not be exact.
+    /// the draws beside it (sampling without replacement, or the most probable of the tokens that were not drawn) is not
+    /// what the draw was drawn from any more, and the review would not be exact.
     fn reorders(&self) -> bool {
         false
     }

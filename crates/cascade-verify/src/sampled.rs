@@ -8,8 +8,9 @@ use crate::{lenient, Drawn, Leniences, ReviewRule, Rows, Verdict};
 /// as long as a child carries it.
 ///
 /// `rows` must be those of `draft`'s tree. With [`Leniences::STRICT`], kept tokens followed by `next` are distributed
-/// exactly as the reviewer's own samples, provided that every proposal is what its token was really drawn from. A lenient
-/// review emits from another distribution, which the verdict names ([`lenient`]).
+/// exactly as the reviewer's own samples, provided that every proposal is what its token was really drawn from. So a draft
+/// may end after a draw, or grow, by what was drawn; but no draw may be left out by what was drawn (as too unlikely, or as
+/// drawn before). A lenient review emits from another distribution, which the verdict names ([`lenient`]).
 ///
 /// # Errors
 /// Those of `rows`.
