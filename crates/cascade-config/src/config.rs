@@ -164,10 +164,13 @@ impl Config {
             .map(|(j, entry)| reader.drafter(&format!("drafters[{j}]"), entry))
             .collect::<Result<Vec<_>>>()?;
         let (sampling, decoding) = reader.sampling(&file.generation)?;
+        let target = reader.neural("target", file.target)?;
+        let k = reader.k_matrix(file.k, drafters.len())?;
+        reader.check_exact(&target, &drafters, &k)?;
         Ok(Self {
             label: label.to_owned(),
-            target: reader.neural("target", file.target)?,
-            k: reader.k_matrix(file.k, drafters.len())?,
+            target,
+            k,
             drafters,
             lenience: reader.lenience("lenience", file.lenience)?,
             statistical_lenience: reader

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cascade_core::Decoding;
-use cascade_engine::{Branching, KMatrix, Options, Rule, StopSequences};
+use cascade_engine::{check_exact, Branching, KMatrix, Options, Reviewer, Rule, StopSequences};
 use cascade_eval::PromptTemplate;
 use cascade_models::{parse_dtype, DType, ModelSource};
 use cascade_ngram::{MaxGramOptions, Occurrence};
@@ -123,7 +123,7 @@ impl Reader<'_> {
         if model.is_none() && of_neural {
             return Err(self.error(
                 key,
-                "a statistical drafter has no tokenizer, dtype, rule or branches of its own",
+                "a statistical drafter has no tokenizer, no dtype, no rule and no `branches` of its own",
                 "remove them",
             ));
         }
@@ -216,6 +216,31 @@ impl Reader<'_> {
             }));
         }
         Ok(k)
+    }
+
+    /// Refuses before anything is loaded what the builder would refuse after.
+    pub(crate) fn check_exact(
+        &self,
+        target: &Neural,
+        drafters: &[Drafter],
+        k: &KMatrix,
+    ) -> Result<()> {
+        let chain = Branching::chain();
+        let target = Reviewer {
+            name: &target.name,
+            rule: &target.rule,
+            branching: &chain,
+        };
+        let drafters = drafters.iter().map(|drafter| match drafter {
+            Drafter::Neural { model, branching } => Some(Reviewer {
+                name: &model.name,
+                rule: &model.rule,
+                branching,
+            }),
+            _ => None,
+        });
+        let levels: Vec<_> = std::iter::once(Some(target)).chain(drafters).collect();
+        check_exact(&levels, k).map_err(|error| self.cascade(error))
     }
 
     pub(crate) fn lenience(&self, key: &str, value: Option<f32>) -> Result<f32> {

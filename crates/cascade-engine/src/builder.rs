@@ -5,11 +5,11 @@ use std::sync::Arc;
 use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
 use cascade_verify::{Lenience, Leniences};
 
+use crate::exact::check_exact;
 use crate::level::{Level, Neural};
 use crate::recursion::Recursion;
 use crate::{
     Branching, Cascade, Error, KMatrix, NeuralOptions, Placement, Result, ReviewRule, Rule,
-    Siblings,
 };
 
 /// Nodes of a draft if nothing else is asked for.
@@ -137,7 +137,10 @@ impl CascadeBuilder {
         if self.max_nodes == Some(0) {
             return Err(Error::NoNodes);
         }
-        check_orders(&target, &self.drafters, &k)?;
+        let levels: Vec<_> = std::iter::once(Some(target.as_reviewer()))
+            .chain(self.drafters.iter().map(Level::as_reviewer))
+            .collect();
+        check_exact(&levels, &k)?;
         let leniences = Leniences {
             neural: Lenience::new(self.lenience.unwrap_or(1.0))?,
             statistical: Lenience::new(self.statistical_lenience.unwrap_or(1.0))?,
@@ -187,36 +190,6 @@ fn check_fits(drafter: &Neural, target: &Neural) -> Result<()> {
             target: target.name.clone(),
             expected,
         });
-    }
-    Ok(())
-}
-
-/// A rule that looks at draws in another order than theirs must not meet draws that depend on those before.
-fn check_orders(target: &Neural, drafters: &[Level], k: &KMatrix) -> Result<()> {
-    let reviewers = drafters.iter().map(|level| match level {
-        Level::Neural(neural) => Some(neural),
-        Level::Statistical { .. } => None,
-    });
-    for (row, reviewer) in std::iter::once(Some(target)).chain(reviewers).enumerate() {
-        let Some(reviewer) = reviewer.filter(|reviewer| reviewer.rule.reorders()) else {
-            continue;
-        };
-        for (j, level) in drafters.iter().enumerate().skip(row) {
-            match level {
-                Level::Neural(drafter)
-                    if k.added(row, j) > 0
-                        && drafter.branching.widest() > 1
-                        && drafter.branching.siblings == Siblings::WithoutReplacement =>
-                {
-                    return Err(Error::InexactOrder {
-                        rule: reviewer.rule.name().to_owned(),
-                        reviewer: reviewer.name.clone(),
-                        drafter: drafter.name.clone(),
-                    });
-                }
-                _ => {}
-            }
-        }
     }
     Ok(())
 }

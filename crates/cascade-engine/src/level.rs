@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cascade_verify::{ReviewRule, Rule};
 
-use crate::{Branching, Error, Metered, Result, Usage};
+use crate::{Branching, Error, Metered, Result, Reviewer, Usage};
 
 pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
 pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
@@ -56,6 +56,14 @@ impl Neural {
         }
     }
 
+    pub(crate) fn as_reviewer(&self) -> Reviewer<'_> {
+        Reviewer {
+            name: &self.name,
+            rule: &*self.rule,
+            branching: &self.branching,
+        }
+    }
+
     pub(crate) fn begin(&mut self, source: &[TokenId]) -> Result<()> {
         let begun = self.scorer.begin(source);
         begun.map_err(|source| self.failed(source))
@@ -93,6 +101,13 @@ impl Level {
         match self {
             Self::Neural(neural) => &neural.name,
             Self::Statistical { name, .. } => name,
+        }
+    }
+
+    pub(crate) fn as_reviewer(&self) -> Option<Reviewer<'_>> {
+        match self {
+            Self::Neural(neural) => Some(neural.as_reviewer()),
+            Self::Statistical { .. } => None,
         }
     }
 
