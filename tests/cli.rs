@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use cascade_eval::RandomSample;
 use serde_json::Value;
 
 fn cascade(args: &[&str]) -> Output {
@@ -193,6 +194,165 @@ fn prompts_from_a_file_carry_their_fields_through() {
     assert_eq!(records[0]["num_tokens"], 4);
 }
 
+/// A file of the excerpts that the datasets' own tests read.
+fn excerpt(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../cascade-eval/tests/data")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+#[test]
+fn datasets_come_from_files_and_samples_from_seeds() {
+    let run = |data: &str, seed: &str| {
+        let data = excerpt(data);
+        let mut args = vec!["run", "--dataset", "mmlu", "--data", &data];
+        args.extend(["--template", "t5-mmlu", "--offset", "1", "--sample", "2"]);
+        args.extend(["--sample-seed", seed, "--max-new-tokens", "2", "--json"]);
+        records(&cascade(&args))
+    };
+    for seed in [0, 1, 2, 3] {
+        let sample = RandomSample { size: 2, seed };
+        let expected: Vec<_> = sample
+            .positions(4)
+            .unwrap()
+            .iter()
+            .map(|position| (position + 1).to_string())
+            .collect();
+        for data in ["mmlu", "parquet/mmlu.parquet"] {
+            let records = run(data, &seed.to_string());
+            let ids: Vec<_> = records.iter().map(|r| r["id"].as_str().unwrap()).collect();
+            assert_eq!(ids, expected);
+        }
+    }
+    let record = &run("mmlu", "0")[1];
+    let prompt = record["prompt"].as_str().unwrap();
+    assert!(
+        prompt.ends_with("\n Answer: \n Let's think step by step. "),
+        "{prompt}"
+    );
+    assert!(record["category"].is_string() && record["references"].is_array());
+    assert_eq!(record.get("turn"), None);
+}
+
+#[test]
+fn conversations_go_on_with_the_models_own_answers() {
+    let data = excerpt("spec_bench.jsonl");
+    let llama = config("demo-llama.yaml");
+    let mut args = vec!["run", "--config", &llama, "--dataset", "spec-bench"];
+    args.extend([
+        "--data",
+        &data,
+        "--limit",
+        "2",
+        "--max-new-tokens",
+        "6",
+        "--json",
+    ]);
+    let vicuna = cascade(&[&args[..], &["--template", "vicuna", "--compare"]].concat());
+    let records = records(&vicuna);
+    let told: Vec<_> = records
+        .iter()
+        .map(|r| {
+            (
+                r["id"].as_str().unwrap(),
+                r["question_id"].as_u64().unwrap(),
+                r["turn"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("101", 101, Some(1)),
+            ("101", 101, Some(2)),
+            ("321", 321, None)
+        ]
+    );
+    let answer = records[0]["text"].as_str().unwrap().trim();
+    let expected = format!(
+        "{} {answer}</s>USER: If the \"second person\" is changed to \"last person\" in the above question, \
+         what would the answer be? ASSISTANT:",
+        records[0]["prompt"].as_str().unwrap()
+    );
+    assert_eq!(records[1]["prompt"], expected);
+    assert!(records
+        .iter()
+        .all(|record| record["equal_to_plain"] == true));
+
+    let raw = cascade(&[&args[..], &["--template", "raw"]].concat());
+    assert_eq!(stdout(&raw).lines().count(), 2);
+    let warning = String::from_utf8(raw.stderr).unwrap();
+    assert!(
+        warning.contains("1 of 2 samples have several turns") && warning.contains("vicuna"),
+        "{warning}"
+    );
+
+    let shown = cascade(&[
+        "run",
+        "--config",
+        &llama,
+        "--dataset",
+        "mt-bench",
+        "--data",
+        &excerpt("mt_bench.jsonl"),
+        "--template",
+        "vicuna",
+        "--limit",
+        "1",
+        "--max-new-tokens",
+        "4",
+    ]);
+    let shown = stdout(&shown);
+    assert!(
+        shown.contains("[1/1, turn 2 of 2] Rewrite your previous"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn datasets_that_do_not_fit_are_refused_with_a_cure() {
+    let mmlu = excerpt("mmlu");
+    let cases: [(&[&str], &[&str]); 6] = [
+        (
+            &["run", "--dataset", "mmlu"],
+            &["mmlu is not part of the program", "--data FILE"],
+        ),
+        (
+            &["run", "--dataset", "squad"],
+            &[
+                "there is no dataset \"squad\"",
+                "spec-bench",
+                "prompts:FIELD",
+            ],
+        ),
+        (&["run", "--data", &mmlu], &["--dataset <NAME>"]),
+        (
+            &["run", "--dataset", "mmlu", "--data", &mmlu],
+            &[
+                "embedded:demo-t5: prompt",
+                "--template",
+                "t5-mmlu, vicuna-mmlu",
+            ],
+        ),
+        (
+            &["run", "--dataset", "gsm8k", "--data", &mmlu],
+            &["holds no .jsonl, .json, .parquet file"],
+        ),
+        (
+            &["run", "--sample", "1320"],
+            &["1320 samples at random", "there are 1319"],
+        ),
+    ];
+    for (args, parts) in cases {
+        let message = error(&cascade(args));
+        for part in parts {
+            assert!(message.contains(part), "`{part}` is missing in\n{message}");
+        }
+    }
+}
+
 #[test]
 fn bad_prompts_are_refused_before_anything_is_generated() {
     let (_folder, path) = file("bad.jsonl", b"{\"prompt\": \"fine\"}\n{\"prompt\": 3}\n");
@@ -267,7 +427,7 @@ fn config_check_shows_the_cascade() {
 }
 
 #[test]
-fn doctor_and_completions() {
+fn doctor_help_and_completions() {
     let doctor = stdout(&cascade(&["doctor"]));
     for part in [
         "candle 0.11.1",
@@ -277,6 +437,15 @@ fn doctor_and_completions() {
         "http://127.0.0.1:9",
     ] {
         assert!(doctor.contains(part), "`{part}` is missing in\n{doctor}");
+    }
+    let help = stdout(&cascade(&["run", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "three GSM8K test questions",
+        "held as conversations",
+        "spec-bench",
+    ] {
+        assert!(help.contains(part), "`{part}` is missing in\n{help}");
     }
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         assert!(stdout(&cascade(&["completions", shell])).contains("cascade"));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cascade_eval::{Dataset, PromptTemplate};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -18,6 +19,12 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Generate text with a cascade.
+    ///
+    /// Without --prompt, --prompts or --dataset, three GSM8K test questions are answered.
+    ///
+    /// Samples of several turns (mt-bench, spec-bench, lists in the field of prompts) are held as conversations if the prompt
+    /// template has a place for them, as vicuna has: the prompt of each turn contains the turns before it with the model's own
+    /// answers, without white space around them, and each turn has a record of its own. Other templates ask the first turn.
     Run(RunArgs),
     /// Look at configurations.
     Config {
@@ -50,7 +57,6 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// Without --prompt, --prompts or --dataset, three GSM8K test questions are answered.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Configuration of the cascade; `embedded:demo-t5` if not given.
@@ -65,9 +71,19 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE.jsonl", group = "input")]
     pub(crate) prompts: Option<PathBuf>,
 
-    /// A dataset, put into the configuration's prompt template.
+    /// A dataset, put into a prompt template: gsm8k, mmlu, humaneval, mbpp, alpaca, mt-bench, spec-bench, cnn-dailymail,
+    /// prompts, or prompts:FIELD for the prompts in any field. All but gsm8k, whose 1,319 test questions are embedded, need
+    /// --data.
     #[arg(long, value_name = "NAME", group = "input")]
-    pub(crate) dataset: Option<DatasetName>,
+    pub(crate) dataset: Option<Dataset>,
+
+    /// The dataset's file: JSON lines, a JSON array or Parquet, plain or gzip, or CSV for mmlu; or a folder of such files.
+    #[arg(long, value_name = "FILE", requires = "dataset")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Prompt template for the dataset, in place of the configuration's.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["prompt", "prompts"])]
+    pub(crate) template: Option<PromptTemplate>,
 
     /// How many prompts to take.
     #[arg(long, value_name = "N")]
@@ -76,6 +92,14 @@ pub(crate) struct RunArgs {
     /// How many prompts to pass over first.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: usize,
+
+    /// Of these, take N at random, in their order.
+    #[arg(long, value_name = "N", conflicts_with = "prompt")]
+    pub(crate) sample: Option<usize>,
+
+    /// What the random sample depends on, the same on every machine; 0 if not given.
+    #[arg(long, value_name = "S", requires = "sample")]
+    pub(crate) sample_seed: Option<u64>,
 
     /// Tokens to generate at most, in place of the configuration's number.
     #[arg(long, value_name = "N")]
@@ -121,12 +145,6 @@ pub(crate) struct RunArgs {
     /// Where to compute, in place of the configuration's device: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum DatasetName {
-    /// The 1,319 test questions of GSM8K, embedded.
-    Gsm8k,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

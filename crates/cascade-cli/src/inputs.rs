@@ -1,74 +1,132 @@
 //! What to generate from.
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use cascade_config::Config;
-use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
-use serde_json::{Map, Value};
+use cascade_eval::{Content, Dataset, PromptTemplate, RandomSample, Sample, Selection};
+use serde_json::{json, Map, Value};
 
-use crate::args::{DatasetName, RunArgs};
+use crate::args::RunArgs;
 
 /// Questions of the demo when nothing else is asked for.
 const DEMO_QUESTIONS: usize = 3;
 
-/// One prompt.
+/// What is asked, in one or several turns.
 pub(crate) struct Input {
-    /// What the model reads, to the byte.
-    pub(crate) prompt: String,
-    /// What a person wants to see of it.
-    pub(crate) title: String,
-    /// Fields of the prompt's line that are carried through.
+    sample: Sample,
+    template: PromptTemplate,
+    /// Fields that are carried through.
     pub(crate) fields: Map<String, Value>,
 }
 
-/// All prompts that the arguments ask for, read and checked before the first is answered.
-pub(crate) fn inputs(args: &RunArgs, config: &Config) -> Result<Vec<Input>> {
-    let selection = Selection {
-        offset: args.offset,
-        limit: args.limit,
-    };
-    if let Some(prompt) = &args.prompt {
-        return Ok(vec![Input {
-            prompt: prompt.clone(),
-            title: prompt.clone(),
-            fields: Map::new(),
-        }]);
+impl Input {
+    /// An input whose first prompt can be made, and so all of its prompts.
+    fn new(sample: Sample, template: PromptTemplate, fields: Map<String, Value>) -> Result<Self> {
+        template.apply(&sample)?;
+        Ok(Self {
+            sample,
+            template,
+            fields,
+        })
     }
-    if let Some(file) = &args.prompts {
-        let samples = Dataset::Prompts.read(file, selection)?;
-        return samples
-            .into_iter()
-            .map(|s| input(s, PromptTemplate::Raw))
-            .collect();
+
+    /// Number of turns that are asked.
+    pub(crate) fn turns(&self) -> usize {
+        self.template.turns(&self.sample)
     }
-    let (DatasetName::Gsm8k, selection) = match args.dataset {
-        Some(name) => (name, selection),
-        None => {
-            let limit = Some(args.limit.unwrap_or(DEMO_QUESTIONS));
-            (DatasetName::Gsm8k, Selection { limit, ..selection })
-        }
-    };
-    let samples = Dataset::Gsm8k.parse(
-        "embedded gsm8k test set",
-        cascade_demo::GSM8K_TEST.as_bytes(),
-        selection,
-    )?;
-    samples
-        .into_iter()
-        .map(|sample| input(sample, config.prompt))
-        .collect::<Result<_>>()
-        .with_context(|| format!("{}: prompt", config.label))
+
+    /// What the model reads, to the byte, after it gave these answers.
+    pub(crate) fn prompt(&self, answers: &[String]) -> Result<String> {
+        Ok(self.template.apply_after(&self.sample, answers)?)
+    }
+
+    /// What a person wants to see of a turn, from 0.
+    pub(crate) fn title(&self, turn: usize) -> &str {
+        let turns = self.sample.content.turns();
+        turns.get(turn).map_or("", |title| title.trim())
+    }
+
+    fn has_unasked_turns(&self) -> bool {
+        self.sample.content.turns().len() > self.turns()
+    }
 }
 
-fn input(sample: Sample, template: PromptTemplate) -> Result<Input> {
-    let prompt = template.apply(&sample)?;
-    let (title, fields) = match sample {
-        Sample::Question { question, .. } => (question, Map::new()),
-        Sample::MultipleChoice { question, .. } => (question, Map::new()),
-        Sample::Text { prompt, fields } => (prompt, fields),
-    };
-    Ok(Input {
-        prompt,
-        title,
-        fields,
-    })
+/// Everything that the arguments ask for, read and checked before the first prompt is answered.
+pub(crate) fn inputs(args: &RunArgs, config: &Config) -> Result<Vec<Input>> {
+    if let Some(prompt) = &args.prompt {
+        let sample = Sample::new("0", Content::Text(prompt.as_str().into()));
+        return Ok(vec![Input::new(sample, PromptTemplate::Raw, Map::new())?]);
+    }
+    if let Some(file) = &args.prompts {
+        let samples = Dataset::PROMPTS.read(file, selection(args))?;
+        return samples
+            .into_iter()
+            .map(|sample| {
+                let fields = sample.fields.clone();
+                Input::new(sample, PromptTemplate::Raw, fields)
+            })
+            .collect();
+    }
+    let template = args.template.unwrap_or(config.prompt);
+    let inputs = samples(args)?
+        .into_iter()
+        .map(|sample| {
+            let fields = carried(&sample);
+            Input::new(sample, template, fields)
+        })
+        .collect::<Result<_>>();
+    match args.template {
+        Some(_) => inputs.context("--template"),
+        None => {
+            inputs.with_context(|| format!("{}: prompt (or choose a --template)", config.label))
+        }
+    }
+}
+
+/// How many inputs have turns that their template does not ask.
+pub(crate) fn cut_short(inputs: &[Input]) -> usize {
+    inputs
+        .iter()
+        .filter(|input| input.has_unasked_turns())
+        .count()
+}
+
+fn samples(args: &RunArgs) -> Result<Vec<Sample>> {
+    let dataset = args.dataset.as_ref().unwrap_or(&Dataset::Gsm8k);
+    let mut selection = selection(args);
+    if args.dataset.is_none() && selection.random.is_none() {
+        selection.limit = selection.limit.or(Some(DEMO_QUESTIONS));
+    }
+    match (&args.data, dataset) {
+        (Some(file), dataset) => Ok(dataset.read(file, selection)?),
+        (None, Dataset::Gsm8k) => {
+            let label = "embedded gsm8k test set";
+            Ok(dataset.parse(label, cascade_demo::GSM8K_TEST.as_bytes(), selection)?)
+        }
+        (None, other) => bail!(
+            "the dataset {other} is not part of the program; name its file with --data FILE (docs/datasets.md tells where it is)"
+        ),
+    }
+}
+
+fn selection(args: &RunArgs) -> Selection {
+    let seed = args.sample_seed.unwrap_or_default();
+    Selection {
+        offset: args.offset,
+        limit: args.limit,
+        random: args.sample.map(|size| RandomSample { size, seed }),
+    }
+}
+
+/// What a record tells of a sample: its own fields last, so that they stand as they were.
+fn carried(sample: &Sample) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("id".to_owned(), json!(sample.id));
+    if let Some(category) = &sample.category {
+        fields.insert("category".to_owned(), json!(category));
+    }
+    if !sample.references.is_empty() {
+        fields.insert("references".to_owned(), json!(sample.references));
+    }
+    fields.extend(sample.fields.clone());
+    fields
 }

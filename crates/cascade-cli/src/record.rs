@@ -6,9 +6,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::inputs::Input;
+use crate::run::Question;
 
 #[derive(Serialize)]
 pub(crate) struct Record<'a> {
+    /// Which turn of a conversation this is, from 1, if it has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<usize>,
     prompt: &'a str,
     text: &'a str,
     token_ids: &'a [u32],
@@ -87,12 +91,13 @@ fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
 
 impl<'a> Record<'a> {
     pub(crate) fn new(
-        input: &'a Input,
+        question: &'a Question<'_>,
         generation: &'a Generation,
         comparison: Option<&Comparison>,
     ) -> Self {
         Self {
-            prompt: &input.prompt,
+            turn: (question.input.turns() > 1).then_some(question.turn + 1),
+            prompt: &question.prompt,
             text: generation.text.as_deref().unwrap_or_default(),
             token_ids: &generation.tokens,
             token_origins: generation.proposers.iter().map(|level| level.0).collect(),

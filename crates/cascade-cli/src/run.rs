@@ -10,7 +10,7 @@ use cascade_core::Decoding;
 use cascade_engine::{Cascade, Event, Finish, Generation, Options};
 
 use crate::args::{Color, RunArgs};
-use crate::inputs::{inputs, Input};
+use crate::inputs::{cut_short, inputs, Input};
 use crate::record::{with_carried_fields, Comparison, Record};
 use crate::show::{self, Totals};
 
@@ -27,6 +27,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         None => Config::demo()?,
     };
     let inputs = inputs(args, &config)?;
+    match cut_short(&inputs) {
+        0 => {}
+        some => eprintln!(
+            "warning: {some} of {} samples have several turns, of which this prompt template asks the first; \
+             --template vicuna asks them all",
+            inputs.len()
+        ),
+    }
     let assembled = config.assemble(&AssembleOptions {
         device: args.device.clone(),
         ..AssembleOptions::default()
@@ -79,6 +87,25 @@ fn set_colors(color: Color) {
     }
 }
 
+/// One prompt.
+pub(crate) struct Question<'a> {
+    pub(crate) input: &'a Input,
+    /// Number of the input, from 0.
+    index: usize,
+    /// Number of its turn, from 0.
+    pub(crate) turn: usize,
+    pub(crate) prompt: String,
+}
+
+impl Question<'_> {
+    /// Its seed: one more for each input, and far from those for each further turn.
+    fn seed(&self, first: u64) -> u64 {
+        first
+            .wrapping_add(self.index as u64)
+            .wrapping_add((self.turn as u64) << 32)
+    }
+}
+
 struct Runner {
     cascade: Cascade,
     /// The target alone, with a session of its own: neither side profits from what the other has computed.
@@ -118,15 +145,16 @@ impl Runner {
     fn print_records(&mut self, inputs: &[Input]) -> Result<Totals> {
         let mut out = std::io::stdout().lock();
         let mut totals = Totals::default();
-        for (index, input) in inputs.iter().enumerate() {
+        self.ask(inputs, &mut |runner, question| {
             let (generation, comparison) =
-                self.answer(index, input, &mut |_| ControlFlow::Continue(()))?;
-            let record = Record::new(input, &generation, comparison.as_ref());
-            serde_json::to_writer(&mut out, &with_carried_fields(input, &record)?)?;
+                runner.answer(question, &mut |_| ControlFlow::Continue(()))?;
+            let record = Record::new(question, &generation, comparison.as_ref());
+            serde_json::to_writer(&mut out, &with_carried_fields(question.input, &record)?)?;
             writeln!(out)?;
             out.flush()?;
             totals.add(&generation, comparison.as_ref());
-        }
+            Ok(generation)
+        })?;
         Ok(totals)
     }
 
@@ -137,17 +165,13 @@ impl Runner {
         if self.options.speculate {
             show::legend(&mut out, &self.cascade.level_names())?;
         }
+        let several = inputs.iter().map(Input::turns).sum::<usize>() > 1;
         let mut totals = Totals::default();
-        for (index, input) in inputs.iter().enumerate() {
-            let number = index + 1;
-            writeln!(
-                out,
-                "\n{dim}[{number}/{}] {}{dim:#}\n",
-                inputs.len(),
-                input.title.trim()
-            )?;
+        self.ask(inputs, &mut |runner, question| {
+            let heading = heading(question, inputs.len());
+            writeln!(out, "\n{dim}{heading}{dim:#}\n")?;
             let mut written = Ok(());
-            let (generation, comparison) = self.answer(index, input, &mut |event| {
+            let (generation, comparison) = runner.answer(question, &mut |event| {
                 written = show_event(&mut out, event);
                 match written {
                     Ok(()) => ControlFlow::Continue(()),
@@ -156,50 +180,82 @@ impl Runner {
             })?;
             written?;
             writeln!(out, "{}", ending(&generation))?;
-            if inputs.len() > 1 {
+            if several {
                 let line = Totals::of(&generation, comparison.as_ref()).line();
                 writeln!(out, "\n{dim}{line}{dim:#}")?;
             }
             totals.add(&generation, comparison.as_ref());
-        }
-        writeln!(
-            out,
-            "\n{}{}",
-            if inputs.len() > 1 { "total: " } else { "" },
-            totals.line()
-        )?;
+            Ok(generation)
+        })?;
+        let total = if several { "total: " } else { "" };
+        writeln!(out, "\n{total}{}", totals.line())?;
         Ok(totals)
+    }
+
+    /// Asks all turns of all inputs, each after the answers to those before it.
+    fn ask(
+        &mut self,
+        inputs: &[Input],
+        answer: &mut dyn FnMut(&mut Self, &Question<'_>) -> Result<Generation>,
+    ) -> Result<()> {
+        for (index, input) in inputs.iter().enumerate() {
+            let mut answers = Vec::new();
+            for turn in 0..input.turns() {
+                let question = Question {
+                    input,
+                    index,
+                    turn,
+                    prompt: input.prompt(&answers)?,
+                };
+                let generation = answer(self, &question)?;
+                let text = generation.text.unwrap_or_default();
+                answers.push(text.trim().to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// Generates, and decodes plainly as well if that is wanted: before on odd prompts and after on even ones, so that a
     /// machine that changes its speed favours neither.
     fn answer(
         &mut self,
-        index: usize,
-        input: &Input,
+        question: &Question<'_>,
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<(Generation, Option<Comparison>)> {
-        let plain_first = index % 2 == 1;
-        self.options.seed = self.seed.wrapping_add(index as u64);
-        let before = self.plainly(input, plain_first)?;
+        self.options.seed = question.seed(self.seed);
+        let prompt = &question.prompt;
+        let plain_first = (question.index + question.turn) % 2 == 1;
+        let before = self.plainly(prompt, plain_first)?;
         let generation = self
             .cascade
-            .generate(&input.prompt, &self.options, on_event)
-            .with_context(|| format!("prompt {}", index + 1))?;
-        let after = self.plainly(input, !plain_first)?;
+            .generate(prompt, &self.options, on_event)
+            .with_context(|| match question.input.turns() {
+                1 => format!("prompt {}", question.index + 1),
+                _ => format!("prompt {}, turn {}", question.index + 1, question.turn + 1),
+            })?;
+        let after = self.plainly(prompt, !plain_first)?;
         let comparison = before
             .or(after)
             .map(|plain| Comparison::new(&generation, plain, self.options.decoding));
         Ok((generation, comparison))
     }
 
-    fn plainly(&mut self, input: &Input, now: bool) -> Result<Option<Generation>> {
+    fn plainly(&mut self, prompt: &str, now: bool) -> Result<Option<Generation>> {
         let Some(plain) = self.plain.as_mut().filter(|_| now) else {
             return Ok(None);
         };
-        let generation =
-            plain.generate(&input.prompt, &self.options, |_| ControlFlow::Continue(()))?;
+        let generation = plain.generate(prompt, &self.options, |_| ControlFlow::Continue(()))?;
         Ok(Some(generation))
+    }
+}
+
+/// Which prompt of how many this is, and what it asks.
+fn heading(question: &Question<'_>, inputs: usize) -> String {
+    let title = show::beginning(question.input.title(question.turn));
+    let (index, turn) = (question.index + 1, question.turn + 1);
+    match question.input.turns() {
+        1 => format!("[{index}/{inputs}] {title}"),
+        turns => format!("[{index}/{inputs}, turn {turn} of {turns}] {title}"),
     }
 }
 

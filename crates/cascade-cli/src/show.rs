@@ -1,5 +1,6 @@
 //! What a person sees of a generation.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::time::Duration;
 
@@ -24,6 +25,15 @@ pub(crate) fn style(level: LevelId) -> Style {
     match level.0 {
         0 => Style::new(),
         drafter => Style::new().fg_color(Some(PALETTE[(drafter - 1) % PALETTE.len()].into())),
+    }
+}
+
+/// A text, or as much of it as a person reads before the answer.
+pub(crate) fn beginning(text: &str) -> Cow<'_, str> {
+    const CHARS: usize = 800;
+    match text.char_indices().nth(CHARS) {
+        None => text.into(),
+        Some((end, _)) => format!("{} …", &text[..end]).into(),
     }
 }
 

@@ -1,91 +1,138 @@
 //! Reading samples from files.
 
+mod alpaca;
+mod cnn_dailymail;
+mod csv;
+mod entry;
+mod file;
 mod gsm8k;
-mod jsonl;
+mod humaneval;
+mod json;
+mod mbpp;
 mod mmlu;
+mod mt_bench;
+mod parquet;
 mod prompts;
+mod spec_bench;
+mod taken;
 
+use std::borrow::Cow;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::named::named;
-use crate::{Error, LineError, Result, Sample};
+use crate::{EntryError, Error, Place, Result, Sample, Selection};
 
-/// A format of dataset files.
+use self::entry::{Entry, Record};
+use self::file::Data;
+use self::taken::Taken;
+
+/// A dataset, as it is distributed: in its own files, or in the hub's Parquet export.
 ///
-/// Files are UTF-8, with or without a byte order mark; blank lines are passed over. On the command line and in
-/// configurations a format goes by its [`name`](Self::name).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Each is read from JSON lines (`.jsonl`), a JSON array (`.json`) or Parquet, plain or compressed by gzip, always with the
+/// dataset's own field names; MMLU from CSV as well. Text files are UTF-8, with or without a byte order mark, and blank
+/// lines are passed over. The format is told by the file's extension or, without a known one, by its first bytes.
+///
+/// On the command line and in configurations a dataset goes by its [`name`](Self::name). Fields that are not mentioned
+/// below are carried through in [`Sample::fields`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Dataset {
-    /// `gsm8k`: one JSON object per line, with the strings `question` and `answer`. Gives [`Sample::Question`].
+    /// `gsm8k` (`openai/gsm8k`): `question` and `answer`. Gives [`Content::Question`](crate::Content::Question).
     Gsm8k,
-    /// `mmlu`: CSV without a header; the columns are question, A, B, C, D and the letter of the answer. Gives
-    /// [`Sample::MultipleChoice`].
+    /// `mmlu` (`cais/mmlu`): `question`, `choices` and `answer`, a number from 0 to 3 or a letter; or CSV without a header,
+    /// the columns of which are question, A, B, C, D and the letter of the answer. The category is the field `subject`, or
+    /// the name of the CSV file without `_test`, `_dev`, `_val` or `_train`. Gives
+    /// [`Content::MultipleChoice`](crate::Content::MultipleChoice).
     Mmlu,
-    /// `prompts`: one JSON object per line, with the string `prompt` and whatever else. Gives [`Sample::Text`].
-    Prompts,
+    /// `humaneval` (`openai/openai_humaneval`): `prompt`, `canonical_solution`, the id `task_id`. Gives
+    /// [`Content::Code`](crate::Content::Code).
+    HumanEval,
+    /// `mbpp` (`google-research-datasets/mbpp`): `text`, or `prompt` in the sanitized form, `code`, `test_list`, the id
+    /// `task_id`. Gives [`Content::Task`](crate::Content::Task).
+    Mbpp,
+    /// `alpaca` (`tatsu-lab/alpaca`): `instruction`, `input` (may be missing or empty) and `output`. Gives
+    /// [`Content::Instruction`](crate::Content::Instruction).
+    Alpaca,
+    /// `mt-bench` (`HuggingFaceH4/mt_bench_prompts`): `turns` or `prompt`, `category`, `reference` where there is one, the
+    /// id `question_id` or `prompt_id`. Gives [`Content::Text`](crate::Content::Text) of two turns.
+    MtBench,
+    /// `spec-bench`: as MT-bench, of one or more turns. A question with several right answers has a list of them as its
+    /// reference.
+    SpecBench,
+    /// `cnn-dailymail` (`abisee/cnn_dailymail`): `article`, `highlights` where there are any, `id`; or an object with a list
+    /// of `articles`. Gives [`Content::Article`](crate::Content::Article).
+    CnnDailyMail,
+    /// `prompts`, or `prompts:FIELD`: the text or the list of turns in that field, and whatever else, all of which is
+    /// carried through. Gives [`Content::Text`](crate::Content::Text).
+    Prompts {
+        /// The field, `prompt` by default.
+        field: Cow<'static, str>,
+    },
 }
 
 named!(Dataset, UnknownDataset);
 
-/// Which samples of a dataset to take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// Number of samples to pass over at the beginning.
-    pub offset: usize,
-    /// The most samples to take; `None` takes all.
-    pub limit: Option<usize>,
-}
-
-impl Selection {
-    /// Every sample.
-    pub const ALL: Self = Self {
-        offset: 0,
-        limit: None,
+impl Dataset {
+    /// [`Prompts`](Self::Prompts) in the field `prompt`.
+    pub const PROMPTS: Self = Self::Prompts {
+        field: Cow::Borrowed("prompt"),
     };
 
-    /// The first samples, `limit` at most.
-    pub const fn first(limit: usize) -> Self {
-        Self {
-            offset: 0,
-            limit: Some(limit),
-        }
-    }
-}
-
-impl Dataset {
-    /// All formats.
-    pub const ALL: [Self; 3] = [Self::Gsm8k, Self::Mmlu, Self::Prompts];
+    /// All datasets.
+    pub const ALL: [Self; 9] = [
+        Self::Gsm8k,
+        Self::Mmlu,
+        Self::HumanEval,
+        Self::Mbpp,
+        Self::Alpaca,
+        Self::MtBench,
+        Self::SpecBench,
+        Self::CnnDailyMail,
+        Self::PROMPTS,
+    ];
 
     /// The name that it goes by.
-    pub const fn name(self) -> &'static str {
-        match self {
+    pub fn name(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Gsm8k => "gsm8k",
             Self::Mmlu => "mmlu",
-            Self::Prompts => "prompts",
+            Self::HumanEval => "humaneval",
+            Self::Mbpp => "mbpp",
+            Self::Alpaca => "alpaca",
+            Self::MtBench => "mt-bench",
+            Self::SpecBench => "spec-bench",
+            Self::CnnDailyMail => "cnn-dailymail",
+            Self::Prompts { field } if field == "prompt" => "prompts",
+            Self::Prompts { field } => return Cow::Owned(format!("prompts:{field}")),
+        })
+    }
+
+    /// The dataset of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.strip_prefix("prompts:") {
+            Some("") => None,
+            Some(field) => Some(Self::Prompts {
+                field: Cow::Owned(field.to_owned()),
+            }),
+            None => Self::ALL.into_iter().find(|known| known.name() == name),
         }
     }
 
-    const fn extension(self) -> &'static str {
-        match self {
-            Self::Gsm8k | Self::Prompts => "jsonl",
-            Self::Mmlu => "csv",
-        }
-    }
-
-    /// Reads the selected samples of a file; of a folder, those of all its `.jsonl` or `.csv` files in the order of their
-    /// names, as if they were one file.
+    /// Reads the selected samples of a file; of a folder, those of all its files in the order of their names, as if they
+    /// were one file. The files of a folder must be of one format.
     ///
-    /// Nothing after the last selected sample is looked at.
+    /// Entries after the last one within offset and limit are not looked at.
     ///
     /// # Errors
-    /// A file that cannot be read, or any error of [`parse`](Self::parse).
-    pub fn read(self, path: &Path, selection: Selection) -> Result<Vec<Sample>> {
+    /// A file that cannot be read; a folder without files or with files of several formats; any error of
+    /// [`parse`](Self::parse).
+    pub fn read(&self, path: &Path, selection: Selection) -> Result<Vec<Sample>> {
         let mut taken = Taken::new(selection);
-        for file in self.files(path)? {
+        for file in file::files(self, path)? {
             if taken.is_complete() {
                 break;
             }
@@ -93,132 +140,69 @@ impl Dataset {
                 path: file.clone(),
                 source,
             })?;
-            self.take(&file.display().to_string(), &bytes, &mut taken)?;
+            self.take(&file.display().to_string(), bytes.into(), &mut taken)?;
         }
         taken.finish(&path.display().to_string())
     }
 
-    /// Reads the selected samples of a file in memory, which error messages call `label`.
+    /// Reads the selected samples of a file in memory, which error messages call `label`, and which is taken for its name.
     ///
     /// # Errors
-    /// [`Error::Line`] for the first entry that is not what the format holds, up to the last selected one;
-    /// [`Error::NoSamples`] and [`Error::OffsetPastEnd`] if there is nothing to take.
-    pub fn parse(self, label: &str, bytes: &[u8], selection: Selection) -> Result<Vec<Sample>> {
+    /// [`Error::Entry`] for the first entry that is not what the dataset holds, up to the last within offset and limit;
+    /// [`Error::Gzip`] and [`Error::Parquet`] for damaged files; [`Error::NoSamples`], [`Error::OffsetPastEnd`] and
+    /// [`Error::SampleTooLarge`] if there is not enough to take.
+    pub fn parse(&self, label: &str, bytes: &[u8], selection: Selection) -> Result<Vec<Sample>> {
         let mut taken = Taken::new(selection);
-        self.take(label, bytes, &mut taken)?;
+        self.take(label, Bytes::copy_from_slice(bytes), &mut taken)?;
         taken.finish(label)
     }
 
-    fn take(self, label: &str, bytes: &[u8], taken: &mut Taken) -> Result<()> {
-        let text = text(label, bytes)?;
-        match self {
-            Self::Gsm8k => taken.all(gsm8k::samples(label, text)),
-            Self::Mmlu => taken.all(mmlu::samples(label, text)),
-            Self::Prompts => taken.all(prompts::samples(label, text)),
-        }
-    }
-
-    /// The file, or the files of the folder.
-    fn files(self, path: &Path) -> Result<Vec<PathBuf>> {
-        if !path.is_dir() {
-            return Ok(vec![path.to_owned()]);
-        }
-        let mut files = fs::read_dir(path)
-            .and_then(|entries| {
-                entries
-                    .map(|entry| entry.map(|entry| entry.path()))
-                    .collect::<std::io::Result<Vec<_>>>()
-            })
-            .map_err(|source| Error::Read {
-                path: path.to_owned(),
-                source,
-            })?;
-        files.retain(|file| file.extension().is_some_and(|e| e == self.extension()));
-        files.sort();
-        if files.is_empty() {
-            return Err(Error::EmptyFolder {
-                path: path.to_owned(),
-                extension: self.extension(),
-            });
-        }
-        Ok(files)
-    }
-}
-
-/// Samples on their way through a selection.
-struct Taken {
-    selection: Selection,
-    seen: usize,
-    samples: Vec<Sample>,
-}
-
-impl Taken {
-    fn new(selection: Selection) -> Self {
-        Self {
-            selection,
-            seen: 0,
-            samples: Vec::new(),
-        }
-    }
-
-    /// Whether no further sample will be taken. One is looked at even by a limit of 0, so that an empty file is found out.
-    fn is_complete(&self) -> bool {
-        let full = |limit| self.samples.len() >= limit;
-        self.seen > self.selection.offset && self.selection.limit.is_some_and(full)
-    }
-
-    fn all(&mut self, samples: impl Iterator<Item = Result<Sample>>) -> Result<()> {
-        for sample in samples {
-            // Asked before the sample is judged: entries after the last selected one may be bad.
-            if self.is_complete() {
+    fn take(&self, label: &str, bytes: Bytes, taken: &mut Taken) -> Result<()> {
+        let data = Data::new(self, label, bytes)?;
+        for record in data.records(label)? {
+            // Asked before anything is judged: entries after the last selected one may be bad.
+            if taken.is_complete() {
                 break;
             }
-            let sample = sample?;
-            self.seen += 1;
-            if self.seen > self.selection.offset && self.selection.limit != Some(0) {
-                self.samples.push(sample);
+            for Record { place, object } in self.unfold(record?) {
+                if taken.is_complete() {
+                    break;
+                }
+                let sample = self.sample(Entry::new(object), taken.seen());
+                taken.push(sample.map_err(|error| bad_entry(label, place, error))?);
             }
         }
         Ok(())
     }
 
-    fn finish(self, label: &str) -> Result<Vec<Sample>> {
-        let offset = self.selection.offset;
-        if self.seen == 0 {
-            return Err(Error::NoSamples {
-                label: label.to_owned(),
-            });
+    /// The records that a record stands for.
+    fn unfold(&self, record: Record) -> Vec<Record> {
+        match self {
+            Self::CnnDailyMail => cnn_dailymail::unfold(record),
+            _ => vec![record],
         }
-        if self.seen <= offset {
-            return Err(Error::OffsetPastEnd {
-                label: label.to_owned(),
-                offset,
-                samples: self.seen,
-            });
+    }
+
+    /// The sample of an entry, the one at `position` in the dataset.
+    fn sample(&self, entry: Entry, position: usize) -> std::result::Result<Sample, EntryError> {
+        match self {
+            Self::Gsm8k => gsm8k::sample(entry, position),
+            Self::Mmlu => mmlu::sample(entry, position),
+            Self::HumanEval => humaneval::sample(entry, position),
+            Self::Mbpp => mbpp::sample(entry, position),
+            Self::Alpaca => alpaca::sample(entry, position),
+            Self::MtBench => mt_bench::sample(entry, position),
+            Self::SpecBench => spec_bench::sample(entry, position),
+            Self::CnnDailyMail => cnn_dailymail::sample(entry, position),
+            Self::Prompts { field } => prompts::sample(entry, position, field),
         }
-        Ok(self.samples)
     }
 }
 
-/// The file as text, without a byte order mark.
-fn text<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let line = line_at(bytes, error.valid_up_to());
-        bad_line(label, line, LineError::Utf8)
-    })?;
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
-}
-
-/// Number of the line that holds the byte at `offset`, from 1.
-fn line_at(bytes: &[u8], offset: usize) -> usize {
-    let before = &bytes[..offset.min(bytes.len())];
-    1 + before.iter().filter(|&&byte| byte == b'\n').count()
-}
-
-fn bad_line(label: &str, line: usize, error: LineError) -> Error {
-    Error::Line {
+fn bad_entry(label: &str, place: Place, error: EntryError) -> Error {
+    Error::Entry {
         label: label.to_owned(),
-        line,
+        place,
         error,
     }
 }

@@ -1,5 +1,6 @@
 //! What can be wrong with a dataset or a template.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::named::list;
@@ -22,23 +23,52 @@ pub enum Error {
     },
 
     /// A folder without a file of the dataset's kind.
-    #[error("{}: the folder holds no .{extension} file", path.display())]
+    #[error("{}: the folder holds no {} file; name the file itself", path.display(), list(extensions))]
     EmptyFolder {
         /// The folder.
         path: PathBuf,
-        /// Extension of the files that were looked for.
-        extension: &'static str,
+        /// Extensions of the files that were looked for.
+        extensions: Vec<&'static str>,
+    },
+
+    /// A folder whose files may well be the same samples twice.
+    #[error("{}: the folder holds files of several formats, {}; name one file", path.display(), list(extensions))]
+    MixedFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Extensions of its files.
+        extensions: Vec<&'static str>,
+    },
+
+    /// A compressed file that cannot be decompressed.
+    #[error("{label}: not a whole gzip file: {source}; download it again")]
+    Gzip {
+        /// Name of the file.
+        label: String,
+        /// What the decompressor says.
+        source: std::io::Error,
+    },
+
+    /// A Parquet file that cannot be read.
+    #[error("{label}, after row {row}: not a whole Parquet file: {reason}; download it again")]
+    Parquet {
+        /// Name of the file.
+        label: String,
+        /// Number of rows that were read.
+        row: usize,
+        /// What the reader says.
+        reason: String,
     },
 
     /// An entry that is not what the dataset holds.
-    #[error("{label}:{line}: {error}")]
-    Line {
+    #[error("{label}{place}: {error}")]
+    Entry {
         /// Name of the file, or of what was read in its place.
         label: String,
-        /// Line on which the entry begins, from 1.
-        line: usize,
-        /// What is wrong with it.
-        error: LineError,
+        /// Where in it.
+        place: Place,
+        /// What is wrong with the entry.
+        error: EntryError,
     },
 
     /// A dataset without a single entry.
@@ -59,10 +89,21 @@ pub enum Error {
         samples: usize,
     },
 
+    /// A random sample of more samples than there are.
+    #[error("{label}: {size} samples at random were asked for, but there are {samples} to choose from; ask for fewer")]
+    SampleTooLarge {
+        /// Name of the file or folder.
+        label: String,
+        /// Number of samples that were asked for.
+        size: usize,
+        /// Number of samples within offset and limit.
+        samples: usize,
+    },
+
     /// A name that no dataset has.
     #[error(
-        "there is no dataset format {name:?}; known are {}",
-        list(Dataset::ALL.iter().map(|d| d.name()))
+        "there is no dataset {name:?}; known are {}, and prompts:FIELD for JSON lines with the prompt in another field",
+        list(&Dataset::ALL)
     )]
     UnknownDataset {
         /// The name.
@@ -72,7 +113,7 @@ pub enum Error {
     /// A name that no prompt template has.
     #[error(
         "there is no prompt template {name:?}; known are {}",
-        list(PromptTemplate::ALL.iter().map(|t| t.name()))
+        list(PromptTemplate::ALL)
     )]
     UnknownTemplate {
         /// The name.
@@ -81,9 +122,9 @@ pub enum Error {
 
     /// A template that has no place for what the sample holds.
     #[error(
-        "the prompt template {template} needs a {}, but the sample is a {found}; for that there are {}",
-        template.expects(),
-        list(PromptTemplate::ALL.iter().filter(|t| t.expects() == *found).map(|t| t.name()))
+        "the prompt template {template} needs {}, but the sample is {found}; for that there are {}",
+        template.accepted().iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
+        list(PromptTemplate::ALL.iter().filter(|t| t.accepts(*found)))
     )]
     TemplateMismatch {
         /// The template.
@@ -91,19 +132,63 @@ pub enum Error {
         /// Kind of the sample.
         found: SampleKind,
     },
+
+    /// A conversation that is over.
+    #[error(
+        "the prompt template {template} asks {turns} turns of sample {id}, all of which are answered; \
+         several turns of a text need the template vicuna"
+    )]
+    NoTurnLeft {
+        /// The template.
+        template: PromptTemplate,
+        /// Id of the sample.
+        id: String,
+        /// Number of turns that the template asks.
+        turns: usize,
+    },
+}
+
+/// Where in a file an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a text file: the line on which the entry begins, from 1.
+    Line(usize),
+    /// In a JSON array: which of its elements, from 1.
+    Element(usize),
+    /// In a Parquet file: which row, from 1.
+    Row(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, ":{line}"),
+            Self::Element(element) => write!(f, ", element {element}"),
+            Self::Row(row) => write!(f, ", row {row}"),
+        }
+    }
 }
 
 /// What is wrong with one entry of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum LineError {
+pub enum EntryError {
     /// Bytes that are no text.
     #[error("invalid UTF-8; convert the file to UTF-8")]
     Utf8,
 
-    /// Not JSON.
+    /// A line that is not JSON.
     #[error("column {column}: {message}; every line must be one JSON object")]
     Json {
+        /// Where reading failed, in bytes from 1; 0 if before the first.
+        column: usize,
+        /// What the parser says.
+        message: String,
+    },
+
+    /// A file that is not a JSON array, but begins like one.
+    #[error("column {column}: {message}; the file must be one JSON array of objects, or JSON objects line by line")]
+    JsonArray {
         /// Where reading failed, in bytes from 1; 0 if before the first.
         column: usize,
         /// What the parser says.
@@ -117,22 +202,42 @@ pub enum LineError {
         found: &'static str,
     },
 
-    /// An object without a field that it must have.
-    #[error("there is no field {field:?}; {}", fields_there(found))]
+    /// An entry without a field, or column, that it must have.
+    #[error(
+        "there is no field {}; {}; name the dataset that the file is of, or one of its fields as prompts:FIELD",
+        quoted(fields),
+        fields_there(found)
+    )]
     MissingField {
-        /// Name of the field.
-        field: &'static str,
+        /// Names that the field may have.
+        fields: Vec<String>,
         /// Names of the fields that there are.
         found: Vec<String>,
     },
 
-    /// A field that must be text and is not.
-    #[error("the field {field:?} must be a string, found {found}")]
-    NotAString {
+    /// A field whose value is of another type than the dataset's.
+    #[error("the field {field:?} must be {expected}, found {found}")]
+    WrongType {
         /// Name of the field.
-        field: &'static str,
+        field: String,
+        /// What it must be.
+        expected: &'static str,
         /// Type of its value.
         found: &'static str,
+    },
+
+    /// A conversation in which nothing is said.
+    #[error("the field {field:?} is an empty list; a conversation needs one turn at least")]
+    NoTurns {
+        /// Name of the field.
+        field: String,
+    },
+
+    /// A multiple-choice question without four choices.
+    #[error("there must be four choices, found {found}")]
+    Choices {
+        /// Number of choices.
+        found: usize,
     },
 
     /// A CSV record of the wrong length.
@@ -146,7 +251,7 @@ pub enum LineError {
     },
 
     /// An answer that names no choice.
-    #[error("the answer must be A, B, C or D, found {found:?}; the file must have no header")]
+    #[error("the answer must be A, B, C or D, or in JSON and Parquet a number from 0 to 3, found {found}; a CSV file must have no header")]
     Answer {
         /// What stands in its place.
         found: String,
@@ -160,10 +265,15 @@ pub enum LineError {
     },
 }
 
+fn quoted(names: &[String]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+    names.join(" or ")
+}
+
 fn fields_there(found: &[String]) -> String {
     if found.is_empty() {
-        "the object is empty".to_owned()
+        "the entry is empty".to_owned()
     } else {
-        format!("the object has {}", found.join(", "))
+        format!("the entry has {}", found.join(", "))
     }
 }

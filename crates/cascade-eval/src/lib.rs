@@ -1,8 +1,9 @@
 //! Datasets and prompts.
 //!
-//! * [`Sample`]: one question, multiple-choice question or text, as a dataset holds it.
-//! * [`Dataset`]: the file formats that samples are read from.
-//! * [`PromptTemplate`]: the exact text that a model is asked to continue for a sample.
+//! * [`Sample`]: one entry of a dataset, with its id, its references and whatever else stood beside it.
+//! * [`Dataset`]: which datasets there are, and the files that they are read from.
+//! * [`Selection`]: which samples to take, by position or at random by a seed.
+//! * [`PromptTemplate`]: the exact text that a model is asked to continue for a sample, turn by turn.
 //!
 //! ```
 //! use cascade_eval::{Dataset, PromptTemplate, Selection};
@@ -14,6 +15,7 @@
 //!     template.apply(&samples[0])?,
 //!     "Reason the math question below step by step. Question: What is 2 + 3?.\n Answer: "
 //! );
+//! assert_eq!(samples[0].reference(), Some("2 + 3 = 5\n#### 5"));
 //! # Ok::<(), cascade_eval::Error>(())
 //! ```
 
@@ -22,8 +24,10 @@ mod error;
 mod named;
 mod prompt;
 mod sample;
+mod selection;
 
-pub use dataset::{Dataset, Selection};
-pub use error::{Error, LineError, Result};
+pub use dataset::Dataset;
+pub use error::{EntryError, Error, Place, Result};
 pub use prompt::PromptTemplate;
-pub use sample::{Letter, Sample, SampleKind};
+pub use sample::{Content, Letter, Sample, SampleKind, Turns};
+pub use selection::{RandomSample, Selection};

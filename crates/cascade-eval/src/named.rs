@@ -1,12 +1,12 @@
 //! Enums whose variants are chosen by name, on the command line and in configurations.
 
-/// Implements `Display`, `FromStr` and the conversions that serde uses, from `ALL` and `name`. An unknown name is the given
-/// variant of [`Error`](crate::Error), which lists the known ones.
+/// Implements `Display`, `FromStr` and the conversions that serde uses, from `name` and `from_name`. An unknown name is the
+/// given variant of [`Error`](crate::Error), which lists the known ones.
 macro_rules! named {
     ($type:ident, $unknown:ident) => {
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.name())
+                f.write_str(&self.name())
             }
         }
 
@@ -14,13 +14,9 @@ macro_rules! named {
             type Err = $crate::Error;
 
             fn from_str(name: &str) -> $crate::Result<Self> {
-                Self::ALL
-                    .iter()
-                    .copied()
-                    .find(|known| known.name() == name)
-                    .ok_or_else(|| $crate::Error::$unknown {
-                        name: name.to_owned(),
-                    })
+                Self::from_name(name).ok_or_else(|| $crate::Error::$unknown {
+                    name: name.to_owned(),
+                })
             }
         }
 
@@ -34,7 +30,7 @@ macro_rules! named {
 
         impl From<$type> for String {
             fn from(value: $type) -> Self {
-                value.name().to_owned()
+                value.to_string()
             }
         }
     };
@@ -43,6 +39,7 @@ macro_rules! named {
 pub(crate) use named;
 
 /// Names in one line, for an error message.
-pub(crate) fn list(names: impl IntoIterator<Item = &'static str>) -> String {
-    names.into_iter().collect::<Vec<_>>().join(", ")
+pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
+    names.join(", ")
 }

@@ -1,9 +1,13 @@
 //! Prompt templates, exact to the byte.
 
+mod vicuna;
+
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::named::named;
-use crate::{Error, Result, Sample, SampleKind};
+use crate::{Content, Error, Result, Sample, SampleKind};
 
 /// How a sample becomes the text that a model is asked to continue.
 ///
@@ -11,9 +15,10 @@ use crate::{Error, Result, Sample, SampleKind};
 /// is never changed, only joined by another one. In the forms below, `\n` is a newline and ends of lines carry no space
 /// that is not shown.
 ///
-/// The Vicuna templates put a message into the one-turn conversation of Vicuna v1.1:
+/// The Vicuna templates put messages into the conversation of Vicuna v1.1, as FastChat's `vicuna_v1.1` does:
 /// `A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, and
-/// polite answers to the user's questions. USER: {message} ASSISTANT:`, all in one line.
+/// polite answers to the user's questions. USER: {message} ASSISTANT:`, all in one line; later turns follow as
+/// ` {answer}</s>USER: {message} ASSISTANT:`. They alone ask several turns; the others ask the first turn of a text.
 ///
 /// On the command line and in configurations a template goes by its [`name`](Self::name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,23 +33,57 @@ pub enum PromptTemplate {
     /// `vicuna-mmlu`: `"Answer the question step by step: Question: {question}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n"`
     /// as a message.
     VicunaMmlu,
-    /// `raw`: a text as it is.
+    /// `raw`: a text, or the beginning of a program, as it is. So HumanEval is asked by its authors (Chen et al., 2021) and
+    /// by DISCO (Appendix B.2).
     Raw,
-    /// `vicuna`: a text as a message.
+    /// `vicuna`: texts as messages, turn by turn. So MT-bench and Spec-Bench are asked by their authors.
     Vicuna,
+    /// `vicuna-humaneval`: `"Create a Python script for this problem:\n{prompt}"` as a message: WizardCoder's words, which
+    /// SpecDec++ uses too (within the instruction format of those models).
+    VicunaHumanEval,
+    /// `mbpp`: `"\"\"\"\n{text}\n{first test}\n\"\"\"\n"`, a docstring with one test: InCoder's form (Fried et al., 2023),
+    /// as the BigCode evaluation harness has it and DISCO uses it (Appendix B.1).
+    Mbpp,
+    /// `vicuna-mbpp`: `"You are an expert Python programmer, and here is your task: {text} Your code should pass these
+    /// tests:\n\n{tests, one per line}\n"` as a message: the words of MBPP's authors (Austin et al., 2021), without the
+    /// `[BEGIN]` that their examples end with.
+    VicunaMbpp,
+    /// `alpaca`: Stanford Alpaca's own (its `train.py`), which DISCO uses (Appendix B.4): `"Below is an instruction that
+    /// describes a task. Write a response that appropriately completes the request.\n\n### Instruction:\n{instruction}\n\n###
+    /// Response:"`, or with an input `"Below is an instruction that describes a task, paired with an input that provides
+    /// further context. Write a response that appropriately completes the request.\n\n### Instruction:\n{instruction}\n\n###
+    /// Input:\n{input}\n\n### Response:"`.
+    Alpaca,
+    /// `vicuna-alpaca`: `"{instruction}"`, or with an input `"{instruction}\nInput: {input}"`, as a message: SpecDec++'s
+    /// form (its `gen_dataset.py`) for chat models.
+    VicunaAlpaca,
+    /// `cnn-dailymail`: `"Summarize:\n{article}\nSummary:\n"`, as DISCO asks (Figure 8).
+    CnnDailyMail,
+    /// `t5-cnn-dailymail`: `"summarize: {article}"`, the prefix that T5 was trained with (Raffel et al., 2020, Appendix D).
+    T5CnnDailyMail,
+    /// `vicuna-cnn-dailymail`: `"Summarize: {article}"` as a message, as in Spec-Bench's part of CNN/DailyMail.
+    VicunaCnnDailyMail,
 }
 
 named!(PromptTemplate, UnknownTemplate);
 
 impl PromptTemplate {
     /// All templates.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 14] = [
         Self::T5Gsm8k,
         Self::T5Mmlu,
         Self::VicunaGsm8k,
         Self::VicunaMmlu,
         Self::Raw,
         Self::Vicuna,
+        Self::VicunaHumanEval,
+        Self::Mbpp,
+        Self::VicunaMbpp,
+        Self::Alpaca,
+        Self::VicunaAlpaca,
+        Self::CnnDailyMail,
+        Self::T5CnnDailyMail,
+        Self::VicunaCnnDailyMail,
     ];
 
     /// The name that it goes by.
@@ -56,135 +95,197 @@ impl PromptTemplate {
             Self::VicunaMmlu => "vicuna-mmlu",
             Self::Raw => "raw",
             Self::Vicuna => "vicuna",
+            Self::VicunaHumanEval => "vicuna-humaneval",
+            Self::Mbpp => "mbpp",
+            Self::VicunaMbpp => "vicuna-mbpp",
+            Self::Alpaca => "alpaca",
+            Self::VicunaAlpaca => "vicuna-alpaca",
+            Self::CnnDailyMail => "cnn-dailymail",
+            Self::T5CnnDailyMail => "t5-cnn-dailymail",
+            Self::VicunaCnnDailyMail => "vicuna-cnn-dailymail",
         }
     }
 
-    /// The kind of sample that it applies to.
-    pub const fn expects(self) -> SampleKind {
+    /// The template of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    /// The kinds of samples that it applies to.
+    pub const fn accepted(self) -> &'static [SampleKind] {
         match self {
-            Self::T5Gsm8k | Self::VicunaGsm8k => SampleKind::Question,
-            Self::T5Mmlu | Self::VicunaMmlu => SampleKind::MultipleChoice,
-            Self::Raw | Self::Vicuna => SampleKind::Text,
+            Self::T5Gsm8k | Self::VicunaGsm8k => &[SampleKind::Question],
+            Self::T5Mmlu | Self::VicunaMmlu => &[SampleKind::MultipleChoice],
+            Self::Raw => &[SampleKind::Text, SampleKind::Code],
+            Self::Vicuna => &[SampleKind::Text],
+            Self::VicunaHumanEval => &[SampleKind::Code],
+            Self::Mbpp | Self::VicunaMbpp => &[SampleKind::Task],
+            Self::Alpaca | Self::VicunaAlpaca => &[SampleKind::Instruction],
+            Self::CnnDailyMail | Self::T5CnnDailyMail | Self::VicunaCnnDailyMail => {
+                &[SampleKind::Article]
+            }
         }
     }
 
-    /// The prompt for a sample.
+    /// Whether it applies to samples of a kind.
+    pub fn accepts(self, kind: SampleKind) -> bool {
+        self.accepted().contains(&kind)
+    }
+
+    /// Whether it makes a conversation, in which several turns have their place.
+    pub const fn is_conversation(self) -> bool {
+        match self {
+            Self::Vicuna
+            | Self::VicunaGsm8k
+            | Self::VicunaMmlu
+            | Self::VicunaHumanEval
+            | Self::VicunaMbpp
+            | Self::VicunaAlpaca
+            | Self::VicunaCnnDailyMail => true,
+            Self::Raw
+            | Self::T5Gsm8k
+            | Self::T5Mmlu
+            | Self::Mbpp
+            | Self::Alpaca
+            | Self::CnnDailyMail
+            | Self::T5CnnDailyMail => false,
+        }
+    }
+
+    /// Number of turns that it asks of a sample: all of them in a conversation, otherwise one.
+    pub fn turns(self, sample: &Sample) -> usize {
+        match self.is_conversation() {
+            true => sample.content.turns().len(),
+            false => 1,
+        }
+    }
+
+    /// The prompt for a sample's first turn.
     ///
     /// # Errors
-    /// [`Error::TemplateMismatch`] if the sample is of another kind than the template [`expects`](Self::expects).
+    /// [`Error::TemplateMismatch`] if the sample is of a kind that the template does not [accept](Self::accepts).
     pub fn apply(self, sample: &Sample) -> Result<String> {
-        match (self, sample) {
-            (Self::T5Gsm8k, Sample::Question { question, .. }) => Ok(format!(
+        self.apply_after(sample, &[])
+    }
+
+    /// The prompt for the turn that follows the given answers, one to each turn before it. They stand in the prompt as they
+    /// are; FastChat strips white space from both ends of an answer before it goes on.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply); [`Error::NoTurnLeft`] if there are as many answers as [turns](Self::turns), or more.
+    pub fn apply_after(self, sample: &Sample, answers: &[String]) -> Result<String> {
+        let messages = self
+            .messages(&sample.content)
+            .ok_or_else(|| Error::TemplateMismatch {
+                template: self,
+                found: sample.content.kind(),
+            })?;
+        let turns = self.turns(sample);
+        if answers.len() >= turns {
+            return Err(Error::NoTurnLeft {
+                template: self,
+                id: sample.id.clone(),
+                turns,
+            });
+        }
+        Ok(match self.is_conversation() {
+            true => vicuna::conversation(&messages, answers),
+            false => messages.into_iter().next().unwrap_or_default().into_owned(),
+        })
+    }
+
+    /// What the user says in each turn: once at least, unless the content is of a kind that is not accepted.
+    fn messages(self, content: &Content) -> Option<Vec<Cow<'_, str>>> {
+        let only = match (self, content) {
+            (Self::Raw | Self::Vicuna, Content::Text(turns)) => {
+                return Some(turns.iter().map(Cow::Borrowed).collect());
+            }
+            (Self::Raw, Content::Code(code)) => return Some(vec![Cow::Borrowed(code)]),
+            (_, Content::Question(question)) => self.question(question)?,
+            (_, Content::MultipleChoice { question, choices }) => self.choice(question, choices)?,
+            (Self::VicunaHumanEval, Content::Code(code)) => {
+                format!("Create a Python script for this problem:\n{code}")
+            }
+            (_, Content::Task { description, tests }) => self.task(description, tests)?,
+            (_, Content::Instruction { instruction, input }) => {
+                self.instruction(instruction, input.as_deref())?
+            }
+            (_, Content::Article(article)) => self.article(article)?,
+            _ => return None,
+        };
+        Some(vec![Cow::Owned(only)])
+    }
+
+    fn question(self, question: &str) -> Option<String> {
+        match self {
+            Self::T5Gsm8k => Some(format!(
                 "Reason the math question below step by step. Question: {question}.\n Answer: "
             )),
-            (Self::VicunaGsm8k, Sample::Question { question, .. }) => Ok(conversation(&format!(
+            Self::VicunaGsm8k => Some(format!(
                 "Reason the math question step by step. Question: {question}\n Answer: "
-            ))),
+            )),
+            _ => None,
+        }
+    }
+
+    fn choice(self, question: &str, [a, b, c, d]: &[String; 4]) -> Option<String> {
+        match self {
             #[rustfmt::skip]
-            (Self::T5Mmlu, Sample::MultipleChoice { question, choices: [a, b, c, d], .. }) => Ok(format!(
+            Self::T5Mmlu => Some(format!(
                 "Question: {question}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n Let's think step by step. "
             )),
             #[rustfmt::skip]
-            (Self::VicunaMmlu, Sample::MultipleChoice { question, choices: [a, b, c, d], .. }) => Ok(conversation(&format!(
+            Self::VicunaMmlu => Some(format!(
                 "Answer the question step by step: Question: {question}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n"
-            ))),
-            (Self::Raw, Sample::Text { prompt, .. }) => Ok(prompt.clone()),
-            (Self::Vicuna, Sample::Text { prompt, .. }) => Ok(conversation(prompt)),
-            (template, sample) => Err(Error::TemplateMismatch {
-                template,
-                found: sample.kind(),
-            }),
+            )),
+            _ => None,
         }
     }
-}
 
-/// The one-turn conversation of Vicuna v1.1.
-fn conversation(message: &str) -> String {
-    format!(
-        "A chat between a curious user and an artificial intelligence assistant. \
-         The assistant gives helpful, detailed, and polite answers to the user's questions. \
-         USER: {message} ASSISTANT:"
-    )
+    fn task(self, description: &str, tests: &[String]) -> Option<String> {
+        match self {
+            Self::Mbpp => {
+                let test: String = tests.iter().take(1).map(|t| format!("{t}\n")).collect();
+                Some(format!("\"\"\"\n{description}\n{test}\"\"\"\n"))
+            }
+            Self::VicunaMbpp => {
+                let tests = tests.join("\n");
+                Some(format!(
+                    "You are an expert Python programmer, and here is your task: {description} \
+                     Your code should pass these tests:\n\n{tests}\n"
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    fn instruction(self, instruction: &str, input: Option<&str>) -> Option<String> {
+        match (self, input) {
+            (Self::Alpaca, None) => Some(format!(
+                "Below is an instruction that describes a task. \
+                 Write a response that appropriately completes the request.\n\n\
+                 ### Instruction:\n{instruction}\n\n### Response:"
+            )),
+            (Self::Alpaca, Some(input)) => Some(format!(
+                "Below is an instruction that describes a task, paired with an input that provides further context. \
+                 Write a response that appropriately completes the request.\n\n\
+                 ### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:"
+            )),
+            (Self::VicunaAlpaca, None) => Some(instruction.to_owned()),
+            (Self::VicunaAlpaca, Some(input)) => Some(format!("{instruction}\nInput: {input}")),
+            _ => None,
+        }
+    }
+
+    fn article(self, article: &str) -> Option<String> {
+        match self {
+            Self::CnnDailyMail => Some(format!("Summarize:\n{article}\nSummary:\n")),
+            Self::T5CnnDailyMail => Some(format!("summarize: {article}")),
+            Self::VicunaCnnDailyMail => Some(format!("Summarize: {article}")),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Letter;
-
-    const SYSTEM: &str = "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite answers to the user's questions.";
-
-    fn samples() -> [Sample; 3] {
-        [
-            Sample::question("How many {question}s?"),
-            Sample::MultipleChoice {
-                question: "Which?".into(),
-                choices: ["one", "{d}", "3", "(B) four"].map(String::from),
-                answer: Some(Letter::B),
-            },
-            Sample::text("Hello\nthere "),
-        ]
-    }
-
-    #[test]
-    fn prompts_are_exact() {
-        let [question, choice, text] = &samples();
-        let all = [
-            (PromptTemplate::T5Gsm8k, question, "Reason the math question below step by step. Question: How many {question}s?.\n Answer: ".to_owned()),
-            (PromptTemplate::VicunaGsm8k, question, format!("{SYSTEM} USER: Reason the math question step by step. Question: How many {{question}}s?\n Answer:  ASSISTANT:")),
-            (PromptTemplate::T5Mmlu, choice, "Question: Which?\n(A) one (B) {d} (C) 3 (D) (B) four\n Answer: \n Let's think step by step. ".to_owned()),
-            (PromptTemplate::VicunaMmlu, choice, format!("{SYSTEM} USER: Answer the question step by step: Question: Which?\n(A) one (B) {{d}} (C) 3 (D) (B) four\n Answer: \n ASSISTANT:")),
-            (PromptTemplate::Raw, text, "Hello\nthere ".to_owned()),
-            (PromptTemplate::Vicuna, text, format!("{SYSTEM} USER: Hello\nthere  ASSISTANT:")),
-        ];
-        for (template, sample, expected) in all {
-            assert_eq!(template.apply(sample).unwrap(), expected, "{template}");
-        }
-    }
-
-    #[test]
-    fn a_template_refuses_other_kinds() {
-        for template in PromptTemplate::ALL {
-            for sample in &samples() {
-                let fits = sample.kind() == template.expects();
-                assert_eq!(template.apply(sample).is_ok(), fits, "{template}");
-            }
-        }
-        let error = PromptTemplate::T5Mmlu
-            .apply(&Sample::text("hi"))
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the prompt template t5-mmlu needs a multiple-choice question, but the sample is a text; \
-             for that there are raw, vicuna"
-        );
-    }
-
-    #[test]
-    fn names_go_both_ways() {
-        for template in PromptTemplate::ALL {
-            assert_eq!(
-                template.to_string().parse::<PromptTemplate>().unwrap(),
-                template
-            );
-            let json = serde_json::to_string(&template).unwrap();
-            assert_eq!(json, format!("{:?}", template.name()));
-            assert_eq!(
-                serde_json::from_str::<PromptTemplate>(&json).unwrap(),
-                template
-            );
-        }
-    }
-
-    #[test]
-    fn an_unknown_name_lists_the_known() {
-        let error = "gsm8k".parse::<PromptTemplate>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "there is no prompt template \"gsm8k\"; \
-             known are t5-gsm8k, t5-mmlu, vicuna-gsm8k, vicuna-mmlu, raw, vicuna"
-        );
-        let serde = serde_json::from_str::<PromptTemplate>("\"gsm8k\"").unwrap_err();
-        assert!(serde.to_string().contains(&error));
-    }
-}
+mod tests;

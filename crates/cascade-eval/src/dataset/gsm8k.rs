@@ -1,17 +1,12 @@
 //! GSM8K: grade-school math questions with worked answers.
 
-use super::jsonl::{self, string};
-use crate::{Result, Sample};
+use super::entry::{Entry, Result};
+use crate::{Content, Sample};
 
-/// The questions, with their answers as they stand, calculator annotations and final `####` line included.
-pub(super) fn samples<'a>(
-    label: &'a str,
-    text: &'a str,
-) -> impl Iterator<Item = Result<Sample>> + 'a {
-    jsonl::samples(label, text, |object| {
-        Ok(Sample::Question {
-            question: string(&object, "question")?,
-            answer: Some(string(&object, "answer")?),
-        })
-    })
+/// The reference is the answer as it stands, calculator annotations and final `####` line included.
+pub(super) fn sample(mut entry: Entry, position: usize) -> Result<Sample> {
+    let id = entry.id(&["id"], position);
+    let content = Content::Question(entry.text(&["question"])?);
+    let references = vec![vec![entry.text(&["answer"])?]];
+    Ok(entry.sample(id, None, content, references))
 }

@@ -1,57 +1,37 @@
-//! MMLU: multiple-choice questions, one CSV file per subject.
+//! MMLU: multiple-choice questions on 57 subjects.
 
-use csv::{ReaderBuilder, StringRecord};
+use serde_json::Value;
 
-use super::{bad_line, line_at};
-use crate::{Letter, LineError, Result, Sample};
+use super::entry::{Entry, Result};
+use crate::{Content, EntryError, Letter, Sample};
 
-/// The questions with their choices.
-pub(super) fn samples<'a>(
-    label: &'a str,
-    text: &'a str,
-) -> impl Iterator<Item = Result<Sample>> + 'a {
-    ReaderBuilder::new()
-        .has_headers(false)
-        // Rows of another length are reported by us, in terms of the columns that there should be.
-        .flexible(true)
-        .from_reader(text.as_bytes())
-        .into_records()
-        .map(move |record| {
-            let record = record.map_err(|error| csv_error(label, text, &error))?;
-            let offset = record.position().map_or(0, csv::Position::byte);
-            sample(&record).map_err(|error| bad_line(label, record_line(text, offset), error))
-        })
+/// The reference is the letter of the right choice.
+pub(super) fn sample(mut entry: Entry, position: usize) -> Result<Sample> {
+    let id = entry.id(&["id"], position);
+    let question = entry.text(&["question"])?;
+    let choices = entry.texts(&["choices"])?;
+    let choices = choices
+        .try_into()
+        .map_err(|choices: Vec<_>| EntryError::Choices {
+            found: choices.len(),
+        })?;
+    let answer = letter(&entry.required(&["answer"])?.1)?;
+    // Missing where a CSV file has no name, and empty in the hub's auxiliary split.
+    let subject = entry.optional_text("subject")?;
+    let subject = subject.filter(|subject| !subject.is_empty());
+    let content = Content::MultipleChoice { question, choices };
+    let references = vec![vec![answer.to_string()]];
+    Ok(entry.sample(id, subject, content, references))
 }
 
-fn sample(record: &StringRecord) -> std::result::Result<Sample, LineError> {
-    let columns: Vec<&str> = record.iter().collect();
-    let [question, a, b, c, d, answer] = columns[..] else {
-        return Err(LineError::Columns {
-            found: columns.len(),
-        });
+fn letter(answer: &Value) -> Result<Letter> {
+    let letter = match answer {
+        Value::String(name) => Letter::from_name(name),
+        _ => answer
+            .as_u64()
+            .and_then(|index| Letter::ALL.get(usize::try_from(index).ok()?).copied()),
     };
-    let answer = Letter::from_name(answer.trim()).ok_or_else(|| LineError::Answer {
-        found: answer.to_owned(),
-    })?;
-    Ok(Sample::MultipleChoice {
-        question: question.to_owned(),
-        choices: [a, b, c, d].map(str::to_owned),
-        answer: Some(answer),
+    letter.ok_or_else(|| EntryError::Answer {
+        found: answer.to_string(),
     })
-}
-
-/// Line on which the record that was looked for from byte `offset` on begins.
-///
-/// The reader's own count points at the blank lines before the record, if there are any.
-fn record_line(text: &str, offset: u64) -> usize {
-    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-    let rest = text.as_bytes().get(offset..).unwrap_or_default();
-    let blank = rest.iter().take_while(|byte| b"\r\n".contains(byte));
-    line_at(text.as_bytes(), offset.saturating_add(blank.count()))
-}
-
-fn csv_error(label: &str, text: &str, error: &csv::Error) -> crate::Error {
-    let offset = error.position().map_or(0, csv::Position::byte);
-    let message = error.to_string();
-    bad_line(label, record_line(text, offset), LineError::Csv { message })
 }

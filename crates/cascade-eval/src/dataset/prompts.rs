@@ -1,20 +1,14 @@
-//! Any prompts, one JSON object per line.
+//! Any prompts, in a field of one's choice.
 
-use super::jsonl::{self, string};
-use crate::{Result, Sample};
+use super::entry::{Entry, Result};
+use crate::{Content, EntryError, Sample, Turns};
 
-/// The prompts, with the other fields beside them.
-pub(super) fn samples<'a>(
-    label: &'a str,
-    text: &'a str,
-) -> impl Iterator<Item = Result<Sample>> + 'a {
-    jsonl::samples(label, text, |mut object| {
-        let prompt = string(&object, "prompt")?;
-        // Not `remove`, which puts the last field in the place of the removed one.
-        object.shift_remove("prompt");
-        Ok(Sample::Text {
-            prompt,
-            fields: object,
-        })
-    })
+/// A text or a list of turns, with everything else beside it.
+pub(super) fn sample(mut entry: Entry, position: usize, field: &str) -> Result<Sample> {
+    let id = entry.id(&["id"], position);
+    let turns = Turns::new(entry.text_or_texts(&[field])?);
+    let turns = turns.ok_or_else(|| EntryError::NoTurns {
+        field: field.to_owned(),
+    })?;
+    Ok(entry.sample(id, None, Content::Text(turns), Vec::new()))
 }
