@@ -18,7 +18,7 @@ use crate::{Drawn, Lenience, Rule};
 
 /// A token, which may be one of `draws`, and the distribution r that it was emitted from.
 ///
-/// Cost: one pass over the support of p more than the rule takes.
+/// Cost: three passes over the support of p more than the rule takes.
 pub fn token(
     p: &Arc<Distribution>,
     draws: &[Drawn<'_>],
@@ -30,36 +30,33 @@ pub fn token(
         return (rule.token(p, draws, chance), Arc::clone(p));
     };
     let lenience = f64::from(lenience.get());
-    let residual = rejected(p, first);
-    let r = Arc::new(emitted(p, first, lenience, &residual));
+    let r = emitted(p, first, lenience);
     let token = if chance.accept(acceptance(p, first, lenience)) {
         first.token
     } else {
-        rule.token(&residual, others, chance)
+        rule.token(&rejected(p, first), others, chance)
     };
     (token, r)
 }
 
-/// The distribution r of a lenient review's token.
-fn emitted(
-    p: &Distribution,
-    first: &Drawn<'_>,
-    lenience: f64,
-    residual: &Distribution,
-) -> Distribution {
-    let q = |token| match first.proposal {
-        Proposal::PointMass | Proposal::Pick { .. } => f64::from(u8::from(token == first.token)),
-        Proposal::Sampled(q) => q.probability(token),
+/// The distribution r of a lenient review's token. Where nothing is left of p, nothing is rejected, and r is min(q, λp).
+fn emitted(p: &Arc<Distribution>, first: &Drawn<'_>, lenience: f64) -> Arc<Distribution> {
+    let q = match first.proposal {
+        Proposal::PointMass | Proposal::Pick { .. } => {
+            if p.probability(first.token) == 0.0 {
+                return Arc::clone(p);
+            }
+            Arc::new(Distribution::point(p.vocab_size(), first.token))
+        }
+        Proposal::Sampled(q) => Arc::clone(q),
     };
-    let mut r = p.support();
-    let mut kept = 0.0;
-    for (token, weight) in &mut r {
-        *weight = q(*token).min(lenience * *weight);
-        kept += *weight;
-    }
-    let rejected = (1.0 - kept).max(0.0);
-    for (token, weight) in &mut r {
-        *weight += rejected * residual.probability(*token);
-    }
-    Distribution::from_support(p.vocab_size(), r)
+    let kept = p.zip_sum(&q, |p, q| q.min(lenience * p));
+    let left = p.total_variation(&q);
+    let share = if left > 0.0 {
+        (1.0 - kept).max(0.0) / left
+    } else {
+        0.0
+    };
+    let r = p.zip(&q, |p, q| q.min(lenience * p) + share * (p - q).max(0.0));
+    r.map_or_else(|| Arc::clone(p), Arc::new)
 }
