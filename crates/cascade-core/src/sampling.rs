@@ -189,10 +189,6 @@ impl<'a> Row<'a> {
         self.softmax.of(token.value())
     }
 
-    fn mass(&self, tokens: &[Ranked]) -> f64 {
-        tokens.iter().map(|&t| f64::from(self.weight(t))).sum()
-    }
-
     fn top_k(&self, k: usize) -> Vec<Ranked> {
         vector::first(self.logits, &self.maxima, k, f32::MIN)
     }
@@ -219,7 +215,7 @@ impl<'a> Row<'a> {
         let sure = self.logit_of((1.0 - top_p) * total / self.logits.len() as f64);
         let bound = vector::reached_by(&self.maxima, FEW_BLOCKS, sure);
         let mut tokens = vector::at_least(self.logits, &self.maxima, bound);
-        if bound > sure && self.mass(&tokens) < goal {
+        if bound > sure && self.softmax.mass(&tokens) < goal {
             tokens = vector::at_least(self.logits, &self.maxima, sure);
         }
         self.cut(tokens, goal)
@@ -227,7 +223,7 @@ impl<'a> Row<'a> {
 
     /// The nucleus of some tokens.
     fn nucleus_of(&self, tokens: Vec<Ranked>, top_p: f64) -> Vec<Ranked> {
-        let goal = top_p * self.mass(&tokens);
+        let goal = top_p * self.softmax.mass(&tokens);
         self.cut(tokens, goal)
     }
 
@@ -247,7 +243,7 @@ impl<'a> Row<'a> {
             let half = tokens.len() / 2;
             tokens.select_nth_unstable_by(half, |a, b| b.cmp(a));
             let (upper, lower) = tokens.split_at_mut(half);
-            let mass = self.mass(upper);
+            let mass = self.softmax.mass(upper);
             tokens = if sum + mass < goal {
                 sum += mass;
                 lower

@@ -182,6 +182,25 @@ impl Exponential {
         weights
     }
 
+    /// The sum of the weights of some tokens, which are ranked by their logits.
+    pub(crate) fn mass(self, tokens: &[Ranked]) -> f64 {
+        let mut partial = Vec::with_capacity(tokens.len().div_ceil(BLOCK));
+        let nothing = Ranked::new(0, f32::NEG_INFINITY);
+        vectorized(
+            #[inline(always)]
+            || {
+                for block in blocks(tokens, nothing) {
+                    let mut logits = [0.0; BLOCK];
+                    for i in 0..BLOCK {
+                        logits[i] = block[i].value();
+                    }
+                    partial.push(partial_sums(&self.of_block(&logits)));
+                }
+            },
+        );
+        sums(partial).into_iter().sum()
+    }
+
     /// The sum of all weights.
     pub(crate) fn total(self, logits: &[f32]) -> f64 {
         let mut partial = Vec::with_capacity(logits.len().div_ceil(BLOCK));

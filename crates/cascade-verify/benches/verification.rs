@@ -280,6 +280,8 @@ struct Step<'a> {
     shape: Shape,
     nodes: usize,
     cases: &'a [Case],
+    /// What a plain sum over a row of logits takes, in µs.
+    sum: Option<f64>,
 }
 
 impl Step<'_> {
@@ -295,6 +297,7 @@ impl Step<'_> {
             rule,
             shape,
             nodes,
+            sum,
             ..
         } = *self;
         let shape = shape.name();
@@ -304,28 +307,38 @@ impl Step<'_> {
         } else {
             "lenient"
         };
-        let id = |what| {
-            let name = format!("{what}/{mode}/{rule}/{strict}/{shape}/{nodes}");
-            BenchmarkId::new(name, vocab_size)
-        };
+        let name = format!("step/{mode}/{rule}/{strict}/{shape}/{nodes}");
+        let id = BenchmarkId::new(name, vocab_size);
         let (mut rows, mut steps) = (0, 0);
-        let time = table.measure(criterion, &id("step"), |i| {
+        let time = table.measure(criterion, &id, |i| {
             let case = &self.cases[i % CASES];
             rows += review(case, &case.draft());
             steps += 1;
         });
         let Some(time) = time else { return };
         let rows = rows as f64 / f64::from(steps);
-        // The first rows of each case stand for those that were looked at.
-        let row = table.measure(criterion, &id("sum"), |i| {
-            let rows = &self.cases[i % CASES].rows;
-            black_box(sum(rows.row(i / CASES % rows.rows())));
-        });
-        let sum = row.filter(|_| mode != "greedy").unwrap_or(0.0) * rows;
+        let sum = sum.map_or("-".to_owned(), |sum| format!("{:.2}", rows * sum));
         table.add(format!(
-            "| {mode} | {rule} | {strict} | {vocab_size} | {shape} | {nodes} | {rows:.2} | {time:.2} | {sum:.2} |"
+            "| {mode} | {rule} | {strict} | {vocab_size} | {shape} | {nodes} | {rows:.2} | {time:.2} | {sum} |"
         ));
     }
+}
+
+/// The time of a plain sum over one row of the cases, in turn the first, the second, … of each.
+fn plain_sum(
+    criterion: &mut Criterion,
+    table: &Table,
+    mode: &str,
+    shape: Shape,
+    cases: &[Case],
+) -> Option<f64> {
+    let rows = cases[0].rows.rows();
+    let name = format!("sum/{mode}/{}/{rows} rows", shape.name());
+    let id = BenchmarkId::new(name, cases[0].rows.columns());
+    table.measure(criterion, &id, |i| {
+        let rows = &cases[i % CASES].rows;
+        black_box(sum(rows.row(i / CASES % rows.rows().min(4))));
+    })
 }
 
 fn leniences(lenience: f32) -> Leniences {
@@ -366,6 +379,7 @@ fn greedy_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Vec
                 shape,
                 nodes,
                 cases: &cases,
+                sum: None,
             };
             step.measure(criterion, table, |case, draft| {
                 greedy::review(draft, None, &case.scores, leniences)
@@ -380,6 +394,7 @@ fn sampled_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Ve
     for (mode, sampling) in modes() {
         for (shape, nodes) in drafts() {
             let cases = cases(pool, Some(&sampling), shape, nodes);
+            let sum = plain_sum(criterion, table, mode, shape, &cases);
             for rule in Rule::ALL {
                 for leniences in [Leniences::STRICT, leniences(LENIENCE)] {
                     let step = Step {
@@ -389,6 +404,7 @@ fn sampled_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Ve
                         shape,
                         nodes,
                         cases: &cases,
+                        sum,
                     };
                     let mut chance = SeededChance::new(0);
                     step.measure(criterion, table, |case, draft| {
@@ -406,9 +422,11 @@ fn sampled_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Ve
 
 fn main() {
     let criterion = &mut Criterion::default()
-        .warm_up_time(Duration::from_millis(30))
-        .measurement_time(Duration::from_millis(150))
+        .warm_up_time(Duration::from_millis(20))
+        .measurement_time(Duration::from_millis(100))
         .sample_size(15)
+        .nresamples(1000)
+        .without_plots()
         .configure_from_args();
     let [of_rows, of_steps] = [Table::default(), Table::default()];
     for vocab_size in VOCABULARIES {
