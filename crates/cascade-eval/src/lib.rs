@@ -21,6 +21,7 @@
 
 mod dataset;
 mod error;
+mod forward_cost;
 mod named;
 mod prompt;
 mod sample;
@@ -28,6 +29,7 @@ mod selection;
 
 pub use dataset::Dataset;
 pub use error::{EntryError, Error, Place, Result};
+pub use forward_cost::{read_bandwidth, ForwardBench, ForwardCost};
 pub use prompt::PromptTemplate;
 pub use sample::{Content, Letter, Sample, SampleKind, Turns};
 pub use selection::{RandomSample, Selection};

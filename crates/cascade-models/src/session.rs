@@ -75,6 +75,19 @@ impl Model {
         }
     }
 
+    /// Bytes of weights that one forward reads, whatever the number of rows: what bounds decoding at batch 1. For T5 it is the
+    /// decoder's; the encoder runs once per source.
+    pub fn bytes_per_forward(&self) -> usize {
+        match &self.network {
+            Network::T5(model) => {
+                model.config().parameters_per_forward() * model.dtype().size_in_bytes()
+            }
+            Network::Llama(model) => {
+                model.config().parameters_per_forward() * model.dtype().size_in_bytes()
+            }
+        }
+    }
+
     /// The most positions that a context and the height of a tree may take together. T5 has no limit: its positions are
     /// relative.
     pub fn max_context(&self) -> Option<usize> {
