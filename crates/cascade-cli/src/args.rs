@@ -6,6 +6,7 @@ use cascade_eval::{Dataset, PromptTemplate};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
 
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
@@ -35,6 +36,11 @@ pub(crate) enum Command {
     Bigram {
         #[command(subcommand)]
         command: BigramCommand,
+    },
+    /// Measure what forwards cost on this machine.
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
     },
     /// Show devices, threads, cache folders and versions.
     Doctor,

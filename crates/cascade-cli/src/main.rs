@@ -1,6 +1,7 @@
 //! The `cascade` command: arguments, progress and printing, and nothing else.
 
 mod args;
+mod bench;
 mod bigram;
 mod config_check;
 mod doctor;
@@ -35,6 +36,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             command: ConfigCommand::Check { file, load },
         } => config_check::check(&file, load),
         Command::Bigram { command } => bigram::run(command),
+        Command::Bench { command } => bench::run(&command),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {
             let mut command = Cli::command();

@@ -37,4 +37,5 @@ mod sampling;
 pub use assemble::{AssembleOptions, Assembled, LoadedPart};
 pub use config::{Config, Drafter, Neural, Table};
 pub use error::{Error, Result};
+pub use place::model_source;
 pub use sampling::SamplingSettings;
