@@ -6,8 +6,10 @@ mod config_check;
 mod doctor;
 mod inputs;
 mod record;
+mod replay;
 mod run;
 mod show;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -35,6 +37,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             command: ConfigCommand::Check { file, load },
         } => config_check::check(&file, load),
         Command::Bigram { command } => bigram::run(command),
+        Command::Trace { command } => trace::run(command),
+        Command::Replay(args) => replay::run(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {
             let mut command = Cli::command();
