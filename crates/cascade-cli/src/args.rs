@@ -8,6 +8,8 @@ use clap_complete::Shell;
 
 use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
+use crate::replay::ReplayArgs;
+use crate::trace::TraceCommand;
 
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
 #[derive(Debug, Parser)]
@@ -42,6 +44,16 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: BenchCommand,
     },
+    /// Record what a target says, and look at recordings.
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
+    /// Run a cascade with a recorded target in place of the real one.
+    ///
+    /// The drafters of the configuration are loaded, its target is not. Tokens, steps and calls are those of a run with the
+    /// real target; times are not, and are not shown.
+    Replay(ReplayArgs),
     /// Show devices, threads, cache folders and versions.
     Doctor,
     /// Print a completion script for a shell.
@@ -69,43 +81,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// A prompt, given to the model as it is.
-    #[arg(long, value_name = "TEXT", group = "input", allow_hyphen_values = true)]
-    pub(crate) prompt: Option<String>,
-
-    /// Prompts, one JSON object per line: {"prompt": …}. Other fields are carried through to --json.
-    #[arg(long, value_name = "FILE.jsonl", group = "input")]
-    pub(crate) prompts: Option<PathBuf>,
-
-    /// A dataset, put into a prompt template: gsm8k, mmlu, humaneval, mbpp, alpaca, mt-bench, spec-bench, cnn-dailymail,
-    /// prompts, or prompts:FIELD for the prompts in any field. All but gsm8k, whose 1,319 test questions are embedded, need
-    /// --data.
-    #[arg(long, value_name = "NAME", group = "input")]
-    pub(crate) dataset: Option<Dataset>,
-
-    /// The dataset's file: JSON lines, a JSON array or Parquet, plain or gzip, or CSV for mmlu; or a folder of such files.
-    #[arg(long, value_name = "FILE", requires = "dataset")]
-    pub(crate) data: Option<PathBuf>,
-
-    /// Prompt template for the dataset, in place of the configuration's.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["prompt", "prompts"])]
-    pub(crate) template: Option<PromptTemplate>,
-
-    /// How many prompts to take.
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
-
-    /// How many prompts to pass over first.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) offset: usize,
-
-    /// Of these, take N at random, in their order.
-    #[arg(long, value_name = "N", conflicts_with = "prompt")]
-    pub(crate) sample: Option<usize>,
-
-    /// What the random sample depends on, the same on every machine; 0 if not given.
-    #[arg(long, value_name = "S", requires = "sample")]
-    pub(crate) sample_seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
 
     /// Tokens to generate at most, in place of the configuration's number.
     #[arg(long, value_name = "N")]
@@ -151,6 +128,55 @@ pub(crate) struct RunArgs {
     /// Where to compute, in place of the configuration's device: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
+}
+
+/// What is asked.
+#[derive(Debug, Args)]
+pub(crate) struct InputArgs {
+    /// A prompt, given to the model as it is.
+    #[arg(long, value_name = "TEXT", group = "input", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+
+    /// Prompts, one JSON object per line: {"prompt": …}. Other fields are carried through to --json.
+    #[arg(long, value_name = "FILE.jsonl", group = "input")]
+    pub(crate) prompts: Option<PathBuf>,
+
+    /// A dataset, put into a prompt template: gsm8k, mmlu, humaneval, mbpp, alpaca, mt-bench, spec-bench, cnn-dailymail,
+    /// prompts, or prompts:FIELD for the prompts in any field. All but gsm8k, whose 1,319 test questions are embedded, need
+    /// --data.
+    #[arg(long, value_name = "NAME", group = "input")]
+    pub(crate) dataset: Option<Dataset>,
+
+    /// The dataset's file: JSON lines, a JSON array or Parquet, plain or gzip, or CSV for mmlu; or a folder of such files.
+    #[arg(long, value_name = "FILE", requires = "dataset")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Prompt template for the dataset, in place of the configuration's.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["prompt", "prompts"])]
+    pub(crate) template: Option<PromptTemplate>,
+
+    /// How many prompts to take.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+
+    /// How many prompts to pass over first.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: usize,
+
+    /// Of these, take N at random, in their order.
+    #[arg(long, value_name = "N", conflicts_with = "prompt")]
+    pub(crate) sample: Option<usize>,
+
+    /// What the random sample depends on, the same on every machine; 0 if not given.
+    #[arg(long, value_name = "S", requires = "sample")]
+    pub(crate) sample_seed: Option<u64>,
+}
+
+impl InputArgs {
+    /// Whether nothing is asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.prompt.is_none() && self.prompts.is_none() && self.dataset.is_none()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,7 +5,7 @@ use cascade_config::Config;
 use cascade_eval::{Content, Dataset, PromptTemplate, RandomSample, Sample, Selection};
 use serde_json::{json, Map, Value};
 
-use crate::args::RunArgs;
+use crate::args::InputArgs;
 
 /// Questions of the demo when nothing else is asked for.
 const DEMO_QUESTIONS: usize = 3;
@@ -39,6 +39,16 @@ impl Input {
         Ok(self.template.apply_after(&self.sample, answers)?)
     }
 
+    /// What the dataset calls it.
+    pub(crate) fn id(&self) -> &str {
+        &self.sample.id
+    }
+
+    /// Its subject or category, if the dataset tells.
+    pub(crate) fn category(&self) -> Option<&str> {
+        self.sample.category.as_deref()
+    }
+
     /// What a person wants to see of a turn, from 0.
     pub(crate) fn title(&self, turn: usize) -> &str {
         let turns = self.sample.content.turns();
@@ -51,7 +61,7 @@ impl Input {
 }
 
 /// Everything that the arguments ask for, read and checked before the first prompt is answered.
-pub(crate) fn inputs(args: &RunArgs, config: &Config) -> Result<Vec<Input>> {
+pub(crate) fn inputs(args: &InputArgs, config: &Config) -> Result<Vec<Input>> {
     if let Some(prompt) = &args.prompt {
         let sample = Sample::new("0", Content::Text(prompt.as_str().into()));
         return Ok(vec![Input::new(sample, PromptTemplate::Raw, Map::new())?]);
@@ -82,15 +92,20 @@ pub(crate) fn inputs(args: &RunArgs, config: &Config) -> Result<Vec<Input>> {
     }
 }
 
-/// How many inputs have turns that their template does not ask.
-pub(crate) fn cut_short(inputs: &[Input]) -> usize {
-    inputs
-        .iter()
-        .filter(|input| input.has_unasked_turns())
-        .count()
+/// Says aloud that inputs have turns that their template does not ask, if any have.
+pub(crate) fn warn_if_cut_short(inputs: &[Input]) {
+    let cut_short = inputs.iter().filter(|input| input.has_unasked_turns());
+    match cut_short.count() {
+        0 => {}
+        some => eprintln!(
+            "warning: {some} of {} samples have several turns, of which this prompt template asks the first; \
+             --template vicuna asks them all",
+            inputs.len()
+        ),
+    }
 }
 
-fn samples(args: &RunArgs) -> Result<Vec<Sample>> {
+fn samples(args: &InputArgs) -> Result<Vec<Sample>> {
     let dataset = args.dataset.as_ref().unwrap_or(&Dataset::Gsm8k);
     let mut selection = selection(args);
     if args.dataset.is_none() && selection.random.is_none() {
@@ -108,7 +123,7 @@ fn samples(args: &RunArgs) -> Result<Vec<Sample>> {
     }
 }
 
-fn selection(args: &RunArgs) -> Selection {
+fn selection(args: &InputArgs) -> Selection {
     let seed = args.sample_seed.unwrap_or_default();
     Selection {
         offset: args.offset,

@@ -7,8 +7,10 @@ mod config_check;
 mod doctor;
 mod inputs;
 mod record;
+mod replay;
 mod run;
 mod show;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         } => config_check::check(&file, load),
         Command::Bigram { command } => bigram::run(command),
         Command::Bench { command } => bench::run(&command),
+        Command::Trace { command } => trace::run(command),
+        Command::Replay(args) => replay::run(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {
             let mut command = Cli::command();

@@ -10,7 +10,7 @@ use cascade_core::Decoding;
 use cascade_engine::{Cascade, Event, Finish, Generation, Options};
 
 use crate::args::{Color, RunArgs};
-use crate::inputs::{cut_short, inputs, Input};
+use crate::inputs::{inputs, warn_if_cut_short, Input};
 use crate::record::{with_carried_fields, Comparison, Record};
 use crate::show::{self, Totals};
 
@@ -26,15 +26,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         Some(file) => Config::open(file)?,
         None => Config::demo()?,
     };
-    let inputs = inputs(args, &config)?;
-    match cut_short(&inputs) {
-        0 => {}
-        some => eprintln!(
-            "warning: {some} of {} samples have several turns, of which this prompt template asks the first; \
-             --template vicuna asks them all",
-            inputs.len()
-        ),
-    }
+    let inputs = inputs(&args.input, &config)?;
+    warn_if_cut_short(&inputs);
     let assembled = config.assemble(&AssembleOptions {
         device: args.device.clone(),
         ..AssembleOptions::default()

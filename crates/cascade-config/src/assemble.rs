@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cascade_core::Fingerprint;
 use cascade_engine::{Cascade, CascadeBuilder, NeuralOptions, Role};
 use cascade_models::{load, parse_device, Device, HubOptions, LoadOptions, LoadedModel, Tokenizer};
 use cascade_ngram::{Bigram, BigramTable, MaxGram, PromptLookup};
@@ -85,35 +86,15 @@ impl Config {
     /// A device that is not there; a model or a table that cannot be loaded; a drafter whose vocabulary or architecture
     /// differs from the target's.
     pub fn assemble(&self, options: &AssembleOptions) -> Result<Assembled> {
-        let device = options.device.as_ref().unwrap_or(&self.device);
-        let device = parse_device(device).map_err(|source| self.model_error("device", source))?;
-        let loader = Loader {
-            config: self,
-            options,
-            device,
-        };
+        let loader = self.loader(options)?;
         let target = loader.neural("target", &self.target)?;
         let tokenizer = Arc::new(target.tokenizer.clone());
         let mut parts = vec![part(&self.target, &target, Role::Target)];
-        let mut builder = Cascade::builder()
+        let builder = Cascade::builder()
             .target_with(&self.target.name, target.session(), self.target.rule)
             .eos(target.eos_token_ids.iter().copied())
-            .codec(tokenizer.clone())
-            .k_matrix(self.k.clone())
-            .lenience(self.lenience)
-            .statistical_lenience(self.statistical_lenience)
-            .placement(self.placement)
-            .max_nodes(self.max_nodes);
-        for (j, drafter) in self.drafters.iter().enumerate() {
-            let key = format!("drafters[{j}]");
-            let (with, part) = loader.add(builder, &key, drafter, &tokenizer)?;
-            builder = with;
-            parts.push(part);
-        }
-        let cascade = builder.build().map_err(|source| Error::Cascade {
-            file: self.label.clone(),
-            source: Box::new(source),
-        })?;
+            .codec(tokenizer.clone());
+        let cascade = loader.cascade(builder, &tokenizer.fingerprint(), &mut parts)?;
         Ok(Assembled {
             cascade,
             tokenizer,
@@ -121,6 +102,16 @@ impl Config {
             warnings: self.warnings(),
             label: self.label.clone(),
             target,
+        })
+    }
+
+    pub(crate) fn loader<'a>(&'a self, options: &'a AssembleOptions) -> Result<Loader<'a>> {
+        let device = options.device.as_ref().unwrap_or(&self.device);
+        let device = parse_device(device).map_err(|source| self.model_error("device", source))?;
+        Ok(Loader {
+            config: self,
+            options,
+            device,
         })
     }
 
@@ -133,14 +124,40 @@ impl Config {
     }
 }
 
-struct Loader<'a> {
-    config: &'a Config,
-    options: &'a AssembleOptions,
-    device: Device,
+pub(crate) struct Loader<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) options: &'a AssembleOptions,
+    pub(crate) device: Device,
 }
 
 impl Loader<'_> {
-    fn neural(&self, key: &str, neural: &Neural) -> Result<LoadedModel> {
+    /// Adds the drafters to a builder that has a target already, and their descriptions to `parts`.
+    pub(crate) fn cascade(
+        &self,
+        builder: CascadeBuilder,
+        vocabulary: &Fingerprint,
+        parts: &mut Vec<LoadedPart>,
+    ) -> Result<Cascade> {
+        let config = self.config;
+        let mut builder = builder
+            .k_matrix(config.k.clone())
+            .lenience(config.lenience)
+            .statistical_lenience(config.statistical_lenience)
+            .placement(config.placement)
+            .max_nodes(config.max_nodes);
+        for (j, drafter) in config.drafters.iter().enumerate() {
+            let key = format!("drafters[{j}]");
+            let (with, part) = self.add(builder, &key, drafter, vocabulary)?;
+            builder = with;
+            parts.push(part);
+        }
+        builder.build().map_err(|source| Error::Cascade {
+            file: config.label.clone(),
+            source: Box::new(source),
+        })
+    }
+
+    pub(crate) fn neural(&self, key: &str, neural: &Neural) -> Result<LoadedModel> {
         let options = LoadOptions {
             device: self.device.clone(),
             dtype: neural.dtype,
@@ -156,7 +173,7 @@ impl Loader<'_> {
         builder: CascadeBuilder,
         key: &str,
         drafter: &Drafter,
-        tokenizer: &Tokenizer,
+        vocabulary: &Fingerprint,
     ) -> Result<(CascadeBuilder, LoadedPart)> {
         match drafter {
             Drafter::Neural {
@@ -164,7 +181,7 @@ impl Loader<'_> {
                 branching,
             } => {
                 let model = self.neural(key, neural)?;
-                self.check_vocabulary(neural, &model, tokenizer)?;
+                self.check_vocabulary(neural, &model, vocabulary)?;
                 let options = NeuralOptions::new(neural.rule, branching.clone());
                 let builder = builder.neural_with(&neural.name, model.session(), options);
                 Ok((builder, part(neural, &model, Role::Drafter)))
@@ -177,7 +194,7 @@ impl Loader<'_> {
                 let mut max_gram = MaxGram::new().with_options(*options);
                 let mut source = "max-gram".to_owned();
                 if let Some(table) = bigram {
-                    let table = self.table(&format!("{key}.max_gram.bigram"), table, tokenizer)?;
+                    let table = self.table(&format!("{key}.max_gram.bigram"), table, vocabulary)?;
                     source = format!("max-gram with {}", table.file());
                     max_gram = max_gram.with_bigram(Arc::new(table));
                 }
@@ -187,7 +204,7 @@ impl Loader<'_> {
                 ))
             }
             Drafter::Bigram { name, table, width } => {
-                let table = self.table(&format!("{key}.bigram"), table, tokenizer)?;
+                let table = self.table(&format!("{key}.bigram"), table, vocabulary)?;
                 let source = table.file().to_owned();
                 let bigram = Bigram::new(Arc::new(table)).with_width(*width);
                 Ok((builder.statistical(name, bigram), statistical(name, source)))
@@ -208,10 +225,10 @@ impl Loader<'_> {
         &self,
         drafter: &Neural,
         model: &LoadedModel,
-        tokenizer: &Tokenizer,
+        vocabulary: &Fingerprint,
     ) -> Result<()> {
-        let (found, expected) = (model.tokenizer.fingerprint(), tokenizer.fingerprint());
-        if found == expected {
+        let found = model.tokenizer.fingerprint();
+        if found == *vocabulary {
             return Ok(());
         }
         Err(Error::Vocabulary {
@@ -219,16 +236,15 @@ impl Loader<'_> {
             drafter: drafter.name.clone(),
             found: found.to_string(),
             target: self.config.target.name.clone(),
-            expected: expected.to_string(),
+            expected: vocabulary.to_string(),
         })
     }
 
-    fn table(&self, key: &str, table: &Table, tokenizer: &Tokenizer) -> Result<BigramTable> {
-        let fingerprint = tokenizer.fingerprint();
+    fn table(&self, key: &str, table: &Table, vocabulary: &Fingerprint) -> Result<BigramTable> {
         let table = match table {
-            Table::File(path) => BigramTable::open(PathBuf::from(path), &fingerprint),
+            Table::File(path) => BigramTable::open(PathBuf::from(path), vocabulary),
             Table::Embedded { name, bytes } => {
-                BigramTable::from_static(name.clone(), bytes, &fingerprint)
+                BigramTable::from_static(name.clone(), bytes, vocabulary)
             }
         };
         table.map_err(|source| Error::Table {

@@ -33,9 +33,11 @@ mod file;
 mod place;
 mod reader;
 mod sampling;
+mod stand_in;
 
 pub use assemble::{AssembleOptions, Assembled, LoadedPart};
 pub use config::{Config, Drafter, Neural, Table};
 pub use error::{Error, Result};
 pub use place::model_source;
 pub use sampling::SamplingSettings;
+pub use stand_in::{AssembledAround, StandIn};

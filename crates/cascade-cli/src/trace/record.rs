@@ -1,0 +1,250 @@
+//! `cascade trace record`.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::{bail, Context, Result};
+use cascade_config::{AssembleOptions, Config};
+use cascade_core::{Prompt, Scorer};
+use cascade_engine::Options;
+use cascade_eval::trace::{Error, Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
+use cascade_eval::{Dataset, PromptTemplate};
+use cascade_models::{LoadedModel, ModelFile, ModelSource};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::RecordArgs;
+use crate::args::InputArgs;
+use crate::bigram::grouped;
+use crate::doctor;
+use crate::inputs::{inputs, warn_if_cut_short, Input};
+
+pub(super) fn record(args: &RecordArgs) -> Result<()> {
+    let config = match &args.config {
+        Some(file) => Config::open(file)?,
+        None => Config::demo()?,
+    };
+    if args.input.is_empty() {
+        bail!("nothing to record; give --dataset, --prompts or --prompt");
+    }
+    let inputs = inputs(&args.input, &config)?;
+    warn_if_cut_short(&inputs);
+    let options = Options {
+        max_new_tokens: args.max_new_tokens.unwrap_or(config.options.max_new_tokens),
+        ..config.options.clone()
+    };
+    if !options.decoding.is_greedy() {
+        return Err(Error::NotGreedy).context(config.label);
+    }
+    // Found out before a model is loaded; the writer makes sure.
+    if !args.resume && args.output.exists() {
+        let path = args.output.clone();
+        return Err(Error::Exists { path }).context("--resume goes on with it");
+    }
+    let target = config.load_target(&AssembleOptions {
+        device: args.device.clone(),
+        ..AssembleOptions::default()
+    })?;
+    let header = header(args, &config, &target, &options);
+    let (writer, done) = match args.resume {
+        true => Writer::resume(&args.output, &header)?,
+        false => (Writer::create(&args.output, &header)?, Vec::new()),
+    };
+    let eos = target.eos_token_ids.iter().copied();
+    let codec = Arc::new(target.tokenizer.clone());
+    let recorder = Recorder::new(
+        &config.target.name,
+        target.session(),
+        eos,
+        Some(codec),
+        &options,
+    )?;
+    let mut recording = Recording {
+        recorder,
+        writer,
+        bar: bar(&inputs),
+        summary: Summary::default(),
+        tokens: 0,
+    };
+    recording.all(&inputs, &done)?;
+    recording.bar.finish_and_clear();
+    say(args, &recording.summary, done.len())
+}
+
+fn header(args: &RecordArgs, config: &Config, target: &LoadedModel, options: &Options) -> Header {
+    let neural = &config.target;
+    let session = target.session();
+    let (model, named) = match &neural.source {
+        ModelSource::Hub { id, revision } => (id.clone(), revision.clone()),
+        // Where a folder lies is nobody's business, and may change.
+        ModelSource::Folder(folder) => (
+            folder.file_name().map_or_else(
+                || folder.display().to_string(),
+                |name| name.to_string_lossy().into_owned(),
+            ),
+            None,
+        ),
+        other => (other.to_string(), None),
+    };
+    let mut header = Header::measured(
+        model,
+        session.architecture(),
+        &target.tokenizer.fingerprint(),
+        session.vocab_size(),
+        options,
+    );
+    header.revision = commit(target).or(named);
+    header.dtype = Some(neural.dtype.as_str().to_owned());
+    header.device = Some(args.device.clone().unwrap_or_else(|| config.device.clone()));
+    header.machine = Some(format!(
+        "{} {}, {}",
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        doctor::processor()
+    ));
+    header.program = Some(format!("cascade {}", doctor::version()));
+    header.max_context = session.max_context();
+    header.eos.clone_from(&target.eos_token_ids);
+    header.dataset = dataset(&args.input);
+    header.template = Some(template(&args.input, config).name().to_owned());
+    header
+}
+
+/// The commit of a model of the hub, after which the cache names the folder of its files.
+fn commit(target: &LoadedModel) -> Option<String> {
+    let ModelFile::Disk(config) = &target.files.config else {
+        return None;
+    };
+    let folder = config.parent()?;
+    let in_snapshots = folder.parent()?.file_name()? == "snapshots";
+    let name = folder.file_name()?.to_string_lossy().into_owned();
+    in_snapshots.then_some(name)
+}
+
+fn dataset(input: &InputArgs) -> Option<String> {
+    let name = |dataset: &Dataset| dataset.name().into_owned();
+    let prompts = input.prompts.as_ref().map(|_| name(&Dataset::PROMPTS));
+    input.dataset.as_ref().map(name).or(prompts)
+}
+
+fn template(input: &InputArgs, config: &Config) -> PromptTemplate {
+    match input.dataset {
+        None => PromptTemplate::Raw,
+        Some(_) => input.template.unwrap_or(config.prompt),
+    }
+}
+
+struct Recording {
+    recorder: Recorder,
+    writer: Writer,
+    bar: ProgressBar,
+    summary: Summary,
+    /// Generated by this process.
+    tokens: u64,
+}
+
+impl Recording {
+    /// Records everything that is not among the records that are `done`, which must be answers to the first inputs.
+    fn all(&mut self, inputs: &[Input], done: &[Record]) -> Result<()> {
+        let mut at = 0;
+        for input in inputs {
+            let whole = at + input.turns();
+            let known = done.get(at..whole.min(done.len())).unwrap_or_default();
+            self.conversation(input, at, known)
+                .with_context(|| format!("sample {}", input.id()))?;
+            at = whole;
+        }
+        Ok(())
+    }
+
+    /// Records all turns of an input, of which the first are known. A turn's prompt holds the answers before it, so they are
+    /// given again if a turn is missing.
+    fn conversation(&mut self, input: &Input, at: usize, known: &[Record]) -> Result<()> {
+        self.check(input, at, known)?;
+        if known.len() == input.turns() {
+            known.iter().for_each(|record| self.note(record));
+            return Ok(());
+        }
+        let mut answers = Vec::new();
+        for turn in 0..input.turns() {
+            let prompt = self.recorder.encode(&input.prompt(&answers)?)?;
+            let (record, text) = self.answer(input, turn, &prompt)?;
+            match known.get(turn) {
+                None => self.writer.write(&record)?,
+                Some(known) if *known == record => {}
+                Some(_) => bail!(
+                    "turn {}: the answer is not the one in the file; was the model changed? Record anew",
+                    turn + 1
+                ),
+            }
+            self.note(&record);
+            answers.push(text.trim().to_owned());
+        }
+        Ok(())
+    }
+
+    /// Checks that known records are answers to an input.
+    fn check(&self, input: &Input, at: usize, known: &[Record]) -> Result<()> {
+        let Some(first) = known.first() else {
+            return Ok(());
+        };
+        let other_id = known.iter().position(|record| record.id != input.id());
+        let other_prompt = first.prompt() != self.recorder.encode(&input.prompt(&[])?)?;
+        match other_id.or(other_prompt.then_some(0)) {
+            None => Ok(()),
+            Some(turn) => Err(Error::OtherPrompt {
+                index: at + turn + 1,
+                found: known[turn].id.clone(),
+                expected: input.id().to_owned(),
+            }
+            .into()),
+        }
+    }
+
+    fn answer(&mut self, input: &Input, turn: usize, prompt: &Prompt) -> Result<(Record, String)> {
+        let subject = Subject {
+            id: input.id().to_owned(),
+            category: input.category().map(str::to_owned),
+            turn: turn + 1,
+        };
+        let Self {
+            recorder,
+            bar,
+            tokens,
+            ..
+        } = self;
+        let (record, text) = recorder.record(subject, prompt, |_| {
+            *tokens += 1;
+            bar.set_message(format!("{} tokens", grouped(*tokens)));
+        })?;
+        Ok((record, text.unwrap_or_default()))
+    }
+
+    fn note(&mut self, record: &Record) {
+        self.summary.add(record);
+        self.bar.inc(1);
+    }
+}
+
+fn bar(inputs: &[Input]) -> ProgressBar {
+    let bar = ProgressBar::new(inputs.iter().map(Input::turns).sum::<usize>() as u64);
+    let style =
+        ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} records, {msg}, {eta} left");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn say(args: &RecordArgs, summary: &Summary, done: usize) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let resumed = match done {
+        0 => String::new(),
+        done => format!(" ({done} of them were there)"),
+    };
+    writeln!(
+        out,
+        "{}: {} records{resumed}, {} output tokens, {} with the two best logits less than {NEAR_TIE} apart",
+        args.output.display(),
+        grouped(summary.records as u64),
+        grouped(summary.output_tokens.iter().sum::<usize>() as u64),
+        summary.near_ties()
+    )?;
+    Ok(())
+}
