@@ -20,6 +20,7 @@
 //! # Ok::<(), cascade_eval::Error>(())
 //! ```
 
+mod bootstrap;
 mod dataset;
 mod error;
 mod forward_cost;
@@ -27,11 +28,14 @@ mod named;
 mod prompt;
 mod sample;
 mod selection;
+mod swi;
 pub mod trace;
 
+pub use bootstrap::{median, Bootstrap};
 pub use dataset::Dataset;
 pub use error::{EntryError, Error, Place, Result};
 pub use forward_cost::{read_bandwidth, ForwardBench, ForwardCost};
 pub use prompt::PromptTemplate;
 pub use sample::{Content, Letter, Sample, SampleKind, Turns};
 pub use selection::{RandomSample, Selection};
+pub use swi::{CostError, CostTable};

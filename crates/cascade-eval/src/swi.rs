@@ -1,0 +1,205 @@
+//! Standardized walltime improvement (Cascade Speculative Drafting, §5.1).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What one forward of each model costs, in a unit of its own: only ratios matter.
+///
+/// Models go by the place that they have in a cascade: `target`, `base`, `small`. Statistical drafters are not in it: they
+/// cost nothing.
+///
+/// ```
+/// use cascade_eval::CostTable;
+///
+/// let costs = CostTable::model_size();
+/// // Ten tokens in four forwards of the target and eight of the base model.
+/// let cost = costs.in_target_forwards("target", [("target", 4), ("base", 8)])?;
+/// let swi = 10.0 / cost;
+/// assert!((swi - 10.0 * 11300.0 / (4.0 * 11300.0 + 8.0 * 220.0)).abs() < 1e-12);
+/// # Ok::<(), cascade_eval::CostError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostTable {
+    name: String,
+    costs: BTreeMap<String, f64>,
+}
+
+/// What is wrong with a table of costs, or with what is asked of it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CostError {
+    /// A model that the table does not have.
+    #[error(
+        "the cost table `{table}` has no cost for the model `{model}` (it has {}); \
+         choose another cost table, or leave the model out",
+        known.join(", ")
+    )]
+    NoCost {
+        /// The table.
+        table: String,
+        /// The model.
+        model: String,
+        /// The models that it has.
+        known: Vec<String>,
+    },
+    /// A cost that is not above 0.
+    #[error("the cost table `{table}` gives `{model}` a cost of {cost}; a forward costs more than 0")]
+    NotPositive {
+        /// The table.
+        table: String,
+        /// The model.
+        model: String,
+        /// Its cost.
+        cost: f64,
+    },
+    /// Nothing was called.
+    #[error("no model was called, so there is nothing to divide by; a generation without a token has no SWI")]
+    NoCalls,
+}
+
+impl CostTable {
+    /// A table of any costs.
+    ///
+    /// # Errors
+    /// [`CostError::NotPositive`].
+    pub fn new<S: Into<String>>(
+        name: impl Into<String>,
+        costs: impl IntoIterator<Item = (S, f64)>,
+    ) -> Result<Self, CostError> {
+        let table = Self {
+            name: name.into(),
+            costs: costs.into_iter().map(|(model, cost)| (model.into(), cost)).collect(),
+        };
+        match table.costs.iter().find(|(_, &cost)| !(cost > 0.0 && cost.is_finite())) {
+            None => Ok(table),
+            Some((model, &cost)) => Err(CostError::NotPositive {
+                model: model.clone(),
+                cost,
+                table: table.name,
+            }),
+        }
+    }
+
+    /// The paper's *Speedup (MS)*: FLAN-T5-XXL 11300, base 220, small 60 (millions of parameters).
+    pub fn model_size() -> Self {
+        Self::constant("model-size", &[("target", 11300.0), ("base", 220.0), ("small", 60.0)])
+    }
+
+    /// The paper's *Speedup (PW)*, from Leviathan et al.: XXL 1, large 0.11, base 0.04, small 0.02.
+    pub fn previous_work() -> Self {
+        Self::constant(
+            "previous-work",
+            &[("target", 1.0), ("large", 0.11), ("base", 0.04), ("small", 0.02)],
+        )
+    }
+
+    fn constant(name: &str, costs: &[(&str, f64)]) -> Self {
+        Self {
+            name: name.to_owned(),
+            costs: costs.iter().map(|&(model, cost)| (model.to_owned(), cost)).collect(),
+        }
+    }
+
+    /// Parameters as counted from the weights.
+    ///
+    /// # Errors
+    /// [`CostError::NotPositive`].
+    pub fn parameters<S: Into<String>>(
+        models: impl IntoIterator<Item = (S, usize)>,
+    ) -> Result<Self, CostError> {
+        Self::new("parameters", models.into_iter().map(|(model, n)| (model, n as f64)))
+    }
+
+    /// Time of a forward of one row, as measured.
+    ///
+    /// # Errors
+    /// [`CostError::NotPositive`].
+    pub fn measured<S: Into<String>>(
+        models: impl IntoIterator<Item = (S, Duration)>,
+    ) -> Result<Self, CostError> {
+        let seconds = models.into_iter().map(|(model, time)| (model, time.as_secs_f64()));
+        Self::new("measured", seconds)
+    }
+
+    /// What the table is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The models and their costs.
+    pub fn costs(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.costs.iter().map(|(model, &cost)| (model.as_str(), cost))
+    }
+
+    /// What a forward of a model costs.
+    ///
+    /// # Errors
+    /// [`CostError::NoCost`].
+    pub fn cost(&self, model: &str) -> Result<f64, CostError> {
+        self.costs.get(model).copied().ok_or_else(|| CostError::NoCost {
+            table: self.name.clone(),
+            model: model.to_owned(),
+            known: self.costs.keys().cloned().collect(),
+        })
+    }
+
+    /// What calls of models cost together, in forwards of the target: Σ calls · c(model) / c(target).
+    ///
+    /// Tokens divided by this are the SWI; since plain decoding calls the target once for each token, its SWI is exactly 1.
+    ///
+    /// # Errors
+    /// [`CostError::NoCost`]; [`CostError::NoCalls`].
+    pub fn in_target_forwards<'a>(
+        &self,
+        target: &str,
+        calls: impl IntoIterator<Item = (&'a str, u64)>,
+    ) -> Result<f64, CostError> {
+        let unit = self.cost(target)?;
+        let mut forwards = 0.0;
+        for (model, calls) in calls {
+            // The target counts in whole forwards, so that no rounding comes into plain decoding.
+            forwards += match model == target {
+                true => calls as f64,
+                false => calls as f64 * (self.cost(model)? / unit),
+            };
+        }
+        match forwards > 0.0 {
+            true => Ok(forwards),
+            false => Err(CostError::NoCalls),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_decoding_is_exactly_one() {
+        let costs = CostTable::new("odd", [("target", 0.1 + 0.2), ("base", 1e-9)]).unwrap();
+        for tokens in [1, 3, 7, 1_000_003] {
+            let cost = costs.in_target_forwards("target", [("target", tokens)]).unwrap();
+            assert_eq!(tokens as f64 / cost, 1.0);
+        }
+    }
+
+    #[test]
+    fn costs_add_up() {
+        let costs = CostTable::previous_work();
+        let calls = [("target", 2), ("base", 10), ("small", 5)];
+        let cost = costs.in_target_forwards("target", calls).unwrap();
+        assert!((cost - 2.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_model_without_a_cost_is_named() {
+        let error = CostTable::model_size().cost("large").unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("`model-size` has no cost for the model `large`"), "{message}");
+        assert!(message.contains("base, small, target"), "{message}");
+        let free = CostTable::new("free", [("target", 0.0)]).unwrap_err();
+        assert!(matches!(free, CostError::NotPositive { .. }));
+        let nothing = CostTable::model_size().in_target_forwards("target", []);
+        assert_eq!(nothing, Err(CostError::NoCalls));
+    }
+}

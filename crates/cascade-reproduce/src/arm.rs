@@ -1,0 +1,257 @@
+//! Arms: the cascades that an experiment compares.
+
+use std::fmt;
+
+use cascade_engine::{Convention, KMatrix};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Tokens that Max-Gram proposes at a time (Cascade Speculative Drafting, App. B).
+pub const MAX_GRAM_TOKENS: usize = 10;
+
+/// A drafter's place in the paper's cascades.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The largest neural drafter.
+    Base,
+    /// The smallest neural drafter; the same as [`Base`](Self::Base) where there is only one.
+    Small,
+    /// Max-Gram as the models' configuration has it: with its bigram table, if it names one.
+    Mag,
+    /// Max-Gram without a bigram table.
+    MagAlone,
+    /// Prompt lookup of n-grams up to 3.
+    PromptLookup,
+}
+
+impl Role {
+    /// The paper's word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Small => "small",
+            Self::Mag => "mag",
+            Self::MagAlone => "mag without bigrams",
+            Self::PromptLookup => "prompt lookup",
+        }
+    }
+
+    /// Whether it is a neural model, which costs something.
+    pub const fn is_neural(self) -> bool {
+        matches!(self, Self::Base | Self::Small)
+    }
+}
+
+/// One choice of hyperparameters, as the paper writes them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Tokens that the first drafter adds for the target; for speculative decoding, its k.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k11: Option<usize>,
+    /// Tokens that the draft for the target holds when the second drafter is done: a running sum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k12: Option<usize>,
+    /// Tokens that the second drafter adds for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k22: Option<usize>,
+    /// λ of reviews by drafters; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lenience: Option<f32>,
+    /// The whole K matrix, entries added, in place of k11, k12 and k22.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<Vec<Vec<usize>>>,
+}
+
+impl Setting {
+    /// The K matrix for these drafters, the last of which drafts ten tokens at a time if it is statistical.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the hyperparameters are not those of these drafters, or make no K matrix.
+    pub fn k_matrix(&self, drafters: &[Role]) -> Result<KMatrix> {
+        let rows = match &self.matrix {
+            Some(matrix) => matrix.clone(),
+            None => self.written_out(drafters)?,
+        };
+        if rows.len() != drafters.len() {
+            let problem = format!("its K matrix has {} rows", rows.len());
+            return Err(self.wrong(drafters, problem));
+        }
+        KMatrix::new(rows, Convention::Added).map_err(|error| self.wrong(drafters, error.to_string()))
+    }
+
+    /// The matrix that k11, k12 and k22 stand for.
+    fn written_out(&self, drafters: &[Role]) -> Result<Vec<Vec<usize>>> {
+        const M: usize = MAX_GRAM_TOKENS;
+        let neural = drafters.iter().filter(|role| role.is_neural()).count();
+        let missing = |what: &str| self.wrong(drafters, format!("{what} is missing"));
+        let k11 = self.k11.ok_or_else(|| missing("k11"));
+        match (neural, drafters.len() - neural) {
+            (0, 0) => Ok(Vec::new()),
+            (0, 1) => Ok(vec![vec![self.k11.unwrap_or(M)]]),
+            (1, 0) => Ok(vec![vec![k11?]]),
+            (1, 1) => Ok(vec![vec![k11?, M], vec![0, M]]),
+            (2, statistical @ 0..=1) => {
+                let k11 = k11?;
+                let k12 = self.k12.ok_or_else(|| missing("k12"))?;
+                let k22 = self.k22.ok_or_else(|| missing("k22"))?;
+                let added = k12.checked_sub(k11).ok_or_else(|| {
+                    let problem = format!("k12 is {k12}, below k11, and it is a running sum");
+                    self.wrong(drafters, problem)
+                })?;
+                Ok(match statistical {
+                    0 => vec![vec![k11, added], vec![0, k22]],
+                    _ => vec![vec![k11, added, M], vec![0, k22, M], vec![0, 0, M]],
+                })
+            }
+            _ => Err(self.wrong(drafters, "so many drafters need a `matrix`".to_owned())),
+        }
+    }
+
+    fn wrong(&self, drafters: &[Role], problem: String) -> Error {
+        Error::Setting {
+            setting: self.to_string(),
+            drafters: names(drafters),
+            problem,
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if let Some(matrix) = &self.matrix {
+            parts.push(format!("K = {matrix:?}").replace(", ", ","));
+        }
+        let ks = [("k11", self.k11), ("k12", self.k12), ("k22", self.k22)];
+        parts.extend(ks.iter().filter_map(|(name, k)| k.map(|k| format!("{name} {k}"))));
+        if let Some(lenience) = self.lenience.filter(|&lenience| lenience != 1.0) {
+            parts.push(format!("λ {lenience}"));
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// Drafters in one line, as the paper lists them.
+pub(crate) fn names(drafters: &[Role]) -> String {
+    match drafters {
+        [] => "-".to_owned(),
+        drafters => drafters.iter().map(|role| role.name()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// One cascade of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// What it goes by in records: drafters and hyperparameters.
+    pub id: String,
+    /// The row of the experiment that it belongs to.
+    pub row: usize,
+    /// Its drafters, largest first; none for plain decoding.
+    pub drafters: Vec<Role>,
+    /// Its hyperparameters.
+    pub setting: Setting,
+    /// The K matrix that they make.
+    pub k: KMatrix,
+    /// Children of the leading node of each depth of a neural drafter's drafts; 1 for chains.
+    pub children: usize,
+}
+
+impl Arm {
+    /// An arm of a row.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub fn new(row: usize, drafters: &[Role], setting: Setting, children: usize) -> Result<Self> {
+        let k = setting.k_matrix(drafters)?;
+        let mut id = names(drafters);
+        if drafters.is_empty() {
+            id = "plain".to_owned();
+        } else if setting != Setting::default() {
+            id = format!("{id}; {setting}");
+        }
+        if children > 1 {
+            id = format!("{id}; {children} children");
+        }
+        Ok(Self {
+            id,
+            row,
+            drafters: drafters.to_vec(),
+            setting,
+            k,
+            children,
+        })
+    }
+
+    /// Whether the target decodes alone.
+    pub fn is_plain(&self) -> bool {
+        self.drafters.is_empty()
+    }
+
+    /// λ of reviews by drafters.
+    pub fn lenience(&self) -> f32 {
+        self.setting.lenience.unwrap_or(1.0)
+    }
+
+    /// The hyperparameters for people.
+    pub fn describe(&self) -> String {
+        match (self.setting.to_string(), self.children) {
+            (setting, 0 | 1) if setting.is_empty() => "-".to_owned(),
+            (setting, 0 | 1) => setting,
+            (setting, children) => format!("{setting}, {children} children"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(rows: &[&[usize]]) -> KMatrix {
+        let rows = rows.iter().map(|row| row.to_vec()).collect();
+        KMatrix::new(rows, Convention::Added).unwrap()
+    }
+
+    fn setting(k11: usize, k12: Option<usize>, k22: Option<usize>) -> Setting {
+        Setting { k11: Some(k11), k12, k22, ..Setting::default() }
+    }
+
+    #[test]
+    fn the_papers_hyperparameters_become_matrices() {
+        use Role::{Base, Mag, Small};
+        let three = setting(8, Some(13), Some(1)).k_matrix(&[Base, Small, Mag]).unwrap();
+        assert_eq!(three, added(&[&[8, 5, 10], &[0, 1, 10], &[0, 0, 10]]));
+        let two = setting(10, None, None).k_matrix(&[Base, Mag]).unwrap();
+        assert_eq!(two, added(&[&[10, 10], &[0, 10]]));
+        let one = setting(11, None, None).k_matrix(&[Small]).unwrap();
+        assert_eq!(one, added(&[&[11]]));
+        let lookup = Setting::default().k_matrix(&[Role::PromptLookup]).unwrap();
+        assert_eq!(lookup, added(&[&[10]]));
+        assert_eq!(Setting::default().k_matrix(&[]).unwrap().size(), 0);
+    }
+
+    #[test]
+    fn what_makes_no_matrix_is_refused() {
+        use Role::{Base, Mag, Small};
+        let falls = setting(8, Some(5), Some(1)).k_matrix(&[Base, Small, Mag]).unwrap_err();
+        assert!(falls.to_string().contains("k12 is 5, below k11"), "{falls}");
+        let missing = setting(8, None, None).k_matrix(&[Base, Small]).unwrap_err();
+        assert!(missing.to_string().contains("k12 is missing"), "{missing}");
+        let matrix = Setting { matrix: Some(vec![vec![1]]), ..Setting::default() };
+        let size = matrix.k_matrix(&[Base, Mag]).unwrap_err();
+        assert!(size.to_string().contains("has 1 rows"), "{size}");
+    }
+
+    #[test]
+    fn arms_are_named() {
+        let arm = Arm::new(1, &[Role::Base, Role::Mag], setting(9, None, None), 1).unwrap();
+        assert_eq!(arm.id, "base, mag; k11 9");
+        assert_eq!(Arm::new(0, &[], Setting::default(), 1).unwrap().id, "plain");
+        let matrix = Setting { matrix: Some(vec![vec![1, 3], vec![0, 1]]), ..Setting::default() };
+        let tree = Arm::new(2, &[Role::Small, Role::Mag], matrix, 8).unwrap();
+        assert_eq!(tree.id, "small, mag; K = [[1,3],[0,1]]; 8 children");
+        assert_eq!(tree.describe(), "K = [[1,3],[0,1]], 8 children");
+    }
+}

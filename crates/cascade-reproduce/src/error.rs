@@ -1,0 +1,219 @@
+//! What can go wrong with an experiment.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A result whose error is [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name that no experiment has.
+    #[error("there is no experiment `{name}`; there are {}", known.join(", "))]
+    UnknownExperiment {
+        /// The name.
+        name: String,
+        /// The experiments that there are.
+        known: Vec<&'static str>,
+    },
+
+    /// A file that cannot be read.
+    #[error("{}: cannot be read: {source}; check the path", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A file that cannot be written.
+    #[error("{}: cannot be written: {source}", file.display())]
+    Unwritable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A text that is no experiment.
+    #[error("{experiment}: {source}; configs/reproduce/table2.yaml is an example")]
+    Syntax {
+        /// The experiment.
+        experiment: String,
+        /// What the parser said, with line and column.
+        source: serde_yaml::Error,
+    },
+
+    /// An experiment that makes no sense.
+    #[error("{experiment}: {problem}; {cure}")]
+    Definition {
+        /// The experiment.
+        experiment: String,
+        /// What is wrong.
+        problem: String,
+        /// How to mend it.
+        cure: String,
+    },
+
+    /// Hyperparameters that make no cascade.
+    #[error(
+        "the setting `{setting}` for the drafters {drafters}: {problem}; give k11, for two neural drafters k12 (a running \
+         sum) and k22 as well, or a `matrix` with a row for each drafter"
+    )]
+    Setting {
+        /// The hyperparameters.
+        setting: String,
+        /// The drafters.
+        drafters: String,
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// Models that lack a place of the experiment.
+    #[error("{models}: the experiment `{experiment}` needs a {what}, and there is none; add one to its `drafters`")]
+    NoDrafter {
+        /// The models' configuration.
+        models: String,
+        /// The experiment.
+        experiment: String,
+        /// What is needed.
+        what: &'static str,
+    },
+
+    /// A dataset that is neither part of the program nor given.
+    #[error(
+        "the dataset {dataset} is not part of the program; give its file or folder with --data {dataset}=PATH \
+         (docs/datasets.md tells where it is), or leave it out with --dataset"
+    )]
+    NoData {
+        /// The dataset.
+        dataset: String,
+    },
+
+    /// A dataset that the experiment does not have.
+    #[error("the experiment `{experiment}` does not have the dataset {dataset}; it has {}", known.join(", "))]
+    OtherDataset {
+        /// The experiment.
+        experiment: String,
+        /// The dataset.
+        dataset: String,
+        /// The datasets that it has.
+        known: Vec<String>,
+    },
+
+    /// A replay without a recording.
+    #[error(
+        "the experiment `{experiment}` replays recorded outputs and needs a trace: give it with --trace FILE. \
+         For Spec-Bench, take question.jsonl from hemingkx/Spec-Bench and the answers of vicuna-7b-v1.3 without speculation \
+         (vicuna-7b-v1.3-vanilla-float16-temp-0.0.jsonl), and make the trace with `cascade trace import --questions … \
+         --answers … --tokenizer … --output spec-bench.jsonl` (docs/traces.md)"
+    )]
+    NoTrace {
+        /// The experiment.
+        experiment: String,
+    },
+
+    /// A trace for an experiment that runs its target.
+    #[error("the experiment `{experiment}` runs its target and cannot replay a trace; leave --trace out")]
+    NeedlessTrace {
+        /// The experiment.
+        experiment: String,
+    },
+
+    /// A shard that is none.
+    #[error("`{text}` is no shard; give i/n with i from 1 to n, such as 1/4")]
+    Shard {
+        /// The text.
+        text: String,
+    },
+
+    /// Results that are there already.
+    #[error(
+        "{} has results of this experiment already; go on with --resume, or write elsewhere with --out",
+        folder.display()
+    )]
+    NotResumed {
+        /// The folder.
+        folder: PathBuf,
+    },
+
+    /// A folder that no run has made.
+    #[error("{}: it is no folder of results: {problem}", folder.display())]
+    NoPlan {
+        /// The folder.
+        folder: PathBuf,
+        /// What is missing.
+        problem: String,
+    },
+
+    /// A generation failed.
+    #[error("{arm}, prompt {prompt}: {source}")]
+    Generation {
+        /// The cascade.
+        arm: String,
+        /// The prompt's id.
+        prompt: String,
+        /// What went wrong.
+        source: Box<cascade_engine::Error>,
+    },
+
+    /// The models.
+    #[error(transparent)]
+    Config(#[from] cascade_config::Error),
+    /// A model.
+    #[error(transparent)]
+    Models(#[from] Box<cascade_models::Error>),
+    /// A bigram table.
+    #[error(transparent)]
+    Table(#[from] Box<cascade_ngram::Error>),
+    /// A cascade.
+    #[error(transparent)]
+    Engine(#[from] Box<cascade_engine::Error>),
+    /// Scores.
+    #[error(transparent)]
+    Score(#[from] cascade_core::Error),
+    /// Datasets and prompts.
+    #[error(transparent)]
+    Eval(#[from] cascade_eval::Error),
+    /// Costs.
+    #[error(transparent)]
+    Cost(#[from] cascade_eval::CostError),
+    /// Traces.
+    #[error(transparent)]
+    Trace(#[from] Box<cascade_eval::trace::Error>),
+    /// Results and reports.
+    #[error(transparent)]
+    Report(#[from] Box<cascade_report::Error>),
+}
+
+impl Error {
+    pub(crate) fn unreadable(file: &Path) -> impl FnOnce(io::Error) -> Self {
+        let file = file.to_owned();
+        move |source| Self::Unreadable { file, source }
+    }
+
+    pub(crate) fn unwritable(file: &Path) -> impl FnOnce(io::Error) -> Self {
+        let file = file.to_owned();
+        move |source| Self::Unwritable { file, source }
+    }
+}
+
+macro_rules! boxed {
+    ($($source:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$source> for Error {
+            fn from(source: $source) -> Self {
+                Self::$variant(Box::new(source))
+            }
+        })*
+    };
+}
+
+boxed! {
+    cascade_models::Error => Models,
+    cascade_ngram::Error => Table,
+    cascade_engine::Error => Engine,
+    cascade_eval::trace::Error => Trace,
+    cascade_report::Error => Report,
+}

@@ -1,0 +1,382 @@
+//! Line-ups: loaded models in their places, from which any arm is put together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cascade_config::{AssembleOptions, Config, Drafter, Neural, Table};
+use cascade_core::{Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want};
+use cascade_engine::{Branching, Cascade, CascadeBuilder, NeuralOptions};
+use cascade_eval::trace::{Trace, TraceScorer};
+use cascade_eval::ForwardBench;
+use cascade_models::{load, parse_device, LoadOptions, LoadedModel, ModelFile};
+use cascade_ngram::{BigramTable, MaxGram, MaxGramOptions, PromptLookup};
+use cascade_report::{Evidence, Sha256, Weights};
+
+use crate::arm::{Arm, Role};
+use crate::plan::PlannedModel;
+use crate::{Definition, Error, Result};
+
+/// Longest n-gram that prompt lookup looks up.
+const PROMPT_LOOKUP_NGRAM: usize = 3;
+
+/// Nodes of a draft at most: more than any K matrix of the papers asks for, with eight children at each depth.
+const MAX_NODES: usize = 256;
+
+/// Models in their places. The weights are loaded once; every cascade has sessions of its own.
+pub struct Lineup {
+    label: String,
+    target: Target,
+    drafters: BTreeMap<Role, LoadedModel>,
+    max_gram: MaxGramOptions,
+    table: Option<(String, Arc<BigramTable>)>,
+}
+
+enum Target {
+    Live(LoadedModel),
+    Recorded(Arc<Trace>),
+}
+
+impl Lineup {
+    /// Loads the models of a configuration: its target, its largest neural drafter as base and its smallest as small, the
+    /// table and the options of its Max-Gram.
+    ///
+    /// # Errors
+    /// Those of the models; [`Error::NoDrafter`] if the experiment needs a drafter that the configuration does not have.
+    pub fn load(definition: &Definition, config: &Config, options: &AssembleOptions) -> Result<Self> {
+        let target = config.load_target(options)?;
+        let fingerprint = target.tokenizer.fingerprint();
+        Self::around(definition, config, options, Target::Live(target), &fingerprint)
+    }
+
+    /// The same around a recording of the target.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn around_trace(
+        definition: &Definition,
+        config: &Config,
+        options: &AssembleOptions,
+        trace: Arc<Trace>,
+    ) -> Result<Self> {
+        let fingerprint = trace.header.tokenizer();
+        Self::around(definition, config, options, Target::Recorded(trace), &fingerprint)
+    }
+
+    fn around(
+        definition: &Definition,
+        config: &Config,
+        options: &AssembleOptions,
+        target: Target,
+        vocabulary: &Fingerprint,
+    ) -> Result<Self> {
+        let mut lineup = Self {
+            label: config.label.clone(),
+            target,
+            drafters: BTreeMap::new(),
+            max_gram: MaxGramOptions::default(),
+            table: None,
+        };
+        let wanted = |role: Role| definition.rows.iter().any(|row| row.drafters.contains(&role));
+        lineup.add_neural(definition, config, options, &wanted)?;
+        if wanted(Role::Mag) || wanted(Role::MagAlone) {
+            lineup.add_max_gram(definition, config, vocabulary, wanted(Role::Mag))?;
+        }
+        Ok(lineup)
+    }
+
+    fn add_neural(
+        &mut self,
+        definition: &Definition,
+        config: &Config,
+        options: &AssembleOptions,
+        wanted: &impl Fn(Role) -> bool,
+    ) -> Result<()> {
+        let neural: Vec<&Neural> = config.drafters.iter().filter_map(neural).collect();
+        let places = [(Role::Base, neural.first(), "base"), (Role::Small, neural.last(), "small")];
+        for (role, model, what) in places {
+            if !wanted(role) {
+                continue;
+            }
+            let model = model.ok_or_else(|| Error::NoDrafter {
+                models: self.label.clone(),
+                experiment: definition.name.clone(),
+                what: "neural drafter",
+            })?;
+            let loaded = load_neural(model, config, options)?;
+            self.check_vocabulary(what, &loaded)?;
+            self.drafters.insert(role, loaded);
+        }
+        Ok(())
+    }
+
+    fn check_vocabulary(&self, name: &str, model: &LoadedModel) -> Result<()> {
+        let (found, expected) = (model.tokenizer.fingerprint(), self.vocabulary());
+        if found == expected {
+            return Ok(());
+        }
+        Err(cascade_config::Error::Vocabulary {
+            file: self.label.clone(),
+            drafter: name.to_owned(),
+            found: found.to_string(),
+            target: self.target_name(),
+            expected: expected.to_string(),
+        }
+        .into())
+    }
+
+    fn add_max_gram(
+        &mut self,
+        definition: &Definition,
+        config: &Config,
+        vocabulary: &Fingerprint,
+        with_table: bool,
+    ) -> Result<()> {
+        let found = config.drafters.iter().find_map(|drafter| match drafter {
+            Drafter::MaxGram { bigram, options, .. } => Some((bigram, options)),
+            _ => None,
+        });
+        let (bigram, options) = found.ok_or_else(|| Error::NoDrafter {
+            models: self.label.clone(),
+            experiment: definition.name.clone(),
+            what: "`max_gram`",
+        })?;
+        self.max_gram = *options;
+        if let Some(table) = bigram.as_ref().filter(|_| with_table) {
+            let table = match table {
+                Table::File(path) => BigramTable::open(path, vocabulary),
+                Table::Embedded { name, bytes } => {
+                    BigramTable::from_static(name.clone(), bytes, vocabulary)
+                }
+            }?;
+            self.table = Some((table.file().to_owned(), Arc::new(table)));
+        }
+        Ok(())
+    }
+
+    /// Where figures of these models come from.
+    pub fn evidence(&self) -> Evidence {
+        match &self.target {
+            Target::Live(_) => Evidence::Measured,
+            Target::Recorded(_) => Evidence::Replayed,
+        }
+    }
+
+    /// How the target reads its prompt.
+    pub fn architecture(&self) -> Architecture {
+        match &self.target {
+            Target::Live(model) => model.architecture(),
+            Target::Recorded(trace) => trace.header.architecture,
+        }
+    }
+
+    fn vocabulary(&self) -> Fingerprint {
+        match &self.target {
+            Target::Live(model) => model.tokenizer.fingerprint(),
+            Target::Recorded(trace) => trace.header.tokenizer(),
+        }
+    }
+
+    fn target_name(&self) -> String {
+        match &self.target {
+            Target::Live(model) => model.name.clone(),
+            Target::Recorded(trace) => trace.header.model.clone(),
+        }
+    }
+
+    /// The tokens of a text, where the target reads them.
+    ///
+    /// # Errors
+    /// Those of the tokenizer. A recorded target has none, and its prompts are tokens.
+    pub(crate) fn encode(&self, text: &str) -> Result<Prompt> {
+        match &self.target {
+            Target::Live(model) => {
+                let tokens = model.tokenizer.encode(text)?;
+                Ok(Prompt::new(model.architecture(), tokens))
+            }
+            Target::Recorded(trace) => Err(Error::NeedlessTrace {
+                experiment: trace.label.clone(),
+            }),
+        }
+    }
+
+    /// A cascade with sessions of its own.
+    ///
+    /// # Errors
+    /// Those of [`CascadeBuilder::build`].
+    pub fn cascade(&self, arm: &Arm) -> Result<Cascade> {
+        let mut builder = match &self.target {
+            Target::Live(model) => Cascade::builder()
+                .target("target", model.session())
+                .eos(model.eos_token_ids.iter().copied()),
+            Target::Recorded(trace) => Cascade::builder()
+                .target("target", TraceScorer::new(trace.clone())?)
+                .eos(trace.header.eos.iter().copied()),
+        };
+        builder = builder
+            .k_matrix(arm.k.clone())
+            .lenience(arm.lenience())
+            .max_nodes(MAX_NODES);
+        for &role in &arm.drafters {
+            builder = self.add(builder, role, arm.children);
+        }
+        Ok(builder.build()?)
+    }
+
+    fn add(&self, builder: CascadeBuilder, role: Role, children: usize) -> CascadeBuilder {
+        let max_gram = MaxGram::new().with_options(self.max_gram);
+        match (role, &self.table) {
+            (Role::Mag, Some((_, table))) => {
+                builder.statistical(role.name(), max_gram.with_bigram(table.clone()))
+            }
+            (Role::Mag | Role::MagAlone, _) => builder.statistical(role.name(), max_gram),
+            (Role::PromptLookup, _) => {
+                builder.statistical(role.name(), PromptLookup::new(PROMPT_LOOKUP_NGRAM))
+            }
+            (Role::Base | Role::Small, _) => match self.drafters.get(&role) {
+                Some(model) => {
+                    let options = NeuralOptions {
+                        branching: Branching::lead(children),
+                        ..NeuralOptions::default()
+                    };
+                    builder.neural_with(role.name(), model.session(), options)
+                }
+                // `add_neural` has loaded every role that the definition names.
+                None => builder,
+            },
+        }
+    }
+
+    /// By how much the target's logit for one token is above that for another after a prompt and some tokens; `None` for a
+    /// recording.
+    pub(crate) fn gap(
+        &self,
+        prompt: &Prompt,
+        said: &[TokenId],
+        token: TokenId,
+        other: TokenId,
+    ) -> Result<Option<f32>> {
+        let Target::Live(model) = &self.target else {
+            return Ok(None);
+        };
+        let mut session = model.session();
+        session.begin(&prompt.source)?;
+        let context = [prompt.context.as_slice(), said].concat();
+        let scores = session.score(&context, &TokenTree::default(), Want::LOGITS)?;
+        Ok(scores.logits.map(|logits| {
+            let row = logits.row(0);
+            row[token as usize] - row[other as usize]
+        }))
+    }
+
+    /// The models, with the hashes of their files. Reads every file once.
+    ///
+    /// # Errors
+    /// Files that cannot be read any more.
+    pub fn planned(&self) -> Result<Vec<PlannedModel>> {
+        let mut planned = Vec::new();
+        match &self.target {
+            Target::Live(model) => planned.push(planned_model("target", model)?),
+            Target::Recorded(trace) => planned.push(planned_trace(trace)),
+        }
+        for (role, model) in &self.drafters {
+            planned.push(planned_model(role.name(), model)?);
+        }
+        if let Some((file, _)) = &self.table {
+            planned.push(PlannedModel {
+                place: "bigram table".to_owned(),
+                parameters: 0,
+                weights: weights("bigram table", file, []),
+            });
+        }
+        Ok(planned)
+    }
+
+    /// Median time of a forward of one row in each neural model, by place: a short bench in a context of 64 tokens.
+    ///
+    /// # Errors
+    /// Those of the models.
+    pub(crate) fn forward_times(&self) -> Result<Vec<(String, Duration)>> {
+        let Target::Live(target) = &self.target else {
+            return Ok(Vec::new());
+        };
+        let drafters = self.drafters.iter().map(|(role, model)| (role.name(), model));
+        let bench = ForwardBench {
+            contexts: vec![64],
+            rows: vec![1],
+            repeats: 51,
+            ..ForwardBench::default()
+        };
+        let mut times = Vec::new();
+        for (place, model) in std::iter::once(("target", target)).chain(drafters) {
+            let costs = bench.run(&mut model.session())?;
+            times.extend(costs.first().map(|cost| (place.to_owned(), cost.median)));
+        }
+        Ok(times)
+    }
+}
+
+fn neural(drafter: &Drafter) -> Option<&Neural> {
+    match drafter {
+        Drafter::Neural { model, .. } => Some(model),
+        _ => None,
+    }
+}
+
+fn load_neural(model: &Neural, config: &Config, options: &AssembleOptions) -> Result<LoadedModel> {
+    let device = options.device.as_ref().unwrap_or(&config.device);
+    let options = LoadOptions {
+        device: parse_device(device)?,
+        dtype: model.dtype,
+        hub: options.hub.clone(),
+        progress: options.progress,
+        tokenizer: model.tokenizer.clone(),
+    };
+    Ok(load(&model.source, &options)?)
+}
+
+fn planned_model(place: &str, model: &LoadedModel) -> Result<PlannedModel> {
+    let mut files = Vec::new();
+    for file in &model.files.weights {
+        let (name, hash) = match file {
+            ModelFile::Disk(path) => {
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+                (name.unwrap_or_default(), Sha256::of_file(path)?)
+            }
+            other => ("model.safetensors".to_owned(), Sha256::of(&other.read()?)),
+        };
+        files.push((name, hash));
+    }
+    Ok(PlannedModel {
+        place: place.to_owned(),
+        parameters: model.num_parameters(),
+        weights: weights(place, &model.name, files),
+    })
+}
+
+/// What a recording hashes to: its records, in their order.
+fn planned_trace(trace: &Trace) -> PlannedModel {
+    let mut text = String::new();
+    for record in &trace.records {
+        text.push_str(&format!("{record:?}\n"));
+    }
+    let header = &trace.header;
+    let files = [(header.model.clone(), Sha256::of(text.as_bytes()))];
+    PlannedModel {
+        place: "target".to_owned(),
+        parameters: 0,
+        weights: weights("target (recorded)", &header.model, files),
+    }
+}
+
+fn weights(
+    name: &str,
+    source: &str,
+    files: impl IntoIterator<Item = (String, Sha256)>,
+) -> Weights {
+    Weights {
+        name: name.to_owned(),
+        source: source.to_owned(),
+        files: files.into_iter().collect(),
+    }
+}

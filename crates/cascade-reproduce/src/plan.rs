@@ -1,0 +1,136 @@
+//! Plans: everything that the results of a run depend on.
+
+use std::path::Path;
+
+use cascade_report::{write_atomically, Evidence, Experiment, Sha256, Weights};
+use serde::{Deserialize, Serialize};
+
+use crate::{Definition, Error, Result};
+
+/// The file that a plan is kept in, beside the results.
+const PLAN: &str = "plan.json";
+
+/// Everything that results depend on: equal plans give equal results. It is kept beside them, so that they can be reported
+/// without the models.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Name of the experiment.
+    pub name: String,
+    /// Its definition, as it was read.
+    pub definition: String,
+    /// What the models are called: `demo-t5`, a file.
+    pub models_from: String,
+    /// The models, the target first.
+    pub models: Vec<PlannedModel>,
+    /// Whether real weights ran, or recorded outputs were replayed.
+    pub evidence: Evidence,
+    /// The prompts.
+    pub suites: Vec<Suite>,
+    /// Datasets of the definition that were left out.
+    pub left_out: Vec<String>,
+    /// Of the choice of prompts, and of the bootstrap.
+    pub seed: u64,
+    /// Tokens to generate at most.
+    pub max_new_tokens: usize,
+    /// Number of arms.
+    pub arms: usize,
+}
+
+/// A model of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedModel {
+    /// Its place: `target`, `base`, `small`.
+    pub place: String,
+    /// Its parameters; 0 for a recording.
+    pub parameters: usize,
+    /// What it is, with the hashes of its files.
+    pub weights: Weights,
+}
+
+/// The prompts of one dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// The dataset.
+    pub dataset: String,
+    /// What they are asked with.
+    pub template: String,
+    /// The prompts, in the order of the dataset.
+    pub prompts: Vec<Asked>,
+}
+
+/// A prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// What the dataset calls it.
+    pub id: String,
+    /// Subject or category.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Of its tokens.
+    pub tokens: Sha256,
+}
+
+impl Plan {
+    /// Number of prompts.
+    pub fn prompts(&self) -> usize {
+        self.suites.iter().map(|suite| suite.prompts.len()).sum()
+    }
+
+    /// A prompt by its number in the experiment.
+    pub(crate) fn asked(&self, prompt: usize) -> (&Suite, &Asked) {
+        let mut before = 0;
+        for suite in &self.suites {
+            if let Some(asked) = suite.prompts.get(prompt - before) {
+                return (suite, asked);
+            }
+            before += suite.prompts.len();
+        }
+        unreachable!("prompts are counted by `prompts`")
+    }
+
+    /// The experiment as it was defined.
+    ///
+    /// # Errors
+    /// Those of [`Definition::parse`], if the plan is of another version.
+    pub fn definition(&self) -> Result<Definition> {
+        Definition::parse(&self.name, &self.definition)
+    }
+
+    /// What a folder of results is marked with.
+    pub fn experiment(&self) -> Experiment {
+        let fingerprint = Sha256::of(self.to_json().as_bytes()).to_string();
+        let key = format!("{} on {}, {}", self.name, self.models_from, &fingerprint[..16]);
+        Experiment::new(key, (self.prompts() * self.arms) as u64)
+    }
+
+    fn to_json(&self) -> String {
+        // Numbers, strings and lists: there is nothing that JSON could refuse.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Writes it to a folder of results.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        Ok(write_atomically(&folder.join(PLAN), self.to_json().as_bytes())?)
+    }
+
+    /// Reads it from a folder of results.
+    ///
+    /// # Errors
+    /// [`Error::NoPlan`].
+    pub fn of_folder(folder: &Path) -> Result<Self> {
+        let problem = |problem: String| Error::NoPlan {
+            folder: folder.to_owned(),
+            problem,
+        };
+        let text = std::fs::read_to_string(folder.join(PLAN))
+            .map_err(|error| problem(format!("{PLAN}: {error}")))?;
+        serde_json::from_str(&text).map_err(|error| problem(format!("{PLAN}: {error}")))
+    }
+}

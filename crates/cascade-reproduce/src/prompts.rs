@@ -1,0 +1,162 @@
+//! Prompts of an experiment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cascade_core::{Architecture, Prompt};
+use cascade_eval::trace::{limit, Trace};
+use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
+
+use crate::lineup::Lineup;
+use crate::plan::{Asked, Suite};
+use crate::record::hash;
+use crate::{Definition, Error, Result};
+
+/// Which prompts to take.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// Datasets to take, in place of all that are there.
+    pub datasets: Vec<String>,
+    /// Where datasets are that are not part of the program.
+    pub data: BTreeMap<String, PathBuf>,
+    /// Prompts of each dataset, in place of the definition's number. Of a recording, records at the beginning; all if not given.
+    pub limit: Option<usize>,
+    /// Of the choice among a dataset's prompts.
+    pub seed: u64,
+}
+
+/// A prompt that is ready to be answered.
+pub(crate) struct Ready {
+    pub(crate) prompt: Prompt,
+    /// Tokens to generate at most.
+    pub(crate) max_new_tokens: usize,
+}
+
+/// Prompts, and what a plan says of them.
+pub(crate) struct Prompts {
+    pub(crate) suites: Vec<Suite>,
+    pub(crate) left_out: Vec<String>,
+    pub(crate) ready: Vec<Ready>,
+}
+
+impl Prompts {
+    /// Reads datasets. One that was not asked for by name and is not there is left out, as long as another is.
+    pub(crate) fn read(definition: &Definition, choice: &Choice, lineup: &Lineup) -> Result<Self> {
+        let mut prompts = Self {
+            suites: Vec::new(),
+            left_out: Vec::new(),
+            ready: Vec::new(),
+        };
+        for name in names(definition, choice)? {
+            let optional = choice.datasets.is_empty();
+            match samples(&name, choice, definition.samples) {
+                Err(Error::NoData { dataset }) if optional => prompts.left_out.push(dataset),
+                samples => prompts.add(&name, &samples?, definition, lineup)?,
+            }
+        }
+        match (prompts.suites.is_empty(), prompts.left_out.first()) {
+            (true, Some(dataset)) => Err(Error::NoData {
+                dataset: dataset.clone(),
+            }),
+            _ => Ok(prompts),
+        }
+    }
+
+    fn add(
+        &mut self,
+        dataset: &str,
+        samples: &[Sample],
+        definition: &Definition,
+        lineup: &Lineup,
+    ) -> Result<()> {
+        let template = template(dataset, lineup.architecture())?;
+        let mut asked = Vec::with_capacity(samples.len());
+        for sample in samples {
+            let prompt = lineup.encode(&template.apply(sample)?)?;
+            asked.push(of_prompt(&sample.id, sample.category.as_ref(), &prompt));
+            self.ready.push(Ready {
+                prompt,
+                max_new_tokens: definition.max_new_tokens,
+            });
+        }
+        self.suites.push(Suite {
+            dataset: dataset.to_owned(),
+            template: template.name().to_owned(),
+            prompts: asked,
+        });
+        Ok(())
+    }
+
+    /// The prompts of a recording.
+    pub(crate) fn of_trace(definition: &Definition, choice: &Choice, trace: &Trace) -> Self {
+        let records = trace.records.iter().take(choice.limit.unwrap_or(usize::MAX));
+        let (mut asked, mut ready) = (Vec::new(), Vec::new());
+        for record in records {
+            let prompt = record.prompt();
+            let id = format!("{}, turn {}", record.id, record.turn);
+            asked.push(of_prompt(&id, record.category.as_ref(), &prompt));
+            ready.push(Ready {
+                prompt,
+                max_new_tokens: limit(record, definition.max_new_tokens),
+            });
+        }
+        let suite = Suite {
+            dataset: trace.header.dataset.clone().unwrap_or_else(|| "recorded".to_owned()),
+            template: trace.header.template.clone().unwrap_or_else(|| "as recorded".to_owned()),
+            prompts: asked,
+        };
+        Self {
+            suites: vec![suite],
+            left_out: Vec::new(),
+            ready,
+        }
+    }
+}
+
+fn of_prompt(id: &str, category: Option<&String>, prompt: &Prompt) -> Asked {
+    Asked {
+        id: id.to_owned(),
+        category: category.cloned(),
+        tokens: hash(&[prompt.source.as_slice(), &prompt.context].concat()),
+    }
+}
+
+fn names(definition: &Definition, choice: &Choice) -> Result<Vec<String>> {
+    let asked = choice.datasets.iter().chain(choice.data.keys());
+    for name in asked {
+        if !definition.datasets.contains(name) {
+            return Err(Error::OtherDataset {
+                experiment: definition.name.clone(),
+                dataset: name.clone(),
+                known: definition.datasets.clone(),
+            });
+        }
+    }
+    let wanted = |name: &&String| choice.datasets.is_empty() || choice.datasets.contains(name);
+    Ok(definition.datasets.iter().filter(wanted).cloned().collect())
+}
+
+/// The chosen samples: at random by the seed, in the order of the dataset.
+fn samples(name: &str, choice: &Choice, default: usize) -> Result<Vec<Sample>> {
+    let dataset: Dataset = name.parse()?;
+    let selection = Selection::random(choice.limit.unwrap_or(default), choice.seed);
+    match (choice.data.get(name), &dataset) {
+        (Some(path), dataset) => Ok(dataset.read(path, selection)?),
+        (None, Dataset::Gsm8k) => {
+            let questions = cascade_demo::GSM8K_TEST.as_bytes();
+            Ok(dataset.parse("embedded gsm8k test set", questions, selection)?)
+        }
+        (None, _) => Err(Error::NoData {
+            dataset: name.to_owned(),
+        }),
+    }
+}
+
+/// The paper's prompt for a dataset: one form for T5, another for Vicuna.
+fn template(dataset: &str, architecture: Architecture) -> Result<PromptTemplate> {
+    let name = match architecture {
+        Architecture::EncoderDecoder => format!("t5-{dataset}"),
+        Architecture::DecoderOnly => format!("vicuna-{dataset}"),
+    };
+    Ok(name.parse()?)
+}

@@ -1,0 +1,187 @@
+//! Records: what one cascade did with one prompt.
+
+use cascade_core::TokenId;
+use cascade_engine::{Generation, ModelUsage};
+use cascade_report::Sha256;
+use serde::{Deserialize, Serialize};
+
+use crate::arm::Arm;
+use crate::plan::Plan;
+
+/// A line of `results.jsonl`. It has no times, so that it is a function of the experiment alone: those are in
+/// `walltime.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Place in the experiment: prompt × number of arms + arm.
+    pub index: u64,
+    /// Dataset, prompt and arm.
+    pub id: String,
+    /// The dataset.
+    pub dataset: String,
+    /// What the dataset calls the prompt.
+    pub prompt: String,
+    /// Subject or category, if the dataset tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// The cascade.
+    pub arm: String,
+    /// Tokens emitted.
+    pub tokens: u64,
+    /// SHA-256 of the emitted tokens as little-endian 32-bit numbers: equal to plain decoding's, or else `differs` says where.
+    pub output: Sha256,
+    /// Forwards of the target.
+    pub steps: u64,
+    /// Nodes that it reviewed.
+    pub drafted: u64,
+    /// Nodes that it kept.
+    pub accepted: u64,
+    /// Of drafts that are chains, how many were longer than i.
+    pub drafted_at: Vec<u64>,
+    /// In how many steps more than i tokens were kept.
+    pub accepted_at: Vec<u64>,
+    /// What each model did, the target first.
+    pub models: Vec<ModelCalls>,
+    /// Where the output leaves plain decoding's, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<Difference>,
+}
+
+/// What one model did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelCalls {
+    /// Its place: `target`, `base`, `small`, `mag`, …
+    pub place: String,
+    /// Forwards, or proposals of a statistical drafter.
+    pub calls: u64,
+    /// Rows wanted, or tokens proposed.
+    pub rows: u64,
+    /// Rows computed because others had produced tokens.
+    pub catch_up_rows: u64,
+    /// Emitted tokens that it proposed first.
+    pub first: u64,
+}
+
+/// The first token in which an output is not plain decoding's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// Which token, from 0.
+    pub at: u64,
+    /// By how much the target's logit for plain decoding's token is above the one for the token said instead; `None` where one of
+    /// the outputs had ended.
+    pub gap: Option<f32>,
+}
+
+/// Logits this close can change places when rows are computed together: a difference by rounding.
+pub const NEAR_TIE: f32 = 1e-3;
+
+impl Difference {
+    /// Whether rounding explains it.
+    pub fn is_near_tie(&self) -> bool {
+        self.gap.is_some_and(|gap| gap.abs() <= NEAR_TIE)
+    }
+}
+
+/// Seconds that the cascades took for one prompt: a line of `walltime.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Walltime {
+    /// Number of the prompt in the experiment.
+    pub prompt: u64,
+    /// Of each arm, in the order of the arms.
+    pub seconds: Vec<f64>,
+}
+
+impl cascade_report::Record for Run {
+    fn index(&self) -> u64 {
+        self.index
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Run {
+    /// The record of a generation.
+    pub(crate) fn new(
+        plan: &Plan,
+        prompt: usize,
+        arm: (usize, &Arm),
+        generation: &Generation,
+    ) -> Self {
+        let (suite, asked) = plan.asked(prompt);
+        let (number, arm) = arm;
+        let index = (prompt * plan.arms + number) as u64;
+        let kept: Vec<usize> = generation.steps.iter().map(|step| step.accepted).collect();
+        let drafted: Vec<usize> = generation.steps.iter().map(|step| step.drafted).collect();
+        Self {
+            index,
+            id: format!("{}/{}/{}", suite.dataset, asked.id, arm.id),
+            dataset: suite.dataset.clone(),
+            prompt: asked.id.clone(),
+            category: asked.category.clone(),
+            arm: arm.id.clone(),
+            tokens: generation.tokens.len() as u64,
+            output: hash(&generation.tokens),
+            steps: generation.steps.len() as u64,
+            drafted: generation.num_draft_tokens() as u64,
+            accepted: generation.num_accepted_draft_tokens() as u64,
+            drafted_at: if arm.children > 1 { Vec::new() } else { longer_than(&drafted) },
+            accepted_at: longer_than(&kept),
+            models: calls(arm, generation),
+            differs: None,
+        }
+    }
+
+    /// Calls by place.
+    pub fn calls(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.models.iter().map(|model| (model.place.as_str(), model.calls))
+    }
+}
+
+/// SHA-256 of tokens.
+pub(crate) fn hash(tokens: &[TokenId]) -> Sha256 {
+    let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+    Sha256::of(&bytes)
+}
+
+/// Entry i counts the lengths above i.
+fn longer_than(lengths: &[usize]) -> Vec<u64> {
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let above = |i: usize| lengths.iter().filter(|&&length| length > i).count() as u64;
+    (0..longest).map(above).collect()
+}
+
+fn calls(arm: &Arm, generation: &Generation) -> Vec<ModelCalls> {
+    let places = std::iter::once("target").chain(arm.drafters.iter().map(|role| role.name()));
+    let of = |(level, (place, model)): (usize, (&str, &ModelUsage))| ModelCalls {
+        place: place.to_owned(),
+        calls: model.usage.calls,
+        rows: model.usage.rows,
+        catch_up_rows: model.usage.catch_up_rows,
+        first: generation.proposers.iter().filter(|proposer| proposer.0 == level).count() as u64,
+    };
+    places.zip(&generation.models).enumerate().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_counted() {
+        assert_eq!(longer_than(&[3, 0, 1, 3]), [3, 2, 2]);
+        assert!(longer_than(&[0, 0]).is_empty());
+        assert!(longer_than(&[]).is_empty());
+    }
+
+    #[test]
+    fn near_ties_are_told_from_errors() {
+        let gap = |gap| Difference { at: 3, gap }.is_near_tie();
+        assert!(gap(Some(1e-5)) && gap(Some(-1e-5)) && gap(Some(0.0)));
+        assert!(!gap(Some(0.1)) && !gap(None));
+    }
+}

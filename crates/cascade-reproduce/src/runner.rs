@@ -1,0 +1,346 @@
+//! Running the arms of an experiment over its prompts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use cascade_config::{AssembleOptions, Config};
+use cascade_engine::{Generation, Options};
+use cascade_eval::trace::Trace;
+use cascade_report::{write_atomically, Results};
+
+use crate::arm::Arm;
+use crate::lineup::Lineup;
+use crate::plan::Plan;
+use crate::prompts::{Choice, Prompts, Ready};
+use crate::record::{Difference, Run, Walltime};
+use crate::{Definition, Error, Result};
+
+/// The file of times.
+const WALLTIME: &str = "walltime.jsonl";
+
+/// The file of what forwards cost on this machine.
+const COSTS: &str = "costs.json";
+
+/// A part of an experiment's prompts: those whose number leaves the remainder `part` when divided by `of`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    part: usize,
+    of: usize,
+}
+
+impl Default for Shard {
+    /// All prompts.
+    fn default() -> Self {
+        Self { part: 0, of: 1 }
+    }
+}
+
+impl Shard {
+    fn has(self, prompt: usize) -> bool {
+        prompt % self.of == self.part
+    }
+}
+
+/// `i/n`, from 1.
+impl FromStr for Shard {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || Error::Shard {
+            text: text.to_owned(),
+        };
+        let (part, of) = text.split_once('/').ok_or_else(wrong)?;
+        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
+        let (part, of) = (number(part)?, number(of)?);
+        match 1 <= part && part <= of {
+            true => Ok(Self { part: part - 1, of }),
+            false => Err(wrong()),
+        }
+    }
+}
+
+/// An experiment with its models loaded and its prompts read.
+pub struct Experiment {
+    lineup: Lineup,
+    plan: Plan,
+    arms: Vec<Arm>,
+    ready: Vec<Ready>,
+}
+
+impl Experiment {
+    /// Loads the models of a configuration and reads the datasets.
+    ///
+    /// # Errors
+    /// Those of models and datasets; [`Error::NoData`]; [`Error::OtherDataset`]; [`Error::NoDrafter`].
+    pub fn prepare(
+        definition: &Definition,
+        config: &Config,
+        options: &AssembleOptions,
+        choice: &Choice,
+    ) -> Result<Self> {
+        let lineup = Lineup::load(definition, config, options)?;
+        let prompts = Prompts::read(definition, choice, &lineup)?;
+        Self::new(definition, &config.label, choice, lineup, prompts)
+    }
+
+    /// The same on a recording of the target.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_replay(
+        definition: &Definition,
+        config: &Config,
+        options: &AssembleOptions,
+        choice: &Choice,
+        trace: Arc<Trace>,
+    ) -> Result<Self> {
+        let prompts = Prompts::of_trace(definition, choice, &trace);
+        let label = trace.label.clone();
+        let lineup = Lineup::around_trace(definition, config, options, trace)?;
+        Self::new(definition, &label, choice, lineup, prompts)
+    }
+
+    fn new(
+        definition: &Definition,
+        label: &str,
+        choice: &Choice,
+        lineup: Lineup,
+        prompts: Prompts,
+    ) -> Result<Self> {
+        let arms = definition.arms()?;
+        let plan = Plan {
+            name: definition.name.clone(),
+            definition: definition.text.clone(),
+            models_from: label.to_owned(),
+            models: lineup.planned()?,
+            evidence: lineup.evidence(),
+            suites: prompts.suites,
+            left_out: prompts.left_out,
+            seed: choice.seed,
+            max_new_tokens: definition.max_new_tokens,
+            arms: arms.len(),
+        };
+        Ok(Self {
+            lineup,
+            plan,
+            arms,
+            ready: prompts.ready,
+        })
+    }
+
+    /// What the results depend on.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Number of prompts of a shard.
+    pub fn prompts(&self, shard: Shard) -> usize {
+        (0..self.ready.len()).filter(|&prompt| shard.has(prompt)).count()
+    }
+
+    /// Runs what is missing in a folder of results, and tells of each prompt when it is done.
+    ///
+    /// All cascades answer a prompt one after the other, the first of them another one at each prompt, so that a machine that
+    /// changes its speed favours none.
+    ///
+    /// # Errors
+    /// [`Error::NotResumed`] for a folder that has records already, unless `resume`; another experiment's folder; models that
+    /// fail; a folder that cannot be written.
+    pub fn run(
+        &self,
+        folder: &Path,
+        shard: Shard,
+        resume: bool,
+        mut on_prompt: impl FnMut(),
+    ) -> Result<()> {
+        let mut results = Results::<Run>::open(folder, &self.plan.experiment())?;
+        if !resume && !results.records().is_empty() {
+            return Err(Error::NotResumed {
+                folder: folder.to_owned(),
+            });
+        }
+        self.plan.save(folder)?;
+        self.measure_forwards(folder)?;
+        let mut walltimes = Walltimes::open(folder)?;
+        let mut warm = false;
+        for prompt in (0..self.ready.len()).filter(|&prompt| shard.has(prompt)) {
+            let missing = self.missing(&results, prompt);
+            if !missing.is_empty() {
+                if !std::mem::replace(&mut warm, true) {
+                    self.warm_up(prompt)?;
+                }
+                self.answer(prompt, &missing, &mut results, &mut walltimes)?;
+            }
+            on_prompt();
+        }
+        Ok(())
+    }
+
+    /// Arms that have no record of a prompt yet.
+    fn missing(&self, results: &Results<Run>, prompt: usize) -> Vec<usize> {
+        let index = |arm: usize| (prompt * self.arms.len() + arm) as u64;
+        (0..self.arms.len()).filter(|&arm| !results.contains(index(arm))).collect()
+    }
+
+    /// Plain decoding and the last arm, untimed: caches and clocks.
+    fn warm_up(&self, prompt: usize) -> Result<()> {
+        for arm in [self.arms.first(), self.arms.last()].into_iter().flatten() {
+            self.generate(prompt, arm)?;
+        }
+        Ok(())
+    }
+
+    fn answer(
+        &self,
+        prompt: usize,
+        missing: &[usize],
+        results: &mut Results<Run>,
+        walltimes: &mut Walltimes,
+    ) -> Result<()> {
+        let count = self.arms.len();
+        let mut generations: BTreeMap<usize, Generation> = BTreeMap::new();
+        for turn in 0..count {
+            let arm = (turn + prompt) % count;
+            // The first arm is what the others are compared with.
+            if arm == 0 || missing.contains(&arm) {
+                generations.insert(arm, self.generate(prompt, &self.arms[arm])?);
+            }
+        }
+        if generations.len() == count {
+            let seconds = generations.values().map(|g| g.wall.as_secs_f64()).collect();
+            walltimes.append(&Walltime {
+                prompt: prompt as u64,
+                seconds,
+            })?;
+        }
+        for &arm in missing {
+            let generation = &generations[&arm];
+            let mut run = Run::new(&self.plan, prompt, (arm, &self.arms[arm]), generation);
+            run.differs = self.difference(prompt, &generations[&0], generation)?;
+            results.append(run)?;
+        }
+        Ok(())
+    }
+
+    fn generate(&self, prompt: usize, arm: &Arm) -> Result<Generation> {
+        let ready = &self.ready[prompt];
+        let options = Options {
+            max_new_tokens: ready.max_new_tokens,
+            ..Options::default()
+        };
+        let mut cascade = self.lineup.cascade(arm)?;
+        let generation = cascade.generate_tokens(&ready.prompt, &options, |_| ControlFlow::Continue(()));
+        generation.map_err(|source| Error::Generation {
+            arm: arm.id.clone(),
+            prompt: self.plan.asked(prompt).1.id.clone(),
+            source: Box::new(source),
+        })
+    }
+
+    fn difference(
+        &self,
+        prompt: usize,
+        plain: &Generation,
+        other: &Generation,
+    ) -> Result<Option<Difference>> {
+        let (plain, other) = (&plain.tokens, &other.tokens);
+        let at = plain.iter().zip(other).take_while(|(a, b)| a == b).count();
+        let gap = match (plain.get(at), other.get(at)) {
+            (None, None) => return Ok(None),
+            (Some(&said), Some(&instead)) => {
+                self.lineup.gap(&self.ready[prompt].prompt, &plain[..at], said, instead)?
+            }
+            _ => None,
+        };
+        Ok(Some(Difference {
+            at: at as u64,
+            gap,
+        }))
+    }
+
+    /// Measures what forwards cost, unless the folder knows.
+    fn measure_forwards(&self, folder: &Path) -> Result<()> {
+        let file = folder.join(COSTS);
+        if file.exists() {
+            return Ok(());
+        }
+        let times = self.lineup.forward_times()?;
+        let seconds: BTreeMap<&str, f64> =
+            times.iter().map(|(place, time)| (place.as_str(), time.as_secs_f64())).collect();
+        let json = serde_json::to_vec_pretty(&seconds).unwrap_or_default();
+        Ok(write_atomically(&file, &json)?)
+    }
+}
+
+/// `walltime.jsonl`, open for appending.
+struct Walltimes {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl Walltimes {
+    /// Opens the file; a last line without its end gets one, and is passed over by [`walltimes`].
+    fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(WALLTIME);
+        let unfinished = fs::read(&path).is_ok_and(|bytes| bytes.last().is_some_and(|&b| b != b'\n'));
+        let mut options = OpenOptions::new();
+        let file = options.create(true).append(true).open(&path).map_err(Error::unwritable(&path))?;
+        let mut walltimes = Self { path, file };
+        if unfinished {
+            walltimes.write(b"\n")?;
+        }
+        Ok(walltimes)
+    }
+
+    fn append(&mut self, walltime: &Walltime) -> Result<()> {
+        let mut line = serde_json::to_vec(walltime).unwrap_or_default();
+        line.push(b'\n');
+        self.write(&line)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(Error::unwritable(&self.path))
+    }
+}
+
+/// The times of a folder, by prompt: the last of each. Lines that are none are passed over, since times are beside the results.
+pub(crate) fn walltimes(folder: &Path) -> BTreeMap<u64, Vec<f64>> {
+    let text = fs::read_to_string(folder.join(WALLTIME)).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Walltime>(line).ok());
+    lines.map(|walltime| (walltime.prompt, walltime.seconds)).collect()
+}
+
+/// Seconds of a single-row forward by place, as measured in a folder; empty if they were not.
+pub(crate) fn forward_seconds(folder: &Path) -> BTreeMap<String, f64> {
+    let text = fs::read_to_string(folder.join(COSTS)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Puts shards of one experiment together in a new folder: the records, byte for byte, of one run; all times; the costs of
+/// the first shard.
+///
+/// # Errors
+/// Shards of different experiments, shards that overlap, or that lack a record; a folder that is not empty.
+pub fn merge(shards: &[PathBuf], into: &Path) -> Result<Plan> {
+    let first = shards.first().ok_or(cascade_report::Error::NoShards)?;
+    let plan = Plan::of_folder(first)?;
+    cascade_report::merge::<Run>(shards, into)?;
+    plan.save(into)?;
+    let mut all = BTreeMap::new();
+    for shard in shards {
+        all.extend(walltimes(shard));
+    }
+    let mut file = Walltimes::open(into)?;
+    for (prompt, seconds) in all {
+        file.append(&Walltime { prompt, seconds })?;
+    }
+    let costs = forward_seconds(first);
+    let json = serde_json::to_vec_pretty(&costs).unwrap_or_default();
+    write_atomically(&into.join(COSTS), &json)?;
+    Ok(plan)
+}
