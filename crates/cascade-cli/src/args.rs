@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
 use crate::replay::ReplayArgs;
+use crate::reproduce::ReproduceArgs;
 use crate::trace::TraceCommand;
 
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     /// The drafters of the configuration are loaded, its target is not. Tokens, steps and calls are those of a run with the
     /// real target; times are not, and are not shown.
     Replay(ReplayArgs),
+    /// Make the papers' tables and figures again.
+    Reproduce(ReproduceArgs),
     /// Show devices, threads, cache folders and versions.
     Doctor,
     /// Print a completion script for a shell.

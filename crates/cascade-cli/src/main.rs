@@ -8,6 +8,7 @@ mod doctor;
 mod inputs;
 mod record;
 mod replay;
+mod reproduce;
 mod run;
 mod show;
 mod trace;
@@ -41,6 +42,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Bench { command } => bench::run(&command),
         Command::Trace { command } => trace::run(command),
         Command::Replay(args) => replay::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {
             let mut command = Cli::command();

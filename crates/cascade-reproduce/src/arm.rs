@@ -27,6 +27,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// Those that are neural models.
+    pub const NEURAL: [Self; 2] = [Self::Base, Self::Small];
+
     /// The paper's word.
     pub const fn name(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cascade_core::{Architecture, Prompt};
+use cascade_core::{Architecture, Prompt, TokenId};
 use cascade_eval::trace::{limit, Trace};
 use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
 
@@ -30,6 +30,8 @@ pub(crate) struct Ready {
     pub(crate) prompt: Prompt,
     /// Tokens to generate at most.
     pub(crate) max_new_tokens: usize,
+    /// What was recorded, in a replay.
+    pub(crate) recorded: Option<Vec<TokenId>>,
 }
 
 /// Prompts, and what a plan says of them.
@@ -77,6 +79,7 @@ impl Prompts {
             self.ready.push(Ready {
                 prompt,
                 max_new_tokens: definition.max_new_tokens,
+                recorded: None,
             });
         }
         self.suites.push(Suite {
@@ -95,9 +98,12 @@ impl Prompts {
             let prompt = record.prompt();
             let id = format!("{}, turn {}", record.id, record.turn);
             asked.push(of_prompt(&id, record.category.as_ref(), &prompt));
+            let max_new_tokens = limit(record, definition.max_new_tokens);
+            let length = record.output.len().min(max_new_tokens);
             ready.push(Ready {
                 prompt,
-                max_new_tokens: limit(record, definition.max_new_tokens),
+                max_new_tokens,
+                recorded: Some(record.output[..length].to_vec()),
             });
         }
         let suite = Suite {

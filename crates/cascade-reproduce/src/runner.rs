@@ -9,9 +9,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cascade_config::{AssembleOptions, Config};
+use cascade_core::TokenId;
 use cascade_engine::{Generation, Options};
 use cascade_eval::trace::Trace;
-use cascade_report::{write_atomically, Results};
+use cascade_report::{write_atomically, Evidence, Results};
 
 use crate::arm::Arm;
 use crate::lineup::Lineup;
@@ -211,8 +212,9 @@ impl Experiment {
                 generations.insert(arm, self.generate(prompt, &self.arms[arm])?);
             }
         }
-        if generations.len() == count {
-            let seconds = generations.values().map(|g| g.wall.as_secs_f64()).collect();
+        if generations.len() == count && self.plan.evidence == Evidence::Measured {
+            // In a replay there is no target whose time could be taken.
+            let seconds: Vec<f64> = generations.values().map(|g| g.wall.as_secs_f64()).collect();
             walltimes.append(&Walltime {
                 prompt: prompt as u64,
                 seconds,
@@ -221,7 +223,8 @@ impl Experiment {
         for &arm in missing {
             let generation = &generations[&arm];
             let mut run = Run::new(&self.plan, prompt, (arm, &self.arms[arm]), generation);
-            run.differs = self.difference(prompt, &generations[&0], generation)?;
+            let plain = self.ready[prompt].recorded.as_ref().unwrap_or(&generations[&0].tokens);
+            run.differs = self.difference(prompt, plain, &generation.tokens)?;
             results.append(run)?;
         }
         Ok(())
@@ -245,10 +248,9 @@ impl Experiment {
     fn difference(
         &self,
         prompt: usize,
-        plain: &Generation,
-        other: &Generation,
+        plain: &[TokenId],
+        other: &[TokenId],
     ) -> Result<Option<Difference>> {
-        let (plain, other) = (&plain.tokens, &other.tokens);
         let at = plain.iter().zip(other).take_while(|(a, b)| a == b).count();
         let gap = match (plain.get(at), other.get(at)) {
             (None, None) => return Ok(None),

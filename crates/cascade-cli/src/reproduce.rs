@@ -1,0 +1,256 @@
+//! `cascade reproduce`.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{bail, Context, Result};
+use cascade_config::{AssembleOptions, Config};
+use cascade_eval::trace::Trace;
+use cascade_report::{Machine, Manifest};
+use cascade_reproduce::{
+    merge, report, report_ewif, Choice, Definition, Error, Experiment, Kind, Reported, Shard,
+};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+
+const T5_XXL: &str = include_str!("../../../configs/t5-xxl.yaml");
+const VICUNA_7B: &str = include_str!("../../../configs/vicuna-7b.yaml");
+
+/// `cascade reproduce list` shows the experiments.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct ReproduceArgs {
+    #[command(subcommand)]
+    command: Option<ReproduceCommand>,
+
+    #[command(flatten)]
+    run: RunExperiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum ReproduceCommand {
+    /// Show the experiments.
+    List,
+    /// Put the folders of shards together, and make the report of all.
+    Merge {
+        /// The folders of the shards.
+        #[arg(value_name = "FOLDER", required = true)]
+        shards: Vec<PathBuf>,
+        /// The folder that they become.
+        #[arg(long, value_name = "FOLDER")]
+        into: PathBuf,
+    },
+    /// Make the report of a folder of results again.
+    Report {
+        /// The folder.
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RunExperiment {
+    /// The experiment: a name that `list` shows.
+    #[arg(value_name = "NAME", required_unless_present = "config")]
+    name: Option<String>,
+
+    /// An experiment of your own, in the form of the files in configs/reproduce.
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    config: Option<PathBuf>,
+
+    /// The models: demo, paper, demo-t5, demo-llama, t5-xxl, vicuna-7b, or a configuration, whose target, largest and smallest
+    /// neural drafter and Max-Gram are taken.
+    #[arg(long, value_name = "demo|paper|CONFIG", default_value = "demo")]
+    models: String,
+
+    /// Prompts of each dataset, in place of the experiment's number.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+
+    /// Of the choice of prompts, and of the bootstrap.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+
+    /// Take this dataset alone; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    dataset: Vec<String>,
+
+    /// Where a dataset is that is not part of the program, such as mmlu=FOLDER; may be given several times.
+    #[arg(long, value_name = "NAME=PATH", value_parser = named_path)]
+    data: Vec<(String, PathBuf)>,
+
+    /// Recorded outputs to replay, for experiments that do.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Run the i-th of n parts of the prompts, into a folder of its own.
+    #[arg(long, value_name = "i/n")]
+    shard: Option<String>,
+
+    /// Go on with a run that was stopped; the results become the same as if it had not been.
+    #[arg(long)]
+    resume: bool,
+
+    /// Folder of the results; results/NAME if not given, results/NAME-i-of-n for a shard.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+
+    /// Where to compute, in place of the models' device: cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+}
+
+fn named_path(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
+        _ => Err("give NAME=PATH, such as mmlu=data/mmlu/test".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
+    let started = Timestamp::now();
+    match &args.command {
+        Some(ReproduceCommand::List) => list(),
+        Some(ReproduceCommand::Merge { shards, into }) => {
+            merge(shards, into)?;
+            finish(report(into, manifest(started, None))?, into)
+        }
+        Some(ReproduceCommand::Report { folder }) => {
+            finish(report(folder, manifest(started, None))?, folder)
+        }
+        None => args.run.run(started),
+    }
+}
+
+fn list() -> Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    for definition in Definition::all()? {
+        let source = &definition.source;
+        writeln!(out, "{:<12} {}  [{source}]", definition.name, definition.title)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl RunExperiment {
+    fn run(&self, started: Timestamp) -> Result<ExitCode> {
+        let definition = self.definition()?;
+        let (shard, folder) = self.place(&definition)?;
+        if definition.kind == Kind::Ewif {
+            return finish(report_ewif(&definition, manifest(started, None))?, &folder);
+        }
+        let experiment = self.prepare(&definition)?;
+        let bar = progress(experiment.prompts(shard));
+        experiment.run(&folder, shard, self.resume, || bar.inc(1))?;
+        bar.finish_and_clear();
+        finish(report(&folder, manifest(started, self.device.as_deref()))?, &folder)
+    }
+
+    fn definition(&self) -> Result<Definition> {
+        match (&self.config, &self.name) {
+            (Some(file), _) => Ok(Definition::open(file)?),
+            (None, Some(name)) => Ok(Definition::named(name)?),
+            (None, None) => bail!("name an experiment; `cascade reproduce list` shows them"),
+        }
+    }
+
+    fn place(&self, definition: &Definition) -> Result<(Shard, PathBuf)> {
+        let shard = match &self.shard {
+            Some(text) => text.parse()?,
+            None => Shard::default(),
+        };
+        let suffix = match &self.shard {
+            Some(text) => format!("-{}", text.replace('/', "-of-")),
+            None => String::new(),
+        };
+        let default = || Path::new("results").join(format!("{}{suffix}", definition.name));
+        Ok((shard, self.out.clone().unwrap_or_else(default)))
+    }
+
+    fn prepare(&self, definition: &Definition) -> Result<Experiment> {
+        let config = self.models(definition)?;
+        let options = AssembleOptions {
+            device: self.device.clone(),
+            ..AssembleOptions::default()
+        };
+        let choice = Choice {
+            datasets: self.dataset.clone(),
+            data: self.data.iter().cloned().collect::<BTreeMap<_, _>>(),
+            limit: self.limit,
+            seed: self.seed,
+        };
+        let experiment = definition.name.clone();
+        match (definition.kind, &self.trace) {
+            (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
+            (Kind::Replay, Some(trace)) => {
+                let trace = Arc::new(Trace::open(trace)?);
+                Ok(Experiment::prepare_replay(definition, &config, &options, &choice, trace)?)
+            }
+            (_, Some(_)) => Err(Error::NeedlessTrace { experiment }.into()),
+            (_, None) => Ok(Experiment::prepare(definition, &config, &options, &choice)?),
+        }
+    }
+
+    fn models(&self, definition: &Definition) -> Result<Config> {
+        let names = definition.models.as_ref();
+        let name = match (self.models.as_str(), names) {
+            ("demo", Some(names)) => &names.demo,
+            ("paper", Some(names)) => &names.paper,
+            ("demo" | "paper", None) => bail!("{}: `models` is missing", definition.name),
+            (other, _) => other,
+        };
+        let parse = |text: &str| Config::parse(text, name, Path::new(""));
+        let config = match name {
+            "demo-t5" | "demo-llama" => Config::open(format!("embedded:{name}").as_ref()),
+            "t5-xxl" => parse(T5_XXL),
+            "vicuna-7b" => parse(VICUNA_7B),
+            file => Config::open(file.as_ref()),
+        };
+        config.context("--models")
+    }
+}
+
+fn progress(prompts: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(prompts as u64);
+    match ProgressStyle::with_template("{bar:30} {pos}/{len} prompts, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn manifest(started: Timestamp, device: Option<&str>) -> Manifest {
+    let mut machine = Machine::this();
+    machine.accelerators.extend(device.filter(|device| *device != "cpu").map(str::to_owned));
+    let mut manifest = Manifest::new(std::env::args().collect(), machine, started);
+    manifest.commit = option_env!("CASCADE_COMMIT").map(str::to_owned);
+    let versions = [
+        ("cascade", env!("CARGO_PKG_VERSION")),
+        ("candle", cascade_models::CANDLE_VERSION),
+    ];
+    manifest.versions = versions.map(|(name, version)| (name.to_owned(), version.to_owned())).into();
+    manifest.finished = Some(Timestamp::now());
+    manifest
+}
+
+/// Writes the report, prints its tables, and fails if an output was wrong.
+fn finish(reported: Reported, folder: &Path) -> Result<ExitCode> {
+    reported.report.write(folder)?;
+    let mut out = std::io::stdout().lock();
+    for table in &reported.tables {
+        writeln!(out, "{}", table.to_markdown())?;
+    }
+    writeln!(out, "{}\nwritten to {}", reported.summary, folder.display())?;
+    match reported.unequal {
+        0 => Ok(ExitCode::SUCCESS),
+        unequal => {
+            eprintln!("error: {unequal} outputs differ from plain decoding; the tables say which");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}

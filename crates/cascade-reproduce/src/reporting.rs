@@ -1,0 +1,65 @@
+//! From a folder of results to tables and plots.
+
+mod comparison;
+mod data;
+mod notes;
+mod positions;
+mod replayed;
+
+use std::path::Path;
+
+use cascade_report::{Manifest, Report, Table};
+
+use self::data::Data;
+use crate::{Kind, Result};
+
+/// A report, and what a caller must know of it.
+pub struct Reported {
+    /// The report, to be written.
+    pub report: Report,
+    /// Its tables.
+    pub tables: Vec<Table>,
+    /// A paragraph that says what was found.
+    pub summary: String,
+    /// Runs whose output differs from plain decoding's by more than rounding explains. Not 0: something is wrong, and the
+    /// cascades concerned have no figures.
+    pub unequal: usize,
+}
+
+/// Makes the report of a folder of results. Prompts that some arm has not answered yet are left out, and the report says so.
+///
+/// # Errors
+/// A folder without a plan; results that cannot be read.
+pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
+    let data = Data::of_folder(folder)?;
+    let made = match data.definition.kind {
+        Kind::Ewif | Kind::Cascades => comparison::made(&data)?,
+        Kind::Positions => positions::made(&data)?,
+        Kind::Replay => replayed::made(&data)?,
+    };
+    let mut manifest = manifest;
+    manifest.models = data.plan.models.iter().map(|model| model.weights.clone()).collect();
+    manifest.seeds.insert("prompts and bootstrap".to_owned(), data.plan.seed);
+    let title = format!("{}: {}", data.plan.name, data.definition.title);
+    let mut report = Report::new(title, made.summary.clone(), manifest);
+    report = report.text(data.definition.about.clone()).text(notes::provenance(&data));
+    for (plot, caption) in made.plots {
+        report = report.plot(plot, caption);
+    }
+    for table in &made.tables {
+        report = report.table(table.clone());
+    }
+    Ok(Reported {
+        report,
+        tables: made.tables,
+        summary: made.summary,
+        unequal: data.unequal(),
+    })
+}
+
+/// The parts of a report that are an experiment's own.
+struct Made {
+    summary: String,
+    tables: Vec<Table>,
+    plots: Vec<(cascade_report::Plot, String)>,
+}

@@ -1,0 +1,294 @@
+//! Cascades beside each other, by SWI and by walltime.
+
+use cascade_eval::CostTable;
+use cascade_report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
+
+use super::data::{Data, Ratio, Sheet, INTERVALS};
+use super::{notes, Made};
+use crate::arm::names;
+use crate::{Metric, Result, Row};
+
+/// A line of a table: one arm of a row.
+struct Line<'a> {
+    row: &'a Row,
+    arm: usize,
+    /// Who chose the hyperparameters.
+    chosen: String,
+    /// The paper's figure.
+    paper: Option<f64>,
+}
+
+pub(super) fn made(data: &Data) -> Result<Made> {
+    let mut made = Made {
+        summary: String::new(),
+        tables: Vec::new(),
+        plots: Vec::new(),
+    };
+    for suite in &data.plan.suites {
+        let sheet = data.of_dataset(&suite.dataset);
+        if sheet.prompts() == 0 {
+            continue;
+        }
+        for &metric in &data.definition.metrics {
+            add(&mut made, data, &sheet, &suite.dataset, metric)?;
+        }
+    }
+    if made.tables.is_empty() {
+        made.summary = "No prompt has been answered by all cascades yet.".to_owned();
+    }
+    Ok(made)
+}
+
+fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str, metric: Metric) -> Result<()> {
+    let costs = data.costs(metric)?;
+    if costs.is_none() && metric != Metric::Walltime {
+        return Ok(());
+    }
+    let scored = Scored::new(data, sheet, costs.as_ref())?;
+    let lines = scored.lines(dataset, metric);
+    let title = format!("{}, {dataset}: {}", data.definition.title, metric.title());
+    let mut table = scored.table(&title, &lines, metric)?;
+    for note in scored.notes(costs.as_ref()) {
+        table = table.note(note);
+    }
+    made.tables.push(table);
+    made.plots.push((scored.plot(&title, &lines, metric)?, caption(&data.plan.models_from, metric)));
+    if let Some(sentence) = scored.finding(dataset, metric) {
+        made.summary = format!("{} {sentence}", made.summary).trim().to_owned();
+    }
+    Ok(())
+}
+
+fn caption(models: &str, metric: Metric) -> String {
+    format!("Ours: models of {models}. {}; the paper's beside it where it has one.", metric.title())
+}
+
+/// The arms with what they are compared by.
+struct Scored<'a> {
+    data: &'a Data,
+    sheet: &'a Sheet<'a>,
+    /// SWI of each arm, if there are costs.
+    ratios: Option<Vec<Ratio>>,
+    /// What is compared; `None` for arms whose output is wrong.
+    scores: Vec<Option<f64>>,
+}
+
+impl<'a> Scored<'a> {
+    fn new(data: &'a Data, sheet: &'a Sheet<'a>, costs: Option<&CostTable>) -> Result<Self> {
+        let arms = 0..data.arms.len();
+        let ratios = match costs {
+            Some(costs) => Some(arms.clone().map(|arm| sheet.swi(arm, costs)).collect::<Result<Vec<_>>>()?),
+            None => None,
+        };
+        let score = |arm: usize| match (&ratios, data.failure(arm)) {
+            (_, Some(_)) => None,
+            (Some(ratios), None) => ratios[arm].value(),
+            (None, None) => sheet.speedup(arm).map(|figure| figure.value),
+        };
+        let scores = arms.map(score).collect();
+        Ok(Self {
+            data,
+            sheet,
+            ratios,
+            scores,
+        })
+    }
+
+    fn arms_of(&self, row: usize) -> Vec<usize> {
+        (0..self.data.arms.len()).filter(|&arm| self.data.arms[arm].row == row).collect()
+    }
+
+    fn best(&self, arms: &[usize]) -> Option<usize> {
+        let better = |a: &&usize, b: &&usize| self.scores[**a].partial_cmp(&self.scores[**b]).unwrap_or(std::cmp::Ordering::Equal);
+        // Of equally good ones the first: iterators give the last.
+        arms.iter().rev().max_by(better).copied()
+    }
+
+    /// Of each row, the paper's arm and the best one.
+    fn lines(&self, dataset: &str, metric: Metric) -> Vec<Line<'a>> {
+        let mut lines = Vec::new();
+        for (index, row) in self.data.definition.rows.iter().enumerate() {
+            let arms = self.arms_of(index);
+            let Some(best) = self.best(&arms) else { continue };
+            let figure = row.figure(dataset, metric);
+            let like = figure.or_else(|| row.figure(dataset, Metric::ModelSize));
+            let of_paper = like.and_then(|figure| {
+                arms.iter().copied().find(|&arm| self.data.arms[arm].setting == figure.setting)
+            });
+            let paper = figure.map(|figure| figure.value);
+            let line = |arm, chosen: String, paper| Line { row, arm, chosen, paper };
+            let n = arms.len();
+            match of_paper {
+                _ if n == 1 => lines.push(line(best, "-".to_owned(), paper)),
+                Some(arm) if arm == best => lines.push(line(arm, format!("the paper's, best of {n}"), paper)),
+                Some(arm) => {
+                    lines.push(line(arm, "the paper's".to_owned(), paper));
+                    lines.push(line(best, format!("best of {n}"), None));
+                }
+                None => lines.push(line(best, format!("best of {n}"), paper)),
+            }
+        }
+        lines
+    }
+
+    /// The best arm of the rows without Max-Gram and with a neural drafter: speculative decoding.
+    fn best_speculative(&self) -> Option<usize> {
+        let arms: Vec<usize> = (0..self.data.arms.len())
+            .filter(|&arm| {
+                let drafters = &self.data.arms[arm].drafters;
+                drafters.len() == 1 && drafters[0].is_neural()
+            })
+            .collect();
+        self.best(&arms)
+    }
+
+    /// The best arm with Max-Gram below a neural drafter.
+    fn best_cascade(&self) -> Option<usize> {
+        let arms: Vec<usize> =
+            (0..self.data.arms.len()).filter(|&arm| self.data.arms[arm].drafters.len() > 1).collect();
+        self.best(&arms)
+    }
+
+    fn table(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Table> {
+        let evidence = self.data.plan.evidence;
+        let arms = || lines.iter().map(|line| &self.data.arms[line.arm]);
+        let mut table = Table::new(title)
+            .labels("Algorithm", lines.iter().map(|line| line.row.algorithm.clone()))?
+            .labels("Drafters", arms().map(|arm| names(&arm.drafters)))?
+            .labels("Hyperparameters", arms().map(|arm| arm.describe()))?
+            .labels("Chosen", lines.iter().map(|line| line.chosen.clone()))?;
+        table = match metric {
+            Metric::Walltime => self.walltime_columns(table, lines)?,
+            _ => self.swi_columns(table, lines)?,
+        };
+        let lengths = self.each(lines, |arm| self.sheet.acceptance_length(arm).figure(self.data.bootstrap()));
+        table = table.figures(Figures::new("tokens per target forward", evidence, lengths).intervals(INTERVALS))?;
+        table = table.labels("Calls per token", lines.iter().map(|line| self.calls(line.arm)))?;
+        if metric != Metric::Walltime && self.sheet.speedup(0).is_some() {
+            let speedups = self.each(lines, |arm| self.sheet.speedup(arm));
+            table = table.figures(Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS))?;
+        }
+        Ok(table)
+    }
+
+    /// Calls of each place by emitted token.
+    fn calls(&self, arm: usize) -> String {
+        let tokens = self.sheet.tokens(arm).max(1) as f64;
+        let calls = self.sheet.calls(arm).into_iter();
+        let calls = calls.map(|(place, calls)| format!("{place} {:.2}", calls as f64 / tokens));
+        calls.collect::<Vec<_>>().join(", ")
+    }
+
+    fn swi_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
+        let evidence = self.data.plan.evidence;
+        let bootstrap = self.data.bootstrap();
+        let ratio = |arm: usize| self.ratios.as_ref().map(|ratios| &ratios[arm]);
+        let mut table = table;
+        if let Some(paper) = papers(lines, |value| value) {
+            table = table.figures(Figures::new("SWI", Evidence::Paper, paper))?;
+        }
+        let totals = self.each(lines, |arm| ratio(arm)?.figure(bootstrap));
+        let means = self.each(lines, |arm| ratio(arm)?.mean_figure(bootstrap));
+        table = table
+            .figures(Figures::new("SWI", evidence, totals).intervals(INTERVALS))?
+            .figures(Figures::new("mean of the prompts' SWI", evidence, means).intervals(INTERVALS))?;
+        if let Some(speculative) = self.best_speculative() {
+            let over = self.each(lines, |arm| ratio(arm)?.over(ratio(speculative)?, bootstrap));
+            table = table.figures(Figures::new("× best S Decoding", evidence, over).intervals(INTERVALS))?;
+        }
+        Ok(table)
+    }
+
+    fn walltime_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
+        let evidence = self.data.plan.evidence;
+        let mut table = table;
+        if let Some(paper) = papers(lines, |value| value) {
+            table = table.figures(Figures::new("walltime", Evidence::Paper, paper).unit("tokens/s"))?;
+        }
+        if let Some(plain) = lines.first().and_then(|line| line.paper) {
+            if let Some(paper) = papers(lines, |value| value / plain) {
+                table = table.figures(Figures::new("walltime × plain", Evidence::Paper, paper))?;
+            }
+        }
+        let rates = self.each(lines, |arm| self.sheet.tokens_per_second(arm));
+        let speedups = self.each(lines, |arm| self.sheet.speedup(arm));
+        Ok(table
+            .figures(Figures::new("walltime", evidence, rates).unit("tokens/s").decimals(1).intervals(INTERVALS))?
+            .figures(Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS))?)
+    }
+
+    /// A figure for each line, none for arms whose output is wrong.
+    fn each(&self, lines: &[Line<'_>], of: impl Fn(usize) -> Option<Figure>) -> Vec<Option<Figure>> {
+        let right = |arm: usize| self.scores[arm].is_some();
+        lines.iter().map(|line| of(line.arm).filter(|_| right(line.arm))).collect()
+    }
+
+    fn notes(&self, costs: Option<&CostTable>) -> Vec<String> {
+        let mut notes = vec![format!("{} prompts.", self.sheet.prompts())];
+        if let Some(costs) = costs {
+            let target = costs.cost("target").unwrap_or(1.0);
+            let costs: Vec<String> = costs.costs().filter(|(place, _)| *place != "target").map(|(place, cost)| format!("{place} {:.4}", cost / target)).collect();
+            notes.push(format!("Costs of a forward, the target's being 1: {}; Max-Gram 0. Encoding the source is not counted.", costs.join(", ")));
+        } else {
+            notes.push("All cascades take turns on each prompt; the speed is the median over prompts of plain decoding's time by the cascade's.".to_owned());
+        }
+        let rows = self.data.definition.rows.iter().enumerate();
+        let tried = rows.filter(|(_, row)| !row.drafters.is_empty()).map(|(index, row)| {
+            format!("{} ({}) {}", row.algorithm, names(&row.drafters), self.arms_of(index).len())
+        });
+        notes.push(format!("Settings tried: {}. The best is chosen on these very prompts, for all rows alike.", tried.collect::<Vec<_>>().join(", ")));
+        notes.extend(notes::all(self.data));
+        notes
+    }
+
+    fn plot(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Plot> {
+        let groups = lines.iter().map(|line| {
+            let drafters = names(&line.row.drafters);
+            format!("{} {drafters} {}", line.row.algorithm, if line.chosen.starts_with("best") { "(best)" } else { "" })
+        });
+        let bootstrap = self.data.bootstrap();
+        let ours = self.each(lines, |arm| match &self.ratios {
+            Some(ratios) => ratios[arm].figure(bootstrap),
+            None => self.sheet.speedup(arm),
+        });
+        let mut bars = vec![Bars::new("ours", self.data.plan.evidence, ours)];
+        let plain = lines.first().and_then(|line| line.paper);
+        let scale = match (metric, plain) {
+            (Metric::Walltime, Some(plain)) => plain,
+            (Metric::Walltime, None) => f64::NAN,
+            _ => 1.0,
+        };
+        if let Some(paper) = papers(lines, |value| value / scale).filter(|_| scale.is_finite()) {
+            bars.push(Bars::new("paper", Evidence::Paper, paper));
+        }
+        let axis = match metric {
+            Metric::Walltime => "speed by plain decoding's",
+            _ => "SWI",
+        };
+        Ok(Plot::bars(title, groups.collect::<Vec<_>>(), Axis::new(axis), bars)?)
+    }
+
+    /// The best cascade beside the best speculative decoding.
+    fn finding(&self, dataset: &str, metric: Metric) -> Option<String> {
+        let (cascade, speculative) = (self.best_cascade()?, self.best_speculative()?);
+        let label = |arm: usize| self.data.arms[arm].id.clone();
+        let (a, b) = (self.scores[cascade]?, self.scores[speculative]?);
+        let ratio = self.ratios.as_ref().and_then(|ratios| {
+            ratios[cascade].over(&ratios[speculative], self.data.bootstrap())
+        });
+        let interval = ratio.and_then(|ratio| ratio.interval).map_or_else(String::new, |interval| {
+            format!(" (ratio {:.3}, 95 % interval {:.3} to {:.3})", a / b, interval.low, interval.high)
+        });
+        let verdict = if a > b { "beats" } else { "does not beat" };
+        Some(format!(
+            "{dataset}, {}: the best cascade with Max-Gram ({}; {a:.2}) {verdict} the best speculative decoding ({}; {b:.2}){interval}.",
+            metric.title(), label(cascade), label(speculative)
+        ))
+    }
+}
+
+/// The paper's figures, if there is one.
+fn papers(lines: &[Line<'_>], of: impl Fn(f64) -> f64) -> Option<Vec<Option<Figure>>> {
+    let figures: Vec<Option<Figure>> = lines.iter().map(|line| line.paper.map(|value| Figure::new(of(value)))).collect();
+    figures.iter().any(Option::is_some).then_some(figures)
+}

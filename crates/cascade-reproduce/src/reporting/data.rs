@@ -1,0 +1,270 @@
+//! Records in the order in which tables want them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cascade_eval::{median, Bootstrap, CostTable};
+use cascade_report::{Figure, Results};
+
+use crate::plan::Plan;
+use crate::record::Run;
+use crate::runner::{forward_seconds, walltimes};
+use crate::{Arm, Definition, Metric, Result};
+
+/// How intervals are made, as tables say it.
+pub(super) const INTERVALS: &str = "95 %, percentile bootstrap over prompts";
+
+/// Everything that a folder holds.
+pub(super) struct Data {
+    pub(super) plan: Plan,
+    pub(super) definition: Definition,
+    pub(super) arms: Vec<Arm>,
+    /// Prompts that every arm has answered: for each, the records in the order of the arms.
+    answered: Vec<(usize, Vec<Run>)>,
+    walltimes: BTreeMap<u64, Vec<f64>>,
+    forward_seconds: BTreeMap<String, f64>,
+}
+
+impl Data {
+    pub(super) fn of_folder(folder: &Path) -> Result<Self> {
+        let plan = Plan::of_folder(folder)?;
+        let definition = plan.definition()?;
+        let arms = definition.arms()?;
+        let results = Results::<Run>::open(folder, &plan.experiment())?;
+        let mut by_prompt: BTreeMap<usize, Vec<Run>> = BTreeMap::new();
+        for run in results.into_ordered() {
+            by_prompt.entry(run.index as usize / arms.len()).or_default().push(run);
+        }
+        by_prompt.retain(|_, runs| runs.len() == arms.len());
+        Ok(Self {
+            plan,
+            definition,
+            answered: by_prompt.into_iter().collect(),
+            arms,
+            walltimes: walltimes(folder),
+            forward_seconds: forward_seconds(folder),
+        })
+    }
+
+    /// Prompts that every arm has answered.
+    pub(super) fn answered(&self) -> usize {
+        self.answered.len()
+    }
+
+    /// The intervals of this folder.
+    pub(super) fn bootstrap(&self) -> Bootstrap {
+        Bootstrap {
+            seed: self.plan.seed,
+            ..Bootstrap::default()
+        }
+    }
+
+    /// Runs that differ from plain decoding by more than rounding explains.
+    pub(super) fn unequal(&self) -> usize {
+        let runs = self.answered.iter().flat_map(|(_, runs)| runs);
+        runs.filter(|run| run.differs.is_some_and(|d| !d.is_near_tie())).count()
+    }
+
+    /// Runs that differ from plain decoding by rounding.
+    pub(super) fn near_ties(&self) -> usize {
+        let runs = self.answered.iter().flat_map(|(_, runs)| runs);
+        runs.filter(|run| run.differs.is_some_and(|d| d.is_near_tie())).count()
+    }
+
+    /// The prompts of a dataset.
+    pub(super) fn of_dataset<'a>(&'a self, dataset: &str) -> Sheet<'a> {
+        self.sheet(|run| run.dataset == dataset)
+    }
+
+    /// The prompts that a test of their first record chooses.
+    pub(super) fn sheet(&self, wanted: impl Fn(&Run) -> bool) -> Sheet<'_> {
+        let chosen = self.answered.iter().filter(|(_, runs)| runs.first().is_some_and(&wanted));
+        Sheet {
+            data: self,
+            prompts: chosen.map(|(prompt, runs)| (*prompt, runs.as_slice())).collect(),
+        }
+    }
+
+    /// What is wrong with an arm, if anything: then it has no figures.
+    pub(super) fn failure(&self, arm: usize) -> Option<String> {
+        let runs = self.answered.iter().map(|(_, runs)| &runs[arm]);
+        let bad: Vec<&Run> =
+            runs.filter(|run| run.differs.is_some_and(|d| !d.is_near_tie())).collect();
+        let first = bad.first()?;
+        let difference = first.differs?;
+        Some(format!(
+            "{} is NOT EQUAL to plain decoding on {} of {} prompts (first {} at token {}, gap {}): it has no figures",
+            first.arm,
+            bad.len(),
+            self.answered(),
+            first.id,
+            difference.at,
+            difference.gap.map_or_else(|| "unknown".to_owned(), |gap| format!("{gap}")),
+        ))
+    }
+
+    /// The costs of a metric; `None` for walltime, and for times that were not measured.
+    pub(super) fn costs(&self, metric: Metric) -> Result<Option<CostTable>> {
+        let parameters = self.plan.models.iter().filter(|model| model.parameters > 0);
+        Ok(match metric {
+            Metric::ModelSize => Some(CostTable::model_size()),
+            Metric::PreviousWork => Some(CostTable::previous_work()),
+            Metric::Parameters => Some(CostTable::parameters(
+                parameters.map(|model| (model.place.clone(), model.parameters)),
+            )?),
+            Metric::Measured if !self.forward_seconds.is_empty() => Some(CostTable::new(
+                "measured",
+                self.forward_seconds.iter().map(|(place, &seconds)| (place.clone(), seconds)),
+            )?),
+            Metric::Measured | Metric::Walltime => None,
+        })
+    }
+
+    /// Whether calls of a place cost anything.
+    fn is_charged(&self, place: &str) -> bool {
+        place == "target" || crate::Role::NEURAL.iter().any(|role| role.name() == place)
+    }
+}
+
+/// Some of the prompts.
+pub(super) struct Sheet<'a> {
+    data: &'a Data,
+    prompts: Vec<(usize, &'a [Run])>,
+}
+
+/// For each prompt, what is gained and what it takes: figures are ratios of their sums.
+pub(super) struct Ratio {
+    gained: Vec<f64>,
+    taken: Vec<f64>,
+}
+
+impl Ratio {
+    pub(super) fn value(&self) -> Option<f64> {
+        let all: Vec<usize> = (0..self.gained.len()).collect();
+        let value = self.of(&all);
+        value.is_finite().then_some(value)
+    }
+
+    fn of(&self, chosen: &[usize]) -> f64 {
+        let sum = |values: &[f64]| chosen.iter().map(|&i| values[i]).sum::<f64>();
+        sum(&self.gained) / sum(&self.taken)
+    }
+
+    /// The ratio of the sums, with its interval.
+    pub(super) fn figure(&self, bootstrap: Bootstrap) -> Option<Figure> {
+        let value = self.value()?;
+        Some(with_interval(value, bootstrap.interval(self.gained.len(), |chosen| self.of(chosen))))
+    }
+
+    /// The mean of the prompts' own ratios, with its interval.
+    pub(super) fn mean_figure(&self, bootstrap: Bootstrap) -> Option<Figure> {
+        let each: Vec<f64> = self.gained.iter().zip(&self.taken).map(|(g, t)| g / t).collect();
+        mean_figure(&each, bootstrap)
+    }
+
+    /// How many times the other ratio this is, on the same prompts.
+    pub(super) fn over(&self, other: &Self, bootstrap: Bootstrap) -> Option<Figure> {
+        let value = self.value()? / other.value()?;
+        let of = |chosen: &[usize]| self.of(chosen) / other.of(chosen);
+        Some(with_interval(value, bootstrap.interval(self.gained.len(), of)))
+    }
+}
+
+fn mean_figure(each: &[f64], bootstrap: Bootstrap) -> Option<Figure> {
+    let mean = |chosen: &[usize]| chosen.iter().map(|&i| each[i]).sum::<f64>() / chosen.len() as f64;
+    let all: Vec<usize> = (0..each.len()).collect();
+    let value = mean(&all);
+    value.is_finite().then(|| with_interval(value, bootstrap.interval(each.len(), mean)))
+}
+
+/// Rounding may leave the value a hair outside of an interval of no width.
+fn with_interval(value: f64, interval: Option<(f64, f64)>) -> Figure {
+    match interval {
+        None => Figure::new(value),
+        Some((low, high)) => Figure::with_interval(value, low, high),
+    }
+}
+
+impl Sheet<'_> {
+    pub(super) fn prompts(&self) -> usize {
+        self.prompts.len()
+    }
+
+    fn runs(&self, arm: usize) -> impl Iterator<Item = &Run> {
+        self.prompts.iter().map(move |(_, runs)| &runs[arm])
+    }
+
+    /// SWI of an arm: tokens by cost in forwards of the target.
+    pub(super) fn swi(&self, arm: usize, costs: &CostTable) -> Result<Ratio> {
+        let charged = |place: &str| self.data.is_charged(place);
+        let taken = self.runs(arm).map(|run| {
+            let calls = run.calls().filter(|(place, _)| charged(place));
+            costs.in_target_forwards("target", calls)
+        });
+        Ok(Ratio {
+            taken: taken.collect::<std::result::Result<_, _>>()?,
+            gained: self.runs(arm).map(|run| run.tokens as f64).collect(),
+        })
+    }
+
+    /// Tokens by forwards of the target.
+    pub(super) fn acceptance_length(&self, arm: usize) -> Ratio {
+        Ratio {
+            gained: self.runs(arm).map(|run| run.tokens as f64).collect(),
+            taken: self.runs(arm).map(|run| run.steps as f64).collect(),
+        }
+    }
+
+    /// Of the steps whose draft was longer than `position`, those in which more was kept.
+    pub(super) fn accepted_at(&self, arm: usize, position: usize) -> Ratio {
+        let at = |counts: &[u64]| counts.get(position).copied().unwrap_or(0) as f64;
+        Ratio {
+            gained: self.runs(arm).map(|run| at(&run.accepted_at)).collect(),
+            taken: self.runs(arm).map(|run| at(&run.drafted_at)).collect(),
+        }
+    }
+
+    /// Tokens emitted.
+    pub(super) fn tokens(&self, arm: usize) -> u64 {
+        self.runs(arm).map(|run| run.tokens).sum()
+    }
+
+    /// Calls of each place.
+    pub(super) fn calls(&self, arm: usize) -> Vec<(String, u64)> {
+        let mut sums: Vec<(String, u64)> = Vec::new();
+        for run in self.runs(arm) {
+            for (place, calls) in run.calls() {
+                match sums.iter_mut().find(|(known, _)| known == place) {
+                    Some((_, sum)) => *sum += calls,
+                    None => sums.push((place.to_owned(), calls)),
+                }
+            }
+        }
+        sums
+    }
+
+    /// How many times as fast as plain decoding: the median over prompts.
+    pub(super) fn speedup(&self, arm: usize) -> Option<Figure> {
+        let ratios: Vec<f64> = self.seconds().map(|seconds| seconds[0] / seconds[arm]).collect();
+        let value = median(ratios.clone())?;
+        let of = |chosen: &[usize]| {
+            median(chosen.iter().map(|&i| ratios[i]).collect()).unwrap_or(f64::NAN)
+        };
+        Some(with_interval(value, self.data.bootstrap().interval(ratios.len(), of)))
+    }
+
+    /// Tokens per second.
+    pub(super) fn tokens_per_second(&self, arm: usize) -> Option<Figure> {
+        let timed = |(prompt, runs): &(usize, &[Run])| {
+            let seconds = self.data.walltimes.get(&(*prompt as u64))?.get(arm)?;
+            Some((runs[arm].tokens as f64, *seconds))
+        };
+        let (gained, taken) = self.prompts.iter().filter_map(timed).unzip();
+        Ratio { gained, taken }.figure(self.data.bootstrap())
+    }
+
+    fn seconds(&self) -> impl Iterator<Item = &Vec<f64>> {
+        let of = |(prompt, _): &(usize, &[Run])| self.data.walltimes.get(&(*prompt as u64));
+        self.prompts.iter().filter_map(of).filter(|s| s.len() == self.data.arms.len())
+    }
+}

@@ -1,0 +1,53 @@
+//! What must be said beside figures.
+
+use super::data::Data;
+
+/// Where figures come from.
+pub(super) fn provenance(data: &Data) -> String {
+    let models: Vec<String> = data
+        .plan
+        .models
+        .iter()
+        .map(|model| match model.parameters {
+            0 => format!("{} {}", model.place, model.weights.source),
+            parameters => {
+                format!("{} {} ({:.2} M parameters)", model.place, model.weights.source, parameters as f64 / 1e6)
+            }
+        })
+        .collect();
+    let suites: Vec<String> = data
+        .plan
+        .suites
+        .iter()
+        .map(|suite| format!("{} of {} ({})", suite.prompts.len(), suite.dataset, suite.template))
+        .collect();
+    format!(
+        "Models of {}: {}. Prompts: {}, of which all cascades answered {}. At most {} new tokens, greedy.",
+        data.plan.models_from,
+        models.join("; "),
+        suites.join("; "),
+        data.answered(),
+        data.plan.max_new_tokens,
+    )
+}
+
+/// Whether outputs equal plain decoding's, what is missing, and what was left out.
+pub(super) fn all(data: &Data) -> Vec<String> {
+    let mut notes = Vec::new();
+    match (data.unequal(), data.near_ties()) {
+        (0, 0) => notes.push("Every output equals plain decoding's, token by token.".to_owned()),
+        (0, ties) => notes.push(format!(
+            "Outputs equal plain decoding's but in {ties} runs, which leave it where the target's two best logits are within {}.",
+            crate::NEAR_TIE
+        )),
+        _ => notes.extend((0..data.arms.len()).filter_map(|arm| data.failure(arm))),
+    }
+    let missing = data.plan.prompts() - data.answered();
+    if missing > 0 {
+        notes.push(format!("{missing} of {} prompts are not answered yet: a shard, or a run that was stopped.", data.plan.prompts()));
+    }
+    for dataset in &data.plan.left_out {
+        notes.push(format!("{dataset} was left out: give its files with --data {dataset}=PATH."));
+    }
+    notes
+}
