@@ -566,13 +566,25 @@ fn benches_a_model_by_rows_and_context() {
 #[test]
 fn reproduce_lists_and_evaluates() {
     let list = stdout(&cascade(&["reproduce", "list"]));
-    for name in ["table1", "table2", "table3", "table4", "table5", "horizontal", "figure2", "spec-bench"] {
+    for name in [
+        "table1",
+        "table2",
+        "table3",
+        "table4",
+        "table5",
+        "horizontal",
+        "figure2",
+        "spec-bench",
+    ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
     }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("table1").display().to_string();
     let table = stdout(&cascade(&["reproduce", "table1", "--out", &out]));
-    assert!(table.contains("2.65, 2.96, 3.03, 3.61, 3.75, 3.93"), "{table}");
+    assert!(
+        table.contains("2.65, 2.96, 3.03, 3.61, 3.75, 3.93"),
+        "{table}"
+    );
     assert!(folder.path().join("table1/report.html").is_file());
 }
 
@@ -581,11 +593,23 @@ fn reproduce_runs_resumes_and_merges() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let horizontal = |out: &str, more: &[&str]| {
-        cascade(&[&["reproduce", "horizontal", "--limit", "2", "--out", out], more].concat())
+        cascade(
+            &[
+                &["reproduce", "horizontal", "--limit", "2", "--out", out],
+                more,
+            ]
+            .concat(),
+        )
     };
     let table = stdout(&horizontal(&at("one"), &[]));
-    assert!(table.contains("CS Drafting without horizontal cascade"), "{table}");
-    assert!(table.contains("(paper)") && table.contains("(measured)"), "{table}");
+    assert!(
+        table.contains("CS Drafting without horizontal cascade"),
+        "{table}"
+    );
+    assert!(
+        table.contains("(paper)") && table.contains("(measured)"),
+        "{table}"
+    );
     let again = error(&horizontal(&at("one"), &[]));
     assert!(again.contains("--resume"), "{again}");
     stdout(&horizontal(&at("one"), &["--resume"]));
@@ -593,8 +617,16 @@ fn reproduce_runs_resumes_and_merges() {
     assert!(other.contains("holds results of the experiment"), "{other}");
     stdout(&horizontal(&at("a"), &["--shard", "1/2"]));
     stdout(&horizontal(&at("b"), &["--shard", "2/2"]));
-    stdout(&cascade(&["reproduce", "merge", &at("a"), &at("b"), "--into", &at("both")]));
-    let results = |name: &str| std::fs::read(folder.path().join(name).join("results.jsonl")).unwrap();
+    stdout(&cascade(&[
+        "reproduce",
+        "merge",
+        &at("a"),
+        &at("b"),
+        "--into",
+        &at("both"),
+    ]));
+    let results =
+        |name: &str| std::fs::read(folder.path().join(name).join("results.jsonl")).unwrap();
     assert_eq!(results("one"), results("both"));
 }
 
@@ -603,7 +635,10 @@ fn reproduce_refuses_what_makes_no_experiment() {
     let unknown = error(&cascade(&["reproduce", "table9"]));
     assert!(unknown.contains("table1, table2"), "{unknown}");
     let trace = error(&cascade(&["reproduce", "spec-bench"]));
-    assert!(trace.contains("cascade trace import") && trace.contains("--trace FILE"), "{trace}");
+    assert!(
+        trace.contains("cascade trace import") && trace.contains("--trace FILE"),
+        "{trace}"
+    );
     let needless = error(&cascade(&["reproduce", "table4", "--trace", "x.jsonl"]));
     assert!(needless.contains("leave --trace out"), "{needless}");
     let shard = error(&cascade(&["reproduce", "table4", "--shard", "3/2"]));

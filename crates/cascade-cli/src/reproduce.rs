@@ -106,7 +106,9 @@ struct RunExperiment {
 
 fn named_path(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok((name.into(), path.into()))
+        }
         _ => Err("give NAME=PATH, such as mmlu=data/mmlu/test".to_owned()),
     }
 }
@@ -130,7 +132,11 @@ fn list() -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     for definition in Definition::all()? {
         let source = &definition.source;
-        writeln!(out, "{:<12} {}  [{source}]", definition.name, definition.title)?;
+        writeln!(
+            out,
+            "{:<12} {}  [{source}]",
+            definition.name, definition.title
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -146,7 +152,10 @@ impl RunExperiment {
         let bar = progress(experiment.prompts(shard));
         experiment.run(&folder, shard, self.resume, || bar.inc(1))?;
         bar.finish_and_clear();
-        finish(report(&folder, manifest(started, self.device.as_deref()))?, &folder)
+        finish(
+            report(&folder, manifest(started, self.device.as_deref()))?,
+            &folder,
+        )
     }
 
     fn definition(&self) -> Result<Definition> {
@@ -187,7 +196,9 @@ impl RunExperiment {
             (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
             (Kind::Replay, Some(trace)) => {
                 let trace = Arc::new(Trace::open(trace)?);
-                Ok(Experiment::prepare_replay(definition, &config, &options, &choice, trace)?)
+                Ok(Experiment::prepare_replay(
+                    definition, &config, &options, &choice, trace,
+                )?)
             }
             (_, Some(_)) => Err(Error::NeedlessTrace { experiment }.into()),
             (_, None) => Ok(Experiment::prepare(definition, &config, &options, &choice)?),
@@ -226,14 +237,18 @@ fn progress(prompts: usize) -> ProgressBar {
 
 fn manifest(started: Timestamp, device: Option<&str>) -> Manifest {
     let mut machine = Machine::this();
-    machine.accelerators.extend(device.filter(|device| *device != "cpu").map(str::to_owned));
+    machine
+        .accelerators
+        .extend(device.filter(|device| *device != "cpu").map(str::to_owned));
     let mut manifest = Manifest::new(std::env::args().collect(), machine, started);
     manifest.commit = option_env!("CASCADE_COMMIT").map(str::to_owned);
     let versions = [
         ("cascade", env!("CARGO_PKG_VERSION")),
         ("candle", cascade_models::CANDLE_VERSION),
     ];
-    manifest.versions = versions.map(|(name, version)| (name.to_owned(), version.to_owned())).into();
+    manifest.versions = versions
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
+        .into();
     manifest.finished = Some(Timestamp::now());
     manifest
 }

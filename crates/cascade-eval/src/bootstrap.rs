@@ -93,7 +93,13 @@ mod tests {
     #[test]
     fn the_seed_determines_the_interval() {
         let values: Vec<f64> = (0..50).map(|i| f64::from(i * i % 17)).collect();
-        let of = |seed| Bootstrap { seed, ..Bootstrap::default() }.interval(50, mean_of(&values));
+        let of = |seed| {
+            Bootstrap {
+                seed,
+                ..Bootstrap::default()
+            }
+            .interval(50, mean_of(&values))
+        };
         assert_eq!(of(7), of(7));
         assert_ne!(of(7), of(8));
     }
@@ -101,7 +107,9 @@ mod tests {
     #[test]
     fn it_is_as_wide_as_theory_says() {
         let values: Vec<f64> = (0..400).map(|i| f64::from(i % 2)).collect();
-        let (low, high) = Bootstrap::default().interval(400, mean_of(&values)).unwrap();
+        let (low, high) = Bootstrap::default()
+            .interval(400, mean_of(&values))
+            .unwrap();
         // Half ± 1.96 · 0.5 / √400.
         assert!((low - 0.451).abs() < 0.006, "{low}");
         assert!((high - 0.549).abs() < 0.006, "{high}");

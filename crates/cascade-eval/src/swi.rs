@@ -43,7 +43,9 @@ pub enum CostError {
         known: Vec<String>,
     },
     /// A cost that is not above 0.
-    #[error("the cost table `{table}` gives `{model}` a cost of {cost}; a forward costs more than 0")]
+    #[error(
+        "the cost table `{table}` gives `{model}` a cost of {cost}; a forward costs more than 0"
+    )]
     NotPositive {
         /// The table.
         table: String,
@@ -68,9 +70,16 @@ impl CostTable {
     ) -> Result<Self, CostError> {
         let table = Self {
             name: name.into(),
-            costs: costs.into_iter().map(|(model, cost)| (model.into(), cost)).collect(),
+            costs: costs
+                .into_iter()
+                .map(|(model, cost)| (model.into(), cost))
+                .collect(),
         };
-        match table.costs.iter().find(|(_, &cost)| !(cost > 0.0 && cost.is_finite())) {
+        match table
+            .costs
+            .iter()
+            .find(|(_, &cost)| !(cost > 0.0 && cost.is_finite()))
+        {
             None => Ok(table),
             Some((model, &cost)) => Err(CostError::NotPositive {
                 model: model.clone(),
@@ -82,21 +91,32 @@ impl CostTable {
 
     /// The paper's *Speedup (MS)*: FLAN-T5-XXL 11300, base 220, small 60 (millions of parameters).
     pub fn model_size() -> Self {
-        Self::constant("model-size", &[("target", 11300.0), ("base", 220.0), ("small", 60.0)])
+        Self::constant(
+            "model-size",
+            &[("target", 11300.0), ("base", 220.0), ("small", 60.0)],
+        )
     }
 
     /// The paper's *Speedup (PW)*, from Leviathan et al.: XXL 1, large 0.11, base 0.04, small 0.02.
     pub fn previous_work() -> Self {
         Self::constant(
             "previous-work",
-            &[("target", 1.0), ("large", 0.11), ("base", 0.04), ("small", 0.02)],
+            &[
+                ("target", 1.0),
+                ("large", 0.11),
+                ("base", 0.04),
+                ("small", 0.02),
+            ],
         )
     }
 
     fn constant(name: &str, costs: &[(&str, f64)]) -> Self {
         Self {
             name: name.to_owned(),
-            costs: costs.iter().map(|&(model, cost)| (model.to_owned(), cost)).collect(),
+            costs: costs
+                .iter()
+                .map(|&(model, cost)| (model.to_owned(), cost))
+                .collect(),
         }
     }
 
@@ -107,7 +127,10 @@ impl CostTable {
     pub fn parameters<S: Into<String>>(
         models: impl IntoIterator<Item = (S, usize)>,
     ) -> Result<Self, CostError> {
-        Self::new("parameters", models.into_iter().map(|(model, n)| (model, n as f64)))
+        Self::new(
+            "parameters",
+            models.into_iter().map(|(model, n)| (model, n as f64)),
+        )
     }
 
     /// Time of a forward of one row, as measured.
@@ -117,7 +140,9 @@ impl CostTable {
     pub fn measured<S: Into<String>>(
         models: impl IntoIterator<Item = (S, Duration)>,
     ) -> Result<Self, CostError> {
-        let seconds = models.into_iter().map(|(model, time)| (model, time.as_secs_f64()));
+        let seconds = models
+            .into_iter()
+            .map(|(model, time)| (model, time.as_secs_f64()));
         Self::new("measured", seconds)
     }
 
@@ -128,7 +153,9 @@ impl CostTable {
 
     /// The models and their costs.
     pub fn costs(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.costs.iter().map(|(model, &cost)| (model.as_str(), cost))
+        self.costs
+            .iter()
+            .map(|(model, &cost)| (model.as_str(), cost))
     }
 
     /// What a forward of a model costs.
@@ -136,11 +163,14 @@ impl CostTable {
     /// # Errors
     /// [`CostError::NoCost`].
     pub fn cost(&self, model: &str) -> Result<f64, CostError> {
-        self.costs.get(model).copied().ok_or_else(|| CostError::NoCost {
-            table: self.name.clone(),
-            model: model.to_owned(),
-            known: self.costs.keys().cloned().collect(),
-        })
+        self.costs
+            .get(model)
+            .copied()
+            .ok_or_else(|| CostError::NoCost {
+                table: self.name.clone(),
+                model: model.to_owned(),
+                known: self.costs.keys().cloned().collect(),
+            })
     }
 
     /// What calls of models cost together, in forwards of the target: Σ calls · c(model) / c(target).
@@ -178,7 +208,9 @@ mod tests {
     fn plain_decoding_is_exactly_one() {
         let costs = CostTable::new("odd", [("target", 0.1 + 0.2), ("base", 1e-9)]).unwrap();
         for tokens in [1, 3, 7, 1_000_003] {
-            let cost = costs.in_target_forwards("target", [("target", tokens)]).unwrap();
+            let cost = costs
+                .in_target_forwards("target", [("target", tokens)])
+                .unwrap();
             assert_eq!(tokens as f64 / cost, 1.0);
         }
     }
@@ -195,7 +227,10 @@ mod tests {
     fn a_model_without_a_cost_is_named() {
         let error = CostTable::model_size().cost("large").unwrap_err();
         let message = error.to_string();
-        assert!(message.contains("`model-size` has no cost for the model `large`"), "{message}");
+        assert!(
+            message.contains("`model-size` has no cost for the model `large`"),
+            "{message}"
+        );
         assert!(message.contains("base, small, target"), "{message}");
         let free = CostTable::new("free", [("target", 0.0)]).unwrap_err();
         assert!(matches!(free, CostError::NotPositive { .. }));

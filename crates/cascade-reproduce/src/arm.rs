@@ -82,7 +82,8 @@ impl Setting {
             let problem = format!("its K matrix has {} rows", rows.len());
             return Err(self.wrong(drafters, problem));
         }
-        KMatrix::new(rows, Convention::Added).map_err(|error| self.wrong(drafters, error.to_string()))
+        KMatrix::new(rows, Convention::Added)
+            .map_err(|error| self.wrong(drafters, error.to_string()))
     }
 
     /// The matrix that k11, k12 and k22 stand for.
@@ -129,7 +130,10 @@ impl fmt::Display for Setting {
             parts.push(format!("K = {matrix:?}").replace(", ", ","));
         }
         let ks = [("k11", self.k11), ("k12", self.k12), ("k22", self.k22)];
-        parts.extend(ks.iter().filter_map(|(name, k)| k.map(|k| format!("{name} {k}"))));
+        parts.extend(
+            ks.iter()
+                .filter_map(|(name, k)| k.map(|k| format!("{name} {k}"))),
+        );
         if let Some(lenience) = self.lenience.filter(|&lenience| lenience != 1.0) {
             parts.push(format!("λ {lenience}"));
         }
@@ -141,7 +145,11 @@ impl fmt::Display for Setting {
 pub(crate) fn names(drafters: &[Role]) -> String {
     match drafters {
         [] => "-".to_owned(),
-        drafters => drafters.iter().map(|role| role.name()).collect::<Vec<_>>().join(", "),
+        drafters => drafters
+            .iter()
+            .map(|role| role.name())
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 
@@ -218,13 +226,20 @@ mod tests {
     }
 
     fn setting(k11: usize, k12: Option<usize>, k22: Option<usize>) -> Setting {
-        Setting { k11: Some(k11), k12, k22, ..Setting::default() }
+        Setting {
+            k11: Some(k11),
+            k12,
+            k22,
+            ..Setting::default()
+        }
     }
 
     #[test]
     fn the_papers_hyperparameters_become_matrices() {
         use Role::{Base, Mag, Small};
-        let three = setting(8, Some(13), Some(1)).k_matrix(&[Base, Small, Mag]).unwrap();
+        let three = setting(8, Some(13), Some(1))
+            .k_matrix(&[Base, Small, Mag])
+            .unwrap();
         assert_eq!(three, added(&[&[8, 5, 10], &[0, 1, 10], &[0, 0, 10]]));
         let two = setting(10, None, None).k_matrix(&[Base, Mag]).unwrap();
         assert_eq!(two, added(&[&[10, 10], &[0, 10]]));
@@ -238,11 +253,16 @@ mod tests {
     #[test]
     fn what_makes_no_matrix_is_refused() {
         use Role::{Base, Mag, Small};
-        let falls = setting(8, Some(5), Some(1)).k_matrix(&[Base, Small, Mag]).unwrap_err();
+        let falls = setting(8, Some(5), Some(1))
+            .k_matrix(&[Base, Small, Mag])
+            .unwrap_err();
         assert!(falls.to_string().contains("k12 is 5, below k11"), "{falls}");
         let missing = setting(8, None, None).k_matrix(&[Base, Small]).unwrap_err();
         assert!(missing.to_string().contains("k12 is missing"), "{missing}");
-        let matrix = Setting { matrix: Some(vec![vec![1]]), ..Setting::default() };
+        let matrix = Setting {
+            matrix: Some(vec![vec![1]]),
+            ..Setting::default()
+        };
         let size = matrix.k_matrix(&[Base, Mag]).unwrap_err();
         assert!(size.to_string().contains("has 1 rows"), "{size}");
     }
@@ -252,7 +272,10 @@ mod tests {
         let arm = Arm::new(1, &[Role::Base, Role::Mag], setting(9, None, None), 1).unwrap();
         assert_eq!(arm.id, "base, mag; k11 9");
         assert_eq!(Arm::new(0, &[], Setting::default(), 1).unwrap().id, "plain");
-        let matrix = Setting { matrix: Some(vec![vec![1, 3], vec![0, 1]]), ..Setting::default() };
+        let matrix = Setting {
+            matrix: Some(vec![vec![1, 3], vec![0, 1]]),
+            ..Setting::default()
+        };
         let tree = Arm::new(2, &[Role::Small, Role::Mag], matrix, 8).unwrap();
         assert_eq!(tree.id, "small, mag; K = [[1,3],[0,1]]; 8 children");
         assert_eq!(tree.describe(), "K = [[1,3],[0,1]], 8 children");

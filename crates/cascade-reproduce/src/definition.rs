@@ -181,7 +181,10 @@ impl Definition {
     /// # Errors
     /// None, as a test makes sure.
     pub fn all() -> Result<Vec<Self>> {
-        EMBEDDED.iter().map(|(name, text)| Self::parse(name, text)).collect()
+        EMBEDDED
+            .iter()
+            .map(|(name, text)| Self::parse(name, text))
+            .collect()
     }
 
     /// The experiment of a name.
@@ -203,7 +206,9 @@ impl Definition {
     /// [`Error::Unreadable`]; those of [`parse`](Self::parse).
     pub fn open(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(Error::unreadable(path))?;
-        let name = path.file_stem().map_or_else(|| "experiment".into(), |name| name.to_string_lossy());
+        let name = path
+            .file_stem()
+            .map_or_else(|| "experiment".into(), |name| name.to_string_lossy());
         Self::parse(&name, &text)
     }
 
@@ -235,7 +240,10 @@ impl Definition {
             ));
         }
         if self.kind != Kind::Replay && self.models.is_none() {
-            return Err(self.wrong("`models` is missing", "name the configurations for `demo` and `paper`"));
+            return Err(self.wrong(
+                "`models` is missing",
+                "name the configurations for `demo` and `paper`",
+            ));
         }
         if self.kind != Kind::Replay && (self.datasets.is_empty() || self.samples == 0) {
             return Err(self.wrong("it has no prompts", "give `datasets` and `samples`"));
@@ -284,7 +292,11 @@ impl Row {
             ..Setting::default()
         }));
         let papers = self.paper.iter().map(|figure| &figure.setting);
-        settings.extend(papers.filter(|&setting| *setting != Setting::default()).cloned());
+        settings.extend(
+            papers
+                .filter(|&setting| *setting != Setting::default())
+                .cloned(),
+        );
         if settings.is_empty() {
             settings.push(Setting::default());
         }
@@ -293,7 +305,9 @@ impl Row {
 
     /// The paper's figure for a dataset, if it has one.
     pub fn figure(&self, dataset: &str, metric: Metric) -> Option<&PaperFigure> {
-        self.paper.iter().find(|figure| figure.dataset == dataset && figure.metric == metric)
+        self.paper
+            .iter()
+            .find(|figure| figure.dataset == dataset && figure.metric == metric)
     }
 }
 
@@ -307,7 +321,13 @@ impl Grid {
             for k12 in optional(&self.k12) {
                 for k22 in optional(&self.k22) {
                     for lenience in optional(&self.lenience) {
-                        settings.push(Setting { k11, k12, k22, lenience, matrix: None });
+                        settings.push(Setting {
+                            k11,
+                            k12,
+                            k22,
+                            lenience,
+                            matrix: None,
+                        });
                     }
                 }
             }
@@ -333,10 +353,17 @@ mod tests {
     fn all_experiments_of_the_program_are_sound() {
         let all = Definition::all().unwrap();
         assert_eq!(all.len(), EMBEDDED.len());
-        for definition in all.iter().filter(|definition| definition.kind != Kind::Ewif) {
+        for definition in all
+            .iter()
+            .filter(|definition| definition.kind != Kind::Ewif)
+        {
             let arms = definition.arms().unwrap();
             for (i, arm) in arms.iter().enumerate() {
-                assert!(arms[..i].iter().all(|other| other.id != arm.id), "{}", arm.id);
+                assert!(
+                    arms[..i].iter().all(|other| other.id != arm.id),
+                    "{}",
+                    arm.id
+                );
             }
         }
     }
@@ -355,14 +382,22 @@ mod tests {
         }
         assert!(ids.contains(&"base, small, mag; k11 8, k12 13, k22 1, λ 3"));
         assert!(ids.contains(&"base, small, mag; k11 5, k12 9, k22 1, λ 3"));
-        let best = table2.rows.last().unwrap().figure("gsm8k", Metric::ModelSize).unwrap();
+        let best = table2
+            .rows
+            .last()
+            .unwrap()
+            .figure("gsm8k", Metric::ModelSize)
+            .unwrap();
         assert_eq!(best.value, 3.88);
     }
 
     #[test]
     fn hostile_definitions_are_refused() {
         let error = Definition::parse("x", "title: t").unwrap_err().to_string();
-        assert!(error.contains("x: ") && error.contains("missing field"), "{error}");
+        assert!(
+            error.contains("x: ") && error.contains("missing field"),
+            "{error}"
+        );
         let text = "{title: t, about: a, source: s, kind: cascades, rows: [{algorithm: A, drafters: [base]}]}";
         let error = Definition::parse("x", text).unwrap_err().to_string();
         assert!(error.contains("k11 is missing"), "{error}");

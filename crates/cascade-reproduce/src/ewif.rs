@@ -29,7 +29,9 @@ pub fn report_ewif(definition: &Definition, manifest: Manifest) -> Result<Report
     let cards = table1(&ModelSizes::FLAN_T5);
     let rows = table1(&fitted_sizes());
     let figures = |rows: &[Table1Row], of: &dyn Fn(&Table1Row) -> f64| {
-        rows.iter().map(|row| Figure::new(of(row))).collect::<Vec<_>>()
+        rows.iter()
+            .map(|row| Figure::new(of(row)))
+            .collect::<Vec<_>>()
     };
     let paper = figures(&rows, &|row| row.paper);
     let ours = figures(&rows, &Table1Row::ewif);
@@ -42,18 +44,34 @@ pub fn report_ewif(definition: &Definition, manifest: Manifest) -> Result<Report
         .figures(Figures::new("EWIF", Evidence::Paper, paper.clone()))?
         .figures(Figures::new("EWIF", Evidence::Computed, ours.clone()))?
         .figures(Figures::new("EWIF, xxl 11.3B", Evidence::Computed, of_cards).decimals(4))?
-        .labels("best k", cards.iter().map(|row| lengths(&row.best.system.segments)))?
+        .labels(
+            "best k",
+            cards.iter().map(|row| lengths(&row.best.system.segments)),
+        )?
         .figures(Figures::new("EWIF at the best k", Evidence::Computed, best).decimals(4))?
         .note(COSTS);
-    let groups: Vec<String> = rows.iter().map(|row| format!("{} {}", row.dataset, row.drafters.join(", "))).collect();
-    let bars = vec![Bars::new("formula", Evidence::Computed, ours), Bars::new("paper", Evidence::Paper, paper)];
+    let groups: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {}", row.dataset, row.drafters.join(", ")))
+        .collect();
+    let bars = vec![
+        Bars::new("formula", Evidence::Computed, ours),
+        Bars::new("paper", Evidence::Paper, paper),
+    ];
     let plot = Plot::bars(&definition.title, groups, Axis::new("EWIF"), bars)?;
-    let values: Vec<String> = rows.iter().map(|row| format!("{:.2}", row.ewif())).collect();
+    let values: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{:.2}", row.ewif()))
+        .collect();
     let summary = format!("Expected walltime improvement: {}.", values.join(", "));
-    let report = Report::new(format!("{}: {}", definition.name, definition.title), summary.clone(), manifest)
-        .text(definition.about.clone())
-        .plot(plot, "The formulas beside the paper's figures.")
-        .table(table.clone());
+    let report = Report::new(
+        format!("{}: {}", definition.name, definition.title),
+        summary.clone(),
+        manifest,
+    )
+    .text(definition.about.clone())
+    .plot(plot, "The formulas beside the paper's figures.")
+    .table(table.clone());
     Ok(Reported {
         report,
         tables: vec![table],
@@ -63,7 +81,11 @@ pub fn report_ewif(definition: &Definition, manifest: Manifest) -> Result<Report
 }
 
 fn lengths(segments: &[cascade_theory::Segment]) -> String {
-    segments.iter().map(|segment| segment.tokens.to_string()).collect::<Vec<_>>().join(", ")
+    segments
+        .iter()
+        .map(|segment| segment.tokens.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -72,7 +94,10 @@ mod tests {
 
     #[test]
     fn table1_is_the_papers() {
-        let figures: Vec<String> = table1(&fitted_sizes()).iter().map(|row| format!("{:.2}", row.ewif())).collect();
+        let figures: Vec<String> = table1(&fitted_sizes())
+            .iter()
+            .map(|row| format!("{:.2}", row.ewif()))
+            .collect();
         assert_eq!(figures, ["2.65", "2.96", "3.03", "3.61", "3.75", "3.93"]);
     }
 }

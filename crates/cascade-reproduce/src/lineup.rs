@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_config::{AssembleOptions, Config, Drafter, Neural, Table};
-use cascade_core::{Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want};
+use cascade_core::{
+    Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
+};
 use cascade_engine::{Branching, Cascade, CascadeBuilder, NeuralOptions};
 use cascade_eval::trace::{Trace, TraceScorer};
 use cascade_eval::ForwardBench;
@@ -43,10 +45,20 @@ impl Lineup {
     ///
     /// # Errors
     /// Those of the models; [`Error::NoDrafter`] if the experiment needs a drafter that the configuration does not have.
-    pub fn load(definition: &Definition, config: &Config, options: &AssembleOptions) -> Result<Self> {
+    pub fn load(
+        definition: &Definition,
+        config: &Config,
+        options: &AssembleOptions,
+    ) -> Result<Self> {
         let target = config.load_target(options)?;
         let fingerprint = target.tokenizer.fingerprint();
-        Self::around(definition, config, options, Target::Live(target), &fingerprint)
+        Self::around(
+            definition,
+            config,
+            options,
+            Target::Live(target),
+            &fingerprint,
+        )
     }
 
     /// The same around a recording of the target.
@@ -60,7 +72,13 @@ impl Lineup {
         trace: Arc<Trace>,
     ) -> Result<Self> {
         let fingerprint = trace.header.tokenizer();
-        Self::around(definition, config, options, Target::Recorded(trace), &fingerprint)
+        Self::around(
+            definition,
+            config,
+            options,
+            Target::Recorded(trace),
+            &fingerprint,
+        )
     }
 
     fn around(
@@ -77,7 +95,12 @@ impl Lineup {
             max_gram: MaxGramOptions::default(),
             table: None,
         };
-        let wanted = |role: Role| definition.rows.iter().any(|row| row.drafters.contains(&role));
+        let wanted = |role: Role| {
+            definition
+                .rows
+                .iter()
+                .any(|row| row.drafters.contains(&role))
+        };
         lineup.add_neural(definition, config, options, &wanted)?;
         if wanted(Role::Mag) || wanted(Role::MagAlone) {
             lineup.add_max_gram(definition, config, vocabulary, wanted(Role::Mag))?;
@@ -93,7 +116,10 @@ impl Lineup {
         wanted: &impl Fn(Role) -> bool,
     ) -> Result<()> {
         let neural: Vec<&Neural> = config.drafters.iter().filter_map(neural).collect();
-        let places = [(Role::Base, neural.first(), "base"), (Role::Small, neural.last(), "small")];
+        let places = [
+            (Role::Base, neural.first(), "base"),
+            (Role::Small, neural.last(), "small"),
+        ];
         for (role, model, what) in places {
             if !wanted(role) {
                 continue;
@@ -133,7 +159,9 @@ impl Lineup {
         with_table: bool,
     ) -> Result<()> {
         let found = config.drafters.iter().find_map(|drafter| match drafter {
-            Drafter::MaxGram { bigram, options, .. } => Some((bigram, options)),
+            Drafter::MaxGram {
+                bigram, options, ..
+            } => Some((bigram, options)),
             _ => None,
         });
         let (bigram, options) = found.ok_or_else(|| Error::NoDrafter {
@@ -300,7 +328,10 @@ impl Lineup {
         let Target::Live(target) = &self.target else {
             return Ok(Vec::new());
         };
-        let drafters = self.drafters.iter().map(|(role, model)| (role.name(), model));
+        let drafters = self
+            .drafters
+            .iter()
+            .map(|(role, model)| (role.name(), model));
         let bench = ForwardBench {
             contexts: vec![64],
             rows: vec![1],
@@ -340,7 +371,9 @@ fn planned_model(place: &str, model: &LoadedModel) -> Result<PlannedModel> {
     for file in &model.files.weights {
         let (name, hash) = match file {
             ModelFile::Disk(path) => {
-                let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+                let name = path
+                    .file_name()
+                    .map(|name| name.to_string_lossy().into_owned());
                 (name.unwrap_or_default(), Sha256::of_file(path)?)
             }
             other => ("model.safetensors".to_owned(), Sha256::of(&other.read()?)),
@@ -369,11 +402,7 @@ fn planned_trace(trace: &Trace) -> PlannedModel {
     }
 }
 
-fn weights(
-    name: &str,
-    source: &str,
-    files: impl IntoIterator<Item = (String, Sha256)>,
-) -> Weights {
+fn weights(name: &str, source: &str, files: impl IntoIterator<Item = (String, Sha256)>) -> Weights {
     Weights {
         name: name.to_owned(),
         source: source.to_owned(),

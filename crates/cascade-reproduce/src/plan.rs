@@ -103,7 +103,12 @@ impl Plan {
     /// What a folder of results is marked with.
     pub fn experiment(&self) -> Experiment {
         let fingerprint = Sha256::of(self.to_json().as_bytes()).to_string();
-        let key = format!("{} on {}, {}", self.name, self.models_from, &fingerprint[..16]);
+        let key = format!(
+            "{} on {}, {}",
+            self.name,
+            self.models_from,
+            &fingerprint[..16]
+        );
         Experiment::new(key, (self.prompts() * self.arms) as u64)
     }
 
@@ -117,7 +122,10 @@ impl Plan {
     /// # Errors
     /// Those of the system.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        Ok(write_atomically(&folder.join(PLAN), self.to_json().as_bytes())?)
+        Ok(write_atomically(
+            &folder.join(PLAN),
+            self.to_json().as_bytes(),
+        )?)
     }
 
     /// Reads it from a folder of results.

@@ -92,7 +92,10 @@ impl Prompts {
 
     /// The prompts of a recording.
     pub(crate) fn of_trace(definition: &Definition, choice: &Choice, trace: &Trace) -> Self {
-        let records = trace.records.iter().take(choice.limit.unwrap_or(usize::MAX));
+        let records = trace
+            .records
+            .iter()
+            .take(choice.limit.unwrap_or(usize::MAX));
         let (mut asked, mut ready) = (Vec::new(), Vec::new());
         for record in records {
             let prompt = record.prompt();
@@ -107,8 +110,16 @@ impl Prompts {
             });
         }
         let suite = Suite {
-            dataset: trace.header.dataset.clone().unwrap_or_else(|| "recorded".to_owned()),
-            template: trace.header.template.clone().unwrap_or_else(|| "as recorded".to_owned()),
+            dataset: trace
+                .header
+                .dataset
+                .clone()
+                .unwrap_or_else(|| "recorded".to_owned()),
+            template: trace
+                .header
+                .template
+                .clone()
+                .unwrap_or_else(|| "as recorded".to_owned()),
             prompts: asked,
         };
         Self {

@@ -129,7 +129,11 @@ impl Run {
             steps: generation.steps.len() as u64,
             drafted: generation.num_draft_tokens() as u64,
             accepted: generation.num_accepted_draft_tokens() as u64,
-            drafted_at: if arm.children > 1 { Vec::new() } else { longer_than(&drafted) },
+            drafted_at: if arm.children > 1 {
+                Vec::new()
+            } else {
+                longer_than(&drafted)
+            },
             accepted_at: longer_than(&kept),
             models: calls(arm, generation),
             differs: None,
@@ -138,13 +142,18 @@ impl Run {
 
     /// Calls by place.
     pub fn calls(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.models.iter().map(|model| (model.place.as_str(), model.calls))
+        self.models
+            .iter()
+            .map(|model| (model.place.as_str(), model.calls))
     }
 }
 
 /// SHA-256 of tokens.
 pub(crate) fn hash(tokens: &[TokenId]) -> Sha256 {
-    let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+    let bytes: Vec<u8> = tokens
+        .iter()
+        .flat_map(|token| token.to_le_bytes())
+        .collect();
     Sha256::of(&bytes)
 }
 
@@ -162,7 +171,11 @@ fn calls(arm: &Arm, generation: &Generation) -> Vec<ModelCalls> {
         calls: model.usage.calls,
         rows: model.usage.rows,
         catch_up_rows: model.usage.catch_up_rows,
-        first: generation.proposers.iter().filter(|proposer| proposer.0 == level).count() as u64,
+        first: generation
+            .proposers
+            .iter()
+            .filter(|proposer| proposer.0 == level)
+            .count() as u64,
     };
     places.zip(&generation.models).enumerate().map(of).collect()
 }

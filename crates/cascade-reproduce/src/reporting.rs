@@ -38,11 +38,20 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
         Kind::Replay => replayed::made(&data)?,
     };
     let mut manifest = manifest;
-    manifest.models = data.plan.models.iter().map(|model| model.weights.clone()).collect();
-    manifest.seeds.insert("prompts and bootstrap".to_owned(), data.plan.seed);
+    manifest.models = data
+        .plan
+        .models
+        .iter()
+        .map(|model| model.weights.clone())
+        .collect();
+    manifest
+        .seeds
+        .insert("prompts and bootstrap".to_owned(), data.plan.seed);
     let title = format!("{}: {}", data.plan.name, data.definition.title);
     let mut report = Report::new(title, made.summary.clone(), manifest);
-    report = report.text(data.definition.about.clone()).text(notes::provenance(&data));
+    report = report
+        .text(data.definition.about.clone())
+        .text(notes::provenance(&data));
     for (plot, caption) in made.plots {
         report = report.plot(plot, caption);
     }

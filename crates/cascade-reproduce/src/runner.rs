@@ -141,7 +141,9 @@ impl Experiment {
 
     /// Number of prompts of a shard.
     pub fn prompts(&self, shard: Shard) -> usize {
-        (0..self.ready.len()).filter(|&prompt| shard.has(prompt)).count()
+        (0..self.ready.len())
+            .filter(|&prompt| shard.has(prompt))
+            .count()
     }
 
     /// Runs what is missing in a folder of results, and tells of each prompt when it is done.
@@ -185,7 +187,9 @@ impl Experiment {
     /// Arms that have no record of a prompt yet.
     fn missing(&self, results: &Results<Run>, prompt: usize) -> Vec<usize> {
         let index = |arm: usize| (prompt * self.arms.len() + arm) as u64;
-        (0..self.arms.len()).filter(|&arm| !results.contains(index(arm))).collect()
+        (0..self.arms.len())
+            .filter(|&arm| !results.contains(index(arm)))
+            .collect()
     }
 
     /// Plain decoding and the last arm, untimed: caches and clocks.
@@ -223,7 +227,10 @@ impl Experiment {
         for &arm in missing {
             let generation = &generations[&arm];
             let mut run = Run::new(&self.plan, prompt, (arm, &self.arms[arm]), generation);
-            let plain = self.ready[prompt].recorded.as_ref().unwrap_or(&generations[&0].tokens);
+            let plain = self.ready[prompt]
+                .recorded
+                .as_ref()
+                .unwrap_or(&generations[&0].tokens);
             run.differs = self.difference(prompt, plain, &generation.tokens)?;
             results.append(run)?;
         }
@@ -237,7 +244,8 @@ impl Experiment {
             ..Options::default()
         };
         let mut cascade = self.lineup.cascade(arm)?;
-        let generation = cascade.generate_tokens(&ready.prompt, &options, |_| ControlFlow::Continue(()));
+        let generation =
+            cascade.generate_tokens(&ready.prompt, &options, |_| ControlFlow::Continue(()));
         generation.map_err(|source| Error::Generation {
             arm: arm.id.clone(),
             prompt: self.plan.asked(prompt).1.id.clone(),
@@ -255,14 +263,12 @@ impl Experiment {
         let gap = match (plain.get(at), other.get(at)) {
             (None, None) => return Ok(None),
             (Some(&said), Some(&instead)) => {
-                self.lineup.gap(&self.ready[prompt].prompt, &plain[..at], said, instead)?
+                self.lineup
+                    .gap(&self.ready[prompt].prompt, &plain[..at], said, instead)?
             }
             _ => None,
         };
-        Ok(Some(Difference {
-            at: at as u64,
-            gap,
-        }))
+        Ok(Some(Difference { at: at as u64, gap }))
     }
 
     /// Measures what forwards cost, unless the folder knows.
@@ -272,8 +278,10 @@ impl Experiment {
             return Ok(());
         }
         let times = self.lineup.forward_times()?;
-        let seconds: BTreeMap<&str, f64> =
-            times.iter().map(|(place, time)| (place.as_str(), time.as_secs_f64())).collect();
+        let seconds: BTreeMap<&str, f64> = times
+            .iter()
+            .map(|(place, time)| (place.as_str(), time.as_secs_f64()))
+            .collect();
         let json = serde_json::to_vec_pretty(&seconds).unwrap_or_default();
         Ok(write_atomically(&file, &json)?)
     }
@@ -289,9 +297,14 @@ impl Walltimes {
     /// Opens the file; a last line without its end gets one, and is passed over by [`walltimes`].
     fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(WALLTIME);
-        let unfinished = fs::read(&path).is_ok_and(|bytes| bytes.last().is_some_and(|&b| b != b'\n'));
+        let unfinished =
+            fs::read(&path).is_ok_and(|bytes| bytes.last().is_some_and(|&b| b != b'\n'));
         let mut options = OpenOptions::new();
-        let file = options.create(true).append(true).open(&path).map_err(Error::unwritable(&path))?;
+        let file = options
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(Error::unwritable(&path))?;
         let mut walltimes = Self { path, file };
         if unfinished {
             walltimes.write(b"\n")?;
@@ -306,15 +319,21 @@ impl Walltimes {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(Error::unwritable(&self.path))
+        self.file
+            .write_all(bytes)
+            .map_err(Error::unwritable(&self.path))
     }
 }
 
 /// The times of a folder, by prompt: the last of each. Lines that are none are passed over, since times are beside the results.
 pub(crate) fn walltimes(folder: &Path) -> BTreeMap<u64, Vec<f64>> {
     let text = fs::read_to_string(folder.join(WALLTIME)).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Walltime>(line).ok());
-    lines.map(|walltime| (walltime.prompt, walltime.seconds)).collect()
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Walltime>(line).ok());
+    lines
+        .map(|walltime| (walltime.prompt, walltime.seconds))
+        .collect()
 }
 
 /// Seconds of a single-row forward by place, as measured in a folder; empty if they were not.

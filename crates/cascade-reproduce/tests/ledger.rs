@@ -84,15 +84,20 @@ fn generate(mut cascade: Cascade) -> Generation {
         max_new_tokens: NEW_TOKENS,
         ..Options::default()
     };
-    let generation =
-        cascade.generate_tokens(&prompt, &options, |_| ControlFlow::Continue(())).unwrap();
+    let generation = cascade
+        .generate_tokens(&prompt, &options, |_| ControlFlow::Continue(()))
+        .unwrap();
     let right: Vec<TokenId> = (10..10 + NEW_TOKENS as TokenId).collect();
     assert_eq!(generation.tokens, right);
     generation
 }
 
 fn calls(generation: &Generation) -> Vec<u64> {
-    generation.models.iter().map(|model| model.usage.calls).collect()
+    generation
+        .models
+        .iter()
+        .map(|model| model.usage.calls)
+        .collect()
 }
 
 fn k(rows: &[&[usize]]) -> KMatrix {
@@ -102,7 +107,12 @@ fn k(rows: &[&[usize]]) -> KMatrix {
 
 #[test]
 fn plain_decoding_has_an_swi_of_exactly_one() {
-    let generation = generate(Cascade::builder().target("target", errs(&[])).build().unwrap());
+    let generation = generate(
+        Cascade::builder()
+            .target("target", errs(&[]))
+            .build()
+            .unwrap(),
+    );
     assert_eq!(calls(&generation), [8]);
     for costs in [CostTable::model_size(), CostTable::previous_work()] {
         let cost = costs.in_target_forwards("target", [("target", 8)]).unwrap();

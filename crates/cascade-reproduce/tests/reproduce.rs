@@ -78,12 +78,18 @@ fn reported(folder: &Path) -> Reported {
         memory: 0,
         accelerators: Vec::new(),
     };
-    report(folder, Manifest::new(Vec::new(), machine, Default::default())).unwrap()
+    report(
+        folder,
+        Manifest::new(Vec::new(), machine, Default::default()),
+    )
+    .unwrap()
 }
 
 fn lines(folder: &Path) -> Vec<Run> {
     let text = fs::read_to_string(folder.join("results.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
@@ -96,7 +102,14 @@ fn a_run_is_the_same_after_an_interruption_and_in_shards() {
 
     // Killed in the middle of a line, in the middle of a prompt.
     run(&experiment, &at("cut"), "1/1", false).unwrap();
-    let middle = whole.iter().enumerate().filter(|(_, &byte)| byte == b'\n').nth(5).unwrap().0 + 40;
+    let middle = whole
+        .iter()
+        .enumerate()
+        .filter(|(_, &byte)| byte == b'\n')
+        .nth(5)
+        .unwrap()
+        .0
+        + 40;
     fs::write(at("cut").join("results.jsonl"), &whole[..middle]).unwrap();
     let times = fs::read(at("cut").join("walltime.jsonl")).unwrap();
     fs::write(at("cut").join("walltime.jsonl"), &times[..times.len() - 7]).unwrap();
@@ -113,7 +126,9 @@ fn a_run_is_the_same_after_an_interruption_and_in_shards() {
     let (merged, one) = (reported(&at("merged")), reported(&at("whole")));
     let without_times = |reported: &Reported| {
         let csv = reported.tables[0].to_csv();
-        let columns = csv.lines().map(|line| line.split(',').take(6).collect::<Vec<_>>().join(","));
+        let columns = csv
+            .lines()
+            .map(|line| line.split(',').take(6).collect::<Vec<_>>().join(","));
         columns.collect::<Vec<_>>()
     };
     assert_eq!(without_times(&merged), without_times(&one));
@@ -131,14 +146,23 @@ fn results_are_what_they_say() {
     assert_eq!(runs.len(), 3 * 4);
     for prompt in runs.chunks(4) {
         let plain = &prompt[0];
-        assert_eq!((plain.steps, plain.drafted, plain.models[0].calls), (plain.tokens, 0, plain.tokens));
+        assert_eq!(
+            (plain.steps, plain.drafted, plain.models[0].calls),
+            (plain.tokens, 0, plain.tokens)
+        );
         for run in prompt {
             assert_eq!(run.output, plain.output, "{}", run.id);
             assert_eq!(run.differs, None);
             assert_eq!(run.models[0].calls, run.steps);
             // Every step emits what was kept and one token more, but for the last, which an end token may close.
-            assert!(run.tokens == run.accepted + run.steps || run.tokens + 1 == run.accepted + run.steps);
-            assert_eq!(run.models.iter().map(|model| model.first).sum::<u64>(), run.tokens);
+            assert!(
+                run.tokens == run.accepted + run.steps
+                    || run.tokens + 1 == run.accepted + run.steps
+            );
+            assert_eq!(
+                run.models.iter().map(|model| model.first).sum::<u64>(),
+                run.tokens
+            );
             assert_eq!(run.accepted_at.iter().sum::<u64>(), run.accepted);
             assert_eq!(run.drafted_at.iter().sum::<u64>(), run.drafted);
         }
@@ -147,19 +171,37 @@ fn results_are_what_they_say() {
     }
     let reported = reported(folder.path());
     let markdown = reported.tables[0].to_markdown();
-    assert!(markdown.contains("SWI (paper)") && markdown.contains("SWI (measured)"), "{markdown}");
+    assert!(
+        markdown.contains("SWI (paper)") && markdown.contains("SWI (measured)"),
+        "{markdown}"
+    );
     assert!(markdown.contains("3.38"), "{markdown}");
-    assert!(markdown.contains("Every output equals plain decoding's"), "{markdown}");
+    assert!(
+        markdown.contains("Every output equals plain decoding's"),
+        "{markdown}"
+    );
     assert!(markdown.contains("mmlu was left out"), "{markdown}");
-    let plain = markdown.lines().find(|line| line.contains("Autoregressive")).unwrap();
+    let plain = markdown
+        .lines()
+        .find(|line| line.contains("Autoregressive"))
+        .unwrap();
     assert!(plain.contains("1.00 [1.00, 1.00]"), "{plain}");
     reported.report.write(folder.path()).unwrap();
-    for file in ["table.md", "table.csv", "plot.svg", "plot.png", "report.html", "manifest.json"] {
+    for file in [
+        "table.md",
+        "table.csv",
+        "plot.svg",
+        "plot.png",
+        "report.html",
+        "manifest.json",
+    ] {
         assert!(folder.path().join(file).is_file(), "{file}");
     }
     let manifest: Value =
         serde_json::from_slice(&fs::read(folder.path().join("manifest.json")).unwrap()).unwrap();
-    let hash = manifest["models"][0]["files"]["model.safetensors"].as_str().unwrap();
+    let hash = manifest["models"][0]["files"]["model.safetensors"]
+        .as_str()
+        .unwrap();
     assert_eq!(hash.len(), 64);
 }
 
@@ -173,7 +215,11 @@ fn counts_equal_a_recount() {
     let source = cascade_config::model_source("embedded:demo-t5-base").unwrap();
     let base = cascade_models::load(&source, &cascade_models::LoadOptions::default()).unwrap();
     let questions = cascade_eval::Dataset::Gsm8k
-        .parse("gsm8k", cascade_demo::GSM8K_TEST.as_bytes(), cascade_eval::Selection::random(3, 0))
+        .parse(
+            "gsm8k",
+            cascade_demo::GSM8K_TEST.as_bytes(),
+            cascade_eval::Selection::random(3, 0),
+        )
         .unwrap();
     for (sample, runs) in questions.iter().zip(lines(folder.path()).chunks(4)) {
         let text = cascade_eval::PromptTemplate::T5Gsm8k.apply(sample).unwrap();
@@ -183,7 +229,10 @@ fn counts_equal_a_recount() {
         little.begin(&source).unwrap();
         let eos = target.eos_token_ids[0];
         let mut next = |model: &mut dyn Scorer, context: &[u32]| {
-            model.score(context, &TokenTree::default(), Want::ARGMAX).unwrap().argmax[0]
+            model
+                .score(context, &TokenTree::default(), Want::ARGMAX)
+                .unwrap()
+                .argmax[0]
         };
         let (mut said, mut steps, mut drafted) = (Vec::new(), 0, 0);
         while said.len() < 24 && said.last() != Some(&eos) {
@@ -204,7 +253,10 @@ fn counts_equal_a_recount() {
         }
         let run = &runs[2];
         assert_eq!(run.arm, "base; k11 3");
-        assert_eq!((run.tokens, run.steps, run.drafted), (said.len() as u64, steps, drafted));
+        assert_eq!(
+            (run.tokens, run.steps, run.drafted),
+            (said.len() as u64, steps, drafted)
+        );
         assert_eq!(run.models[1].calls, drafted);
     }
 }
@@ -213,8 +265,14 @@ fn counts_equal_a_recount() {
 fn another_experiments_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     run(&experiment(), folder.path(), "1/3", false).unwrap();
-    let other = prepare(&Choice { seed: 1, ..Choice::default() }).unwrap();
-    let error = run(&other, folder.path(), "1/3", true).unwrap_err().to_string();
+    let other = prepare(&Choice {
+        seed: 1,
+        ..Choice::default()
+    })
+    .unwrap();
+    let error = run(&other, folder.path(), "1/3", true)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("holds results of the experiment"), "{error}");
 }
 
@@ -240,7 +298,9 @@ fn bad_input_is_refused() {
     for text in ["0/2", "3/2", "1", "a/b", ""] {
         assert!(text.parse::<Shard>().is_err(), "{text}");
     }
-    let nothing = cascade_reproduce::Plan::of_folder(folder.path()).unwrap_err().to_string();
+    let nothing = cascade_reproduce::Plan::of_folder(folder.path())
+        .unwrap_err()
+        .to_string();
     assert!(nothing.contains("no folder of results"), "{nothing}");
 }
 
@@ -249,7 +309,12 @@ fn excerpt() -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../cascade-ngram/tests/fixtures/vicuna_spec_bench.jsonl");
     let numbers = |value: &Value| -> Vec<u32> {
-        value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as u32).collect()
+        value
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_u64().unwrap() as u32)
+            .collect()
     };
     let text = fs::read_to_string(path).unwrap();
     let records = text.lines().map(|line| {
@@ -268,9 +333,18 @@ fn excerpt() -> Trace {
             finish: Finish::Length,
         }
     });
-    let options = Options { max_new_tokens: 1024, ..Options::default() };
+    let options = Options {
+        max_new_tokens: 1024,
+        ..Options::default()
+    };
     let vocabulary = Fingerprint::from_stored("llama");
-    let header = Header::measured("vicuna", Architecture::DecoderOnly, &vocabulary, 32000, &options);
+    let header = Header::measured(
+        "vicuna",
+        Architecture::DecoderOnly,
+        &vocabulary,
+        32000,
+        &options,
+    );
     Trace::new("excerpt", header, records.collect()).unwrap()
 }
 
@@ -296,19 +370,41 @@ fn a_replay_counts_as_a_direct_comparison_does() {
         while at < tokens.len() {
             let depth = 10.min(tokens.len() - at - 1);
             let draft = drafter.propose(&tokens[..at], Budget::chain(depth));
-            let kept = draft.tokens().zip(&tokens[at..]).take_while(|(a, b)| a == *b).count();
+            let kept = draft
+                .tokens()
+                .zip(&tokens[at..])
+                .take_while(|(a, b)| a == *b)
+                .count();
             at += kept + 1;
             forwards += 1;
         }
         forwards
     };
     for (record, runs) in trace.records.iter().zip(runs.chunks(2)) {
-        assert_eq!(runs[0].steps, direct(&mut PromptLookup::new(3), record), "{}", runs[0].id);
-        assert_eq!(runs[1].steps, direct(&mut MaxGram::new(), record), "{}", runs[1].id);
-        assert!(runs.iter().all(|run| run.tokens == record.output.len() as u64 && run.differs.is_none()));
+        assert_eq!(
+            runs[0].steps,
+            direct(&mut PromptLookup::new(3), record),
+            "{}",
+            runs[0].id
+        );
+        assert_eq!(
+            runs[1].steps,
+            direct(&mut MaxGram::new(), record),
+            "{}",
+            runs[1].id
+        );
+        assert!(runs
+            .iter()
+            .all(|run| run.tokens == record.output.len() as u64 && run.differs.is_none()));
     }
     let reported = reported(folder.path());
     let markdown = reported.tables[0].to_markdown();
-    assert!(markdown.contains("(replayed)") && !markdown.contains("(measured)"), "{markdown}");
-    assert!(markdown.contains("| writing") && markdown.contains("| all"), "{markdown}");
+    assert!(
+        markdown.contains("(replayed)") && !markdown.contains("(measured)"),
+        "{markdown}"
+    );
+    assert!(
+        markdown.contains("| writing") && markdown.contains("| all"),
+        "{markdown}"
+    );
 }

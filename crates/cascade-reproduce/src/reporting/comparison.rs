@@ -39,7 +39,13 @@ pub(super) fn made(data: &Data) -> Result<Made> {
     Ok(made)
 }
 
-fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str, metric: Metric) -> Result<()> {
+fn add(
+    made: &mut Made,
+    data: &Data,
+    sheet: &Sheet<'_>,
+    dataset: &str,
+    metric: Metric,
+) -> Result<()> {
     let costs = data.costs(metric)?;
     if costs.is_none() && metric != Metric::Walltime {
         return Ok(());
@@ -52,7 +58,10 @@ fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str, metric: M
         table = table.note(note);
     }
     made.tables.push(table);
-    made.plots.push((scored.plot(&title, &lines, metric)?, caption(&data.plan.models_from, metric)));
+    made.plots.push((
+        scored.plot(&title, &lines, metric)?,
+        caption(&data.plan.models_from, metric),
+    ));
     if let Some(sentence) = scored.finding(dataset, metric) {
         made.summary = format!("{} {sentence}", made.summary).trim().to_owned();
     }
@@ -60,7 +69,10 @@ fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str, metric: M
 }
 
 fn caption(models: &str, metric: Metric) -> String {
-    format!("Ours: models of {models}. {}; the paper's beside it where it has one.", metric.title())
+    format!(
+        "Ours: models of {models}. {}; the paper's beside it where it has one.",
+        metric.title()
+    )
 }
 
 /// The arms with what they are compared by.
@@ -77,7 +89,11 @@ impl<'a> Scored<'a> {
     fn new(data: &'a Data, sheet: &'a Sheet<'a>, costs: Option<&CostTable>) -> Result<Self> {
         let arms = 0..data.arms.len();
         let ratios = match costs {
-            Some(costs) => Some(arms.clone().map(|arm| sheet.swi(arm, costs)).collect::<Result<Vec<_>>>()?),
+            Some(costs) => Some(
+                arms.clone()
+                    .map(|arm| sheet.swi(arm, costs))
+                    .collect::<Result<Vec<_>>>()?,
+            ),
             None => None,
         };
         let score = |arm: usize| match (&ratios, data.failure(arm)) {
@@ -95,11 +111,17 @@ impl<'a> Scored<'a> {
     }
 
     fn arms_of(&self, row: usize) -> Vec<usize> {
-        (0..self.data.arms.len()).filter(|&arm| self.data.arms[arm].row == row).collect()
+        (0..self.data.arms.len())
+            .filter(|&arm| self.data.arms[arm].row == row)
+            .collect()
     }
 
     fn best(&self, arms: &[usize]) -> Option<usize> {
-        let better = |a: &&usize, b: &&usize| self.scores[**a].partial_cmp(&self.scores[**b]).unwrap_or(std::cmp::Ordering::Equal);
+        let better = |a: &&usize, b: &&usize| {
+            self.scores[**a]
+                .partial_cmp(&self.scores[**b])
+                .unwrap_or(std::cmp::Ordering::Equal)
+        };
         // Of equally good ones the first: iterators give the last.
         arms.iter().rev().max_by(better).copied()
     }
@@ -109,18 +131,29 @@ impl<'a> Scored<'a> {
         let mut lines = Vec::new();
         for (index, row) in self.data.definition.rows.iter().enumerate() {
             let arms = self.arms_of(index);
-            let Some(best) = self.best(&arms) else { continue };
+            let Some(best) = self.best(&arms) else {
+                continue;
+            };
             let figure = row.figure(dataset, metric);
             let like = figure.or_else(|| row.figure(dataset, Metric::ModelSize));
             let of_paper = like.and_then(|figure| {
-                arms.iter().copied().find(|&arm| self.data.arms[arm].setting == figure.setting)
+                arms.iter()
+                    .copied()
+                    .find(|&arm| self.data.arms[arm].setting == figure.setting)
             });
             let paper = figure.map(|figure| figure.value);
-            let line = |arm, chosen: String, paper| Line { row, arm, chosen, paper };
+            let line = |arm, chosen: String, paper| Line {
+                row,
+                arm,
+                chosen,
+                paper,
+            };
             let n = arms.len();
             match of_paper {
                 _ if n == 1 => lines.push(line(best, "-".to_owned(), paper)),
-                Some(arm) if arm == best => lines.push(line(arm, format!("the paper's, best of {n}"), paper)),
+                Some(arm) if arm == best => {
+                    lines.push(line(arm, format!("the paper's, best of {n}"), paper))
+                }
                 Some(arm) => {
                     lines.push(line(arm, "the paper's".to_owned(), paper));
                     lines.push(line(best, format!("best of {n}"), None));
@@ -144,8 +177,9 @@ impl<'a> Scored<'a> {
 
     /// The best arm with Max-Gram below a neural drafter.
     fn best_cascade(&self) -> Option<usize> {
-        let arms: Vec<usize> =
-            (0..self.data.arms.len()).filter(|&arm| self.data.arms[arm].drafters.len() > 1).collect();
+        let arms: Vec<usize> = (0..self.data.arms.len())
+            .filter(|&arm| self.data.arms[arm].drafters.len() > 1)
+            .collect();
         self.best(&arms)
     }
 
@@ -153,7 +187,10 @@ impl<'a> Scored<'a> {
         let evidence = self.data.plan.evidence;
         let arms = || lines.iter().map(|line| &self.data.arms[line.arm]);
         let mut table = Table::new(title)
-            .labels("Algorithm", lines.iter().map(|line| line.row.algorithm.clone()))?
+            .labels(
+                "Algorithm",
+                lines.iter().map(|line| line.row.algorithm.clone()),
+            )?
             .labels("Drafters", arms().map(|arm| names(&arm.drafters)))?
             .labels("Hyperparameters", arms().map(|arm| arm.describe()))?
             .labels("Chosen", lines.iter().map(|line| line.chosen.clone()))?;
@@ -161,12 +198,23 @@ impl<'a> Scored<'a> {
             Metric::Walltime => self.walltime_columns(table, lines)?,
             _ => self.swi_columns(table, lines)?,
         };
-        let lengths = self.each(lines, |arm| self.sheet.acceptance_length(arm).figure(self.data.bootstrap()));
-        table = table.figures(Figures::new("tokens per target forward", evidence, lengths).intervals(INTERVALS))?;
-        table = table.labels("Calls per token", lines.iter().map(|line| self.calls(line.arm)))?;
+        let lengths = self.each(lines, |arm| {
+            self.sheet
+                .acceptance_length(arm)
+                .figure(self.data.bootstrap())
+        });
+        table = table.figures(
+            Figures::new("tokens per target forward", evidence, lengths).intervals(INTERVALS),
+        )?;
+        table = table.labels(
+            "Calls per token",
+            lines.iter().map(|line| self.calls(line.arm)),
+        )?;
         if metric != Metric::Walltime && self.sheet.speedup(0).is_some() {
             let speedups = self.each(lines, |arm| self.sheet.speedup(arm));
-            table = table.figures(Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS))?;
+            table = table.figures(
+                Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS),
+            )?;
         }
         Ok(table)
     }
@@ -191,10 +239,15 @@ impl<'a> Scored<'a> {
         let means = self.each(lines, |arm| ratio(arm)?.mean_figure(bootstrap));
         table = table
             .figures(Figures::new("SWI", evidence, totals).intervals(INTERVALS))?
-            .figures(Figures::new("mean of the prompts' SWI", evidence, means).intervals(INTERVALS))?;
+            .figures(
+                Figures::new("mean of the prompts' SWI", evidence, means).intervals(INTERVALS),
+            )?;
         if let Some(speculative) = self.best_speculative() {
-            let over = self.each(lines, |arm| ratio(arm)?.over(ratio(speculative)?, bootstrap));
-            table = table.figures(Figures::new("× best S Decoding", evidence, over).intervals(INTERVALS))?;
+            let over = self.each(lines, |arm| {
+                ratio(arm)?.over(ratio(speculative)?, bootstrap)
+            });
+            table = table
+                .figures(Figures::new("× best S Decoding", evidence, over).intervals(INTERVALS))?;
         }
         Ok(table)
     }
@@ -203,7 +256,8 @@ impl<'a> Scored<'a> {
         let evidence = self.data.plan.evidence;
         let mut table = table;
         if let Some(paper) = papers(lines, |value| value) {
-            table = table.figures(Figures::new("walltime", Evidence::Paper, paper).unit("tokens/s"))?;
+            table =
+                table.figures(Figures::new("walltime", Evidence::Paper, paper).unit("tokens/s"))?;
         }
         if let Some(plain) = lines.first().and_then(|line| line.paper) {
             if let Some(paper) = papers(lines, |value| value / plain) {
@@ -213,30 +267,56 @@ impl<'a> Scored<'a> {
         let rates = self.each(lines, |arm| self.sheet.tokens_per_second(arm));
         let speedups = self.each(lines, |arm| self.sheet.speedup(arm));
         Ok(table
-            .figures(Figures::new("walltime", evidence, rates).unit("tokens/s").decimals(1).intervals(INTERVALS))?
+            .figures(
+                Figures::new("walltime", evidence, rates)
+                    .unit("tokens/s")
+                    .decimals(1)
+                    .intervals(INTERVALS),
+            )?
             .figures(Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS))?)
     }
 
     /// A figure for each line, none for arms whose output is wrong.
-    fn each(&self, lines: &[Line<'_>], of: impl Fn(usize) -> Option<Figure>) -> Vec<Option<Figure>> {
+    fn each(
+        &self,
+        lines: &[Line<'_>],
+        of: impl Fn(usize) -> Option<Figure>,
+    ) -> Vec<Option<Figure>> {
         let right = |arm: usize| self.scores[arm].is_some();
-        lines.iter().map(|line| of(line.arm).filter(|_| right(line.arm))).collect()
+        lines
+            .iter()
+            .map(|line| of(line.arm).filter(|_| right(line.arm)))
+            .collect()
     }
 
     fn notes(&self, costs: Option<&CostTable>) -> Vec<String> {
         let mut notes = vec![format!("{} prompts.", self.sheet.prompts())];
         if let Some(costs) = costs {
             let target = costs.cost("target").unwrap_or(1.0);
-            let costs: Vec<String> = costs.costs().filter(|(place, _)| *place != "target").map(|(place, cost)| format!("{place} {:.4}", cost / target)).collect();
+            let costs: Vec<String> = costs
+                .costs()
+                .filter(|(place, _)| *place != "target")
+                .map(|(place, cost)| format!("{place} {:.4}", cost / target))
+                .collect();
             notes.push(format!("Costs of a forward, the target's being 1: {}; Max-Gram 0. Encoding the source is not counted.", costs.join(", ")));
         } else {
             notes.push("All cascades take turns on each prompt; the speed is the median over prompts of plain decoding's time by the cascade's.".to_owned());
         }
         let rows = self.data.definition.rows.iter().enumerate();
-        let tried = rows.filter(|(_, row)| !row.drafters.is_empty()).map(|(index, row)| {
-            format!("{} ({}) {}", row.algorithm, names(&row.drafters), self.arms_of(index).len())
-        });
-        notes.push(format!("Settings tried: {}. The best is chosen on these very prompts, for all rows alike.", tried.collect::<Vec<_>>().join(", ")));
+        let tried = rows
+            .filter(|(_, row)| !row.drafters.is_empty())
+            .map(|(index, row)| {
+                format!(
+                    "{} ({}) {}",
+                    row.algorithm,
+                    names(&row.drafters),
+                    self.arms_of(index).len()
+                )
+            });
+        notes.push(format!(
+            "Settings tried: {}. The best is chosen on these very prompts, for all rows alike.",
+            tried.collect::<Vec<_>>().join(", ")
+        ));
         notes.extend(notes::all(self.data));
         notes
     }
@@ -244,7 +324,15 @@ impl<'a> Scored<'a> {
     fn plot(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Plot> {
         let groups = lines.iter().map(|line| {
             let drafters = names(&line.row.drafters);
-            format!("{} {drafters} {}", line.row.algorithm, if line.chosen.starts_with("best") { "(best)" } else { "" })
+            format!(
+                "{} {drafters} {}",
+                line.row.algorithm,
+                if line.chosen.starts_with("best") {
+                    "(best)"
+                } else {
+                    ""
+                }
+            )
         });
         let bootstrap = self.data.bootstrap();
         let ours = self.each(lines, |arm| match &self.ratios {
@@ -265,7 +353,12 @@ impl<'a> Scored<'a> {
             Metric::Walltime => "speed by plain decoding's",
             _ => "SWI",
         };
-        Ok(Plot::bars(title, groups.collect::<Vec<_>>(), Axis::new(axis), bars)?)
+        Ok(Plot::bars(
+            title,
+            groups.collect::<Vec<_>>(),
+            Axis::new(axis),
+            bars,
+        )?)
     }
 
     /// The best cascade beside the best speculative decoding.
@@ -273,12 +366,21 @@ impl<'a> Scored<'a> {
         let (cascade, speculative) = (self.best_cascade()?, self.best_speculative()?);
         let label = |arm: usize| self.data.arms[arm].id.clone();
         let (a, b) = (self.scores[cascade]?, self.scores[speculative]?);
-        let ratio = self.ratios.as_ref().and_then(|ratios| {
-            ratios[cascade].over(&ratios[speculative], self.data.bootstrap())
-        });
-        let interval = ratio.and_then(|ratio| ratio.interval).map_or_else(String::new, |interval| {
-            format!(" (ratio {:.3}, 95 % interval {:.3} to {:.3})", a / b, interval.low, interval.high)
-        });
+        let ratio = self
+            .ratios
+            .as_ref()
+            .and_then(|ratios| ratios[cascade].over(&ratios[speculative], self.data.bootstrap()));
+        let interval =
+            ratio
+                .and_then(|ratio| ratio.interval)
+                .map_or_else(String::new, |interval| {
+                    format!(
+                        " (ratio {:.3}, 95 % interval {:.3} to {:.3})",
+                        a / b,
+                        interval.low,
+                        interval.high
+                    )
+                });
         let verdict = if a > b { "beats" } else { "does not beat" };
         Some(format!(
             "{dataset}, {}: the best cascade with Max-Gram ({}; {a:.2}) {verdict} the best speculative decoding ({}; {b:.2}){interval}.",
@@ -289,6 +391,9 @@ impl<'a> Scored<'a> {
 
 /// The paper's figures, if there is one.
 fn papers(lines: &[Line<'_>], of: impl Fn(f64) -> f64) -> Option<Vec<Option<Figure>>> {
-    let figures: Vec<Option<Figure>> = lines.iter().map(|line| line.paper.map(|value| Figure::new(of(value)))).collect();
+    let figures: Vec<Option<Figure>> = lines
+        .iter()
+        .map(|line| line.paper.map(|value| Figure::new(of(value))))
+        .collect();
     figures.iter().any(Option::is_some).then_some(figures)
 }

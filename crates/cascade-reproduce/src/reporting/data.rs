@@ -33,7 +33,10 @@ impl Data {
         let results = Results::<Run>::open(folder, &plan.experiment())?;
         let mut by_prompt: BTreeMap<usize, Vec<Run>> = BTreeMap::new();
         for run in results.into_ordered() {
-            by_prompt.entry(run.index as usize / arms.len()).or_default().push(run);
+            by_prompt
+                .entry(run.index as usize / arms.len())
+                .or_default()
+                .push(run);
         }
         by_prompt.retain(|_, runs| runs.len() == arms.len());
         Ok(Self {
@@ -62,13 +65,15 @@ impl Data {
     /// Runs that differ from plain decoding by more than rounding explains.
     pub(super) fn unequal(&self) -> usize {
         let runs = self.answered.iter().flat_map(|(_, runs)| runs);
-        runs.filter(|run| run.differs.is_some_and(|d| !d.is_near_tie())).count()
+        runs.filter(|run| run.differs.is_some_and(|d| !d.is_near_tie()))
+            .count()
     }
 
     /// Runs that differ from plain decoding by rounding.
     pub(super) fn near_ties(&self) -> usize {
         let runs = self.answered.iter().flat_map(|(_, runs)| runs);
-        runs.filter(|run| run.differs.is_some_and(|d| d.is_near_tie())).count()
+        runs.filter(|run| run.differs.is_some_and(|d| d.is_near_tie()))
+            .count()
     }
 
     /// The prompts of a dataset.
@@ -78,18 +83,24 @@ impl Data {
 
     /// The prompts that a test of their first record chooses.
     pub(super) fn sheet(&self, wanted: impl Fn(&Run) -> bool) -> Sheet<'_> {
-        let chosen = self.answered.iter().filter(|(_, runs)| runs.first().is_some_and(&wanted));
+        let chosen = self
+            .answered
+            .iter()
+            .filter(|(_, runs)| runs.first().is_some_and(&wanted));
         Sheet {
             data: self,
-            prompts: chosen.map(|(prompt, runs)| (*prompt, runs.as_slice())).collect(),
+            prompts: chosen
+                .map(|(prompt, runs)| (*prompt, runs.as_slice()))
+                .collect(),
         }
     }
 
     /// What is wrong with an arm, if anything: then it has no figures.
     pub(super) fn failure(&self, arm: usize) -> Option<String> {
         let runs = self.answered.iter().map(|(_, runs)| &runs[arm]);
-        let bad: Vec<&Run> =
-            runs.filter(|run| run.differs.is_some_and(|d| !d.is_near_tie())).collect();
+        let bad: Vec<&Run> = runs
+            .filter(|run| run.differs.is_some_and(|d| !d.is_near_tie()))
+            .collect();
         let first = bad.first()?;
         let difference = first.differs?;
         Some(format!(
@@ -114,7 +125,9 @@ impl Data {
             )?),
             Metric::Measured if !self.forward_seconds.is_empty() => Some(CostTable::new(
                 "measured",
-                self.forward_seconds.iter().map(|(place, &seconds)| (place.clone(), seconds)),
+                self.forward_seconds
+                    .iter()
+                    .map(|(place, &seconds)| (place.clone(), seconds)),
             )?),
             Metric::Measured | Metric::Walltime => None,
         })
@@ -153,12 +166,20 @@ impl Ratio {
     /// The ratio of the sums, with its interval.
     pub(super) fn figure(&self, bootstrap: Bootstrap) -> Option<Figure> {
         let value = self.value()?;
-        Some(with_interval(value, bootstrap.interval(self.gained.len(), |chosen| self.of(chosen))))
+        Some(with_interval(
+            value,
+            bootstrap.interval(self.gained.len(), |chosen| self.of(chosen)),
+        ))
     }
 
     /// The mean of the prompts' own ratios, with its interval.
     pub(super) fn mean_figure(&self, bootstrap: Bootstrap) -> Option<Figure> {
-        let each: Vec<f64> = self.gained.iter().zip(&self.taken).map(|(g, t)| g / t).collect();
+        let each: Vec<f64> = self
+            .gained
+            .iter()
+            .zip(&self.taken)
+            .map(|(g, t)| g / t)
+            .collect();
         mean_figure(&each, bootstrap)
     }
 
@@ -166,15 +187,21 @@ impl Ratio {
     pub(super) fn over(&self, other: &Self, bootstrap: Bootstrap) -> Option<Figure> {
         let value = self.value()? / other.value()?;
         let of = |chosen: &[usize]| self.of(chosen) / other.of(chosen);
-        Some(with_interval(value, bootstrap.interval(self.gained.len(), of)))
+        Some(with_interval(
+            value,
+            bootstrap.interval(self.gained.len(), of),
+        ))
     }
 }
 
 fn mean_figure(each: &[f64], bootstrap: Bootstrap) -> Option<Figure> {
-    let mean = |chosen: &[usize]| chosen.iter().map(|&i| each[i]).sum::<f64>() / chosen.len() as f64;
+    let mean =
+        |chosen: &[usize]| chosen.iter().map(|&i| each[i]).sum::<f64>() / chosen.len() as f64;
     let all: Vec<usize> = (0..each.len()).collect();
     let value = mean(&all);
-    value.is_finite().then(|| with_interval(value, bootstrap.interval(each.len(), mean)))
+    value
+        .is_finite()
+        .then(|| with_interval(value, bootstrap.interval(each.len(), mean)))
 }
 
 /// Rounding may leave the value a hair outside of an interval of no width.
@@ -245,12 +272,18 @@ impl Sheet<'_> {
 
     /// How many times as fast as plain decoding: the median over prompts.
     pub(super) fn speedup(&self, arm: usize) -> Option<Figure> {
-        let ratios: Vec<f64> = self.seconds().map(|seconds| seconds[0] / seconds[arm]).collect();
+        let ratios: Vec<f64> = self
+            .seconds()
+            .map(|seconds| seconds[0] / seconds[arm])
+            .collect();
         let value = median(ratios.clone())?;
         let of = |chosen: &[usize]| {
             median(chosen.iter().map(|&i| ratios[i]).collect()).unwrap_or(f64::NAN)
         };
-        Some(with_interval(value, self.data.bootstrap().interval(ratios.len(), of)))
+        Some(with_interval(
+            value,
+            self.data.bootstrap().interval(ratios.len(), of),
+        ))
     }
 
     /// Tokens per second.
@@ -265,6 +298,9 @@ impl Sheet<'_> {
 
     fn seconds(&self) -> impl Iterator<Item = &Vec<f64>> {
         let of = |(prompt, _): &(usize, &[Run])| self.data.walltimes.get(&(*prompt as u64));
-        self.prompts.iter().filter_map(of).filter(|s| s.len() == self.data.arms.len())
+        self.prompts
+            .iter()
+            .filter_map(of)
+            .filter(|s| s.len() == self.data.arms.len())
     }
 }

@@ -11,7 +11,12 @@ pub(super) fn provenance(data: &Data) -> String {
         .map(|model| match model.parameters {
             0 => format!("{} {}", model.place, model.weights.source),
             parameters => {
-                format!("{} {} ({:.2} M parameters)", model.place, model.weights.source, parameters as f64 / 1e6)
+                format!(
+                    "{} {} ({:.2} M parameters)",
+                    model.place,
+                    model.weights.source,
+                    parameters as f64 / 1e6
+                )
             }
         })
         .collect();
@@ -19,7 +24,14 @@ pub(super) fn provenance(data: &Data) -> String {
         .plan
         .suites
         .iter()
-        .map(|suite| format!("{} of {} ({})", suite.prompts.len(), suite.dataset, suite.template))
+        .map(|suite| {
+            format!(
+                "{} of {} ({})",
+                suite.prompts.len(),
+                suite.dataset,
+                suite.template
+            )
+        })
         .collect();
     format!(
         "Models of {}: {}. Prompts: {}, of which all cascades answered {}. At most {} new tokens, greedy.",
@@ -44,10 +56,15 @@ pub(super) fn all(data: &Data) -> Vec<String> {
     }
     let missing = data.plan.prompts() - data.answered();
     if missing > 0 {
-        notes.push(format!("{missing} of {} prompts are not answered yet: a shard, or a run that was stopped.", data.plan.prompts()));
+        notes.push(format!(
+            "{missing} of {} prompts are not answered yet: a shard, or a run that was stopped.",
+            data.plan.prompts()
+        ));
     }
     for dataset in &data.plan.left_out {
-        notes.push(format!("{dataset} was left out: give its files with --data {dataset}=PATH."));
+        notes.push(format!(
+            "{dataset} was left out: give its files with --data {dataset}=PATH."
+        ));
     }
     notes
 }

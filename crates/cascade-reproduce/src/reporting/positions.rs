@@ -22,32 +22,64 @@ pub(super) fn made(data: &Data) -> Result<Made> {
 }
 
 fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result<()> {
-    let arms: Vec<usize> =
-        (0..data.arms.len()).filter(|&arm| !data.arms[arm].is_plain() && data.failure(arm).is_none()).collect();
-    let figure = |arm: usize, position: usize| sheet.accepted_at(arm, position).figure(data.bootstrap());
-    let longest = |arm: usize| (0..).take_while(|&position| figure(arm, position).is_some()).count();
+    let arms: Vec<usize> = (0..data.arms.len())
+        .filter(|&arm| !data.arms[arm].is_plain() && data.failure(arm).is_none())
+        .collect();
+    let figure =
+        |arm: usize, position: usize| sheet.accepted_at(arm, position).figure(data.bootstrap());
+    let longest = |arm: usize| {
+        (0..)
+            .take_while(|&position| figure(arm, position).is_some())
+            .count()
+    };
     let lengths: Vec<usize> = arms.iter().map(|&arm| longest(arm)).collect();
     let rows = lengths.iter().copied().max().unwrap_or(0);
     let title = format!("{}, {dataset}", data.definition.title);
-    let mut table = Table::new(&title).labels("Position", (1..=rows).map(|position| position.to_string()))?;
+    let mut table =
+        Table::new(&title).labels("Position", (1..=rows).map(|position| position.to_string()))?;
     let mut lines = Vec::new();
     for (&arm, &length) in arms.iter().zip(&lengths) {
         let name = &data.arms[arm].id;
         let column = (0..rows).map(|position| figure(arm, position));
-        table = table.figures(Figures::new(name, data.plan.evidence, column.collect::<Vec<_>>()).decimals(3).intervals(INTERVALS))?;
-        let points = (0..length).filter_map(|position| Some(((position + 1) as f64, figure(arm, position)?)));
-        lines.push(Line::new(name, data.plan.evidence, points.collect::<Vec<_>>()));
-        if let (Some(first), Some(last)) = (figure(arm, 0), figure(arm, length.min(10).saturating_sub(1))) {
-            made.summary += &format!(" {dataset}, {name}: {:.0}% at position 1, {:.0}% at position {}.", 100.0 * first.value, 100.0 * last.value, length.min(10));
+        table = table.figures(
+            Figures::new(name, data.plan.evidence, column.collect::<Vec<_>>())
+                .decimals(3)
+                .intervals(INTERVALS),
+        )?;
+        let points = (0..length)
+            .filter_map(|position| Some(((position + 1) as f64, figure(arm, position)?)));
+        lines.push(Line::new(
+            name,
+            data.plan.evidence,
+            points.collect::<Vec<_>>(),
+        ));
+        if let (Some(first), Some(last)) = (
+            figure(arm, 0),
+            figure(arm, length.min(10).saturating_sub(1)),
+        ) {
+            made.summary += &format!(
+                " {dataset}, {name}: {:.0}% at position 1, {:.0}% at position {}.",
+                100.0 * first.value,
+                100.0 * last.value,
+                length.min(10)
+            );
         }
     }
     table = table.note("Of the steps whose draft reached a position, the share in which the target kept the token there, and so all tokens before it.");
-    table = table.note("The paper prints the figure without numbers: there is nothing to stand beside ours.");
+    table = table.note(
+        "The paper prints the figure without numbers: there is nothing to stand beside ours.",
+    );
     for note in notes::all(data) {
         table = table.note(note);
     }
     made.tables.push(table);
-    let plot = Plot::lines(title, Axis::new("position in the draft"), Axis::new("share accepted").from_zero(), lines)?;
-    made.plots.push((plot, format!("Models of {}.", data.plan.models_from)));
+    let plot = Plot::lines(
+        title,
+        Axis::new("position in the draft"),
+        Axis::new("share accepted").from_zero(),
+        lines,
+    )?;
+    made.plots
+        .push((plot, format!("Models of {}.", data.plan.models_from)));
     Ok(())
 }
