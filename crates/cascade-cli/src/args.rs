@@ -65,10 +65,48 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+
+    /// Decode plainly: the target alone, one token per forward.
+    #[arg(long)]
+    pub(crate) no_speculation: bool,
+
+    /// Decode plainly as well, check that the output is equal, and print the ratio of speeds. Samples are not compared token
+    /// by token: two ways to draw from one distribution.
+    #[arg(long, conflicts_with = "no_speculation")]
+    pub(crate) compare: bool,
+
+    /// Colour each token by the model that proposed it first.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+
+    /// Print one JSON object per prompt and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What generates, from what, and how: the same for every command that generates.
+#[derive(Debug, Args)]
+pub(crate) struct JobArgs {
     /// Configuration of the cascade; `embedded:demo-t5` if not given.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
+
+    /// Where to compute, in place of the configuration's device: cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+}
+
+/// Where prompts come from.
+#[derive(Debug, Args)]
+pub(crate) struct InputArgs {
     /// A prompt, given to the model as it is.
     #[arg(long, value_name = "TEXT", group = "input", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
@@ -106,7 +144,11 @@ pub(crate) struct RunArgs {
     /// What the random sample depends on, the same on every machine; 0 if not given.
     #[arg(long, value_name = "S", requires = "sample")]
     pub(crate) sample_seed: Option<u64>,
+}
 
+/// How tokens are chosen, and how many.
+#[derive(Debug, Args)]
+pub(crate) struct DecodingArgs {
     /// Tokens to generate at most, in place of the configuration's number.
     #[arg(long, value_name = "N")]
     pub(crate) max_new_tokens: Option<usize>,
@@ -130,27 +172,6 @@ pub(crate) struct RunArgs {
     /// Seed of the samples: the same seed gives the same output. Prompt i uses seed + i.
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
-
-    /// Decode plainly: the target alone, one token per forward.
-    #[arg(long)]
-    pub(crate) no_speculation: bool,
-
-    /// Decode plainly as well, check that the output is equal, and print the ratio of speeds. Samples are not compared token
-    /// by token: two ways to draw from one distribution.
-    #[arg(long, conflicts_with = "no_speculation")]
-    pub(crate) compare: bool,
-
-    /// Colour each token by the model that proposed it first.
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: Color,
-
-    /// Print one JSON object per prompt and nothing else.
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Where to compute, in place of the configuration's device: cpu or cuda:N.
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

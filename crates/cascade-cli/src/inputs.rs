@@ -5,7 +5,7 @@ use cascade_config::Config;
 use cascade_eval::{Content, Dataset, PromptTemplate, RandomSample, Sample, Selection};
 use serde_json::{json, Map, Value};
 
-use crate::args::RunArgs;
+use crate::args::InputArgs;
 
 /// Questions of the demo when nothing else is asked for.
 const DEMO_QUESTIONS: usize = 3;
@@ -51,7 +51,7 @@ impl Input {
 }
 
 /// Everything that the arguments ask for, read and checked before the first prompt is answered.
-pub(crate) fn inputs(args: &RunArgs, config: &Config) -> Result<Vec<Input>> {
+pub(crate) fn inputs(args: &InputArgs, config: &Config) -> Result<Vec<Input>> {
     if let Some(prompt) = &args.prompt {
         let sample = Sample::new("0", Content::Text(prompt.as_str().into()));
         return Ok(vec![Input::new(sample, PromptTemplate::Raw, Map::new())?]);
@@ -90,7 +90,7 @@ pub(crate) fn cut_short(inputs: &[Input]) -> usize {
         .count()
 }
 
-fn samples(args: &RunArgs) -> Result<Vec<Sample>> {
+fn samples(args: &InputArgs) -> Result<Vec<Sample>> {
     let dataset = args.dataset.as_ref().unwrap_or(&Dataset::Gsm8k);
     let mut selection = selection(args);
     if args.dataset.is_none() && selection.random.is_none() {
@@ -108,7 +108,7 @@ fn samples(args: &RunArgs) -> Result<Vec<Sample>> {
     }
 }
 
-fn selection(args: &RunArgs) -> Selection {
+fn selection(args: &InputArgs) -> Selection {
     let seed = args.sample_seed.unwrap_or_default();
     Selection {
         offset: args.offset,

@@ -6,6 +6,7 @@ mod bigram;
 mod config_check;
 mod doctor;
 mod inputs;
+mod job;
 mod record;
 mod run;
 mod show;

@@ -4,8 +4,11 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cascade_core::TokenId;
 use cascade_engine::{Cascade, CascadeBuilder, NeuralOptions, Role};
-use cascade_models::{load, parse_device, Device, HubOptions, LoadOptions, LoadedModel, Tokenizer};
+use cascade_models::{
+    load, parse_device, Device, HubOptions, LoadOptions, LoadedModel, Session, Tokenizer,
+};
 use cascade_ngram::{Bigram, BigramTable, MaxGram, PromptLookup};
 
 use crate::config::{Config, Drafter, Neural, Table};
@@ -43,25 +46,131 @@ pub struct Assembled {
     pub parts: Vec<LoadedPart>,
     /// What is allowed but hardly meant, in sentences.
     pub warnings: Vec<String>,
-    label: String,
-    target: LoadedModel,
+    loaded: Loaded,
 }
 
 impl Assembled {
+    /// Another cascade over the same weights and tables, with the settings of `config`: its K matrix, lenience, rules,
+    /// branches, budget. `config` is the one that was assembled, changed in these and in nothing else.
+    ///
+    /// # Errors
+    /// Settings that do not fit together.
+    ///
+    /// # Panics
+    /// If the drafters of `config` are not those that were loaded.
+    pub fn cascade_with(&self, config: &Config) -> Result<Cascade> {
+        self.loaded.cascade(config, &self.tokenizer)
+    }
+
     /// The target alone, with a session of its own on the same weights: plain decoding to compare with.
     ///
     /// # Errors
     /// None that assembling would not have met.
     pub fn plain(&self) -> Result<Cascade> {
         Cascade::builder()
-            .target(&self.parts[0].name, self.target.session())
-            .eos(self.target.eos_token_ids.iter().copied())
+            .target(&self.parts[0].name, self.target_session())
+            .eos(self.eos().iter().copied())
             .codec(self.tokenizer.clone())
+            .build()
+            .map_err(|source| Error::Cascade {
+                file: self.loaded.label.clone(),
+                source: Box::new(source),
+            })
+    }
+
+    /// A session of the target's own, which has seen nothing yet, on the same weights.
+    pub fn target_session(&self) -> Session {
+        self.loaded.target.session()
+    }
+
+    /// Tokens that end a text.
+    pub fn eos(&self) -> &[TokenId] {
+        &self.loaded.target.eos_token_ids
+    }
+}
+
+/// The weights and tables of a configuration, from which cascades are built.
+struct Loaded {
+    label: String,
+    target: LoadedModel,
+    drafters: Vec<LoadedDrafter>,
+}
+
+enum LoadedDrafter {
+    Neural(Box<LoadedModel>),
+    /// Max-Gram, or a table alone.
+    Table(Option<Arc<BigramTable>>),
+    PromptLookup,
+}
+
+impl Loaded {
+    fn cascade(&self, config: &Config, tokenizer: &Arc<Tokenizer>) -> Result<Cascade> {
+        assert_eq!(
+            self.drafters.len(),
+            config.drafters.len(),
+            "other drafters than those that were loaded"
+        );
+        let builder = Cascade::builder()
+            .target_with(
+                &config.target.name,
+                self.target.session(),
+                config.target.rule,
+            )
+            .eos(self.target.eos_token_ids.iter().copied())
+            .codec(tokenizer.clone())
+            .k_matrix(config.k.clone())
+            .lenience(config.lenience)
+            .statistical_lenience(config.statistical_lenience)
+            .placement(config.placement)
+            .max_nodes(config.max_nodes);
+        let drafters = self.drafters.iter().zip(&config.drafters);
+        drafters
+            .fold(builder, |builder, (loaded, drafter)| {
+                loaded.add(builder, drafter)
+            })
             .build()
             .map_err(|source| Error::Cascade {
                 file: self.label.clone(),
                 source: Box::new(source),
             })
+    }
+}
+
+impl LoadedDrafter {
+    fn add(&self, builder: CascadeBuilder, drafter: &Drafter) -> CascadeBuilder {
+        match (self, drafter) {
+            (Self::Neural(loaded), Drafter::Neural { model, branching }) => {
+                let options = NeuralOptions::new(model.rule, branching.clone());
+                builder.neural_with(&model.name, loaded.session(), options)
+            }
+            (Self::Table(table), Drafter::MaxGram { name, options, .. }) => {
+                let max_gram = MaxGram::new().with_options(*options);
+                let max_gram = match table {
+                    None => max_gram,
+                    Some(table) => max_gram.with_bigram(Arc::clone(table)),
+                };
+                builder.statistical(name, max_gram)
+            }
+            (Self::Table(Some(table)), Drafter::Bigram { name, width, .. }) => {
+                let bigram = Bigram::new(Arc::clone(table)).with_width(*width);
+                builder.statistical(name, bigram)
+            }
+            (
+                Self::PromptLookup,
+                Drafter::PromptLookup {
+                    name,
+                    max_ngram,
+                    branches,
+                },
+            ) => {
+                let lookup = PromptLookup::new(*max_ngram).with_branches(*branches);
+                builder.statistical(name, lookup)
+            }
+            _ => panic!(
+                "drafter `{}` is not the one that was loaded",
+                drafter.name()
+            ),
+        }
     }
 }
 
@@ -95,32 +204,23 @@ impl Config {
         let target = loader.neural("target", &self.target)?;
         let tokenizer = Arc::new(target.tokenizer.clone());
         let mut parts = vec![part(&self.target, &target, Role::Target)];
-        let mut builder = Cascade::builder()
-            .target_with(&self.target.name, target.session(), self.target.rule)
-            .eos(target.eos_token_ids.iter().copied())
-            .codec(tokenizer.clone())
-            .k_matrix(self.k.clone())
-            .lenience(self.lenience)
-            .statistical_lenience(self.statistical_lenience)
-            .placement(self.placement)
-            .max_nodes(self.max_nodes);
+        let mut drafters = Vec::with_capacity(self.drafters.len());
         for (j, drafter) in self.drafters.iter().enumerate() {
-            let key = format!("drafters[{j}]");
-            let (with, part) = loader.add(builder, &key, drafter, &tokenizer)?;
-            builder = with;
+            let (loaded, part) = loader.drafter(&format!("drafters[{j}]"), drafter, &tokenizer)?;
+            drafters.push(loaded);
             parts.push(part);
         }
-        let cascade = builder.build().map_err(|source| Error::Cascade {
-            file: self.label.clone(),
-            source: Box::new(source),
-        })?;
+        let loaded = Loaded {
+            label: self.label.clone(),
+            target,
+            drafters,
+        };
         Ok(Assembled {
-            cascade,
+            cascade: loaded.cascade(self, &tokenizer)?,
             tokenizer,
             parts,
             warnings: self.warnings(),
-            label: self.label.clone(),
-            target,
+            loaded,
         })
     }
 
@@ -151,57 +251,43 @@ impl Loader<'_> {
         load(&neural.source, &options).map_err(|source| self.config.model_error(key, source))
     }
 
-    fn add(
+    fn drafter(
         &self,
-        builder: CascadeBuilder,
         key: &str,
         drafter: &Drafter,
         tokenizer: &Tokenizer,
-    ) -> Result<(CascadeBuilder, LoadedPart)> {
-        match drafter {
-            Drafter::Neural {
-                model: neural,
-                branching,
-            } => {
+    ) -> Result<(LoadedDrafter, LoadedPart)> {
+        Ok(match drafter {
+            Drafter::Neural { model: neural, .. } => {
                 let model = self.neural(key, neural)?;
                 self.check_vocabulary(neural, &model, tokenizer)?;
-                let options = NeuralOptions::new(neural.rule, branching.clone());
-                let builder = builder.neural_with(&neural.name, model.session(), options);
-                Ok((builder, part(neural, &model, Role::Drafter)))
+                let part = part(neural, &model, Role::Drafter);
+                (LoadedDrafter::Neural(Box::new(model)), part)
             }
-            Drafter::MaxGram {
-                name,
-                bigram,
-                options,
-            } => {
-                let mut max_gram = MaxGram::new().with_options(*options);
-                let mut source = "max-gram".to_owned();
-                if let Some(table) = bigram {
-                    let table = self.table(&format!("{key}.max_gram.bigram"), table, tokenizer)?;
-                    source = format!("max-gram with {}", table.file());
-                    max_gram = max_gram.with_bigram(Arc::new(table));
-                }
-                Ok((
-                    builder.statistical(name, max_gram),
-                    statistical(name, source),
-                ))
+            Drafter::MaxGram { name, bigram, .. } => {
+                let key = format!("{key}.max_gram.bigram");
+                let table = bigram
+                    .as_ref()
+                    .map(|table| self.table(&key, table, tokenizer));
+                let table = table.transpose()?;
+                let source = match &table {
+                    None => "max-gram".to_owned(),
+                    Some(table) => format!("max-gram with {}", table.file()),
+                };
+                (LoadedDrafter::Table(table), statistical(name, source))
             }
-            Drafter::Bigram { name, table, width } => {
+            Drafter::Bigram { name, table, .. } => {
                 let table = self.table(&format!("{key}.bigram"), table, tokenizer)?;
                 let source = table.file().to_owned();
-                let bigram = Bigram::new(Arc::new(table)).with_width(*width);
-                Ok((builder.statistical(name, bigram), statistical(name, source)))
+                (LoadedDrafter::Table(Some(table)), statistical(name, source))
             }
             Drafter::PromptLookup {
-                name,
-                max_ngram,
-                branches,
+                name, max_ngram, ..
             } => {
                 let source = format!("prompt lookup, n <= {max_ngram}");
-                let lookup = PromptLookup::new(*max_ngram).with_branches(*branches);
-                Ok((builder.statistical(name, lookup), statistical(name, source)))
+                (LoadedDrafter::PromptLookup, statistical(name, source))
             }
-        }
+        })
     }
 
     fn check_vocabulary(
@@ -223,7 +309,7 @@ impl Loader<'_> {
         })
     }
 
-    fn table(&self, key: &str, table: &Table, tokenizer: &Tokenizer) -> Result<BigramTable> {
+    fn table(&self, key: &str, table: &Table, tokenizer: &Tokenizer) -> Result<Arc<BigramTable>> {
         let fingerprint = tokenizer.fingerprint();
         let table = match table {
             Table::File(path) => BigramTable::open(PathBuf::from(path), &fingerprint),
@@ -231,7 +317,7 @@ impl Loader<'_> {
                 BigramTable::from_static(name.clone(), bytes, &fingerprint)
             }
         };
-        table.map_err(|source| Error::Table {
+        table.map(Arc::new).map_err(|source| Error::Table {
             file: self.config.label.clone(),
             key: key.to_owned(),
             source: Box::new(source),
