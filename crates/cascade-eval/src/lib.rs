@@ -22,6 +22,7 @@
 mod dataset;
 mod error;
 mod forward_cost;
+pub mod lossless;
 mod named;
 mod prompt;
 mod sample;
