@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
+use crate::verify::VerifyArgs;
 
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
 #[derive(Debug, Parser)]
@@ -27,6 +28,11 @@ pub(crate) enum Command {
     /// template has a place for them, as vicuna has: the prompt of each turn contains the turns before it with the model's own
     /// answers, without white space around them, and each turn has a record of its own. Other templates ask the first turn.
     Run(RunArgs),
+    /// Show that a configuration is lossless: that it says what its target says.
+    ///
+    /// Greedy, every emitted token is re-scored by the plain target. Sampled (--temperature above 0), many short generations
+    /// are compared with the target's enumerated distribution. Exit status: 0 if lossless, 1 if not, 2 for an error.
+    Verify(VerifyArgs),
     /// Look at configurations.
     Config {
         #[command(subcommand)]

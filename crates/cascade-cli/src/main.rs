@@ -10,6 +10,7 @@ mod job;
 mod record;
 mod run;
 mod show;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Config {
             command: ConfigCommand::Check { file, load },
         } => config_check::check(&file, load),

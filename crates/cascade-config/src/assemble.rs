@@ -46,6 +46,7 @@ pub struct Assembled {
     pub parts: Vec<LoadedPart>,
     /// What is allowed but hardly meant, in sentences.
     pub warnings: Vec<String>,
+    eos: Vec<TokenId>,
     loaded: Loaded,
 }
 
@@ -83,9 +84,9 @@ impl Assembled {
         self.loaded.target.session()
     }
 
-    /// Tokens that end a text.
+    /// Tokens that end a text; none if the configuration says that EOS is ignored.
     pub fn eos(&self) -> &[TokenId] {
-        &self.loaded.target.eos_token_ids
+        &self.eos
     }
 }
 
@@ -104,6 +105,14 @@ enum LoadedDrafter {
 }
 
 impl Loaded {
+    fn eos(&self, config: &Config) -> &[TokenId] {
+        if config.ignore_eos {
+            &[]
+        } else {
+            &self.target.eos_token_ids
+        }
+    }
+
     fn cascade(&self, config: &Config, tokenizer: &Arc<Tokenizer>) -> Result<Cascade> {
         assert_eq!(
             self.drafters.len(),
@@ -116,7 +125,7 @@ impl Loaded {
                 self.target.session(),
                 config.target.rule,
             )
-            .eos(self.target.eos_token_ids.iter().copied())
+            .eos(self.eos(config).iter().copied())
             .codec(tokenizer.clone())
             .k_matrix(config.k.clone())
             .lenience(config.lenience)
@@ -220,6 +229,7 @@ impl Config {
             tokenizer,
             parts,
             warnings: self.warnings(),
+            eos: loaded.eos(self).to_vec(),
             loaded,
         })
     }

@@ -31,6 +31,7 @@ mod config;
 mod error;
 mod file;
 mod place;
+mod random;
 mod reader;
 mod sampling;
 
