@@ -27,6 +27,7 @@ mod named;
 mod prompt;
 mod sample;
 mod selection;
+pub mod tune;
 
 pub use dataset::Dataset;
 pub use error::{EntryError, Error, Place, Result};
