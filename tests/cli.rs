@@ -468,3 +468,97 @@ fn a_reader_that_leaves_is_no_error() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+#[test]
+fn samples_follow_their_seed() {
+    let sample = |seed: &str| {
+        let output = cascade(&[
+            "run",
+            "--prompt",
+            "Question: 2 + 3?",
+            "--max-new-tokens",
+            "24",
+            "--temperature",
+            "1.2",
+            "--top-p",
+            "0.95",
+            "--seed",
+            seed,
+            "--json",
+        ]);
+        records(&output)[0]["token_ids"].clone()
+    };
+    assert_eq!(sample("5"), sample("5"));
+    assert_ne!(sample("5"), sample("6"));
+}
+
+#[test]
+fn samples_are_not_compared_token_by_token() {
+    let output = cascade(&[
+        "run",
+        "--limit",
+        "1",
+        "--max-new-tokens",
+        "12",
+        "--temperature",
+        "1",
+        "--compare",
+        "--json",
+    ]);
+    let record = &records(&output)[0];
+    assert!(record.get("equal_to_plain").is_none());
+    assert!(record["speedup"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn temperature_zero_is_greedy_and_bad_sampling_is_refused() {
+    let run = |settings: &[&str]| {
+        let prompt = [
+            "run",
+            "--prompt",
+            "Question: 2 + 3?",
+            "--max-new-tokens",
+            "8",
+            "--json",
+        ];
+        cascade(&[&prompt, settings].concat())
+    };
+    let ids = |output: &Output| records(output)[0]["token_ids"].clone();
+    assert_eq!(ids(&run(&["--temperature", "0"])), ids(&run(&[])));
+    // More than the vocabulary keeps all tokens.
+    let all = ids(&run(&["--temperature", "1", "--top-k", "1000000"]));
+    assert_eq!(all, ids(&run(&["--temperature", "1"])));
+    assert!(error(&run(&["--temperature=-1"])).contains("temperature is -1"));
+    assert!(error(&run(&["--temperature", "1", "--top-k", "0"])).contains("top_k is 0"));
+    assert!(error(&run(&["--top-p", "0.9"])).contains("--temperature"));
+}
+
+#[test]
+fn benches_a_model_by_rows_and_context() {
+    let output = cascade(&[
+        "bench",
+        "model",
+        "embedded:demo-t5-small",
+        "--rows",
+        "1,4",
+        "--contexts",
+        "0,16",
+        "--repeats",
+        "2",
+        "--json",
+    ]);
+    let measured = &records(&output)[0];
+    assert_eq!(measured["forwards"].as_array().unwrap().len(), 4);
+    assert!(measured["memory_bytes_per_second"].as_f64().unwrap() > 0.0);
+    let bytes = measured["bytes_per_forward"].as_u64().unwrap();
+    assert!(bytes > 0 && bytes < 4 * measured["parameters"].as_u64().unwrap());
+    assert!(error(&cascade(&["bench", "model", "embedded:nothing"])).contains("demo-t5-small"));
+    assert!(error(&cascade(&[
+        "bench",
+        "model",
+        "embedded:demo-t5-small",
+        "--rows",
+        "0"
+    ]))
+    .contains("1 or more"));
+}

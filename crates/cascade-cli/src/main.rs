@@ -1,15 +1,18 @@
 //! The `cascade` command: arguments, progress and printing, and nothing else.
 
 mod args;
+mod bench;
 mod bigram;
 mod config_check;
 mod doctor;
 mod inputs;
+mod job;
 mod record;
 mod replay;
 mod run;
 mod show;
 mod trace;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -33,12 +36,14 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Config {
             command: ConfigCommand::Check { file, load },
         } => config_check::check(&file, load),
         Command::Bigram { command } => bigram::run(command),
         Command::Trace { command } => trace::run(command),
         Command::Replay(args) => replay::run(&args),
+        Command::Bench { command } => bench::run(&command),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {
             let mut command = Cli::command();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of this crate. Every message begins with the configuration's name.
+/// An error of this crate. Every message begins with the configuration's name, or the text in question.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -34,6 +34,17 @@ pub enum Error {
         file: String,
         /// The key.
         key: String,
+        /// What is wrong.
+        problem: String,
+        /// How to mend it.
+        cure: String,
+    },
+
+    /// A text that names no model.
+    #[error("`{text}`: {problem}; {cure}")]
+    Source {
+        /// The text.
+        text: String,
         /// What is wrong.
         problem: String,
         /// How to mend it.

@@ -27,6 +27,18 @@ pub(crate) fn model(text: &str, base: &Path) -> Result<ModelSource, Unknown> {
     })
 }
 
+/// The model that a command line names: a folder, `org/name`, `org/name@revision` or `embedded:NAME`.
+///
+/// # Errors
+/// [`Error::Source`](crate::Error::Source) for a text that is none of these.
+pub fn model_source(text: &str) -> crate::Result<ModelSource> {
+    model(text, Path::new("")).map_err(|(problem, cure)| crate::Error::Source {
+        text: text.to_owned(),
+        problem,
+        cure,
+    })
+}
+
 /// A bigram table: embedded or a file (relative to `base` if it starts with a dot).
 pub(crate) fn table(text: &str, base: &Path) -> Result<Table, Unknown> {
     match text.strip_prefix(EMBEDDED) {

@@ -4,6 +4,7 @@ use cascade_core::{Fingerprint, Scorer, TokenId};
 use cascade_engine::{Cascade, Role};
 use cascade_models::LoadedModel;
 
+use crate::assemble::with_drafters;
 use crate::{AssembleOptions, Config, LoadedPart, Result};
 
 /// Something that scores in the target's place, so that the target need not be there: a recording of it, say.
@@ -49,9 +50,9 @@ impl Config {
             parameters: 0,
         }];
         let loader = self.loader(options)?;
-        let cascade = loader.cascade(builder, &target.vocabulary, &mut parts)?;
+        let drafters = loader.drafters(&target.vocabulary, &mut parts)?;
         Ok(AssembledAround {
-            cascade,
+            cascade: with_drafters(builder, &drafters, self, &self.label)?,
             parts,
             warnings: self.warnings(),
         })

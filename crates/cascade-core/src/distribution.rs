@@ -1,5 +1,6 @@
 //! Probability distributions over a vocabulary.
 
+use crate::vector::{self, Ranked, Scaled, Weight, BLOCK};
 use crate::TokenId;
 
 /// A probability distribution over the tokens of a vocabulary: what a token is drawn from, and what a review compares.
@@ -15,15 +16,88 @@ pub struct Distribution {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Weights {
-    /// One for each token, as softmax leaves them.
-    Single(Vec<f32>),
-    /// One for each token.
-    Double(Vec<f64>),
+    /// As softmax leaves them.
+    Single(Dense<f32>),
+    /// As exact arithmetic needs them.
+    Double(Dense<f64>),
     /// Tokens in ascending order and their weights, all positive.
     Sparse {
         tokens: Vec<TokenId>,
         weights: Vec<f64>,
     },
+}
+
+/// One weight for each token.
+#[derive(Clone, Debug, PartialEq)]
+struct Dense<T> {
+    weights: Vec<T>,
+    /// The sum of each block of [`BLOCK`] weights.
+    sums: Vec<f64>,
+}
+
+impl<T: Weight> Dense<T> {
+    fn new(weights: Vec<T>) -> Self {
+        Self {
+            sums: vector::block_sums(&weights),
+            weights,
+        }
+    }
+
+    fn total(&self) -> f64 {
+        self.sums.iter().sum()
+    }
+
+    fn get(&self, token: TokenId) -> f64 {
+        self.weights
+            .get(token as usize)
+            .map_or(0.0, |&weight| weight.into())
+    }
+
+    /// Changes weights: `changed` names tokens of the vocabulary and what they get.
+    fn set(&mut self, changed: impl Iterator<Item = (TokenId, T)>) {
+        let mut stale = None;
+        for (token, weight) in changed {
+            let block = token as usize / BLOCK;
+            if stale != Some(block) {
+                self.sum_again(stale.replace(block));
+            }
+            self.weights[token as usize] = weight;
+        }
+        self.sum_again(stale);
+    }
+
+    fn sum_again(&mut self, block: Option<usize>) {
+        let block = block.and_then(|block| Some((block, self.weights.chunks(BLOCK).nth(block)?)));
+        if let Some((block, weights)) = block {
+            self.sums[block] = weights.iter().map(|&weight| weight.into()).sum();
+        }
+    }
+
+    /// The token at which the weights before it and its own exceed `mass`.
+    fn at(&self, mut mass: f64) -> TokenId {
+        let block = locate(self.sums.iter().copied(), &mut mass);
+        let start = block * BLOCK;
+        let end = self.weights.len().min(start + BLOCK);
+        let weights = self.weights[start..end].iter();
+        (start + locate(weights.map(|&weight| weight.into()), &mut mass)) as TokenId
+    }
+}
+
+/// The first of the weights that `mass` does not reach the end of, and the mass that is left there. Where rounding leaves
+/// a crumb of mass behind them all, it is the last positive one, with more mass left than any weight has.
+fn locate(weights: impl Iterator<Item = f64>, mass: &mut f64) -> usize {
+    let mut last = 0;
+    for (place, weight) in weights.enumerate() {
+        if *mass < weight {
+            return place;
+        }
+        if weight > 0.0 {
+            last = place;
+        }
+        *mass -= weight;
+    }
+    *mass = f64::INFINITY;
+    last
 }
 
 /// A distribution is kept sparse if less than one in so many tokens has a probability.
@@ -67,11 +141,16 @@ impl Distribution {
             }
         }
         let tokens = weights.len();
-        let total: f64 = weights.iter().sum();
-        if total.is_infinite() {
+        let mut dense = Dense::new(weights);
+        if dense.total().is_infinite() {
             return Err(ImproperDistribution::Overflow { tokens });
         }
-        Self::with_mass(tokens, Weights::Double(weights), total)
+        if dense.total() < f64::MIN_POSITIVE / f64::EPSILON {
+            // A total whose inverse might overflow; exact, since it is a power of two.
+            let scale = 2f64.powi(600);
+            dense = Dense::new(dense.weights.iter().map(|weight| weight * scale).collect());
+        }
+        Self::with_mass(tokens, Weights::Double(dense))
             .ok_or(ImproperDistribution::Nothing { tokens })
     }
 
@@ -88,7 +167,7 @@ impl Distribution {
                 "token {last} is outside the vocabulary of {vocab_size}"
             );
         }
-        let weights = if support.len() * SPARSE_SHARE < vocab_size {
+        let weights = if is_sparse(vocab_size, support.len()) {
             let (tokens, weights) = support.into_iter().unzip();
             Weights::Sparse { tokens, weights }
         } else {
@@ -96,21 +175,10 @@ impl Distribution {
             for (token, weight) in support {
                 dense[token as usize] = weight;
             }
-            Weights::Double(dense)
+            Weights::Double(Dense::new(dense))
         };
-        let total = match &weights {
-            Weights::Double(weights) | Weights::Sparse { weights, .. } => weights.iter().sum(),
-            Weights::Single(_) => 0.0,
-        };
-        assert!(
-            total > 0.0,
-            "a distribution of {vocab_size} tokens without mass"
-        );
-        Self {
-            vocab_size,
-            weights,
-            total,
-        }
+        Self::with_mass(vocab_size, weights)
+            .unwrap_or_else(|| panic!("a distribution of {vocab_size} tokens without mass"))
     }
 
     /// Everything on one token.
@@ -132,25 +200,43 @@ impl Distribution {
         }
     }
 
-    /// Weights that the caller knows to be finite and not negative; `total` is their sum.
-    pub(crate) fn dense(weights: Vec<f32>, total: f64) -> Self {
+    /// One weight for each token: finite, not negative, and not all 0.
+    pub(crate) fn dense(weights: Vec<f32>) -> Self {
+        let dense = Dense::new(weights);
         Self {
-            vocab_size: weights.len(),
-            weights: Weights::Single(weights),
-            total,
+            vocab_size: dense.weights.len(),
+            total: dense.total(),
+            weights: Weights::Single(dense),
         }
     }
 
-    /// The same for tokens in ascending order with positive weights.
-    pub(crate) fn sparse(vocab_size: usize, tokens: Vec<TokenId>, weights: Vec<f64>) -> Self {
+    /// Weights of some tokens, in ascending order: finite and positive, and at least one.
+    pub(crate) fn from_single(vocab_size: usize, support: &[(TokenId, f32)]) -> Self {
+        if !is_sparse(vocab_size, support.len()) {
+            let mut dense = vec![0.0; vocab_size];
+            for &(token, weight) in support {
+                dense[token as usize] = weight;
+            }
+            return Self::dense(dense);
+        }
+        let weights: Vec<f64> = support.iter().map(|s| f64::from(s.1)).collect();
         Self {
             vocab_size,
             total: weights.iter().sum(),
-            weights: Weights::Sparse { tokens, weights },
+            weights: Weights::Sparse {
+                tokens: support.iter().map(|s| s.0).collect(),
+                weights,
+            },
         }
     }
 
-    fn with_mass(vocab_size: usize, weights: Weights, total: f64) -> Option<Self> {
+    /// `None` if all weights are 0.
+    fn with_mass(vocab_size: usize, weights: Weights) -> Option<Self> {
+        let total = match &weights {
+            Weights::Single(dense) => dense.total(),
+            Weights::Double(dense) => dense.total(),
+            Weights::Sparse { weights, .. } => weights.iter().sum(),
+        };
         (total > 0.0).then_some(Self {
             vocab_size,
             weights,
@@ -166,14 +252,14 @@ impl Distribution {
     /// Probability of a token, in `[0, 1]`; 0 outside the vocabulary.
     pub fn probability(&self, token: TokenId) -> f64 {
         let weight = match &self.weights {
-            Weights::Single(weights) => weights.get(token as usize).map(|&w| f64::from(w)),
-            Weights::Double(weights) => weights.get(token as usize).copied(),
-            Weights::Sparse { tokens, weights } => tokens
-                .binary_search(&token)
-                .ok()
-                .map(|place| weights[place]),
+            Weights::Single(dense) => dense.get(token),
+            Weights::Double(dense) => dense.get(token),
+            Weights::Sparse { tokens, weights } => {
+                let place = tokens.binary_search(&token);
+                place.map_or(0.0, |place| weights[place])
+            }
         };
-        weight.unwrap_or(0.0) / self.total
+        weight / self.total
     }
 
     /// Calls `visit` with each token of positive probability, in ascending order.
@@ -184,14 +270,14 @@ impl Distribution {
             }
         };
         match &self.weights {
-            Weights::Single(weights) => {
-                for (token, &weight) in weights.iter().enumerate() {
-                    weigh(token as TokenId, f64::from(weight));
+            Weights::Single(dense) => {
+                for (token, &weight) in (0..).zip(&dense.weights) {
+                    weigh(token, f64::from(weight));
                 }
             }
-            Weights::Double(weights) => {
-                for (token, &weight) in weights.iter().enumerate() {
-                    weigh(token as TokenId, weight);
+            Weights::Double(dense) => {
+                for (token, &weight) in (0..).zip(&dense.weights) {
+                    weigh(token, weight);
                 }
             }
             Weights::Sparse { tokens, weights } => {
@@ -210,43 +296,34 @@ impl Distribution {
     }
 
     /// The token at `quantile`, a number in `[0, 1)`: the first whose cumulative probability exceeds it. A uniform
-    /// quantile gives a token drawn from the distribution. Never a token of probability 0.
+    /// quantile gives a token drawn from the distribution. Never a token of probability 0, and never a lower token for a
+    /// higher quantile. Cost: the sums of blocks of tokens, and one block.
     pub fn at_quantile(&self, quantile: f64) -> TokenId {
-        let mut left = quantile * self.total;
-        let mut last = 0;
-        let mut passed = |token: TokenId, weight: f64| {
-            if weight > 0.0 {
-                last = token;
-                left -= weight;
-            }
-            left < 0.0
-        };
-        let found = match &self.weights {
-            Weights::Single(weights) => (0..)
-                .zip(weights)
-                .find(|&(t, &w)| passed(t, f64::from(w)))
-                .map(|f| f.0),
-            Weights::Double(weights) => (0..)
-                .zip(weights)
-                .find(|&(t, &w)| passed(t, w))
-                .map(|f| f.0),
+        let mut mass = quantile.max(0.0) * self.total;
+        match &self.weights {
+            Weights::Single(dense) => dense.at(mass),
+            Weights::Double(dense) => dense.at(mass),
             Weights::Sparse { tokens, weights } => {
-                let mut pairs = tokens.iter().zip(weights);
-                pairs.find(|&(&t, &w)| passed(t, w)).map(|f| *f.0)
+                tokens[locate(weights.iter().copied(), &mut mass)]
             }
-        };
-        // Rounding may leave a crumb behind the last token.
-        found.unwrap_or(last)
+        }
     }
 
     /// The `n` most probable tokens, the most probable first, the lower id first among equals; fewer if fewer have a
     /// positive probability.
     pub fn top(&self, n: usize) -> Vec<TokenId> {
+        match &self.weights {
+            Weights::Single(dense) => top_of_dense(&dense.weights, n),
+            Weights::Double(_) | Weights::Sparse { .. } => self.top_of_support(n),
+        }
+    }
+
+    fn top_of_support(&self, n: usize) -> Vec<TokenId> {
         let mut support = self.support();
         let order =
             |a: &(TokenId, f64), b: &(TokenId, f64)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        if n < support.len() && n > 0 {
-            support.select_nth_unstable_by(n - 1, order);
+        if n < support.len() {
+            support.select_nth_unstable_by(n, order);
         }
         support.truncate(n);
         support.sort_unstable_by(order);
@@ -257,106 +334,205 @@ impl Distribution {
     /// *Speculative Decoding*, §1). `None` if nothing is left, which happens to equal distributions only, where nothing is
     /// rejected either.
     pub fn residual(&self, proposal: &Self) -> Option<Self> {
-        self.map_weights(|weights| {
-            weights.subtract(proposal);
-        })
+        self.zip(proposal, |p, q| (p - q).max(0.0))
     }
 
     /// This distribution without `tokens`, normalised; `None` if nothing is left.
     pub fn without(&self, tokens: &[TokenId]) -> Option<Self> {
-        self.map_weights(|weights| {
-            for &token in tokens {
-                weights.remove(token);
+        let inside = || {
+            let tokens = tokens.iter().copied();
+            tokens.filter(|&token| (token as usize) < self.vocab_size)
+        };
+        let weights = match &self.weights {
+            Weights::Single(dense) => {
+                let mut dense = dense.clone();
+                dense.set(inside().map(|token| (token, 0.0)));
+                Weights::Single(dense)
             }
-        })
-    }
-
-    /// A copy whose probabilities are worked on in f64.
-    fn map_weights(&self, work: impl FnOnce(&mut Exact)) -> Option<Self> {
-        let mut exact = self.exact();
-        work(&mut exact);
-        let total = exact.weights.iter().sum();
-        let weights = match exact.tokens {
-            None => Weights::Double(exact.weights),
-            Some(tokens) => {
-                let kept = tokens
-                    .into_iter()
-                    .zip(exact.weights)
-                    .filter(|&(_, w)| w > 0.0);
-                let (tokens, weights) = kept.unzip();
-                Weights::Sparse { tokens, weights }
+            Weights::Double(dense) => {
+                let mut dense = dense.clone();
+                dense.set(inside().map(|token| (token, 0.0)));
+                Weights::Double(dense)
+            }
+            Weights::Sparse { .. } => {
+                self.sparse_part(
+                    |token, weight| {
+                        if tokens.contains(&token) {
+                            0.0
+                        } else {
+                            weight
+                        }
+                    },
+                )
             }
         };
-        Self::with_mass(self.vocab_size, weights, total)
-    }
-
-    fn exact(&self) -> Exact {
-        // As `probability` divides: what is left of a distribution after itself is nothing, to the last bit.
-        match &self.weights {
-            Weights::Single(weights) => Exact {
-                tokens: None,
-                weights: weights.iter().map(|&w| f64::from(w) / self.total).collect(),
-            },
-            Weights::Double(weights) => Exact {
-                tokens: None,
-                weights: weights.iter().map(|&w| w / self.total).collect(),
-            },
-            Weights::Sparse { tokens, weights } => Exact {
-                tokens: Some(tokens.clone()),
-                weights: weights.iter().map(|&w| w / self.total).collect(),
-            },
-        }
+        Self::with_mass(self.vocab_size, weights)
     }
 
     /// Σ min(p(x), q(x)): the probability that speculative sampling accepts a draw from one for the other.
     pub fn overlap(&self, other: &Self) -> f64 {
-        let mut sum = 0.0;
-        self.for_each(|token, probability| sum += probability.min(other.probability(token)));
-        sum
+        // A closure is inlined where vector instructions are used; a function that exists on its own is not.
+        let smaller = |p: f64, q: f64| if q < p { q } else { p };
+        match other.weights {
+            Weights::Sparse { .. } => other.zip_sum(self, smaller),
+            _ => self.zip_sum(other, smaller),
+        }
     }
 
     /// Total variation distance, in `[0, 1]`: half the sum of |p(x) − q(x)|.
     pub fn total_variation(&self, other: &Self) -> f64 {
-        let mut sum = 0.0;
-        self.for_each(|token, p| sum += (p - other.probability(token)).max(0.0));
-        sum
+        match other.weights {
+            Weights::Sparse { .. } => other.zip_sum(self, |q, p| (q - p).max(0.0)),
+            _ => self.zip_sum(other, |p, q| (p - q).max(0.0)),
+        }
+    }
+
+    /// The distribution whose weight of each token x is f(p(x), q(x)), normalised; `None` if nothing has a weight. f must
+    /// be finite, not negative, and 0 where p is 0.
+    ///
+    /// Cost: a pass over the support of p, and over that of q if both are sparse.
+    pub fn zip(&self, other: &Self, f: impl Fn(f64, f64) -> f64 + Copy) -> Option<Self> {
+        let weights = match &self.weights {
+            Weights::Single(dense) => Weights::Double(other.zip_into(self.scaled(dense), f)),
+            Weights::Double(dense) => Weights::Double(other.zip_into(self.scaled(dense), f)),
+            Weights::Sparse { .. } => {
+                let (factor, mut q) = (self.total.recip(), other.cursor());
+                self.sparse_part(|token, weight| f(weight * factor, q.probability(token)))
+            }
+        };
+        Self::with_mass(self.vocab_size, weights)
+    }
+
+    /// Σ f(p(x), q(x)), where f must be 0 where p is 0. Cost: as [`Self::zip`], without the distribution.
+    pub fn zip_sum(&self, other: &Self, f: impl Fn(f64, f64) -> f64 + Copy) -> f64 {
+        match &self.weights {
+            Weights::Single(dense) => other.zip_sum_into(self.scaled(dense), f),
+            Weights::Double(dense) => other.zip_sum_into(self.scaled(dense), f),
+            Weights::Sparse { tokens, weights } => {
+                let (factor, mut q) = (self.total.recip(), other.cursor());
+                let pairs = tokens.iter().zip(weights);
+                pairs
+                    .map(|(&token, &weight)| f(weight * factor, q.probability(token)))
+                    .sum()
+            }
+        }
+    }
+
+    /// [`Self::zip`] with this as q.
+    fn zip_into<T: Weight>(
+        &self,
+        p: Scaled<'_, T>,
+        f: impl Fn(f64, f64) -> f64 + Copy,
+    ) -> Dense<f64> {
+        let zipped = |(weights, sums)| Dense { weights, sums };
+        match &self.weights {
+            Weights::Single(q) => zipped(vector::zip(p, self.scaled(q), f)),
+            Weights::Double(q) => zipped(vector::zip(p, self.scaled(q), f)),
+            Weights::Sparse { .. } => {
+                let mut dense = zipped(vector::zip(p, Scaled::<f32>::NOTHING, f));
+                let common = self.sparse_pairs(p);
+                dense.set(common.map(|(token, p, q)| (token, f(p, q))));
+                dense
+            }
+        }
+    }
+
+    /// [`Self::zip_sum`] with this as q.
+    fn zip_sum_into<T: Weight>(&self, p: Scaled<'_, T>, f: impl Fn(f64, f64) -> f64 + Copy) -> f64 {
+        match &self.weights {
+            Weights::Single(q) => vector::zip_sum(p, self.scaled(q), f),
+            Weights::Double(q) => vector::zip_sum(p, self.scaled(q), f),
+            Weights::Sparse { .. } => {
+                let common = self.sparse_pairs(p);
+                let changes: f64 = common.map(|(_, p, q)| f(p, q) - f(p, 0.0)).sum();
+                vector::zip_sum(p, Scaled::<f32>::NOTHING, f) + changes
+            }
+        }
+    }
+
+    /// The tokens that have a probability in this sparse distribution and a place in `p`, with both probabilities.
+    fn sparse_pairs<'a, T: Weight>(
+        &'a self,
+        p: Scaled<'a, T>,
+    ) -> impl Iterator<Item = (TokenId, f64, f64)> + 'a {
+        let (tokens, weights) = match &self.weights {
+            Weights::Sparse { tokens, weights } => (tokens.as_slice(), weights.as_slice()),
+            _ => (&[][..], &[][..]),
+        };
+        let factor = self.total.recip();
+        let pairs = tokens.iter().zip(weights);
+        pairs.filter_map(move |(&token, &weight)| {
+            let p = (*p.weights.get(token as usize)?).into() * p.factor;
+            Some((token, p, weight * factor))
+        })
+    }
+
+    /// The tokens of this sparse distribution whose new weight is positive.
+    fn sparse_part(&self, mut reweigh: impl FnMut(TokenId, f64) -> f64) -> Weights {
+        let mut kept = (Vec::new(), Vec::new());
+        if let Weights::Sparse { tokens, weights } = &self.weights {
+            let pairs = tokens.iter().zip(weights);
+            let pairs = pairs.map(|(&token, &weight)| (token, reweigh(token, weight)));
+            kept = pairs.filter(|&(_, weight)| weight > 0.0).unzip();
+        }
+        let (tokens, weights) = kept;
+        Weights::Sparse { tokens, weights }
+    }
+
+    fn scaled<'a, T>(&self, dense: &'a Dense<T>) -> Scaled<'a, T> {
+        Scaled {
+            weights: &dense.weights,
+            factor: self.total.recip(),
+        }
+    }
+
+    fn cursor(&self) -> Cursor<'_> {
+        Cursor {
+            weights: &self.weights,
+            factor: self.total.recip(),
+            place: 0,
+        }
     }
 }
 
-/// Probabilities on the way to another distribution.
-struct Exact {
-    /// In ascending order; `None` stands for the whole vocabulary.
-    tokens: Option<Vec<TokenId>>,
-    weights: Vec<f64>,
+/// Whether so many tokens are few enough to be listed.
+fn is_sparse(vocab_size: usize, tokens: usize) -> bool {
+    tokens * SPARSE_SHARE < vocab_size
 }
 
-impl Exact {
-    fn subtract(&mut self, other: &Distribution) {
-        match &self.tokens {
-            None => {
-                let weights = &mut self.weights;
-                other.for_each(|token, probability| {
-                    if let Some(weight) = weights.get_mut(token as usize) {
-                        *weight = (*weight - probability).max(0.0);
-                    }
-                });
-            }
-            Some(tokens) => {
-                for (&token, weight) in tokens.iter().zip(&mut self.weights) {
-                    *weight = (*weight - other.probability(token)).max(0.0);
+fn top_of_dense(weights: &[f32], n: usize) -> Vec<TokenId> {
+    let smallest = f32::from_bits(1);
+    let (maxima, _) = vector::maxima(weights);
+    let mut top = vector::first(weights, &maxima, n, smallest);
+    top.sort_unstable_by(|a, b| b.cmp(a));
+    top.into_iter().map(Ranked::token).collect()
+}
+
+/// Reads probabilities of tokens in ascending order.
+struct Cursor<'a> {
+    weights: &'a Weights,
+    factor: f64,
+    /// In a sparse distribution: all tokens before this place are lower than those still to be asked for.
+    place: usize,
+}
+
+impl Cursor<'_> {
+    fn probability(&mut self, token: TokenId) -> f64 {
+        let weight = match self.weights {
+            Weights::Single(dense) => dense.get(token),
+            Weights::Double(dense) => dense.get(token),
+            Weights::Sparse { tokens, weights } => {
+                let passed = tokens[self.place..].iter().take_while(|&&t| t < token);
+                self.place += passed.count();
+                let found = tokens.get(self.place) == Some(&token);
+                if found {
+                    weights[self.place]
+                } else {
+                    0.0
                 }
             }
-        }
-    }
-
-    fn remove(&mut self, token: TokenId) {
-        let place = match &self.tokens {
-            None => Some(token as usize),
-            Some(tokens) => tokens.binary_search(&token).ok(),
         };
-        if let Some(weight) = place.and_then(|place| self.weights.get_mut(place)) {
-            *weight = 0.0;
-        }
+        weight * self.factor
     }
 }
 
@@ -373,11 +549,17 @@ mod tests {
     }
 
     fn sparse() -> Distribution {
-        Distribution::sparse(4, vec![0, 2, 3], vec![1.0, 3.0, 4.0])
+        Distribution {
+            weights: Weights::Sparse {
+                tokens: vec![0, 2, 3],
+                weights: vec![1.0, 3.0, 4.0],
+            },
+            ..dense()
+        }
     }
 
     fn single() -> Distribution {
-        Distribution::dense(vec![1.0, 0.0, 3.0, 4.0], 8.0)
+        Distribution::dense(vec![1.0, 0.0, 3.0, 4.0])
     }
 
     #[test]
@@ -417,12 +599,11 @@ mod tests {
         for divisor in 1..200 {
             let weights: Vec<f64> = (1..7).map(|w| f64::from(w) / f64::from(divisor)).collect();
             let single: Vec<f32> = weights.iter().map(|&w| w as f32).collect();
-            let total = single.iter().map(|&w| f64::from(w)).sum();
-            let tokens: Vec<TokenId> = (0..6).collect();
+            let support: Vec<_> = (0..).zip(weights.iter().copied()).collect();
             for form in [
-                Distribution::sparse(6, tokens, weights.clone()),
+                Distribution::from_support(60, support),
                 Distribution::new(weights).unwrap(),
-                Distribution::dense(single, total),
+                Distribution::dense(single),
             ] {
                 assert!(form.residual(&form).is_none(), "{form:?}");
             }

@@ -23,6 +23,7 @@ mod score;
 #[cfg(feature = "toy")]
 pub mod toy;
 mod tree;
+mod vector;
 
 pub use chance::{Chance, SeededChance};
 pub use codec::{TextCodec, TextDecoder};

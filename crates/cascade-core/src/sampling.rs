@@ -1,5 +1,6 @@
 //! From logits to the distribution that tokens are drawn from.
 
+use crate::vector::{self, Exponential, Ranked};
 use crate::{Distribution, Error, TokenId};
 
 /// How the next token is chosen, by the target and by its drafters alike.
@@ -141,64 +142,140 @@ impl Sampling {
     /// # Errors
     /// [`Error::ImproperLogits`] if a logit is not a number or +∞, or if all are −∞. Single −∞ are probabilities of 0.
     pub fn distribution(&self, logits: &[f32]) -> crate::Result<Distribution> {
-        let max = checked_maximum(logits)?;
-        let inverse = self.temperature.recip();
-        let weights: Vec<f32> = logits.iter().map(|l| ((l - max) * inverse).exp()).collect();
-        if self.top_k.is_none() && self.top_p.is_none() && self.min_p.is_none() {
-            let total = weights.iter().map(|&w| f64::from(w)).sum();
-            return Ok(Distribution::dense(weights, total));
-        }
-        Ok(self.truncated(&weights))
-    }
-
-    fn truncated(&self, weights: &[f32]) -> Distribution {
-        let mut kept: Vec<(TokenId, f64)> = (0..)
-            .zip(weights.iter().map(|&w| f64::from(w)))
-            .filter(|&(_, w)| w > 0.0)
-            .collect();
-        kept.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        kept.truncate(self.top_k.unwrap_or(usize::MAX));
-        if let Some(top_p) = self.top_p {
-            kept.truncate(nucleus(&kept, f64::from(top_p)));
-        }
-        if let Some(min_p) = self.min_p {
-            let least = f64::from(min_p) * kept[0].1;
-            kept.retain(|&(_, w)| w >= least);
-        }
-        kept.sort_unstable_by_key(|&(token, _)| token);
-        let (tokens, kept_weights) = kept.into_iter().unzip();
-        Distribution::sparse(weights.len(), tokens, kept_weights)
+        let row = Row::new(logits, self.temperature)?;
+        let min_p = self.min_p.filter(|&p| p > 0.0);
+        let top_p = self.top_p.filter(|&p| p < 1.0).map(f64::from);
+        let kept = match (self.top_k, top_p, min_p) {
+            (Some(k), None, _) => row.top_k(k),
+            (Some(k), Some(p), _) => row.nucleus_of(row.top_k(k), p),
+            (None, Some(p), _) => row.nucleus(p),
+            (None, None, Some(p)) => row.at_least(f64::from(p)),
+            (None, None, None) => return Ok(Distribution::dense(row.softmax.all(logits))),
+        };
+        Ok(row.distribution(&kept, min_p.unwrap_or(0.0)))
     }
 }
 
-/// How many of the descending weights are needed to make up a share of `top_p` of them all.
-fn nucleus(descending: &[(TokenId, f64)], top_p: f64) -> usize {
-    let goal = top_p * descending.iter().map(|&(_, w)| w).sum::<f64>();
-    let mut sum = 0.0;
-    let needed = descending.iter().take_while(|&&(_, w)| {
-        let short = sum < goal;
-        sum += w;
-        short
-    });
-    needed.count()
+/// A row of logits, of which the most probable tokens are wanted.
+///
+/// Tokens are ranked by their logits, the lower id first among equals, and kept in ascending order of ids. To find those of
+/// the highest ranks, a bound is taken from what one pass over the row tells, and only blocks that reach it are looked into.
+struct Row<'a> {
+    logits: &'a [f32],
+    maxima: Vec<f32>,
+    softmax: Exponential,
 }
 
-fn checked_maximum(logits: &[f32]) -> crate::Result<f32> {
-    let mut max = f32::NEG_INFINITY;
-    for (token, &logit) in logits.iter().enumerate() {
-        if logit.is_nan() || logit == f32::INFINITY {
-            let token = token as TokenId;
-            return Err(Error::ImproperLogits { token, logit });
+/// How many blocks are looked into before a bound is taken that is sure to be low enough.
+const FEW_BLOCKS: usize = 32;
+
+impl<'a> Row<'a> {
+    fn new(logits: &'a [f32], temperature: f32) -> crate::Result<Self> {
+        let (maxima, proper) = vector::maxima(logits);
+        let max = maxima.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        if !proper || max == f32::NEG_INFINITY {
+            return Err(improper(logits));
         }
-        max = max.max(logit);
+        // The inverse of a tiny temperature would be infinite.
+        let scale = temperature.recip().min(f32::MAX);
+        Ok(Self {
+            logits,
+            maxima,
+            softmax: Exponential { max, scale },
+        })
     }
-    if max == f32::NEG_INFINITY {
-        return Err(Error::ImproperLogits {
-            token: 0,
-            logit: max,
+
+    fn weight(&self, token: Ranked) -> f32 {
+        self.softmax.of(token.value())
+    }
+
+    fn top_k(&self, k: usize) -> Vec<Ranked> {
+        vector::first(self.logits, &self.maxima, k, f32::MIN)
+    }
+
+    /// The tokens with at least `share` of the weight of the most probable one, and perhaps some with less.
+    fn at_least(&self, share: f64) -> Vec<Ranked> {
+        vector::at_least(self.logits, &self.maxima, self.logit_of(share))
+    }
+
+    /// A logit that is not above those of this share of the weight of the most probable token.
+    fn logit_of(&self, share: f64) -> f32 {
+        let max = f64::from(self.softmax.max);
+        let below = share.ln() / f64::from(self.softmax.scale);
+        // More than rounding can make up in the exponent, the exponential and the sum.
+        let slack = 1e-5 * (max.abs() + below.abs()) + f64::from(f32::MIN_POSITIVE);
+        ((max + below - slack) as f32).max(f32::MIN)
+    }
+
+    /// The nucleus of the whole row: the fewest tokens of the highest ranks that have a share of `top_p` of all mass.
+    fn nucleus(&self, top_p: f64) -> Vec<Ranked> {
+        let total = self.softmax.total(self.logits);
+        let goal = top_p * total;
+        // The tokens below this have less than 1 − top_p together, however many they are.
+        let sure = self.logit_of((1.0 - top_p) * total / self.logits.len() as f64);
+        let bound = vector::reached_by(&self.maxima, FEW_BLOCKS, sure);
+        let mut tokens = vector::at_least(self.logits, &self.maxima, bound);
+        if bound > sure && self.softmax.mass(&tokens) < goal {
+            tokens = vector::at_least(self.logits, &self.maxima, sure);
+        }
+        self.cut(tokens, goal)
+    }
+
+    /// The nucleus of some tokens.
+    fn nucleus_of(&self, tokens: Vec<Ranked>, top_p: f64) -> Vec<Ranked> {
+        let goal = top_p * self.softmax.mass(&tokens);
+        self.cut(tokens, goal)
+    }
+
+    /// The fewest tokens of the highest ranks whose weights sum to `goal`.
+    fn cut(&self, mut tokens: Vec<Ranked>, goal: f64) -> Vec<Ranked> {
+        if let Some(last) = self.last_needed(&mut tokens.clone(), goal) {
+            tokens.retain(|&token| token >= last);
+        }
+        tokens
+    }
+
+    /// The token of the lowest rank that is needed for `goal`: a binary search for it, which puts in order no more of the
+    /// tokens than it must. It takes time in proportion to their number.
+    fn last_needed(&self, mut tokens: &mut [Ranked], goal: f64) -> Option<Ranked> {
+        let mut sum = 0.0;
+        while tokens.len() > 32 {
+            let half = tokens.len() / 2;
+            tokens.select_nth_unstable_by(half, |a, b| b.cmp(a));
+            let (upper, lower) = tokens.split_at_mut(half);
+            let mass = self.softmax.mass(upper);
+            tokens = if sum + mass < goal {
+                sum += mass;
+                lower
+            } else {
+                upper
+            };
+        }
+        tokens.sort_unstable_by(|a, b| b.cmp(a));
+        let mut needed = tokens.iter().take_while(|&&token| {
+            let short = sum < goal;
+            sum += f64::from(self.weight(token));
+            short
         });
+        needed.by_ref().last().copied()
     }
-    Ok(max)
+
+    /// Only the tokens with a share of `min_p` of the weight of the most probable one, which is 1.
+    fn distribution(&self, tokens: &[Ranked], min_p: f32) -> Distribution {
+        let weighted = tokens
+            .iter()
+            .map(|&token| (token.token(), self.weight(token)));
+        let kept: Vec<(TokenId, f32)> = weighted.filter(|&(_, w)| w > 0.0 && w >= min_p).collect();
+        Distribution::from_single(self.logits.len(), &kept)
+    }
+}
+
+/// What is wrong with logits of which one is NaN or +∞, or all are −∞.
+fn improper(logits: &[f32]) -> Error {
+    let bad = |&(_, logit): &(TokenId, f32)| logit.is_nan() || logit == f32::INFINITY;
+    let found = (0..).zip(logits.iter().copied()).find(bad);
+    let (token, logit) = found.unwrap_or((0, f32::NEG_INFINITY));
+    Error::ImproperLogits { token, logit }
 }
 
 #[cfg(test)]

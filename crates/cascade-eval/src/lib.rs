@@ -22,6 +22,8 @@
 
 mod dataset;
 mod error;
+mod forward_cost;
+pub mod lossless;
 mod named;
 mod prompt;
 mod sample;
@@ -30,6 +32,7 @@ pub mod trace;
 
 pub use dataset::Dataset;
 pub use error::{EntryError, Error, Place, Result};
+pub use forward_cost::{read_bandwidth, ForwardBench, ForwardCost};
 pub use prompt::PromptTemplate;
 pub use sample::{Content, Letter, Sample, SampleKind, Turns};
 pub use selection::{RandomSample, Selection};

@@ -38,7 +38,7 @@ fn values<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
 }
 
 /// Calls the closure with the widest vector instructions that this processor has.
-fn vectorized<T>(run: impl pulp::NullaryFnOnce<Output = T>) -> T {
+pub(crate) fn vectorized<T>(run: impl pulp::NullaryFnOnce<Output = T>) -> T {
     Arch::new().dispatch(run)
 }
 
@@ -504,13 +504,14 @@ fn exponentials(scores: &mut [f32]) {
     }
 }
 
-/// The mean of a head's values, weighted by `weights`, of which hidden keys have none. Summed key by key.
+/// The mean of a head's values, weighted by `weights`, of which hidden keys have none. Summed key by key. A weight that
+/// is not a number makes a mean that is none, rather than none of the mean.
 #[inline(always)]
 fn mix_values(weights: &[f32], values: &[f32], shape: AttentionShape, out: &mut [f32]) {
     let dim = out.len();
     let mut sum = 0.0;
     for (key, &weight) in weights.iter().enumerate() {
-        if weight > 0.0 {
+        if weight != 0.0 {
             sum += weight;
             let value = &values[key * shape.key_stride..key * shape.key_stride + dim];
             for (out, value) in out.iter_mut().zip(value) {
@@ -526,7 +527,7 @@ fn mix_values(weights: &[f32], values: &[f32], shape: AttentionShape, out: &mut 
 
 /// e^x to 2 units in the last place, 0 below -87: the libm function does not vectorize, this does.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
     const ROUND: f32 = 12_582_912.0;
     const LN2_HIGH: f32 = 0.693_359_4;

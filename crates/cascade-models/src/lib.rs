@@ -19,6 +19,7 @@ mod llama;
 mod load;
 mod mask;
 mod readout;
+mod rows;
 mod session;
 mod source;
 mod t5;

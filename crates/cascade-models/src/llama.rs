@@ -86,6 +86,16 @@ fn default_activation() -> String {
 }
 
 impl LlamaConfig {
+    /// Weights that one forward reads, embeddings of single tokens aside.
+    pub fn parameters_per_forward(&self) -> usize {
+        let size = self.hidden_size;
+        let queries = self.num_attention_heads * self.head_dim();
+        let keys_values = self.kv_heads() * self.head_dim();
+        let attention = 2 * size * queries + 2 * size * keys_values;
+        let layer = attention + 3 * size * self.intermediate_size + 2 * size;
+        self.num_hidden_layers * layer + size + size * self.vocab_size
+    }
+
     /// Heads of keys and values.
     pub fn kv_heads(&self) -> usize {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)
@@ -355,6 +365,10 @@ impl Llama {
 
     pub(crate) fn device(&self) -> &Device {
         self.embedding.device()
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.embedding.dtype()
     }
 
     pub(crate) fn arena(&self) -> Arena {

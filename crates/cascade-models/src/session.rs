@@ -75,6 +75,19 @@ impl Model {
         }
     }
 
+    /// Bytes of weights that one forward reads, whatever the number of rows: what bounds decoding at batch 1. For T5 it is the
+    /// decoder's; the encoder runs once per source.
+    pub fn bytes_per_forward(&self) -> usize {
+        match &self.network {
+            Network::T5(model) => {
+                model.config().parameters_per_forward() * model.dtype().size_in_bytes()
+            }
+            Network::Llama(model) => {
+                model.config().parameters_per_forward() * model.dtype().size_in_bytes()
+            }
+        }
+    }
+
     /// The most positions that a context and the height of a tree may take together. T5 has no limit: its positions are
     /// relative.
     pub fn max_context(&self) -> Option<usize> {
@@ -121,6 +134,9 @@ impl Model {
 ///
 /// On the CPU in f32, an answer has the same bits whatever was fed before and together with it, so that checking a draft
 /// gives the very numbers that plain decoding gives. Elsewhere the last bits vary with the number of rows.
+///
+/// Logits that make no distribution are an error whatever is wanted of them ([`Error::ImproperLogits`]). After it, the
+/// session answers other calls as if it had seen nothing.
 ///
 /// Hidden states are those after the final norm. For a T5 with a tied head, the factor d_model^-0.5 comes after them.
 ///
@@ -189,12 +205,12 @@ impl Session {
         }
     }
 
-    fn answer(
+    /// Logits and hidden states after the context and each node, and the number of rows fed.
+    fn forward(
         &mut self,
         context: &[TokenId],
         tree: &TokenTree,
-        want: Want,
-    ) -> TensorResult<Scores> {
+    ) -> TensorResult<(Tensor, Tensor, usize)> {
         let context: Vec<TokenId> = self
             .model
             .start()
@@ -205,8 +221,7 @@ impl Session {
         let (hidden, fed) = self.feed(&context, tree)?;
         let wanted = tree.len() + 1;
         let hidden = hidden.narrow(0, hidden.dim(0)? - wanted, wanted)?;
-        let logits = self.model.logits(&hidden)?;
-        self.model.readout.scores(&logits, &hidden, tree, want, fed)
+        Ok((self.model.logits(&hidden)?, hidden, fed))
     }
 }
 
@@ -244,7 +259,15 @@ impl Scorer for Session {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         self.check(context, tree)?;
-        self.answer(context, tree, want).map_err(Error::backend)
+        let (logits, hidden, fed) = self.forward(context, tree).map_err(Error::backend)?;
+        let readout = &self.model.readout;
+        let scores = readout.scores(logits, &hidden, tree, want, fed);
+        if scores.is_err() {
+            // What is not a number spoils the keys and values of rows that it is hidden from, too: a mask adds −∞ to a
+            // score, or 0 times a value to a sum. Rows that a later call might keep cannot be told from those.
+            self.cache.clear();
+        }
+        scores
     }
 }
 

@@ -83,6 +83,22 @@ fn default_tied() -> bool {
 }
 
 impl T5Config {
+    /// Weights that one forward of the decoder reads, embeddings of single tokens aside: everything of the decoder but the
+    /// keys and values of cross-attention, which are computed once per source, and the head.
+    pub fn parameters_per_forward(&self) -> usize {
+        let inner = self.num_heads * self.d_kv;
+        let attention = 4 * self.d_model * inner;
+        let cross = 2 * self.d_model * inner;
+        let projections = match self.feed_forward_proj {
+            FeedForwardProj::Relu => 2,
+            FeedForwardProj::GatedGelu | FeedForwardProj::GatedSilu => 3,
+        };
+        let feed_forward = projections * self.d_model * self.d_ff;
+        let norms = 3 * self.d_model;
+        let layer = attention + cross + feed_forward + norms;
+        self.decoder_layers() * layer + self.d_model + self.d_model * self.vocab_size
+    }
+
     /// The token that every decoder sequence starts with.
     pub fn decoder_start(&self) -> TokenId {
         self.decoder_start_token_id
@@ -527,6 +543,10 @@ impl T5 {
 
     pub(crate) fn device(&self) -> &Device {
         self.embedding.device()
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.embedding.dtype()
     }
 
     pub(crate) fn arena(&self) -> Arena {

@@ -3,85 +3,17 @@
 // Clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod tiny;
+
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Tensor};
-use candle_nn::VarBuilder;
 use cascade_core::{Error, Matrix, Rows, Scorer, Scores, TokenId, TokenTree, Want};
-use cascade_models::{Llama, LlamaConfig, Model, Session, T5Config, T5};
+use cascade_models::{DType, Model};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tiny::{cold, llama, llama_of, random_tokens, t5, t5_of, Poison, VOCABULARY};
 
-const VOCABULARY: TokenId = 11;
 const TOLERANCE: f32 = 1e-5;
-
-/// Random weights by the names that a model asks for.
-struct RandomWeights(std::sync::Mutex<StdRng>);
-
-impl candle_nn::var_builder::SimpleBackend for RandomWeights {
-    fn get(
-        &self,
-        shape: candle_core::Shape,
-        name: &str,
-        _: candle_nn::Init,
-        dtype: DType,
-        device: &Device,
-    ) -> candle_core::Result<Tensor> {
-        let (centre, width) = match name.contains("norm") {
-            true => (1.0, 0.2),
-            false => (0.0, 0.6),
-        };
-        let mut rng = self.0.lock().unwrap();
-        let values: Vec<f32> = (0..shape.elem_count())
-            .map(|_| centre + width * rng.random_range(-1.0..1.0))
-            .collect();
-        Tensor::from_vec(values, shape, device)?.to_dtype(dtype)
-    }
-
-    fn get_unchecked(&self, name: &str, _: DType, _: &Device) -> candle_core::Result<Tensor> {
-        candle_core::bail!("{name} without a shape")
-    }
-
-    fn contains_tensor(&self, _: &str) -> bool {
-        true
-    }
-}
-
-fn weights(seed: u64, dtype: DType) -> VarBuilder<'static> {
-    let rng = std::sync::Mutex::new(StdRng::seed_from_u64(seed));
-    VarBuilder::from_backend(Box::new(RandomWeights(rng)), dtype, Device::Cpu)
-}
-
-fn t5_of(dtype: DType, settings: &str) -> Arc<Model> {
-    let json = format!(
-        r#"{{"vocab_size": {VOCABULARY}, "d_model": 12, "d_kv": 5, "d_ff": 10, "num_layers": 1,
-            "num_decoder_layers": 2, "num_heads": 2, "relative_attention_num_buckets": 8,
-            "relative_attention_max_distance": 12, "decoder_start_token_id": 3{settings}}}"#
-    );
-    let config: T5Config = serde_json::from_str(&json).unwrap();
-    Arc::new(Model::t5(T5::load(config, weights(1, dtype)).unwrap()).unwrap())
-}
-
-fn t5() -> Arc<Model> {
-    let gated = r#", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false"#;
-    t5_of(DType::F32, gated)
-}
-
-fn llama() -> Arc<Model> {
-    let json = format!(
-        r#"{{"vocab_size": {VOCABULARY}, "hidden_size": 12, "intermediate_size": 10,
-            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-            "head_dim": 6, "max_position_embeddings": 700}}"#
-    );
-    let config: LlamaConfig = serde_json::from_str(&json).unwrap();
-    Arc::new(Model::llama(Llama::load(config, weights(2, DType::F32)).unwrap()).unwrap())
-}
-
-fn cold(model: &Arc<Model>, source: &[TokenId]) -> Session {
-    let mut session = model.session();
-    session.begin(source).unwrap();
-    session
-}
 
 fn assert_close(a: &[f32], b: &[f32], what: &str) {
     assert_eq!(a.len(), b.len(), "{what}");
@@ -117,12 +49,8 @@ fn assert_same(warm: &Scores, cold: &Scores, logits: &Matrix) {
         }
         (a, b) => assert_eq!(a, b),
     }
-}
-
-fn random_tokens(rng: &mut StdRng, count: usize) -> Vec<TokenId> {
-    (0..count)
-        .map(|_| rng.random_range(0..VOCABULARY))
-        .collect()
+    // On the CPU in f32, equal to the last bit.
+    assert_eq!(warm.top, cold.top);
 }
 
 /// Up to 16 nodes; few tokens, so that siblings often carry equal ones.
@@ -146,6 +74,7 @@ fn random_tree(rng: &mut StdRng) -> TokenTree {
 fn random_want(rng: &mut StdRng) -> Want {
     Want {
         rows: [Rows::Argmax, Rows::Picks, Rows::Logits][rng.random_range(0..3)],
+        top: [0, 0, 3, 20][rng.random_range(0..4)],
         hidden: rng.random_bool(0.2),
     }
 }
@@ -348,6 +277,96 @@ fn errors_leave_a_session_as_it_was() {
 }
 
 #[test]
+fn the_top_is_the_head_of_the_sorted_probabilities() {
+    let tree = TokenTree::chain([1, 2]);
+    for (model, source) in [(t5(), vec![1, 2]), (llama(), vec![])] {
+        let want = Want::LOGITS.with_top(4);
+        let scores = cold(&model, &source).score(&[3], &tree, want).unwrap();
+        let (top, logits) = (scores.top.unwrap(), scores.logits.unwrap());
+        assert_eq!((top.width, top.tokens.len()), (4, 12));
+        for row in 0..3 {
+            let logits = logits.row(row);
+            let total: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
+            let mut sorted: Vec<TokenId> = (0..VOCABULARY).collect();
+            sorted.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
+            assert_eq!(sorted[0], scores.argmax[row]);
+            for (&(token, found), &expected) in top.row(row).iter().zip(&sorted) {
+                assert_eq!(token, expected);
+                let exact = f64::from(logits[token as usize]).exp() / total;
+                assert!((f64::from(found) - exact).abs() < 1e-6);
+            }
+        }
+    }
+}
+
+fn assert_improper(scores: cascade_core::Result<Scores>, expected: TokenId) {
+    match scores {
+        Err(Error::ImproperLogits { token, logit }) => {
+            assert!(token == expected && logit.is_nan(), "{token}: {logit}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wants() -> [Want; 4] {
+    let with_top = Want::ARGMAX.with_top(2);
+    [Want::ARGMAX, Want::PICKS, Want::LOGITS, with_top]
+}
+
+#[test]
+fn a_damaged_head_is_an_error_however_little_is_wanted() {
+    let poison = Some(Poison {
+        name: "lm_head",
+        row: 7,
+    });
+    let untied = r#", "tie_word_embeddings": false"#;
+    let t5 = t5_of(DType::F32, untied, poison);
+    for (model, source) in [(t5, vec![1, 2]), (llama_of(2, poison), vec![])] {
+        let mut session = cold(&model, &source);
+        for want in wants() {
+            let scores = session.score(&[1, 2], &TokenTree::chain([3]), want);
+            assert_improper(scores, 7);
+        }
+    }
+}
+
+/// Token 7 has no embedding that is a number; all others have.
+#[test]
+fn a_session_outlives_rows_that_are_not_numbers() {
+    let poison = |name| Some(Poison { name, row: 7 });
+    let untied = r#", "tie_word_embeddings": false"#;
+    let t5 = t5_of(DType::F32, untied, poison("shared"));
+    let llama = llama_of(2, poison("embed_tokens"));
+    let mut bad = TokenTree::chain([4, 5]);
+    bad.push(7, Some(0));
+    for (model, source) in [(t5, vec![1, 2]), (llama, vec![])] {
+        let mut session = cold(&model, &source);
+        for want in wants() {
+            assert_improper(session.score(&[1, 2, 3], &bad, want), 0);
+            // The branch beside the bad one.
+            let good = TokenTree::chain([6, 1]);
+            let scores = session.score(&[1, 2, 3, 4, 5, 6], &good, want).unwrap();
+            let expected = cold(&model, &source).score(&[1, 2, 3, 4, 5, 6], &good, want);
+            let expected = expected.unwrap();
+            assert_eq!(
+                (scores.argmax, scores.picks, scores.top, scores.logits),
+                (
+                    expected.argmax,
+                    expected.picks,
+                    expected.top,
+                    expected.logits
+                )
+            );
+            // A bad token of the context spoils every row after it, not its own alone.
+            let none = TokenTree::new();
+            assert_improper(session.score(&[1, 7, 3, 4], &none, want), 0);
+            assert_improper(session.score(&[1, 7, 3, 4, 5], &none, want), 0);
+            session.score(&[1, 2], &good, want).unwrap();
+        }
+    }
+}
+
+#[test]
 fn each_architecture_refuses_what_it_cannot_read() {
     let none = TokenTree::new();
     let mut session = t5().session();
@@ -406,8 +425,8 @@ fn the_same_source_again_costs_nothing() {
 #[test]
 fn half_precision_stays_close() {
     for settings in ["", r#", "feed_forward_proj": "gated-silu""#] {
-        let exact = t5_of(DType::F32, settings);
-        let half = t5_of(DType::F16, settings);
+        let exact = t5_of(DType::F32, settings, None);
+        let half = t5_of(DType::F16, settings, None);
         let tree = TokenTree::chain([1, 2, 3]);
         let want = Want::LOGITS.with_hidden();
         let exact = cold(&exact, &[5, 6]).score(&[7], &tree, want).unwrap();
@@ -427,7 +446,7 @@ fn parameters_count_once() {
     // decoder 16 + 12 + 2 * (2 * (480 + 12) + 360 + 12).
     assert_eq!(t5().num_parameters(), 264 + 892 + 28 + 2 * 1356);
     assert_eq!(
-        t5_of(DType::F32, "").num_parameters(),
+        t5_of(DType::F32, "", None).num_parameters(),
         132 + 772 + 28 + 2 * 1236
     );
 }

@@ -18,7 +18,7 @@ use crate::{Drawn, Lenience, ReviewRule};
 
 /// A token, which may be one of `draws`, and the distribution r that it was emitted from.
 ///
-/// Cost: one pass over the support of p and one over that of q more than the rule takes.
+/// Cost: three passes over the supports of p and q more than the rule takes.
 pub fn token(
     p: &Arc<Distribution>,
     draws: &[Drawn<'_>],
@@ -31,45 +31,42 @@ pub fn token(
         return (rule.token(p, draws, chance), Arc::clone(p));
     };
     let lenience = f64::from(lenience.get());
-    let residual = rejected(p, first);
-    let r = Arc::new(emitted(p, first, lenience, &residual));
+    let r = emitted(p, first, lenience);
     let token = if chance.accept(acceptance(p, first, lenience)) {
         first.token
     } else {
-        rule.token(&residual, others, chance)
+        rule.token(&rejected(p, first), others, chance)
     };
     (token, r)
 }
 
-/// The distribution r of a lenient review's token.
-fn emitted(
-    p: &Distribution,
-    first: &Drawn<'_>,
-    lenience: f64,
-    residual: &Distribution,
-) -> Distribution {
-    let q = |token| match first.proposal {
-        Proposal::PointMass | Proposal::Pick { .. } => f64::from(u8::from(token == first.token)),
-        Proposal::Sampled(q) => q.probability(token),
+/// The distribution r of a lenient review's token. Where nothing is left of p, a rejection has the probability of a rounding
+/// error, and p stands for the residual, as it does for the rule.
+fn emitted(p: &Arc<Distribution>, first: &Drawn<'_>, lenience: f64) -> Arc<Distribution> {
+    let q = match first.proposal {
+        Proposal::PointMass | Proposal::Pick { .. } => {
+            if p.probability(first.token) == 0.0 {
+                return Arc::clone(p);
+            }
+            Arc::new(Distribution::point(p.vocab_size(), first.token))
+        }
+        Proposal::Sampled(q) => Arc::clone(q),
     };
-    let rejected = rejection(p, first, lenience);
-    let mut r = p.support();
-    for (token, weight) in &mut r {
-        *weight = q(*token).min(lenience * *weight) + rejected * residual.probability(*token);
-    }
-    Distribution::from_support(p.vocab_size(), r)
+    let left = p.total_variation(&q);
+    let rejected = rejection(p, &q, lenience);
+    let r = p.zip(&q, |p, q| {
+        let residual = if left > 0.0 {
+            (p - q).max(0.0) / left
+        } else {
+            p
+        };
+        q.min(lenience * p) + rejected * residual
+    });
+    r.map_or_else(|| Arc::clone(p), Arc::new)
 }
 
 /// Probability that the first draw is rejected: Σ max(q(x) − λp(x), 0), which is 1 − Σ min(q, λp) without the rounding that
 /// would take a small one for 0, and what is emitted then for impossible.
-fn rejection(p: &Distribution, first: &Drawn<'_>, lenience: f64) -> f64 {
-    let missed = |token, q: f64| (q - lenience * p.probability(token)).max(0.0);
-    match first.proposal {
-        Proposal::PointMass | Proposal::Pick { .. } => missed(first.token, 1.0),
-        Proposal::Sampled(q) => {
-            let mut sum = 0.0;
-            q.for_each(|token, probability| sum += missed(token, probability));
-            sum
-        }
-    }
+fn rejection(p: &Distribution, q: &Distribution, lenience: f64) -> f64 {
+    q.zip_sum(p, |q, p| (q - lenience * p).max(0.0))
 }

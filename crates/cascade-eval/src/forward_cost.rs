@@ -1,0 +1,188 @@
+//! What a forward costs: time by number of rows and length of context.
+
+use std::time::{Duration, Instant};
+
+use cascade_core::{Architecture, Result, Scorer, TokenId, TokenTree, Want};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardBench {
+    /// Tokens of the context before the rows that are timed. A decoder-only model needs at least one.
+    pub contexts: Vec<usize>,
+    /// Rows of one forward: 1 is plain decoding, n + 1 a draft of n tokens.
+    pub rows: Vec<usize>,
+    /// Tokens of the source, for encoder-decoder models.
+    pub source: usize,
+    /// Forwards of which the median is taken, for each number of rows.
+    pub repeats: usize,
+    /// Of the random tokens that are fed.
+    pub seed: u64,
+}
+
+impl Default for ForwardBench {
+    fn default() -> Self {
+        Self {
+            contexts: vec![128, 512, 2048],
+            rows: vec![1, 2, 4, 8, 16, 32, 64],
+            source: 128,
+            repeats: 9,
+            seed: 0,
+        }
+    }
+}
+
+/// Time of one forward.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ForwardCost {
+    /// Tokens of the context.
+    pub context: usize,
+    /// Rows computed.
+    pub rows: usize,
+    /// Median time.
+    pub median: Duration,
+    /// Shortest time.
+    pub fastest: Duration,
+    /// Longest time.
+    pub slowest: Duration,
+}
+
+impl ForwardBench {
+    /// Measures forwards whose context is cached and whose rows are new, with the argmax of each row wanted: what a cascade
+    /// asks for. The numbers of rows take turns, so that a machine that changes its speed favours none. Contexts that
+    /// leave the model no room for a number of rows are left out of the answer.
+    ///
+    /// # Errors
+    /// Those of the model.
+    pub fn run(&self, scorer: &mut dyn Scorer) -> Result<Vec<ForwardCost>> {
+        let mut tokens = Tokens::new(self.seed, scorer.vocab_size());
+        match scorer.architecture() {
+            Architecture::EncoderDecoder => scorer.begin(&tokens.take(self.source.max(1)))?,
+            Architecture::DecoderOnly => scorer.begin(&[])?,
+        }
+        let mut costs = Vec::new();
+        for &context in &self.contexts {
+            costs.extend(self.at(scorer, context, &mut tokens)?);
+        }
+        Ok(costs)
+    }
+
+    fn at(
+        &self,
+        scorer: &mut dyn Scorer,
+        length: usize,
+        tokens: &mut Tokens,
+    ) -> Result<Vec<ForwardCost>> {
+        let context = tokens.take(length);
+        let limit = scorer.max_context().unwrap_or(usize::MAX);
+        let fitting = self.rows.iter().copied();
+        let rows: Vec<usize> = fitting
+            .filter(|&rows| rows > 0 && length + rows - 1 <= limit)
+            .collect();
+        let mut times = vec![Vec::with_capacity(self.repeats); rows.len()];
+        // The first round warms up: caches, allocations, the context itself.
+        for round in 0..=self.repeats {
+            for (times, &rows) in times.iter_mut().zip(&rows) {
+                let tree = TokenTree::chain(tokens.take(rows - 1));
+                let started = Instant::now();
+                scorer.score(&context, &tree, Want::ARGMAX)?;
+                if round > 0 {
+                    times.push(started.elapsed());
+                }
+            }
+        }
+        let costs = rows.into_iter().zip(times).map(|(rows, mut times)| {
+            times.sort_unstable();
+            ForwardCost {
+                context: length,
+                rows,
+                median: times[times.len() / 2],
+                fastest: times[0],
+                slowest: times[times.len() - 1],
+            }
+        });
+        Ok(costs.collect())
+    }
+}
+
+/// Random tokens. Rows differ from forward to forward, so that nothing but the context is found in the cache.
+struct Tokens {
+    rng: ChaCha8Rng,
+    vocab_size: TokenId,
+}
+
+impl Tokens {
+    fn new(seed: u64, vocab_size: usize) -> Self {
+        Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            vocab_size: vocab_size as TokenId,
+        }
+    }
+
+    fn take(&mut self, count: usize) -> Vec<TokenId> {
+        (0..count)
+            .map(|_| self.rng.random_range(0..self.vocab_size))
+            .collect()
+    }
+}
+
+/// Bytes per second at which this machine's processors read memory together: the bound of a forward at batch 1. The best
+/// of several passes over a buffer that no cache holds.
+pub fn read_bandwidth() -> f64 {
+    const WORDS: usize = 1 << 26; // 512 MiB
+    const PASSES: usize = 5;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let buffer: Vec<u64> = (0..WORDS as u64).collect();
+    let pass = || {
+        let started = Instant::now();
+        let sum = std::thread::scope(|scope| {
+            let parts: Vec<_> = buffer
+                .chunks(WORDS.div_ceil(threads))
+                .map(|part| scope.spawn(move || part.iter().fold(0u64, |a, &b| a.wrapping_add(b))))
+                .collect();
+            let sums = parts.into_iter().filter_map(|part| part.join().ok());
+            sums.fold(0u64, u64::wrapping_add)
+        });
+        std::hint::black_box(sum);
+        started.elapsed()
+    };
+    let fastest = (0..PASSES).map(|_| pass()).min().unwrap_or_default();
+    (WORDS * size_of::<u64>()) as f64 / fastest.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cascade_core::toy::ToyScorer;
+
+    #[test]
+    fn every_context_and_number_of_rows_that_fits_is_measured() {
+        let bench = ForwardBench {
+            contexts: vec![4, 20],
+            rows: vec![1, 3, 8],
+            repeats: 3,
+            ..ForwardBench::default()
+        };
+        let mut toy = ToyScorer::target("toy", 12, 1).with_max_context(24);
+        let costs = bench.run(&mut toy).expect("a toy does not fail");
+        let measured: Vec<_> = costs.iter().map(|cost| (cost.context, cost.rows)).collect();
+        assert_eq!(measured, [(4, 1), (4, 3), (4, 8), (20, 1), (20, 3)]);
+        for cost in costs {
+            assert!(cost.fastest <= cost.median && cost.median <= cost.slowest);
+        }
+    }
+
+    #[test]
+    fn encoder_decoder_models_get_a_source() {
+        let mut toy =
+            ToyScorer::target("toy", 12, 1).with_architecture(Architecture::EncoderDecoder);
+        let bench = ForwardBench {
+            contexts: vec![0],
+            rows: vec![1],
+            repeats: 1,
+            ..ForwardBench::default()
+        };
+        assert_eq!(bench.run(&mut toy).expect("a toy does not fail").len(), 1);
+    }
+}
