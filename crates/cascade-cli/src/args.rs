@@ -8,6 +8,8 @@ use clap_complete::Shell;
 
 use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
+use crate::replay::ReplayArgs;
+use crate::trace::TraceCommand;
 use crate::verify::VerifyArgs;
 
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
@@ -43,6 +45,16 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: BigramCommand,
     },
+    /// Record what a target says, and look at recordings.
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
+    /// Run a cascade with a recorded target in place of the real one.
+    ///
+    /// The drafters of the configuration are loaded, its target is not. Tokens, steps and calls are those of a run with the
+    /// real target; times are not, and are not shown.
+    Replay(ReplayArgs),
     /// Measure what forwards cost on this machine.
     Bench {
         #[command(subcommand)]
@@ -150,6 +162,13 @@ pub(crate) struct InputArgs {
     /// What the random sample depends on, the same on every machine; 0 if not given.
     #[arg(long, value_name = "S", requires = "sample")]
     pub(crate) sample_seed: Option<u64>,
+}
+
+impl InputArgs {
+    /// Whether nothing is asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.prompt.is_none() && self.prompts.is_none() && self.dataset.is_none()
+    }
 }
 
 /// How tokens are chosen, and how many.

@@ -42,7 +42,7 @@ pub(crate) fn doctor() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn version() -> String {
+pub(crate) fn version() -> String {
     match option_env!("CASCADE_COMMIT") {
         Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
         None => env!("CARGO_PKG_VERSION").to_owned(),
@@ -58,7 +58,7 @@ fn built_with() -> String {
     format!("candle {}, {profile}", cascade_models::CANDLE_VERSION)
 }
 
-fn processor() -> String {
+pub(crate) fn processor() -> String {
     let features = cascade_models::cpu_features();
     let model = std::fs::read_to_string("/proc/cpuinfo")
         .ok()

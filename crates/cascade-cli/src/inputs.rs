@@ -39,6 +39,16 @@ impl Input {
         Ok(self.template.apply_after(&self.sample, answers)?)
     }
 
+    /// What the dataset calls it.
+    pub(crate) fn id(&self) -> &str {
+        &self.sample.id
+    }
+
+    /// Its subject or category, if the dataset tells.
+    pub(crate) fn category(&self) -> Option<&str> {
+        self.sample.category.as_deref()
+    }
+
     /// What a person wants to see of a turn, from 0.
     pub(crate) fn title(&self, turn: usize) -> &str {
         let turns = self.sample.content.turns();

@@ -4,6 +4,7 @@ use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, Assembled, Config, SamplingSettings};
 use cascade_core::Decoding;
 use cascade_engine::Options;
+use cascade_models::LoadedModel;
 
 use crate::args::{DecodingArgs, JobArgs};
 use crate::inputs::{cut_short, inputs, Input};
@@ -42,12 +43,26 @@ impl Job {
         })
     }
 
-    /// Loads the models, and says aloud what is hardly meant.
-    pub(crate) fn assemble(&self) -> Result<Assembled> {
-        let assembled = self.config.assemble(&AssembleOptions {
+    /// Where models compute.
+    pub(crate) fn device(&self) -> &str {
+        self.device.as_ref().unwrap_or(&self.config.device)
+    }
+
+    /// Loads the target alone.
+    pub(crate) fn load_target(&self) -> Result<LoadedModel> {
+        Ok(self.config.load_target(&self.assemble_options())?)
+    }
+
+    fn assemble_options(&self) -> AssembleOptions {
+        AssembleOptions {
             device: self.device.clone(),
             ..AssembleOptions::default()
-        })?;
+        }
+    }
+
+    /// Loads the models, and says aloud what is hardly meant.
+    pub(crate) fn assemble(&self) -> Result<Assembled> {
+        let assembled = self.config.assemble(&self.assemble_options())?;
         for warning in &assembled.warnings {
             eprintln!("warning: {warning}");
         }

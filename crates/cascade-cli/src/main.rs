@@ -8,8 +8,10 @@ mod doctor;
 mod inputs;
 mod job;
 mod record;
+mod replay;
 mod run;
 mod show;
+mod trace;
 mod verify;
 
 use std::process::ExitCode;
@@ -39,6 +41,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             command: ConfigCommand::Check { file, load },
         } => config_check::check(&file, load),
         Command::Bigram { command } => bigram::run(command),
+        Command::Trace { command } => trace::run(command),
+        Command::Replay(args) => replay::run(&args),
         Command::Bench { command } => bench::run(&command),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {

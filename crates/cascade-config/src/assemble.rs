@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cascade_core::TokenId;
+use cascade_core::{Fingerprint, TokenId};
 use cascade_engine::{Cascade, CascadeBuilder, NeuralOptions, Role};
 use cascade_models::{
     load, parse_device, Device, HubOptions, LoadOptions, LoadedModel, Session, Tokenizer,
@@ -97,7 +97,7 @@ struct Loaded {
     drafters: Vec<LoadedDrafter>,
 }
 
-enum LoadedDrafter {
+pub(crate) enum LoadedDrafter {
     Neural(Box<LoadedModel>),
     /// Max-Gram, or a table alone.
     Table(Option<Arc<BigramTable>>),
@@ -114,11 +114,6 @@ impl Loaded {
     }
 
     fn cascade(&self, config: &Config, tokenizer: &Arc<Tokenizer>) -> Result<Cascade> {
-        assert_eq!(
-            self.drafters.len(),
-            config.drafters.len(),
-            "other drafters than those that were loaded"
-        );
         let builder = Cascade::builder()
             .target_with(
                 &config.target.name,
@@ -126,23 +121,42 @@ impl Loaded {
                 config.target.rule,
             )
             .eos(self.eos(config).iter().copied())
-            .codec(tokenizer.clone())
-            .k_matrix(config.k.clone())
-            .lenience(config.lenience)
-            .statistical_lenience(config.statistical_lenience)
-            .placement(config.placement)
-            .max_nodes(config.max_nodes);
-        let drafters = self.drafters.iter().zip(&config.drafters);
-        drafters
-            .fold(builder, |builder, (loaded, drafter)| {
-                loaded.add(builder, drafter)
-            })
-            .build()
-            .map_err(|source| Error::Cascade {
-                file: self.label.clone(),
-                source: Box::new(source),
-            })
+            .codec(tokenizer.clone());
+        with_drafters(builder, &self.drafters, config, &self.label)
     }
+}
+
+/// The cascade of a builder that has a target already, and drafters with the settings of `config`.
+///
+/// # Panics
+/// If the drafters of `config` are not those that were loaded.
+pub(crate) fn with_drafters(
+    builder: CascadeBuilder,
+    drafters: &[LoadedDrafter],
+    config: &Config,
+    label: &str,
+) -> Result<Cascade> {
+    assert_eq!(
+        drafters.len(),
+        config.drafters.len(),
+        "other drafters than those that were loaded"
+    );
+    let builder = builder
+        .k_matrix(config.k.clone())
+        .lenience(config.lenience)
+        .statistical_lenience(config.statistical_lenience)
+        .placement(config.placement)
+        .max_nodes(config.max_nodes);
+    let drafters = drafters.iter().zip(&config.drafters);
+    drafters
+        .fold(builder, |builder, (loaded, drafter)| {
+            loaded.add(builder, drafter)
+        })
+        .build()
+        .map_err(|source| Error::Cascade {
+            file: label.to_owned(),
+            source: Box::new(source),
+        })
 }
 
 impl LoadedDrafter {
@@ -203,22 +217,11 @@ impl Config {
     /// A device that is not there; a model or a table that cannot be loaded; a drafter whose vocabulary or architecture
     /// differs from the target's.
     pub fn assemble(&self, options: &AssembleOptions) -> Result<Assembled> {
-        let device = options.device.as_ref().unwrap_or(&self.device);
-        let device = parse_device(device).map_err(|source| self.model_error("device", source))?;
-        let loader = Loader {
-            config: self,
-            options,
-            device,
-        };
+        let loader = self.loader(options)?;
         let target = loader.neural("target", &self.target)?;
         let tokenizer = Arc::new(target.tokenizer.clone());
         let mut parts = vec![part(&self.target, &target, Role::Target)];
-        let mut drafters = Vec::with_capacity(self.drafters.len());
-        for (j, drafter) in self.drafters.iter().enumerate() {
-            let (loaded, part) = loader.drafter(&format!("drafters[{j}]"), drafter, &tokenizer)?;
-            drafters.push(loaded);
-            parts.push(part);
-        }
+        let drafters = loader.drafters(&tokenizer.fingerprint(), &mut parts)?;
         let loaded = Loaded {
             label: self.label.clone(),
             target,
@@ -234,6 +237,16 @@ impl Config {
         })
     }
 
+    pub(crate) fn loader<'a>(&'a self, options: &'a AssembleOptions) -> Result<Loader<'a>> {
+        let device = options.device.as_ref().unwrap_or(&self.device);
+        let device = parse_device(device).map_err(|source| self.model_error("device", source))?;
+        Ok(Loader {
+            config: self,
+            options,
+            device,
+        })
+    }
+
     fn model_error(&self, key: &str, source: cascade_models::Error) -> Error {
         Error::Model {
             file: self.label.clone(),
@@ -243,14 +256,14 @@ impl Config {
     }
 }
 
-struct Loader<'a> {
+pub(crate) struct Loader<'a> {
     config: &'a Config,
     options: &'a AssembleOptions,
     device: Device,
 }
 
 impl Loader<'_> {
-    fn neural(&self, key: &str, neural: &Neural) -> Result<LoadedModel> {
+    pub(crate) fn neural(&self, key: &str, neural: &Neural) -> Result<LoadedModel> {
         let options = LoadOptions {
             device: self.device.clone(),
             dtype: neural.dtype,
@@ -261,16 +274,31 @@ impl Loader<'_> {
         load(&neural.source, &options).map_err(|source| self.config.model_error(key, source))
     }
 
+    /// Loads the drafters, which must speak `vocabulary`, and adds what they are to `parts`.
+    pub(crate) fn drafters(
+        &self,
+        vocabulary: &Fingerprint,
+        parts: &mut Vec<LoadedPart>,
+    ) -> Result<Vec<LoadedDrafter>> {
+        let drafters = self.config.drafters.iter().enumerate();
+        let drafters = drafters.map(|(j, drafter)| {
+            let (loaded, part) = self.drafter(&format!("drafters[{j}]"), drafter, vocabulary)?;
+            parts.push(part);
+            Ok(loaded)
+        });
+        drafters.collect()
+    }
+
     fn drafter(
         &self,
         key: &str,
         drafter: &Drafter,
-        tokenizer: &Tokenizer,
+        vocabulary: &Fingerprint,
     ) -> Result<(LoadedDrafter, LoadedPart)> {
         Ok(match drafter {
             Drafter::Neural { model: neural, .. } => {
                 let model = self.neural(key, neural)?;
-                self.check_vocabulary(neural, &model, tokenizer)?;
+                self.check_vocabulary(neural, &model, vocabulary)?;
                 let part = part(neural, &model, Role::Drafter);
                 (LoadedDrafter::Neural(Box::new(model)), part)
             }
@@ -278,7 +306,7 @@ impl Loader<'_> {
                 let key = format!("{key}.max_gram.bigram");
                 let table = bigram
                     .as_ref()
-                    .map(|table| self.table(&key, table, tokenizer));
+                    .map(|table| self.table(&key, table, vocabulary));
                 let table = table.transpose()?;
                 let source = match &table {
                     None => "max-gram".to_owned(),
@@ -287,7 +315,7 @@ impl Loader<'_> {
                 (LoadedDrafter::Table(table), statistical(name, source))
             }
             Drafter::Bigram { name, table, .. } => {
-                let table = self.table(&format!("{key}.bigram"), table, tokenizer)?;
+                let table = self.table(&format!("{key}.bigram"), table, vocabulary)?;
                 let source = table.file().to_owned();
                 (LoadedDrafter::Table(Some(table)), statistical(name, source))
             }
@@ -304,10 +332,10 @@ impl Loader<'_> {
         &self,
         drafter: &Neural,
         model: &LoadedModel,
-        tokenizer: &Tokenizer,
+        vocabulary: &Fingerprint,
     ) -> Result<()> {
-        let (found, expected) = (model.tokenizer.fingerprint(), tokenizer.fingerprint());
-        if found == expected {
+        let found = model.tokenizer.fingerprint();
+        if found == *vocabulary {
             return Ok(());
         }
         Err(Error::Vocabulary {
@@ -315,16 +343,20 @@ impl Loader<'_> {
             drafter: drafter.name.clone(),
             found: found.to_string(),
             target: self.config.target.name.clone(),
-            expected: expected.to_string(),
+            expected: vocabulary.to_string(),
         })
     }
 
-    fn table(&self, key: &str, table: &Table, tokenizer: &Tokenizer) -> Result<Arc<BigramTable>> {
-        let fingerprint = tokenizer.fingerprint();
+    fn table(
+        &self,
+        key: &str,
+        table: &Table,
+        vocabulary: &Fingerprint,
+    ) -> Result<Arc<BigramTable>> {
         let table = match table {
-            Table::File(path) => BigramTable::open(PathBuf::from(path), &fingerprint),
+            Table::File(path) => BigramTable::open(PathBuf::from(path), vocabulary),
             Table::Embedded { name, bytes } => {
-                BigramTable::from_static(name.clone(), bytes, &fingerprint)
+                BigramTable::from_static(name.clone(), bytes, vocabulary)
             }
         };
         table.map(Arc::new).map_err(|source| Error::Table {

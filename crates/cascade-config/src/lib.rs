@@ -34,9 +34,11 @@ mod place;
 mod random;
 mod reader;
 mod sampling;
+mod stand_in;
 
 pub use assemble::{AssembleOptions, Assembled, LoadedPart};
 pub use config::{Config, Drafter, Neural, Table};
 pub use error::{Error, Result};
 pub use place::model_source;
 pub use sampling::SamplingSettings;
+pub use stand_in::{AssembledAround, StandIn};

@@ -1,9 +1,10 @@
-//! Datasets and prompts.
+//! Datasets, prompts and recorded targets.
 //!
 //! * [`Sample`]: one entry of a dataset, with its id, its references and whatever else stood beside it.
 //! * [`Dataset`]: which datasets there are, and the files that they are read from.
 //! * [`Selection`]: which samples to take, by position or at random by a seed.
 //! * [`PromptTemplate`]: the exact text that a model is asked to continue for a sample, turn by turn.
+//! * [`trace`]: what a target said, recorded, and cascades replayed with the recording in its place.
 //!
 //! ```
 //! use cascade_eval::{Dataset, PromptTemplate, Selection};
@@ -27,6 +28,7 @@ mod named;
 mod prompt;
 mod sample;
 mod selection;
+pub mod trace;
 pub mod tune;
 
 pub use dataset::Dataset;

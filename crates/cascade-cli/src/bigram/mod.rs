@@ -4,7 +4,7 @@ mod args;
 mod counting;
 mod progress;
 mod tables;
-mod tokenizer;
+pub(crate) mod tokenizer;
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ pub(crate) fn run(command: BigramCommand) -> Result<ExitCode> {
 }
 
 /// 1234567 as 1,234,567.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

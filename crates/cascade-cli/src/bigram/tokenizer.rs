@@ -10,7 +10,7 @@ use cascade_models::{HubOptions, ModelSource, Tokenizer};
 const EMBEDDED: &str = "embedded:";
 
 /// Finds a tokenizer: a file, a folder, a model of the hub, or `embedded:NAME`.
-pub(super) fn load(text: &str) -> Result<Tokenizer> {
+pub(crate) fn load(text: &str) -> Result<Tokenizer> {
     if let Some(name) = text.strip_prefix(EMBEDDED) {
         return embedded(name);
     }

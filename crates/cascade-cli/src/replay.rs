@@ -1,0 +1,279 @@
+//! `cascade replay`.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use cascade_config::{AssembleOptions, AssembledAround, Config, StandIn};
+use cascade_engine::{Cascade, Generation};
+use cascade_eval::trace::{replay, Error, Record, Tallies, Tally, Trace, TraceScorer};
+use cascade_models::ModelSource;
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::{json, Value};
+
+use crate::bigram::grouped;
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The trace, plain or compressed by gzip.
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+
+    /// Configuration of the cascade; `embedded:demo-t5` if not given. Its target is not loaded.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How many records to take.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+
+    /// How many records to pass over first.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
+
+    /// Print one JSON object per record, and a last one with the sums; nothing else.
+    #[arg(long)]
+    json: bool,
+
+    /// Where the drafters compute, in place of the configuration's device: cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+}
+
+pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    let config = match &args.config {
+        Some(file) => Config::open(file)?,
+        None => Config::demo()?,
+    };
+    if !config.options.decoding.is_greedy() {
+        return Err(Error::NotGreedy).context(format!("{}: generation", config.label));
+    }
+    let trace = Arc::new(Trace::open(&args.trace)?);
+    let assembled = assemble(args, &config, &trace)?;
+    for warning in assembled.warnings.iter().chain(&warnings(&config, &trace)) {
+        eprintln!("warning: {warning}");
+    }
+    let replay = Replay {
+        args,
+        config: &config,
+        trace: &trace,
+    };
+    replay.all(assembled.cascade)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<AssembledAround> {
+    let header = &trace.header;
+    let target = StandIn {
+        scorer: TraceScorer::new(trace.clone())?,
+        source: trace.label.clone(),
+        vocabulary: header.tokenizer(),
+        eos: header.eos.clone(),
+    };
+    let options = AssembleOptions {
+        device: args.device.clone(),
+        ..AssembleOptions::default()
+    };
+    let assembled = config.assemble_around(target, &options);
+    assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))
+}
+
+/// What may not be meant.
+fn warnings(config: &Config, trace: &Trace) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let (found, named) = (&trace.header.model, model(&config.target.source));
+    if *found != named {
+        warnings.push(format!(
+            "the trace is of {found}, and the target of {} is {named}: the trace stands for it",
+            config.label
+        ));
+    }
+    let wanted = config.options.max_new_tokens;
+    let longer = trace
+        .records
+        .iter()
+        .filter(|record| record.output.len() > wanted);
+    match longer.count() {
+        0 => {}
+        longer => warnings.push(format!(
+            "{longer} of {} records are longer than generation.max_new_tokens, which is {wanted}: they are replayed up to there",
+            trace.records.len()
+        )),
+    }
+    if config.ignore_eos && !trace.header.eos.is_empty() {
+        warnings.push("generation.ignore_eos: what the target would have said after an end token was not recorded".to_owned());
+    }
+    if config.options.stop.is_some() {
+        warnings.push(
+            "stop sequences are not looked for in a replay: a record ends where its text ended"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+/// What a trace of the source would call its model.
+fn model(source: &ModelSource) -> String {
+    match source {
+        ModelSource::Hub { id, .. } => id.clone(),
+        ModelSource::Folder(folder) => folder.file_name().map_or_else(
+            || folder.display().to_string(),
+            |name| name.to_string_lossy().into_owned(),
+        ),
+        other => other.to_string(),
+    }
+}
+
+struct Replay<'a> {
+    args: &'a ReplayArgs,
+    config: &'a Config,
+    trace: &'a Trace,
+}
+
+impl Replay<'_> {
+    fn all(&self, mut cascade: Cascade) -> Result<()> {
+        let records = self.trace.records.iter().skip(self.args.offset);
+        let records: Vec<_> = records
+            .take(self.args.limit.unwrap_or(usize::MAX))
+            .collect();
+        let mut out = std::io::stdout().lock();
+        let mut tallies = Tallies::default();
+        let bar = self.bar(records.len());
+        for record in records {
+            let generation = replay(&mut cascade, record, &self.config.options)?;
+            tallies.add(record.category.as_deref(), &generation);
+            bar.inc(1);
+            if self.args.json {
+                writeln!(out, "{}", object(record, &generation))?;
+            }
+        }
+        bar.finish_and_clear();
+        match self.args.json {
+            true => writeln!(out, "{}", self.sums(&tallies))?,
+            false => self.table(&mut out, &tallies)?,
+        }
+        Ok(())
+    }
+
+    fn bar(&self, records: usize) -> ProgressBar {
+        match self.args.json || !std::io::stderr().is_terminal() {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new(records as u64),
+        }
+    }
+
+    fn sums(&self, tallies: &Tallies) -> Value {
+        let categories = tallies
+            .categories
+            .iter()
+            .map(|(name, tally)| (name.clone(), sum(tally)));
+        json!({
+            "replayed": self.trace.label,
+            "provenance": self.trace.header.provenance,
+            "target": self.trace.header.model,
+            "config": self.config.label,
+            "categories": categories.collect::<Value>(),
+            "total": sum(&tallies.total),
+        })
+    }
+
+    fn table(&self, out: &mut impl Write, tallies: &Tallies) -> Result<()> {
+        let header = &self.trace.header;
+        writeln!(
+            out,
+            "replayed from {} ({} outputs of {}), drafted for by {}; no time was measured\n",
+            self.trace.label,
+            header.provenance.as_str(),
+            header.model,
+            self.config.label
+        )?;
+        let calls: String = tallies
+            .total
+            .calls
+            .iter()
+            .map(|model| column(&model.name, &model.name))
+            .collect();
+        writeln!(
+            out,
+            "{:<18}{:>8}{:>9}{:>9}{:>9}{:>7}   calls:{calls}",
+            "", "records", "tokens", "drafted", "kept", "length"
+        )?;
+        let categories = tallies
+            .categories
+            .iter()
+            .map(|(name, tally)| (name.as_str(), tally));
+        for (name, tally) in categories.chain([("total", &tallies.total)]) {
+            writeln!(out, "{}", row(name, tally))?;
+        }
+        writeln!(out, "\nlength: tokens per forward of the target (mean acceptance length); kept: share of drafted tokens that the target accepted")?;
+        Ok(())
+    }
+}
+
+fn row(name: &str, tally: &Tally) -> String {
+    let calls = tally
+        .calls
+        .iter()
+        .map(|model| column(&grouped(model.calls), &model.name));
+    format!(
+        "{name:<18}{:>8}{:>9}{:>9}{:>8.1}%{:>7.3}         {}",
+        grouped(tally.records as u64),
+        grouped(tally.tokens as u64),
+        grouped(tally.drafted as u64),
+        100.0 * tally.draft_acceptance_rate(),
+        tally.mean_acceptance_length(),
+        calls.collect::<String>()
+    )
+}
+
+/// A number of calls under the name of its model.
+fn column(text: &str, name: &str) -> String {
+    format!("  {text:>width$}", width = name.chars().count().max(7))
+}
+
+/// The record of `cascade run --json`, as far as a replay can tell.
+fn object(record: &Record, generation: &Generation) -> Value {
+    let mut tally = Tally::default();
+    tally.add(generation);
+    let whole = generation.tokens.len() == record.output.len();
+    let finish = if whole {
+        record.finish.as_str()
+    } else {
+        "length"
+    };
+    json!({
+        "replayed": true,
+        "id": record.id,
+        "category": record.category,
+        "turn": record.turn,
+        "token_ids": generation.tokens,
+        "token_origins": generation.proposers.iter().map(|level| level.0).collect::<Vec<_>>(),
+        "finish_reason": finish,
+        "num_tokens": tally.tokens,
+        "mean_acceptance_length": tally.mean_acceptance_length(),
+        "draft_acceptance_rate": tally.draft_acceptance_rate(),
+        "num_spec_steps": tally.steps,
+        "num_draft_tokens": tally.drafted,
+        "num_accepted_draft_tokens": tally.accepted,
+        "acceptance_histogram": generation.acceptance_histogram(),
+        "per_step_accepted": generation.steps.iter().map(|step| step.accepted).collect::<Vec<_>>(),
+        "per_step_drafted": generation.steps.iter().map(|step| step.drafted).collect::<Vec<_>>(),
+        "models": tally.calls,
+    })
+}
+
+fn sum(tally: &Tally) -> Value {
+    json!({
+        "records": tally.records,
+        "num_tokens": tally.tokens,
+        "mean_acceptance_length": tally.mean_acceptance_length(),
+        "draft_acceptance_rate": tally.draft_acceptance_rate(),
+        "num_spec_steps": tally.steps,
+        "num_draft_tokens": tally.drafted,
+        "num_accepted_draft_tokens": tally.accepted,
+        "models": tally.calls,
+    })
+}

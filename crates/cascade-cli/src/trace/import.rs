@@ -1,0 +1,113 @@
+//! `cascade trace import`.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use cascade_core::Architecture;
+use cascade_engine::Options;
+use cascade_eval::trace::spec_bench::{Answers, Import};
+use cascade_eval::trace::{Error, Header, Provenance, Record, Trace, Writer};
+use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
+use cascade_models::Tokenizer;
+
+use super::{Format, ImportArgs};
+use crate::bigram::{grouped, tokenizer};
+
+/// End of an answer in Vicuna's conversation.
+const EOS: &str = "</s>";
+
+pub(super) fn import(args: &ImportArgs) -> Result<()> {
+    let Format::SpecBench = args.format;
+    let label = args.answers.display().to_string();
+    let answers = std::fs::read_to_string(&args.answers).with_context(|| label.clone())?;
+    let answers = Answers::parse(&label, &answers)?;
+    let questions = Dataset::SpecBench.read(&args.questions, Selection::ALL)?;
+    let tokenizer = tokenizer::load(&args.tokenizer)?;
+    let eos = tokenizer.token_to_id(EOS).with_context(|| {
+        format!(
+            "{} has no token {EOS}, by which Vicuna's answers end; give the target's tokenizer",
+            tokenizer.file()
+        )
+    })?;
+    let import = Import {
+        codec: &tokenizer,
+        eos,
+        max_new_tokens: args.max_new_tokens,
+    };
+    let records = records(args, &import, &questions, &answers)?;
+    let header = header(args, &tokenizer, eos, &answers, &records);
+    let trace = Trace::new(label, header, records)?;
+    let mut writer = Writer::create(&args.output, &trace.header)?;
+    trace
+        .records
+        .iter()
+        .try_for_each(|record| writer.write(record))?;
+    say(args, &trace)
+}
+
+/// The records of all answers, in their order.
+fn records(
+    args: &ImportArgs,
+    import: &Import<'_>,
+    questions: &[Sample],
+    answers: &[Answers],
+) -> Result<Vec<Record>> {
+    let by_id: HashMap<&str, &Sample> = questions.iter().map(|q| (q.id.as_str(), q)).collect();
+    let mut records = Vec::new();
+    for (index, answer) in answers.iter().enumerate() {
+        let question = by_id.get(answer.question.as_str());
+        let question = question.ok_or_else(|| Error::NoQuestion {
+            label: args.answers.display().to_string(),
+            line: index + 1,
+            id: answer.question.clone(),
+            questions: args.questions.display().to_string(),
+        })?;
+        records.extend(import.records(question, answer)?);
+    }
+    Ok(records)
+}
+
+fn header(
+    args: &ImportArgs,
+    tokenizer: &Tokenizer,
+    eos: u32,
+    answers: &[Answers],
+    records: &[Record],
+) -> Header {
+    let named = answers.first().and_then(|answer| answer.model.clone());
+    let model = args
+        .model
+        .clone()
+        .or(named)
+        .unwrap_or_else(|| "unknown".to_owned());
+    let vocab_size = args.vocab_size.unwrap_or(tokenizer.id_bound());
+    // Tokenized again, a text may have a token more than the target wrote.
+    let longest = records.iter().map(|record| record.output.len()).max();
+    let options = Options {
+        max_new_tokens: args.max_new_tokens.max(longest.unwrap_or(0)),
+        ..Options::default()
+    };
+    let architecture = Architecture::DecoderOnly;
+    let fingerprint = tokenizer.fingerprint();
+    let mut header = Header::measured(model, architecture, &fingerprint, vocab_size, &options);
+    header.provenance = Provenance::Imported;
+    header.revision.clone_from(&args.revision);
+    header.dtype.clone_from(&args.dtype);
+    header.eos = vec![eos];
+    header.dataset = Some(Dataset::SpecBench.name().into_owned());
+    header.template = Some(PromptTemplate::Vicuna.name().to_owned());
+    header
+}
+
+fn say(args: &ImportArgs, trace: &Trace) -> Result<()> {
+    let tokens: usize = trace.records.iter().map(|record| record.output.len()).sum();
+    writeln!(
+        std::io::stdout(),
+        "{}: {} records, {} output tokens",
+        args.output.display(),
+        grouped(trace.records.len() as u64),
+        grouped(tokens as u64)
+    )?;
+    Ok(())
+}

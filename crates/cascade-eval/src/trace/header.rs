@@ -1,0 +1,228 @@
+//! The first line of a trace: what was recorded, and how.
+
+use cascade_core::{Architecture, Fingerprint, TokenId};
+use cascade_engine::Options;
+use serde::{Deserialize, Serialize};
+
+use super::Record;
+
+/// Version of the format that is written, and the only one that is read.
+pub const VERSION: u64 = 1;
+
+/// What stands in `format`.
+pub(super) const FORMAT: &str = "cascade-trace";
+
+/// What stands in `decoding`.
+const GREEDY: &str = "greedy";
+
+/// What a trace is a recording of. Times are not in it, so that a recording repeated or resumed is the same file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// Always `cascade-trace`.
+    pub(super) format: String,
+    /// [`VERSION`].
+    pub(super) version: u64,
+    /// Recorded by this program, or taken from elsewhere.
+    pub provenance: Provenance,
+    /// Name of the target: a model of the hub, the name of a folder, an embedded model.
+    pub model: String,
+    /// Commit or branch of the model, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// How the target reads its prompt.
+    #[serde(with = "architecture")]
+    pub architecture: Architecture,
+    /// What the target computed in: `f32`, `f16` or `bf16`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
+    /// Where the target computed: `cpu` or `cuda:N`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The machine: system and processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Name and version of the program that recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Fingerprint of the vocabulary, as [`Fingerprint`] writes it.
+    tokenizer: String,
+    /// Number of columns of the target's logits.
+    pub vocab_size: usize,
+    /// Positions that the target has; absent if there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_context: Option<usize>,
+    /// Tokens that end a text.
+    pub eos: Vec<TokenId>,
+    /// Always `greedy`.
+    decoding: String,
+    /// Tokens that were generated at most.
+    pub max_new_tokens: usize,
+    /// Name of the dataset, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
+    /// Name of the prompt template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+}
+
+/// Where a trace comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provenance {
+    /// Token ids as this program decoded them with the target's weights.
+    Measured,
+    /// Texts that another program wrote, tokenized again: a token may be cut in another way than the target cut it.
+    Imported,
+}
+
+impl Provenance {
+    /// `measured` or `imported`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Imported => "imported",
+        }
+    }
+}
+
+impl Header {
+    /// Header of a recording by this program; whatever may be absent is, and is set by the field.
+    pub fn measured(
+        model: impl Into<String>,
+        architecture: Architecture,
+        tokenizer: &Fingerprint,
+        vocab_size: usize,
+        options: &Options,
+    ) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            provenance: Provenance::Measured,
+            model: model.into(),
+            revision: None,
+            architecture,
+            dtype: None,
+            device: None,
+            machine: None,
+            program: None,
+            tokenizer: tokenizer.to_string(),
+            vocab_size,
+            max_context: None,
+            eos: Vec::new(),
+            decoding: GREEDY.to_owned(),
+            max_new_tokens: options.max_new_tokens,
+            dataset: None,
+            template: None,
+        }
+    }
+
+    /// The vocabulary that all ids are of.
+    pub fn tokenizer(&self) -> Fingerprint {
+        Fingerprint::from_stored(self.tokenizer.clone())
+    }
+
+    /// What is wrong with the header itself, if anything.
+    pub(super) fn problem(&self) -> Option<String> {
+        let outside = self.eos.iter().find(|&&id| id as usize >= self.vocab_size);
+        match outside {
+            _ if self.decoding != GREEDY => Some(format!(
+                "\"decoding\" is {:?}, and only \"{GREEDY}\" can be replayed",
+                self.decoding
+            )),
+            Some(id) => Some(format!(
+                "the end token {id} is outside the vocabulary of {}",
+                self.vocab_size
+            )),
+            None => None,
+        }
+    }
+
+    /// What is wrong with a record of such a trace, if anything.
+    pub(super) fn problem_of(&self, record: &Record) -> Option<String> {
+        let Self { vocab_size, .. } = self;
+        let output = &record.output;
+        let ids = record.source.iter().chain(&record.context).chain(output);
+        if let Some(id) = ids.into_iter().find(|&&id| id as usize >= *vocab_size) {
+            return Some(format!(
+                "token {id} is outside the vocabulary of {vocab_size}"
+            ));
+        }
+        if self.misses_prompt(record) {
+            return Some(match self.architecture {
+                Architecture::DecoderOnly => {
+                    "a decoder-only model reads its prompt from \"context\" and has no \"source\"".into()
+                }
+                Architecture::EncoderDecoder => {
+                    "an encoder-decoder model reads its prompt from \"source\", and its \"context\" begins empty".into()
+                }
+            });
+        }
+        if let Some(gaps) = record.gaps.as_ref().filter(|g| g.len() != output.len()) {
+            return Some(format!(
+                "{} gaps for {} output tokens",
+                gaps.len(),
+                output.len()
+            ));
+        }
+        if output.len() > self.max_new_tokens {
+            return Some(format!(
+                "{} output tokens, of which there are {} at most according to the header",
+                output.len(),
+                self.max_new_tokens
+            ));
+        }
+        self.problem_of_end(record)
+    }
+
+    fn misses_prompt(&self, record: &Record) -> bool {
+        match self.architecture {
+            Architecture::DecoderOnly => !record.source.is_empty() || record.context.is_empty(),
+            Architecture::EncoderDecoder => record.source.is_empty() || !record.context.is_empty(),
+        }
+    }
+
+    fn problem_of_end(&self, record: &Record) -> Option<String> {
+        let is_eos = |id: &TokenId| self.eos.contains(id);
+        let first = record.output.iter().position(is_eos);
+        let at_end = first.is_some_and(|at| at + 1 == record.output.len());
+        match (first, record.finish) {
+            (None, super::Finish::Eos) => Some("it finished by an end token and holds none".into()),
+            (Some(at), _) if !at_end => Some(format!(
+                "output token {at} is an end token, and the output goes on after it"
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// [`Architecture`] as `encoder-decoder` or `decoder-only`.
+mod architecture {
+    use cascade_core::Architecture;
+    use serde::{de::Error, Deserialize, Deserializer, Serializer};
+
+    const ENCODER_DECODER: &str = "encoder-decoder";
+    const DECODER_ONLY: &str = "decoder-only";
+
+    pub(super) fn serialize<S: Serializer>(
+        architecture: &Architecture,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.serialize_str(match architecture {
+            Architecture::EncoderDecoder => ENCODER_DECODER,
+            Architecture::DecoderOnly => DECODER_ONLY,
+        })
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Architecture, D::Error> {
+        match String::deserialize(from)?.as_str() {
+            ENCODER_DECODER => Ok(Architecture::EncoderDecoder),
+            DECODER_ONLY => Ok(Architecture::DecoderOnly),
+            other => Err(D::Error::custom(format!(
+                "architecture {other:?} is neither {ENCODER_DECODER:?} nor {DECODER_ONLY:?}"
+            ))),
+        }
+    }
+}

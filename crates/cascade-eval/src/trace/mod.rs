@@ -1,0 +1,68 @@
+//! Target traces: what a target said, recorded, so that cascades can be replayed without it.
+//!
+//! Under greedy decoding a target says one thing only, whatever is drafted for it. Its recorded tokens therefore tell, for any
+//! cascade, which drafts it would have kept: tokens, steps and calls of a replay are those of the real run. Only its time is
+//! not, and sampling cannot be replayed at all.
+//!
+//! * [`Trace`]: a recording in memory: a [`Header`] that says what was recorded and how, and [`Record`]s, one for each prompt.
+//! * [`Reader`], [`Writer`]: the same as a file, JSON lines, read and written record by record; recording can be resumed.
+//! * [`Recorder`]: decodes plainly and measures how far apart the two best logits were.
+//! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that answers as the recorded target.
+//! * [`replay`](fn@replay), [`Tally`]: one record through a cascade around a [`TraceScorer`], and sums over records.
+//! * [`spec_bench`]: traces from recorded answers of Spec-Bench.
+//! * [`Summary`]: what a trace holds, in numbers.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use cascade_core::{toy::ToyScorer, Architecture, Fingerprint, Prompt};
+//! use cascade_engine::{Cascade, Convention, KMatrix, Options};
+//! use cascade_eval::trace::{replay, Header, Recorder, Subject, Trace, TraceScorer};
+//!
+//! // A target is recorded once …
+//! let target = ToyScorer::target("target", 16, 7);
+//! let options = Options { max_new_tokens: 40, ..Options::default() };
+//! let vocabulary = Fingerprint::from_stored("a toy's");
+//! let header = Header::measured("target", Architecture::DecoderOnly, &vocabulary, 16, &options);
+//! let mut recorder = Recorder::new("target", target, [], None, &options)?;
+//! let prompt = Prompt { context: vec![1, 2, 3], ..Prompt::default() };
+//! let (record, _) = recorder.record(Subject::new("0"), &prompt, |_| {})?;
+//! let trace = Arc::new(Trace::new("a toy", header, vec![record])?);
+//!
+//! // … and replayed by any cascade.
+//! let mut cascade = Cascade::builder()
+//!     .target("target", TraceScorer::new(trace.clone())?)
+//!     .neural("base", ToyScorer::drafter("base", 16, 7, 1, 200))
+//!     .k_matrix(KMatrix::new(vec![vec![3]], Convention::Added)?)
+//!     .build()?;
+//! let generation = replay(&mut cascade, &trace.records[0], &options)?;
+//! assert_eq!(generation.tokens, trace.records[0].output);
+//! assert!(generation.mean_acceptance_length() > 1.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod format;
+mod gaps;
+mod header;
+mod reader;
+mod record;
+mod recorder;
+mod replay;
+mod scorer;
+pub mod spec_bench;
+mod summary;
+mod tally;
+mod writer;
+
+pub use error::{Error, Result};
+pub use format::Trace;
+pub use header::{Header, Provenance, VERSION};
+pub use reader::Reader;
+pub use record::{Finish, Record, Subject};
+pub use recorder::Recorder;
+pub use replay::{limit, replay};
+pub use scorer::{TraceScorer, NO_TOKEN};
+pub use summary::{Quantiles, Summary, NEAR_TIE};
+pub use tally::{Calls, Tallies, Tally};
+pub use writer::Writer;

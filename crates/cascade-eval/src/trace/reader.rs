@@ -1,0 +1,175 @@
+//! Reading a trace record by record.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use serde_json::Value;
+
+use super::header::{FORMAT, VERSION};
+use super::{Error, Header, Record, Result};
+
+/// Reads the records of a trace in their order, each checked against the header. After an error there is nothing more to read.
+pub struct Reader {
+    lines: Lines,
+    header: Header,
+    failed: bool,
+}
+
+impl Reader {
+    /// Opens a file, plain or compressed by gzip, and reads its header.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::NotATrace`] and [`Error::Version`] for the header.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let failed = |source| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = BufReader::new(File::open(path).map_err(failed)?);
+        let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
+        let label = path.display().to_string();
+        match compressed {
+            true => Self::new(label, BufReader::new(MultiGzDecoder::new(file))),
+            false => Self::new(label, file),
+        }
+    }
+
+    /// Reads the header of a trace that messages call `label`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn new(label: impl Into<String>, input: impl BufRead + Send + 'static) -> Result<Self> {
+        let mut lines = Lines {
+            label: label.into(),
+            input: Box::new(input),
+            number: 0,
+        };
+        let first = lines.next()?;
+        let not = |reason: &str| Error::NotATrace {
+            label: lines.label.clone(),
+            reason: reason.to_owned(),
+        };
+        let header = match first {
+            None => return Err(not("it is empty")),
+            Some(line) => header(&lines.label, &line.text)?,
+        };
+        Ok(Self {
+            lines,
+            header,
+            failed: false,
+        })
+    }
+
+    /// What the trace is called in messages.
+    pub fn label(&self) -> &str {
+        &self.lines.label
+    }
+
+    /// What was recorded, and how.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn read(&mut self) -> Result<Option<Record>> {
+        let Some(line) = self.lines.next()? else {
+            return Ok(None);
+        };
+        let (label, number) = (self.lines.label.clone(), self.lines.number);
+        let problem = match serde_json::from_slice::<Record>(&line.text) {
+            Ok(record) => match self.header.problem_of(&record) {
+                None => return Ok(Some(record)),
+                Some(problem) => problem,
+            },
+            Err(_) if !line.ended => {
+                return Err(Error::Truncated {
+                    label,
+                    line: number,
+                })
+            }
+            Err(error) => {
+                format!("not a record: {error}; the file is damaged: record or copy it again")
+            }
+        };
+        Err(Error::Line {
+            label,
+            line: number,
+            problem,
+        })
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let read = self.read();
+        self.failed = read.is_err();
+        read.transpose()
+    }
+}
+
+/// The header that the first line is.
+pub(super) fn header(label: &str, line: &[u8]) -> Result<Header> {
+    let not = |reason: String| Error::NotATrace {
+        label: label.to_owned(),
+        reason,
+    };
+    let value: Value = serde_json::from_slice(line)
+        .map_err(|error| not(format!("the first line is not JSON ({error})")))?;
+    if value["format"] != FORMAT {
+        return Err(not(format!("\"format\" is {}", value["format"])));
+    }
+    match value["version"].as_u64() {
+        Some(VERSION) => {}
+        Some(found) => {
+            return Err(Error::Version {
+                label: label.to_owned(),
+                found,
+                known: VERSION,
+            })
+        }
+        None => return Err(not(format!("\"version\" is {}", value["version"]))),
+    }
+    let header: Header = serde_json::from_value(value).map_err(|error| not(error.to_string()))?;
+    match header.problem() {
+        None => Ok(header),
+        Some(problem) => Err(not(problem)),
+    }
+}
+
+/// A line of a file, and whether its end is there.
+pub(super) struct Line {
+    pub(super) text: Vec<u8>,
+    pub(super) ended: bool,
+}
+
+/// The lines of a file as bytes.
+pub(super) struct Lines {
+    label: String,
+    input: Box<dyn BufRead + Send>,
+    /// Number of the line that was read last, from 1.
+    number: usize,
+}
+
+impl Lines {
+    fn next(&mut self) -> Result<Option<Line>> {
+        let mut text = Vec::new();
+        let read = self.input.read_until(b'\n', &mut text);
+        let read = read.map_err(|source| Error::Io {
+            path: PathBuf::from(&self.label),
+            source,
+        })?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let ended = text.last() == Some(&b'\n');
+        Ok(Some(Line { text, ended }))
+    }
+}

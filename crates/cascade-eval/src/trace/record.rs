@@ -1,0 +1,94 @@
+//! One recorded answer.
+
+use cascade_core::{Prompt, TokenId};
+use serde::{Deserialize, Serialize};
+
+/// What a record is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// What the dataset calls the sample.
+    pub id: String,
+    /// Its subject or category, if the dataset tells.
+    pub category: Option<String>,
+    /// Turn of the conversation, from 1.
+    pub turn: usize,
+}
+
+impl Subject {
+    /// The first turn of a sample without a category.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            category: None,
+            turn: 1,
+        }
+    }
+}
+
+/// A prompt and what the target said to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// What the dataset calls the sample.
+    pub id: String,
+    /// Its subject or category, if the dataset tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Turn of the conversation, from 1.
+    pub turn: usize,
+    /// The prompt of an encoder-decoder model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source: Vec<TokenId>,
+    /// The prompt of a decoder-only model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<TokenId>,
+    /// The target's tokens, the end token included if there was one.
+    pub output: Vec<TokenId>,
+    /// For each of them, by how much its logit was above the second best: how little it takes to turn the choice. Absent if
+    /// nobody measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<Vec<f32>>,
+    /// Why the output ends.
+    pub finish: Finish,
+}
+
+/// Why a recorded output ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// The model ended its text.
+    Eos,
+    /// As many tokens as were asked for.
+    Length,
+    /// A stop sequence came up.
+    Stop,
+    /// The target had no position left.
+    ContextFull,
+}
+
+impl Finish {
+    /// `eos`, `length`, `stop` or `context_full`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Eos => "eos",
+            Self::Length => "length",
+            Self::Stop => "stop",
+            Self::ContextFull => "context_full",
+        }
+    }
+
+    /// Whether there is nothing after the last token: the text is over, and was not just cut short.
+    pub const fn ends_text(self) -> bool {
+        matches!(self, Self::Eos | Self::Stop)
+    }
+}
+
+impl Record {
+    /// The prompt that was answered.
+    pub fn prompt(&self) -> Prompt {
+        Prompt {
+            source: self.source.clone(),
+            context: self.context.clone(),
+        }
+    }
+}

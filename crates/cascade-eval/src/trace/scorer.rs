@@ -1,0 +1,196 @@
+//! A recorded target in a live one's place.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use cascade_core::{Architecture, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want};
+
+use super::{Error, Record, Trace};
+
+/// The answer after tokens that were not recorded. It is outside every vocabulary, so no drafted token can equal it: a strict
+/// greedy review, which walks down from the context along tokens that equal the answer, never comes to such a row.
+pub const NO_TOKEN: TokenId = TokenId::MAX;
+
+/// Answers as the target of a trace did: the most probable token of a row is the token that was recorded there.
+///
+/// The context must be a recorded prompt and a beginning of its output; the source tells the records of encoder-decoder models
+/// apart. If two records fit, the one with the longer prompt answers. Rows of a tree that leave the record say [`NO_TOKEN`], and
+/// so does the row after the end of a text, on which nothing can depend.
+///
+/// There is nothing to cache, so it is pure, and `rows_computed` is the number of rows that were wanted. A call costs a binary
+/// search among the prompts.
+///
+/// # Errors of `score`
+/// Beside those of every [`Scorer`]: [`Error::OffRecord`] for a context that was not recorded; [`Error::NoProbabilities`] for
+/// any [`Want`] but [`Want::ARGMAX`]; [`Error::PastEnd`] for a row after the last token of an output that was cut short, and
+/// for a context that ends where the record does. A generation of at most as many tokens as [`limit`](super::limit) allows
+/// meets none of them.
+#[derive(Clone, Debug)]
+pub struct TraceScorer {
+    trace: Arc<Trace>,
+    /// Records by source and prompt, shorter outputs first.
+    order: Vec<usize>,
+    source: Vec<TokenId>,
+}
+
+impl TraceScorer {
+    /// A scorer for all records of a trace.
+    ///
+    /// # Errors
+    /// [`Error::Contradiction`] if one prompt has two answers, of which neither is the beginning of the other.
+    pub fn new(trace: Arc<Trace>) -> super::Result<Self> {
+        let records = &trace.records;
+        let mut order: Vec<usize> = (0..records.len()).collect();
+        order.sort_by(|&a, &b| {
+            let (a, b) = (&records[a], &records[b]);
+            by_prompt(a, &b.source, &b.context).then(a.output.len().cmp(&b.output.len()))
+        });
+        for pair in order.windows(2) {
+            let (first, second) = (&records[pair[0]], &records[pair[1]]);
+            let same = by_prompt(first, &second.source, &second.context).is_eq();
+            if same && !second.output.starts_with(&first.output) {
+                return Err(Error::Contradiction {
+                    label: trace.label.clone(),
+                    first: first.id.clone(),
+                    second: second.id.clone(),
+                });
+            }
+        }
+        Ok(Self {
+            trace,
+            order,
+            source: Vec::new(),
+        })
+    }
+
+    /// The record that a context is of.
+    fn find(&self, context: &[TokenId]) -> Option<&Record> {
+        let mut prefix = context;
+        loop {
+            // The last prompt that is not after the prefix has all other prompts that begin it, if any, before it.
+            let after = self.order.partition_point(|&index| {
+                by_prompt(&self.trace.records[index], &self.source, prefix).is_le()
+            });
+            let record = &self.trace.records[*self.order[..after].last()?];
+            if record.source != self.source {
+                return None;
+            }
+            let common = common_prefix(&record.context, prefix);
+            if common < record.context.len() {
+                prefix = &prefix[..common];
+                continue;
+            }
+            if record.output.starts_with(&context[common..]) {
+                return Some(record);
+            }
+            prefix = &prefix[..common.checked_sub(1)?];
+        }
+    }
+
+    fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
+        let wanted = match want {
+            Want::ARGMAX => None,
+            Want { hidden: true, .. } => Some("hidden states"),
+            Want {
+                rows: Rows::Logits, ..
+            } => Some("logits"),
+            _ => Some("probabilities"),
+        };
+        if let Some(wanted) = wanted {
+            return Err(Error::NoProbabilities { wanted }.into());
+        }
+        if self.architecture() == Architecture::DecoderOnly && context.is_empty() {
+            return Err(cascade_core::Error::EmptyContext);
+        }
+        let vocab_size = self.vocab_size();
+        let mut tokens = context.iter().copied().chain(tree.tokens());
+        if let Some(token) = tokens.find(|&token| token as usize >= vocab_size) {
+            return Err(cascade_core::Error::TokenOutOfVocabulary { token, vocab_size });
+        }
+        let needed = context.len() + tree.height();
+        match self.max_context().filter(|&limit| needed > limit) {
+            Some(limit) => Err(cascade_core::Error::ContextTooLong { needed, limit }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scorer for TraceScorer {
+    fn architecture(&self) -> Architecture {
+        self.trace.header.architecture
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.trace.header.vocab_size
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        self.trace.header.max_context
+    }
+
+    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+        match self.architecture() {
+            Architecture::EncoderDecoder if source.is_empty() => {
+                Err(cascade_core::Error::EmptySource)
+            }
+            Architecture::DecoderOnly if !source.is_empty() => {
+                Err(cascade_core::Error::SourceWithoutEncoder {
+                    tokens: source.len(),
+                })
+            }
+            _ => {
+                self.source = source.to_vec();
+                Ok(())
+            }
+        }
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        self.check(context, tree, want)?;
+        let record = self.find(context).ok_or(Error::OffRecord {
+            tokens: context.len(),
+        })?;
+        let ahead = &record.output[context.len() - record.context.len()..];
+        let past_end = || Error::PastEnd {
+            id: record.id.clone(),
+            tokens: record.output.len(),
+        };
+        if ahead.is_empty() {
+            return Err(past_end().into());
+        }
+        let argmax = followed(tree, ahead).into_iter().map(|tokens| {
+            let next = tokens.map(|tokens| ahead.get(tokens).copied());
+            match next {
+                Some(Some(token)) => Ok(token),
+                Some(None) if !record.finish.ends_text() => Err(past_end().into()),
+                _ => Ok(NO_TOKEN),
+            }
+        });
+        Ok(Scores {
+            argmax: argmax.collect::<Result<_>>()?,
+            rows_computed: tree.len() + 1,
+            ..Scores::default()
+        })
+    }
+}
+
+/// For each row, how many tokens of `ahead` lead to it; `None` if others do.
+fn followed(tree: &TokenTree, ahead: &[TokenId]) -> Vec<Option<usize>> {
+    let mut rows = Vec::with_capacity(tree.len() + 1);
+    rows.push(Some(0));
+    for (node, token) in tree.tokens().enumerate() {
+        let before: Option<usize> = rows[TokenTree::row(tree.parent(node))];
+        let follows = before.filter(|&tokens| ahead.get(tokens) == Some(&token));
+        rows.push(follows.map(|tokens| tokens + 1));
+    }
+    rows
+}
+
+fn by_prompt(record: &Record, source: &[TokenId], context: &[TokenId]) -> Ordering {
+    let sources = record.source.as_slice().cmp(source);
+    sources.then_with(|| record.context.as_slice().cmp(context))
+}
+
+fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

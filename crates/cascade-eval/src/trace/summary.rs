@@ -1,0 +1,87 @@
+//! What a trace holds, in numbers.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Finish, Record};
+
+/// Logits that are nearer to each other than this may change places when a processor adds in another order.
+pub const NEAR_TIE: f32 = 1e-4;
+
+/// Counts over records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Number of records.
+    pub records: usize,
+    /// Records of each category, in the order in which they came up; those without one are not among them.
+    pub categories: Vec<(String, usize)>,
+    /// Records by the reason why they end.
+    pub finishes: BTreeMap<Finish, usize>,
+    /// Lengths of the prompts, in tokens.
+    pub prompt_tokens: Vec<usize>,
+    /// Lengths of the outputs, in tokens.
+    pub output_tokens: Vec<usize>,
+    /// All gaps there are.
+    pub gaps: Vec<f32>,
+}
+
+impl Summary {
+    /// Adds a record.
+    pub fn add(&mut self, record: &Record) {
+        self.records += 1;
+        if let Some(category) = &record.category {
+            match self
+                .categories
+                .iter_mut()
+                .find(|(name, _)| name == category)
+            {
+                Some((_, count)) => *count += 1,
+                None => self.categories.push((category.clone(), 1)),
+            }
+        }
+        *self.finishes.entry(record.finish).or_default() += 1;
+        self.prompt_tokens.push(record.prompt().len());
+        self.output_tokens.push(record.output.len());
+        self.gaps.extend(record.gaps.iter().flatten());
+    }
+
+    /// Gaps below [`NEAR_TIE`].
+    pub fn near_ties(&self) -> usize {
+        self.gaps.iter().filter(|&&gap| gap < NEAR_TIE).count()
+    }
+}
+
+/// The order statistics of some numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Quantiles {
+    sorted: Vec<f64>,
+}
+
+impl Quantiles {
+    /// Of numbers that can be compared with each other; `None` if there are none.
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = numbers.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then_some(Self { sorted })
+    }
+
+    /// The smallest number that at least the share `q` of all numbers, from 0 to 1, does not exceed; for 0 the smallest.
+    pub fn at(&self, q: f64) -> f64 {
+        let rank = (q.clamp(0.0, 1.0) * self.sorted.len() as f64).ceil() as usize;
+        self.sorted[rank.saturating_sub(1)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_numbers_that_there_are() {
+        assert_eq!(Quantiles::of([]), None);
+        let quantiles = Quantiles::of([3.0, 1.0, 2.0, 4.0]).unwrap();
+        let at = [0.0, 0.25, 0.26, 0.5, 1.0].map(|q| quantiles.at(q));
+        assert_eq!(at, [1.0, 1.0, 2.0, 2.0, 4.0]);
+    }
+}

@@ -1,0 +1,154 @@
+//! Writing a trace record by record.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Cursor, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Error, Header, Reader, Record, Result};
+
+/// Writes a trace. Each record is in the file as soon as [`write`](Self::write) returns, so that a killed process loses the one
+/// it was at. While a writer lives, no other can open the file.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    file: File,
+}
+
+impl Writer {
+    /// Begins a new file.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; [`Error::Compressed`] if its name ends in `.gz`; [`Error::Io`].
+    pub fn create(path: impl Into<PathBuf>, header: &Header) -> Result<Self> {
+        let path = path.into();
+        check_name(&path)?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = file.map_err(|source| match source.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::Exists { path: path.clone() },
+            _ => io(&path, source),
+        })?;
+        let mut writer = Self::locked(path, file)?;
+        writer.write_line(header)?;
+        Ok(writer)
+    }
+
+    /// Goes on with a file, and returns the records that it holds already. What a killed process left of a last line is cut
+    /// off. A file that does not exist yet, or that has not even a whole header, is begun.
+    ///
+    /// # Errors
+    /// [`Error::OtherHeader`] if it was begun with another header; everything that a [`Reader`] refuses but a truncated last
+    /// line; [`Error::Busy`], [`Error::Compressed`], [`Error::Io`].
+    pub fn resume(path: impl Into<PathBuf>, header: &Header) -> Result<(Self, Vec<Record>)> {
+        let path = path.into();
+        check_name(&path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(&path).map_err(|source| io(&path, source))?;
+        let mut writer = Self::locked(path, file)?;
+        let (whole, rest) = writer.content()?;
+        if whole.is_empty() {
+            // Nothing is thrown away but the beginning of what will be written.
+            if !line(header).is_ok_and(|line| line.starts_with(&rest)) {
+                let label = writer.path.display().to_string();
+                let reason = "it has one line without an end".to_owned();
+                return Err(Error::NotATrace { label, reason });
+            }
+            writer.end_at(0)?;
+            writer.write_line(header)?;
+            return Ok((writer, Vec::new()));
+        }
+        let end = whole.len() as u64;
+        let mut reader = Reader::new(writer.path.display().to_string(), Cursor::new(whole))?;
+        check_equal(&writer.path, reader.header(), header)?;
+        let records = reader.by_ref().collect::<Result<_>>()?;
+        writer.end_at(end)?;
+        Ok((writer, records))
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&mut self, record: &Record) -> Result<()> {
+        self.write_line(record)
+    }
+
+    fn locked(path: PathBuf, file: File) -> Result<Self> {
+        match file.try_lock() {
+            // Some file systems have no locks; they must do without.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Self { path, file }),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy { path }),
+        }
+    }
+
+    /// The content up to the last end of a line, and the rest.
+    fn content(&mut self) -> Result<(Vec<u8>, Vec<u8>)> {
+        let mut whole = Vec::new();
+        let read = self.file.read_to_end(&mut whole);
+        read.map_err(|source| io(&self.path, source))?;
+        let last = whole.iter().rposition(|&byte| byte == b'\n');
+        let rest = whole.split_off(last.map_or(0, |last| last + 1));
+        Ok((whole, rest))
+    }
+
+    /// Cuts the file there, and goes on there.
+    fn end_at(&mut self, end: u64) -> Result<()> {
+        let cut = self.file.set_len(end);
+        cut.and_then(|()| self.file.seek(SeekFrom::Start(end)))
+            .map(|_| ())
+            .map_err(|source| io(&self.path, source))
+    }
+
+    fn write_line(&mut self, content: &impl Serialize) -> Result<()> {
+        let written = line(content).and_then(|line| self.file.write_all(&line));
+        written.map_err(|source| io(&self.path, source))
+    }
+}
+
+fn line(content: &impl Serialize) -> std::io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(content)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn check_name(path: &Path) -> Result<()> {
+    match path.extension().is_some_and(|extension| extension == "gz") {
+        true => Err(Error::Compressed {
+            path: path.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+fn io(path: &Path, source: std::io::Error) -> Error {
+    Error::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn check_equal(path: &Path, found: &Header, expected: &Header) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let fields = |header: &Header| match serde_json::to_value(header) {
+        Ok(Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (found, expected) = (fields(found), fields(expected));
+    let value = |fields: &serde_json::Map<String, Value>, key: &str| {
+        fields.get(key).map_or("none".to_owned(), Value::to_string)
+    };
+    let mut keys = expected.keys().chain(found.keys());
+    let field = keys.find(|key| found.get(*key) != expected.get(*key));
+    let field = field.cloned().unwrap_or_default();
+    Err(Error::OtherHeader {
+        path: path.to_owned(),
+        found: value(&found, &field),
+        expected: value(&expected, &field),
+        field,
+    })
+}
