@@ -44,7 +44,7 @@ fn greedy_demos_are_lossless_under_random_settings() {
             "--random-settings",
             "3",
             "--generations",
-            "4",
+            "2",
         ];
         let report = report(&settings, 0);
         assert_eq!(report["lossless"], true);
@@ -67,7 +67,7 @@ fn sampled_demos_are_lossless() {
             "--temperature",
             "1",
             "--samples",
-            "300",
+            "100",
             "--random-settings",
             "4",
         ],
@@ -93,7 +93,7 @@ fn the_same_settings_come_from_the_same_seed() {
             "--temperature",
             "1",
             "--samples",
-            "20",
+            "5",
         ];
         report(&args, 0)["prompts"][0]["settings"].clone()
     };

@@ -10,6 +10,7 @@ use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
 use crate::replay::ReplayArgs;
 use crate::trace::TraceCommand;
+use crate::tune::TuneArgs;
 use crate::verify::VerifyArgs;
 
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     /// Greedy, every emitted token is re-scored by the plain target. Sampled (--temperature above 0), many short generations
     /// are compared with the target's enumerated distribution. Exit status: 0 if lossless, 1 if not, 2 for an error.
     Verify(VerifyArgs),
+    /// Search K and lenience for a configuration's drafters, by predicted cost on recorded texts of its target.
+    Tune(TuneArgs),
     /// Look at configurations.
     Config {
         #[command(subcommand)]

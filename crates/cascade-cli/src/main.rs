@@ -12,6 +12,7 @@ mod replay;
 mod run;
 mod show;
 mod trace;
+mod tune;
 mod verify;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Config {
             command: ConfigCommand::Check { file, load },

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cascade_core::{Fingerprint, TokenId};
+use cascade_core::{Drafter as StatisticalDrafter, Fingerprint, TokenId};
 use cascade_engine::{Cascade, CascadeBuilder, NeuralOptions, Role};
 use cascade_models::{
     load, parse_device, Device, HubOptions, LoadOptions, LoadedModel, Session, Tokenizer,
@@ -159,35 +159,56 @@ pub(crate) fn with_drafters(
         })
 }
 
+/// A drafter by itself, with a session of its own.
+pub enum DrafterModel {
+    /// A neural model.
+    Neural(Box<Session>),
+    /// A statistical one.
+    Statistical(Box<dyn StatisticalDrafter + Send>),
+}
+
 impl LoadedDrafter {
     fn add(&self, builder: CascadeBuilder, drafter: &Drafter) -> CascadeBuilder {
-        match (self, drafter) {
-            (Self::Neural(loaded), Drafter::Neural { model, branching }) => {
+        match (self.model(drafter), drafter) {
+            (DrafterModel::Neural(session), Drafter::Neural { model, branching }) => {
                 let options = NeuralOptions::new(model.rule, branching.clone());
-                builder.neural_with(&model.name, loaded.session(), options)
+                builder.neural_with(&model.name, *session, options)
             }
-            (Self::Table(table), Drafter::MaxGram { name, options, .. }) => {
+            (DrafterModel::Neural(session), _) => builder.neural(drafter.name(), *session),
+            (DrafterModel::Statistical(model), _) => builder.statistical(drafter.name(), model),
+        }
+    }
+
+    /// The drafter with the settings of the configuration.
+    ///
+    /// # Panics
+    /// If `drafter` is not the one that was loaded.
+    pub(crate) fn model(&self, drafter: &Drafter) -> DrafterModel {
+        match (self, drafter) {
+            (Self::Neural(loaded), Drafter::Neural { .. }) => {
+                DrafterModel::Neural(Box::new(loaded.session()))
+            }
+            (Self::Table(table), Drafter::MaxGram { options, .. }) => {
                 let max_gram = MaxGram::new().with_options(*options);
-                let max_gram = match table {
-                    None => max_gram,
-                    Some(table) => max_gram.with_bigram(Arc::clone(table)),
-                };
-                builder.statistical(name, max_gram)
+                DrafterModel::Statistical(match table {
+                    None => Box::new(max_gram),
+                    Some(table) => Box::new(max_gram.with_bigram(Arc::clone(table))),
+                })
             }
-            (Self::Table(Some(table)), Drafter::Bigram { name, width, .. }) => {
+            (Self::Table(Some(table)), Drafter::Bigram { width, .. }) => {
                 let bigram = Bigram::new(Arc::clone(table)).with_width(*width);
-                builder.statistical(name, bigram)
+                DrafterModel::Statistical(Box::new(bigram))
             }
             (
                 Self::PromptLookup,
                 Drafter::PromptLookup {
-                    name,
                     max_ngram,
                     branches,
+                    ..
                 },
             ) => {
                 let lookup = PromptLookup::new(*max_ngram).with_branches(*branches);
-                builder.statistical(name, lookup)
+                DrafterModel::Statistical(Box::new(lookup))
             }
             _ => panic!(
                 "drafter `{}` is not the one that was loaded",

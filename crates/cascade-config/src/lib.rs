@@ -36,9 +36,9 @@ mod reader;
 mod sampling;
 mod stand_in;
 
-pub use assemble::{AssembleOptions, Assembled, LoadedPart};
+pub use assemble::{AssembleOptions, Assembled, DrafterModel, LoadedPart};
 pub use config::{Config, Drafter, Neural, Table};
 pub use error::{Error, Result};
 pub use place::model_source;
 pub use sampling::SamplingSettings;
-pub use stand_in::{AssembledAround, StandIn};
+pub use stand_in::{AssembledAround, LoadedDrafters, StandIn};
