@@ -39,7 +39,7 @@ pub(crate) struct TuneArgs {
     costs: Costs,
 
     /// The most tokens that a neural drafter adds.
-    #[arg(long, value_name = "N", default_value_t = 12)]
+    #[arg(long, value_name = "N", default_value_t = 20)]
     max_k: usize,
 
     /// Starting points of the search.

@@ -24,8 +24,8 @@ pub struct Space {
 impl Default for Space {
     fn default() -> Self {
         Self {
-            max_neural: 12,
-            statistical: vec![0, 1, 2, 3, 5, 7, 10],
+            max_neural: 20,
+            statistical: vec![0, 1, 2, 3, 5, 7, 10, 16],
             leniences: vec![1.0, 1.5, 2.0, 3.0, 4.0, 5.0],
             starts: 8,
             seed: 0,
@@ -194,4 +194,53 @@ fn frontier(seen: Vec<(Point, Candidate)>, costs: &[f64]) -> Vec<Candidate> {
         }
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::Recording;
+    use cascade_core::toy::ToyScorer;
+    use cascade_core::{Architecture, Prompt, Scorer, TokenId, TokenTree, Want};
+
+    fn toy(seed: u64, agreement: u64) -> ToyScorer {
+        ToyScorer::drafter("toy", 12, 9, seed, agreement)
+    }
+
+    fn recordings() -> Recordings {
+        let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 3]);
+        let mut context = prompt.context.clone();
+        for _ in 0..80 {
+            let scores = toy(0, 256).score(&context, &TokenTree::new(), Want::ARGMAX);
+            context.push(scores.expect("a toy does not fail").argmax[0]);
+        }
+        let tokens: Vec<TokenId> = context.split_off(2);
+        let mut recording = Recording::new(tokens);
+        recording
+            .add_neural(&mut toy(2, 150), &prompt)
+            .expect("a toy does not fail");
+        recording
+            .add_neural(&mut toy(1, 230), &prompt)
+            .expect("a toy does not fail");
+        Recordings(vec![recording])
+    }
+
+    #[test]
+    fn dear_drafters_are_not_used_and_free_ones_are() {
+        let recordings = recordings();
+        let space = Space {
+            starts: 3,
+            ..Space::default()
+        };
+        let dear = search(&recordings, &space, &[1.0, 2.0, 2.0]);
+        assert_eq!(dear[0].swi, 1.0, "plain decoding");
+        assert_eq!(dear[0].prediction.calls[1..], [0, 0]);
+        let free = search(&recordings, &space, &[1.0, 0.001, 0.001]);
+        assert!(free[0].swi > 3.0, "{}", free[0].swi);
+        let drafting = |c: &Candidate| c.prediction.drafting_per_token(&[1.0, 0.001, 0.001]);
+        assert!(free
+            .windows(2)
+            .all(|pair| drafting(&pair[1]) < drafting(&pair[0])));
+        assert!(free.windows(2).all(|pair| pair[1].swi <= pair[0].swi));
+    }
 }
