@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::bigram::BigramCommand;
+use crate::ewif::EwifCommand;
 
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
 #[derive(Debug, Parser)]
@@ -28,6 +29,14 @@ pub(crate) enum Command {
     Bigram {
         #[command(subcommand)]
         command: BigramCommand,
+    },
+    /// Compute what drafting can gain, from acceptance rates and costs.
+    ///
+    /// Expected walltime improvement factors: how many times faster than plain decoding, if every token is accepted
+    /// independently with a known rate. Nothing is measured.
+    Ewif {
+        #[command(subcommand)]
+        command: EwifCommand,
     },
     /// Show devices, threads, cache folders and versions.
     Doctor,

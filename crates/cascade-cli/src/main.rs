@@ -4,6 +4,7 @@ mod args;
 mod bigram;
 mod config_check;
 mod doctor;
+mod ewif;
 mod inputs;
 mod record;
 mod run;
@@ -35,6 +36,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             command: ConfigCommand::Check { file, load },
         } => config_check::check(&file, load),
         Command::Bigram { command } => bigram::run(command),
+        Command::Ewif { command } => ewif::run(command),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {
             let mut command = Cli::command();
