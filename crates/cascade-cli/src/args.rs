@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
+use crate::ewif::EwifCommand;
 use crate::replay::ReplayArgs;
 use crate::trace::TraceCommand;
 use crate::tune::TuneArgs;
@@ -62,6 +63,14 @@ pub(crate) enum Command {
     Bench {
         #[command(subcommand)]
         command: BenchCommand,
+    },
+    /// Compute what drafting can gain, from acceptance rates and costs.
+    ///
+    /// Expected walltime improvement factors: how many times faster than plain decoding, if every token is accepted
+    /// independently with a known rate. Nothing is measured.
+    Ewif {
+        #[command(subcommand)]
+        command: EwifCommand,
     },
     /// Show devices, threads, cache folders and versions.
     Doctor,

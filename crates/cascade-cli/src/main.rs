@@ -5,6 +5,7 @@ mod bench;
 mod bigram;
 mod config_check;
 mod doctor;
+mod ewif;
 mod inputs;
 mod job;
 mod record;
@@ -46,6 +47,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Trace { command } => trace::run(command),
         Command::Replay(args) => replay::run(&args),
         Command::Bench { command } => bench::run(&command),
+        Command::Ewif { command } => ewif::run(command),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {
             let mut command = Cli::command();
