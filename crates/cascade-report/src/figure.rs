@@ -1,0 +1,112 @@
+//! Numbers with what is known of their precision.
+
+/// A number, and how far it may be off.
+///
+/// It has no [`Evidence`](crate::Evidence) of its own: that belongs to the column or the series that it stands in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// The number itself.
+    pub value: f64,
+    /// Its confidence interval. Which one is said by the column.
+    pub interval: Option<Interval>,
+}
+
+/// A confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end, no less than the lower one.
+    pub high: f64,
+}
+
+/// What is wrong with a figure.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Flaw {
+    /// A number or an end of an interval is infinite or not a number.
+    #[error(
+        "{0} is not a finite number; where there is nothing to divide by, leave the figure out"
+    )]
+    NotFinite(f64),
+    /// The ends of an interval are the wrong way round.
+    #[error("the interval [{low}, {high}] ends before it begins; swap its ends")]
+    Backwards {
+        /// The lower end as given.
+        low: f64,
+        /// The upper end as given.
+        high: f64,
+    },
+}
+
+impl Figure {
+    /// A number of which no interval is known.
+    pub const fn new(value: f64) -> Self {
+        Self {
+            value,
+            interval: None,
+        }
+    }
+
+    /// A number with its confidence interval.
+    pub const fn with_interval(value: f64, low: f64, high: f64) -> Self {
+        Self {
+            value,
+            interval: Some(Interval { low, high }),
+        }
+    }
+
+    /// The lowest and the highest number of the figure.
+    pub(crate) fn extent(&self) -> (f64, f64) {
+        match self.interval {
+            None => (self.value, self.value),
+            Some(interval) => (self.value.min(interval.low), self.value.max(interval.high)),
+        }
+    }
+
+    pub(crate) fn flaw(&self) -> Option<Flaw> {
+        let ends = self.interval.map(|i| [i.low, i.high]);
+        let mut numbers = [self.value].into_iter().chain(ends.into_iter().flatten());
+        if let Some(number) = numbers.find(|n| !n.is_finite()) {
+            return Some(Flaw::NotFinite(number));
+        }
+        match self.interval {
+            Some(Interval { low, high }) if low > high => Some(Flaw::Backwards { low, high }),
+            _ => None,
+        }
+    }
+
+    /// The figure for people: `1.73` or `1.73 [1.70, 1.76]`.
+    pub(crate) fn display(&self, decimals: usize) -> String {
+        let value = fixed(self.value, decimals);
+        match self.interval {
+            None => value,
+            Some(_) => format!("{value} {}", self.display_interval(decimals)),
+        }
+    }
+
+    /// The interval alone, empty where there is none.
+    pub(crate) fn display_interval(&self, decimals: usize) -> String {
+        self.interval.map_or_else(String::new, |interval| {
+            format!(
+                "[{}, {}]",
+                fixed(interval.low, decimals),
+                fixed(interval.high, decimals)
+            )
+        })
+    }
+}
+
+impl From<f64> for Figure {
+    fn from(value: f64) -> Self {
+        Self::new(value)
+    }
+}
+
+/// A number with that many decimals, and without a sign if it rounds to nothing.
+pub(crate) fn fixed(number: f64, decimals: usize) -> String {
+    let text = format!("{number:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(digits) if digits.chars().all(|c| c == '0' || c == '.') => digits.to_owned(),
+        _ => text,
+    }
+}

@@ -1,0 +1,54 @@
+//! What an experiment leaves behind for people.
+//!
+//! A report is made of [`Table`]s, [`Plot`]s and [`Sample`]s, says how it came about in a [`Manifest`], and rests on the
+//! records of a [`Results`] folder. This crate knows tables, series and coloured tokens, and nothing of models, cascades or
+//! datasets: callers turn what they measured into [`Figure`]s.
+//!
+//! Every figure belongs to one kind of [`Evidence`]. A column of a table and a series of a plot have one, and their figures
+//! have none, so that kinds cannot be mixed in a column; [`Figures::by_evidence`] makes one column per kind of figures that
+//! differ in it.
+//!
+//! Output is a function of its input: no clock is read, no font but the embedded one is used for pictures, and the same
+//! report is the same bytes on every run. (Only [`Machine::this`] looks around, and only when it is asked to.)
+//!
+//! ```
+//! use cascade_report::{Evidence, Figure, Figures, Table};
+//!
+//! let table = Table::new("Walltime improvement on GSM8K")
+//!     .labels("Algorithm", ["Autoregressive", "CS Drafting"])?
+//!     .figures(Figures::new("SWI", Evidence::Paper, [1.0, 3.88].map(Figure::new)).decimals(2))?
+//!     .figures(
+//!         Figures::new(
+//!             "SWI",
+//!             Evidence::Simulated,
+//!             [Figure::new(1.0), Figure::with_interval(3.91, 3.8, 4.02)],
+//!         )
+//!         .decimals(2)
+//!         .intervals("95 %, bootstrap over questions"),
+//!     )?;
+//! assert!(table.to_markdown().contains("| SWI (paper) |     SWI (simulated) |"));
+//! # Ok::<(), cascade_report::Error>(())
+//! ```
+
+mod error;
+mod evidence;
+mod figure;
+mod file;
+mod manifest;
+mod plot;
+mod report;
+mod results;
+mod sample;
+mod table;
+mod text;
+
+pub use error::{Error, Result};
+pub use evidence::Evidence;
+pub use figure::{Figure, Interval};
+pub use file::write_atomically;
+pub use manifest::{Machine, Manifest, Sha256, Weights};
+pub use plot::{Axis, Bars, Line, Plot};
+pub use report::Report;
+pub use results::{merge, Experiment, Record, Results};
+pub use sample::{Sample, Token};
+pub use table::{Figures, Table};

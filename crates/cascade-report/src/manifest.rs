@@ -1,0 +1,210 @@
+//! How figures came about.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::Digest;
+
+use crate::error::{Error, Result};
+
+/// How figures came about: enough to make them again, and to doubt them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The command line, the program first.
+    pub command: Vec<String>,
+    /// The commit that the program was built from, where it is known.
+    pub commit: Option<String>,
+    /// Versions of the program and of the libraries that the figures depend on, by name.
+    pub versions: BTreeMap<String, String>,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Seeds of random numbers, by what they are for.
+    pub seeds: BTreeMap<String, u64>,
+    /// The models that took part, the target first.
+    pub models: Vec<Weights>,
+    /// When the run began.
+    pub started: Timestamp,
+    /// When the run ended, if it did.
+    pub finished: Option<Timestamp>,
+}
+
+impl Manifest {
+    /// A manifest of what is known at the start of a run; the rest is added to its fields.
+    pub fn new(command: Vec<String>, machine: Machine, started: Timestamp) -> Self {
+        Self {
+            command,
+            commit: None,
+            versions: BTreeMap::new(),
+            machine,
+            seeds: BTreeMap::new(),
+            models: Vec::new(),
+            started,
+            finished: None,
+        }
+    }
+
+    /// The manifest as indented JSON that ends in a line feed. Deserialize it with serde.
+    ///
+    /// # Errors
+    /// [`Error::Json`], which no manifest is known to cause.
+    pub fn to_json(&self) -> Result<String> {
+        let json = serde_json::to_string_pretty(self).map_err(Error::json("the manifest"))?;
+        Ok(json + "\n")
+    }
+
+    /// The command as a line that a POSIX shell would read back.
+    pub fn command_line(&self) -> String {
+        let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
+        words.join(" ")
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Where something ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Operating system and kernel.
+    pub os: String,
+    /// Model of the processor.
+    pub cpu: String,
+    /// Logical processors.
+    pub cores: usize,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Models of the accelerators that were used.
+    #[serde(default)]
+    pub accelerators: Vec<String>,
+}
+
+impl Machine {
+    /// This machine, as the system describes it; the caller adds accelerators. Names neither host nor user.
+    ///
+    /// What the system does not tell is `"unknown"` or 0.
+    pub fn this() -> Self {
+        let mut system = sysinfo::System::new();
+        system.refresh_memory();
+        system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+        Self {
+            os: os(),
+            cpu: cpu(&system),
+            cores: system.cpus().len(),
+            memory: system.total_memory(),
+            accelerators: Vec::new(),
+        }
+    }
+}
+
+fn os() -> String {
+    let name = sysinfo::System::long_os_version();
+    let kernel = sysinfo::System::kernel_version().map(|kernel| format!("kernel {kernel}"));
+    let parts: Vec<String> = name.into_iter().chain(kernel).collect();
+    if parts.is_empty() {
+        std::env::consts::OS.to_owned()
+    } else {
+        parts.join(", ")
+    }
+}
+
+fn cpu(system: &sysinfo::System) -> String {
+    match system.cpus().first().map(|cpu| cpu.brand().trim()) {
+        None | Some("") => "unknown".to_owned(),
+        Some(brand) => brand.to_owned(),
+    }
+}
+
+/// A model that took part in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weights {
+    /// Name of the model in the report.
+    pub name: String,
+    /// Where it is from: a folder, or the id of a hub with its revision.
+    pub source: String,
+    /// Hashes of the files that hold its weights.
+    pub files: BTreeMap<String, Sha256>,
+}
+
+/// The SHA-256 of some bytes. Written as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Sha256(pub [u8; 32]);
+
+impl Sha256 {
+    /// The hash of bytes in memory.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(sha2::Sha256::digest(bytes).into())
+    }
+
+    /// The hash of a file, which is read once from start to end.
+    ///
+    /// # Errors
+    /// [`Error::Io`], if it cannot be read.
+    pub fn of_file(path: &Path) -> Result<Self> {
+        let hash = || {
+            let mut hasher = sha2::Sha256::new();
+            io::copy(&mut std::fs::File::open(path)?, &mut hasher)?;
+            Ok(Self(hasher.finalize().into()))
+        };
+        hash().map_err(Error::io("hash", path))
+    }
+}
+
+impl fmt::Display for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sha256({self})")
+    }
+}
+
+impl FromStr for Sha256 {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse_hash(text).ok_or_else(|| Error::NotAHash {
+            text: text.to_owned(),
+        })
+    }
+}
+
+fn parse_hash(text: &str) -> Option<Sha256> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect();
+    let bytes: Vec<u8> = digits
+        .filter(|digits| digits.len() == 64)?
+        .chunks_exact(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect();
+    bytes.try_into().ok().map(Sha256)
+}
+
+impl TryFrom<String> for Sha256 {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Sha256> for String {
+    fn from(hash: Sha256) -> Self {
+        hash.to_string()
+    }
+}
