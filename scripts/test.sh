@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests: the fast ones, the examples in the documentation, and with --slow also those that need a release build
-# (all of them are in the tests of cascade-config).
+# Runs the tests: the fast ones, the examples in the documentation, and with --slow also those that need a release build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,5 +11,5 @@ fi
 cargo nextest run --workspace
 cargo test --workspace --doc --quiet
 if [ "${1:-}" = "--slow" ]; then
-  cargo nextest run -p cascade-config --release --run-ignored only
+  cargo nextest run -p cascade-config -p cascade-engine -p cascade-cli --release --run-ignored only
 fi

@@ -8,9 +8,12 @@ use clap_complete::Shell;
 
 use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
+use crate::ewif::EwifCommand;
 use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::trace::TraceCommand;
+use crate::tune::TuneArgs;
+use crate::verify::VerifyArgs;
 
 /// Faster language model generation with unchanged answers, by cascade speculative drafting.
 #[derive(Debug, Parser)]
@@ -30,6 +33,13 @@ pub(crate) enum Command {
     /// template has a place for them, as vicuna has: the prompt of each turn contains the turns before it with the model's own
     /// answers, without white space around them, and each turn has a record of its own. Other templates ask the first turn.
     Run(RunArgs),
+    /// Show that a configuration is lossless: that it says what its target says.
+    ///
+    /// Greedy, every emitted token is re-scored by the plain target. Sampled (--temperature above 0), many short generations
+    /// are compared with the target's enumerated distribution. Exit status: 0 if lossless, 1 if not, 2 for an error.
+    Verify(VerifyArgs),
+    /// Search K and lenience for a configuration's drafters, by predicted cost on recorded texts of its target.
+    Tune(TuneArgs),
     /// Look at configurations.
     Config {
         #[command(subcommand)]
@@ -39,11 +49,6 @@ pub(crate) enum Command {
     Bigram {
         #[command(subcommand)]
         command: BigramCommand,
-    },
-    /// Measure what forwards cost on this machine.
-    Bench {
-        #[command(subcommand)]
-        command: BenchCommand,
     },
     /// Record what a target says, and look at recordings.
     Trace {
@@ -55,6 +60,19 @@ pub(crate) enum Command {
     /// The drafters of the configuration are loaded, its target is not. Tokens, steps and calls are those of a run with the
     /// real target; times are not, and are not shown.
     Replay(ReplayArgs),
+    /// Measure what forwards cost on this machine.
+    Bench {
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
+    /// Compute what drafting can gain, from acceptance rates and costs.
+    ///
+    /// Expected walltime improvement factors: how many times faster than plain decoding, if every token is accepted
+    /// independently with a known rate. Nothing is measured.
+    Ewif {
+        #[command(subcommand)]
+        command: EwifCommand,
+    },
     /// Make the papers' tables and figures again.
     Reproduce(ReproduceArgs),
     /// Show devices, threads, cache folders and versions.
@@ -80,36 +98,8 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Configuration of the cascade; `embedded:demo-t5` if not given.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-
     #[command(flatten)]
-    pub(crate) input: InputArgs,
-
-    /// Tokens to generate at most, in place of the configuration's number.
-    #[arg(long, value_name = "N")]
-    pub(crate) max_new_tokens: Option<usize>,
-
-    /// Sample at this temperature; 0 is greedy decoding.
-    #[arg(long, value_name = "T")]
-    pub(crate) temperature: Option<f32>,
-
-    /// Sample from the K most probable tokens only.
-    #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
-
-    /// Sample from the fewest most probable tokens whose probabilities sum to P.
-    #[arg(long, value_name = "P")]
-    pub(crate) top_p: Option<f32>,
-
-    /// Sample from tokens with at least P times the probability of the most probable one.
-    #[arg(long, value_name = "P")]
-    pub(crate) min_p: Option<f32>,
-
-    /// Seed of the samples: the same seed gives the same output. Prompt i uses seed + i.
-    #[arg(long, value_name = "SEED")]
-    pub(crate) seed: Option<u64>,
+    pub(crate) job: JobArgs,
 
     /// Decode plainly: the target alone, one token per forward.
     #[arg(long)]
@@ -127,13 +117,27 @@ pub(crate) struct RunArgs {
     /// Print one JSON object per prompt and nothing else.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What generates, from what, and how: the same for every command that generates.
+#[derive(Debug, Args)]
+pub(crate) struct JobArgs {
+    /// Configuration of the cascade; `embedded:demo-t5` if not given.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+
+    #[command(flatten)]
+    pub(crate) decoding: DecodingArgs,
 
     /// Where to compute, in place of the configuration's device: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
 }
 
-/// What is asked.
+/// Where prompts come from.
 #[derive(Debug, Args)]
 pub(crate) struct InputArgs {
     /// A prompt, given to the model as it is.
@@ -180,6 +184,34 @@ impl InputArgs {
     pub(crate) fn is_empty(&self) -> bool {
         self.prompt.is_none() && self.prompts.is_none() && self.dataset.is_none()
     }
+}
+
+/// How tokens are chosen, and how many.
+#[derive(Debug, Args)]
+pub(crate) struct DecodingArgs {
+    /// Tokens to generate at most, in place of the configuration's number.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_new_tokens: Option<usize>,
+
+    /// Sample at this temperature; 0 is greedy decoding.
+    #[arg(long, value_name = "T")]
+    pub(crate) temperature: Option<f32>,
+
+    /// Sample from the K most probable tokens only.
+    #[arg(long, value_name = "K")]
+    pub(crate) top_k: Option<usize>,
+
+    /// Sample from the fewest most probable tokens whose probabilities sum to P.
+    #[arg(long, value_name = "P")]
+    pub(crate) top_p: Option<f32>,
+
+    /// Sample from tokens with at least P times the probability of the most probable one.
+    #[arg(long, value_name = "P")]
+    pub(crate) min_p: Option<f32>,
+
+    /// Seed of the samples: the same seed gives the same output. Prompt i uses seed + i.
+    #[arg(long, value_name = "SEED")]
+    pub(crate) seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

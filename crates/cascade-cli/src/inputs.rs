@@ -92,17 +92,12 @@ pub(crate) fn inputs(args: &InputArgs, config: &Config) -> Result<Vec<Input>> {
     }
 }
 
-/// Says aloud that inputs have turns that their template does not ask, if any have.
-pub(crate) fn warn_if_cut_short(inputs: &[Input]) {
-    let cut_short = inputs.iter().filter(|input| input.has_unasked_turns());
-    match cut_short.count() {
-        0 => {}
-        some => eprintln!(
-            "warning: {some} of {} samples have several turns, of which this prompt template asks the first; \
-             --template vicuna asks them all",
-            inputs.len()
-        ),
-    }
+/// How many inputs have turns that their template does not ask.
+pub(crate) fn cut_short(inputs: &[Input]) -> usize {
+    inputs
+        .iter()
+        .filter(|input| input.has_unasked_turns())
+        .count()
 }
 
 fn samples(args: &InputArgs) -> Result<Vec<Sample>> {

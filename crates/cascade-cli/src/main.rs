@@ -5,13 +5,17 @@ mod bench;
 mod bigram;
 mod config_check;
 mod doctor;
+mod ewif;
 mod inputs;
+mod job;
 mod record;
 mod replay;
 mod reproduce;
 mod run;
 mod show;
 mod trace;
+mod tune;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -35,13 +39,16 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Tune(args) => tune::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Config {
             command: ConfigCommand::Check { file, load },
         } => config_check::check(&file, load),
         Command::Bigram { command } => bigram::run(command),
-        Command::Bench { command } => bench::run(&command),
         Command::Trace { command } => trace::run(command),
         Command::Replay(args) => replay::run(&args),
+        Command::Bench { command } => bench::run(&command),
+        Command::Ewif { command } => ewif::run(command),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Doctor => doctor::doctor(),
         Command::Completions { shell } => {

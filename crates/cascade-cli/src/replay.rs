@@ -103,6 +103,9 @@ fn warnings(config: &Config, trace: &Trace) -> Vec<String> {
             trace.records.len()
         )),
     }
+    if config.ignore_eos && !trace.header.eos.is_empty() {
+        warnings.push("generation.ignore_eos: what the target would have said after an end token was not recorded".to_owned());
+    }
     if config.options.stop.is_some() {
         warnings.push(
             "stop sequences are not looked for in a replay: a record ends where its text ended"

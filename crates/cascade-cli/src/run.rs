@@ -4,13 +4,13 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Assembled, Config, SamplingSettings};
-use cascade_core::Decoding;
+use anyhow::{Context, Result};
+use cascade_config::Assembled;
 use cascade_engine::{Cascade, Event, Finish, Generation, Options};
 
 use crate::args::{Color, RunArgs};
-use crate::inputs::{inputs, warn_if_cut_short, Input};
+use crate::inputs::Input;
+use crate::job::Job;
 use crate::record::{with_carried_fields, Comparison, Record};
 use crate::show::{self, Totals};
 
@@ -22,54 +22,22 @@ const WARM_UP_TOKENS: usize = 8;
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     set_colors(args.color);
-    let config = match &args.config {
-        Some(file) => Config::open(file)?,
-        None => Config::demo()?,
-    };
-    let inputs = inputs(&args.input, &config)?;
-    warn_if_cut_short(&inputs);
-    let assembled = config.assemble(&AssembleOptions {
-        device: args.device.clone(),
-        ..AssembleOptions::default()
-    })?;
-    for warning in &assembled.warnings {
-        eprintln!("warning: {warning}");
-    }
+    let job = Job::new(&args.job)?;
+    let assembled = job.assemble()?;
     let options = Options {
-        max_new_tokens: args.max_new_tokens.unwrap_or(config.options.max_new_tokens),
         speculate: !args.no_speculation,
-        decoding: decoding(args, config.sampling)?,
-        seed: args.seed.unwrap_or(config.options.seed),
-        ..config.options.clone()
+        ..job.options
     };
     let mut runner = Runner::new(assembled, options, args.compare)?;
     let totals = if args.json {
-        runner.print_records(&inputs)
+        runner.print_records(&job.inputs)
     } else {
-        runner.print_text(&inputs)
+        runner.print_text(&job.inputs)
     }?;
     Ok(match totals.unequal() {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(DIFFERENT),
     })
-}
-
-/// The configuration's settings, where the arguments do not say otherwise.
-fn decoding(args: &RunArgs, settings: SamplingSettings) -> Result<Decoding> {
-    let settings = SamplingSettings {
-        temperature: args.temperature.unwrap_or(settings.temperature),
-        top_k: args.top_k.or(settings.top_k),
-        top_p: args.top_p.or(settings.top_p),
-        min_p: args.min_p.or(settings.min_p),
-    };
-    let truncates = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
-    if truncates && settings.truncates_in_vain() {
-        bail!(
-            "--top-k, --top-p and --min-p do nothing at temperature 0, which is greedy decoding; \
-             give --temperature too"
-        );
-    }
-    Ok(settings.decoding()?)
 }
 
 fn set_colors(color: Color) {

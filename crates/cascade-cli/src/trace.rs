@@ -10,14 +10,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::InputArgs;
+use crate::args::JobArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
     /// Record what a configuration's target says, decoding plainly and greedily.
     ///
     /// For each prompt the file gets a line with the tokens of the prompt, the target's tokens, and by how much the best logit
-    /// was above the second best. docs/traces.md tells the format.
+    /// was above the second best. The drafters of the configuration are not loaded. docs/traces.md tells the format.
     Record(RecordArgs),
     /// Make a trace of recorded texts.
     Import(ImportArgs),
@@ -33,16 +33,8 @@ pub(crate) enum TraceCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Configuration that names the target; `embedded:demo-t5` if not given. Its drafters are not loaded.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
     #[command(flatten)]
-    input: InputArgs,
-
-    /// Tokens to generate at most, in place of the configuration's number.
-    #[arg(long, value_name = "N")]
-    max_new_tokens: Option<usize>,
+    job: JobArgs,
 
     /// Where the trace goes.
     #[arg(long, short, value_name = "FILE.jsonl")]
@@ -51,10 +43,6 @@ pub(crate) struct RecordArgs {
     /// Go on after the last whole record of the output, if there is one; the file becomes the same as if nothing had happened.
     #[arg(long)]
     resume: bool,
-
-    /// Where to compute, in place of the configuration's device: cpu or cuda:N.
-    #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
 }
 
 #[derive(Debug, Args)]

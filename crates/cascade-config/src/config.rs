@@ -42,6 +42,8 @@ pub struct Config {
     pub prompt: PromptTemplate,
     /// Length, stop sequences, sampling.
     pub options: Options,
+    /// Whether a generation goes on after EOS, up to its length: for benches, and to verify long texts.
+    pub ignore_eos: bool,
     /// The settings that `options.decoding` was made of.
     pub sampling: SamplingSettings,
     /// `cpu` or `cuda:N`.
@@ -183,6 +185,7 @@ impl Config {
             )?,
             prompt: reader.prompt(file.prompt)?,
             options: reader.options(&file.generation, decoding)?,
+            ignore_eos: file.generation.ignore_eos.unwrap_or(false),
             sampling,
             device: file.device.unwrap_or_else(|| "cpu".to_owned()),
         })

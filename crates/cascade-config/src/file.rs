@@ -105,6 +105,7 @@ pub(crate) struct TreeEntry {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GenerationEntry {
     pub(crate) max_new_tokens: Option<usize>,
+    pub(crate) ignore_eos: Option<bool>,
     pub(crate) temperature: Option<f32>,
     pub(crate) top_k: Option<usize>,
     pub(crate) top_p: Option<f32>,

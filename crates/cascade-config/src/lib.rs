@@ -31,13 +31,14 @@ mod config;
 mod error;
 mod file;
 mod place;
+mod random;
 mod reader;
 mod sampling;
 mod stand_in;
 
-pub use assemble::{AssembleOptions, Assembled, LoadedPart};
+pub use assemble::{AssembleOptions, Assembled, DrafterModel, LoadedPart};
 pub use config::{Config, Drafter, Neural, Table};
 pub use error::{Error, Result};
 pub use place::model_source;
 pub use sampling::SamplingSettings;
-pub use stand_in::{AssembledAround, StandIn};
+pub use stand_in::{AssembledAround, LoadedDrafters, StandIn};

@@ -24,12 +24,14 @@ mod bootstrap;
 mod dataset;
 mod error;
 mod forward_cost;
+pub mod lossless;
 mod named;
 mod prompt;
 mod sample;
 mod selection;
 mod swi;
 pub mod trace;
+pub mod tune;
 
 pub use bootstrap::{median, Bootstrap};
 pub use dataset::Dataset;

@@ -150,28 +150,6 @@ fn a_llama_session_has_no_memory() {
     random_walk(&llama(), 4, |_| Vec::new());
 }
 
-#[test]
-fn tree_rows_are_the_rows_of_their_paths() {
-    let rng = &mut StdRng::seed_from_u64(5);
-    for (model, source) in [(t5(), vec![1, 2, 3]), (llama(), vec![])] {
-        for _ in 0..20 {
-            let context = random_tokens(rng, 9);
-            let tree = random_tree(rng);
-            let mut session = cold(&model, &source);
-            let rows = session.score(&context, &tree, Want::LOGITS).unwrap().logits;
-            let rows = rows.unwrap();
-            for node in 0..tree.len() {
-                let path = tree.path_tokens(Some(node));
-                let chain = TokenTree::chain(path.iter().copied());
-                let mut session = cold(&model, &source);
-                let scores = session.score(&context, &chain, Want::LOGITS).unwrap();
-                let expected = scores.logits.unwrap();
-                assert_close(rows.row(node + 1), expected.row(path.len()), "row");
-            }
-        }
-    }
-}
-
 /// On the CPU in f32.
 #[test]
 fn a_row_has_the_same_bits_however_it_is_computed() {

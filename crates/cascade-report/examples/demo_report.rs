@@ -219,7 +219,7 @@ fn acceptance() -> Result<Plot, Error> {
         Axis::new("Drafted tokens, k"),
         Axis::new("Probability").log(),
         vec![
-            Line::new("αᵏ with α = 0.75", Evidence::Computed, formula),
+            Line::new("0.75 to the power of k", Evidence::Computed, formula),
             Line::new("random numbers", Evidence::Simulated, simulated),
         ],
     )

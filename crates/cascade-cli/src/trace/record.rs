@@ -4,9 +4,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::Config;
 use cascade_core::{Prompt, Scorer};
-use cascade_engine::Options;
 use cascade_eval::trace::{Error, Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
 use cascade_eval::{Dataset, PromptTemplate};
 use cascade_models::{LoadedModel, ModelFile, ModelSource};
@@ -16,61 +15,51 @@ use super::RecordArgs;
 use crate::args::InputArgs;
 use crate::bigram::grouped;
 use crate::doctor;
-use crate::inputs::{inputs, warn_if_cut_short, Input};
+use crate::inputs::Input;
+use crate::job::Job;
 
 pub(super) fn record(args: &RecordArgs) -> Result<()> {
-    let config = match &args.config {
-        Some(file) => Config::open(file)?,
-        None => Config::demo()?,
-    };
-    if args.input.is_empty() {
+    if args.job.input.is_empty() {
         bail!("nothing to record; give --dataset, --prompts or --prompt");
     }
-    let inputs = inputs(&args.input, &config)?;
-    warn_if_cut_short(&inputs);
-    let options = Options {
-        max_new_tokens: args.max_new_tokens.unwrap_or(config.options.max_new_tokens),
-        ..config.options.clone()
-    };
-    if !options.decoding.is_greedy() {
-        return Err(Error::NotGreedy).context(config.label);
+    let job = Job::new(&args.job)?;
+    if !job.options.decoding.is_greedy() {
+        return Err(Error::NotGreedy).context(job.config.label);
     }
     // Found out before a model is loaded; the writer makes sure.
     if !args.resume && args.output.exists() {
         let path = args.output.clone();
         return Err(Error::Exists { path }).context("--resume goes on with it");
     }
-    let target = config.load_target(&AssembleOptions {
-        device: args.device.clone(),
-        ..AssembleOptions::default()
-    })?;
-    let header = header(args, &config, &target, &options);
+    let target = job.load_target()?;
+    let header = header(args, &job, &target);
     let (writer, done) = match args.resume {
         true => Writer::resume(&args.output, &header)?,
         false => (Writer::create(&args.output, &header)?, Vec::new()),
     };
-    let eos = target.eos_token_ids.iter().copied();
+    let name = &job.config.target.name;
     let codec = Arc::new(target.tokenizer.clone());
     let recorder = Recorder::new(
-        &config.target.name,
+        name,
         target.session(),
-        eos,
+        header.eos,
         Some(codec),
-        &options,
+        &job.options,
     )?;
     let mut recording = Recording {
         recorder,
         writer,
-        bar: bar(&inputs),
+        bar: bar(&job.inputs),
         summary: Summary::default(),
         tokens: 0,
     };
-    recording.all(&inputs, &done)?;
+    recording.all(&job.inputs, &done)?;
     recording.bar.finish_and_clear();
     say(args, &recording.summary, done.len())
 }
 
-fn header(args: &RecordArgs, config: &Config, target: &LoadedModel, options: &Options) -> Header {
+fn header(args: &RecordArgs, job: &Job, target: &LoadedModel) -> Header {
+    let config = &job.config;
     let neural = &config.target;
     let session = target.session();
     let (model, named) = match &neural.source {
@@ -90,11 +79,11 @@ fn header(args: &RecordArgs, config: &Config, target: &LoadedModel, options: &Op
         session.architecture(),
         &target.tokenizer.fingerprint(),
         session.vocab_size(),
-        options,
+        &job.options,
     );
     header.revision = commit(target).or(named);
     header.dtype = Some(neural.dtype.as_str().to_owned());
-    header.device = Some(args.device.clone().unwrap_or_else(|| config.device.clone()));
+    header.device = Some(job.device().to_owned());
     header.machine = Some(format!(
         "{} {}, {}",
         std::env::consts::OS,
@@ -103,9 +92,11 @@ fn header(args: &RecordArgs, config: &Config, target: &LoadedModel, options: &Op
     ));
     header.program = Some(format!("cascade {}", doctor::version()));
     header.max_context = session.max_context();
-    header.eos.clone_from(&target.eos_token_ids);
-    header.dataset = dataset(&args.input);
-    header.template = Some(template(&args.input, config).name().to_owned());
+    if !config.ignore_eos {
+        header.eos.clone_from(&target.eos_token_ids);
+    }
+    header.dataset = dataset(&args.job.input);
+    header.template = Some(template(&args.job.input, config).name().to_owned());
     header
 }
 

@@ -145,3 +145,126 @@ impl Import<'_> {
         self.codec.encode(text).map_err(Error::Codec)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Content;
+    use cascade_core::TextDecoder;
+
+    const EOS: TokenId = 2;
+
+    /// Characters as tokens behind a 1, `</s>` as 2. If told to, it melts a space with the letter after it, as no tokenizer
+    /// of the right model does where an answer begins.
+    struct Characters {
+        melts: bool,
+    }
+
+    impl TextCodec for Characters {
+        fn encode(&self, text: &str) -> cascade_core::Result<Vec<TokenId>> {
+            let text = match self.melts {
+                true => text.replace(": ", "÷"),
+                false => text.to_owned(),
+            };
+            let characters = text.replace("</s>", "\u{2}");
+            Ok(std::iter::once(1)
+                .chain(characters.chars().map(TokenId::from))
+                .collect())
+        }
+
+        fn decoder(&self) -> Box<dyn TextDecoder + '_> {
+            unreachable!("an import decodes nothing")
+        }
+    }
+
+    fn question() -> Sample {
+        let turns = crate::Turns::new(vec!["Why?".into(), "Really?".into()]);
+        Sample {
+            category: Some("doubts".into()),
+            ..Sample::new("81", Content::Text(turns.unwrap()))
+        }
+    }
+
+    fn answers(turns: &[&str], new_tokens: &[usize]) -> Answers {
+        Answers {
+            question: "81".into(),
+            model: None,
+            turns: turns.iter().map(|&turn| turn.to_owned()).collect(),
+            new_tokens: new_tokens.to_vec(),
+        }
+    }
+
+    fn import(melts: bool, answers: &Answers) -> Result<Vec<Record>> {
+        let import = Import {
+            codec: &Characters { melts },
+            eos: EOS,
+            max_new_tokens: 9,
+        };
+        import.records(&question(), answers)
+    }
+
+    fn text(tokens: &[TokenId]) -> String {
+        tokens
+            .iter()
+            .filter_map(|&token| char::from_u32(token))
+            .collect()
+    }
+
+    #[test]
+    fn turns_become_records_with_the_conversation_before_them() {
+        let records = import(false, &answers(&["Because.", "Yes"], &[8, 9])).unwrap();
+        let [first, second] = records.as_slice() else {
+            panic!("{records:?}")
+        };
+        assert!(text(&first.context).ends_with(" questions. USER: Why? ASSISTANT:"));
+        assert_eq!(text(&first.output), " Because.\u{2}");
+        assert_eq!((first.turn, first.finish), (1, Finish::Eos));
+        assert_eq!(first.category.as_deref(), Some("doubts"));
+        let end = "USER: Why? ASSISTANT: Because.\u{2}USER: Really? ASSISTANT:";
+        assert!(text(&second.context).ends_with(end));
+        assert_eq!(
+            text(&second.output),
+            " Yes",
+            "cut at the limit: no end of its own"
+        );
+        assert_eq!((second.turn, second.finish), (2, Finish::Length));
+        // Without counts every text is taken to be whole.
+        let uncounted = import(false, &answers(&["Because."], &[])).unwrap();
+        assert_eq!(uncounted, records[..1]);
+    }
+
+    #[test]
+    fn what_the_tokenizer_cannot_tell_apart_is_refused() {
+        let error = import(true, &answers(&["Because."], &[])).unwrap_err();
+        assert!(error.to_string().contains("question 81, turn 1"), "{error}");
+        let error = import(false, &answers(&["a", "b", "c"], &[])).unwrap_err();
+        assert!(matches!(error, Error::Template(_)), "{error}");
+    }
+
+    #[test]
+    fn answer_files_are_read_by_line() {
+        let line = r#"{"question_id": 81, "model_id": "m", "choices": [{"index": 0, "turns": ["a"], "new_tokens": [1], "wall_time": [0.5]}]}"#;
+        let parsed = Answers::parse("a.jsonl", &format!("{line}\n\n")).unwrap();
+        let expected = Answers {
+            model: Some("m".into()),
+            ..answers(&["a"], &[1])
+        };
+        assert_eq!(parsed, [expected]);
+        for (text, problem) in [
+            ("\n".to_owned(), "a.jsonl: there are no records"),
+            (
+                format!("{line}\n{{}}"),
+                "a.jsonl:2: not an answer of Spec-Bench: missing field `question_id`",
+            ),
+            (line.replace("81", "[]"), "a.jsonl:1: \"question_id\" is []"),
+            (line.replace("[1]", "[1, 2]"), "1 turns, but 2 numbers"),
+            (
+                r#"{"question_id": 1, "choices": []}"#.to_owned(),
+                "\"choices\" is empty",
+            ),
+        ] {
+            let error = Answers::parse("a.jsonl", &text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}

@@ -172,7 +172,7 @@ impl Plot {
             @for entry in entries {
                 (self.swatch(prefix, entry, y - 4.5))
                 text x=(short(entry.x + SWATCH)) y=(short(y)) {
-                    (entry.name) tspan fill=(FAINT) { " · " (entry.evidence.name()) }
+                    (entry.name) tspan dx="4" fill=(FAINT) { "· " (entry.evidence.name()) }
                 }
             }
         }
@@ -266,11 +266,10 @@ struct Label<'a> {
 
 impl<'a> Label<'a> {
     fn new(reference: &'a Reference) -> Self {
-        let text = format!("{} · {}", shown_line(&reference.label), reference.evidence);
-        Self {
-            lines: font::wrapped(&text, TEXT, font::REGULAR, 130.0),
-            reference,
-        }
+        let label = shown_line(&reference.label);
+        let mut lines = font::wrapped(&label, TEXT, font::REGULAR, 130.0);
+        lines.push(reference.evidence.name().to_owned());
+        Self { reference, lines }
     }
 }
 

@@ -1,0 +1,352 @@
+//! `cascade tune`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{bail, Context, Result};
+use cascade_config::{AssembleOptions, Config, DrafterModel, LoadedDrafters, StandIn};
+use cascade_engine::KMatrix;
+use cascade_eval::trace::{replay, Trace, TraceScorer};
+use cascade_eval::tune::{search, Candidate, Prediction, Recording, Recordings, Setting, Space};
+use cascade_eval::ForwardBench;
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+
+/// Tokens that statistical drafters are recorded for.
+const STATISTICAL_DEPTH: usize = 16;
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneArgs {
+    /// Texts of the target: a trace made by `cascade trace record`, plain or compressed by gzip.
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+
+    /// Configuration whose drafters are tuned; `embedded:demo-t5` if not given.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How many records to take.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+
+    /// What a forward costs: `parameters`, as counted; `measured`, on this machine (both load the target); or numbers for
+    /// the target and each neural drafter, as 11300,220,60.
+    #[arg(long, value_name = "COSTS", default_value = "parameters")]
+    costs: Costs,
+
+    /// The most tokens that a neural drafter adds.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    max_k: usize,
+
+    /// Starting points of the search.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    starts: usize,
+
+    /// Of the starting points.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+
+    /// Settings of the frontier that are replayed to check the prediction.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    check: usize,
+
+    /// Print one JSON object and nothing else.
+    #[arg(long)]
+    json: bool,
+
+    /// Where to compute, in place of the configuration's device: cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Costs {
+    Parameters,
+    Measured,
+    Given(Vec<f64>),
+}
+
+impl FromStr for Costs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "parameters" => return Ok(Self::Parameters),
+            "measured" => return Ok(Self::Measured),
+            _ => {}
+        }
+        let costs = text.split(',').map(|cost| cost.trim().parse::<f64>());
+        let costs: Vec<f64> = costs.collect::<Result<_, _>>().map_err(|_| {
+            "give `parameters`, `measured`, or numbers with commas between".to_owned()
+        })?;
+        if costs.iter().all(|cost| cost.is_finite() && *cost > 0.0) {
+            Ok(Self::Given(costs))
+        } else {
+            Err("costs are finite numbers above 0".to_owned())
+        }
+    }
+}
+
+pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
+    let config = match &args.config {
+        Some(file) => Config::open(file)?,
+        None => Config::demo()?,
+    };
+    let mut trace = Trace::open(&args.trace)?;
+    trace.records.truncate(args.limit.unwrap_or(usize::MAX));
+    if trace.records.iter().all(|record| record.output.is_empty()) {
+        bail!("{}: there is no text to tune on", trace.label);
+    }
+    let options = AssembleOptions {
+        device: args.device.clone(),
+        ..AssembleOptions::default()
+    };
+    let drafters = config.load_drafters(&trace.header.tokenizer(), &options)?;
+    let tuner = Tuner {
+        args,
+        costs: costs(args, &config, &drafters, &options)?,
+        config,
+        trace: Arc::new(trace),
+        drafters,
+    };
+    tuner.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Cost of a forward of the target and of each drafter; 0 for statistical ones.
+fn costs(
+    args: &TuneArgs,
+    config: &Config,
+    drafters: &LoadedDrafters,
+    options: &AssembleOptions,
+) -> Result<Vec<f64>> {
+    let models = drafters.models(config);
+    let neural = |model: &DrafterModel| matches!(model, DrafterModel::Neural(_));
+    let mut costs = match &args.costs {
+        Costs::Given(costs) => {
+            let expected = 1 + models.iter().filter(|model| neural(model)).count();
+            if costs.len() != expected {
+                bail!(
+                    "--costs: {} numbers for {expected} neural models (the target and its neural drafters)",
+                    costs.len()
+                );
+            }
+            let mut given = costs.iter().copied();
+            let mut all = vec![given.next().unwrap_or(1.0)];
+            for model in &models {
+                all.push(if neural(model) {
+                    given.next().unwrap_or(0.0)
+                } else {
+                    0.0
+                });
+            }
+            return Ok(all);
+        }
+        Costs::Parameters => vec![config.load_target(options)?.num_parameters() as f64],
+        Costs::Measured => vec![measured(&mut config.load_target(options)?.session())?],
+    };
+    for (model, part) in models.into_iter().zip(&drafters.parts) {
+        costs.push(match (model, &args.costs) {
+            (DrafterModel::Statistical(_), _) => 0.0,
+            (DrafterModel::Neural(mut session), Costs::Measured) => measured(&mut session)?,
+            (DrafterModel::Neural(_), _) => part.parameters as f64,
+        });
+    }
+    Ok(costs)
+}
+
+/// Seconds of a forward of one row.
+fn measured(scorer: &mut dyn cascade_core::Scorer) -> Result<f64> {
+    let bench = ForwardBench {
+        contexts: vec![128],
+        rows: vec![1],
+        ..ForwardBench::default()
+    };
+    let costs = bench.run(scorer)?;
+    let first = costs
+        .first()
+        .context("the model has no room for 128 tokens")?;
+    Ok(first.median.as_secs_f64())
+}
+
+struct Tuner<'a> {
+    args: &'a TuneArgs,
+    config: Config,
+    trace: Arc<Trace>,
+    drafters: LoadedDrafters,
+    costs: Vec<f64>,
+}
+
+impl Tuner<'_> {
+    fn run(&self) -> Result<()> {
+        let recordings = self.record()?;
+        let space = Space {
+            max_neural: self.args.max_k,
+            starts: self.args.starts,
+            seed: self.args.seed,
+            ..Space::default()
+        };
+        let frontier = search(&recordings, &space, &self.costs);
+        let own = self.own_setting(&recordings);
+        let mut checked = Vec::new();
+        for candidate in frontier.iter().take(self.args.check) {
+            checked.push(self.replayed(&candidate.setting)?);
+        }
+        if self.args.json {
+            self.print_json(&frontier, &checked, own)
+        } else {
+            self.print(&recordings, &frontier, &checked, own)
+        }
+    }
+
+    /// What each drafter says along the target's texts, smallest first.
+    fn record(&self) -> Result<Recordings> {
+        let mut models = self.drafters.models(&self.config);
+        let progress = ProgressBar::new(self.trace.records.len() as u64);
+        let mut recordings = Vec::with_capacity(self.trace.records.len());
+        for record in self
+            .trace
+            .records
+            .iter()
+            .filter(|record| !record.output.is_empty())
+        {
+            let prompt = record.prompt();
+            let mut recording = Recording::new(record.output.clone());
+            for model in models.iter_mut().rev() {
+                match model {
+                    DrafterModel::Neural(session) => {
+                        recording.add_neural(&mut **session, &prompt)?;
+                    }
+                    DrafterModel::Statistical(drafter) => {
+                        recording.add_statistical(&mut **drafter, &prompt, STATISTICAL_DEPTH);
+                    }
+                }
+            }
+            recordings.push(recording);
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        Ok(Recordings(recordings))
+    }
+
+    /// The prediction for the configuration's own setting.
+    fn own_setting(&self, recordings: &Recordings) -> f64 {
+        let setting = Setting {
+            k: self.config.k.clone(),
+            lenience: self.config.lenience,
+        };
+        recordings.predict(&setting).swi(&self.costs)
+    }
+
+    /// The SWI of a setting whose calls were counted in a replay.
+    fn replayed(&self, setting: &Setting) -> Result<f64> {
+        let mut config = self.config.clone();
+        config.k = setting.k.clone();
+        config.lenience = setting.lenience;
+        let target = StandIn {
+            scorer: TraceScorer::new(self.trace.clone())?,
+            source: self.trace.label.clone(),
+            vocabulary: self.trace.header.tokenizer(),
+            eos: self.trace.header.eos.clone(),
+        };
+        let mut cascade = self.drafters.around(target, &config)?;
+        let mut counted = Prediction {
+            tokens: 0,
+            calls: vec![0; self.costs.len()],
+        };
+        for record in self
+            .trace
+            .records
+            .iter()
+            .filter(|record| !record.output.is_empty())
+        {
+            let generation = replay(&mut cascade, record, &config.options)?;
+            counted.tokens += generation.tokens.len() as u64;
+            for (sum, model) in counted.calls.iter_mut().zip(&generation.models) {
+                *sum += model.usage.calls;
+            }
+        }
+        Ok(counted.swi(&self.costs))
+    }
+
+    fn print(
+        &self,
+        recordings: &Recordings,
+        frontier: &[Candidate],
+        checked: &[f64],
+        own: f64,
+    ) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        let tokens: usize = recordings.0.iter().map(Recording::len).sum();
+        writeln!(
+            out,
+            "predicted from {} recorded texts of {}, {tokens} tokens; costs {:?}",
+            recordings.0.len(),
+            self.trace.header.model,
+            self.costs
+        )?;
+        writeln!(out, "the configuration's own setting: SWI {own:.2}\n")?;
+        writeln!(
+            out,
+            "{:>9} {:>8} {:>11} {:>13} {:>8}  k",
+            "predicted", "replayed", "tokens/step", "drafting/token", "lenience"
+        )?;
+        for (i, candidate) in frontier.iter().enumerate() {
+            let replayed = checked
+                .get(i)
+                .map_or_else(String::new, |swi| format!("{swi:.2}"));
+            writeln!(
+                out,
+                "{:>9.2} {replayed:>8} {:>11.2} {:>14.3} {:>8}  {:?}",
+                candidate.swi,
+                candidate.prediction.mean_acceptance_length(),
+                candidate.prediction.drafting_per_token(&self.costs),
+                candidate.setting.lenience,
+                rows(&candidate.setting.k)
+            )?;
+        }
+        if let Some(best) = frontier.first() {
+            writeln!(
+                out,
+                "\nk: {{ convention: added, matrix: {:?} }}\nlenience: {}",
+                rows(&best.setting.k),
+                best.setting.lenience
+            )?;
+        }
+        Ok(())
+    }
+
+    fn print_json(&self, frontier: &[Candidate], checked: &[f64], own: f64) -> Result<()> {
+        let candidates = frontier.iter().enumerate().map(|(i, candidate)| {
+            json!({
+                "k": rows(&candidate.setting.k),
+                "lenience": candidate.setting.lenience,
+                "predicted_swi": candidate.swi,
+                "replayed_swi": checked.get(i),
+                "predicted_calls": candidate.prediction.calls,
+                "tokens": candidate.prediction.tokens,
+            })
+        });
+        let report = json!({
+            "target": self.trace.header.model,
+            "costs": self.costs,
+            "own_predicted_swi": own,
+            "frontier": candidates.collect::<Vec<_>>(),
+        });
+        println!("{report}");
+        Ok(())
+    }
+}
+
+/// The matrix as it is written in a configuration.
+fn rows(k: &KMatrix) -> Vec<Vec<usize>> {
+    let n = k.size();
+    let entry = |r, c| if c < r { 0 } else { k.added(r, c) };
+    (0..n)
+        .map(|r| (0..n).map(|c| entry(r, c)).collect())
+        .collect()
+}

@@ -1,0 +1,162 @@
+//! Greedy output, re-scored.
+
+use cascade_core::{Prompt, Result, Scorer, TokenId, TokenTree, Want};
+
+/// Rows of one forward at most: bounds the memory that logits take.
+const ROWS: usize = 64;
+
+/// What re-scoring a generation found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rescored {
+    /// Tokens that were re-scored.
+    pub tokens: usize,
+    /// Tokens that are the target's most probable ones.
+    pub agreements: usize,
+    /// Tokens that are not, though as good as: their logit is within the tolerance of the greatest.
+    pub near_ties: Vec<Difference>,
+    /// Tokens that the target would not have said.
+    pub violations: Vec<Difference>,
+    /// The smallest lead of a greatest logit over the next that was seen: how near the nearest tie was. Infinite if no row
+    /// has two logits.
+    pub smallest_lead: f32,
+}
+
+/// A token that is not the target's most probable one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// Its place among the emitted tokens.
+    pub position: usize,
+    /// What was emitted.
+    pub emitted: TokenId,
+    /// What the target would have said.
+    pub expected: TokenId,
+    /// By how much the logit of the one exceeds that of the other.
+    pub gap: f32,
+}
+
+/// Re-scores every emitted token with the plain target: each is compared with the most probable token after those before it,
+/// whichever those are (teacher forcing). A difference whose logits are at most `tolerance` apart is a near-tie.
+///
+/// `target` should be a scorer of its own that the cascade has not used. Cost: one forward for each 64 tokens.
+///
+/// # Errors
+/// Those of the model.
+pub fn rescore(
+    target: &mut dyn Scorer,
+    prompt: &Prompt,
+    tokens: &[TokenId],
+    tolerance: f32,
+) -> Result<Rescored> {
+    target.begin(&prompt.source)?;
+    let mut found = Rescored {
+        smallest_lead: f32::INFINITY,
+        ..Rescored::default()
+    };
+    let mut context = prompt.context.clone();
+    for (chunk, emitted) in tokens.chunks(ROWS).enumerate() {
+        // The last token of a chunk needs no row of its own.
+        let tree = TokenTree::chain(emitted[..emitted.len() - 1].iter().copied());
+        let scores = target.score(&context, &tree, Want::LOGITS)?;
+        let rows = scores
+            .logits
+            .iter()
+            .flat_map(|logits| (0..logits.rows()).map(|r| logits.row(r)));
+        for (i, (&token, row)) in emitted.iter().zip(rows).enumerate() {
+            found.book(chunk * ROWS + i, token, row, tolerance);
+        }
+        context.extend(emitted);
+    }
+    Ok(found)
+}
+
+impl Rescored {
+    fn book(&mut self, position: usize, emitted: TokenId, row: &[f32], tolerance: f32) {
+        self.tokens += 1;
+        let (expected, lead) = greatest(row);
+        self.smallest_lead = self.smallest_lead.min(lead);
+        if emitted == expected {
+            self.agreements += 1;
+            return;
+        }
+        let logit = row.get(emitted as usize).copied();
+        let difference = Difference {
+            position,
+            emitted,
+            expected,
+            gap: row[expected as usize] - logit.unwrap_or(f32::NEG_INFINITY),
+        };
+        if difference.gap <= tolerance {
+            self.near_ties.push(difference);
+        } else {
+            self.violations.push(difference);
+        }
+    }
+}
+
+/// The first greatest logit of a row, and its lead over the next.
+fn greatest(row: &[f32]) -> (TokenId, f32) {
+    let mut best = 0;
+    let mut second = f32::NEG_INFINITY;
+    for (token, &logit) in row.iter().enumerate().skip(1) {
+        if logit > row[best] {
+            second = row[best];
+            best = token;
+        } else {
+            second = second.max(logit);
+        }
+    }
+    (best as TokenId, row[best] - second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cascade_core::toy::ToyScorer;
+    use cascade_core::Architecture;
+
+    fn greedy(prompt: &Prompt, count: usize) -> Vec<TokenId> {
+        let mut target = target();
+        let mut context = prompt.context.clone();
+        for _ in 0..count {
+            let scores = target.score(&context, &TokenTree::new(), Want::ARGMAX);
+            context.push(scores.expect("a toy does not fail").argmax[0]);
+        }
+        context.split_off(prompt.context.len())
+    }
+
+    fn target() -> ToyScorer {
+        ToyScorer::target("target", 12, 5)
+    }
+
+    #[test]
+    fn what_the_target_says_agrees_and_anything_else_does_not() {
+        let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 2]);
+        let mut tokens = greedy(&prompt, 150);
+        let fine = rescore(&mut target(), &prompt, &tokens, 0.0).expect("a toy does not fail");
+        assert_eq!((fine.tokens, fine.agreements), (150, 150));
+        assert!(fine.smallest_lead >= 0.0 && fine.smallest_lead.is_finite());
+        // One wrong token is one violation: what follows it is compared with what the target says after it.
+        tokens.truncate(70);
+        tokens[69] = (tokens[69] + 1) % 12;
+        let wrong = rescore(&mut target(), &prompt, &tokens, 0.0).expect("a toy does not fail");
+        assert_eq!((wrong.agreements, wrong.violations.len()), (69, 1));
+        assert_eq!(wrong.violations[0].position, 69);
+        let gap = wrong.violations[0].gap;
+        let tied = rescore(&mut target(), &prompt, &tokens, gap).expect("a toy does not fail");
+        assert_eq!((tied.near_ties.len(), tied.violations.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_token_outside_the_vocabulary_at_the_end_is_a_violation() {
+        let prompt = Prompt::new(Architecture::DecoderOnly, vec![1]);
+        let found = rescore(&mut target(), &prompt, &[99], 1e9).expect("a toy does not fail");
+        assert_eq!(found.violations[0].gap, f32::INFINITY);
+    }
+
+    #[test]
+    fn the_lead_is_that_of_the_first_over_the_next() {
+        assert_eq!(greatest(&[1.0, 3.0, 2.5, 3.0]), (1, 0.0));
+        assert_eq!(greatest(&[4.0, 3.0, 2.5]), (0, 1.0));
+        assert_eq!(greatest(&[4.0]), (0, f32::INFINITY));
+    }
+}

@@ -1,0 +1,164 @@
+//! What drafters say along a text of the target's.
+
+use cascade_core::{Budget, Drafter, Prompt, Result, Scorer, TokenId, TokenTree, Want};
+
+/// Rows of one forward at most: bounds the memory that logits take.
+const ROWS: usize = 64;
+
+/// What one drafter says along a text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recorded {
+    /// A neural drafter, after each beginning of the text.
+    Neural {
+        /// Its most probable token.
+        choices: Vec<TokenId>,
+        /// Its probability of that token.
+        confidences: Vec<f32>,
+        /// For each smaller neural drafter, its probability of that one's choice; then of the text's own token.
+        others: Vec<Vec<f32>>,
+    },
+    /// A statistical drafter: the chain that it proposes after each beginning.
+    Statistical {
+        /// Tokens, the next one first.
+        chains: Vec<Vec<TokenId>>,
+    },
+}
+
+/// A text of the target's and what each drafter says along it, largest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    pub(super) tokens: Vec<TokenId>,
+    pub(super) drafters: Vec<Recorded>,
+}
+
+impl Recording {
+    /// Starts with the text that the target gave for a prompt.
+    pub fn new(tokens: Vec<TokenId>) -> Self {
+        Self {
+            tokens,
+            drafters: Vec::new(),
+        }
+    }
+
+    /// Records a statistical drafter as the next larger one: chains of at most `depth` tokens.
+    pub fn add_statistical(&mut self, drafter: &mut dyn Drafter, prompt: &Prompt, depth: usize) {
+        drafter.begin(&prompt.source);
+        let mut context = prompt.context.clone();
+        let mut chains = Vec::with_capacity(self.tokens.len());
+        for &token in &self.tokens {
+            let tree = drafter.propose(&context, Budget::chain(depth));
+            chains.push(tree.tokens().collect());
+            context.push(token);
+        }
+        self.drafters.insert(0, Recorded::Statistical { chains });
+    }
+
+    /// Records a neural drafter as the next larger one, by teacher forcing: one forward for each 64 tokens. Drafters are
+    /// recorded smallest first, since a larger one's opinion of a smaller one's choice is wanted.
+    ///
+    /// # Errors
+    /// Those of the model.
+    pub fn add_neural(&mut self, scorer: &mut dyn Scorer, prompt: &Prompt) -> Result<()> {
+        scorer.begin(&prompt.source)?;
+        let mut context = prompt.context.clone();
+        let mut choices = Vec::with_capacity(self.tokens.len());
+        let mut confidences = Vec::with_capacity(self.tokens.len());
+        let smaller: Vec<&[TokenId]> = self.drafters.iter().filter_map(Recorded::choices).collect();
+        let mut others = vec![Vec::with_capacity(self.tokens.len()); smaller.len() + 1];
+        for chunk in self.tokens.chunks(ROWS) {
+            let tree = TokenTree::chain(chunk[..chunk.len() - 1].iter().copied());
+            let scores = scorer.score(&context, &tree, Want::LOGITS)?;
+            let at = choices.len();
+            let logits = scores
+                .logits
+                .iter()
+                .flat_map(|m| (0..m.rows()).map(|r| m.row(r)));
+            for (i, row) in logits.enumerate() {
+                let softmax = Softmax::new(row);
+                let choice = scores.argmax[i];
+                choices.push(choice);
+                confidences.push(softmax.probability(choice));
+                let asked = smaller
+                    .iter()
+                    .map(|choices| choices[at + i])
+                    .chain([chunk[i]]);
+                for (others, token) in others.iter_mut().zip(asked) {
+                    others.push(softmax.probability(token));
+                }
+            }
+            context.extend(chunk);
+        }
+        let recorded = Recorded::Neural {
+            choices,
+            confidences,
+            others,
+        };
+        self.drafters.insert(0, recorded);
+        Ok(())
+    }
+
+    /// Number of tokens of the text.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether the text is empty.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+}
+
+impl Recorded {
+    fn choices(&self) -> Option<&[TokenId]> {
+        match self {
+            Self::Neural { choices, .. } => Some(choices),
+            Self::Statistical { .. } => None,
+        }
+    }
+
+    /// A neural drafter's probability of a token after `at` tokens of `text`, as far as it was recorded: of its own choice,
+    /// of the smaller ones' (`smaller`, largest first), and of the text's token. 0 for any other.
+    pub(super) fn probability(
+        &self,
+        at: usize,
+        token: TokenId,
+        smaller: &[Recorded],
+        text: &[TokenId],
+    ) -> f32 {
+        let Self::Neural {
+            choices,
+            confidences,
+            others,
+        } = self
+        else {
+            return 1.0;
+        };
+        if choices[at] == token {
+            return confidences[at];
+        }
+        let known = smaller.iter().filter_map(Self::choices).chain([text]);
+        let found = known.zip(others).find(|(tokens, _)| tokens[at] == token);
+        found.map_or(0.0, |(_, probabilities)| probabilities[at])
+    }
+}
+
+/// Probabilities of a row.
+struct Softmax<'a> {
+    row: &'a [f32],
+    max: f32,
+    sum: f32,
+}
+
+impl<'a> Softmax<'a> {
+    fn new(row: &'a [f32]) -> Self {
+        let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum = row.iter().map(|logit| (logit - max).exp()).sum();
+        Self { row, max, sum }
+    }
+
+    fn probability(&self, token: TokenId) -> f32 {
+        self.row
+            .get(token as usize)
+            .map_or(0.0, |logit| (logit - self.max).exp() / self.sum)
+    }
+}

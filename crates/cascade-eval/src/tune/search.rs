@@ -1,0 +1,246 @@
+//! The search.
+
+use cascade_engine::{Convention, KMatrix};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::{Prediction, Recordings, Setting};
+
+/// What is searched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Space {
+    /// The most tokens that a neural drafter adds, in any row.
+    pub max_neural: usize,
+    /// Numbers of tokens that a statistical drafter may add.
+    pub statistical: Vec<usize>,
+    /// Leniences.
+    pub leniences: Vec<f32>,
+    /// Starting points; the first is plain decoding, the others are random.
+    pub starts: usize,
+    /// Of the random ones.
+    pub seed: u64,
+}
+
+impl Default for Space {
+    fn default() -> Self {
+        Self {
+            max_neural: 20,
+            statistical: vec![0, 1, 2, 3, 5, 7, 10, 16],
+            leniences: vec![1.0, 1.5, 2.0, 3.0, 4.0, 5.0],
+            starts: 8,
+            seed: 0,
+        }
+    }
+}
+
+/// A setting with what it is predicted to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The setting.
+    pub setting: Setting,
+    /// The prediction.
+    pub prediction: Prediction,
+    /// Predicted standardized walltime improvement.
+    pub swi: f64,
+}
+
+/// The settings that are worth a look, the best predicted SWI first: each other one drafts more cheaply than all before it.
+///
+/// From several starting points, one entry at a time takes the value that is best, until none gets better. `costs` are those
+/// of the target and of each drafter, 0 for statistical ones. Cost: some thousand predictions, each one pass over the
+/// recorded texts.
+pub fn search(recordings: &Recordings, space: &Space, costs: &[f64]) -> Vec<Candidate> {
+    let mut searcher = Searcher {
+        recordings,
+        space,
+        costs,
+        seen: Vec::new(),
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(space.seed);
+    for start in 0..space.starts.max(1) {
+        let point = searcher.start((start > 0).then_some(&mut rng));
+        searcher.climb(point);
+    }
+    frontier(searcher.seen, costs)
+}
+
+/// Entries of the upper triangle, row by row, and the index of the lenience.
+#[derive(Clone, Debug, PartialEq)]
+struct Point {
+    entries: Vec<usize>,
+    lenience: usize,
+}
+
+struct Searcher<'a> {
+    recordings: &'a Recordings,
+    space: &'a Space,
+    costs: &'a [f64],
+    seen: Vec<(Point, Candidate)>,
+}
+
+impl Searcher<'_> {
+    /// Row and column of each entry. A statistical drafter's row is never used and stays empty.
+    fn places(&self) -> Vec<(usize, usize)> {
+        let n = self.recordings.drafters();
+        let reviews = |row: usize| row == 0 || self.recordings.is_neural(row - 1);
+        (0..n)
+            .filter(|&row| reviews(row))
+            .flat_map(|row| (row..n).map(move |column| (row, column)))
+            .collect()
+    }
+
+    fn values(&self, column: usize) -> Vec<usize> {
+        if self.recordings.is_neural(column) {
+            (0..=self.space.max_neural).collect()
+        } else {
+            self.space.statistical.clone()
+        }
+    }
+
+    fn start(&self, rng: Option<&mut ChaCha8Rng>) -> Point {
+        let places = self.places();
+        let Some(rng) = rng else {
+            return Point {
+                entries: vec![0; places.len()],
+                lenience: 0,
+            };
+        };
+        let mut value = |column| {
+            let values = self.values(column);
+            // Small numbers are more often good.
+            let below = rng.random_range(0..values.len());
+            values[rng.random_range(0..=below)]
+        };
+        Point {
+            entries: places.iter().map(|&(_, column)| value(column)).collect(),
+            lenience: rng.random_range(0..self.space.leniences.len()),
+        }
+    }
+
+    fn climb(&mut self, mut point: Point) {
+        let places = self.places();
+        let mut best = self.swi(&point);
+        loop {
+            let before = best;
+            for (i, &(_, column)) in places.iter().enumerate() {
+                for value in self.values(column) {
+                    let mut next = point.clone();
+                    next.entries[i] = value;
+                    self.take_if_better(next, &mut point, &mut best);
+                }
+            }
+            for lenience in 0..self.space.leniences.len() {
+                let next = Point {
+                    lenience,
+                    ..point.clone()
+                };
+                self.take_if_better(next, &mut point, &mut best);
+            }
+            if best <= before {
+                return;
+            }
+        }
+    }
+
+    fn take_if_better(&mut self, next: Point, point: &mut Point, best: &mut f64) {
+        let swi = self.swi(&next);
+        if swi > *best {
+            (*point, *best) = (next, swi);
+        }
+    }
+
+    fn swi(&mut self, point: &Point) -> f64 {
+        if let Some((_, candidate)) = self.seen.iter().find(|(seen, _)| seen == point) {
+            return candidate.swi;
+        }
+        let setting = self.setting(point);
+        let prediction = self.recordings.predict(&setting);
+        let swi = prediction.swi(self.costs);
+        let candidate = Candidate {
+            setting,
+            prediction,
+            swi,
+        };
+        self.seen.push((point.clone(), candidate));
+        swi
+    }
+
+    fn setting(&self, point: &Point) -> Setting {
+        let n = self.recordings.drafters();
+        let mut rows = vec![vec![0; n]; n];
+        for (&(row, column), &value) in self.places().iter().zip(&point.entries) {
+            rows[row][column] = value;
+        }
+        Setting {
+            k: KMatrix::new(rows, Convention::Added)
+                .unwrap_or_else(|_| unreachable!("places are above the diagonal")),
+            lenience: self.space.leniences[point.lenience],
+        }
+    }
+}
+
+/// The best candidate, then those whose drafts cost less, each the best of its kind.
+fn frontier(seen: Vec<(Point, Candidate)>, costs: &[f64]) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = seen.into_iter().map(|(_, candidate)| candidate).collect();
+    candidates.sort_by(|a, b| b.swi.total_cmp(&a.swi));
+    let drafting = |candidate: &Candidate| candidate.prediction.drafting_per_token(costs);
+    let mut kept: Vec<Candidate> = Vec::new();
+    for candidate in candidates {
+        if kept
+            .last()
+            .is_none_or(|last| drafting(&candidate) < drafting(last))
+        {
+            kept.push(candidate);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::Recording;
+    use cascade_core::toy::ToyScorer;
+    use cascade_core::{Architecture, Prompt, Scorer, TokenId, TokenTree, Want};
+
+    fn toy(seed: u64, agreement: u64) -> ToyScorer {
+        ToyScorer::drafter("toy", 12, 9, seed, agreement)
+    }
+
+    fn recordings() -> Recordings {
+        let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 3]);
+        let mut context = prompt.context.clone();
+        for _ in 0..80 {
+            let scores = toy(0, 256).score(&context, &TokenTree::new(), Want::ARGMAX);
+            context.push(scores.expect("a toy does not fail").argmax[0]);
+        }
+        let tokens: Vec<TokenId> = context.split_off(2);
+        let mut recording = Recording::new(tokens);
+        recording
+            .add_neural(&mut toy(2, 150), &prompt)
+            .expect("a toy does not fail");
+        recording
+            .add_neural(&mut toy(1, 230), &prompt)
+            .expect("a toy does not fail");
+        Recordings(vec![recording])
+    }
+
+    #[test]
+    fn dear_drafters_are_not_used_and_free_ones_are() {
+        let recordings = recordings();
+        let space = Space {
+            starts: 3,
+            ..Space::default()
+        };
+        let dear = search(&recordings, &space, &[1.0, 2.0, 2.0]);
+        assert_eq!(dear[0].swi, 1.0, "plain decoding");
+        assert_eq!(dear[0].prediction.calls[1..], [0, 0]);
+        let free = search(&recordings, &space, &[1.0, 0.001, 0.001]);
+        assert!(free[0].swi > 3.0, "{}", free[0].swi);
+        let drafting = |c: &Candidate| c.prediction.drafting_per_token(&[1.0, 0.001, 0.001]);
+        assert!(free
+            .windows(2)
+            .all(|pair| drafting(&pair[1]) < drafting(&pair[0])));
+        assert!(free.windows(2).all(|pair| pair[1].swi <= pair[0].swi));
+    }
+}

@@ -1,0 +1,55 @@
+//! What can be wrong with rates, costs and distributions.
+
+/// A result whose error is [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something cannot be computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A number that is no acceptance rate.
+    #[error("an acceptance rate is a probability, from 0 to 1, not {0}")]
+    AcceptanceRate(f64),
+
+    /// A number that is no cost coefficient.
+    #[error(
+        "a cost coefficient is the time of a drafter's forward over that of the target's: \
+         finite and not negative, not {0}"
+    )]
+    CostCoefficient(f64),
+
+    /// A simulation that is too short for a standard error.
+    #[error(
+        "a simulation takes at least 2 steps, or it has no standard error; {0} were asked for"
+    )]
+    TooFewSteps(u64),
+
+    /// A number that is no probability of a token.
+    #[error("the probability of token {token} is {value}, and must be finite and not negative")]
+    Probability {
+        /// The token.
+        token: usize,
+        /// The number.
+        value: f64,
+    },
+
+    /// Probabilities that do not sum to 1.
+    #[error("the probabilities of the {vocabulary} tokens sum to {sum}, not to 1")]
+    Sum {
+        /// Number of tokens.
+        vocabulary: usize,
+        /// What they sum to.
+        sum: f64,
+    },
+
+    /// Distributions, or something given per token, over vocabularies of different sizes.
+    #[error("{what} is over {found} tokens, and {expected} are in the vocabulary")]
+    Vocabulary {
+        /// What does not fit.
+        what: &'static str,
+        /// Size of the vocabulary.
+        expected: usize,
+        /// Its own size.
+        found: usize,
+    },
+}

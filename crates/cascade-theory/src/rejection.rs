@@ -1,0 +1,39 @@
+//! How often drafts must be rejected (Yin et al., A Theoretical Perspective for Speculative Decoding Algorithm).
+//!
+//! The paper writes p for the drafter and q for the target; here they are named. Its setting is speculative sampling with a
+//! drafter that costs nothing, so that drafts have no end: every target forward but the last ends in a rejection, and fewer
+//! rejections are all there is to gain. Nothing is assumed about independence: what is expected follows from the
+//! distributions.
+//!
+//! * [`Pair`]: target and drafter at one position. The probability of a rejection is their [total variation][tv], no
+//!   unbiased rule can do with less (Theorem 2), and what a biased one must give up for less is on a straight line
+//!   (Theorem 4).
+//! * [`Process`]: target and drafter over a whole sequence, with [`expected_rejections`] (Theorem 1) and, for several drafts
+//!   at a time, [`expected_batch_rejections`] (Theorem 3).
+//!
+//! ```
+//! use cascade_theory::rejection::{expected_rejections, Distribution, Independent, Pair};
+//!
+//! let target = Distribution::new(vec![0.5, 0.3, 0.2])?;
+//! let drafter = Distribution::new(vec![0.7, 0.2, 0.1])?;
+//! let pair = Pair::new(target, drafter)?;
+//! assert!((pair.rejection() - 0.2).abs() < 1e-12);
+//!
+//! // 50 such positions in a row.
+//! let rejections = expected_rejections(&Independent(vec![pair; 50]), 50);
+//! assert!((rejections.expected - 10.0).abs() < 1e-12);
+//! assert!((rejections.acceleration() - 5.0).abs() < 1e-12);
+//! # Ok::<(), cascade_theory::Error>(())
+//! ```
+//!
+//! [tv]: total_variation
+
+mod distribution;
+mod pair;
+mod process;
+
+pub use distribution::{total_variation, Distribution};
+pub use pair::Pair;
+pub use process::{
+    expected_batch_rejections, expected_rejections, Independent, Markov, Process, Rejections,
+};
