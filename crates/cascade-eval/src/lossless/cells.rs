@@ -123,10 +123,8 @@ impl Cells {
         self.forwards
     }
 
-    /// The cell of a text; `None` if the target never gives it. Tokens beyond the length do not matter.
-    ///
-    /// # Panics
-    /// If the text is shorter than the length without ending by EOS.
+    /// The cell of a text; `None` if the target never gives it, or if it ends before the length without EOS. Tokens beyond the
+    /// length do not matter.
     pub fn cell(&self, text: &[TokenId]) -> Option<usize> {
         let mut node = 0;
         for &token in text.iter().take(self.length) {
@@ -140,11 +138,7 @@ impl Cells {
                 None => return Some(self.merged[at.rest]),
             }
         }
-        panic!(
-            "a text of {} tokens where {} are compared",
-            text.len(),
-            self.length
-        )
+        None
     }
 
     /// The distributions after some beginnings, by one forward.
@@ -312,5 +306,7 @@ mod tests {
             .find(|token| !given.contains(token))
             .expect("top-k leaves one out");
         assert_eq!(cells.cell(&[never, 0, 0]), None);
+        let (whole, _) = &texts(&[])[0];
+        assert!(cells.cell(whole).is_some());
     }
 }

@@ -36,8 +36,8 @@ pub struct Agreement {
 ///
 /// The limits of the distance hold for any number of samples: a sample moves the observed distance by at most 1/N, so it is
 /// within √(ln(1/δ)/2N) of its mean with probability 1 − δ on either side (McDiarmid); the mean is at least the true distance,
-/// as the distance is convex, and exceeds it by at most the mean distance of the frequencies from their own probabilities,
-/// which is at most ½ Σ √(pᵢ(1 − pᵢ)/N).
+/// as the distance is convex, and exceeds it by at most the mean distance of the frequencies from their own probabilities qᵢ,
+/// which is at most ½ Σ √(qᵢ(1 − qᵢ)/N), and that at most ½ √((cells − 1)/N) whatever the qᵢ are.
 pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [TokenId]>) -> Agreement {
     let mut counts = vec![0u64; cells.len()];
     let mut impossible = None;
@@ -59,10 +59,7 @@ pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [Token
         * pairs()
             .map(|(&p, &count)| (count as f64 / n - p).abs())
             .sum::<f64>();
-    let noise = 0.5
-        * pairs()
-            .map(|(&p, _)| (p * (1.0 - p) / n).max(0.0).sqrt())
-            .sum::<f64>();
+    let noise = 0.5 * ((cells.len() - 1) as f64 / n).sqrt();
     let deviation = ((1.0 - CONFIDENCE).recip().ln() / (2.0 * n)).sqrt();
     let degrees_of_freedom = cells.len() - 1;
     Agreement {
