@@ -35,7 +35,7 @@ pub struct Lineup {
 }
 
 enum Target {
-    Live(LoadedModel),
+    Live(Box<LoadedModel>),
     Recorded(Arc<Trace>),
 }
 
@@ -56,7 +56,7 @@ impl Lineup {
             definition,
             config,
             options,
-            Target::Live(target),
+            Target::Live(Box::new(target)),
             &fingerprint,
         )
     }
@@ -339,7 +339,7 @@ impl Lineup {
             ..ForwardBench::default()
         };
         let mut times = Vec::new();
-        for (place, model) in std::iter::once(("target", target)).chain(drafters) {
+        for (place, model) in std::iter::once(("target", &**target)).chain(drafters) {
             let costs = bench.run(&mut model.session())?;
             times.extend(costs.first().map(|cost| (place.to_owned(), cost.median)));
         }

@@ -228,7 +228,7 @@ fn counts_equal_a_recount() {
         big.begin(&source).unwrap();
         little.begin(&source).unwrap();
         let eos = target.eos_token_ids[0];
-        let mut next = |model: &mut dyn Scorer, context: &[u32]| {
+        let next = |model: &mut dyn Scorer, context: &[u32]| {
             model
                 .score(context, &TokenTree::default(), Want::ARGMAX)
                 .unwrap()
