@@ -79,6 +79,14 @@ impl Decoding {
 }
 
 impl Sampling {
+    /// Softmax of the logits and nothing else: temperature 1.
+    pub const PLAIN: Self = Self {
+        temperature: 1.0,
+        top_k: None,
+        top_p: None,
+        min_p: None,
+    };
+
     /// Softmax of the logits over `temperature`, and nothing else.
     ///
     /// # Errors

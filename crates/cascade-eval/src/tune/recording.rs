@@ -1,6 +1,6 @@
 //! What drafters say along a text of the target's.
 
-use cascade_core::{Budget, Drafter, Prompt, Result, Scorer, TokenId, TokenTree, Want};
+use cascade_core::{Budget, Drafter, Prompt, Result, Sampling, Scorer, TokenId, TokenTree, Want};
 
 /// Rows of one forward at most: bounds the memory that logits take.
 const ROWS: usize = 64;
@@ -74,16 +74,16 @@ impl Recording {
                 .iter()
                 .flat_map(|m| (0..m.rows()).map(|r| m.row(r)));
             for (i, row) in logits.enumerate() {
-                let softmax = Softmax::new(row);
+                let distribution = Sampling::PLAIN.distribution(row)?;
                 let choice = scores.argmax[i];
                 choices.push(choice);
-                confidences.push(softmax.probability(choice));
+                confidences.push(distribution.probability(choice) as f32);
                 let asked = smaller
                     .iter()
                     .map(|choices| choices[at + i])
                     .chain([chunk[i]]);
                 for (others, token) in others.iter_mut().zip(asked) {
-                    others.push(softmax.probability(token));
+                    others.push(distribution.probability(token) as f32);
                 }
             }
             context.extend(chunk);
@@ -139,26 +139,5 @@ impl Recorded {
         let known = smaller.iter().filter_map(Self::choices).chain([text]);
         let found = known.zip(others).find(|(tokens, _)| tokens[at] == token);
         found.map_or(0.0, |(_, probabilities)| probabilities[at])
-    }
-}
-
-/// Probabilities of a row.
-struct Softmax<'a> {
-    row: &'a [f32],
-    max: f32,
-    sum: f32,
-}
-
-impl<'a> Softmax<'a> {
-    fn new(row: &'a [f32]) -> Self {
-        let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum = row.iter().map(|logit| (logit - max).exp()).sum();
-        Self { row, max, sum }
-    }
-
-    fn probability(&self, token: TokenId) -> f32 {
-        self.row
-            .get(token as usize)
-            .map_or(0.0, |logit| (logit - self.max).exp() / self.sum)
     }
 }
