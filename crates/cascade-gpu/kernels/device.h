@@ -1,0 +1,147 @@
+/* What kernels are written in: a subset of C that both a CUDA compiler and a plain C compiler understand.
+ *
+ * On a GPU the words below are instructions. Elsewhere (emulator.c) threads of a block are coroutines, and the same words
+ * are functions that do what the instructions do, so that every kernel is tested where there is no GPU. */
+#ifndef CASCADE_DEVICE_H
+#define CASCADE_DEVICE_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+/* Sixteen bytes, the most that one thread loads at once. */
+typedef struct {
+    u32 word[4];
+} Quad;
+
+#define WARP 32u
+
+#ifdef __CUDACC__
+
+#define DEVICE static __device__ __forceinline__
+#define SHARED __shared__
+#define KERNEL(name, Arguments) extern "C" __global__ void cascade_##name(const __grid_constant__ Arguments a)
+#define UNROLL _Pragma("unroll")
+#define THREAD threadIdx.x
+#define THREADS blockDim.x
+#define BLOCK_X blockIdx.x
+#define BLOCK_Y blockIdx.y
+#define BLOCK_Z blockIdx.z
+#define GRID_X gridDim.x
+#define INFINITE __int_as_float(0x7f800000)
+
+DEVICE void block_barrier(void) { __syncthreads(); }
+DEVICE float shuffle_xor(float value, u32 lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
+DEVICE u32 shuffle_xor_u32(u32 value, u32 lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
+DEVICE float bits_to_float(u32 bits) { return __uint_as_float(bits); }
+DEVICE u32 float_to_bits(float value) { return __float_as_uint(value); }
+DEVICE float exponential(float x) { return __expf(x); }
+DEVICE float tangent_h(float x) { return tanhf(x); }
+DEVICE float inverse_root(float x) { return rsqrtf(x); }
+DEVICE float multiply_add(float x, float y, float z) { return fmaf(x, y, z); }
+
+/* Weights are read once per forward: they need no place in the first-level cache. */
+DEVICE Quad load_streaming(const void *from) {
+    Quad q;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(q.word[0]), "=r"(q.word[1]), "=r"(q.word[2]), "=r"(q.word[3])
+                 : "l"(from));
+    return q;
+}
+
+DEVICE Quad load_quad(const void *from) {
+    const uint4 v = *(const uint4 *)from;
+    Quad q = {{v.x, v.y, v.z, v.w}};
+    return q;
+}
+
+/* Two floats as two bf16, the first in the lower half. */
+DEVICE u32 pack_bf16(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+/* d += a · b of 16 x 16 and 16 x 8 bf16, accumulated in f32. */
+DEVICE void multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Sixteen bytes to shared memory without passing through registers; zeros if not `there`. */
+DEVICE void copy_async(void *to, const void *from, int there) {
+    const u32 shared = (u32)__cvta_generic_to_shared(to);
+    const u32 bytes = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
+}
+DEVICE void copy_commit(void) { asm volatile("cp.async.commit_group;"); }
+/* Waits until at most `pending` (0 or 1) of this thread's groups are under way. */
+DEVICE void copy_wait(int pending) {
+    if (pending) asm volatile("cp.async.wait_group 1;");
+    else asm volatile("cp.async.wait_group 0;");
+}
+
+#else
+#include "emulator.h"
+#endif
+
+#define LANE (THREAD % WARP)
+#define WARP_INDEX (THREAD / WARP)
+
+/* ---- Numbers in memory: f32 or bf16 ---- */
+
+/* How numbers of a model lie in memory, as `kind` in arguments. */
+#define F32 0u
+#define BF16 1u
+#define F16 2u
+
+DEVICE float bf16_to_float(u32 half) { return bits_to_float(half << 16); }
+
+DEVICE float f16_to_float(u32 half) {
+    const u32 sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31u, mantissa = half & 1023u;
+    if (exponent == 31u) return bits_to_float(sign | 0x7f800000u | mantissa << 13);
+    if (exponent) return bits_to_float(sign | (exponent + 112u) << 23 | mantissa << 13);
+    /* Subnormal: mantissa · 2^-24. */
+    return bits_to_float(sign | float_to_bits((float)mantissa * 5.9604644775390625e-8f));
+}
+
+DEVICE float load_number(const void *from, u64 index, u32 kind) {
+    if (kind == F32) return ((const float *)from)[index];
+    const u32 half = ((const u16 *)from)[index];
+    return kind == BF16 ? bf16_to_float(half) : f16_to_float(half);
+}
+
+DEVICE void store_number(void *to, u64 index, float value, u32 kind) {
+    if (kind == F32) ((float *)to)[index] = value;
+    else ((u16 *)to)[index] = (u16)pack_bf16(value, 0.0f);
+}
+
+/* ---- Sums and maxima over a block, always in the same order ---- */
+
+DEVICE float warp_sum(float value) {
+    for (u32 lanes = WARP / 2; lanes; lanes /= 2) value += shuffle_xor(value, lanes);
+    return value;
+}
+
+DEVICE float warp_max(float value) {
+    for (u32 lanes = WARP / 2; lanes; lanes /= 2) {
+        const float other = shuffle_xor(value, lanes);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
+/* `scratch` has room for a float per warp; every thread gets the sum. */
+DEVICE float block_sum(float value, float *scratch) {
+    value = warp_sum(value);
+    block_barrier();
+    if (LANE == 0) scratch[WARP_INDEX] = value;
+    block_barrier();
+    float sum = 0.0f;
+    for (u32 warp = 0; warp < THREADS / WARP; ++warp) sum += scratch[warp];
+    return sum;
+}
+
+#endif

@@ -1,0 +1,267 @@
+/* Runs the kernels on the processor, one block after the other, for tests.
+ *
+ * A thread of a block is a coroutine: it runs until it meets a barrier, and goes on when all threads that the barrier is for have
+ * met it. Copies to shared memory happen as late as they may, when they are waited for; threads can be run in the order of
+ * their numbers or against it. So a missing barrier or wait gives other results, as it would on a GPU, but always. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "device.h"
+#include "arguments.h"
+
+_Thread_local EmulatedPlace emulated_place;
+
+#include "linear.cu"
+#include "layers.cu"
+#include "attention.cu"
+#include "readout.cu"
+#include "memory.cu"
+
+#define MAX_THREADS 1024
+#define STACK (64 * 1024)
+#define MAX_COPIES 64
+
+typedef enum { READY, AT_WARP_BARRIER, AT_BLOCK_BARRIER, DONE } State;
+
+typedef struct {
+    void *to;
+    const void *from;
+    int there, group;
+} Copy;
+
+typedef struct {
+    void *stack_pointer;
+    unsigned char *stack;
+    State state;
+    /* Exchanges so far: two buffers take turns, so that nobody overwrites what another has still to read. */
+    u32 exchanges;
+    Copy copies[MAX_COPIES];
+    int copy_count, group;
+} Coroutine;
+
+typedef struct {
+    u32 words[WARP][6];
+} Exchange;
+
+static _Thread_local Coroutine *coroutines;
+static _Thread_local Exchange exchanges[MAX_THREADS / 32][2];
+static _Thread_local void *scheduler;
+static _Thread_local void (*kernel_body)(const void *);
+static _Thread_local const void *kernel_arguments;
+static _Thread_local u32 current;
+static _Thread_local const char *failure;
+
+/* ---- Switching ---- */
+
+/* Saves what a function must preserve, stores the stack pointer, and goes on from another. */
+void cascade_emulator_switch(void **save, void *to);
+
+#if defined(__x86_64__)
+__asm__(".text\n.globl cascade_emulator_switch\n.type cascade_emulator_switch,@function\n"
+        "cascade_emulator_switch:\n"
+        "  push %rbp\n  push %rbx\n  push %r12\n  push %r13\n  push %r14\n  push %r15\n"
+        "  mov %rsp, (%rdi)\n  mov %rsi, %rsp\n"
+        "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n  ret\n"
+        ".size cascade_emulator_switch,.-cascade_emulator_switch\n");
+#define SAVED 6
+static void *first_frame(unsigned char *top, void (*entry)(void)) {
+    /* A function begins 8 bytes off a multiple of 16, where its return address would be. */
+    uint64_t *sp = (uint64_t *)((uintptr_t)top & ~(uintptr_t)15);
+    *--sp = 0;
+    *--sp = (uint64_t)(uintptr_t)entry;
+    for (int i = 0; i < SAVED; ++i) *--sp = 0;
+    return sp;
+}
+#elif defined(__aarch64__)
+__asm__(".text\n.globl cascade_emulator_switch\n.type cascade_emulator_switch,%function\n"
+        "cascade_emulator_switch:\n"
+        "  sub sp, sp, #160\n"
+        "  stp x19, x20, [sp]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n  stp x25, x26, [sp, #48]\n"
+        "  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"
+        "  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n  stp d12, d13, [sp, #128]\n  stp d14, d15, [sp, #144]\n"
+        "  mov x9, sp\n  str x9, [x0]\n  mov sp, x1\n"
+        "  ldp x19, x20, [sp]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n  ldp x25, x26, [sp, #48]\n"
+        "  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
+        "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
+        "  add sp, sp, #160\n  ret\n"
+        ".size cascade_emulator_switch,.-cascade_emulator_switch\n");
+static void *first_frame(unsigned char *top, void (*entry)(void)) {
+    uint64_t *sp = (uint64_t *)((uintptr_t)top & ~(uintptr_t)15) - 20;
+    memset(sp, 0, 160);
+    sp[11] = (uint64_t)(uintptr_t)entry;
+    return sp;
+}
+#else
+#error "the emulator knows how to switch coroutines on x86-64 and aarch64 only"
+#endif
+
+static void yield_with(State state) {
+    Coroutine *self = &coroutines[current];
+    self->state = state;
+    cascade_emulator_switch(&self->stack_pointer, scheduler);
+}
+
+static void run_thread(void) {
+    kernel_body(kernel_arguments);
+    if (coroutines[current].copy_count) failure = "a thread ended without waiting for its copies";
+    yield_with(DONE);
+}
+
+/* ---- The words of device.h ---- */
+
+void emulated_block_barrier(void) { yield_with(AT_BLOCK_BARRIER); }
+
+/* What every lane of the warp puts in; readable until the exchange after the next one. */
+static const Exchange *exchange(const u32 *words, u32 count) {
+    Coroutine *self = &coroutines[current];
+    Exchange *shared = &exchanges[THREAD / WARP][self->exchanges++ % 2u];
+    memcpy(shared->words[LANE], words, count * sizeof *words);
+    yield_with(AT_WARP_BARRIER);
+    return shared;
+}
+
+u32 emulated_shuffle_xor(u32 value, u32 lanes) { return exchange(&value, 1)->words[LANE ^ lanes][0]; }
+
+/* Half `k` of the 16 that the lanes of a row or column hold, four words apart by `second`. */
+static float tile_number(const Exchange *shared, u32 lane_row, u32 k, u32 low_word, u32 high_word) {
+    const u32 word = shared->words[lane_row * 4u + k % 8u / 2u][k < 8u ? low_word : high_word];
+    return bf16_to_float(k % 2u ? word >> 16 : word & 0xffffu);
+}
+
+void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
+    const u32 words[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    const Exchange *shared = exchange(words, 6);
+    for (u32 i = 0; i < 4u; ++i) {
+        const u32 row = LANE / 4u, high = i / 2u, column = LANE % 4u * 2u + i % 2u;
+        float sum = 0.0f;
+        for (u32 k = 0; k < 16u; ++k)
+            sum += tile_number(shared, row, k, high, high + 2u) * tile_number(shared, column, k, 4u, 5u);
+        d[i] += sum;
+    }
+}
+
+void emulated_copy_async(void *to, const void *from, int there) {
+    Coroutine *self = &coroutines[current];
+    if (self->copy_count == MAX_COPIES) {
+        failure = "a thread has too many copies under way";
+        return;
+    }
+    self->copies[self->copy_count++] = (Copy){to, from, there, self->group};
+}
+
+void emulated_copy_commit(void) { ++coroutines[current].group; }
+
+void emulated_copy_wait(int pending) {
+    Coroutine *self = &coroutines[current];
+    int kept = 0;
+    for (int i = 0; i < self->copy_count; ++i) {
+        const Copy copy = self->copies[i];
+        if (copy.group >= self->group - pending) self->copies[kept++] = copy;
+        else if (copy.there) memcpy(copy.to, copy.from, 16);
+        else memset(copy.to, 0, 16);
+    }
+    self->copy_count = kept;
+}
+
+/* ---- Running ---- */
+
+/* Runs the threads of a warp until each is done or waits for the block. */
+static void run_warp(u32 warp, int backwards) {
+    const u32 begin = warp * WARP;
+    const u32 end = begin + WARP < THREADS ? begin + WARP : THREADS;
+    for (;;) {
+        u32 waiting = 0, elsewhere = 0;
+        for (u32 i = 0; i < end - begin; ++i) {
+            current = backwards ? end - 1u - i : begin + i;
+            Coroutine *thread = &coroutines[current];
+            if (thread->state == READY) {
+                emulated_place.thread = current;
+                cascade_emulator_switch(&scheduler, thread->stack_pointer);
+            }
+            waiting += thread->state == AT_WARP_BARRIER;
+            elsewhere += thread->state == AT_BLOCK_BARRIER || thread->state == DONE;
+        }
+        if (!waiting) return;
+        if (elsewhere || end - begin != WARP) {
+            failure = "some threads of a warp exchange values while others do not";
+            return;
+        }
+        for (u32 i = begin; i < end; ++i) coroutines[i].state = READY;
+    }
+}
+
+static void run_block(int backwards) {
+    const u32 warps = (THREADS + WARP - 1u) / WARP;
+    for (u32 i = 0; i < THREADS; ++i) {
+        Coroutine *thread = &coroutines[i];
+        thread->stack_pointer = first_frame(thread->stack + STACK, run_thread);
+        thread->state = READY;
+        thread->exchanges = 0;
+        thread->copy_count = thread->group = 0;
+    }
+    for (;;) {
+        for (u32 w = 0; w < warps && !failure; ++w) run_warp(backwards ? warps - 1u - w : w, backwards);
+        if (failure) return;
+        /* Threads that have ended count as having met every barrier, as on a GPU. */
+        u32 waiting = 0;
+        for (u32 i = 0; i < THREADS; ++i) {
+            if (coroutines[i].state != AT_BLOCK_BARRIER) continue;
+            coroutines[i].state = READY;
+            ++waiting;
+        }
+        if (!waiting) return;
+    }
+}
+
+static int allocate_coroutines(void) {
+    if (coroutines) return 1;
+    Coroutine *all = calloc(MAX_THREADS, sizeof *all);
+    unsigned char *stacks = malloc((size_t)MAX_THREADS * STACK);
+    if (!all || !stacks) return 0;
+    for (u32 i = 0; i < MAX_THREADS; ++i) all[i].stack = stacks + (size_t)i * STACK;
+    coroutines = all;
+    return 1;
+}
+
+#define KERNELS(X)                                                                                                           \
+    X(linear_bf16_1) X(linear_bf16_2) X(linear_bf16_4) X(linear_bf16_8) X(linear_f32) X(embed) X(norm) X(heads)              \
+    X(activation) X(attention_bf16_32) X(attention_bf16_64) X(attention_bf16_128) X(attention_f32) X(combine) X(logits)      \
+    X(answer) X(top) X(keep) X(grow) X(pack) X(fill) X(copy_quads) X(read_quads)
+
+/* Runs a kernel over a grid. Gives null, or what is wrong with the kernel. */
+const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, const void *arguments, int backwards) {
+    kernel_body = 0;
+#define FIND(kernel) \
+    if (!strcmp(name, #kernel)) kernel_body = kernel##_thread;
+    KERNELS(FIND)
+    if (!kernel_body) return "there is no kernel of this name";
+    if (threads > MAX_THREADS) return "a block has more than 1024 threads";
+    if (!allocate_coroutines()) return "there is no memory for coroutines";
+    kernel_arguments = arguments;
+    failure = 0;
+    emulated_place.threads = threads;
+    memcpy(emulated_place.grid, grid, sizeof emulated_place.grid);
+    for (u32 z = 0; z < grid[2]; ++z)
+        for (u32 y = 0; y < grid[1]; ++y)
+            for (u32 x = 0; x < grid[0] && !failure; ++x) {
+                emulated_place.block[0] = x;
+                emulated_place.block[1] = y;
+                emulated_place.block[2] = z;
+                run_block(backwards);
+            }
+    return failure;
+}
+
+/* Sizes of structures, and places of a field of each, for `src/arguments.rs` to be compared with. */
+size_t cascade_emulated_layout(u32 index) {
+    static const size_t layout[] = {
+        sizeof(Step), offsetof(Step, pick_token), sizeof(Answer), sizeof(EmbedArguments), sizeof(NormArguments),
+        sizeof(LinearArguments), sizeof(HeadsArguments), offsetof(HeadsArguments, which), sizeof(AttentionArguments),
+        offsetof(AttentionArguments, reach), sizeof(CombineArguments), sizeof(ActivationArguments), sizeof(Slice),
+        sizeof(LogitsArguments), offsetof(LogitsArguments, scale), sizeof(TopArguments), sizeof(KeepArguments),
+        sizeof(GrowArguments), sizeof(PackArguments), sizeof(FillArguments), sizeof(CopyArguments),
+    };
+    return index < sizeof layout / sizeof *layout ? layout[index] : 0;
+}

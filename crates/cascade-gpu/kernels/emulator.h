@@ -1,0 +1,67 @@
+/* The words of device.h where there is no GPU; see emulator.c. */
+#ifndef CASCADE_EMULATOR_H
+#define CASCADE_EMULATOR_H
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    u32 thread, threads, block[3], grid[3];
+} EmulatedPlace;
+
+extern _Thread_local EmulatedPlace emulated_place;
+
+void emulated_block_barrier(void);
+u32 emulated_shuffle_xor(u32 value, u32 lanes);
+void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1);
+void emulated_copy_async(void *to, const void *from, int there);
+void emulated_copy_commit(void);
+void emulated_copy_wait(int pending);
+
+#define DEVICE static inline
+#define SHARED static _Thread_local
+#define KERNEL(name, Arguments)                                                                                              \
+    static void cascade_##name(const Arguments a);                                                                                     \
+    static void name##_thread(const void *arguments) { cascade_##name(*(const Arguments *)arguments); }                                \
+    static void cascade_##name(const Arguments a)
+#define UNROLL
+#define THREAD emulated_place.thread
+#define THREADS emulated_place.threads
+#define BLOCK_X emulated_place.block[0]
+#define BLOCK_Y emulated_place.block[1]
+#define BLOCK_Z emulated_place.block[2]
+#define GRID_X emulated_place.grid[0]
+#define INFINITE INFINITY
+
+DEVICE void block_barrier(void) { emulated_block_barrier(); }
+DEVICE u32 float_to_bits(float value) {
+    u32 bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+DEVICE float bits_to_float(u32 bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+DEVICE u32 shuffle_xor_u32(u32 value, u32 lanes) { return emulated_shuffle_xor(value, lanes); }
+DEVICE float shuffle_xor(float value, u32 lanes) { return bits_to_float(emulated_shuffle_xor(float_to_bits(value), lanes)); }
+DEVICE float exponential(float x) { return expf(x); }
+DEVICE float tangent_h(float x) { return tanhf(x); }
+DEVICE float inverse_root(float x) { return 1.0f / sqrtf(x); }
+DEVICE float multiply_add(float x, float y, float z) { return x * y + z; }
+DEVICE Quad load_quad(const void *from) { return *(const Quad *)from; }
+DEVICE Quad load_streaming(const void *from) { return load_quad(from); }
+/* Rounds to the nearest, ties to even. */
+DEVICE u32 emulated_bf16(float value) {
+    const u32 bits = float_to_bits(value);
+    if (value != value) return 0x7fffu;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+DEVICE u32 pack_bf16(float low, float high) { return emulated_bf16(low) | emulated_bf16(high) << 16; }
+DEVICE void multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) { emulated_multiply_tiles(d, a, b0, b1); }
+DEVICE void copy_async(void *to, const void *from, int there) { emulated_copy_async(to, from, there); }
+DEVICE void copy_commit(void) { emulated_copy_commit(); }
+DEVICE void copy_wait(int pending) { emulated_copy_wait(pending); }
+
+#endif

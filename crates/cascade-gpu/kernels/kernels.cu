@@ -1,0 +1,8 @@
+/* All kernels as one module. `scripts/compile-kernels.sh` makes kernels.ptx of it. */
+#include "device.h"
+#include "arguments.h"
+#include "linear.cu"
+#include "layers.cu"
+#include "attention.cu"
+#include "readout.cu"
+#include "memory.cu"

@@ -1,0 +1,92 @@
+/* Moving numbers: caches of keys and values, and weights on their way into memory. */
+
+DEVICE void copy_number(void *to, u64 to_index, const void *from, u64 from_index, u32 kind) {
+    if (kind == F32) ((u32 *)to)[to_index] = ((const u32 *)from)[from_index];
+    else ((u16 *)to)[to_index] = ((const u16 *)from)[from_index];
+}
+
+/* Moves slots to where `at` begins. They ascend, so what is overwritten was moved before. Grid: a head's keys, then its values,
+ * of each layer; a thread per number of a head. */
+KERNEL(keep, KeepArguments) {
+    const u32 i = THREAD;
+    if (i >= a.padded) return;
+    const u32 bytes = a.kind == F32 ? 4u : 2u;
+    /* Planes of a layer: keys of all heads, then values of all heads. */
+    const u32 heads = a.heads, layer = BLOCK_X / (2u * heads), plane = BLOCK_X % (2u * heads);
+    u8 *start = (u8 *)a.cache + ((u64)layer * 2u * heads + plane) * a.capacity * a.padded * bytes;
+    const u64 step = plane < heads ? a.padded : 1u, offset = plane < heads ? i : (u64)i * a.capacity;
+    for (u32 n = 0; n < a.count; ++n) copy_number(start, offset + (a.at + n) * step, start, offset + a.slots[n] * step, a.kind);
+}
+
+/* Copies the first `count` slots of a cache to a larger one. Grid as for `keep`. */
+KERNEL(grow, GrowArguments) {
+    const u32 bytes = a.kind == F32 ? 4u : 2u, heads = a.heads, plane = BLOCK_X % (2u * heads);
+    const u8 *from = (const u8 *)a.from + (u64)BLOCK_X * a.from_capacity * a.padded * bytes;
+    u8 *to = (u8 *)a.to + (u64)BLOCK_X * a.to_capacity * a.padded * bytes;
+    for (u32 i = THREAD; i < a.count * a.padded; i += THREADS) {
+        if (plane < heads) {
+            copy_number(to, i, from, i, a.kind);
+        } else {
+            const u64 row = i / a.count, slot = i % a.count;
+            copy_number(to, row * a.to_capacity + slot, from, row * a.from_capacity + slot, a.kind);
+        }
+    }
+}
+
+/* Where the number of an output and an input lies in a packed weight: sixteen outputs by thirty-two inputs are a tile, and
+ * thread 4 · (output % 8) + (input % 32) / 8 of a warp loads eight of its numbers at once, twice. */
+DEVICE u64 packed_place(u32 output, u32 input, u32 inputs) {
+    const u64 tile = (u64)(output / 16u) * (inputs / 32u) + input / 32u;
+    const u32 lane = output % 8u * 4u + input % 32u / 8u;
+    return tile * 512u + output % 16u / 8u * 256u + lane * 8u + input % 8u;
+}
+
+/* Converts a weight and puts its numbers where forward passes read them. Grid: outputs. */
+KERNEL(pack, PackArguments) {
+    const u32 output = BLOCK_X;
+    u32 row = output;
+    if (a.interleaved) {
+        const u32 inner = a.outputs / 2u;
+        row = output / 16u * 8u + output % 8u + (output % 16u < 8u ? 0u : inner);
+    }
+    const u32 to_output = a.first_output + output;
+    for (u32 i = THREAD; i < a.inputs; i += THREADS) {
+        const float value = load_number(a.from, (u64)row * a.inputs + i, a.kind);
+        const u64 to = a.packed ? packed_place(to_output, i, a.inputs) : (u64)to_output * a.inputs + i;
+        store_number(a.to, to, value, a.to_kind);
+    }
+}
+
+/* Pseudo-random numbers between -scale and scale, a function of seed and place. */
+KERNEL(fill, FillArguments) {
+    for (u64 i = (u64)BLOCK_X * THREADS + THREAD; i < a.count; i += (u64)GRID_X * THREADS) {
+        u64 x = i + ((u64)a.seed << 40);
+        x = (x ^ x >> 33) * 0xff51afd7ed558ccdull;
+        x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ull;
+        x ^= x >> 33;
+        const float unit = (float)(x >> 40) * 5.9604644775390625e-8f;
+        store_number(a.to, i, (2.0f * unit - 1.0f) * a.scale, a.kind);
+    }
+}
+
+/* Copies memory as fast as the device can: what forward passes are measured against. */
+KERNEL(copy_quads, CopyArguments) {
+    const u64 stride = (u64)GRID_X * THREADS;
+    for (u64 i = (u64)BLOCK_X * THREADS + THREAD; i < a.quads; i += stride)
+        ((Quad *)a.to)[i] = load_streaming((const Quad *)a.from + i);
+}
+
+/* Reads memory and writes next to nothing: what weights can be streamed at. */
+KERNEL(read_quads, CopyArguments) {
+    const u64 stride = (u64)GRID_X * THREADS;
+    u32 mixed = 0;
+    for (u64 i = (u64)BLOCK_X * THREADS + THREAD; i < a.quads; i += 4u * stride) {
+        Quad q[4];
+        UNROLL for (u32 j = 0; j < 4; ++j) {
+            const Quad none = {{0, 0, 0, 0}};
+            q[j] = i + j * stride < a.quads ? load_streaming((const Quad *)a.from + i + j * stride) : none;
+        }
+        UNROLL for (u32 j = 0; j < 4; ++j) mixed ^= q[j].word[0] ^ q[j].word[1] ^ q[j].word[2] ^ q[j].word[3];
+    }
+    if (mixed == 0x9e3779b9u) ((u32 *)a.to)[0] = mixed;
+}

@@ -1,0 +1,266 @@
+//! What kernels are called with: `kernels/arguments.h` in Rust. A test compares the layouts.
+//!
+//! Fields are told there. Pointers are addresses in the device's memory.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Rows of one forward at most.
+pub const MAX_ROWS: usize = 64;
+/// Slots behind the commonly seen ones that rows may see or not see.
+pub const WINDOW: usize = 512;
+/// Words of a row's mask over the window.
+pub const MASK_WORDS: usize = WINDOW / 64;
+/// Children whose probabilities one forward looks up, at most.
+pub const MAX_PICKS: usize = 512;
+/// Keys that one block of attention works through.
+pub const SPLIT: usize = 256;
+/// Tokens of the vocabulary that one block of the readout looks at.
+pub(crate) const SLICE: usize = 1024;
+
+/// An address in the device's memory; 0 for none.
+pub type Address = u64;
+
+macro_rules! structure {
+    ($name:ident { $($field:ident: $kind:ty),* $(,)? }) => {
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+        pub(crate) struct $name { $(pub(crate) $field: $kind),* }
+    };
+}
+
+structure!(Step {
+    rows: u32,
+    past: u32,
+    first: u32,
+    keys: u32,
+    cache: Address,
+    source: Address,
+    capacity: u32,
+    source_capacity: u32,
+    source_keys: u32,
+    first_wanted: u32,
+    picks: u32,
+    unused: u32,
+    tokens: [u32; MAX_ROWS],
+    positions: [u32; MAX_ROWS],
+    mask: [[u64; MASK_WORDS]; MAX_ROWS],
+    window_positions: [u32; WINDOW],
+    pick_row: [u32; MAX_PICKS],
+    pick_token: [u32; MAX_PICKS],
+});
+
+structure!(Answer {
+    argmax: [u32; MAX_ROWS],
+    greatest: [f32; MAX_ROWS],
+    sum: [f32; MAX_ROWS],
+    improper: [u32; MAX_ROWS],
+    picks: [f32; MAX_PICKS],
+});
+
+structure!(EmbedArguments {
+    step: Address,
+    table: Address,
+    stream: Address,
+    size: u32,
+    kind: u32,
+});
+
+structure!(NormArguments {
+    step: Address,
+    delta: Address,
+    stream: Address,
+    weight: Address,
+    out: Address,
+    size: u32,
+    parts: u32,
+    stride: u32,
+    kind: u32,
+    epsilon: f32,
+    unused: u32,
+});
+
+structure!(LinearArguments {
+    step: Address,
+    input: Address,
+    weight: Address,
+    out: Address,
+    inputs: u32,
+    outputs: u32,
+    parts: u32,
+    stride: u32,
+    wanted_only: u32,
+    unused: u32,
+});
+
+structure!(HeadsArguments {
+    step: Address,
+    projected: Address,
+    cosines: Address,
+    sines: Address,
+    queries: Address,
+    heads: u32,
+    kv_heads: u32,
+    head_dim: u32,
+    padded: u32,
+    parts: u32,
+    stride: u32,
+    kind: u32,
+    layer: u32,
+    to_source: u32,
+    which: u32,
+});
+
+structure!(AttentionArguments {
+    step: Address,
+    queries: Address,
+    bias: Address,
+    mixed: Address,
+    weights: Address,
+    heads: u32,
+    kv_heads: u32,
+    padded: u32,
+    layer: u32,
+    reach: u32,
+    kind: u32,
+    to_source: u32,
+    unused: u32,
+});
+
+structure!(CombineArguments {
+    step: Address,
+    mixed: Address,
+    weights: Address,
+    out: Address,
+    heads: u32,
+    head_dim: u32,
+    padded: u32,
+    kind: u32,
+    to_source: u32,
+    unused: u32,
+});
+
+structure!(ActivationArguments {
+    step: Address,
+    projected: Address,
+    out: Address,
+    inner: u32,
+    parts: u32,
+    stride: u32,
+    kind: u32,
+    activation: u32,
+    gated: u32,
+});
+
+structure!(Slice {
+    greatest: f32,
+    sum: f32,
+    argmax: u32,
+    improper: u32,
+});
+
+structure!(LogitsArguments {
+    step: Address,
+    projected: Address,
+    logits: Address,
+    slices: Address,
+    answer: Address,
+    vocabulary: u32,
+    parts: u32,
+    stride: u32,
+    slice_count: u32,
+    scale: f32,
+    unused: u32,
+});
+
+structure!(TopArguments {
+    step: Address,
+    logits: Address,
+    tokens: Address,
+    values: Address,
+    vocabulary: u32,
+    width: u32,
+});
+
+structure!(KeepArguments {
+    cache: Address,
+    slots: Address,
+    heads: u32,
+    padded: u32,
+    capacity: u32,
+    at: u32,
+    count: u32,
+    kind: u32,
+});
+
+structure!(GrowArguments {
+    from: Address,
+    to: Address,
+    heads: u32,
+    padded: u32,
+    from_capacity: u32,
+    to_capacity: u32,
+    count: u32,
+    kind: u32,
+});
+
+structure!(PackArguments {
+    from: Address,
+    to: Address,
+    outputs: u32,
+    inputs: u32,
+    kind: u32,
+    to_kind: u32,
+    interleaved: u32,
+    packed: u32,
+    first_output: u32,
+    unused: u32,
+});
+
+structure!(FillArguments {
+    to: Address,
+    count: u64,
+    kind: u32,
+    seed: u32,
+    scale: f32,
+    unused: u32,
+});
+
+structure!(CopyArguments {
+    from: Address,
+    to: Address,
+    quads: u64,
+});
+
+#[cfg(all(test, feature = "emulator"))]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn structures_lie_in_memory_as_in_c() {
+        let layout = [
+            size_of::<Step>(),
+            offset_of!(Step, pick_token),
+            size_of::<Answer>(),
+            size_of::<EmbedArguments>(),
+            size_of::<NormArguments>(),
+            size_of::<LinearArguments>(),
+            size_of::<HeadsArguments>(),
+            offset_of!(HeadsArguments, which),
+            size_of::<AttentionArguments>(),
+            offset_of!(AttentionArguments, reach),
+            size_of::<CombineArguments>(),
+            size_of::<ActivationArguments>(),
+            size_of::<Slice>(),
+            size_of::<LogitsArguments>(),
+            offset_of!(LogitsArguments, scale),
+            size_of::<TopArguments>(),
+            size_of::<KeepArguments>(),
+            size_of::<GrowArguments>(),
+            size_of::<PackArguments>(),
+            size_of::<FillArguments>(),
+            size_of::<CopyArguments>(),
+        ];
+        assert_eq!(crate::emulator::layout(), layout);
+    }
+}

@@ -1,0 +1,178 @@
+//! Keys and values of one sequence on a device.
+
+use crate::arguments::{GrowArguments, KeepArguments, WINDOW};
+use crate::launch::{Kernel, Launch};
+use crate::{Address, Buffer, Device, Kind, Result};
+
+/// Sizes of a cache that stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Layers that have keys and values.
+    pub layers: usize,
+    /// Heads of keys and values.
+    pub kv_heads: usize,
+    /// Numbers of a head; padded as [`padded`] says.
+    pub head_dim: usize,
+}
+
+/// Numbers that a head takes in memory: what attention has kernels for.
+///
+/// # Errors
+/// [`Error::Size`](crate::Error::Size) above 128.
+pub fn padded(head_dim: usize) -> Result<usize> {
+    match head_dim {
+        1..=32 => Ok(32),
+        33..=64 => Ok(64),
+        65..=128 => Ok(128),
+        _ => Err(crate::Error::Size {
+            what: "the size of a head".to_owned(),
+            size: head_dim,
+            needed: "128 at most",
+        }),
+    }
+}
+
+/// Keys and values of one sequence. Slots `..len` are committed; whatever lies behind is garbage.
+///
+/// Keys lie slot by slot, values number by number, as tensor cores read them. Rolling back is an integer; keeping a branch of a
+/// tree is one kernel for all layers. Memory grows by doubling and never shrinks.
+#[derive(Debug)]
+pub struct Cache {
+    device: Device,
+    shape: CacheShape,
+    padded: usize,
+    kind: Kind,
+    buffer: Option<Buffer>,
+    /// Slots to keep, on their way to the kernel.
+    slots: Option<Buffer>,
+    capacity: usize,
+    len: usize,
+}
+
+impl Cache {
+    /// Slots allocated at least. Capacities are multiples of eight, which is what attention loads at once.
+    const MIN_CAPACITY: usize = 256;
+
+    /// A cache that holds nothing, and takes no memory yet.
+    ///
+    /// # Errors
+    /// For heads that are too large.
+    pub fn new(device: &Device, shape: CacheShape, kind: Kind) -> Result<Self> {
+        Ok(Self {
+            device: device.clone(),
+            padded: padded(shape.head_dim)?,
+            shape,
+            kind,
+            buffer: None,
+            slots: None,
+            capacity: 0,
+            len: 0,
+        })
+    }
+
+    /// Slots that are committed.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no slot is committed.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Slots that there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.buffer.as_ref().map_or(0, Buffer::address)
+    }
+
+    fn planes(&self) -> usize {
+        2 * self.shape.layers * self.shape.kv_heads
+    }
+
+    /// Makes room for `rows` slots behind the committed ones. Costs a copy when it grows.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what is there stays there.
+    pub fn reserve(&mut self, rows: usize) -> Result<()> {
+        let needed = self.len + rows;
+        if needed <= self.capacity {
+            return Ok(());
+        }
+        let capacity = needed.next_power_of_two().max(Self::MIN_CAPACITY);
+        let bytes = self.planes() * capacity * self.padded * self.kind.bytes();
+        let grown = self.device.allocate(bytes)?;
+        if let (Some(old), 1..) = (&self.buffer, self.len) {
+            let arguments = GrowArguments {
+                from: old.address(),
+                to: grown.address(),
+                heads: self.shape.kv_heads as u32,
+                padded: self.padded as u32,
+                from_capacity: self.capacity as u32,
+                to_capacity: capacity as u32,
+                count: self.len as u32,
+                kind: self.kind.number(),
+            };
+            let grid = [self.planes(), 1, 1];
+            self.device
+                .launch(&Launch::new(Kernel::Grow, grid, 256, arguments))?;
+        }
+        self.buffer = Some(grown);
+        self.capacity = capacity;
+        Ok(())
+    }
+
+    /// Makes the `rows` slots behind the committed ones committed, after every layer has written them.
+    pub fn commit(&mut self, rows: usize) {
+        self.len += rows;
+        debug_assert!(self.len <= self.capacity);
+    }
+
+    /// Forgets all slots from `len` on. Free.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Moves `slots`, which ascend from `at` or later, to where the slot `at` begins, and forgets everything else from `at` on. Free
+    /// if they lie there already.
+    ///
+    /// # Errors
+    /// If the driver fails; then slots `..at` are left.
+    pub fn keep(&mut self, at: usize, slots: &[u32]) -> Result<()> {
+        debug_assert!(slots.windows(2).all(|pair| pair[0] < pair[1]));
+        let mut places = slots.iter().zip(at..);
+        if !places.all(|(&slot, place)| slot as usize == place) {
+            self.truncate(at);
+            for (first, slots) in (at..).step_by(WINDOW).zip(slots.chunks(WINDOW)) {
+                self.move_slots(first, slots)?;
+            }
+        }
+        self.len = at + slots.len();
+        Ok(())
+    }
+
+    fn move_slots(&mut self, at: usize, slots: &[u32]) -> Result<()> {
+        let buffer = match self.slots.take() {
+            Some(buffer) => buffer,
+            None => self.device.allocate(WINDOW * 4)?,
+        };
+        let buffer = self.slots.insert(buffer);
+        buffer.write(0, slots)?;
+        let arguments = KeepArguments {
+            cache: self.buffer.as_ref().map_or(0, Buffer::address),
+            slots: buffer.address(),
+            heads: self.shape.kv_heads as u32,
+            padded: self.padded as u32,
+            capacity: self.capacity as u32,
+            at: at as u32,
+            count: slots.len() as u32,
+            kind: self.kind.number(),
+        };
+        let grid = [self.planes(), 1, 1];
+        let launch = Launch::new(Kernel::Keep, grid, self.padded, arguments);
+        self.device.launch(&launch)
+    }
+}

@@ -1,0 +1,236 @@
+//! A device that kernels run on, and memory on it.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use crate::driver::{Gpu, Graph};
+#[cfg(feature = "emulator")]
+use crate::emulator::Emulator;
+use crate::launch::Launch;
+use crate::{Address, Result};
+
+/// A device that kernels run on. Cloning gives another handle of the same.
+#[derive(Clone, Debug)]
+pub struct Device(Arc<Machine>);
+
+#[derive(Debug)]
+enum Machine {
+    Gpu(Gpu),
+    #[cfg(feature = "emulator")]
+    Emulator(Emulator),
+}
+
+impl Device {
+    /// The GPU number `ordinal`, as the driver counts.
+    ///
+    /// # Errors
+    /// [`Error::NoDriver`](crate::Error::NoDriver), [`Error::NoDevice`](crate::Error::NoDevice), and those of a driver or GPU that is too old.
+    pub fn gpu(ordinal: usize) -> Result<Self> {
+        Ok(Self(Arc::new(Machine::Gpu(Gpu::new(ordinal)?))))
+    }
+
+    /// The processor, running kernels as a GPU does but slowly. `backwards` runs a block's threads against the order of
+    /// their numbers, which no result may depend on.
+    #[cfg(feature = "emulator")]
+    pub fn emulated(backwards: bool) -> Self {
+        Self(Arc::new(Machine::Emulator(Emulator::new(backwards))))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        match &*self.0 {
+            Machine::Gpu(gpu) => gpu.name(),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(_) => "emulated GPU".to_owned(),
+        }
+    }
+
+    /// Bytes of its memory that are in use, by whomever, and all of them.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        match &*self.0 {
+            Machine::Gpu(gpu) => gpu.memory().map(|(free, all)| (all - free, all)),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(emulator) => Ok((emulator.allocated(), usize::MAX)),
+        }
+    }
+
+    /// Memory of `bytes` bytes, whatever they are.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        let address = match &*self.0 {
+            Machine::Gpu(gpu) => gpu.allocate(bytes)?,
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(emulator) => emulator.allocate(bytes),
+        };
+        Ok(Buffer {
+            device: self.clone(),
+            address,
+            bytes,
+        })
+    }
+
+    /// Memory that holds `values`.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate), and if the copy fails.
+    pub fn upload(&self, values: &[impl Pod]) -> Result<Buffer> {
+        let buffer = self.allocate(size_of_val(values))?;
+        buffer.write(0, values)?;
+        Ok(buffer)
+    }
+
+    /// Waits until everything launched is done.
+    ///
+    /// # Errors
+    /// What launches failed with, which the driver tells only now.
+    pub fn synchronize(&self) -> Result<()> {
+        match &*self.0 {
+            Machine::Gpu(gpu) => gpu.synchronize(),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(_) => Ok(()),
+        }
+    }
+
+    /// Seconds that the device takes for what `work` launches.
+    ///
+    /// # Errors
+    /// Those of `work`, and if the driver fails.
+    pub fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+        match &*self.0 {
+            Machine::Gpu(gpu) => gpu.time(work),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(_) => {
+                let start = std::time::Instant::now();
+                work().map(|()| start.elapsed().as_secs_f64())
+            }
+        }
+    }
+
+    pub(crate) fn launch(&self, launch: &Launch) -> Result<()> {
+        match &*self.0 {
+            Machine::Gpu(gpu) => gpu.launch(launch),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(emulator) => emulator.launch(launch),
+        }
+    }
+
+    pub(crate) fn record(&self, launches: Vec<Launch>) -> Result<Program> {
+        let graph = match &*self.0 {
+            Machine::Gpu(gpu) => Some(gpu.record(&launches)?),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(_) => None,
+        };
+        Ok(Program { launches, graph })
+    }
+
+    pub(crate) fn run(&self, program: &Program) -> Result<()> {
+        match (&*self.0, &program.graph) {
+            (Machine::Gpu(gpu), Some(graph)) => gpu.replay(graph),
+            _ => program.launches.iter().try_for_each(|l| self.launch(l)),
+        }
+    }
+}
+
+/// Launches that are run as one: on a GPU a graph, which costs the host one call.
+#[derive(Debug)]
+pub(crate) struct Program {
+    launches: Vec<Launch>,
+    graph: Option<Graph>,
+}
+
+impl Program {
+    pub(crate) fn launches(&self) -> usize {
+        self.launches.len()
+    }
+}
+
+/// Memory on a device, freed when it is dropped.
+#[derive(Debug)]
+pub struct Buffer {
+    device: Device,
+    address: Address,
+    bytes: usize,
+}
+
+impl Buffer {
+    /// Where it begins.
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Copies `values` to where byte `at` is.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn write(&self, at: usize, values: &[impl Pod]) -> Result<()> {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        assert!(at + bytes.len() <= self.bytes, "a write beyond a buffer");
+        match &*self.device.0 {
+            Machine::Gpu(gpu) => gpu.upload(self.address + at as Address, bytes),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(emulator) => {
+                emulator.upload(self.address + at as Address, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies to `values` what lies from byte `at` on, once everything launched is done.
+    ///
+    /// # Errors
+    /// What launches failed with, and if the driver fails.
+    ///
+    /// # Panics
+    /// If there are not so many bytes.
+    pub fn read(&self, at: usize, values: &mut [impl Pod]) -> Result<()> {
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
+        assert!(at + bytes.len() <= self.bytes, "a read beyond a buffer");
+        match &*self.device.0 {
+            Machine::Gpu(gpu) => gpu.download(self.address + at as Address, bytes),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(emulator) => {
+                emulator.download(self.address + at as Address, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Fills it with zeros.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub fn zero(&self) -> Result<()> {
+        match &*self.device.0 {
+            Machine::Gpu(gpu) => gpu.zero(self.address, self.bytes),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(emulator) => {
+                emulator.zero(self.address, self.bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match &*self.device.0 {
+            Machine::Gpu(gpu) => gpu.free(self.address),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(emulator) => emulator.free(self.address),
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! Runs forwards: gives them their input, keeps what was recorded, and reads their answers.
+
+use std::collections::HashMap;
+
+use bytemuck::Zeroable;
+
+use crate::arguments::{
+    Answer, Slice, Step, TopArguments, MASK_WORDS, MAX_PICKS, MAX_ROWS, SLICE, SPLIT, WINDOW,
+};
+use crate::cache::padded;
+use crate::device::Program;
+use crate::launch::{Kernel, Launch};
+use crate::{Address, Buffer, Cache, Device, Forward, Heads, Kind, Linear, Result};
+
+/// The bits of a row over the window behind the slots that every row sees.
+pub type Mask = [u64; MASK_WORDS];
+
+/// Sizes that the memory of forwards follows from.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Size of the residual stream.
+    pub stream: usize,
+    /// Most inputs of a linear map.
+    pub input: usize,
+    /// Most numbers that a linear map gives for a row, counting parts.
+    pub output: usize,
+    /// Heads of attention, the same in all layers.
+    pub heads: Heads,
+    /// Columns of the logits.
+    pub vocabulary: usize,
+}
+
+impl Sizes {
+    /// Sizes that have room for no linear map yet.
+    pub fn new(stream: usize, heads: Heads, vocabulary: usize) -> Self {
+        Self {
+            stream,
+            input: 0,
+            output: 0,
+            heads,
+            vocabulary,
+        }
+    }
+
+    /// Makes room for `linear`.
+    pub fn cover(&mut self, linear: &Linear) {
+        self.input = self.input.max(linear.inputs);
+        self.output = self.output.max(linear.outputs * linear.parts);
+    }
+}
+
+/// Input of one forward: [`MAX_ROWS`] rows at most.
+#[derive(Clone, Debug)]
+pub struct Rows<'a> {
+    /// Their tokens.
+    pub tokens: &'a [u32],
+    /// Their positions.
+    pub positions: &'a [u32],
+    /// Slots that every row sees. Slot and position are the same there.
+    pub past: usize,
+    /// The slot that row 0 is written to, the others behind it.
+    pub first: usize,
+    /// For each row, which slots it sees from `past` on: [`WINDOW`] of them at most.
+    pub masks: &'a [Mask],
+    /// Positions of the slots from `past` to the last row's.
+    pub window_positions: &'a [u32],
+    /// How many rows, from the last one, logits are wanted of.
+    pub wanted: usize,
+    /// Wanted rows (counted from the first wanted) and tokens whose probabilities are looked up: [`MAX_PICKS`] at most.
+    pub picks: &'a [(u32, u32)],
+}
+
+/// What a forward found in its wanted rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Readings {
+    /// The most probable token of each row, the lowest of equals.
+    pub argmax: Vec<u32>,
+    /// Its probability.
+    pub greatest: Vec<f32>,
+    /// The first row that makes no distribution, if any.
+    pub improper: Option<usize>,
+    /// Probabilities of the picks.
+    pub picks: Vec<f32>,
+}
+
+/// Memory that forwards pass through.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    pub(crate) step: Buffer,
+    pub(crate) answer: Buffer,
+    pub(crate) stream: Buffer,
+    pub(crate) input: Buffer,
+    pub(crate) partials: Buffer,
+    pub(crate) queries: Buffer,
+    /// What splits of the keys give, and their weights.
+    pub(crate) mixed: Buffer,
+    pub(crate) weights: Buffer,
+    pub(crate) logits: Buffer,
+    pub(crate) slices: Buffer,
+    /// Splits that there is room for.
+    splits: usize,
+}
+
+/// What a recorded forward was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Room {
+    rows: usize,
+    splits: [usize; 2],
+    logits: bool,
+}
+
+/// Runs the forwards of one model, one at a time.
+#[derive(Debug)]
+pub struct Runner {
+    device: Device,
+    kind: Kind,
+    sizes: Sizes,
+    padded: usize,
+    workspace: Workspace,
+    programs: HashMap<Room, Program>,
+}
+
+/// An encoder at work: its rows in chunks of [`MAX_ROWS`], with a residual stream and queries each.
+#[derive(Debug)]
+pub struct Encoding {
+    steps: Buffer,
+    stream: Buffer,
+    queries: Buffer,
+    chunks: usize,
+    splits: usize,
+}
+
+impl Encoding {
+    /// Number of chunks.
+    pub fn chunks(&self) -> usize {
+        self.chunks
+    }
+}
+
+impl Runner {
+    /// A runner for a model that computes in `kind`.
+    ///
+    /// # Errors
+    /// If there is no memory, or heads are too large.
+    pub fn new(device: &Device, kind: Kind, sizes: Sizes) -> Result<Self> {
+        Ok(Self {
+            padded: padded(sizes.heads.size)?,
+            workspace: Workspace::new(device, kind, &sizes, 1)?,
+            programs: HashMap::new(),
+            device: device.clone(),
+            kind,
+            sizes,
+        })
+    }
+
+    /// Runs what `build` writes down over `rows`, and writes their keys and values to `cache`, which has room for them.
+    /// What `build` writes must depend on nothing but whether logits are wanted (`rows.wanted > 0`): it is recorded and run again.
+    ///
+    /// # Errors
+    /// What launching fails with.
+    ///
+    /// # Panics
+    /// If there are more rows, slots or picks than there may be.
+    pub fn forward(
+        &mut self,
+        rows: &Rows<'_>,
+        cache: &Cache,
+        source: Option<&Cache>,
+        build: impl FnOnce(&mut Forward<'_>),
+    ) -> Result<()> {
+        let keys = rows.first + rows.tokens.len();
+        let source_keys = source.map_or(0, Cache::len);
+        let splits = [keys, source_keys].map(|keys| keys.div_ceil(SPLIT).next_power_of_two());
+        self.reserve(splits[0].max(splits[1]))?;
+        let step = step(rows, cache, source);
+        self.workspace.step.write(0, &[step])?;
+        let room = Room {
+            rows: rows.tokens.len().next_power_of_two(),
+            splits,
+            logits: rows.wanted > 0,
+        };
+        if !self.programs.contains_key(&room) {
+            let program = self.record(room, build)?;
+            self.programs.insert(room, program);
+        }
+        self.device.run(&self.programs[&room])
+    }
+
+    /// Kernels that the last forward like this one launched: rows, and whether logits were wanted. For reports.
+    pub fn launches(&self, rows: usize, logits: bool) -> Option<usize> {
+        let mut programs = self.programs.iter();
+        let found = programs.find(|(room, _)| room.rows == rows && room.logits == logits);
+        found.map(|(_, program)| program.launches())
+    }
+
+    fn record(&self, room: Room, build: impl FnOnce(&mut Forward<'_>)) -> Result<Program> {
+        let mut forward = Forward {
+            workspace: &self.workspace,
+            kind: self.kind,
+            heads: self.sizes.heads,
+            padded: self.padded,
+            rows: room.rows,
+            splits: room.splits,
+            step: self.workspace.step.address(),
+            stream: self.workspace.stream.address(),
+            queries: self.workspace.queries.address(),
+            parts: 0,
+            launches: Vec::new(),
+        };
+        build(&mut forward);
+        self.device.record(forward.launches)
+    }
+
+    /// Makes room for attention over so many splits.
+    fn reserve(&mut self, splits: usize) -> Result<()> {
+        if splits > self.workspace.splits {
+            // Recorded forwards know the old addresses.
+            self.programs.clear();
+            let shape = (self.sizes.heads.queries, self.padded);
+            let (mixed, weights) = split_buffers(&self.device, shape, splits)?;
+            self.workspace.mixed = mixed;
+            self.workspace.weights = weights;
+            self.workspace.splits = splits;
+        }
+        Ok(())
+    }
+
+    /// What the last forward found in its `wanted` rows, and the probabilities of its `picks`. Waits for it.
+    ///
+    /// # Errors
+    /// What the forward failed with.
+    pub fn readings(&self, wanted: usize, picks: usize) -> Result<Readings> {
+        let mut answer = [Answer::zeroed()];
+        self.workspace.answer.read(0, &mut answer)?;
+        let [answer] = answer;
+        Ok(Readings {
+            argmax: answer.argmax[..wanted].to_vec(),
+            greatest: answer.sum[..wanted].iter().map(|sum| sum.recip()).collect(),
+            improper: answer.improper[..wanted].iter().position(|&flag| flag != 0),
+            picks: answer.picks[..picks].to_vec(),
+        })
+    }
+
+    /// Logits of the last forward's `wanted` rows, row-major. Waits for it.
+    ///
+    /// # Errors
+    /// What the forward failed with.
+    pub fn logits(&self, wanted: usize) -> Result<Vec<f32>> {
+        let mut logits = vec![0.0; wanted * self.sizes.vocabulary];
+        self.workspace.logits.read(0, &mut logits)?;
+        Ok(logits)
+    }
+
+    /// The `width` greatest logits of each of the last forward's `wanted` rows with their tokens, greatest first. Waits for it.
+    ///
+    /// # Errors
+    /// What the forward failed with.
+    pub fn top(&self, wanted: usize, width: usize) -> Result<Vec<(u32, f32)>> {
+        // Partial sums are used up by now.
+        let (tokens, values) = (0, wanted * width * 4);
+        let arguments = TopArguments {
+            step: self.workspace.step.address(),
+            logits: self.workspace.logits.address(),
+            tokens: self.workspace.partials.address() + tokens,
+            values: self.workspace.partials.address() + values as Address,
+            vocabulary: self.sizes.vocabulary as u32,
+            width: width as u32,
+        };
+        self.device
+            .launch(&Launch::new(Kernel::Top, [wanted, 1, 1], 1024, arguments))?;
+        let mut both = vec![0u32; 2 * wanted * width];
+        self.workspace.partials.read(0, &mut both)?;
+        let (tokens, values) = both.split_at(wanted * width);
+        let values = values.iter().map(|&bits| f32::from_bits(bits));
+        Ok(tokens.iter().copied().zip(values).collect())
+    }
+
+    /// What the head read of the last forward's rows from `first` on, `count` of them, row-major. Waits for it.
+    ///
+    /// # Errors
+    /// What the forward failed with.
+    pub fn hidden(&self, first: usize, count: usize) -> Result<Vec<f32>> {
+        let (at, numbers) = (first * self.sizes.stream, count * self.sizes.stream);
+        match self.kind {
+            Kind::F32 => {
+                let mut values = vec![0f32; numbers];
+                self.workspace.input.read(at * 4, &mut values)?;
+                Ok(values)
+            }
+            Kind::Bf16 => {
+                let mut halves = vec![0u16; numbers];
+                self.workspace.input.read(at * 2, &mut halves)?;
+                let floats = halves
+                    .iter()
+                    .map(|&half| f32::from_bits(u32::from(half) << 16));
+                Ok(floats.collect())
+            }
+        }
+    }
+
+    /// Prepares to encode `tokens`, all of which see each other in `scratch`, and whose keys and values go to `source`. Both
+    /// have room for them; they are committed when the encoder is done.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn encode(&mut self, tokens: &[u32], scratch: &Cache, source: &Cache) -> Result<Encoding> {
+        let splits = tokens.len().div_ceil(SPLIT);
+        self.reserve(splits.next_power_of_two())?;
+        let chunks = tokens.chunks(MAX_ROWS).zip((0..).step_by(MAX_ROWS));
+        let steps: Vec<Step> = chunks
+            .map(|(chunk, first)| encoder_step(chunk, first, tokens.len(), scratch, source))
+            .collect();
+        let rows = steps.len() * MAX_ROWS;
+        let queries = self.sizes.heads.queries * self.padded * self.kind.bytes();
+        Ok(Encoding {
+            steps: self.device.upload(&steps)?,
+            stream: self.device.allocate(rows * self.sizes.stream * 4)?,
+            queries: self.device.allocate(rows * queries)?,
+            chunks: steps.len(),
+            splits,
+        })
+    }
+
+    /// Runs what `build` writes down over a chunk of an encoder's rows.
+    ///
+    /// # Errors
+    /// What launching fails with.
+    pub fn run_chunk(
+        &self,
+        encoding: &Encoding,
+        chunk: usize,
+        build: impl FnOnce(&mut Forward<'_>),
+    ) -> Result<()> {
+        let row = chunk * MAX_ROWS;
+        let queries = self.sizes.heads.queries * self.padded * self.kind.bytes();
+        let mut forward = Forward {
+            workspace: &self.workspace,
+            kind: self.kind,
+            heads: self.sizes.heads,
+            padded: self.padded,
+            rows: MAX_ROWS,
+            splits: [encoding.splits; 2],
+            step: encoding.steps.address() + (chunk * size_of::<Step>()) as Address,
+            stream: encoding.stream.address() + (row * self.sizes.stream * 4) as Address,
+            queries: encoding.queries.address() + (row * queries) as Address,
+            parts: 0,
+            launches: Vec::new(),
+        };
+        build(&mut forward);
+        let mut launches = forward.launches.iter();
+        launches.try_for_each(|launch| self.device.launch(launch))
+    }
+}
+
+impl Workspace {
+    fn new(device: &Device, kind: Kind, sizes: &Sizes, splits: usize) -> Result<Self> {
+        let heads = sizes.heads.queries;
+        let padded = padded(sizes.heads.size)?;
+        let input = sizes.input.max(sizes.stream);
+        let slices = sizes.vocabulary.div_ceil(SLICE);
+        let (mixed, weights) = split_buffers(device, (heads, padded), splits)?;
+        Ok(Self {
+            step: device.allocate(size_of::<Step>())?,
+            answer: device.allocate(size_of::<Answer>())?,
+            stream: device.allocate(MAX_ROWS * sizes.stream * 4)?,
+            input: device.allocate(MAX_ROWS * input * kind.bytes())?,
+            partials: device.allocate(MAX_ROWS * sizes.output.max(2 * sizes.vocabulary) * 4)?,
+            queries: device.allocate(MAX_ROWS * heads * padded * kind.bytes())?,
+            mixed,
+            weights,
+            logits: device.allocate(MAX_ROWS * sizes.vocabulary * 4)?,
+            slices: device.allocate(MAX_ROWS * slices * size_of::<Slice>())?,
+            splits,
+        })
+    }
+}
+
+fn split_buffers(
+    device: &Device,
+    (heads, padded): (usize, usize),
+    splits: usize,
+) -> Result<(Buffer, Buffer)> {
+    let rows = splits * MAX_ROWS * heads;
+    Ok((
+        device.allocate(rows * padded * 4)?,
+        device.allocate(rows * 2 * 4)?,
+    ))
+}
+
+fn step(rows: &Rows<'_>, cache: &Cache, source: Option<&Cache>) -> Step {
+    let count = rows.tokens.len();
+    let keys = rows.first + count;
+    assert!((1..=MAX_ROWS).contains(&count), "a forward of {count} rows");
+    assert!(
+        keys <= cache.capacity(),
+        "rows without a place in the cache"
+    );
+    assert!(
+        keys - rows.past <= WINDOW,
+        "rows beyond the window of masks"
+    );
+    assert_eq!(rows.window_positions.len(), keys - rows.past);
+    assert_eq!((rows.positions.len(), rows.masks.len()), (count, count));
+    assert!(rows.wanted <= count && rows.picks.len() <= MAX_PICKS);
+    let mut step = Step {
+        rows: count as u32,
+        past: rows.past as u32,
+        first: rows.first as u32,
+        keys: keys as u32,
+        cache: cache.address(),
+        capacity: cache.capacity() as u32,
+        first_wanted: (count - rows.wanted) as u32,
+        picks: rows.picks.len() as u32,
+        ..Step::zeroed()
+    };
+    if let Some(source) = source {
+        step.source = source.address();
+        step.source_capacity = source.capacity() as u32;
+        step.source_keys = source.len() as u32;
+    }
+    step.tokens[..count].copy_from_slice(rows.tokens);
+    step.positions[..count].copy_from_slice(rows.positions);
+    step.mask[..count].copy_from_slice(rows.masks);
+    step.window_positions[..keys - rows.past].copy_from_slice(rows.window_positions);
+    for (i, &(row, token)) in rows.picks.iter().enumerate() {
+        step.pick_row[i] = row;
+        step.pick_token[i] = token;
+    }
+    step
+}
+
+/// Rows of an encoder see everything: all is past.
+fn encoder_step(chunk: &[u32], first: usize, all: usize, scratch: &Cache, source: &Cache) -> Step {
+    let mut step = Step {
+        rows: chunk.len() as u32,
+        past: all as u32,
+        first: first as u32,
+        keys: all as u32,
+        cache: scratch.address(),
+        source: source.address(),
+        capacity: scratch.capacity() as u32,
+        source_capacity: source.capacity() as u32,
+        ..Step::zeroed()
+    };
+    step.tokens[..chunk.len()].copy_from_slice(chunk);
+    for (position, row) in step.positions[..chunk.len()].iter_mut().zip(first..) {
+        *position = row as u32;
+    }
+    step
+}

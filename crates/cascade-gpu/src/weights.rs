@@ -1,0 +1,410 @@
+//! Weights on their way to a device, and in the order that kernels read them.
+
+use crate::arguments::{FillArguments, PackArguments};
+use crate::launch::{Kernel, Launch};
+use crate::{Address, Buffer, Device, Error, Result};
+
+/// What a model computes in: the type of its weights, of what linear maps read, and of cached keys and values. Sums, norms,
+/// softmax and the residual stream are f32 always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// 32 bits.
+    F32,
+    /// 16 bits, on tensor cores.
+    Bf16,
+}
+
+impl Kind {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::F32 => 0,
+            Self::Bf16 => 1,
+        }
+    }
+
+    /// Bytes of a number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+}
+
+/// How numbers lie in a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// 32 bits.
+    F32,
+    /// bfloat16.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+}
+
+impl Stored {
+    fn number(self) -> u32 {
+        match self {
+            Self::F32 => 0,
+            Self::Bf16 => 1,
+            Self::F16 => 2,
+        }
+    }
+}
+
+/// What a tensor holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    /// Its numbers, row-major.
+    Numbers {
+        /// How they lie in `bytes`.
+        stored: Stored,
+        /// The numbers.
+        bytes: &'a [u8],
+    },
+    /// Made-up numbers, evenly spread between minus and plus this one: for measuring.
+    Random(f32),
+}
+
+/// Gives tensors by name and expected shape.
+pub trait Weights {
+    /// The tensor `name`.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Content<'_>>;
+}
+
+/// Puts weights into a device's memory.
+pub struct Loader<'a> {
+    device: &'a Device,
+    kind: Kind,
+    weights: &'a dyn Weights,
+    /// Where tensors lie as they came, before they are packed.
+    staging: Option<Buffer>,
+    parameters: usize,
+    seed: u32,
+}
+
+/// A linear map without bias, several of the same input side by side, or a gate and what it gates.
+#[derive(Debug)]
+pub struct Linear {
+    pub(crate) weight: Buffer,
+    pub(crate) inputs: usize,
+    pub(crate) outputs: usize,
+    /// Ranges of the inputs that are summed apart.
+    pub(crate) parts: usize,
+    pub(crate) kind: Kind,
+}
+
+/// An embedding: rows that are looked up.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) rows: Buffer,
+    pub(crate) size: usize,
+    pub(crate) kind: Kind,
+}
+
+/// A root-mean-square norm.
+#[derive(Debug)]
+pub struct Norm {
+    pub(crate) weight: Buffer,
+    pub(crate) size: usize,
+    pub(crate) epsilon: f32,
+}
+
+impl<'a> Loader<'a> {
+    /// Loads for a model that computes in `kind` on `device`.
+    pub fn new(device: &'a Device, kind: Kind, weights: &'a dyn Weights) -> Self {
+        Self {
+            device,
+            kind,
+            weights,
+            staging: None,
+            parameters: 0,
+            seed: 0,
+        }
+    }
+
+    /// Parameters loaded so far.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+
+    /// Linear maps of the same input, outputs side by side: `[outputs, inputs]` each.
+    ///
+    /// # Errors
+    /// [`Error::Size`] for sizes that tiles do not divide, and what loading fails with.
+    pub fn linear(&mut self, inputs: usize, parts: &[(&str, usize)]) -> Result<Linear> {
+        let outputs = parts.iter().map(|&(_, outputs)| outputs).sum();
+        let mut linear = self.empty(parts[0].0, inputs, outputs)?;
+        let mut first = 0;
+        for &(name, outputs) in parts {
+            self.tiles_divide(name, "outputs of a linear map", outputs)?;
+            self.pack(&mut linear, &[(name, outputs)], false, first)?;
+            first += outputs;
+        }
+        Ok(linear)
+    }
+
+    /// Two linear maps of the same input, the first of which gates the second.
+    ///
+    /// # Errors
+    /// As for [`linear`](Self::linear).
+    pub fn gated(&mut self, inputs: usize, gate: &str, up: &str, inner: usize) -> Result<Linear> {
+        let mut linear = self.empty(gate, inputs, 2 * inner)?;
+        self.pack(&mut linear, &[(gate, inner), (up, inner)], true, 0)?;
+        Ok(linear)
+    }
+
+    /// An embedding `[rows, size]`.
+    ///
+    /// # Errors
+    /// What loading fails with.
+    pub fn table(&mut self, name: &str, rows: usize, size: usize) -> Result<Table> {
+        let mut linear = Linear {
+            weight: self.device.allocate(rows * size * self.kind.bytes())?,
+            inputs: size,
+            outputs: rows,
+            parts: 1,
+            kind: self.kind,
+        };
+        self.place(&mut linear, &[(name, rows)], false, 0, false)?;
+        Ok(Table {
+            rows: linear.weight,
+            size,
+            kind: self.kind,
+        })
+    }
+
+    /// The weight of a norm.
+    ///
+    /// # Errors
+    /// What loading fails with.
+    pub fn norm(&mut self, name: &str, size: usize, epsilon: f64) -> Result<Norm> {
+        let weight = match self.weights.tensor(name, &[size])? {
+            Content::Random(_) => vec![1.0; size],
+            content => numbers(content, size),
+        };
+        self.parameters += size;
+        Ok(Norm {
+            weight: self.device.upload(&weight)?,
+            size,
+            epsilon: epsilon as f32,
+        })
+    }
+
+    /// A small tensor, on the host.
+    ///
+    /// # Errors
+    /// What reading fails with.
+    pub fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let count = shape.iter().product();
+        self.parameters += count;
+        Ok(numbers(self.weights.tensor(name, shape)?, count))
+    }
+
+    fn empty(&self, name: &str, inputs: usize, outputs: usize) -> Result<Linear> {
+        if self.kind == Kind::Bf16 && !inputs.is_multiple_of(32) {
+            return Err(Error::Size {
+                what: format!("the number of inputs of {name}"),
+                size: inputs,
+                needed: "a multiple of 32",
+            });
+        }
+        self.tiles_divide(name, "outputs of a linear map", outputs)?;
+        Ok(Linear {
+            weight: self.device.allocate(outputs * inputs * self.kind.bytes())?,
+            inputs,
+            outputs,
+            parts: match self.kind {
+                Kind::F32 => 1,
+                Kind::Bf16 => parts(inputs, outputs),
+            },
+            kind: self.kind,
+        })
+    }
+
+    fn tiles_divide(&self, name: &str, what: &str, outputs: usize) -> Result<()> {
+        if self.kind == Kind::F32 && outputs.is_multiple_of(8) || outputs.is_multiple_of(16) {
+            return Ok(());
+        }
+        Err(Error::Size {
+            what: format!("the number of {what} ({name})"),
+            size: outputs,
+            needed: "a multiple of 16",
+        })
+    }
+
+    fn pack(
+        &mut self,
+        linear: &mut Linear,
+        sources: &[(&str, usize)],
+        interleaved: bool,
+        first: usize,
+    ) -> Result<()> {
+        let packed = self.kind == Kind::Bf16;
+        self.place(linear, sources, interleaved, first, packed)
+    }
+
+    /// Puts the tensors `sources` (names and rows), below one another, into `linear` from the output `first` on.
+    fn place(
+        &mut self,
+        linear: &mut Linear,
+        sources: &[(&str, usize)],
+        interleaved: bool,
+        first: usize,
+        packed: bool,
+    ) -> Result<()> {
+        let inputs = linear.inputs;
+        let outputs: usize = sources.iter().map(|&(_, rows)| rows).sum();
+        self.parameters += outputs * inputs;
+        let weights = self.weights;
+        let mut kind = None;
+        let mut at = 0;
+        for &(name, rows) in sources {
+            match weights.tensor(name, &[rows, inputs])? {
+                Content::Random(scale) => {
+                    let bytes = rows * inputs * self.kind.bytes();
+                    let start = first * inputs * self.kind.bytes() + at;
+                    self.fill(
+                        linear.weight.address() + start as Address,
+                        rows * inputs,
+                        scale,
+                    )?;
+                    at += bytes;
+                }
+                Content::Numbers { stored, bytes } => {
+                    let needed = outputs * inputs * 4;
+                    if self.staging.as_ref().is_none_or(|b| b.bytes() < needed) {
+                        self.staging = None;
+                        self.staging = Some(self.device.allocate(needed)?);
+                    }
+                    if let Some(staging) = &self.staging {
+                        staging.write(at, bytes)?;
+                    }
+                    at += bytes.len();
+                    if kind.is_some_and(|kind| kind != stored) {
+                        return Err(Error::Weights(
+                            format!("{name} is stored in another type than its neighbour").into(),
+                        ));
+                    }
+                    kind = Some(stored);
+                }
+            }
+        }
+        let (Some(stored), Some(staging)) = (kind, &self.staging) else {
+            return Ok(());
+        };
+        let arguments = PackArguments {
+            from: staging.address(),
+            to: linear.weight.address(),
+            outputs: outputs as u32,
+            inputs: inputs as u32,
+            kind: stored.number(),
+            to_kind: self.kind.number(),
+            interleaved: u32::from(interleaved),
+            packed: u32::from(packed),
+            first_output: first as u32,
+            unused: 0,
+        };
+        let launch = Launch::new(Kernel::Pack, [outputs, 1, 1], 128, arguments);
+        self.device.launch(&launch)
+    }
+
+    fn fill(&mut self, to: Address, count: usize, scale: f32) -> Result<()> {
+        self.seed += 1;
+        let arguments = FillArguments {
+            to,
+            count: count as u64,
+            kind: self.kind.number(),
+            seed: self.seed,
+            scale,
+            unused: 0,
+        };
+        let blocks = count.div_ceil(256).clamp(1, 4096);
+        self.device
+            .launch(&Launch::new(Kernel::Fill, [blocks, 1, 1], 256, arguments))
+    }
+}
+
+fn numbers(content: Content<'_>, count: usize) -> Vec<f32> {
+    let (stored, bytes) = match content {
+        Content::Random(scale) => {
+            // Any numbers will do.
+            let number = |i: usize| scale * ((i * 7919 % 1009) as f32 / 504.5 - 1.0);
+            return (0..count).map(number).collect();
+        }
+        Content::Numbers { stored, bytes } => (stored, bytes),
+    };
+    let halves = || {
+        bytes
+            .chunks_exact(2)
+            .map(|b| u16::from_le_bytes([b[0], b[1]]))
+    };
+    match stored {
+        Stored::F32 => {
+            let words = bytes.chunks_exact(4);
+            words
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect()
+        }
+        Stored::Bf16 => halves()
+            .map(|h| f32::from_bits(u32::from(h) << 16))
+            .collect(),
+        Stored::F16 => halves().map(f16_to_f32).collect(),
+    }
+}
+
+fn f16_to_f32(half: u16) -> f32 {
+    let sign = u32::from(half & 0x8000) << 16;
+    let (exponent, mantissa) = (u32::from(half >> 10 & 31), u32::from(half & 1023));
+    match exponent {
+        31 => f32::from_bits(sign | 0x7f80_0000 | mantissa << 13),
+        0 => f32::from_bits(sign | (mantissa as f32 * 2f32.powi(-24)).to_bits()),
+        _ => f32::from_bits(sign | (exponent + 112) << 23 | mantissa << 13),
+    }
+}
+
+/// How many ranges the inputs of a linear map are cut into, so that its weight is spread over the processor.
+///
+/// It depends on the map's sizes alone, neither on the number of rows nor on the GPU: parts settle the order of sums, and
+/// with it the last bits of what a model says.
+fn parts(inputs: usize, outputs: usize) -> usize {
+    // Blocks of 128 outputs; four of them for each of the 132 processors of an H200.
+    const BLOCKS: usize = 528;
+    // A part has 8 chunks of 32 inputs at least, so that it takes longer than to start it.
+    let most = (inputs / 256).clamp(1, 16);
+    let wanted = BLOCKS as f64 / outputs.div_ceil(128) as f64;
+    (wanted.round() as usize).clamp(1, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_spread_narrow_maps_and_leave_wide_ones() {
+        assert_eq!(parts(4096, 4096), 16);
+        assert_eq!(parts(4096, 12288), 6);
+        assert_eq!(parts(4096, 22016), 3);
+        assert_eq!(parts(4096, 32000), 2);
+        assert_eq!(parts(512, 384), 2);
+        assert_eq!(parts(64, 2048), 1);
+    }
+
+    #[test]
+    fn halves_become_what_they_are() {
+        let cases = [
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x0001, 2f32.powi(-24)),
+            (0x7bff, 65504.0),
+            (0x8000, -0.0),
+            (0xfc00, f32::NEG_INFINITY),
+        ];
+        for (half, float) in cases {
+            assert_eq!(f16_to_f32(half).to_bits(), f32::to_bits(float));
+        }
+    }
+}
