@@ -205,6 +205,17 @@ pub enum Error {
         dtype: String,
     },
 
+    /// A type that GPUs do not compute in.
+    #[error("a GPU computes in bf16 or f32, not in {dtype}: give one of those")]
+    GpuComputeType {
+        /// The type.
+        dtype: String,
+    },
+
+    /// What a GPU failed with.
+    #[error(transparent)]
+    Gpu(#[from] cascade_gpu::Error),
+
     /// tokenizer.json cannot be understood.
     #[error(
         "{file} is not a tokenizer: {reason}; restore it, or make it again with transformers: \

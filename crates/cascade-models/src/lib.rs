@@ -1,4 +1,4 @@
-//! T5 and LLaMA on candle: from a model's files to scores.
+//! T5 and LLaMA, on the CPU (with candle) and on NVIDIA GPUs: from a model's files to scores.
 //!
 //! * [`ModelSource`]: where a model's files are: a folder, the Hugging Face hub, or this very binary.
 //! * [`load`]: files to a [`LoadedModel`]: weights, tokenizer and end-of-sequence tokens, checked against each other.
@@ -12,12 +12,16 @@
 mod arena;
 mod config;
 mod cpu;
+mod cpu_sequence;
+mod device;
 mod error;
+mod gpu;
 mod hub;
 mod layers;
 mod llama;
 mod load;
 mod mask;
+mod network;
 mod readout;
 mod rows;
 mod session;
@@ -26,11 +30,12 @@ mod t5;
 mod tokenizer;
 mod weights;
 
-pub use candle_core::{DType, Device};
+pub use candle_core::DType;
+pub use device::{parse_device, Device};
 pub use error::{Error, Result};
 pub use hub::HubOptions;
 pub use llama::{Llama, LlamaConfig, RopeScaling};
-pub use load::{load, parse_device, parse_dtype, LoadOptions, LoadedModel};
+pub use load::{load, parse_dtype, LoadOptions, LoadedModel};
 pub use session::{Model, Session};
 pub use source::{EmbeddedModel, ModelFile, ModelFiles, ModelSource};
 pub use t5::{relative_position_bucket, FeedForwardProj, T5Config, T5};

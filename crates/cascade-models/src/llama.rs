@@ -1,13 +1,18 @@
 //! LLaMA and Vicuna (arXiv:2302.13971), with grouped keys and values.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device, Result as TensorResult, Tensor};
 use candle_nn::VarBuilder;
+use cascade_core::{Architecture, TokenId};
 use serde::Deserialize;
 
 use crate::arena::{Arena, ArenaShape};
 use crate::config::bad;
+use crate::cpu_sequence::{CpuSequence, TensorNetwork};
 use crate::layers::{add, attend, split_heads, Activation, FeedForward, Linear, Norm, Weights};
 use crate::mask::Plan;
+use crate::network::{Network, Sequence};
 use crate::Result;
 
 /// The settings of a LLaMA checkpoint's config.json that its forward pass depends on. Unknown settings are ignored.
@@ -155,6 +160,25 @@ impl LlamaConfig {
         Ok(())
     }
 
+    /// Cosines and sines by position, `[positions][head_dim / 2]`, times head_dim^-1/4: with that in queries and keys, scores
+    /// have their 1/sqrt(head_dim).
+    pub(crate) fn rotations(&self) -> Result<(Vec<f32>, Vec<f32>)> {
+        let head_dim = self.head_dim();
+        let (theta, stretch) = (self.rope_theta as f32, self.position_scale()? as f32);
+        // In f32, as the reference implementation has it: rounding of angles grows with the position.
+        let frequencies: Vec<f32> = (0..head_dim)
+            .step_by(2)
+            .map(|i| stretch / theta.powf(i as f32 / head_dim as f32))
+            .collect();
+        let scale = (head_dim as f32).powf(-0.25);
+        let table = |f: fn(f32) -> f32| {
+            let positions = 0..self.max_position_embeddings;
+            let angles = positions.flat_map(|p| frequencies.iter().map(move |w| p as f32 * w));
+            angles.map(|angle| f(angle) * scale).collect()
+        };
+        Ok((table(f32::cos), table(f32::sin)))
+    }
+
     /// What positions are multiplied with.
     fn position_scale(&self) -> Result<f64> {
         let Some(scaling) = &self.rope_scaling else {
@@ -192,24 +216,15 @@ struct Rotary {
 
 impl Rotary {
     fn new(config: &LlamaConfig, weights: &Weights<'_>) -> Result<Self> {
-        let (positions, head_dim) = (config.max_position_embeddings, config.head_dim());
-        let (theta, stretch) = (config.rope_theta as f32, config.position_scale()? as f32);
-        // In f32, as the reference implementation has it: rounding of angles grows with the position.
-        let frequencies: Vec<f32> = (0..head_dim)
-            .step_by(2)
-            .map(|i| stretch / theta.powf(i as f32 / head_dim as f32))
-            .collect();
-        let scale = (head_dim as f32).powf(-0.25);
-        let table = |f: fn(f32) -> f32| -> Result<Tensor> {
-            let values: Vec<f32> = (0..positions)
-                .flat_map(|p| frequencies.iter().map(move |w| f(p as f32 * w) * scale))
-                .collect();
-            let table = Tensor::from_vec(values, (positions, head_dim / 2), weights.device())?;
+        let (cos, sin) = config.rotations()?;
+        let shape = (config.max_position_embeddings, config.head_dim() / 2);
+        let table = |values| -> Result<Tensor> {
+            let table = Tensor::from_vec(values, shape, weights.device())?;
             Ok(table.to_dtype(weights.dtype())?)
         };
         Ok(Self {
-            cos: table(f32::cos)?,
-            sin: table(f32::sin)?,
+            cos: table(cos)?,
+            sin: table(sin)?,
         })
     }
 
@@ -358,43 +373,8 @@ impl Llama {
         &self.config
     }
 
-    /// Number of parameters; a tied head counts once.
-    pub fn num_parameters(&self) -> usize {
-        self.parameters
-    }
-
-    pub(crate) fn device(&self) -> &Device {
+    fn device(&self) -> &Device {
         self.embedding.device()
-    }
-
-    pub(crate) fn dtype(&self) -> DType {
-        self.embedding.dtype()
-    }
-
-    pub(crate) fn arena(&self) -> Arena {
-        let shape = ArenaShape {
-            layers: self.layers.len(),
-            kv_heads: self.config.kv_heads(),
-            head_dim: self.config.head_dim(),
-        };
-        Arena::new(shape, self.embedding.dtype(), self.device())
-    }
-
-    /// Runs the model over the rows of `plan`, which the arena has room for, and writes their keys and values behind its
-    /// committed slots. Gives the hidden states after the final norm: `[rows, hidden_size]`.
-    pub(crate) fn decode(&self, plan: &Plan<'_>, arena: &Arena) -> TensorResult<Tensor> {
-        let tokens = Tensor::new(plan.tokens(), self.device())?;
-        let mut stream = self.embedding.index_select(&tokens, 0)?;
-        let shared = self.shared(plan)?;
-        for (i, layer) in self.layers.iter().enumerate() {
-            stream = layer.forward(&stream, &shared, arena, i)?;
-        }
-        self.norm.forward(&stream)
-    }
-
-    /// `[rows, hidden_size]` to logits `[rows, vocabulary]` in f32.
-    pub(crate) fn logits(&self, hidden: &Tensor) -> TensorResult<Tensor> {
-        self.head.forward(hidden)?.to_dtype(DType::F32)
     }
 
     fn shared(&self, plan: &Plan<'_>) -> TensorResult<Shared> {
@@ -410,6 +390,65 @@ impl Llama {
             mask: (!plan.sees_everything()).then(mask).transpose()?,
             keys: plan.keys(),
         })
+    }
+}
+
+impl Network for Llama {
+    fn architecture(&self) -> Architecture {
+        Architecture::DecoderOnly
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn num_parameters(&self) -> usize {
+        self.parameters
+    }
+
+    fn bytes_per_forward(&self) -> usize {
+        self.config.parameters_per_forward() * self.embedding.dtype().size_in_bytes()
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        Some(self.config.max_position_embeddings)
+    }
+
+    fn start(&self) -> Option<TokenId> {
+        None
+    }
+
+    fn sequence(self: Arc<Self>) -> Box<dyn Sequence> {
+        Box::new(CpuSequence::new(self))
+    }
+}
+
+impl TensorNetwork for Llama {
+    fn arena(&self) -> Arena {
+        let shape = ArenaShape {
+            layers: self.layers.len(),
+            kv_heads: self.config.kv_heads(),
+            head_dim: self.config.head_dim(),
+        };
+        Arena::new(shape, self.embedding.dtype(), self.device())
+    }
+
+    fn encode(&self, _: &[TokenId]) -> TensorResult<Vec<Tensor>> {
+        Ok(Vec::new())
+    }
+
+    fn decode(&self, plan: &Plan<'_>, _: &[Tensor], arena: &Arena) -> TensorResult<Tensor> {
+        let tokens = Tensor::new(plan.tokens(), self.device())?;
+        let mut stream = self.embedding.index_select(&tokens, 0)?;
+        let shared = self.shared(plan)?;
+        for (i, layer) in self.layers.iter().enumerate() {
+            stream = layer.forward(&stream, &shared, arena, i)?;
+        }
+        self.norm.forward(&stream)
+    }
+
+    fn logits(&self, hidden: &Tensor) -> TensorResult<Tensor> {
+        self.head.forward(hidden)?.to_dtype(DType::F32)
     }
 }
 

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use cascade_core::{Architecture, TokenId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::weights::Checkpoint;
 use crate::{
-    Error, HubOptions, Llama, LlamaConfig, Model, ModelFile, ModelFiles, ModelSource, Result,
-    Session, T5Config, Tokenizer, T5,
+    gpu, Device, Error, HubOptions, Llama, LlamaConfig, Model, ModelFile, ModelFiles, ModelSource,
+    Result, Session, T5Config, Tokenizer, T5,
 };
 
 /// How a model is loaded.
@@ -150,17 +150,20 @@ fn build(
     weights: &Checkpoint,
     options: &LoadOptions,
 ) -> Result<Arc<Model>> {
-    let vb = weights.var_builder(options.dtype, &options.device);
-    Ok(Arc::new(match kind {
-        Kind::T5 => {
+    let on_cpu = || weights.var_builder(options.dtype, &candle_core::Device::Cpu);
+    let model = match (kind, &options.device) {
+        (Kind::T5, Device::Cpu) => Model::t5(T5::load(settings(file, config)?, on_cpu())?),
+        (Kind::Llama, Device::Cpu) => Model::llama(Llama::load(settings(file, config)?, on_cpu())?),
+        (Kind::T5, Device::Gpu(device)) => {
             let config: T5Config = settings(file, config)?;
-            Model::t5(T5::load(config, vb)?)?
+            gpu::t5(device, options.dtype, &config, weights)?
         }
-        Kind::Llama => {
+        (Kind::Llama, Device::Gpu(device)) => {
             let config: LlamaConfig = settings(file, config)?;
-            Model::llama(Llama::load(config, vb)?)?
+            gpu::llama(device, options.dtype, &config, weights)?
         }
-    }))
+    };
+    Ok(Arc::new(model))
 }
 
 fn settings<T: DeserializeOwned>(file: &ModelFile, config: Value) -> Result<T> {
@@ -254,31 +257,6 @@ fn eos_token_ids(files: &ModelFiles, config: &Value, vocab_size: usize) -> Resul
     Ok(Vec::new())
 }
 
-/// Reads the name of a device: `cpu`, `cuda` or `cuda:N`.
-///
-/// # Errors
-/// [`Error::Device`] for another name, and for a GPU that is not there or that this build cannot use.
-pub fn parse_device(text: &str) -> Result<Device> {
-    let fail = |reason: String| Error::Device {
-        text: text.to_owned(),
-        reason,
-    };
-    let ordinal = match text.trim() {
-        "cpu" => return Ok(Device::Cpu),
-        "cuda" => 0,
-        other => other
-            .strip_prefix("cuda:")
-            .and_then(|ordinal| ordinal.parse().ok())
-            .ok_or_else(|| fail("give cpu, cuda or cuda:N".to_owned()))?,
-    };
-    if !candle_core::utils::cuda_is_available() {
-        let reason = "this program was built without CUDA; build it with --features cuda, or \
-                      give cpu";
-        return Err(fail(reason.to_owned()));
-    }
-    Device::new_cuda(ordinal).map_err(|error| fail(format!("{error}; give another, or cpu")))
-}
-
 /// Reads the name of a type to compute in: `f32`, `f16` or `bf16`.
 ///
 /// # Errors
@@ -299,16 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_and_types_by_name() {
-        assert!(parse_device("cpu").unwrap().is_cpu());
-        for (text, cure) in [("gpu", "cuda:N"), ("cuda:x", "cuda:N"), ("", "cpu")] {
-            let message = parse_device(text).unwrap_err().to_string();
-            assert!(message.contains(cure), "{message}");
-        }
-        if !candle_core::utils::cuda_is_available() {
-            let message = parse_device("cuda:0").unwrap_err().to_string();
-            assert!(message.contains("--features cuda"), "{message}");
-        }
+    fn types_have_names() {
         assert_eq!(parse_dtype("bf16").unwrap(), DType::BF16);
         let message = parse_dtype("int8").unwrap_err().to_string();
         assert!(message.contains("f32, f16 or bf16"), "{message}");

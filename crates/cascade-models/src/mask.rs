@@ -20,6 +20,16 @@ impl<'a> Plan<'a> {
         Self { past, gap, tree }
     }
 
+    /// The tokens of the context that are fed.
+    pub(crate) fn gap(&self) -> &'a [TokenId] {
+        self.gap
+    }
+
+    /// The tree that is fed behind them.
+    pub(crate) fn tree(&self) -> &'a TokenTree {
+        self.tree
+    }
+
     /// Tokens of all rows.
     pub(crate) fn tokens(&self) -> Vec<TokenId> {
         self.gap.iter().copied().chain(self.tree.tokens()).collect()
@@ -75,7 +85,8 @@ impl<'a> Plan<'a> {
         table
     }
 
-    fn context(&self) -> usize {
+    /// Length of the context, what the arena holds of it included.
+    pub(crate) fn context(&self) -> usize {
         self.past + self.gap.len()
     }
 }

@@ -1,13 +1,17 @@
 //! T5 v1.0, T5 v1.1 and FLAN-T5 (arXiv:1910.10683), encoder and decoder.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device, Result as TensorResult, Tensor};
 use candle_nn::VarBuilder;
-use cascade_core::TokenId;
+use cascade_core::{Architecture, TokenId};
 use serde::Deserialize;
 
 use crate::arena::{Arena, ArenaShape};
+use crate::cpu_sequence::{CpuSequence, TensorNetwork};
 use crate::layers::{add, attend, split_heads, Activation, FeedForward, Linear, Norm, Weights};
 use crate::mask::Plan;
+use crate::network::{Network, Sequence};
 use crate::Result;
 
 /// The settings of a T5 checkpoint's config.json that its forward pass depends on. Unknown settings are ignored.
@@ -457,24 +461,18 @@ impl Decoder {
         &self,
         embedded: Tensor,
         plan: &Plan<'_>,
-        source: &EncodedSource,
+        source: &[Tensor],
         arena: &Arena,
     ) -> TensorResult<Tensor> {
         let bias = self.bias.of_plan(plan)?;
         let mut stream = embedded;
-        for (i, (layer, source)) in self.layers.iter().zip(&source.keys_values).enumerate() {
+        for (i, (layer, source)) in self.layers.iter().zip(source).enumerate() {
             stream = layer.attention.decode(&stream, &bias, arena, i)?;
             stream = layer.cross.decode(&stream, source)?;
             stream = layer.feed_forward.forward(&stream)?;
         }
         self.norm.forward(&stream)
     }
-}
-
-/// What the decoder reads of a source: for each of its layers, keys and values `[2, heads, source, d_kv]`.
-#[derive(Debug)]
-pub(crate) struct EncodedSource {
-    keys_values: Vec<Tensor>,
 }
 
 /// A T5 model: weights on a device, shared by any number of sessions.
@@ -536,20 +534,50 @@ impl T5 {
         &self.config
     }
 
-    /// Number of parameters; a tied head counts once.
-    pub fn num_parameters(&self) -> usize {
-        self.parameters
-    }
-
-    pub(crate) fn device(&self) -> &Device {
+    fn device(&self) -> &Device {
         self.embedding.device()
     }
 
-    pub(crate) fn dtype(&self) -> DType {
-        self.embedding.dtype()
+    fn embed(&self, tokens: &[TokenId]) -> TensorResult<Tensor> {
+        let tokens = Tensor::new(tokens, self.device())?;
+        self.embedding
+            .index_select(&tokens, 0)?
+            .to_dtype(self.stream)
+    }
+}
+
+impl Network for T5 {
+    fn architecture(&self) -> Architecture {
+        Architecture::EncoderDecoder
     }
 
-    pub(crate) fn arena(&self) -> Arena {
+    fn vocab_size(&self) -> usize {
+        self.config.vocab_size
+    }
+
+    fn num_parameters(&self) -> usize {
+        self.parameters
+    }
+
+    fn bytes_per_forward(&self) -> usize {
+        self.config.parameters_per_forward() * self.embedding.dtype().size_in_bytes()
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        None
+    }
+
+    fn start(&self) -> Option<TokenId> {
+        Some(self.config.decoder_start())
+    }
+
+    fn sequence(self: Arc<Self>) -> Box<dyn Sequence> {
+        Box::new(CpuSequence::new(self))
+    }
+}
+
+impl TensorNetwork for T5 {
+    fn arena(&self) -> Arena {
         let shape = ArenaShape {
             layers: self.config.decoder_layers(),
             kv_heads: self.config.num_heads,
@@ -558,45 +586,27 @@ impl T5 {
         Arena::new(shape, self.embedding.dtype(), self.device())
     }
 
-    /// Runs the encoder, and the cross-attention's keys and values of every decoder layer. Memory is quadratic in the
-    /// length of the source.
-    pub(crate) fn encode(&self, source: &[TokenId]) -> TensorResult<EncodedSource> {
+    /// Keys and values of every decoder layer's cross-attention: `[2, heads, source, d_kv]`. Memory is quadratic in the length of the
+    /// source.
+    fn encode(&self, source: &[TokenId]) -> TensorResult<Vec<Tensor>> {
         let encoded = self.encoder.forward(self.embed(source)?)?;
-        let keys_values = self
-            .decoder
-            .layers
-            .iter()
+        let layers = self.decoder.layers.iter();
+        layers
             .map(|layer| layer.cross.read_source(&encoded))
-            .collect::<TensorResult<_>>()?;
-        Ok(EncodedSource { keys_values })
+            .collect()
     }
 
-    /// Runs the decoder over the rows of `plan`, which the arena has room for, and writes their keys and values behind
-    /// its committed slots. Gives the hidden states after the final norm: `[rows, d_model]`.
-    pub(crate) fn decode(
-        &self,
-        plan: &Plan<'_>,
-        source: &EncodedSource,
-        arena: &Arena,
-    ) -> TensorResult<Tensor> {
+    fn decode(&self, plan: &Plan<'_>, source: &[Tensor], arena: &Arena) -> TensorResult<Tensor> {
         let embedded = self.embed(&plan.tokens())?;
         self.decoder.forward(embedded, plan, source, arena)
     }
 
-    /// `[rows, d_model]` to logits `[rows, vocabulary]` in f32.
-    pub(crate) fn logits(&self, hidden: &Tensor) -> TensorResult<Tensor> {
+    fn logits(&self, hidden: &Tensor) -> TensorResult<Tensor> {
         let logits = match self.head_scale {
             Some(scale) => self.head.forward(&(hidden * scale)?)?,
             None => self.head.forward(hidden)?,
         };
         logits.to_dtype(DType::F32)
-    }
-
-    fn embed(&self, tokens: &[TokenId]) -> TensorResult<Tensor> {
-        let tokens = Tensor::new(tokens, self.device())?;
-        self.embedding
-            .index_select(&tokens, 0)?
-            .to_dtype(self.stream)
     }
 }
 

@@ -10,6 +10,7 @@ use candle_core::safetensors::{Load, MmapedSafetensors, SliceSafetensors};
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::var_builder::SimpleBackend;
 use candle_nn::{Init, VarBuilder};
+use cascade_gpu::{Content, Stored};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError};
 
@@ -111,6 +112,11 @@ impl Checkpoint {
     }
 
     fn read(&self, expected: Option<&Shape>, name: &str, device: &Device) -> Result<Tensor> {
+        Ok(self.view(expected, name)?.load(device)?)
+    }
+
+    /// The tensor `name` where it lies, of a type that can be converted.
+    fn view(&self, expected: Option<&Shape>, name: &str) -> Result<TensorView<'_>> {
         let Some(&index) = self.inner.routing.get(name) else {
             return Err(Error::MissingTensor {
                 files: self.files(),
@@ -118,9 +124,9 @@ impl Checkpoint {
                 expected: expected.map_or_else(|| "of any size".to_owned(), show_shape),
             });
         };
-        let file = &self.inner.shards[index].file;
         let view = self.inner.view(name)?;
         if let Some(expected) = expected.filter(|shape| shape.dims() != view.shape()) {
+            let file = &self.inner.shards[index].file;
             return Err(Error::WrongShape {
                 file: file.clone(),
                 tensor: name.to_owned(),
@@ -132,13 +138,23 @@ impl Checkpoint {
             view.dtype(),
             Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F64
         ) {
-            return Err(Error::UnsupportedTensorType {
-                file: file.clone(),
-                tensor: name.to_owned(),
-                dtype: view.dtype().to_string(),
-            });
+            return Err(self.unsupported(name, view.dtype()));
         }
-        Ok(view.load(device)?)
+        Ok(view)
+    }
+
+    fn unsupported(&self, name: &str, dtype: Dtype) -> Error {
+        let shard = self.inner.routing.get(name).copied().unwrap_or_default();
+        Error::UnsupportedTensorType {
+            file: self.inner.shards[shard].file.clone(),
+            tensor: name.to_owned(),
+            dtype: dtype.to_string(),
+        }
+    }
+
+    /// Whether there is a tensor `name`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.inner.routing.contains_key(name)
     }
 
     fn serve(
@@ -162,6 +178,38 @@ impl Checkpoint {
                 let brief = candle_core::Error::Msg(error.to_string());
                 record.failure.get_or_insert(error);
                 Err(brief)
+            }
+        }
+    }
+}
+
+impl cascade_gpu::Weights for Checkpoint {
+    /// The tensor where it lies in the file.
+    fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<Content<'_>> {
+        let expected = Shape::from(shape);
+        let content = self.view(Some(&expected), name).and_then(|view| {
+            let stored = match view.dtype() {
+                Dtype::BF16 => Stored::Bf16,
+                Dtype::F16 => Stored::F16,
+                Dtype::F32 => Stored::F32,
+                other => return Err(self.unsupported(name, other)),
+            };
+            // The view borrows from the files, which live as long as this checkpoint.
+            Ok(Content::Numbers {
+                stored,
+                bytes: view.data(),
+            })
+        });
+        let mut record = self.record();
+        match content {
+            Ok(content) => {
+                record.used.insert(name.to_owned());
+                Ok(content)
+            }
+            Err(error) => {
+                let brief = error.to_string().into();
+                record.failure.get_or_insert(error);
+                Err(cascade_gpu::Error::Weights(brief))
             }
         }
     }

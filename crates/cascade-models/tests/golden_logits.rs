@@ -25,10 +25,10 @@ fn load(name: &str) -> (Arc<Model>, Golden) {
     let vb = VarBuilder::from_buffered_safetensors(weights, DType::F32, &Device::Cpu).unwrap();
     let model = if name.contains("t5") {
         let config = serde_json::from_str(&config).unwrap();
-        Model::t5(T5::load(config, vb).unwrap()).unwrap()
+        Model::t5(T5::load(config, vb).unwrap())
     } else {
         let config = serde_json::from_str(&config).unwrap();
-        Model::llama(Llama::load(config, vb).unwrap()).unwrap()
+        Model::llama(Llama::load(config, vb).unwrap())
     };
     let tensors = safetensors::load(folder.join("golden.safetensors"), &Device::Cpu).unwrap();
     (Arc::new(model), Golden(tensors))

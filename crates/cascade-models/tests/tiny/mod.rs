@@ -81,7 +81,7 @@ pub(crate) fn t5_of(dtype: DType, settings: &str, poison: Option<Poison>) -> Arc
     );
     let config: T5Config = serde_json::from_str(&json).unwrap();
     let t5 = T5::load(config, weights(1, dtype, poison)).unwrap();
-    Arc::new(Model::t5(t5).unwrap())
+    Arc::new(Model::t5(t5))
 }
 
 pub(crate) fn t5() -> Arc<Model> {
@@ -97,7 +97,7 @@ pub(crate) fn llama_of(kv_heads: usize, poison: Option<Poison>) -> Arc<Model> {
     );
     let config: LlamaConfig = serde_json::from_str(&json).unwrap();
     let llama = Llama::load(config, weights(2, DType::F32, poison)).unwrap();
-    Arc::new(Model::llama(llama).unwrap())
+    Arc::new(Model::llama(llama))
 }
 
 pub(crate) fn llama() -> Arc<Model> {

@@ -1,0 +1,222 @@
+//! Sequences on a GPU.
+
+use std::sync::Arc;
+
+use cascade_core::{Error, Matrix, Picks, Result, Rows, Scores, TokenId, Top, Want};
+use cascade_gpu::{Cache, Result as GpuResult, Runner, MAX_ROWS};
+
+use super::rows::{Piece, PlannedRows};
+use super::{GpuNetwork, Layers};
+use crate::mask::Plan;
+use crate::network::Sequence;
+use crate::rows::first_maximum;
+
+#[derive(Debug)]
+pub(super) struct GpuSequence<L> {
+    network: Arc<GpuNetwork<L>>,
+    /// Made when the first rows are fed.
+    cache: Option<Cache>,
+    source: Vec<TokenId>,
+    /// The encoded source, once rows were fed.
+    encoded: Option<Option<Cache>>,
+}
+
+impl<L: Layers> GpuSequence<L> {
+    pub(super) fn new(network: Arc<GpuNetwork<L>>) -> Self {
+        Self {
+            network,
+            cache: None,
+            source: Vec::new(),
+            encoded: None,
+        }
+    }
+
+    /// Room for `rows` more, and the encoded source.
+    fn prepare(
+        &mut self,
+        runner: &mut Runner,
+        rows: usize,
+    ) -> GpuResult<(&mut Cache, Option<&Cache>)> {
+        let network = &self.network;
+        let cache = match self.cache.take() {
+            Some(cache) => cache,
+            None => Cache::new(&network.device, network.layers.cache_shape(), network.kind)?,
+        };
+        let cache = self.cache.insert(cache);
+        cache.reserve(rows)?;
+        let encoded = match self.encoded.take() {
+            Some(encoded) => encoded,
+            None => network
+                .layers
+                .encode(&network.device, runner, &self.source)?,
+        };
+        Ok((cache, self.encoded.insert(encoded).as_ref()))
+    }
+
+    /// Runs the rows of `plan` piece by piece, calling `read` after each whose rows are wanted.
+    fn run(
+        &mut self,
+        plan: &Plan<'_>,
+        want: Option<Want>,
+        mut read: impl FnMut(&Runner, &Piece) -> Result<()>,
+    ) -> Result<()> {
+        let network = Arc::clone(&self.network);
+        let mut runner = network.runner();
+        let rows = PlannedRows::new(plan, want.is_some_and(|want| want.rows == Rows::Picks))?;
+        let prepared = self.prepare(&mut runner, plan.rows());
+        let (cache, source) = prepared.map_err(Error::backend)?;
+        let mut start = 0;
+        while start < plan.rows() {
+            let piece = rows.piece(start, want.is_some());
+            let logits = piece.wanted() > 0;
+            runner
+                .forward(&piece.rows(), cache, source, |forward| {
+                    network.layers.decode(forward, logits);
+                })
+                .map_err(Error::backend)?;
+            if logits {
+                read(&runner, &piece)?;
+            }
+            start += piece.len();
+        }
+        cache.commit(plan.rows());
+        Ok(())
+    }
+}
+
+impl<L: Layers> Sequence for GpuSequence<L> {
+    fn chunk(&self) -> usize {
+        MAX_ROWS
+    }
+
+    fn begin(&mut self, source: &[TokenId]) {
+        self.source = source.to_vec();
+        self.encoded = None;
+    }
+
+    fn truncate(&mut self, len: usize) {
+        if let Some(cache) = &mut self.cache {
+            cache.truncate(len);
+        }
+    }
+
+    fn keep(&mut self, at: usize, slots: &[u32]) -> Result<()> {
+        match &mut self.cache {
+            Some(cache) => cache.keep(at, slots).map_err(Error::backend),
+            None => Ok(()),
+        }
+    }
+
+    fn feed(&mut self, plan: &Plan<'_>) -> Result<()> {
+        self.run(plan, None, |_, _| Ok(()))
+    }
+
+    fn score(&mut self, plan: &Plan<'_>, want: Want) -> Result<Scores> {
+        let vocab_size = self.network.facts.vocab_size;
+        let mut read = Reading::new(want, vocab_size, plan.tree().len());
+        self.run(plan, Some(want), |runner, piece| read.piece(runner, piece))?;
+        Ok(read.scores())
+    }
+}
+
+/// Scores as they come, piece by piece.
+struct Reading {
+    want: Want,
+    vocab_size: usize,
+    width: usize,
+    argmax: Vec<TokenId>,
+    picks: Picks,
+    top: Vec<(TokenId, f32)>,
+    logits: Vec<f32>,
+    hidden: Vec<f32>,
+    rows: usize,
+}
+
+impl Reading {
+    fn new(want: Want, vocab_size: usize, nodes: usize) -> Self {
+        Self {
+            want,
+            vocab_size,
+            width: want.top.min(vocab_size),
+            argmax: Vec::new(),
+            picks: Picks {
+                argmax: Vec::new(),
+                nodes: vec![0.0; nodes],
+            },
+            top: Vec::new(),
+            logits: Vec::new(),
+            hidden: Vec::new(),
+            rows: 0,
+        }
+    }
+
+    fn piece(&mut self, runner: &Runner, piece: &Piece) -> Result<()> {
+        let wanted = piece.wanted();
+        let readings = runner.readings(wanted, piece.nodes.len());
+        let readings = readings.map_err(Error::backend)?;
+        if readings.improper.is_some() {
+            return Err(self.explain(runner, wanted));
+        }
+        self.rows += wanted;
+        for (&node, &probability) in piece.nodes.iter().zip(&readings.picks) {
+            self.picks.nodes[node] = probability;
+        }
+        self.copy(runner, piece, &readings.greatest)
+            .map_err(Error::backend)?;
+        self.argmax.extend(readings.argmax);
+        self.picks.argmax.extend(readings.greatest);
+        Ok(())
+    }
+
+    /// Copies what is larger than a few numbers a row.
+    fn copy(&mut self, runner: &Runner, piece: &Piece, greatest: &[f32]) -> GpuResult<()> {
+        let wanted = piece.wanted();
+        if self.want.rows == Rows::Logits {
+            self.logits.extend(runner.logits(wanted)?);
+        }
+        if self.want.hidden {
+            self.hidden
+                .extend(runner.hidden(piece.len() - wanted, wanted)?);
+        }
+        if self.width > 0 {
+            let top = runner.top(wanted, self.width)?;
+            for (row, &probability) in top.chunks(self.width).zip(greatest) {
+                let most = row[0].1;
+                let of = |&(token, logit): &(u32, f32)| (token, (logit - most).exp() * probability);
+                self.top.extend(row.iter().map(of));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds on the host which logit makes no distribution.
+    fn explain(&self, runner: &Runner, wanted: usize) -> Error {
+        match runner.logits(wanted) {
+            Err(error) => Error::backend(error),
+            Ok(logits) => {
+                let mut rows = logits.chunks_exact(self.vocab_size);
+                let found = rows.find_map(|row| first_maximum(row).err());
+                found.unwrap_or(Error::ImproperLogits {
+                    token: 0,
+                    logit: f32::NAN,
+                })
+            }
+        }
+    }
+
+    fn scores(self) -> Scores {
+        let Want { rows, hidden, .. } = self.want;
+        let size = self.hidden.len() / self.rows.max(1);
+        Scores {
+            picks: (rows == Rows::Picks).then_some(self.picks),
+            logits: (rows == Rows::Logits).then(|| Matrix::new(self.vocab_size, self.logits)),
+            hidden: hidden.then(|| Matrix::new(size, self.hidden)),
+            top: (self.width > 0).then_some(Top {
+                width: self.width,
+                tokens: self.top,
+            }),
+            argmax: self.argmax,
+            ..Scores::default()
+        }
+    }
+}
