@@ -4,24 +4,25 @@
 
 /* Rows of one forward at most. */
 #define MAX_ROWS 64
-/* Slots behind `past` that rows may see or not see: as many bits as a row's mask has. */
-#define WINDOW 512
-#define MASK_WORDS (WINDOW / 64)
+/* Positions from `past` on whose slots a row of a tree may have to look up. */
+#define WINDOW 128
 /* Children whose probabilities one forward looks up, at most. */
 #define MAX_PICKS 512
 /* Keys that one block of attention works through. A constant, whatever the number of rows: a row's sums are always in the
  * same order. */
 #define SPLIT 256
 
-/* One forward's input, in the device's memory, so that a recorded forward can be run on other inputs. */
+/* One forward's input, in the device's memory, so that a recorded forward can be run on other inputs.
+ *
+ * A row sees one key of each position up to its own, and all keys before `past`. */
 typedef struct {
     /* Rows that there are; buffers and grids may have room for more. */
     u32 rows;
-    /* Slots that every row sees. */
+    /* Keys before this position are in the slots of their positions, and every row sees them. */
     u32 past;
     /* Slot that row 0 is written to. */
     u32 first;
-    /* Slots that there are, the rows' own included. */
+    /* Positions that any row sees. */
     u32 keys;
     /* Keys and values: [layers][keys, values][heads][...]; keys are [capacity][size], values [size][capacity]. */
     void *cache;
@@ -35,15 +36,14 @@ typedef struct {
     u32 first_wanted;
     /* Entries of `pick_row` and `pick_token`. */
     u32 picks;
-    u32 unused;
+    /* Whether keys from `past` on are elsewhere than in the slots of their positions: the rows are a tree. */
+    u32 scattered;
     u32 tokens[MAX_ROWS];
     u32 positions[MAX_ROWS];
-    /* Bit i of a row: it sees slot past + i. */
-    u64 mask[MAX_ROWS][MASK_WORDS];
-    /* Positions of the slots from past on. Those before are their own. */
-    u32 window_positions[WINDOW];
     u32 pick_row[MAX_PICKS];
     u32 pick_token[MAX_PICKS];
+    /* For each row, the slots (less `past`) of the positions from `past` to its own. Only if scattered. */
+    u16 path[MAX_ROWS][WINDOW];
 } Step;
 
 /* What one forward answers, copied to the host as one. */

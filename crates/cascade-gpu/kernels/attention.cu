@@ -1,16 +1,20 @@
 /* Attention of few rows to many keys. A block works through SPLIT keys, and `combine` puts the splits together, so that
  * the keys are spread over the processor however few the rows are. Sums run in one order whatever the rows are. */
 
-/* What is added to the score of `slot` for a row: its bias, or minus infinity if the row does not see it. */
-DEVICE float score_bias(const Step *step, const float *bias, u32 reach, u32 to_source, u32 row, u32 slot) {
-    if (to_source && !bias) return slot < step->source_keys ? 0.0f : -INFINITE;
-    const u32 past = step->past;
-    u32 position = slot;
-    if (slot >= past) {
-        const u32 i = slot - past;
-        if (i >= WINDOW || slot >= step->keys || !(step->mask[row][i / 64u] >> (i % 64u) & 1u)) return -INFINITE;
-        position = step->window_positions[i];
-    }
+/* Whether a row sees the key at a position. */
+DEVICE int sees(const Step *step, u32 to_source, u32 row, u32 position) {
+    if (to_source) return position < step->source_keys;
+    return position < step->past || position <= step->positions[row];
+}
+
+/* The slot of the key that a row sees at a position. */
+DEVICE u32 slot_of(const Step *step, u32 row, u32 position) {
+    return position < step->past ? position : step->past + step->path[row][position - step->past];
+}
+
+/* What is added to the score of the key at a position: its bias, or minus infinity if the row does not see it. */
+DEVICE float score_bias(const Step *step, const float *bias, u32 reach, u32 to_source, u32 row, u32 position) {
+    if (!sees(step, to_source, row, position)) return -INFINITE;
     if (!bias) return 0.0f;
     const int distance = (int)step->positions[row] - (int)position, most = (int)reach;
     return bias[most + (distance < -most ? -most : distance > most ? most : distance)];
@@ -22,7 +26,7 @@ DEVICE const u8 *plane_of(const Step *step, u32 to_source, u32 plane, u32 padded
     return cache + (u64)plane * capacity * padded * bytes;
 }
 
-/* Zeros the halves of a quad that belong to slots from `keys` on: what lies there is anything, and 0 · NaN is NaN. */
+/* Zeros the halves of a quad that belong to positions from `keys` on: what lies there is anything, and 0 · NaN is NaN. */
 DEVICE Quad only_keys(Quad values, u32 slot, u32 keys) {
     UNROLL for (u32 i = 0; i < 4; ++i) {
         if (slot + 2u * i >= keys) values.word[i] = 0;
@@ -34,10 +38,27 @@ DEVICE Quad only_keys(Quad values, u32 slot, u32 keys) {
 /* Keys of a warp. */
 #define WARP_KEYS (SPLIT / 4u)
 
+/* Eight values of a number of a head, at the positions from `position` on that `row` sees; zeros elsewhere. */
+DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 position) {
+    Quad gathered;
+    UNROLL for (u32 i = 0; i < 4; ++i) {
+        u32 word = 0;
+        UNROLL for (u32 j = 0; j < 2; ++j) {
+            const u32 at = position + 2u * i + j;
+            if (sees(step, 0, row, at)) word |= (u32)values[slot_of(step, row, at)] << (16u * j);
+        }
+        gathered.word[i] = word;
+    }
+    return gathered;
+}
+
 /* Grid: key-value head; split; sixteen queries, which are the heads of the group, row by row. Four warps share the keys.
  *
  * Tiles are those of multiply_tiles. Column n of score tile t is the key 8 · (n / 2) + 2 · t + n % 2 of its 32, so that each
- * thread's four tiles hold eight consecutive keys, and the values of those are one load. */
+ * thread's four tiles hold eight consecutive keys, and the values of those are one load.
+ *
+ * Keys are summed by position, not by slot: a node of a tree gets the very numbers that it would get in a chain. Where slots
+ * differ from row to row, a tile is computed once for each of its rows, and only that row of it is kept. */
 #define ATTENTION(PADDED)                                                                                                    \
     KERNEL(attention_bf16_##PADDED, AttentionArguments) {                                                                    \
         SHARED float maxima[4][16], sums[4][16];                                                                             \
@@ -60,24 +81,37 @@ DEVICE Quad only_keys(Quad values, u32 slot, u32 keys) {
             const u16 *at = (const u16 *)a.queries + ((u64)row[h] * a.heads + head[h]) * PADDED;                             \
             UNROLL for (u32 c = 0; c < PADDED / 32; ++c) query[h][c] = load_quad(at + c * 32u + q * 8u);                     \
         }                                                                                                                    \
+        const int apart = !a.to_source && step->scattered && from + WARP_KEYS > step->past;                                  \
+        const u32 passes = !apart ? 1u : queries - base < 16u ? queries - base : 16u;                                        \
         float scores[WARP_KEYS / 8][4];                                                                                      \
         float greatest[2] = {-INFINITE, -INFINITE};                                                                          \
-        UNROLL for (u32 t = 0; t < WARP_KEYS / 8; ++t) {                                                                     \
+        UNROLL for (u32 t = 0; t < WARP_KEYS / 8; ++t)                                                                       \
             UNROLL for (u32 i = 0; i < 4; ++i) scores[t][i] = 0.0f;                                                          \
-            const u32 key = from + t / 4u * 32u + 8u * (g / 2u) + 2u * (t % 4u) + g % 2u;                                    \
-            UNROLL for (u32 c = 0; c < PADDED / 32; ++c) {                                                                   \
-                const Quad none = {{0, 0, 0, 0}};                                                                            \
-                const Quad k = key < keys ? load_quad(key_rows + (u64)key * PADDED + c * 32u + q * 8u) : none;               \
-                const Quad low = query[0][c], high = query[1][c];                                                            \
-                const u32 first[4] = {low.word[0], high.word[0], low.word[1], high.word[1]};                                 \
-                const u32 second[4] = {low.word[2], high.word[2], low.word[3], high.word[3]};                                \
-                multiply_tiles(scores[t], first, k.word[0], k.word[1]);                                                      \
-                multiply_tiles(scores[t], second, k.word[2], k.word[3]);                                                     \
+        for (u32 pass = 0; pass < passes; ++pass) {                                                                          \
+            const u32 its_row = (base + pass) / group;                                                                       \
+            UNROLL for (u32 t = 0; t < WARP_KEYS / 8; ++t) {                                                                 \
+                float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                    \
+                const u32 key = from + t / 4u * 32u + 8u * (g / 2u) + 2u * (t % 4u) + g % 2u;                                \
+                const int there = apart ? sees(step, 0, its_row, key) : key < keys;                                          \
+                const u16 *at = key_rows + (u64)(apart && there ? slot_of(step, its_row, key) : key) * PADDED;               \
+                UNROLL for (u32 c = 0; c < PADDED / 32; ++c) {                                                               \
+                    const Quad none = {{0, 0, 0, 0}};                                                                        \
+                    const Quad k = there ? load_quad(at + c * 32u + q * 8u) : none;                                          \
+                    const Quad low = query[0][c], high = query[1][c];                                                        \
+                    const u32 first[4] = {low.word[0], high.word[0], low.word[1], high.word[1]};                             \
+                    const u32 second[4] = {low.word[2], high.word[2], low.word[3], high.word[3]};                            \
+                    multiply_tiles(tile, first, k.word[0], k.word[1]);                                                       \
+                    multiply_tiles(tile, second, k.word[2], k.word[3]);                                                      \
+                }                                                                                                            \
+                UNROLL for (u32 i = 0; i < 4; ++i)                                                                           \
+                    if (!apart || g + i / 2u * 8u == pass) scores[t][i] = tile[i];                                           \
             }                                                                                                                \
+        }                                                                                                                    \
+        UNROLL for (u32 t = 0; t < WARP_KEYS / 8; ++t) {                                                                     \
             UNROLL for (u32 i = 0; i < 4; ++i) {                                                                             \
-                const u32 h = i / 2u, slot = from + t / 4u * 32u + 8u * q + 2u * (t % 4u) + i % 2u;                          \
+                const u32 h = i / 2u, position = from + t / 4u * 32u + 8u * q + 2u * (t % 4u) + i % 2u;                      \
                 const float *bias = a.bias ? a.bias + (u64)head[h] * (2u * a.reach + 1u) : 0;                                \
-                scores[t][i] += score_bias(step, bias, a.reach, a.to_source, row[h], slot);                                  \
+                scores[t][i] += score_bias(step, bias, a.reach, a.to_source, row[h], position);                              \
                 greatest[h] = scores[t][i] > greatest[h] ? scores[t][i] : greatest[h];                                       \
             }                                                                                                                \
         }                                                                                                                    \
@@ -101,18 +135,26 @@ DEVICE Quad only_keys(Quad values, u32 slot, u32 keys) {
             UNROLL for (u32 lanes = 1; lanes < 4; lanes *= 2) sum[h] += shuffle_xor(sum[h], lanes);                          \
         UNROLL for (u32 n = 0; n < PADDED / 8; ++n) {                                                                        \
             float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                         \
-            UNROLL for (u32 c = 0; c < WARP_KEYS / 32; ++c) {                                                                \
-                const u32 slot = from + c * 32u + 8u * q;                                                                    \
-                const Quad none = {{0, 0, 0, 0}};                                                                            \
-                Quad v = slot < keys ? load_quad(value_rows + (u64)(n * 8u + g) * capacity + slot) : none;                   \
-                if (slot + 8u > keys) v = only_keys(v, slot, keys);                                                          \
-                const float(*s)[4] = (const float(*)[4])&scores[c * 4u];                                                     \
-                const u32 first[4] = {pack_bf16(s[0][0], s[0][1]), pack_bf16(s[0][2], s[0][3]),                              \
-                                      pack_bf16(s[1][0], s[1][1]), pack_bf16(s[1][2], s[1][3])};                             \
-                const u32 second[4] = {pack_bf16(s[2][0], s[2][1]), pack_bf16(s[2][2], s[2][3]),                             \
-                                       pack_bf16(s[3][0], s[3][1]), pack_bf16(s[3][2], s[3][3])};                            \
-                multiply_tiles(out, first, v.word[0], v.word[1]);                                                            \
-                multiply_tiles(out, second, v.word[2], v.word[3]);                                                           \
+            const u16 *values = value_rows + (u64)(n * 8u + g) * capacity;                                                   \
+            for (u32 pass = 0; pass < passes; ++pass) {                                                                      \
+                float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                    \
+                UNROLL for (u32 c = 0; c < WARP_KEYS / 32; ++c) {                                                            \
+                    const u32 position = from + c * 32u + 8u * q;                                                            \
+                    const Quad none = {{0, 0, 0, 0}};                                                                        \
+                    Quad v = none;                                                                                           \
+                    if (apart) v = gather_values(step, values, (base + pass) / group, position);                             \
+                    else if (position < keys) v = load_quad(values + position);                                              \
+                    if (!apart && position + 8u > keys) v = only_keys(v, position, keys);                                    \
+                    const float(*s)[4] = (const float(*)[4])&scores[c * 4u];                                                 \
+                    const u32 first[4] = {pack_bf16(s[0][0], s[0][1]), pack_bf16(s[0][2], s[0][3]),                          \
+                                          pack_bf16(s[1][0], s[1][1]), pack_bf16(s[1][2], s[1][3])};                         \
+                    const u32 second[4] = {pack_bf16(s[2][0], s[2][1]), pack_bf16(s[2][2], s[2][3]),                         \
+                                           pack_bf16(s[3][0], s[3][1]), pack_bf16(s[3][2], s[3][3])};                        \
+                    multiply_tiles(tile, first, v.word[0], v.word[1]);                                                       \
+                    multiply_tiles(tile, second, v.word[2], v.word[3]);                                                      \
+                }                                                                                                            \
+                UNROLL for (u32 i = 0; i < 4; ++i)                                                                           \
+                    if (!apart || g + i / 2u * 8u == pass) out[i] = tile[i];                                                 \
             }                                                                                                                \
             UNROLL for (u32 i = 0; i < 4; ++i) mixed[WARP_INDEX][g + i / 2u * 8u][n * 8u + q * 2u + i % 2u] = out[i];        \
         }                                                                                                                    \
@@ -150,9 +192,10 @@ ATTENTION(128)
 /* The same in f32. Grid: head; split; row. A block of SPLIT threads, one per key. */
 KERNEL(attention_f32, AttentionArguments) {
     SHARED float weights[SPLIT];
+    SHARED u32 slots[SPLIT];
     SHARED float scratch[WARP];
     const Step *step = a.step;
-    const u32 row = BLOCK_Z, head = BLOCK_X, slot = BLOCK_Y * SPLIT + THREAD;
+    const u32 row = BLOCK_Z, head = BLOCK_X, position = BLOCK_Y * SPLIT + THREAD;
     const u32 keys = a.to_source ? step->source_keys : step->keys;
     if (row >= step->rows || BLOCK_Y * SPLIT >= keys) return;
     const u64 capacity = a.to_source ? step->source_capacity : step->capacity;
@@ -161,14 +204,14 @@ KERNEL(attention_f32, AttentionArguments) {
     const float *value_rows = (const float *)plane_of(step, a.to_source, key_plane + a.kv_heads, a.padded, 4u);
     const float *query = (const float *)a.queries + ((u64)row * a.heads + head) * a.padded;
     const float *bias = a.bias ? a.bias + (u64)head * (2u * a.reach + 1u) : 0;
-    float score = -INFINITE;
-    if (slot < keys) {
-        score = score_bias(step, bias, a.reach, a.to_source, row, slot);
-        if (score != -INFINITE) {
-            float product = 0.0f;
-            for (u32 i = 0; i < a.padded; ++i) product = multiply_add(query[i], key_rows[(u64)slot * a.padded + i], product);
-            score += product;
-        }
+    float score = score_bias(step, bias, a.reach, a.to_source, row, position);
+    slots[THREAD] = 0;
+    if (score != -INFINITE) {
+        const u32 slot = !a.to_source && step->scattered ? slot_of(step, row, position) : position;
+        slots[THREAD] = slot;
+        float product = 0.0f;
+        for (u32 i = 0; i < a.padded; ++i) product = multiply_add(query[i], key_rows[(u64)slot * a.padded + i], product);
+        score += product;
     }
     const float of_warp = warp_max(score);
     if (LANE == 0) scratch[WARP_INDEX] = of_warp;
@@ -179,11 +222,12 @@ KERNEL(attention_f32, AttentionArguments) {
     weights[THREAD] = weight;
     const float sum = block_sum(weight, scratch);
     const u64 to = ((u64)BLOCK_Y * MAX_ROWS + row) * a.heads + head;
-    const u32 count = keys - BLOCK_Y * SPLIT < SPLIT ? keys - BLOCK_Y * SPLIT : SPLIT;
     for (u32 i = THREAD; i < a.padded; i += THREADS) {
-        const float *values = value_rows + i * capacity + BLOCK_Y * SPLIT;
+        const float *values = value_rows + i * capacity;
         float value = 0.0f;
-        for (u32 key = 0; key < count; ++key) value = multiply_add(weights[key], values[key], value);
+        /* Keys that the row does not see hold anything, and 0 · NaN is NaN. */
+        for (u32 key = 0; key < SPLIT; ++key)
+            if (weights[key] != 0.0f) value = multiply_add(weights[key], values[slots[key]], value);
         a.mixed[to * a.padded + i] = value;
     }
     if (THREAD == 0) {

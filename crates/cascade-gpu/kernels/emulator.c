@@ -257,7 +257,7 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
 /* Sizes of structures, and places of a field of each, for `src/arguments.rs` to be compared with. */
 size_t cascade_emulated_layout(u32 index) {
     static const size_t layout[] = {
-        sizeof(Step), offsetof(Step, pick_token), sizeof(Answer), sizeof(EmbedArguments), sizeof(NormArguments),
+        sizeof(Step), offsetof(Step, path), sizeof(Answer), sizeof(EmbedArguments), sizeof(NormArguments),
         sizeof(LinearArguments), sizeof(HeadsArguments), offsetof(HeadsArguments, which), sizeof(AttentionArguments),
         offsetof(AttentionArguments, reach), sizeof(CombineArguments), sizeof(ActivationArguments), sizeof(Slice),
         sizeof(LogitsArguments), offsetof(LogitsArguments, scale), sizeof(TopArguments), sizeof(KeepArguments),

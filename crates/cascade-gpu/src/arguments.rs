@@ -6,10 +6,8 @@ use bytemuck::{Pod, Zeroable};
 
 /// Rows of one forward at most.
 pub const MAX_ROWS: usize = 64;
-/// Slots behind the commonly seen ones that rows may see or not see.
-pub const WINDOW: usize = 512;
-/// Words of a row's mask over the window.
-pub const MASK_WORDS: usize = WINDOW / 64;
+/// Positions from the commonly seen ones on whose slots a row of a tree may have to look up.
+pub const WINDOW: usize = 128;
 /// Children whose probabilities one forward looks up, at most.
 pub const MAX_PICKS: usize = 512;
 /// Keys that one block of attention works through.
@@ -40,13 +38,12 @@ structure!(Step {
     source_keys: u32,
     first_wanted: u32,
     picks: u32,
-    unused: u32,
+    scattered: u32,
     tokens: [u32; MAX_ROWS],
     positions: [u32; MAX_ROWS],
-    mask: [[u64; MASK_WORDS]; MAX_ROWS],
-    window_positions: [u32; WINDOW],
     pick_row: [u32; MAX_PICKS],
     pick_token: [u32; MAX_PICKS],
+    path: [[u16; WINDOW]; MAX_ROWS],
 });
 
 structure!(Answer {
@@ -240,7 +237,7 @@ mod tests {
     fn structures_lie_in_memory_as_in_c() {
         let layout = [
             size_of::<Step>(),
-            offset_of!(Step, pick_token),
+            offset_of!(Step, path),
             size_of::<Answer>(),
             size_of::<EmbedArguments>(),
             size_of::<NormArguments>(),

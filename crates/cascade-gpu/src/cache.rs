@@ -1,6 +1,6 @@
 //! Keys and values of one sequence on a device.
 
-use crate::arguments::{GrowArguments, KeepArguments, WINDOW};
+use crate::arguments::{GrowArguments, KeepArguments};
 use crate::launch::{Kernel, Launch};
 use crate::{Address, Buffer, Device, Kind, Result};
 
@@ -52,6 +52,8 @@ pub struct Cache {
 impl Cache {
     /// Slots allocated at least. Capacities are multiples of eight, which is what attention loads at once.
     const MIN_CAPACITY: usize = 256;
+    /// Slots that one kernel moves.
+    const MOVED: usize = 512;
 
     /// A cache that holds nothing, and takes no memory yet.
     ///
@@ -146,7 +148,7 @@ impl Cache {
         let mut places = slots.iter().zip(at..);
         if !places.all(|(&slot, place)| slot as usize == place) {
             self.truncate(at);
-            for (first, slots) in (at..).step_by(WINDOW).zip(slots.chunks(WINDOW)) {
+            for (first, slots) in (at..).step_by(Self::MOVED).zip(slots.chunks(Self::MOVED)) {
                 self.move_slots(first, slots)?;
             }
         }
@@ -157,7 +159,7 @@ impl Cache {
     fn move_slots(&mut self, at: usize, slots: &[u32]) -> Result<()> {
         let buffer = match self.slots.take() {
             Some(buffer) => buffer,
-            None => self.device.allocate(WINDOW * 4)?,
+            None => self.device.allocate(Self::MOVED * 4)?,
         };
         let buffer = self.slots.insert(buffer);
         buffer.write(0, slots)?;

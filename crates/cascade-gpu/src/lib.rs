@@ -8,8 +8,9 @@
 //!   reads what is wanted of its logits.
 //!
 //! **A row's numbers do not depend on the rows beside it.** Every sum runs in an order that follows from the model's sizes and
-//! the row's own position: linear maps cut their inputs into parts whatever the number of rows, attention cuts keys into splits of
-//! a fixed size, and nothing is added up atomically. So checking a draft gives the very bits that plain decoding gives.
+//! the row's own position: linear maps cut their inputs into parts whatever the number of rows, attention goes through keys by
+//! position (wherever a tree has put them) in splits of a fixed size, and nothing is added up atomically. So checking a draft,
+//! chain or tree, gives the very bits that plain decoding gives.
 //!
 //! Where there is no GPU, the feature `emulator` runs the same kernels on the processor, for tests: the kernels are written in
 //! what C and CUDA have in common.
@@ -26,10 +27,10 @@ mod launch;
 mod runner;
 mod weights;
 
-pub use arguments::{Address, MASK_WORDS, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
+pub use arguments::{Address, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
 pub use cache::{padded, Cache, CacheShape};
 pub use device::{Buffer, Device};
 pub use error::{Error, Result};
 pub use forward::{Activation, Forward, Heads, Looks, Projected, RelativeBias, Rotary};
-pub use runner::{Encoding, Mask, Readings, Rows, Runner, Sizes};
+pub use runner::{Encoding, Readings, Rows, Runner, Sizes};
 pub use weights::{Content, Kind, Linear, Loader, Norm, Stored, Table, Weights};

@@ -1,19 +1,17 @@
 //! Runs forwards: gives them their input, keeps what was recorded, and reads their answers.
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 
 use bytemuck::Zeroable;
 
 use crate::arguments::{
-    Answer, Slice, Step, TopArguments, MASK_WORDS, MAX_PICKS, MAX_ROWS, SLICE, SPLIT, WINDOW,
+    Answer, Slice, Step, TopArguments, MAX_PICKS, MAX_ROWS, SLICE, SPLIT, WINDOW,
 };
 use crate::cache::padded;
 use crate::device::Program;
 use crate::launch::{Kernel, Launch};
 use crate::{Address, Buffer, Cache, Device, Forward, Heads, Kind, Linear, Result};
-
-/// The bits of a row over the window behind the slots that every row sees.
-pub type Mask = [u64; MASK_WORDS];
 
 /// Sizes that the memory of forwards follows from.
 #[derive(Clone, Copy, Debug)]
@@ -56,18 +54,25 @@ pub struct Rows<'a> {
     pub tokens: &'a [u32],
     /// Their positions.
     pub positions: &'a [u32],
-    /// Slots that every row sees. Slot and position are the same there.
+    /// Keys before this position are in the slots of their positions, and every row sees them.
     pub past: usize,
     /// The slot that row 0 is written to, the others behind it.
     pub first: usize,
-    /// For each row, which slots it sees from `past` on: [`WINDOW`] of them at most.
-    pub masks: &'a [Mask],
-    /// Positions of the slots from `past` to the last row's.
-    pub window_positions: &'a [u32],
+    /// For each row, the slots of the positions from `past` to its own, if those are not the positions themselves: [`WINDOW`] of
+    /// them at most.
+    pub paths: Option<&'a [Vec<usize>]>,
     /// How many rows, from the last one, logits are wanted of.
     pub wanted: usize,
     /// Wanted rows (counted from the first wanted) and tokens whose probabilities are looked up: [`MAX_PICKS`] at most.
     pub picks: &'a [(u32, u32)],
+}
+
+impl Rows<'_> {
+    /// Positions that any row sees.
+    fn keys(&self) -> usize {
+        let last = self.positions.iter().max();
+        last.map_or(0, |&last| last as usize + 1).max(self.past)
+    }
 }
 
 /// What a forward found in its wanted rows.
@@ -160,7 +165,7 @@ impl Runner {
     /// What launching fails with.
     ///
     /// # Panics
-    /// If there are more rows, slots or picks than there may be.
+    /// If there are more rows, positions or picks than there may be.
     pub fn forward(
         &mut self,
         rows: &Rows<'_>,
@@ -168,12 +173,17 @@ impl Runner {
         source: Option<&Cache>,
         build: impl FnOnce(&mut Forward<'_>),
     ) -> Result<()> {
-        let keys = rows.first + rows.tokens.len();
+        let keys = rows.keys();
         let source_keys = source.map_or(0, Cache::len);
         let splits = [keys, source_keys].map(|keys| keys.div_ceil(SPLIT).next_power_of_two());
         self.reserve(splits[0].max(splits[1]))?;
         let step = step(rows, cache, source);
-        self.workspace.step.write(0, &[step])?;
+        let bytes = match step.scattered {
+            0 => offset_of!(Step, path),
+            _ => size_of::<Step>(),
+        };
+        let step = bytemuck::bytes_of(&step);
+        self.workspace.step.write(0, &step[..bytes])?;
         let room = Room {
             rows: rows.tokens.len().next_power_of_two(),
             splits,
@@ -389,28 +399,24 @@ fn split_buffers(
 
 fn step(rows: &Rows<'_>, cache: &Cache, source: Option<&Cache>) -> Step {
     let count = rows.tokens.len();
-    let keys = rows.first + count;
     assert!((1..=MAX_ROWS).contains(&count), "a forward of {count} rows");
+    let slots = rows.first + count;
     assert!(
-        keys <= cache.capacity(),
+        slots <= cache.capacity(),
         "rows without a place in the cache"
     );
-    assert!(
-        keys - rows.past <= WINDOW,
-        "rows beyond the window of masks"
-    );
-    assert_eq!(rows.window_positions.len(), keys - rows.past);
-    assert_eq!((rows.positions.len(), rows.masks.len()), (count, count));
+    assert_eq!(rows.positions.len(), count);
     assert!(rows.wanted <= count && rows.picks.len() <= MAX_PICKS);
     let mut step = Step {
         rows: count as u32,
         past: rows.past as u32,
         first: rows.first as u32,
-        keys: keys as u32,
+        keys: rows.keys() as u32,
         cache: cache.address(),
         capacity: cache.capacity() as u32,
         first_wanted: (count - rows.wanted) as u32,
         picks: rows.picks.len() as u32,
+        scattered: u32::from(rows.paths.is_some()),
         ..Step::zeroed()
     };
     if let Some(source) = source {
@@ -420,11 +426,14 @@ fn step(rows: &Rows<'_>, cache: &Cache, source: Option<&Cache>) -> Step {
     }
     step.tokens[..count].copy_from_slice(rows.tokens);
     step.positions[..count].copy_from_slice(rows.positions);
-    step.mask[..count].copy_from_slice(rows.masks);
-    step.window_positions[..keys - rows.past].copy_from_slice(rows.window_positions);
     for (i, &(row, token)) in rows.picks.iter().enumerate() {
         step.pick_row[i] = row;
         step.pick_token[i] = token;
+    }
+    for (to, path) in step.path.iter_mut().zip(rows.paths.into_iter().flatten()) {
+        for (to, slot) in to[..path.len()].iter_mut().zip(path) {
+            *to = (slot - rows.past) as u16;
+        }
     }
     step
 }

@@ -3,12 +3,15 @@
 // Clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod demo;
+mod devices;
 mod tiny;
 
 use std::sync::Arc;
 
 use cascade_core::{Error, Matrix, Rows, Scorer, Scores, TokenId, TokenTree, Want};
 use cascade_models::{DType, Model};
+use devices::{everywhere, load_on, on_gpus, GPU_TYPES};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tiny::{cold, llama, llama_of, random_tokens, t5, t5_of, Poison, VOCABULARY};
@@ -49,7 +52,7 @@ fn assert_same(warm: &Scores, cold: &Scores, logits: &Matrix) {
         }
         (a, b) => assert_eq!(a, b),
     }
-    // On the CPU in f32, equal to the last bit.
+    // Equal to the last bit, on the CPU in f32 and on GPUs.
     assert_eq!(warm.top, cold.top);
 }
 
@@ -108,6 +111,7 @@ fn next_context(rng: &mut StdRng, last: &[TokenId], tree: &TokenTree) -> Vec<Tok
 fn random_walk(
     model: &Arc<Model>,
     seed: u64,
+    steps: usize,
     mut sources: impl FnMut(&mut StdRng) -> Vec<TokenId>,
 ) {
     let rng = &mut StdRng::seed_from_u64(seed);
@@ -116,7 +120,7 @@ fn random_walk(
     let mut source = sources(rng);
     warm.begin(&source).unwrap();
     let (mut context, mut tree) = (Vec::new(), TokenTree::new());
-    for _ in 0..2000 {
+    for _ in 0..steps {
         if rng.random_bool(0.05) {
             source = sources(rng);
             warm.begin(&source).unwrap();
@@ -137,25 +141,50 @@ fn random_walk(
     }
 }
 
+fn short_source(rng: &mut StdRng) -> Vec<TokenId> {
+    let count = rng.random_range(1..12);
+    random_tokens(rng, count)
+}
+
 #[test]
 fn a_t5_session_has_no_memory() {
-    random_walk(&t5(), 3, |rng| {
-        let count = rng.random_range(1..12);
-        random_tokens(rng, count)
-    });
+    random_walk(&t5(), 3, 2000, short_source);
 }
 
 #[test]
 fn a_llama_session_has_no_memory() {
-    random_walk(&llama(), 4, |_| Vec::new());
+    random_walk(&llama(), 4, 2000, |_| Vec::new());
 }
 
-/// On the CPU in f32.
+/// Emulated GPUs are slow.
+fn steps(fast: bool) -> usize {
+    if fast {
+        1000
+    } else {
+        40
+    }
+}
+
+#[test]
+fn a_t5_session_on_a_gpu_has_no_memory() {
+    for (model, fast) in on_gpus("demo-t5-small") {
+        random_walk(&model, 3, steps(fast), short_source);
+    }
+}
+
+#[test]
+fn a_llama_session_on_a_gpu_has_no_memory() {
+    for (model, fast) in on_gpus("demo-llama-small") {
+        random_walk(&model, 4, steps(fast), |_| Vec::new());
+    }
+}
+
+/// On the CPU in f32, and on GPUs.
 #[test]
 fn a_row_has_the_same_bits_however_it_is_computed() {
     let rng = &mut StdRng::seed_from_u64(7);
     let none = TokenTree::new();
-    for (model, source) in [(t5(), vec![1, 2, 3]), (llama(), vec![])] {
+    for (model, source) in everywhere(&[1, 2, 3]) {
         let context = random_tokens(rng, 9);
         let tree = random_tree(rng);
         let mut session = cold(&model, &source);
@@ -178,7 +207,7 @@ fn a_row_has_the_same_bits_however_it_is_computed() {
 
 #[test]
 fn only_what_is_new_is_computed() {
-    for (model, source) in [(t5(), vec![1]), (llama(), vec![])] {
+    for (model, source) in everywhere(&[1]) {
         // The decoder start token is a token of the context, too.
         let start = source.len();
         let mut session = cold(&model, &source);
@@ -206,7 +235,7 @@ fn only_what_is_new_is_computed() {
 #[test]
 fn long_gaps_are_fed_in_pieces() {
     let rng = &mut StdRng::seed_from_u64(6);
-    for (model, source) in [(t5(), vec![4, 2]), (llama(), vec![])] {
+    for (model, source) in everywhere(&[4, 2]) {
         let context = random_tokens(rng, 650);
         let tree = random_tree(rng);
         let mut at_once = cold(&model, &source);
@@ -220,7 +249,7 @@ fn long_gaps_are_fed_in_pieces() {
                 .unwrap();
         }
         let expected = bit_by_bit.score(&context, &tree, Want::LOGITS).unwrap();
-        // On the CPU in f32, equal to the last bit.
+        // Equal to the last bit.
         assert_eq!(scores.logits, expected.logits);
     }
 }
@@ -228,23 +257,21 @@ fn long_gaps_are_fed_in_pieces() {
 #[test]
 fn errors_leave_a_session_as_it_was() {
     let none = TokenTree::new();
-    let stranger = TokenTree::chain([1, VOCABULARY]);
-    for (model, source) in [(t5(), vec![1, 2]), (llama(), vec![])] {
+    for (model, source) in everywhere(&[1, 2]) {
+        let vocabulary = model.vocab_size() as TokenId;
+        let stranger = TokenTree::chain([1, vocabulary]);
         let mut session = cold(&model, &source);
         session
             .score(&[1, 2, 3], &TokenTree::chain([4]), Want::ARGMAX)
             .unwrap();
-        for (context, tree) in [(&[1, VOCABULARY, 3][..], &none), (&[1, 2, 3], &stranger)] {
+        for (context, tree) in [(&[1, vocabulary, 3][..], &none), (&[1, 2, 3], &stranger)] {
             let error = session.score(context, tree, Want::ARGMAX).unwrap_err();
-            assert!(matches!(
-                error,
-                Error::TokenOutOfVocabulary {
-                    token: VOCABULARY,
-                    vocab_size: 11
-                }
-            ));
+            let Error::TokenOutOfVocabulary { token, vocab_size } = error else {
+                panic!("{error}");
+            };
+            assert_eq!((token, vocab_size), (vocabulary, model.vocab_size()));
         }
-        assert!(session.begin(&[VOCABULARY]).is_err());
+        assert!(session.begin(&[vocabulary]).is_err());
         let scores = session
             .score(&[1, 2, 3, 4, 5], &none, Want::LOGITS)
             .unwrap();
@@ -257,7 +284,7 @@ fn errors_leave_a_session_as_it_was() {
 #[test]
 fn the_top_is_the_head_of_the_sorted_probabilities() {
     let tree = TokenTree::chain([1, 2]);
-    for (model, source) in [(t5(), vec![1, 2]), (llama(), vec![])] {
+    for (model, source) in everywhere(&[1, 2]) {
         let want = Want::LOGITS.with_top(4);
         let scores = cold(&model, &source).score(&[3], &tree, want).unwrap();
         let (top, logits) = (scores.top.unwrap(), scores.logits.unwrap());
@@ -265,7 +292,7 @@ fn the_top_is_the_head_of_the_sorted_probabilities() {
         for row in 0..3 {
             let logits = logits.row(row);
             let total: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
-            let mut sorted: Vec<TokenId> = (0..VOCABULARY).collect();
+            let mut sorted: Vec<TokenId> = (0..model.vocab_size() as TokenId).collect();
             sorted.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
             assert_eq!(sorted[0], scores.argmax[row]);
             for (&(token, found), &expected) in top.row(row).iter().zip(&sorted) {
@@ -299,13 +326,37 @@ fn a_damaged_head_is_an_error_however_little_is_wanted() {
     });
     let untied = r#", "tie_word_embeddings": false"#;
     let t5 = t5_of(DType::F32, untied, poison);
-    for (model, source) in [(t5, vec![1, 2]), (llama_of(2, poison), vec![])] {
+    let on_cpu = [(t5, vec![1, 2]), (llama_of(2, poison), vec![])];
+    let places = ["lm_head.weight", "lm_head.weight"];
+    for (model, source) in on_cpu.into_iter().chain(poisoned_on_gpus(places)) {
         let mut session = cold(&model, &source);
         for want in wants() {
             let scores = session.score(&[1, 2], &TokenTree::chain([3]), want);
             assert_improper(scores, 7);
         }
     }
+}
+
+/// The demo checkpoints on GPUs, row 7 of a tensor (T5's, LLaMA's) being no numbers.
+fn poisoned_on_gpus(places: [&str; 2]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
+    let mut models = Vec::new();
+    for (name, place) in ["demo-t5-small", "demo-llama-small"]
+        .into_iter()
+        .zip(places)
+    {
+        let folder = demo::poisoned(name, place, 7);
+        let source = if name.contains("t5") {
+            vec![1, 2]
+        } else {
+            vec![]
+        };
+        for (device, _) in devices::gpus() {
+            for dtype in GPU_TYPES {
+                models.push((load_on(folder.path(), &device, dtype), source.clone()));
+            }
+        }
+    }
+    models
 }
 
 /// Token 7 has no embedding that is a number; all others have.
@@ -317,7 +368,9 @@ fn a_session_outlives_rows_that_are_not_numbers() {
     let llama = llama_of(2, poison("embed_tokens"));
     let mut bad = TokenTree::chain([4, 5]);
     bad.push(7, Some(0));
-    for (model, source) in [(t5, vec![1, 2]), (llama, vec![])] {
+    let on_cpu = [(t5, vec![1, 2]), (llama, vec![])];
+    let places = ["shared.weight", "model.embed_tokens.weight"];
+    for (model, source) in on_cpu.into_iter().chain(poisoned_on_gpus(places)) {
         let mut session = cold(&model, &source);
         for want in wants() {
             assert_improper(session.score(&[1, 2, 3], &bad, want), 0);

@@ -1,18 +1,19 @@
 //! The logits of a tree are those of its paths, each scored as a chain by a session that starts cold.
 //!
 //! Trees of up to 64 nodes, both architectures, cold and warm caches; within 1e-5 of the greatest logit of the row, and on
-//! the CPU in f32, where the kernels are row-invariant, to the last bit.
+//! the CPU in f32 and on GPUs, where the kernels are row-invariant, to the last bit.
 
 // Clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
 mod demo;
+mod devices;
 mod tiny;
 
 use std::sync::Arc;
 
 use cascade_core::{Architecture, Matrix, Scorer, TokenId, TokenTree, Want};
-use cascade_models::{load, DType, LoadOptions, Model, ModelSource, Session};
+use cascade_models::{load, DType, Device, LoadOptions, Model, ModelSource, Session};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tiny::{cold, llama_of, t5_of, GATED};
@@ -143,7 +144,7 @@ fn assert_row(found: &[f32], expected: &[f32]) {
     for (a, b) in found.iter().zip(expected) {
         assert!((a - b).abs() <= TOLERANCE * greatest, "{a} and {b}");
     }
-    assert_eq!(found, expected, "on the CPU in f32, bits are the same");
+    assert_eq!(found, expected, "bits are the same");
 }
 
 fn compare(model: &Arc<Model>, seed: u64, tokens: TokenId, trees: usize) {
@@ -198,5 +199,51 @@ fn of_the_demo_models() {
         let tokens = loaded.model.vocab_size() as TokenId;
         compare(&loaded.model, seed, tokens, 3);
         compare(&loaded.model, seed + 2, 5, 3);
+    }
+}
+
+#[test]
+fn on_gpus() {
+    for (name, seed) in ["demo-t5-small", "demo-llama-small"].into_iter().zip(40..) {
+        for (model, fast) in devices::on_gpus(name) {
+            compare(&model, seed, 5, if fast { 40 } else { 2 });
+        }
+    }
+}
+
+/// In f32, a GPU says what the CPU says; in bf16, roughly.
+#[test]
+fn on_gpus_as_on_the_cpu() {
+    let mut tree = TokenTree::chain([40, 41, 42]);
+    tree.push(43, Some(0));
+    for name in [
+        "demo-t5-small",
+        "demo-llama-small",
+        "demo-t5-base",
+        "demo-llama-base",
+    ] {
+        let folder = demo::folder(name);
+        let on_cpu = devices::load_on(&folder, &Device::Cpu, DType::F32);
+        let source: Vec<TokenId> = match on_cpu.architecture() {
+            Architecture::EncoderDecoder => (5..105).collect(),
+            Architecture::DecoderOnly => Vec::new(),
+        };
+        let expected = cold(&on_cpu, &source).score(&[7, 8, 9], &tree, Want::LOGITS);
+        let expected = expected.unwrap().logits.unwrap();
+        for (device, _) in devices::gpus() {
+            for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::BF16, 3e-2)] {
+                let on_gpu = devices::load_on(&folder, &device, dtype);
+                let found = cold(&on_gpu, &source).score(&[7, 8, 9], &tree, Want::LOGITS);
+                let found = found.unwrap().logits.unwrap();
+                for row in 0..expected.rows() {
+                    let (found, expected) = (found.row(row), expected.row(row));
+                    let greatest = expected.iter().fold(0f32, |a, b| a.max(b.abs()));
+                    for (a, b) in found.iter().zip(expected) {
+                        let close = (a - b).abs() <= tolerance * greatest;
+                        assert!(close, "{name} in {dtype:?}: {a} and {b}");
+                    }
+                }
+            }
+        }
     }
 }

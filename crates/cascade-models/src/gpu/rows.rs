@@ -1,11 +1,11 @@
 //! The rows of a plan in pieces that a forward takes.
 
 use cascade_core::{Error, Result, TokenTree};
-use cascade_gpu::{Mask, Rows, MAX_ROWS, WINDOW};
+use cascade_gpu::{Rows, MAX_ROWS, WINDOW};
 
 use crate::mask::Plan;
 
-/// A plan row by row: which slots each sees, and where it stands.
+/// A plan row by row.
 pub(super) struct PlannedRows<'a> {
     plan: &'a Plan<'a>,
     tokens: Vec<u32>,
@@ -19,8 +19,7 @@ pub(super) struct Piece {
     positions: Vec<u32>,
     past: usize,
     first: usize,
-    masks: Vec<Mask>,
-    window_positions: Vec<u32>,
+    paths: Option<Vec<Vec<usize>>>,
     wanted: usize,
     picks: Vec<(u32, u32)>,
     /// The node of each pick.
@@ -34,8 +33,7 @@ impl Piece {
             positions: &self.positions,
             past: self.past,
             first: self.first,
-            masks: &self.masks,
-            window_positions: &self.window_positions,
+            paths: self.paths.as_deref(),
             wanted: self.wanted,
             picks: &self.picks,
         }
@@ -54,18 +52,17 @@ impl<'a> PlannedRows<'a> {
     /// The rows of `plan`; `picks` tells whether the probabilities of nodes are wanted.
     ///
     /// # Errors
-    /// If the tree has more nodes than masks have bits.
+    /// If the tree is higher than paths may be long.
     pub(super) fn new(plan: &'a Plan<'a>, picks: bool) -> Result<Self> {
-        let nodes = plan.tree().len();
-        if nodes > WINDOW - MAX_ROWS {
+        let (height, most) = (plan.tree().height(), WINDOW - MAX_ROWS);
+        if height > most && !plan.tree().is_chain() {
             return Err(Error::backend(std::io::Error::other(format!(
-                "a tree of {nodes} nodes is larger than the {} that a GPU scores at once: lower the budget of nodes",
-                WINDOW - MAX_ROWS
+                "a tree of height {height} is higher than the {most} that a GPU scores: draft less at a time"
             ))));
         }
         let context = plan.context();
         let gap = plan.first_position()..context;
-        let depths = (0..nodes).map(|node| context + plan.tree().depth(node));
+        let depths = (0..plan.tree().len()).map(|node| context + plan.tree().depth(node));
         Ok(Self {
             tokens: plan.tokens(),
             positions: gap.chain(depths).map(|position| position as u32).collect(),
@@ -74,21 +71,20 @@ impl<'a> PlannedRows<'a> {
         })
     }
 
-    /// The rows from `start` on that one forward takes, of which those after the context and the nodes are wanted, or none.
+    /// The rows from `start` on that one forward takes; those after the context and the nodes are wanted, or none.
     pub(super) fn piece(&self, start: usize, wanted: bool) -> Piece {
         let plan = self.plan;
         let end = plan.rows().min(start + MAX_ROWS);
         let first = plan.first_position() + start;
         let past = first.min(plan.context());
-        let window = past - plan.first_position();
         let first_wanted = (plan.gap().len() - 1).max(start);
+        let paths = || (start..end).map(|row| self.path(row, past)).collect();
         let mut piece = Piece {
             tokens: self.tokens[start..end].to_vec(),
             positions: self.positions[start..end].to_vec(),
             past,
             first,
-            masks: (start..end).map(|row| self.mask(row, past)).collect(),
-            window_positions: self.positions[window..end].to_vec(),
+            paths: (!plan.tree().is_chain()).then(paths),
             wanted: if wanted {
                 end.saturating_sub(first_wanted)
             } else {
@@ -115,21 +111,16 @@ impl<'a> PlannedRows<'a> {
         }
     }
 
-    /// Which slots from `past` on `row` sees.
-    fn mask(&self, row: usize, past: usize) -> Mask {
+    /// The slots of the positions from `past` to the row's own: the context's, then its ancestors' and its own.
+    fn path(&self, row: usize, past: usize) -> Vec<usize> {
         let plan = self.plan;
-        let mut mask = Mask::default();
-        let mut see = |slot: usize| mask[(slot - past) / 64] |= 1 << ((slot - past) % 64);
         let (first, context) = (plan.first_position(), plan.context());
         let Some(node) = row.checked_sub(plan.gap().len()) else {
-            (past..=first + row).for_each(see);
-            return mask;
+            return (past..=first + row).collect();
         };
-        (past..context).for_each(&mut see);
-        for seen in plan.tree().ancestors(node) {
-            see(context + seen);
-        }
-        see(context + node);
-        mask
+        let mut nodes: Vec<usize> = plan.tree().ancestors(node).collect();
+        nodes.reverse();
+        let nodes = nodes.into_iter().map(|node| context + node);
+        (past..context).chain(nodes).collect()
     }
 }

@@ -28,6 +28,21 @@ pub(crate) fn copy(name: &str) -> TempDir {
     copy
 }
 
+/// A copy of a demo checkpoint (in f16) in which row `row` of the tensor `name` is NaN.
+pub(crate) fn poisoned(model: &str, name: &str, row: usize) -> TempDir {
+    let copy = copy(model);
+    let file = copy.path().join("model.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let tensor = tensors.tensor(name).unwrap();
+    assert_eq!(tensor.dtype(), safetensors::Dtype::F16);
+    let width = tensor.shape()[1] * 2;
+    let start = tensor.data().as_ptr() as usize - bytes.as_ptr() as usize + row * width;
+    bytes[start..start + width].fill(0xff);
+    fs::write(file, bytes).unwrap();
+    copy
+}
+
 /// Splits the weights of a folder into `count` shards with an index.
 pub(crate) fn shard(folder: &Path, count: usize) {
     let whole = folder.join("model.safetensors");
