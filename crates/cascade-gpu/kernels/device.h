@@ -34,6 +34,15 @@ typedef struct {
 DEVICE void block_barrier(void) { __syncthreads(); }
 DEVICE float shuffle_xor(float value, u32 lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
 DEVICE u32 shuffle_xor_u32(u32 value, u32 lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
+/* By halves: lanes sixteen apart first, neighbours last. */
+DEVICE float warp_sum(float value) {
+    for (u32 lanes = WARP / 2; lanes; lanes /= 2) value += shuffle_xor(value, lanes);
+    return value;
+}
+DEVICE float warp_max(float value) {
+    for (u32 lanes = WARP / 2; lanes; lanes /= 2) value = fmaxf(value, shuffle_xor(value, lanes));
+    return value;
+}
 DEVICE float bits_to_float(u32 bits) { return __uint_as_float(bits); }
 DEVICE u32 float_to_bits(float value) { return __float_as_uint(value); }
 DEVICE float exponential(float x) { return __expf(x); }
@@ -119,19 +128,6 @@ DEVICE void store_number(void *to, u64 index, float value, u32 kind) {
 }
 
 /* ---- Sums and maxima over a block, always in the same order ---- */
-
-DEVICE float warp_sum(float value) {
-    for (u32 lanes = WARP / 2; lanes; lanes /= 2) value += shuffle_xor(value, lanes);
-    return value;
-}
-
-DEVICE float warp_max(float value) {
-    for (u32 lanes = WARP / 2; lanes; lanes /= 2) {
-        const float other = shuffle_xor(value, lanes);
-        value = other > value ? other : value;
-    }
-    return value;
-}
 
 /* `scratch` has room for a float per warp; every thread gets the sum. */
 DEVICE float block_sum(float value, float *scratch) {

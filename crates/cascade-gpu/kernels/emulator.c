@@ -42,7 +42,7 @@ typedef struct {
 } Coroutine;
 
 typedef struct {
-    u32 words[WARP][6];
+    u32 words[WARP];
 } Exchange;
 
 static _Thread_local Coroutine *coroutines;
@@ -113,31 +113,71 @@ static void run_thread(void) {
 
 void emulated_block_barrier(void) { yield_with(AT_BLOCK_BARRIER); }
 
-/* What every lane of the warp puts in; readable until the exchange after the next one. */
-static const Exchange *exchange(const u32 *words, u32 count) {
+/* What every lane of the warp puts in is readable until the exchange after the next one. */
+u32 emulated_shuffle_xor(u32 value, u32 lanes) {
     Coroutine *self = &coroutines[current];
     Exchange *shared = &exchanges[THREAD / WARP][self->exchanges++ % 2u];
-    memcpy(shared->words[LANE], words, count * sizeof *words);
+    const u32 lane = LANE;
+    shared->words[lane] = value;
     yield_with(AT_WARP_BARRIER);
-    return shared;
+    return shared->words[lane ^ lanes];
 }
 
-u32 emulated_shuffle_xor(u32 value, u32 lanes) { return exchange(&value, 1)->words[LANE ^ lanes][0]; }
+/* What all lanes put in, copied: with one exchange instead of one for each halving. */
+static void gather(float value, float *all) {
+    Coroutine *self = &coroutines[current];
+    Exchange *shared = &exchanges[THREAD / WARP][self->exchanges++ % 2u];
+    shared->words[LANE] = float_to_bits(value);
+    yield_with(AT_WARP_BARRIER);
+    memcpy(all, shared->words, WARP * sizeof *all);
+}
 
-/* Half `k` of the 16 that the lanes of a row or column hold, four words apart by `second`. */
-static float tile_number(const Exchange *shared, u32 lane_row, u32 k, u32 low_word, u32 high_word) {
-    const u32 word = shared->words[lane_row * 4u + k % 8u / 2u][k < 8u ? low_word : high_word];
-    return bf16_to_float(k % 2u ? word >> 16 : word & 0xffffu);
+float emulated_warp_sum(float value) {
+    float all[WARP];
+    gather(value, all);
+    for (u32 lanes = WARP / 2; lanes; lanes /= 2)
+        for (u32 lane = 0; lane < lanes; ++lane) all[lane] += all[lane + lanes];
+    return all[0];
+}
+
+float emulated_warp_max(float value) {
+    float all[WARP];
+    gather(value, all);
+    for (u32 lane = 1; lane < WARP; ++lane) all[0] = fmaxf(all[0], all[lane]);
+    return all[0];
+}
+
+/* A thread's eight numbers of a and four of b, in the order of the instruction's inputs: words are neighbours along k, and the second
+ * half of k comes eight later. */
+typedef struct {
+    float a[2][2][2], b[2][2];
+} Fragment;
+
+static _Thread_local Fragment fragments[MAX_THREADS / 32][2][WARP];
+
+static void unpack(float *to, u32 word) {
+    to[0] = bf16_to_float(word & 0xffffu);
+    to[1] = bf16_to_float(word >> 16);
 }
 
 void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
-    const u32 words[6] = {a[0], a[1], a[2], a[3], b0, b1};
-    const Exchange *shared = exchange(words, 6);
+    Coroutine *self = &coroutines[current];
+    const Fragment *all = fragments[THREAD / WARP][self->exchanges++ % 2u];
+    Fragment *own = (Fragment *)&all[LANE];
+    for (u32 word = 0; word < 4u; ++word) unpack(own->a[word % 2u][word / 2u], a[word]);
+    unpack(own->b[0], b0);
+    unpack(own->b[1], b1);
+    const u32 row = LANE / 4u * 4u, column = LANE % 4u * 8u;
+    yield_with(AT_WARP_BARRIER);
     for (u32 i = 0; i < 4u; ++i) {
-        const u32 row = LANE / 4u, high = i / 2u, column = LANE % 4u * 2u + i % 2u;
+        const Fragment *rows = &all[row], *columns = &all[column + i % 2u * 4u];
         float sum = 0.0f;
-        for (u32 k = 0; k < 16u; ++k)
-            sum += tile_number(shared, row, k, high, high + 2u) * tile_number(shared, column, k, 4u, 5u);
+        for (u32 half = 0; half < 2u; ++half)
+            for (u32 lane = 0; lane < 4u; ++lane) {
+                const float *x = rows[lane].a[i / 2u][half], *y = columns[lane].b[half];
+                sum += x[0] * y[0];
+                sum += x[1] * y[1];
+            }
         d[i] += sum;
     }
 }

@@ -13,6 +13,8 @@ extern _Thread_local EmulatedPlace emulated_place;
 
 void emulated_block_barrier(void);
 u32 emulated_shuffle_xor(u32 value, u32 lanes);
+float emulated_warp_sum(float value);
+float emulated_warp_max(float value);
 void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1);
 void emulated_copy_async(void *to, const void *from, int there);
 void emulated_copy_commit(void);
@@ -46,6 +48,8 @@ DEVICE float bits_to_float(u32 bits) {
 }
 DEVICE u32 shuffle_xor_u32(u32 value, u32 lanes) { return emulated_shuffle_xor(value, lanes); }
 DEVICE float shuffle_xor(float value, u32 lanes) { return bits_to_float(emulated_shuffle_xor(float_to_bits(value), lanes)); }
+DEVICE float warp_sum(float value) { return emulated_warp_sum(value); }
+DEVICE float warp_max(float value) { return emulated_warp_max(value); }
 DEVICE float exponential(float x) { return expf(x); }
 DEVICE float tangent_h(float x) { return tanhf(x); }
 DEVICE float inverse_root(float x) { return 1.0f / sqrtf(x); }

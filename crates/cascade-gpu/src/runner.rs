@@ -5,9 +5,7 @@ use std::mem::offset_of;
 
 use bytemuck::Zeroable;
 
-use crate::arguments::{
-    Answer, Slice, Step, TopArguments, MAX_PICKS, MAX_ROWS, SLICE, SPLIT, WINDOW,
-};
+use crate::arguments::{Answer, Slice, Step, TopArguments, MAX_PICKS, MAX_ROWS, SLICE, SPLIT};
 use crate::cache::padded;
 use crate::device::Program;
 use crate::launch::{Kernel, Launch};

@@ -14,7 +14,7 @@ use cascade_models::{DType, Model};
 use devices::{everywhere, load_on, on_gpus, GPU_TYPES};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tiny::{cold, llama, llama_of, random_tokens, t5, t5_of, Poison, VOCABULARY};
+use tiny::{cold, llama, llama_of, random_tokens, t5, t5_of, Poison};
 
 const TOLERANCE: f32 = 1e-5;
 
@@ -161,7 +161,7 @@ fn steps(fast: bool) -> usize {
     if fast {
         1000
     } else {
-        40
+        12
     }
 }
 
@@ -236,13 +236,18 @@ fn only_what_is_new_is_computed() {
 fn long_gaps_are_fed_in_pieces() {
     let rng = &mut StdRng::seed_from_u64(6);
     for (model, source) in everywhere(&[4, 2]) {
-        let context = random_tokens(rng, 650);
+        // More than a piece; emulated GPUs are slow.
+        let long = if model.vocab_size() == 11 { 650 } else { 150 };
+        let context = random_tokens(rng, long);
         let tree = random_tree(rng);
         let mut at_once = cold(&model, &source);
         let scores = at_once.score(&context, &tree, Want::LOGITS).unwrap();
-        assert_eq!(scores.rows_computed, source.len().min(1) + 650 + tree.len());
+        assert_eq!(
+            scores.rows_computed,
+            source.len().min(1) + long + tree.len()
+        );
         let mut bit_by_bit = cold(&model, &source);
-        for len in (50..650).step_by(100) {
+        for len in (50..long).step_by(80) {
             let none = TokenTree::new();
             bit_by_bit
                 .score(&context[..len], &none, Want::ARGMAX)

@@ -206,7 +206,7 @@ fn of_the_demo_models() {
 fn on_gpus() {
     for (name, seed) in ["demo-t5-small", "demo-llama-small"].into_iter().zip(40..) {
         for (model, fast) in devices::on_gpus(name) {
-            compare(&model, seed, 5, if fast { 40 } else { 2 });
+            compare(&model, seed, 5, if fast { 40 } else { 1 });
         }
     }
 }
