@@ -42,7 +42,7 @@ typedef struct {
 } Coroutine;
 
 typedef struct {
-    u32 words[WARP][6];
+    u32 words[WARP][12];
 } Exchange;
 
 static _Thread_local Coroutine *coroutines;
@@ -124,20 +124,26 @@ static const Exchange *exchange(const u32 *words, u32 count) {
 
 u32 emulated_shuffle_xor(u32 value, u32 lanes) { return exchange(&value, 1)->words[LANE ^ lanes][0]; }
 
-/* Half `k` of the 16 that the lanes of a row or column hold, four words apart by `second`. */
-static float tile_number(const Exchange *shared, u32 lane_row, u32 k, u32 low_word, u32 high_word) {
-    const u32 word = shared->words[lane_row * 4u + k % 8u / 2u][k < 8u ? low_word : high_word];
-    return bf16_to_float(k % 2u ? word >> 16 : word & 0xffffu);
-}
-
+/* Each lane puts in its numbers as floats: four pairs of a row and a lower one, then two pairs of a column. Those of a row or
+ * column are in four lanes, and its inputs 8 to 15 in the later pairs. */
 void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
-    const u32 words[6] = {a[0], a[1], a[2], a[3], b0, b1};
-    const Exchange *shared = exchange(words, 6);
+    const u32 pairs[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    u32 words[12];
+    for (u32 i = 0; i < 6u; ++i) {
+        words[2u * i] = pairs[i] << 16;
+        words[2u * i + 1u] = pairs[i] & 0xffff0000u;
+    }
+    const Exchange *shared = exchange(words, 12);
     for (u32 i = 0; i < 4u; ++i) {
-        const u32 row = LANE / 4u, high = i / 2u, column = LANE % 4u * 2u + i % 2u;
+        const u32 low = i / 2u, row = LANE / 4u * 4u, column = (LANE % 4u * 2u + i % 2u) * 4u;
         float sum = 0.0f;
-        for (u32 k = 0; k < 16u; ++k)
-            sum += tile_number(shared, row, k, high, high + 2u) * tile_number(shared, column, k, 4u, 5u);
+        for (u32 half = 0; half < 2u; ++half) {
+            for (u32 k = 0; k < 8u; ++k) {
+                const u32 x = shared->words[row + k / 2u][4u * half + 2u * low + k % 2u];
+                const u32 y = shared->words[column + k / 2u][8u + 2u * half + k % 2u];
+                sum += bits_to_float(x) * bits_to_float(y);
+            }
+        }
         d[i] += sum;
     }
 }
