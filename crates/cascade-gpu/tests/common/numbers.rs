@@ -3,7 +3,7 @@
 use cascade_gpu::{Kind, Stored};
 
 /// Half the distance between neighbouring bf16 numbers around 1.
-pub(crate) const HALF_BF16: f64 = 1.0 / 256.0 / 2.0;
+pub(crate) const HALF_BF16: f64 = 1.0 / 256.0;
 
 /// Rounds to `digits` binary digits after the leading one, ties to even; numbers below 2^`least` to multiples of what those
 /// have.
