@@ -12,11 +12,11 @@ use super::store::Store;
 use super::{cache, inputs, numbers};
 
 /// Tokens that the table has.
-pub(crate) const TOKENS: usize = 64;
+pub(crate) const TOKENS: usize = 32;
 /// Positions that rotations have.
-pub(crate) const POSITIONS: usize = 1024;
+pub(crate) const POSITIONS: usize = 128;
 /// Numbers of a row of the residual stream.
-const STREAM: usize = 96;
+const STREAM: usize = 64;
 
 /// Which of a row's numbers a number of a head is, and times what.
 type Pick = (usize, f32);
