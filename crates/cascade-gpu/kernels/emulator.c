@@ -1,8 +1,8 @@
 /* Runs the kernels on the processor, one block after the other, for tests.
  *
  * A thread of a block is a coroutine: it runs until it meets a barrier, and goes on when all threads that the barrier is for have
- * met it. Copies to shared memory happen as late as they may, when they are waited for; threads can be run in the order of
- * their numbers or against it. So a missing barrier or wait gives other results, as it would on a GPU, but always. */
+ * met it. Copies to shared memory happen as late as they may, when they are waited for; threads and blocks can be run in the order
+ * of their numbers or against it. So a missing barrier or wait gives other results, as it would on a GPU, but always. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -111,6 +111,18 @@ static void run_thread(void) {
 
 /* ---- The words of device.h ---- */
 
+/* Sixteen bytes are loaded and copied at once from where a GPU can: at multiples of sixteen. */
+static void check_alignment(const void *address) {
+    if ((uintptr_t)address % 16u) failure = "sixteen bytes are loaded from an address that sixteen does not divide";
+}
+
+Quad emulated_load_quad(const void *from) {
+    Quad quad;
+    check_alignment(from);
+    memcpy(&quad, from, sizeof quad);
+    return quad;
+}
+
 void emulated_block_barrier(void) { yield_with(AT_BLOCK_BARRIER); }
 
 /* What every lane of the warp puts in is readable until the exchange after the next one. */
@@ -184,6 +196,8 @@ void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
 
 void emulated_copy_async(void *to, const void *from, int there) {
     Coroutine *self = &coroutines[current];
+    check_alignment(to);
+    check_alignment(from);
     if (self->copy_count == MAX_COPIES) {
         failure = "a thread has too many copies under way";
         return;
@@ -286,9 +300,9 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
     for (u32 z = 0; z < grid[2]; ++z)
         for (u32 y = 0; y < grid[1]; ++y)
             for (u32 x = 0; x < grid[0] && !failure; ++x) {
-                emulated_place.block[0] = x;
-                emulated_place.block[1] = y;
-                emulated_place.block[2] = z;
+                emulated_place.block[0] = backwards ? grid[0] - 1u - x : x;
+                emulated_place.block[1] = backwards ? grid[1] - 1u - y : y;
+                emulated_place.block[2] = backwards ? grid[2] - 1u - z : z;
                 run_block(backwards);
             }
     return failure;

@@ -12,6 +12,7 @@ typedef struct {
 extern _Thread_local EmulatedPlace emulated_place;
 
 void emulated_block_barrier(void);
+Quad emulated_load_quad(const void *from);
 u32 emulated_shuffle_xor(u32 value, u32 lanes);
 float emulated_warp_sum(float value);
 float emulated_warp_max(float value);
@@ -54,7 +55,7 @@ DEVICE float exponential(float x) { return expf(x); }
 DEVICE float tangent_h(float x) { return tanhf(x); }
 DEVICE float inverse_root(float x) { return 1.0f / sqrtf(x); }
 DEVICE float multiply_add(float x, float y, float z) { return x * y + z; }
-DEVICE Quad load_quad(const void *from) { return *(const Quad *)from; }
+DEVICE Quad load_quad(const void *from) { return emulated_load_quad(from); }
 DEVICE Quad load_streaming(const void *from) { return load_quad(from); }
 /* Rounds to the nearest, ties to even. */
 DEVICE u32 emulated_bf16(float value) {

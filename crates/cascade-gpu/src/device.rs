@@ -30,8 +30,8 @@ impl Device {
         Ok(Self(Arc::new(Machine::Gpu(Gpu::new(ordinal)?))))
     }
 
-    /// The processor, running kernels as a GPU does but slowly. `backwards` runs a block's threads against the order of
-    /// their numbers, which no result may depend on.
+    /// The processor, running kernels as a GPU does but slowly. `backwards` runs blocks and their threads against the order
+    /// of their numbers, which no result may depend on.
     #[cfg(feature = "emulator")]
     pub fn emulated(backwards: bool) -> Self {
         Self(Arc::new(Machine::Emulator(Emulator::new(backwards))))

@@ -152,6 +152,13 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// As for [`linear`](Self::linear).
     pub fn gated(&mut self, inputs: usize, gate: &str, up: &str, inner: usize) -> Result<Linear> {
+        if !inner.is_multiple_of(8) {
+            return Err(Error::Size {
+                what: format!("the number of outputs of {gate}"),
+                size: inner,
+                needed: "a multiple of 8",
+            });
+        }
         let mut linear = self.empty(gate, inputs, 2 * inner)?;
         self.pack(&mut linear, &[(gate, inner), (up, inner)], true, 0)?;
         Ok(linear)

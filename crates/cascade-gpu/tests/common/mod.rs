@@ -1,0 +1,81 @@
+//! What the kernels' tests share: devices, weights, batches of rows, and numbers in few bits.
+
+// Every test binary uses a part of this.
+#![allow(dead_code)]
+
+pub(crate) mod attention;
+pub(crate) mod batch;
+pub(crate) mod numbers;
+pub(crate) mod store;
+
+use cascade_gpu::{Cache, CacheShape, Device, Heads, Kind, Runner, Sizes};
+
+pub(crate) const KINDS: [Kind; 2] = [Kind::F32, Kind::Bf16];
+
+/// The emulator with threads in order and against it. With `CASCADE_TEST_GPU` set the first GPU, twice.
+pub(crate) fn devices() -> [Device; 2] {
+    if std::env::var_os("CASCADE_TEST_GPU").is_some() {
+        let gpu = Device::gpu(0).unwrap();
+        return [gpu.clone(), gpu];
+    }
+    [Device::emulated(false), Device::emulated(true)]
+}
+
+/// Runs `test` for every kind on both devices, which must give the same bits.
+pub(crate) fn on_both(test: impl Fn(&Device, Kind) -> Vec<f32>) {
+    for kind in KINDS {
+        let [forwards, backwards] = devices().map(|device| bits(&test(&device, kind)));
+        assert!(
+            forwards == backwards,
+            "{kind:?}: results depend on the order of threads"
+        );
+    }
+}
+
+pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Heads for forwards whose attention does not matter.
+pub(crate) const ONE_HEAD: Heads = Heads {
+    queries: 1,
+    kv: 1,
+    size: 32,
+};
+
+/// A cache of one layer with room for `slots`.
+pub(crate) fn cache(device: &Device, kind: Kind, heads: Heads, slots: usize) -> Cache {
+    let shape = CacheShape {
+        layers: 1,
+        kv_heads: heads.kv,
+        head_dim: heads.size,
+    };
+    let mut cache = Cache::new(device, shape, kind).unwrap();
+    cache.reserve(slots).unwrap();
+    cache
+}
+
+/// The first `count` numbers that the next linear map would read: `width` of each row.
+pub(crate) fn inputs(runner: &Runner, sizes: &Sizes, count: usize) -> Vec<f32> {
+    let mut values = runner.hidden(0, count.div_ceil(sizes.stream)).unwrap();
+    values.truncate(count);
+    values
+}
+
+/// Asserts that `got` is `want` up to its tolerance, number by number.
+pub(crate) fn assert_close(
+    got: &[f32],
+    want: impl IntoIterator<Item = (f64, f64)>,
+    what: &dyn std::fmt::Debug,
+) {
+    let mut compared = 0;
+    for (i, (&got, (want, tolerance))) in got.iter().zip(want).enumerate() {
+        let error = (f64::from(got) - want).abs();
+        assert!(
+            error <= tolerance,
+            "{what:?}: number {i} is {got} instead of {want}, which is {error} off; {tolerance} is allowed"
+        );
+        compared += 1;
+    }
+    assert_eq!(compared, got.len(), "{what:?}");
+}

@@ -1,0 +1,71 @@
+//! Numbers in few bits, as plainly as possible.
+
+use cascade_gpu::{Kind, Stored};
+
+/// Half the distance between neighbouring bf16 numbers around 1.
+pub(crate) const HALF_BF16: f64 = 1.0 / 256.0;
+
+/// Rounds to `digits` binary digits after the leading one, ties to even; numbers below 2^`least` to multiples of what those
+/// have.
+fn round(value: f32, digits: i32, least: i32) -> f32 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let wide = f64::from(value);
+    let exponent = (wide.abs().log2().floor() as i32).max(least);
+    let unit = 2f64.powi(exponent - digits);
+    ((wide / unit).round_ties_even() * unit) as f32
+}
+
+/// The nearest bf16.
+pub(crate) fn to_bf16(value: f32) -> f32 {
+    round(value, 7, -126)
+}
+
+/// What a number is after it was kept in `kind`.
+pub(crate) fn in_kind(value: f32, kind: Kind) -> f32 {
+    match kind {
+        Kind::F32 => value,
+        Kind::Bf16 => to_bf16(value),
+    }
+}
+
+/// Relative error of a number that is kept in `kind`.
+pub(crate) fn rounding(kind: Kind) -> f64 {
+    match kind {
+        Kind::F32 => f64::from(f32::EPSILON),
+        Kind::Bf16 => HALF_BF16,
+    }
+}
+
+/// The nearest number that can be stored, and its bytes.
+pub(crate) fn store(value: f32, stored: Stored) -> (f32, Vec<u8>) {
+    match stored {
+        Stored::F32 => (value, value.to_le_bytes().to_vec()),
+        Stored::Bf16 => {
+            let rounded = to_bf16(value);
+            let half = (rounded.to_bits() >> 16) as u16;
+            (rounded, half.to_le_bytes().to_vec())
+        }
+        Stored::F16 => {
+            let rounded = round(value, 10, -14);
+            (rounded, half_of(rounded).to_le_bytes().to_vec())
+        }
+    }
+}
+
+/// The bits of a number that is one of half precision.
+fn half_of(value: f32) -> u16 {
+    let sign = ((value.to_bits() >> 31) as u16) << 15;
+    let size = value.abs();
+    let magnitude = if size.is_infinite() {
+        0x7c00
+    } else if size < 2f32.powi(-14) {
+        (size * 2f32.powi(24)) as u16
+    } else {
+        let exponent = size.log2().floor() as i32;
+        let mantissa = (size / 2f32.powi(exponent) - 1.0) * 1024.0;
+        ((exponent + 15) as u16) << 10 | mantissa as u16
+    };
+    sign | magnitude
+}

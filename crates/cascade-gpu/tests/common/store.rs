@@ -1,0 +1,73 @@
+//! Weights that tests make up.
+
+use std::collections::HashMap;
+
+use cascade_gpu::{Content, Error, Result, Stored, Weights};
+use rand::rngs::StdRng;
+use rand::Rng;
+
+use super::numbers;
+
+struct Tensor {
+    shape: Vec<usize>,
+    stored: Stored,
+    bytes: Vec<u8>,
+    values: Vec<f32>,
+}
+
+/// Tensors by name, and the numbers in them.
+#[derive(Default)]
+pub(crate) struct Store(HashMap<String, Tensor>);
+
+impl Store {
+    /// Adds `values`, as far as `stored` can hold them.
+    pub(crate) fn put(&mut self, name: &str, shape: &[usize], stored: Stored, values: &[f32]) {
+        assert_eq!(shape.iter().product::<usize>(), values.len());
+        let (values, bytes): (Vec<f32>, Vec<Vec<u8>>) = values
+            .iter()
+            .map(|&value| numbers::store(value, stored))
+            .unzip();
+        let tensor = Tensor {
+            shape: shape.to_vec(),
+            stored,
+            bytes: bytes.concat(),
+            values,
+        };
+        self.0.insert(name.to_owned(), tensor);
+    }
+
+    /// Adds random numbers between `-scale` and `scale`.
+    pub(crate) fn random(
+        &mut self,
+        rng: &mut StdRng,
+        name: &str,
+        shape: &[usize],
+        stored: Stored,
+        scale: f32,
+    ) {
+        let count = shape.iter().product();
+        let values: Vec<f32> = (0..count)
+            .map(|_| rng.random_range(-scale..=scale))
+            .collect();
+        self.put(name, shape, stored, &values);
+    }
+
+    /// The numbers that `name` holds.
+    pub(crate) fn values(&self, name: &str) -> &[f32] {
+        &self.0[name].values
+    }
+}
+
+impl Weights for Store {
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Content<'_>> {
+        let wrong = |what: &str| Error::Weights(format!("{name} {what}").into());
+        let tensor = self.0.get(name).ok_or_else(|| wrong("is missing"))?;
+        if tensor.shape != shape {
+            return Err(wrong("has another shape"));
+        }
+        Ok(Content::Numbers {
+            stored: tensor.stored,
+            bytes: &tensor.bytes,
+        })
+    }
+}
