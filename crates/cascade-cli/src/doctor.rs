@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use cascade_models::{parse_device, HubOptions};
+use cascade_models::{parse_device, Device, HubOptions};
 
 pub(crate) fn doctor() -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
@@ -80,7 +80,19 @@ fn threads() -> String {
 
 fn cuda() -> String {
     match parse_device("cuda:0") {
-        Ok(_) => "ok".to_owned(),
+        Ok(Device::Gpu(gpu)) => match gpu.memory() {
+            Ok((used, all)) => {
+                let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
+                format!(
+                    "{}, {:.1} of {:.1} GiB in use",
+                    gpu.name(),
+                    gib(used),
+                    gib(all)
+                )
+            }
+            Err(error) => format!("{}, but {error}", gpu.name()),
+        },
+        Ok(Device::Cpu) => "cpu".to_owned(),
         Err(error) => format!("no: {error}"),
     }
 }

@@ -10,7 +10,7 @@
 #define MAX_PICKS 512
 /* Keys that one block of attention works through. A constant, whatever the number of rows: a row's sums are always in the
  * same order. */
-#define SPLIT 256
+#define SPLIT 128
 
 /* One forward's input, in the device's memory, so that a recorded forward can be run on other inputs.
  *

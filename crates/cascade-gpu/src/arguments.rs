@@ -11,7 +11,7 @@ pub const WINDOW: usize = 128;
 /// Children whose probabilities one forward looks up, at most.
 pub const MAX_PICKS: usize = 512;
 /// Keys that one block of attention works through.
-pub const SPLIT: usize = 256;
+pub const SPLIT: usize = 128;
 /// Tokens of the vocabulary that one block of the readout looks at.
 pub(crate) const SLICE: usize = 1024;
 

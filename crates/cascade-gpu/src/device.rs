@@ -1,6 +1,6 @@
 //! A device that kernels run on, and memory on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytemuck::Pod;
 
@@ -22,12 +22,22 @@ enum Machine {
 }
 
 impl Device {
-    /// The GPU number `ordinal`, as the driver counts.
+    /// The GPU number `ordinal`, as the driver counts. All handles of one GPU share its stream: what is launched through one comes
+    /// before what is launched later through another.
     ///
     /// # Errors
     /// [`Error::NoDriver`](crate::Error::NoDriver), [`Error::NoDevice`](crate::Error::NoDevice), and those of a driver or GPU that is too old.
     pub fn gpu(ordinal: usize) -> Result<Self> {
-        Ok(Self(Arc::new(Machine::Gpu(Gpu::new(ordinal)?))))
+        static OPEN: Mutex<Vec<(usize, Weak<Machine>)>> = Mutex::new(Vec::new());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, machine)| machine.strong_count() > 0);
+        let known = open.iter().find(|&&(number, _)| number == ordinal);
+        if let Some(machine) = known.and_then(|(_, machine)| machine.upgrade()) {
+            return Ok(Self(machine));
+        }
+        let machine = Arc::new(Machine::Gpu(Gpu::new(ordinal)?));
+        open.push((ordinal, Arc::downgrade(&machine)));
+        Ok(Self(machine))
     }
 
     /// The processor, running kernels as a GPU does but slowly. `backwards` runs blocks and their threads against the order

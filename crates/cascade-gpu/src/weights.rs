@@ -378,12 +378,12 @@ fn f16_to_f32(half: u16) -> f32 {
 /// It depends on the map's sizes alone, neither on the number of rows nor on the GPU: parts settle the order of sums, and
 /// with it the last bits of what a model says.
 fn parts(inputs: usize, outputs: usize) -> usize {
-    // Blocks of 128 outputs; four of them for each of the 132 processors of an H200.
-    const BLOCKS: usize = 528;
-    // A part has 8 chunks of 32 inputs at least, so that it takes longer than to start it.
-    let most = (inputs / 256).clamp(1, 16);
-    let wanted = BLOCKS as f64 / outputs.div_ceil(128) as f64;
-    (wanted.round() as usize).clamp(1, most)
+    // Blocks of 128 outputs that an H200's 132 processors hold at once, two each: more would wait for those, fewer parts are
+    // fewer sums to add up.
+    const BLOCKS: usize = 264;
+    // A part is four chunks of 32 inputs at least, which a block loads together.
+    let most = (inputs / 128).clamp(1, 16);
+    (BLOCKS / outputs.div_ceil(128)).clamp(1, most)
 }
 
 #[cfg(test)]
@@ -392,11 +392,12 @@ mod tests {
 
     #[test]
     fn parts_spread_narrow_maps_and_leave_wide_ones() {
-        assert_eq!(parts(4096, 4096), 16);
-        assert_eq!(parts(4096, 12288), 6);
-        assert_eq!(parts(4096, 22016), 3);
-        assert_eq!(parts(4096, 32000), 2);
-        assert_eq!(parts(512, 384), 2);
+        assert_eq!(parts(4096, 4096), 8);
+        assert_eq!(parts(4096, 12288), 2);
+        assert_eq!(parts(4096, 22016), 1);
+        assert_eq!(parts(4096, 32000), 1);
+        assert_eq!(parts(11008, 4096), 8);
+        assert_eq!(parts(512, 384), 4);
         assert_eq!(parts(64, 2048), 1);
     }
 

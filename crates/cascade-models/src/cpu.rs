@@ -708,7 +708,7 @@ impl CustomOp3 for RopeOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::attend_on_any_device;
+    use crate::layers::attend_in_any_type;
     use candle_core::{Device, D};
 
     fn random(shape: impl Into<Shape>) -> Tensor {
@@ -814,7 +814,7 @@ mod tests {
                 Some(hide(random((heads, rows, keys)))),
             ] {
                 let found = attend(&queries, &keys_values, bias.as_ref()).unwrap();
-                let expected = attend_on_any_device(&queries, &keys_values, bias.as_ref()).unwrap();
+                let expected = attend_in_any_type(&queries, &keys_values, bias.as_ref()).unwrap();
                 assert_close(&found, &expected);
             }
         }
@@ -836,7 +836,7 @@ mod tests {
     fn gates_of_all_kinds() {
         let gate_up = (random((3, 38)) * 5.0).unwrap();
         for activation in [Activation::Relu, Activation::Gelu, Activation::Silu] {
-            let expected = activation.gated_on_any_device(&gate_up).unwrap();
+            let expected = activation.gated_in_any_type(&gate_up).unwrap();
             assert_close(&gated(&gate_up, activation).unwrap(), &expected);
         }
     }

@@ -185,10 +185,10 @@ pub(crate) fn attend(
     if cpu::applies(queries) {
         return cpu::attend(queries, keys_values, bias);
     }
-    attend_on_any_device(queries, keys_values, bias)
+    attend_in_any_type(queries, keys_values, bias)
 }
 
-pub(crate) fn attend_on_any_device(
+pub(crate) fn attend_in_any_type(
     queries: &Tensor,
     keys_values: &Tensor,
     bias: Option<&Tensor>,
@@ -212,13 +212,10 @@ pub(crate) fn attend_on_any_device(
     merge_heads(&mixed)
 }
 
-/// Softmax over the last dimension with sums in f32. The GPU's kernel takes care of that itself.
+/// Softmax over the last dimension with sums in f32.
 fn softmax(scores: &Tensor) -> Result<Tensor> {
-    if scores.device().is_cpu() {
-        let exact = scores.to_dtype(DType::F32)?;
-        return candle_nn::ops::softmax_last_dim(&exact)?.to_dtype(scores.dtype());
-    }
-    candle_nn::ops::softmax_last_dim(scores)
+    let exact = scores.to_dtype(DType::F32)?;
+    candle_nn::ops::softmax_last_dim(&exact)?.to_dtype(scores.dtype())
 }
 
 /// The nonlinearity of a feed-forward layer.
@@ -244,10 +241,10 @@ impl Activation {
         if cpu::applies(gate_up) {
             return cpu::gated(gate_up, self);
         }
-        self.gated_on_any_device(gate_up)
+        self.gated_in_any_type(gate_up)
     }
 
-    pub(crate) fn gated_on_any_device(self, gate_up: &Tensor) -> Result<Tensor> {
+    pub(crate) fn gated_in_any_type(self, gate_up: &Tensor) -> Result<Tensor> {
         let halves = gate_up.chunk(2, D::Minus1)?;
         self.forward(&halves[0])? * &halves[1]
     }

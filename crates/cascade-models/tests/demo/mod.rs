@@ -12,7 +12,9 @@ use tempfile::TempDir;
 
 /// The folder of a demo checkpoint.
 pub(crate) fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    // Where the sources are now, if the test was built elsewhere.
+    let here = std::env::var("CARGO_MANIFEST_DIR");
+    Path::new(here.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR")))
         .join("../cascade-demo/models")
         .join(name)
 }
