@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lays out a CUDA compiler (nvcc, headers) under PREFIX from the wheels that NVIDIA publishes: no root, no GPU, no driver.
-# Needs Python's pip and 400 MB. Running it again changes nothing.
+# Needs Python and 400 MB. Running it again changes nothing.
 #
 #   scripts/cuda-compiler.sh PREFIX
 set -euo pipefail
@@ -13,9 +13,9 @@ done=$prefix/.complete-13.0.88
 [ -e "$done" ] && exit 0
 
 mkdir -p "$prefix"
-python=${PYTHON:-python3}
-"$python" -m pip install --quiet --no-deps --only-binary=:all: --disable-pip-version-check --no-warn-script-location \
-  --root-user-action=ignore --upgrade --target "$prefix/wheels" "${packages[@]}"
+"${PYTHON:-python3}" -m venv "$prefix/venv"
+"$prefix/venv/bin/python" -m pip install --quiet --no-deps --only-binary=:all: --disable-pip-version-check \
+  --upgrade --target "$prefix/wheels" "${packages[@]}"
 root=$prefix/wheels/nvidia/cu13
 chmod -R u+x "$root/bin" "$root/nvvm/bin"
 ln -sfn "wheels/nvidia/cu13/bin" "$prefix/bin"
