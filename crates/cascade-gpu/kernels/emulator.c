@@ -52,6 +52,7 @@ static _Thread_local void (*kernel_body)(const void *);
 static _Thread_local const void *kernel_arguments;
 static _Thread_local u32 current;
 static _Thread_local const char *failure;
+static _Thread_local int against_order;
 
 /* ---- Switching ---- */
 
@@ -130,7 +131,15 @@ static const Exchange *exchange(const u32 *words, u32 count) {
     Coroutine *self = &coroutines[current];
     Exchange *shared = &exchanges[THREAD / WARP][self->exchanges++ % 2u];
     memcpy(shared->words[LANE], words, count * sizeof *words);
-    yield_with(AT_WARP_BARRIER);
+    /* Straight to the next lane if it has not come here yet: the scheduler would do the same. */
+    const u32 last = against_order ? 0u : WARP - 1u, next = against_order ? current - 1u : current + 1u;
+    if (LANE == last || next >= THREADS || coroutines[next].state != READY) {
+        yield_with(AT_WARP_BARRIER);
+        return shared;
+    }
+    self->state = AT_WARP_BARRIER;
+    current = emulated_place.thread = next;
+    cascade_emulator_switch(&self->stack_pointer, coroutines[next].stack_pointer);
     return shared;
 }
 
@@ -188,13 +197,13 @@ void emulated_copy_wait(int pending) {
 /* ---- Running ---- */
 
 /* Runs the threads of a warp until each is done or waits for the block. */
-static void run_warp(u32 warp, int backwards) {
+static void run_warp(u32 warp) {
     const u32 begin = warp * WARP;
     const u32 end = begin + WARP < THREADS ? begin + WARP : THREADS;
     for (;;) {
         u32 waiting = 0, elsewhere = 0;
         for (u32 i = 0; i < end - begin; ++i) {
-            current = backwards ? end - 1u - i : begin + i;
+            current = against_order ? end - 1u - i : begin + i;
             Coroutine *thread = &coroutines[current];
             if (thread->state == READY) {
                 emulated_place.thread = current;
@@ -212,7 +221,7 @@ static void run_warp(u32 warp, int backwards) {
     }
 }
 
-static void run_block(int backwards) {
+static void run_block(void) {
     const u32 warps = (THREADS + WARP - 1u) / WARP;
     for (u32 i = 0; i < THREADS; ++i) {
         Coroutine *thread = &coroutines[i];
@@ -222,7 +231,7 @@ static void run_block(int backwards) {
         thread->copy_count = thread->group = 0;
     }
     for (;;) {
-        for (u32 w = 0; w < warps && !failure; ++w) run_warp(backwards ? warps - 1u - w : w, backwards);
+        for (u32 w = 0; w < warps && !failure; ++w) run_warp(against_order ? warps - 1u - w : w);
         if (failure) return;
         /* Threads that have ended count as having met every barrier, as on a GPU. */
         u32 waiting = 0;
@@ -261,6 +270,7 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
     if (!allocate_coroutines()) return "there is no memory for coroutines";
     kernel_arguments = arguments;
     failure = 0;
+    against_order = backwards;
     emulated_place.threads = threads;
     memcpy(emulated_place.grid, grid, sizeof emulated_place.grid);
     for (u32 z = 0; z < grid[2]; ++z)
@@ -269,7 +279,7 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
                 emulated_place.block[0] = backwards ? grid[0] - 1u - x : x;
                 emulated_place.block[1] = backwards ? grid[1] - 1u - y : y;
                 emulated_place.block[2] = backwards ? grid[2] - 1u - z : z;
-                run_block(backwards);
+                run_block();
             }
     return failure;
 }
