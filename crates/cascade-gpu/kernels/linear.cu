@@ -109,7 +109,8 @@ KERNEL(linear_f32, LinearArguments) {
             if (row < count) sums[row] = multiply_add(w, input[(u64)row * a.inputs + i], sums[row]);
     }
     UNROLL for (u32 row = 0; row < 8u; ++row) {
+        if (row >= count) break;
         const float sum = warp_sum(sums[row]);
-        if (LANE == 0 && row < count) a.out[(u64)(first + row) * a.outputs + output] = sum;
+        if (LANE == 0) a.out[(u64)(first + row) * a.outputs + output] = sum;
     }
 }
