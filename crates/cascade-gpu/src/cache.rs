@@ -177,7 +177,8 @@ impl Cache {
     }
 }
 
-#[cfg(all(test, feature = "emulator"))]
+#[cfg(test)]
+#[cfg(feature = "emulator")]
 mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
