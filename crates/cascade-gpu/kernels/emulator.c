@@ -1,8 +1,8 @@
 /* Runs the kernels on the processor, one block after the other, for tests.
  *
  * A thread of a block is a coroutine: it runs until it meets a barrier, and goes on when all threads that the barrier is for have
- * met it. Copies to shared memory happen as late as they may, when they are waited for; threads and blocks can be run in the order
- * of their numbers or against it. So a missing barrier or wait gives other results, as it would on a GPU, but always. */
+ * met it. Threads and blocks can be run in the order of their numbers or against it. Copies to shared memory happen as late as they
+ * may, when they are waited for; against the order, at once. So a missing barrier or wait gives other results, as it would on a GPU, but always. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -169,15 +169,25 @@ void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
     }
 }
 
+static void carry_out(const Copy *copy) {
+    if (copy->there) memcpy(copy->to, copy->from, 16);
+    else memset(copy->to, 0, 16);
+}
+
 void emulated_copy_async(void *to, const void *from, int there) {
     Coroutine *self = &coroutines[current];
     check_alignment(to);
     check_alignment(from);
+    const Copy copy = {to, from, there, self->group};
+    if (against_order) {
+        carry_out(&copy);
+        return;
+    }
     if (self->copy_count == MAX_COPIES) {
         failure = "a thread has too many copies under way";
         return;
     }
-    self->copies[self->copy_count++] = (Copy){to, from, there, self->group};
+    self->copies[self->copy_count++] = copy;
 }
 
 void emulated_copy_commit(void) { ++coroutines[current].group; }
@@ -188,8 +198,7 @@ void emulated_copy_wait(int pending) {
     for (int i = 0; i < self->copy_count; ++i) {
         const Copy copy = self->copies[i];
         if (copy.group >= self->group - pending) self->copies[kept++] = copy;
-        else if (copy.there) memcpy(copy.to, copy.from, 16);
-        else memset(copy.to, 0, 16);
+        else carry_out(&copy);
     }
     self->copy_count = kept;
 }
