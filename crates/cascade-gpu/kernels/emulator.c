@@ -1,8 +1,8 @@
 /* Runs the kernels on the processor, one block after the other, for tests.
  *
  * A thread of a block is a coroutine: it runs until it meets a barrier, and goes on when all threads that the barrier is for have
- * met it. Copies to shared memory happen as late as they may, when they are waited for; threads and blocks can be run in the order
- * of their numbers or against it. So a missing barrier or wait gives other results, as it would on a GPU, but always. */
+ * met it. Threads and blocks can be run in the order of their numbers or against it. Copies to shared memory happen as late as they
+ * may, when they are waited for; against the order, at once. So a missing barrier or wait gives other results, as it would on a GPU, but always. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -52,6 +52,7 @@ static _Thread_local void (*kernel_body)(const void *);
 static _Thread_local const void *kernel_arguments;
 static _Thread_local u32 current;
 static _Thread_local const char *failure;
+static _Thread_local int against_order;
 
 /* ---- Switching ---- */
 
@@ -125,13 +126,26 @@ Quad emulated_load_quad(const void *from) {
 
 void emulated_block_barrier(void) { yield_with(AT_BLOCK_BARRIER); }
 
+/* Waits for the warp. Straight to the next lane if it has not come here yet: the scheduler would do the same. */
+static void warp_barrier(void) {
+    Coroutine *self = &coroutines[current];
+    const u32 last = against_order ? 0u : WARP - 1u, next = against_order ? current - 1u : current + 1u;
+    if (LANE == last || next >= THREADS || coroutines[next].state != READY) {
+        yield_with(AT_WARP_BARRIER);
+        return;
+    }
+    self->state = AT_WARP_BARRIER;
+    current = emulated_place.thread = next;
+    cascade_emulator_switch(&self->stack_pointer, coroutines[next].stack_pointer);
+}
+
 /* What every lane of the warp puts in is readable until the exchange after the next one. */
 u32 emulated_shuffle_xor(u32 value, u32 lanes) {
     Coroutine *self = &coroutines[current];
     Exchange *shared = &exchanges[THREAD / WARP][self->exchanges++ % 2u];
     const u32 lane = LANE;
     shared->words[lane] = value;
-    yield_with(AT_WARP_BARRIER);
+    warp_barrier();
     return shared->words[lane ^ lanes];
 }
 
@@ -140,7 +154,7 @@ static void gather(float value, float *all) {
     Coroutine *self = &coroutines[current];
     Exchange *shared = &exchanges[THREAD / WARP][self->exchanges++ % 2u];
     shared->words[LANE] = float_to_bits(value);
-    yield_with(AT_WARP_BARRIER);
+    warp_barrier();
     memcpy(all, shared->words, WARP * sizeof *all);
 }
 
@@ -180,7 +194,7 @@ void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
     unpack(own->b[0], b0);
     unpack(own->b[1], b1);
     const u32 row = LANE / 4u * 4u, column = LANE % 4u * 8u;
-    yield_with(AT_WARP_BARRIER);
+    warp_barrier();
     for (u32 i = 0; i < 4u; ++i) {
         const Fragment *rows = &all[row], *columns = &all[column + i % 2u * 4u];
         float sum = 0.0f;
@@ -194,15 +208,25 @@ void emulated_multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
     }
 }
 
+static void carry_out(const Copy *copy) {
+    if (copy->there) memcpy(copy->to, copy->from, 16);
+    else memset(copy->to, 0, 16);
+}
+
 void emulated_copy_async(void *to, const void *from, int there) {
     Coroutine *self = &coroutines[current];
     check_alignment(to);
     check_alignment(from);
+    const Copy copy = {to, from, there, self->group};
+    if (against_order) {
+        carry_out(&copy);
+        return;
+    }
     if (self->copy_count == MAX_COPIES) {
         failure = "a thread has too many copies under way";
         return;
     }
-    self->copies[self->copy_count++] = (Copy){to, from, there, self->group};
+    self->copies[self->copy_count++] = copy;
 }
 
 void emulated_copy_commit(void) { ++coroutines[current].group; }
@@ -213,8 +237,7 @@ void emulated_copy_wait(int pending) {
     for (int i = 0; i < self->copy_count; ++i) {
         const Copy copy = self->copies[i];
         if (copy.group >= self->group - pending) self->copies[kept++] = copy;
-        else if (copy.there) memcpy(copy.to, copy.from, 16);
-        else memset(copy.to, 0, 16);
+        else carry_out(&copy);
     }
     self->copy_count = kept;
 }
@@ -222,13 +245,13 @@ void emulated_copy_wait(int pending) {
 /* ---- Running ---- */
 
 /* Runs the threads of a warp until each is done or waits for the block. */
-static void run_warp(u32 warp, int backwards) {
+static void run_warp(u32 warp) {
     const u32 begin = warp * WARP;
     const u32 end = begin + WARP < THREADS ? begin + WARP : THREADS;
     for (;;) {
         u32 waiting = 0, elsewhere = 0;
         for (u32 i = 0; i < end - begin; ++i) {
-            current = backwards ? end - 1u - i : begin + i;
+            current = against_order ? end - 1u - i : begin + i;
             Coroutine *thread = &coroutines[current];
             if (thread->state == READY) {
                 emulated_place.thread = current;
@@ -246,7 +269,7 @@ static void run_warp(u32 warp, int backwards) {
     }
 }
 
-static void run_block(int backwards) {
+static void run_block(void) {
     const u32 warps = (THREADS + WARP - 1u) / WARP;
     for (u32 i = 0; i < THREADS; ++i) {
         Coroutine *thread = &coroutines[i];
@@ -256,7 +279,7 @@ static void run_block(int backwards) {
         thread->copy_count = thread->group = 0;
     }
     for (;;) {
-        for (u32 w = 0; w < warps && !failure; ++w) run_warp(backwards ? warps - 1u - w : w, backwards);
+        for (u32 w = 0; w < warps && !failure; ++w) run_warp(against_order ? warps - 1u - w : w);
         if (failure) return;
         /* Threads that have ended count as having met every barrier, as on a GPU. */
         u32 waiting = 0;
@@ -295,6 +318,7 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
     if (!allocate_coroutines()) return "there is no memory for coroutines";
     kernel_arguments = arguments;
     failure = 0;
+    against_order = backwards;
     emulated_place.threads = threads;
     memcpy(emulated_place.grid, grid, sizeof emulated_place.grid);
     for (u32 z = 0; z < grid[2]; ++z)
@@ -303,7 +327,7 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
                 emulated_place.block[0] = backwards ? grid[0] - 1u - x : x;
                 emulated_place.block[1] = backwards ? grid[1] - 1u - y : y;
                 emulated_place.block[2] = backwards ? grid[2] - 1u - z : z;
-                run_block(backwards);
+                run_block();
             }
     return failure;
 }

@@ -178,3 +178,178 @@ impl Cache {
         self.device.launch(&launch)
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "emulator")]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    const SHAPE: CacheShape = CacheShape {
+        layers: 2,
+        kv_heads: 3,
+        head_dim: 20,
+    };
+    const PADDED: usize = 32;
+    const PLANES: usize = 12;
+
+    /// A cache, and the rows that it holds: each is a number from which all its keys and values follow.
+    struct Twin {
+        cache: Cache,
+        rows: Vec<u32>,
+        made: u32,
+    }
+
+    /// What number `i` of a row is in a plane. Any bits will do.
+    fn number(row: u32, plane: usize, i: usize) -> u16 {
+        let mixed = (row as usize * PLANES + plane) * PADDED + i;
+        (mixed.wrapping_mul(0x9e37_79b9) >> 8) as u16
+    }
+
+    impl Twin {
+        fn new(device: &Device, kind: Kind) -> Self {
+            Self {
+                cache: Cache::new(device, SHAPE, kind).unwrap(),
+                rows: Vec::new(),
+                made: 0,
+            }
+        }
+
+        /// Where number `i` of a slot lies: keys of all heads of a layer come before their values.
+        fn place(&self, plane: usize, slot: usize, i: usize) -> usize {
+            let start = plane * self.cache.capacity * PADDED;
+            match plane % (2 * SHAPE.kv_heads) < SHAPE.kv_heads {
+                true => start + slot * PADDED + i,
+                false => start + i * self.cache.capacity + slot,
+            }
+        }
+
+        fn each(&self, slot: usize, mut visit: impl FnMut(usize, u16)) {
+            for (plane, i) in (0..PLANES).flat_map(|plane| (0..PADDED).map(move |i| (plane, i))) {
+                visit(
+                    self.place(plane, slot, i),
+                    number(self.rows[slot], plane, i),
+                );
+            }
+        }
+
+        /// Writes `rows` new rows behind the committed ones, as a forward does.
+        fn write(&mut self, rows: usize) {
+            let first = self.cache.len();
+            self.rows.truncate(first);
+            self.rows
+                .extend((0..rows as u32).map(|row| self.made + row));
+            self.made += rows as u32;
+            let mut numbers = self.numbers();
+            (first..first + rows).for_each(|slot| self.each(slot, |at, n| numbers[at] = n));
+            let buffer = self.cache.buffer.as_ref().unwrap();
+            match self.cache.kind {
+                Kind::Bf16 => buffer.write(0, &numbers).unwrap(),
+                Kind::F32 => {
+                    let wide: Vec<u32> = numbers.iter().map(|&n| u32::from(n) * 3).collect();
+                    buffer.write(0, &wide).unwrap();
+                }
+            }
+        }
+
+        /// Everything in memory.
+        fn numbers(&self) -> Vec<u16> {
+            let count = PLANES * self.cache.capacity * PADDED;
+            let buffer = self.cache.buffer.as_ref().unwrap();
+            let mut halves = vec![0u16; count];
+            match self.cache.kind {
+                Kind::Bf16 => buffer.read(0, &mut halves).unwrap(),
+                Kind::F32 => {
+                    let mut words = vec![0u32; count];
+                    buffer.read(0, &mut words).unwrap();
+                    halves = words.iter().map(|word| (word / 3) as u16).collect();
+                }
+            }
+            halves
+        }
+
+        fn check(&self) {
+            let numbers = self.numbers();
+            assert!(self.cache.len() <= self.rows.len());
+            for slot in 0..self.cache.len() {
+                self.each(slot, |at, n| assert_eq!(numbers[at], n, "slot {slot}"));
+            }
+        }
+
+        fn keep(&mut self, at: usize, slots: &[u32]) {
+            self.cache.keep(at, slots).unwrap();
+            let kept: Vec<u32> = slots.iter().map(|&slot| self.rows[slot as usize]).collect();
+            self.rows.truncate(at);
+            self.rows.extend(kept);
+            assert_eq!(self.cache.len(), at + slots.len());
+        }
+
+        fn append(&mut self, rows: usize) {
+            self.cache.reserve(rows).unwrap();
+            self.write(rows);
+            self.cache.commit(rows);
+        }
+    }
+
+    fn on_all(test: impl Fn(Twin)) {
+        for kind in [Kind::F32, Kind::Bf16] {
+            for backwards in [false, true] {
+                test(Twin::new(&Device::emulated(backwards), kind));
+            }
+        }
+    }
+
+    #[test]
+    fn branches_are_kept_and_the_rest_forgotten() {
+        on_all(|mut twin| {
+            let mut rng = StdRng::seed_from_u64(1);
+            for round in 0..12 {
+                let rows = rng.random_range(1..=64);
+                twin.cache.reserve(rows).unwrap();
+                twin.write(rows);
+                let at = twin.cache.len();
+                let density = [0.0, 0.2, 0.8, 1.0][round % 4];
+                let slots: Vec<u32> = (at..at + rows)
+                    .filter(|_| rng.random_bool(density))
+                    .map(|slot| slot as u32)
+                    .collect();
+                twin.keep(at, &slots);
+                twin.check();
+            }
+            let half = twin.cache.len() / 2;
+            twin.cache.truncate(half);
+            twin.check();
+            twin.cache.truncate(half + 1);
+            assert_eq!(twin.cache.len(), half);
+        });
+    }
+
+    #[test]
+    fn growing_keeps_what_is_committed() {
+        on_all(|mut twin| {
+            assert!(twin.cache.is_empty());
+            twin.append(3);
+            assert_eq!(twin.cache.capacity(), 256);
+            twin.append(253);
+            assert_eq!(twin.cache.capacity(), 256);
+            twin.append(2);
+            assert_eq!(twin.cache.capacity(), 512);
+            twin.check();
+        });
+    }
+
+    #[test]
+    fn more_slots_move_than_one_kernel_is_told_of() {
+        on_all(|mut twin| {
+            twin.append(4);
+            twin.cache.reserve(700).unwrap();
+            twin.write(700);
+            let slots: Vec<u32> = (5..704).filter(|slot| slot % 31 != 0).collect();
+            assert!(slots.len() > Cache::MOVED);
+            twin.keep(4, &slots);
+            twin.check();
+        });
+    }
+}

@@ -173,6 +173,26 @@ fn trees_are_summed_as_chains_are() {
     }
 }
 
+/// A model that computes what is no number must not pass for one that says something.
+#[test]
+fn scores_that_are_no_numbers_give_none() {
+    let heads = heads(2, 1, 16);
+    let scene = Scene::new(12, heads).with_a_broken_head();
+    let story = Story::new(12, 60).then_chain(60, 5);
+    on_both(|device, kind| {
+        let model = scene.load(device, kind);
+        let cache = model.cache(65);
+        model.fill(&cache, &story.before);
+        let got = model.attention(&story.situations[0].batch, &cache);
+        for row in got.chunks(2 * heads.size) {
+            let (broken, whole) = row.split_at(heads.size);
+            assert!(broken.iter().all(|x| x.is_nan()), "{kind:?}");
+            assert!(whole.iter().all(|x| x.is_finite()), "{kind:?}");
+        }
+        Vec::new()
+    });
+}
+
 #[test]
 fn biases_depend_on_the_distance_up_to_their_reach() {
     for (seed, reach) in [(5, 0), (6, 1), (7, 7), (8, 127)] {

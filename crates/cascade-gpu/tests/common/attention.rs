@@ -89,6 +89,16 @@ impl Scene {
         self
     }
 
+    /// The queries of head 0 are no numbers.
+    pub(crate) fn with_a_broken_head(mut self) -> Self {
+        let mut weight = self.store.values("all").to_vec();
+        weight[0] = f32::NAN;
+        let outputs = weight.len() / STREAM;
+        self.store
+            .put("all", &[outputs, STREAM], Stored::F32, &weight);
+        self
+    }
+
     pub(crate) fn with_rotary(mut self) -> Self {
         let half = self.heads.size / 2;
         let angle = |i: usize| (i / half) as f64 / 100f64.powf((i % half) as f64 / half as f64);

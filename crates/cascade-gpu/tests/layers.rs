@@ -1,0 +1,206 @@
+//! Embedding, norms and nonlinearities, against formulas in f64.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use cascade_gpu::{Activation, Device, Forward, Kind, Loader, Runner, Sizes, Stored};
+use common::batch::Batch;
+use common::store::Store;
+use common::{assert_close, cache, inputs, numbers, on_both, ONE_HEAD};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const TOKENS: usize = 30;
+const EPSILON: f64 = 1e-3;
+
+/// Weights of one residual sublayer.
+struct Case {
+    size: usize,
+    tokens: Vec<u32>,
+    store: Store,
+}
+
+impl Case {
+    fn new(seed: u64, rows: usize, size: usize, stored: Stored) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut store = Store::default();
+        store.random(&mut rng, "table", &[TOKENS, size], stored, 2.0);
+        store.random(&mut rng, "norm", &[size], stored, 1.5);
+        store.random(&mut rng, "map", &[size, size], stored, 0.2);
+        let tokens = (0..rows).map(|_| rng.random_range(0..TOKENS as u32));
+        Self {
+            size,
+            tokens: tokens.collect(),
+            store,
+        }
+    }
+
+    fn run(
+        &self,
+        device: &Device,
+        kind: Kind,
+        sizes: Sizes,
+        f: impl Fn(&mut Forward<'_>),
+    ) -> Runner {
+        let mut runner = Runner::new(device, kind, sizes).unwrap();
+        let mut batch = Batch::chain(&self.tokens, 0);
+        batch.wanted = 0;
+        let cache = cache(device, kind, ONE_HEAD, self.tokens.len());
+        let forward = runner.forward(&batch.rows(), &cache, None, f);
+        forward.unwrap();
+        runner
+    }
+
+    /// What the norm gives when `sublayers` linear maps have been added to the embedding.
+    fn norm_after(&self, sublayers: usize, (device, kind): (&Device, Kind)) -> Vec<f32> {
+        let mut loader = Loader::new(device, kind, &self.store);
+        let table = loader.table("table", TOKENS, self.size).unwrap();
+        let norm = loader.norm("norm", self.size, EPSILON).unwrap();
+        let map = loader.linear(self.size, &[("map", self.size)]).unwrap();
+        let mut sizes = Sizes::new(self.size, ONE_HEAD, 16);
+        sizes.cover(&map);
+        let runner = self.run(device, kind, sizes, |f| {
+            f.embed(&table);
+            f.norm(&norm);
+            for _ in 0..sublayers {
+                f.linear(&map);
+                f.add_norm(&norm);
+            }
+        });
+        runner.hidden(0, self.tokens.len()).unwrap()
+    }
+
+    /// The numbers of a weight as a model of this kind has them.
+    fn kept(&self, name: &str, kind: Kind) -> Vec<f64> {
+        let values = self.store.values(name).iter();
+        let kept = values.map(|&value| f64::from(numbers::in_kind(value, kind)));
+        kept.collect()
+    }
+
+    /// The embeddings of the rows, one after the other.
+    fn embedded(&self, kind: Kind) -> Vec<f64> {
+        let table = self.kept("table", kind);
+        let tokens = self.tokens.iter();
+        let rows = tokens.map(|&token| &table[token as usize * self.size..][..self.size]);
+        rows.flatten().copied().collect()
+    }
+
+    /// The norm of each row, whose weight is f32 always, and how far off it may be.
+    fn normed(&self, stream: &[f64], kind: Kind) -> Vec<(f64, f64)> {
+        let weight = self.store.values("norm");
+        let rows = stream.chunks(self.size).flat_map(|row| {
+            let squares: f64 = row.iter().map(|x| x * x).sum();
+            let scale = (squares / self.size as f64 + EPSILON).sqrt().recip();
+            let numbers = row.iter().zip(weight);
+            numbers.map(move |(x, &w)| {
+                let number = x * scale * f64::from(w);
+                (number, 1.01 * numbers::rounding(kind) * number.abs() + 1e-5)
+            })
+        });
+        rows.collect()
+    }
+}
+
+/// A linear map of rows, in f64.
+fn map(weight: &[f64], inputs: usize, rows: &[f32]) -> Vec<f64> {
+    let outputs = rows.chunks(inputs).flat_map(|x| {
+        let product = move |w: &[f64]| w.iter().zip(x).map(|(w, &x)| w * f64::from(x)).sum();
+        weight.chunks(inputs).map(product)
+    });
+    outputs.collect()
+}
+
+#[test]
+fn norms_add_what_is_pending_to_the_residual_stream() {
+    let cases = [
+        (1, 64, 32, Stored::F32),
+        (2, 1, 96, Stored::Bf16),
+        (3, 19, 160, Stored::F16),
+        (4, 3, 1056, Stored::F32),
+    ];
+    for (seed, rows, size, stored) in cases {
+        let case = Case::new(seed, rows, size, stored);
+        on_both(|device, kind| {
+            let weight = case.kept("map", kind);
+            let mut stream = case.embedded(kind);
+            let mut last = Vec::new();
+            for sublayers in 0..3 {
+                let got = case.norm_after(sublayers, (device, kind));
+                assert_close(&got, case.normed(&stream, kind), &(kind, size, sublayers));
+                let added = map(&weight, size, &got);
+                stream.iter_mut().zip(added).for_each(|(x, y)| *x += y);
+                last = got;
+            }
+            last
+        });
+    }
+}
+
+fn activate(activation: Activation, x: f64) -> f64 {
+    match activation {
+        Activation::Relu => x.max(0.0),
+        Activation::Gelu => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            0.5 * x * (1.0 + inner.tanh())
+        }
+        Activation::Silu => x / (1.0 + (-x).exp()),
+    }
+}
+
+/// Numbers of the inner layer: more than a block has, and not in whole blocks.
+const INNER: usize = 272;
+
+impl Case {
+    fn activated(
+        &self,
+        (device, kind): (&Device, Kind),
+        (activation, gated): (Activation, bool),
+    ) -> Vec<f32> {
+        let mut loader = Loader::new(device, kind, &self.store);
+        let table = loader.table("table", TOKENS, self.size).unwrap();
+        let norm = loader.norm("norm", self.size, EPSILON).unwrap();
+        let map = match gated {
+            true => loader.gated(self.size, "gate", "up", INNER),
+            false => loader.linear(self.size, &[("gate", INNER)]),
+        };
+        let map = map.unwrap();
+        let mut sizes = Sizes::new(self.size, ONE_HEAD, 16);
+        sizes.cover(&map);
+        sizes.input = INNER;
+        let runner = self.run(device, kind, sizes, |f| {
+            f.embed(&table);
+            f.norm(&norm);
+            f.linear(&map);
+            f.activation(activation, INNER, gated);
+        });
+        inputs(&runner, &sizes, self.tokens.len() * INNER)
+    }
+}
+
+#[test]
+fn nonlinearities_are_what_their_formulas_say() {
+    // In bf16 the map has two parts.
+    let mut case = Case::new(5, 11, 512, Stored::F32);
+    let mut rng = StdRng::seed_from_u64(6);
+    for name in ["gate", "up"] {
+        let shape = [INNER, 512];
+        case.store.random(&mut rng, name, &shape, Stored::Bf16, 0.2);
+    }
+    for activation in [Activation::Relu, Activation::Gelu, Activation::Silu] {
+        for gated in [false, true] {
+            on_both(|device, kind| {
+                let normed = case.norm_after(0, (device, kind));
+                let [gate, up] = ["gate", "up"].map(|w| map(&case.kept(w, kind), 512, &normed));
+                let got = case.activated((device, kind), (activation, gated));
+                let want = gate.iter().zip(&up).map(|(&gate, &up)| {
+                    let factor = if gated { up } else { 1.0 };
+                    let number = activate(activation, gate) * factor;
+                    let rounded = 1.01 * numbers::rounding(kind) * number.abs();
+                    (number, rounded + 3e-5 * (1.0 + factor.abs()))
+                });
+                assert_close(&got, want, &(kind, activation, gated));
+                got
+            });
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What is read off logits, against the logits themselves.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use cascade_gpu::{Device, Kind, Loader, Readings, Runner, Sizes, Stored, MAX_PICKS};
+use common::batch::Batch;
+use common::store::Store;
+use common::{cache, on_both, ONE_HEAD};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const TOKENS: usize = 40;
+const STREAM: usize = 32;
+/// Two slices and a bit.
+const VOCABULARY: usize = 2064;
+
+/// A head of which every logit comes up again and again.
+fn weights(seed: u64) -> Store {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut store = Store::default();
+    store.random(&mut rng, "table", &[TOKENS, STREAM], Stored::F32, 1.0);
+    store.put("norm", &[STREAM], Stored::F32, &[1.0; STREAM]);
+    let rows = STREAM * 500;
+    let once: Vec<f32> = (0..rows).map(|_| rng.random_range(-1.0..1.0)).collect();
+    let again: Vec<f32> = once
+        .iter()
+        .copied()
+        .cycle()
+        .take(VOCABULARY * STREAM)
+        .collect();
+    store.put("head", &[VOCABULARY, STREAM], Stored::F32, &again);
+    store
+}
+
+/// Changes numbers of a weight.
+fn change(store: &mut Store, name: &str, rows: usize, change: impl Fn(&mut [f32])) {
+    let mut values = store.values(name).to_vec();
+    change(&mut values);
+    store.put(name, &[rows, STREAM], Stored::F32, &values);
+}
+
+fn run(store: &Store, batch: &Batch, (device, kind): (&Device, Kind)) -> Runner {
+    let mut loader = Loader::new(device, kind, store);
+    let table = loader.table("table", TOKENS, STREAM).unwrap();
+    let norm = loader.norm("norm", STREAM, 1e-6).unwrap();
+    let head = loader.linear(STREAM, &[("head", VOCABULARY)]).unwrap();
+    let mut sizes = Sizes::new(STREAM, ONE_HEAD, VOCABULARY);
+    sizes.cover(&head);
+    let mut runner = Runner::new(device, kind, sizes).unwrap();
+    let cache = cache(device, kind, ONE_HEAD, batch.tokens.len());
+    let forward = runner.forward(&batch.rows(), &cache, None, |f| {
+        f.embed(&table);
+        f.norm(&norm);
+        f.logits(&head, 1.75);
+    });
+    forward.unwrap();
+    runner
+}
+
+/// Tokens by falling logits, lower ones first where those are equal.
+fn ranked(logits: &[f32]) -> Vec<(u32, f32)> {
+    let mut ranked: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    ranked
+}
+
+fn probability(logits: &[f32], token: u32) -> f64 {
+    let most = ranked(logits)[0].1;
+    let share = |logit: f32| f64::from(logit - most).exp();
+    let sum: f64 = logits.iter().map(|&logit| share(logit)).sum();
+    share(logits[token as usize]) / sum
+}
+
+fn assert_probability(got: f32, want: f64) {
+    let close = (f64::from(got) - want).abs() <= 1e-5 * want + 1e-12;
+    assert!(close, "{got} instead of {want}");
+}
+
+fn check(readings: &Readings, logits: &[f32], picks: &[(u32, u32)]) {
+    let rows: Vec<&[f32]> = logits.chunks(VOCABULARY).collect();
+    for (row, logits) in rows.iter().enumerate() {
+        let (token, _) = ranked(logits)[0];
+        assert_eq!(readings.argmax[row], token);
+        assert_probability(readings.greatest[row], probability(logits, token));
+    }
+    for (&got, &(row, token)) in readings.picks.iter().zip(picks) {
+        assert_probability(got, probability(rows[row as usize], token));
+    }
+}
+
+fn random_batch(rng: &mut StdRng, rows: usize, wanted: usize, picks: usize) -> Batch {
+    let tokens: Vec<u32> = (0..rows)
+        .map(|_| rng.random_range(0..TOKENS as u32))
+        .collect();
+    let mut batch = Batch::chain(&tokens, 0);
+    batch.wanted = wanted;
+    let pick = |_| {
+        let row = rng.random_range(0..wanted as u32);
+        (row, rng.random_range(0..VOCABULARY as u32))
+    };
+    batch.picks = (0..picks).map(pick).collect();
+    batch
+}
+
+#[test]
+fn readings_are_those_of_the_logits() {
+    let store = weights(1);
+    let mut rng = StdRng::seed_from_u64(2);
+    for (rows, wanted, picks) in [(1, 1, 0), (7, 3, 20), (20, 20, MAX_PICKS)] {
+        let batch = random_batch(&mut rng, rows, wanted, picks);
+        on_both(|device, kind| {
+            let runner = run(&store, &batch, (device, kind));
+            let logits = runner.logits(wanted).unwrap();
+            let readings = runner.readings(wanted, picks).unwrap();
+            assert_eq!(readings.improper, None);
+            check(&readings, &logits, &batch.picks);
+            [readings.greatest, readings.picks, logits].concat()
+        });
+    }
+}
+
+#[test]
+fn the_greatest_logits_come_in_order() {
+    let store = weights(3);
+    let mut rng = StdRng::seed_from_u64(4);
+    for (rows, wanted, width) in [(1, 1, 1), (6, 2, 9)] {
+        let batch = random_batch(&mut rng, rows, wanted, 0);
+        on_both(|device, kind| {
+            let runner = run(&store, &batch, (device, kind));
+            let logits = runner.logits(wanted).unwrap();
+            let top = runner.top(wanted, width).unwrap();
+            let rows = logits.chunks(VOCABULARY).map(ranked);
+            let want: Vec<_> = rows.flat_map(|row| row[..width].to_vec()).collect();
+            assert_eq!(top, want);
+            // Nothing is lost by asking.
+            assert_eq!(runner.logits(wanted).unwrap(), logits);
+            logits
+        });
+    }
+}
+
+/// Tokens 0 and 1 have a first number above and below zero, which meets what `head` has there.
+fn with_first_column(head: impl Fn(usize) -> Option<f32>) -> Store {
+    let mut store = weights(5);
+    change(&mut store, "table", TOKENS, |table| {
+        table[0] = 0.5;
+        table[STREAM] = -0.5;
+    });
+    change(&mut store, "head", VOCABULARY, |weight| {
+        for (token, row) in weight.chunks_mut(STREAM).enumerate() {
+            row[0] = head(token).unwrap_or(row[0]);
+        }
+    });
+    store
+}
+
+fn improper(store: &Store, tokens: &[u32]) -> Option<usize> {
+    let batch = Batch::chain(tokens, 0);
+    let found = std::cell::Cell::new(None);
+    on_both(|device, kind| {
+        let runner = run(store, &batch, (device, kind));
+        let readings = runner.readings(tokens.len(), 0).unwrap();
+        found.set(readings.improper);
+        vec![readings.improper.map_or(-1.0, |row| row as f32)]
+    });
+    found.get()
+}
+
+#[test]
+fn rows_that_make_no_distribution_are_told() {
+    let infinite = with_first_column(|token| (token == 1777).then_some(f32::INFINITY));
+    assert_eq!(improper(&infinite, &[1, 1, 0, 1]), Some(2));
+    assert_eq!(improper(&infinite, &[1, 1]), None);
+    let nan = with_first_column(|token| (token == 3).then_some(f32::NAN));
+    assert_eq!(improper(&nan, &[1]), Some(0));
+    let nothing = with_first_column(|_| Some(f32::NEG_INFINITY));
+    assert_eq!(improper(&nothing, &[0]), Some(0));
+    let mut broken = weights(6);
+    change(&mut broken, "table", TOKENS, |table| {
+        table[5 * STREAM + 7] = f32::NAN
+    });
+    assert_eq!(improper(&broken, &[4, 6, 5]), Some(2));
+}
+
+#[test]
+fn tokens_that_cannot_be_have_no_probability() {
+    // Whole slices of them, too.
+    let store = with_first_column(|token| (token < 1100).then_some(f32::INFINITY));
+    let mut batch = Batch::chain(&[1], 0);
+    batch.picks = vec![(0, 5), (0, 1050), (0, 1200)];
+    on_both(|device, kind| {
+        let runner = run(&store, &batch, (device, kind));
+        let logits = runner.logits(1).unwrap();
+        assert_eq!(logits[1050], f32::NEG_INFINITY);
+        let readings = runner.readings(1, 3).unwrap();
+        assert_eq!(readings.improper, None);
+        check(&readings, &logits, &batch.picks);
+        assert_eq!(readings.picks[..2], [0.0, 0.0]);
+        readings.picks
+    });
+}
