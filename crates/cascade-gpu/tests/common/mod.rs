@@ -12,10 +12,11 @@ use cascade_gpu::{Cache, CacheShape, Device, Heads, Kind, Runner, Sizes};
 
 pub(crate) const KINDS: [Kind; 2] = [Kind::F32, Kind::Bf16];
 
-/// The emulator with threads in order and against it. With `CASCADE_TEST_GPU` set the first GPU, twice.
+/// The emulator with threads in order and against it; or twice the GPU that `CASCADE_TEST_DEVICE` names (`cuda:0`).
 pub(crate) fn devices() -> [Device; 2] {
-    if std::env::var_os("CASCADE_TEST_GPU").is_some() {
-        let gpu = Device::gpu(0).unwrap();
+    if let Ok(name) = std::env::var("CASCADE_TEST_DEVICE") {
+        let ordinal = name.strip_prefix("cuda:").unwrap().parse().unwrap();
+        let gpu = Device::gpu(ordinal).unwrap();
         return [gpu.clone(), gpu];
     }
     [Device::emulated(false), Device::emulated(true)]

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Everything that only a GPU can show, in one go: kernels and models against their twins, cascades against plain decoding, and
+# what forwards cost. Prints as it goes; ends with an error if anything that is not a measurement failed.
+#
+#   scripts/check-gpu.sh                       # on a machine with a GPU and Rust
+#   scripts/check-gpu.sh --pack FOLDER         # without a GPU: puts what it needs into FOLDER
+#   FOLDER/check-gpu.sh                        # there, without Rust, in the root of the sources
+#
+# $DEVICE is cuda:0 by default. $PYTHON must have torch and transformers for the comparison with them; without, it is left out.
+set -uo pipefail
+device=${DEVICE:-cuda:0}
+here=$(cd "$(dirname "$0")" && pwd)
+
+if [ "${1:-}" = --pack ]; then
+  set -e
+  cd "$here/.."
+  folder=${2:?usage: $0 --pack FOLDER}
+  mkdir -p "$folder/tests"
+  cargo build --release -p cascade-cli
+  # The paths of test programs, by name.
+  cargo test --release --no-run --message-format json -p cascade-gpu -p cascade-models |
+    python3 -c '
+import json, shutil, sys
+for line in sys.stdin:
+    made = json.loads(line)
+    if made.get("executable") and made.get("profile", {}).get("test"):
+        crate = made["package_id"].rsplit("/", 1)[1].split("#")[0]
+        shutil.copy(made["executable"], f"{sys.argv[1]}/tests/{crate}--{made['"'"'target'"'"']['"'"'name'"'"']}")
+' "$folder"
+  cp target/release/cascade "$folder/"
+  cp "$0" "$folder/check-gpu.sh"
+  strip "$folder/cascade" "$folder"/tests/* 2>/dev/null || true
+  du -sh "$folder"
+  exit
+fi
+
+failed=()
+step() { printf '\n== %s\n' "$*"; "$@" || failed+=("$*"); }
+# A measurement that cannot be taken is no failure of the program.
+measure() { printf '\n== %s\n' "$*"; "$@" || echo "(not measured)"; }
+
+export CASCADE_TEST_DEVICE=$device
+if [ -x "$here/cascade" ]; then
+  cascade=$here/cascade
+  for test in "$here"/tests/*; do
+    crate=$(basename "$test"); crate=${crate%%--*}
+    case $test in *--hub|*--loading|*--tokenizer|*--golden_logits|*--cascade-models|*--cascade_models) continue ;; esac
+    CARGO_MANIFEST_DIR=$PWD/crates/$crate step "$test" --quiet
+  done
+else
+  cd "$here/.."
+  cargo build --release -p cascade-cli
+  cascade=target/release/cascade
+  step cargo nextest run --release -p cascade-gpu
+  step cargo nextest run --release -p cascade-models --test purity --test tree_logits
+fi
+
+step "$cascade" doctor
+for family in t5 llama; do
+  config=configs/demo-$family.yaml
+  step "$cascade" run --config "$config" --device "$device" --dataset gsm8k --limit 8 --compare
+  step "$cascade" verify --config "$config" --device "$device" --random-settings 1 --generations 100 --dataset gsm8k
+  # The same in bf16, every model of it.
+  bf16=$(mktemp --suffix .yaml)
+  sed -E 's/^( *(- )?)model: (.*)$/\1model: \3\n\1dtype: bf16/; ' "$config" | sed -E 's/^( *)- dtype:/\1  dtype:/' > "$bf16"
+  step "$cascade" verify --config "$bf16" --device "$device" --random-settings 1 --generations 100 --dataset gsm8k
+  rm -f "$bf16"
+done
+for shape in vicuna-7b flan-t5-xxl vicuna-68m flan-t5-base flan-t5-small; do
+  measure "$cascade" bench model --shape "$shape" --random-weights --device "$device" --dtype bf16
+done
+if "${PYTHON:-python3}" -c 'import torch, transformers' 2>/dev/null; then
+  for shape in vicuna-7b flan-t5-xxl; do
+    measure "${PYTHON:-python3}" benches/gpu_transformers.py --shape "$shape"
+  done
+fi
+
+if [ ${#failed[@]} -gt 0 ]; then
+  printf '\nFAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+printf '\neverything passed\n'
