@@ -9,7 +9,10 @@
 //!
 //! **A row's numbers do not depend on the rows beside it.** Every sum runs in an order that follows from the model's sizes and
 //! the row's own position: linear maps cut their inputs into parts whatever the number of rows, attention cuts keys into splits of
-//! a fixed size, and nothing is added up atomically. So checking a draft gives the very bits that plain decoding gives.
+//! a fixed size, and nothing is added up atomically. So checking a draft gives the very bits that plain decoding gives,
+//! as long as what a row sees lies in the slots where plain decoding has it. A chain's does. What a branch of a tree sees lies
+//! farther apart, so that sums over keys are grouped in another way: the last bits may differ there, also those of the keys and
+//! values that are kept.
 //!
 //! Where there is no GPU, the feature `emulator` runs the same kernels on the processor, for tests: the kernels are written in
 //! what C and CUDA have in common.

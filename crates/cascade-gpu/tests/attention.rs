@@ -155,6 +155,26 @@ fn rows_attend_to_what_they_see_and_nothing_else() {
 }
 
 #[test]
+fn bits_behind_the_last_slot_do_not_matter() {
+    let scene = Scene::new(13, heads(2, 1, 16));
+    let story = Story::new(13, 20).then_chain(20, 5);
+    on_both(|device, kind| {
+        let got = story.check(&scene, (device, kind));
+        let mut batch = story.situations[0].batch.clone();
+        let behind = mask(5..WINDOW);
+        let words = batch.masks.iter_mut().flatten();
+        words
+            .zip(behind.iter().cycle())
+            .for_each(|(word, bits)| *word |= bits);
+        let model = scene.load(device, kind);
+        let cache = model.cache(25);
+        model.fill(&cache, &story.before);
+        assert_eq!(model.attention(&batch, &cache), got);
+        got
+    });
+}
+
+#[test]
 fn rows_that_see_nothing_get_nothing() {
     let scene = Scene::new(4, heads(1, 1, 32));
     let story = Story::new(4, 270).then((0, 270, 6), |_, own| match own % 3 {
