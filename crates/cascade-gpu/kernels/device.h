@@ -83,13 +83,14 @@ DEVICE void multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
 DEVICE void copy_async(void *to, const void *from, int there) {
     const u32 shared = (u32)__cvta_generic_to_shared(to);
     const u32 bytes = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes)
+                 : "memory");
 }
-DEVICE void copy_commit(void) { asm volatile("cp.async.commit_group;"); }
+DEVICE void copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /* Waits until at most `pending` (0 or 1) of this thread's groups are under way. */
 DEVICE void copy_wait(int pending) {
-    if (pending) asm volatile("cp.async.wait_group 1;");
-    else asm volatile("cp.async.wait_group 0;");
+    if (pending) asm volatile("cp.async.wait_group 1;" ::: "memory");
+    else asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
 #else

@@ -1,8 +1,9 @@
 /* Runs the kernels on the processor, one block after the other, for tests.
  *
  * A thread of a block is a coroutine: it runs until it meets a barrier, and goes on when all threads that the barrier is for have
- * met it. Threads and blocks can be run in the order of their numbers or against it. Copies to shared memory happen as late as they
- * may, when they are waited for; against the order, at once. So a missing barrier or wait gives other results, as it would on a GPU, but always. */
+ * met it. Threads and blocks can be run in the order of their numbers or against it. Copies to shared memory happen as late as
+ * they may, when they are waited for; against the order, at once. So a missing barrier or wait gives other results, as it would
+ * on a GPU, but always. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -279,6 +279,11 @@ fn load_kernels() -> Result<HashMap<&'static str, sys::CUfunction>> {
             })?;
         // SAFETY: the module is valid.
         let function = unsafe { result::module::get_function(module, name) }.map_err(broken)?;
+        // Loaded now, not at its first launch, which may be while launches are recorded.
+        // SAFETY: the function is valid.
+        unsafe { sys::cuFuncLoad(function) }
+            .result()
+            .map_err(broken)?;
         Ok((kernel.name(), function))
     };
     Kernel::ALL.iter().map(function).collect()

@@ -76,3 +76,66 @@ impl Launch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_virtual_instructions_have_every_kernel() {
+        let text = include_str!("../kernels/kernels.ptx");
+        for kernel in Kernel::ALL {
+            let entry = format!(".entry cascade_{}(", kernel.name());
+            assert!(text.contains(&entry), "{entry}");
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "emulator")]
+mod emulated {
+    use super::*;
+    use crate::arguments::CopyArguments;
+    use crate::Device;
+
+    /// Quads that no number of threads divides.
+    const QUADS: u64 = 333;
+
+    /// Runs a kernel that reads quads, and gives what it writes.
+    fn run(kernel: Kernel, backwards: bool, words: &[u32]) -> Vec<u32> {
+        let device = Device::emulated(backwards);
+        let from = device.upload(words).unwrap();
+        let to = device.allocate(words.len() * 4).unwrap();
+        to.zero().unwrap();
+        let arguments = CopyArguments {
+            from: from.address(),
+            to: to.address(),
+            quads: QUADS,
+        };
+        let launch = Launch::new(kernel, [3, 1, 1], 64, arguments);
+        device.launch(&launch).unwrap();
+        let mut written = vec![0; words.len()];
+        to.read(0, &mut written).unwrap();
+        written
+    }
+
+    #[test]
+    fn memory_is_copied_whole() {
+        let words: Vec<u32> = (1..=QUADS as u32 * 4).collect();
+        for backwards in [false, true] {
+            assert_eq!(run(Kernel::CopyQuads, backwards, &words), words);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_only_read_is_read_whole() {
+        // A thread that finds this number writes it; any word of memory may be the one.
+        const FOUND: u32 = 0x9e37_79b9;
+        for at in [0, 1, 700, QUADS as usize * 4 - 1] {
+            let mut words = vec![0; QUADS as usize * 4];
+            assert_eq!(run(Kernel::ReadQuads, false, &words), words);
+            words[at] = FOUND;
+            assert_eq!(run(Kernel::ReadQuads, at % 2 == 0, &words)[0], FOUND);
+        }
+    }
+}

@@ -311,7 +311,15 @@ impl Runner {
     ///
     /// # Errors
     /// If there is no memory.
+    ///
+    /// # Panics
+    /// If they have no room.
     pub fn encode(&mut self, tokens: &[u32], scratch: &Cache, source: &Cache) -> Result<Encoding> {
+        let room = scratch.capacity().min(source.capacity());
+        assert!(
+            tokens.len() <= room,
+            "a source without a place in the cache"
+        );
         let splits = tokens.len().div_ceil(SPLIT);
         self.reserve(splits.next_power_of_two())?;
         let chunks = tokens.chunks(MAX_ROWS).zip((0..).step_by(MAX_ROWS));

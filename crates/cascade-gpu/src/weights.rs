@@ -416,3 +416,51 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "emulator")]
+mod emulated {
+    use super::*;
+
+    /// Made-up tensors of any name and shape.
+    struct MadeUp;
+
+    impl Weights for MadeUp {
+        fn tensor(&self, _: &str, _: &[usize]) -> Result<Content<'_>> {
+            Ok(Content::Random(0.5))
+        }
+    }
+
+    fn check_spread(values: &[f32]) {
+        assert!(values.iter().all(|x| x.abs() <= 0.5));
+        let moment =
+            |power| values.iter().map(|x| x.powi(power)).sum::<f32>() / values.len() as f32;
+        assert!(moment(1).abs() < 0.01, "mean {}", moment(1));
+        assert!((moment(2) * 12.0 - 1.0).abs() < 0.03, "{}", moment(2));
+    }
+
+    #[test]
+    fn made_up_numbers_are_spread_evenly_and_differ_between_tensors() {
+        for backwards in [false, true] {
+            let device = Device::emulated(backwards);
+            let mut loader = Loader::new(&device, Kind::F32, &MadeUp);
+            let tables = ["a", "b"].map(|name| {
+                let table = loader.table(name, 200, 64).unwrap();
+                let mut values = vec![0f32; 200 * 64];
+                table.rows.read(0, &mut values).unwrap();
+                check_spread(&values);
+                values
+            });
+            assert_ne!(tables[0], tables[1]);
+            assert_eq!(loader.parameters(), 2 * 200 * 64);
+            let mut loader = Loader::new(&device, Kind::Bf16, &MadeUp);
+            let gated = loader.gated(64, "a", "b", 200).unwrap();
+            let mut halves = vec![0u16; 400 * 64];
+            gated.weight.read(0, &mut halves).unwrap();
+            let values = halves
+                .iter()
+                .map(|&half| f32::from_bits(u32::from(half) << 16));
+            check_spread(&values.collect::<Vec<_>>());
+        }
+    }
+}

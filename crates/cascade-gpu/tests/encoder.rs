@@ -63,9 +63,11 @@ fn decoders_look_at_all_of_the_source() {
         batch.wanted = 0;
         on_both(|device, kind| {
             let model = scene.load(device, kind);
-            let (cache, mut source) = (model.cache(rows), model.cache(length));
+            // Caches of different capacities.
+            let (cache, scratch) = (model.cache(rows), model.cache(600));
+            let mut source = model.cache(length);
             let mut runner = model.runner();
-            let encoding = runner.encode(&text, &cache, &source).unwrap();
+            let encoding = runner.encode(&text, &scratch, &source).unwrap();
             for chunk in 0..encoding.chunks() {
                 let run = runner.run_chunk(&encoding, chunk, |f| model.project_source(f));
                 run.unwrap();
