@@ -1,4 +1,4 @@
-//! Compiles the kernels for the processor if the emulator is wanted. The GPU's form is in `kernels/kernels.ptx`.
+//! Compiles the kernels for the processor if the emulator is wanted. The GPU's form is in `kernels/*.ptx`.
 
 fn main() {
     println!("cargo:rerun-if-changed=kernels");

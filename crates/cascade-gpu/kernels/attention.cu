@@ -61,6 +61,7 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
  * differ from row to row, a tile is computed once for each of its rows, and only that row of it is kept. */
 #define ATTENTION(PADDED)                                                                                                    \
     KERNEL(attention_bf16_##PADDED, AttentionArguments) {                                                                    \
+        wait_for_kernel_before();                                                                                            \
         SHARED float maxima[4][16], sums[4][16];                                                                             \
         SHARED float mixed[4][16][PADDED];                                                                                   \
         const Step *step = a.step;                                                                                           \
@@ -191,6 +192,7 @@ ATTENTION(128)
 
 /* The same in f32. Grid: head; split; row. A block of SPLIT threads, one per key. */
 KERNEL(attention_f32, AttentionArguments) {
+    wait_for_kernel_before();
     SHARED float weights[SPLIT];
     SHARED u32 slots[SPLIT];
     SHARED float scratch[WARP];
@@ -238,6 +240,7 @@ KERNEL(attention_f32, AttentionArguments) {
 
 /* Puts splits together, in order. Grid: head; row. A thread per number. */
 KERNEL(combine, CombineArguments) {
+    wait_for_kernel_before();
     const u32 row = BLOCK_Y, head = BLOCK_X, i = THREAD;
     if (row >= a.step->rows || i >= a.head_dim) return;
     const u32 keys = a.to_source ? a.step->source_keys : a.step->keys;

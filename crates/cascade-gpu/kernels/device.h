@@ -31,6 +31,16 @@ typedef struct {
 #define GRID_X gridDim.x
 #define INFINITE __int_as_float(0x7f800000)
 
+/* The first thing that a kernel of a forward does. Where launches overlap, its blocks may have started while those of the kernel
+ * before are still at work: what that kernel writes is there only now. Every block must wait, or the kernel might be done before the
+ * one before it, which the next relies on. */
+DEVICE void wait_for_kernel_before(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 DEVICE void block_barrier(void) { __syncthreads(); }
 DEVICE float shuffle_xor(float value, u32 lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
 DEVICE u32 shuffle_xor_u32(u32 value, u32 lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }

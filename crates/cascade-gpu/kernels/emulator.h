@@ -36,6 +36,7 @@ void emulated_copy_wait(int pending);
 #define GRID_X emulated_place.grid[0]
 #define INFINITE INFINITY
 
+DEVICE void wait_for_kernel_before(void) {}
 DEVICE void block_barrier(void) { emulated_block_barrier(); }
 DEVICE u32 float_to_bits(float value) {
     u32 bits;

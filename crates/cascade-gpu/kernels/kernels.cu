@@ -1,4 +1,4 @@
-/* All kernels as one module. `scripts/compile-kernels.sh` makes kernels.ptx of it. */
+/* All kernels as one module. `scripts/compile-kernels.sh` makes kernels.sm80.ptx and kernels.sm90.ptx of it. */
 #include "device.h"
 #include "arguments.h"
 #include "linear.cu"

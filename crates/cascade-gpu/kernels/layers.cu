@@ -2,6 +2,7 @@
 
 /* Block: a row. */
 KERNEL(embed, EmbedArguments) {
+    wait_for_kernel_before();
     const u32 row = BLOCK_X;
     if (row >= a.step->rows) return;
     const u64 from = (u64)a.step->tokens[row] * a.size;
@@ -17,6 +18,7 @@ DEVICE float sum_parts(const float *parts, u32 count, u64 distance) {
 
 /* Adds a sublayer's output to the residual stream, and gives its root-mean-square norm. Block: a row. */
 KERNEL(norm, NormArguments) {
+    wait_for_kernel_before();
     SHARED float scratch[WARP];
     const u32 row = BLOCK_X;
     if (row >= a.step->rows) return;
@@ -36,6 +38,7 @@ KERNEL(norm, NormArguments) {
 /* Sums the parts of queries, keys and values, rotates queries and keys, and puts each where attention reads it. Heads are
  * padded with zeros. Block: a head (queries' first, then keys', then values') of a row; a thread per number. */
 KERNEL(heads, HeadsArguments) {
+    wait_for_kernel_before();
     const u32 row = BLOCK_Y, i = THREAD;
     const u32 head = a.which & 1u ? BLOCK_X : BLOCK_X + a.heads;
     if (row >= a.step->rows || i >= a.padded) return;
@@ -74,6 +77,7 @@ DEVICE float activate(float x, u32 activation) {
 
 /* Block: some numbers of a row. */
 KERNEL(activation, ActivationArguments) {
+    wait_for_kernel_before();
     const u32 row = BLOCK_Y, i = BLOCK_X * THREADS + THREAD;
     if (row >= a.step->rows || i >= a.inner) return;
     const u32 width = a.gated ? 2u * a.inner : a.inner;

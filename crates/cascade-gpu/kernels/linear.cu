@@ -50,7 +50,9 @@
         UNROLL for (u32 m = 0; m < MT; ++m)                                                                                  \
             UNROLL for (u32 n = 0; n < NT; ++n)                                                                              \
                 UNROLL for (u32 i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;                                                     \
+        /* Weights were there before anything was launched. */                                                               \
         LOAD_WEIGHTS(MT, now, start)                                                                                         \
+        wait_for_kernel_before();                                                                                            \
         STAGE_INPUT(NT, 0, start)                                                                                            \
         u32 buffer = 0;                                                                                                      \
         for (u32 begin = start; begin < end; begin += STAGE, buffer ^= 1u) {                                                 \
@@ -95,6 +97,7 @@ LINEAR(8, 2, 4)
 
 /* The same in f32: a warp per output and eight rows. One part only. */
 KERNEL(linear_f32, LinearArguments) {
+    wait_for_kernel_before();
     const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u;
     const u32 rows = a.step->rows - skipped, first = BLOCK_Y * 8u;
     const u32 output = BLOCK_X * (THREADS / WARP) + WARP_INDEX;

@@ -34,6 +34,7 @@ DEVICE Candidate block_best(Candidate best, Candidate *scratch) {
 
 /* Sums parts to logits, and finds the greatest of a slice of the vocabulary. Grid: slice; wanted row. 256 threads. */
 KERNEL(logits, LogitsArguments) {
+    wait_for_kernel_before();
     SHARED Candidate candidates[WARP];
     SHARED float scratch[WARP];
     const u32 row = BLOCK_Y, start = BLOCK_X * SLICE;
@@ -73,6 +74,7 @@ KERNEL(logits, LogitsArguments) {
 
 /* Puts the slices of a row together, in order, and looks up the probabilities of its children. Block: a wanted row. */
 KERNEL(answer, LogitsArguments) {
+    wait_for_kernel_before();
     SHARED Candidate greatest;
     SHARED float total;
     const u32 row = BLOCK_X;

@@ -13,8 +13,10 @@ use cudarc::driver::sys;
 use crate::launch::{Kernel, Launch};
 use crate::{Address, Error, Result};
 
-/// The kernels in the GPU's virtual instructions, made by `scripts/compile-kernels.sh`.
-const PTX: &str = include_str!("../kernels/kernels.ptx");
+/// The kernels in the GPU's virtual instructions, made by `scripts/compile-kernels.sh`: for compute capability 8.0, and for 9.0,
+/// whose launches can overlap.
+const PTX_80: &str = include_str!("../kernels/kernels.sm80.ptx");
+const PTX_90: &str = include_str!("../kernels/kernels.sm90.ptx");
 
 /// A GPU: its primary context, a stream, and the kernels.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Gpu {
     context: sys::CUcontext,
     stream: sys::CUstream,
     functions: HashMap<&'static str, sys::CUfunction>,
+    /// Whether a recorded launch may start while the one before it is still at work: see `wait_for_kernel_before` in the kernels.
+    overlap: bool,
     /// Pinned memory that copies to the host pass through: the driver copies to it without a detour.
     bounce: Mutex<Bounce>,
 }
@@ -60,7 +64,7 @@ impl Gpu {
             return Err(Error::NoDevice { ordinal, count });
         }
         let device = result::device::get(ordinal as i32).map_err(of("cuDeviceGet"))?;
-        check_capability(device)?;
+        let capability = capability(device)?;
         // SAFETY: the device is valid; the context is never released, as a process has one per device.
         let context = unsafe { result::primary_ctx::retain(device) };
         let context = context.map_err(of("cuDevicePrimaryCtxRetain"))?;
@@ -72,7 +76,8 @@ impl Gpu {
             device,
             context,
             stream,
-            functions: load_kernels()?,
+            functions: load_kernels(capability)?,
+            overlap: capability.0 >= 9 && std::env::var_os("CASCADE_GPU_OVERLAP").is_some(),
             bounce: Mutex::new(Bounce {
                 start: std::ptr::null_mut(),
                 bytes: 0,
@@ -165,6 +170,43 @@ impl Gpu {
         .map_err(of("cuLaunchKernel"))
     }
 
+    /// The same, but it may start while the launch before it is still at work.
+    fn launch_overlapping(&self, launch: &Launch) -> Result<()> {
+        let [x, y, z] = launch.grid;
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                programmaticStreamSerializationAllowed: 1,
+            },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: launch.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: self.stream,
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        let function = self.functions[launch.kernel.name()];
+        let mut parameters = [launch.arguments.as_ptr().cast_mut().cast::<c_void>()];
+        // SAFETY: as for `launch`. Kernels of recorded forwards wait for the one before them.
+        unsafe {
+            sys::cuLaunchKernelEx(
+                &config,
+                function,
+                parameters.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+        .result()
+        .map_err(of("cuLaunchKernelEx"))
+    }
+
     /// Records launches, to be run as one.
     pub(crate) fn record(&self, launches: &[Launch]) -> Result<Graph> {
         self.bind()?;
@@ -173,7 +215,10 @@ impl Gpu {
         unsafe {
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             result::stream::begin_capture(self.stream, mode).map_err(of("cuStreamBeginCapture"))?;
-            let launched = launches.iter().try_for_each(|launch| self.launch(launch));
+            let launched = launches.iter().try_for_each(|launch| match self.overlap {
+                true => self.launch_overlapping(launch),
+                false => self.launch(launch),
+            });
             let graph = result::stream::end_capture(self.stream).map_err(of("cuStreamEndCapture"));
             launched?;
             let graph = graph?;
@@ -247,7 +292,8 @@ impl Drop for Graph {
     }
 }
 
-fn check_capability(device: sys::CUdevice) -> Result<()> {
+/// Major and minor number of the compute capability, if it is one that kernels are made for.
+fn capability(device: sys::CUdevice) -> Result<(i32, i32)> {
     use sys::CUdevice_attribute as Attribute;
     // SAFETY: the device is valid.
     let get = |attribute| {
@@ -257,17 +303,18 @@ fn check_capability(device: sys::CUdevice) -> Result<()> {
     let major = get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     if major >= 8 {
-        return Ok(());
+        return Ok((major, minor));
     }
     let name = result::device::get_name(device).map_err(of("cuDeviceGetName"))?;
     Err(Error::TooOld { name, major, minor })
 }
 
-fn load_kernels() -> Result<HashMap<&'static str, sys::CUfunction>> {
+fn load_kernels(capability: (i32, i32)) -> Result<HashMap<&'static str, sys::CUfunction>> {
     let broken = |error: DriverError| Error::Kernels {
         reason: describe(error),
     };
-    let text = CString::new(PTX).map_err(|error| Error::Kernels {
+    let ptx = if capability.0 >= 9 { PTX_90 } else { PTX_80 };
+    let text = CString::new(ptx).map_err(|error| Error::Kernels {
         reason: error.to_string(),
     })?;
     // SAFETY: the text ends with a zero. The module is never unloaded.

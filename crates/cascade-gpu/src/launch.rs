@@ -81,12 +81,39 @@ impl Launch {
 mod tests {
     use super::*;
 
+    const PTX: [&str; 2] = [
+        include_str!("../kernels/kernels.sm80.ptx"),
+        include_str!("../kernels/kernels.sm90.ptx"),
+    ];
+
+    /// The instructions of a kernel.
+    fn body(ptx: &'static str, kernel: Kernel) -> Option<&'static str> {
+        let entry = format!(".entry cascade_{}(", kernel.name());
+        let (_, body) = ptx.split_once(&entry)?;
+        body.split(".entry").next()
+    }
+
     #[test]
     fn the_virtual_instructions_have_every_kernel() {
-        let text = include_str!("../kernels/kernels.ptx");
         for kernel in Kernel::ALL {
-            let entry = format!(".entry cascade_{}(", kernel.name());
-            assert!(text.contains(&entry), "{entry}");
+            assert!(
+                PTX.iter().all(|ptx| body(ptx, *kernel).is_some()),
+                "{kernel:?}"
+            );
+        }
+    }
+
+    /// Where launches overlap, every block of every kernel of a forward waits for the kernel before it, whatever it does then.
+    #[test]
+    fn kernels_of_forwards_wait_before_they_end() {
+        use Kernel::{CopyQuads, Fill, Grow, Keep, Pack, ReadQuads, Top};
+        for &kernel in Kernel::ALL {
+            let body = body(PTX[1], kernel).unwrap();
+            let wait = body.find("griddepcontrol.wait;");
+            let alone = [CopyQuads, Fill, Grow, Keep, Pack, ReadQuads, Top].contains(&kernel);
+            assert_eq!(wait.is_none(), alone, "{kernel:?}");
+            let end = body.find("ret;").unwrap();
+            assert!(wait.is_none_or(|wait| wait < end), "{kernel:?}");
         }
     }
 }
