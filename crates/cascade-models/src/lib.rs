@@ -28,7 +28,7 @@ mod weights;
 
 pub use candle_core::{DType, Device};
 pub use error::{Error, Result};
-pub use hub::HubOptions;
+pub use hub::{HubDataset, HubOptions};
 pub use llama::{Llama, LlamaConfig, RopeScaling};
 pub use load::{load, parse_device, parse_dtype, LoadOptions, LoadedModel};
 pub use session::{Model, Session};
