@@ -130,8 +130,8 @@ pub enum Error {
 
     /// A split of which shards are missing, from the repository or from a cache that must do without the hub.
     #[error(
-        "{split} of {repo} is in {expected} shards, of which {found} are there; if this is for want of the hub, download the \
-         others with it, or name the files to take: hub:org/name/FILE"
+        "{repo} has {found} of the {expected} shards of {split}; if this is a cache without the hub, unset HF_HUB_OFFLINE once \
+         to download the others, or name the files to take: hub:org/name/FILE"
     )]
     MissingShards {
         /// The repository, with its revision.

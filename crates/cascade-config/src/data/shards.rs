@@ -203,6 +203,9 @@ mod tests {
         let message = choose("repo", &files, Some("all/test"))
             .unwrap_err()
             .to_string();
-        assert!(message.contains("in 2 shards, of which 1"), "{message}");
+        assert!(
+            message.contains("has 1 of the 2 shards of all/test"),
+            "{message}"
+        );
     }
 }
