@@ -314,10 +314,18 @@ fn conversations_go_on_with_the_models_own_answers() {
 #[test]
 fn datasets_that_do_not_fit_are_refused_with_a_cure() {
     let mmlu = excerpt("mmlu");
-    let cases: [(&[&str], &[&str]); 6] = [
+    let cases: [(&[&str], &[&str]); 7] = [
         (
             &["run", "--dataset", "mmlu"],
-            &["mmlu is not part of the program", "--data FILE"],
+            &[
+                "mmlu is not part of the program",
+                "--data FILE",
+                "--data hub",
+            ],
+        ),
+        (
+            &["run", "--dataset", "mmlu", "--data", "hub"],
+            &["cannot reach http://127.0.0.1:9", "dataset cais/mmlu@main"],
         ),
         (
             &["run", "--dataset", "squad"],

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cascade_config::DataSource;
 use cascade_eval::{Dataset, PromptTemplate};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -154,9 +155,11 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "NAME", group = "input")]
     pub(crate) dataset: Option<Dataset>,
 
-    /// The dataset's file: JSON lines, a JSON array or Parquet, plain or gzip, or CSV for mmlu; or a folder of such files.
-    #[arg(long, value_name = "FILE", requires = "dataset")]
-    pub(crate) data: Option<PathBuf>,
+    /// The dataset's file: JSON lines, a JSON array or Parquet, plain or gzip, or CSV for mmlu; or a folder of such files. Or
+    /// the Hugging Face hub: `hub` for the dataset's own repository and test split, `hub@REVISION`, or
+    /// `hub:org/name[@REVISION][/SPLIT]`.
+    #[arg(long, value_name = "FILE|hub", requires = "dataset")]
+    pub(crate) data: Option<DataSource>,
 
     /// Prompt template for the dataset, in place of the configuration's.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["prompt", "prompts"])]

@@ -1,7 +1,7 @@
 //! What to generate from.
 
 use anyhow::{bail, Context, Result};
-use cascade_config::Config;
+use cascade_config::{AssembleOptions, Config};
 use cascade_eval::{Content, Dataset, PromptTemplate, RandomSample, Sample, Selection};
 use serde_json::{json, Map, Value};
 
@@ -107,13 +107,16 @@ fn samples(args: &InputArgs) -> Result<Vec<Sample>> {
         selection.limit = selection.limit.or(Some(DEMO_QUESTIONS));
     }
     match (&args.data, dataset) {
-        (Some(file), dataset) => Ok(dataset.read(file, selection)?),
+        (Some(data), dataset) => {
+            let AssembleOptions { hub, progress, .. } = AssembleOptions::default();
+            Ok(data.read(dataset, selection, &hub, progress)?)
+        }
         (None, Dataset::Gsm8k) => {
             let label = "embedded gsm8k test set";
             Ok(dataset.parse(label, cascade_demo::GSM8K_TEST.as_bytes(), selection)?)
         }
         (None, other) => bail!(
-            "the dataset {other} is not part of the program; name its file with --data FILE (docs/datasets.md tells where it is)"
+            "the dataset {other} is not part of the program; download it with --data hub, or name its file with --data FILE (docs/datasets.md tells where it is)"
         ),
     }
 }

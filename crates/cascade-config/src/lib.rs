@@ -7,6 +7,8 @@
 //! Models are folders, hub ids (`org/name`, `org/name@revision`) or parts of the program (`embedded:demo-t5-target`).
 //! Relative paths that start with a dot are relative to the configuration file.
 //!
+//! Beside the configuration, [`DataSource`] says where a dataset's samples are read from: a file, or the hub.
+//!
 //! ```
 //! use std::ops::ControlFlow;
 //!
@@ -28,6 +30,7 @@
 
 mod assemble;
 mod config;
+mod data;
 mod error;
 mod file;
 mod place;
@@ -38,6 +41,7 @@ mod stand_in;
 
 pub use assemble::{AssembleOptions, Assembled, DrafterModel, LoadedPart};
 pub use config::{Config, Drafter, Neural, Table};
+pub use data::{DataSource, HubData};
 pub use error::{Error, Result};
 pub use place::model_source;
 pub use sampling::SamplingSettings;

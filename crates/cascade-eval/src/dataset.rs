@@ -18,7 +18,7 @@ mod taken;
 
 use std::borrow::Cow;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -131,18 +131,36 @@ impl Dataset {
     /// A file that cannot be read; a folder without files or with files of several formats; any error of
     /// [`parse`](Self::parse).
     pub fn read(&self, path: &Path, selection: Selection) -> Result<Vec<Sample>> {
+        let files = file::files(self, path)?;
+        self.read_files(
+            &path.display().to_string(),
+            files.into_iter().map(Ok),
+            selection,
+        )
+    }
+
+    /// Reads the selected samples of several files, in this order, as if they were one file, which error messages about all
+    /// of it call `label`. Files after the last selected sample are not asked for, so the iterator may be what fetches them.
+    ///
+    /// # Errors
+    /// The iterator's; a file that cannot be read; any error of [`parse`](Self::parse).
+    pub fn read_files<E: From<Error>>(
+        &self,
+        label: &str,
+        files: impl IntoIterator<Item = std::result::Result<PathBuf, E>>,
+        selection: Selection,
+    ) -> std::result::Result<Vec<Sample>, E> {
         let mut taken = Taken::new(selection);
-        for file in file::files(self, path)? {
-            if taken.is_complete() {
+        let mut files = files.into_iter();
+        while !taken.is_complete() {
+            let Some(path) = files.next().transpose()? else {
                 break;
-            }
-            let bytes = fs::read(&file).map_err(|source| Error::Read {
-                path: file.clone(),
-                source,
-            })?;
-            self.take(&file.display().to_string(), bytes.into(), &mut taken)?;
+            };
+            let label = path.display().to_string();
+            let bytes = fs::read(&path).map_err(|source| Error::Read { path, source })?;
+            self.take(&label, bytes.into(), &mut taken)?;
         }
-        taken.finish(&path.display().to_string())
+        Ok(taken.finish(label)?)
     }
 
     /// Reads the selected samples of a file in memory, which error messages call `label`, and which is taken for its name.

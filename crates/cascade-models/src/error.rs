@@ -21,6 +21,17 @@ pub enum Error {
         reason: &'static str,
     },
 
+    /// Text that names no dataset of the hub.
+    #[error(
+        "\"{text}\" names no dataset of the hub: {reason}; give org/name or org/name@revision"
+    )]
+    BadDataset {
+        /// What was given.
+        text: String,
+        /// Why it does not name a dataset.
+        reason: &'static str,
+    },
+
     /// The folder of a model does not exist.
     #[error(
         "there is no folder {}; check the path, or give a model of the hub as org/name",
@@ -261,7 +272,7 @@ pub enum Error {
          HF_ENDPOINT, or give a local folder"
     )]
     HubUnreachable {
-        /// The model, with its revision.
+        /// The model or dataset, with its revision.
         repo: String,
         /// The file.
         file: String,
@@ -273,12 +284,12 @@ pub enum Error {
 
     /// The hub refused to hand out a file.
     #[error(
-        "{endpoint} refused {file} of {repo} (HTTP {status}): the model does not exist, is \
-         private, or is gated; check the name, accept the model's terms on its page, and put an \
+        "{endpoint} refused {file} of {repo} (HTTP {status}): it does not exist, is private, or is \
+         gated; check the name, accept the terms on its page, and put an \
          access token into HF_TOKEN (or log in with `hf auth login`)"
     )]
     HubDenied {
-        /// The model, with its revision.
+        /// The model or dataset, with its revision.
         repo: String,
         /// The file.
         file: String,
@@ -288,13 +299,13 @@ pub enum Error {
         status: u16,
     },
 
-    /// The hub knows no such file, model or revision.
+    /// The hub knows no such file, repository or revision.
     #[error(
-        "{endpoint} has no {file} in {repo}: no such model, revision or file; check the name and \
-         the part after @"
+        "{endpoint} has no {file} in {repo}: no such repository, revision or file; check the name \
+         and the part after @"
     )]
     HubNotFound {
-        /// The model, with its revision.
+        /// The model or dataset, with its revision.
         repo: String,
         /// The file.
         file: String,
@@ -309,7 +320,7 @@ pub enum Error {
         cache.display()
     )]
     HubOffline {
-        /// The model, with its revision.
+        /// The model or dataset, with its revision.
         repo: String,
         /// The file.
         file: String,
@@ -323,7 +334,7 @@ pub enum Error {
          local folder"
     )]
     HubFailed {
-        /// The model, with its revision.
+        /// The model or dataset, with its revision.
         repo: String,
         /// The file.
         file: String,

@@ -4,6 +4,9 @@
 //! of a known commit never change, so they are taken from the cache without asking. When the hub cannot be reached, what
 //! the cache last knew of the revision is good enough.
 
+mod dataset;
+mod listing;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +14,8 @@ use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 
 use crate::{Error, Result};
+
+pub use dataset::HubDataset;
 
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
@@ -22,7 +27,7 @@ pub struct HubOptions {
     pub endpoint: String,
     /// Folder of the cache, in the layout of Hugging Face's own libraries.
     pub cache: PathBuf,
-    /// Access token for private and gated models.
+    /// Access token for private and gated repositories.
     pub token: Option<String>,
     /// Use the cache only.
     pub offline: bool,
@@ -120,9 +125,10 @@ enum CacheOnly {
     Unreachable(String),
 }
 
-/// One revision of one model of the hub.
+/// One revision of one model or dataset of the hub.
 #[derive(Debug)]
 pub(crate) struct HubRepo<'a> {
+    kind: RepoType,
     id: String,
     revision: String,
     options: &'a HubOptions,
@@ -133,8 +139,18 @@ pub(crate) struct HubRepo<'a> {
 }
 
 impl<'a> HubRepo<'a> {
-    /// Asks nothing yet.
+    /// A model. Asks nothing yet.
     pub(crate) fn new(
+        id: &str,
+        revision: Option<&str>,
+        options: &'a HubOptions,
+        progress: bool,
+    ) -> Result<Self> {
+        Self::of_kind(RepoType::Model, id, revision, options, progress)
+    }
+
+    fn of_kind(
+        kind: RepoType,
         id: &str,
         revision: Option<&str>,
         options: &'a HubOptions,
@@ -155,6 +171,7 @@ impl<'a> HubRepo<'a> {
         })?;
         let commit = is_commit(&revision).then(|| revision.clone());
         Ok(Self {
+            kind,
             id: id.to_owned(),
             revision,
             options,
@@ -164,7 +181,7 @@ impl<'a> HubRepo<'a> {
         })
     }
 
-    /// Path of a file in the cache, downloaded if need be; `None` if the model has no such file, or if there is nothing
+    /// Path of a file in the cache, downloaded if need be; `None` if the repository has no such file, or if there is nothing
     /// but a cache and it does not have it ([`missing`](Self::missing) tells these apart).
     pub(crate) fn find(&mut self, file: &str) -> Result<Option<PathBuf>> {
         if let Some(path) = self.commit.as_ref().and_then(|c| self.snapshot(c, file)) {
@@ -226,7 +243,7 @@ impl<'a> HubRepo<'a> {
         )
     }
 
-    /// The commit to take `file` from; `None` if the hub does not have the file. Asks the hub once per model.
+    /// The commit to take `file` from; `None` if the hub does not have the file. Asks the hub once per repository.
     fn resolve(&mut self, file: &str) -> std::result::Result<Option<String>, Failure> {
         if let Some(commit) = &self.commit {
             return Ok(Some(commit.clone()));
@@ -236,14 +253,19 @@ impl<'a> HubRepo<'a> {
             Ok(metadata) => metadata,
             Err(error) => return self.explain(file, error).map(|()| None),
         };
-        let commit = metadata.commit_hash().trim().to_owned();
-        // The commit becomes the name of a folder: a server must not choose which.
+        let commit = self.checked_commit(file, metadata.commit_hash())?;
+        self.commit = Some(commit.clone());
+        Ok(Some(commit))
+    }
+
+    /// The commit becomes the name of a folder: a server must not choose which.
+    fn checked_commit(&self, file: &str, commit: &str) -> std::result::Result<String, Failure> {
+        let commit = commit.trim();
         if commit.is_empty() || !commit.bytes().all(|b| b.is_ascii_alphanumeric()) {
             let reason = format!("the server calls the commit \"{commit}\"");
             return Err(Failure::other(self.failed(file, reason)));
         }
-        self.commit = Some(commit.clone());
-        Ok(Some(commit))
+        Ok(commit.to_owned())
     }
 
     fn take(&mut self, commit: &str, file: &str) -> Result<Option<PathBuf>> {
@@ -270,13 +292,22 @@ impl<'a> HubRepo<'a> {
     /// Tells the cache which commit the revision is. A cache that cannot be written to stays behind, and nothing is lost
     /// but that: what is in it can be read.
     fn remember(&self, commit: &str) {
-        let known = self.cache_repo().pointer_path(commit);
-        let known = known.ancestors().nth(2).map(|model| {
-            std::fs::read_to_string(model.join("refs").join(&self.revision)).unwrap_or_default()
-        });
-        if commit != self.revision && known.as_deref().map(str::trim) != Some(commit) {
+        if commit != self.revision && self.remembered().as_deref() != Some(commit) {
             let _ = self.cache_repo().create_ref(commit);
         }
+    }
+
+    /// The commit that the revision was when the cache last heard of it.
+    fn remembered(&self) -> Option<String> {
+        let known = self.cached_repo_folder().join("refs").join(&self.revision);
+        let commit = std::fs::read_to_string(known).ok()?.trim().to_owned();
+        (!commit.is_empty()).then_some(commit)
+    }
+
+    /// Where the cache keeps the repository.
+    fn cached_repo_folder(&self) -> PathBuf {
+        let repo = self.repo(&self.revision);
+        self.options.cache.join(repo.folder_name())
     }
 
     /// A file of the commit that the revision was when the cache last heard of it.
@@ -294,7 +325,7 @@ impl<'a> HubRepo<'a> {
     }
 
     fn repo(&self, revision: &str) -> Repo {
-        Repo::with_revision(self.id.clone(), RepoType::Model, revision.to_owned())
+        Repo::with_revision(self.id.clone(), self.kind, revision.to_owned())
     }
 
     fn failed(&self, file: &str, reason: String) -> Error {
@@ -355,7 +386,11 @@ impl<'a> HubRepo<'a> {
 
 impl fmt::Display for HubRepo<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.id, self.revision)
+        let kind = match self.kind {
+            RepoType::Dataset => "dataset ",
+            _ => "",
+        };
+        write!(f, "{kind}{}@{}", self.id, self.revision)
     }
 }
 
@@ -373,6 +408,17 @@ impl Failure {
 
 fn is_commit(revision: &str) -> bool {
     revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Whether a text is an owner or a name of the hub.
+pub(crate) fn is_hub_name(part: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    !part.is_empty() && !part.starts_with(['.', '-']) && part.bytes().all(allowed)
+}
+
+/// Whether a text may be a branch, a tag or a commit. It becomes a path in the cache.
+pub(crate) fn is_revision(text: &str) -> bool {
+    is_plain_name(text) && !text.contains(char::is_whitespace)
 }
 
 /// Whether a file name from a repository stays inside the folder it is joined to.

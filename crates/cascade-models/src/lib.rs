@@ -33,7 +33,7 @@ mod weights;
 pub use candle_core::DType;
 pub use device::{parse_device, Device};
 pub use error::{Error, Result};
-pub use hub::HubOptions;
+pub use hub::{HubDataset, HubOptions};
 pub use llama::{Llama, LlamaConfig, RopeScaling};
 pub use load::{load, parse_dtype, LoadOptions, LoadedModel};
 pub use session::{Model, Session};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::hub::{is_plain_name, HubOptions, HubRepo};
+use crate::hub::{is_hub_name, is_plain_name, is_revision, HubOptions, HubRepo};
 use crate::{Error, Result};
 
 const CONFIG: &str = "config.json";
@@ -191,25 +191,15 @@ fn expand_home(text: &str) -> PathBuf {
 }
 
 fn check_hub_id(id: &str, revision: Option<&str>) -> std::result::Result<(), &'static str> {
-    let fits = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with(['.', '-'])
-            && part
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
-    };
     match id.split_once('/') {
         _ if id.is_empty() => return Err("it is empty"),
         None => return Err("there is no such folder, and the hub's names have an owner"),
-        Some((owner, name)) if fits(owner) && fits(name) => {}
+        Some((owner, name)) if is_hub_name(owner) && is_hub_name(name) => {}
         Some(_) => return Err("there is no such folder, and it is not of the form org/name"),
     }
     match revision {
         Some("") => Err("the revision after @ is empty"),
-        // The revision becomes a path in the cache.
-        Some(text) if !is_plain_name(text) || text.contains(char::is_whitespace) => {
-            Err("the revision after @ is no branch, tag or commit")
-        }
+        Some(text) if !is_revision(text) => Err("the revision after @ is no branch, tag or commit"),
         _ => Ok(()),
     }
 }

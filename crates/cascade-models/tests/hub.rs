@@ -358,7 +358,11 @@ fn revisions_are_branches_tags_and_commits() {
     assert_refused(
         "org/model@v3",
         server.options(&cache),
-        &["org/model@v3", "no such model, revision or file", "after @"],
+        &[
+            "org/model@v3",
+            "no such repository, revision or file",
+            "after @",
+        ],
     );
     let fresh = self::cache();
     assert_eq!(eos(&commit, server.options(&fresh)), [2]);
@@ -479,7 +483,7 @@ fn gated_models_need_a_token() {
     assert_refused(
         "org/model",
         wrong,
-        &["HTTP 403", "HF_TOKEN", "accept the model's terms"],
+        &["HTTP 403", "HF_TOKEN", "accept the terms"],
     );
     open("org/model", server.options(&cache).with_token("hf_secret")).unwrap();
 }
@@ -522,7 +526,7 @@ fn a_model_that_lacks_files() {
     assert_refused(
         "org/model",
         server.options(&cache()),
-        &["config.json", "org/model@main", "no such model"],
+        &["config.json", "org/model@main", "no such repository"],
     );
     assert_refused(
         "org/other",

@@ -1,4 +1,4 @@
-//! What can be wrong with rates, costs and distributions.
+//! What can be wrong with rates, costs and vocabularies.
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -23,24 +23,6 @@ pub enum Error {
         "a simulation takes at least 2 steps, or it has no standard error; {0} were asked for"
     )]
     TooFewSteps(u64),
-
-    /// A number that is no probability of a token.
-    #[error("the probability of token {token} is {value}, and must be finite and not negative")]
-    Probability {
-        /// The token.
-        token: usize,
-        /// The number.
-        value: f64,
-    },
-
-    /// Probabilities that do not sum to 1.
-    #[error("the probabilities of the {vocabulary} tokens sum to {sum}, not to 1")]
-    Sum {
-        /// Number of tokens.
-        vocabulary: usize,
-        /// What they sum to.
-        sum: f64,
-    },
 
     /// Distributions, or something given per token, over vocabularies of different sizes.
     #[error("{what} is over {found} tokens, and {expected} are in the vocabulary")]

@@ -12,7 +12,8 @@
 //!   at a time, [`expected_batch_rejections`] (Theorem 3).
 //!
 //! ```
-//! use cascade_theory::rejection::{expected_rejections, Distribution, Independent, Pair};
+//! use cascade_core::Distribution;
+//! use cascade_theory::rejection::{expected_rejections, Independent, Pair};
 //!
 //! let target = Distribution::new(vec![0.5, 0.3, 0.2])?;
 //! let drafter = Distribution::new(vec![0.7, 0.2, 0.1])?;
@@ -23,16 +24,14 @@
 //! let rejections = expected_rejections(&Independent(vec![pair; 50]), 50);
 //! assert!((rejections.expected - 10.0).abs() < 1e-12);
 //! assert!((rejections.acceleration() - 5.0).abs() < 1e-12);
-//! # Ok::<(), cascade_theory::Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [tv]: total_variation
+//! [tv]: cascade_core::Distribution::total_variation
 
-mod distribution;
 mod pair;
 mod process;
 
-pub use distribution::{total_variation, Distribution};
 pub use pair::Pair;
 pub use process::{
     expected_batch_rejections, expected_rejections, Independent, Markov, Process, Rejections,

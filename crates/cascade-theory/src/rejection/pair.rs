@@ -2,7 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::{total_variation, Distribution};
+use cascade_core::{Distribution, TokenId};
+
 use crate::{AcceptanceRate, Error, Result};
 
 /// What target and drafter say of the next token, over one vocabulary.
@@ -28,11 +29,18 @@ impl Pair {
     /// # Errors
     /// [`Error::Vocabulary`] if the vocabularies are of different sizes.
     pub fn new(target: Distribution, drafter: Distribution) -> Result<Self> {
-        let distance = total_variation(&target, &drafter)?;
+        let (expected, found) = (target.vocab_size(), drafter.vocab_size());
+        if expected != found {
+            return Err(Error::Vocabulary {
+                what: "the drafter's distribution",
+                expected,
+                found,
+            });
+        }
         Ok(Self {
+            distance: target.total_variation(&drafter),
             target,
             drafter,
-            distance,
         })
     }
 
@@ -73,8 +81,8 @@ impl Pair {
     /// [`Error::Vocabulary`] if `accept` is not of the vocabulary's size.
     pub fn rejection_by(&self, accept: &[AcceptanceRate]) -> Result<f64> {
         self.check(accept)?;
-        let accepted = accept.iter().zip(self.drafter.probabilities());
-        let accepted: f64 = accepted.map(|(b, p)| b.get() * p).sum();
+        let accepted = accept.iter().zip(self.tokens());
+        let accepted: f64 = accepted.map(|(b, (_, p))| b.get() * p).sum();
         Ok((1.0 - accepted).clamp(0.0, 1.0))
     }
 
@@ -103,10 +111,10 @@ impl Pair {
     }
 
     pub(super) fn batch(&self, drafts: NonZeroUsize) -> BatchOutcome {
-        let mut left = self.target.probabilities().to_vec();
+        let (mut left, drafter): (Vec<f64>, Vec<f64>) = self.tokens().unzip();
         let mut rejection = 1.0;
         for _ in 0..drafts.get() {
-            for (q, p) in left.iter_mut().zip(self.drafter.probabilities()) {
+            for (q, p) in left.iter_mut().zip(&drafter) {
                 *q = (*q - p).max(0.0);
             }
             let distance: f64 = left.iter().sum();
@@ -123,21 +131,24 @@ impl Pair {
         }
     }
 
-    /// Target's and drafter's probability of each token.
-    pub(super) fn tokens(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
-        let target = self.target.probabilities().iter();
-        target
-            .copied()
-            .zip(self.drafter.probabilities().iter().copied())
+    /// Target's and drafter's probability of each token, in the order of the tokens.
+    pub fn tokens(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let tokens = 0..self.target.vocab_size() as TokenId;
+        tokens.map(|token| {
+            (
+                self.target.probability(token),
+                self.drafter.probability(token),
+            )
+        })
     }
 
     fn check(&self, accept: &[AcceptanceRate]) -> Result<()> {
-        if accept.len() == self.target.vocabulary() {
+        if accept.len() == self.target.vocab_size() {
             return Ok(());
         }
         Err(Error::Vocabulary {
             what: "the acceptance rule",
-            expected: self.target.vocabulary(),
+            expected: self.target.vocab_size(),
             found: accept.len(),
         })
     }

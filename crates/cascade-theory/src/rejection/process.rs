@@ -171,7 +171,7 @@ impl Markov {
     /// # Errors
     /// [`Error::Vocabulary`] if a position has not one pair for each token, or a pair is over another vocabulary.
     pub fn new(first: Pair, later: Vec<Vec<Pair>>) -> Result<Self> {
-        let expected = first.target().vocabulary();
+        let expected = first.target().vocab_size();
         let check = |what, found| match found == expected {
             true => Ok(()),
             false => Err(Error::Vocabulary {
@@ -183,7 +183,7 @@ impl Markov {
         for pairs in &later {
             check("a position of the chain", pairs.len())?;
             for pair in pairs {
-                check("a pair of the chain", pair.target().vocabulary())?;
+                check("a pair of the chain", pair.target().vocab_size())?;
             }
         }
         Ok(Self { first, later })
