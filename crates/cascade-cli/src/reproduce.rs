@@ -17,6 +17,8 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 
+use crate::bigram::tokenizer;
+
 const T5_XXL: &str = include_str!("../../../configs/t5-xxl.yaml");
 const VICUNA_7B: &str = include_str!("../../../configs/vicuna-7b.yaml");
 
@@ -87,6 +89,11 @@ struct RunExperiment {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
+    /// Tokenizer of the recorded target, by which samples in the report have text and not numbers: a tokenizer.json, a folder or
+    /// a model of the hub that has one, or `embedded:NAME`.
+    #[arg(long, value_name = "TOKENIZER", requires = "trace")]
+    tokenizer: Option<String>,
+
     /// Run the i-th of n parts of the prompts, into a folder of its own.
     #[arg(long, value_name = "i/n")]
     shard: Option<String>,
@@ -119,10 +126,13 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
         Some(ReproduceCommand::List) => list(),
         Some(ReproduceCommand::Merge { shards, into }) => {
             merge(shards, into)?;
-            finish(report(into, manifest(started, None))?, into)
+            finish(report(into, finished(manifest(started, None)))?, into)
         }
         Some(ReproduceCommand::Report { folder }) => {
-            finish(report(folder, manifest(started, None))?, folder)
+            // How the figures came about has not changed; a run that was stopped has left nothing about it.
+            let of_run = Manifest::of_folder(folder)?;
+            let manifest = of_run.unwrap_or_else(|| manifest(started, None));
+            finish(report(folder, manifest)?, folder)
         }
         None => args.run.run(started),
     }
@@ -146,16 +156,15 @@ impl RunExperiment {
         let definition = self.definition()?;
         let (shard, folder) = self.place(&definition)?;
         if definition.kind == Kind::Ewif {
-            return finish(report_ewif(&definition, manifest(started, None))?, &folder);
+            let manifest = finished(manifest(started, None));
+            return finish(report_ewif(&definition, manifest)?, &folder);
         }
         let experiment = self.prepare(&definition)?;
         let bar = progress(experiment.prompts(shard));
         experiment.run(&folder, shard, self.resume, || bar.inc(1))?;
         bar.finish_and_clear();
-        finish(
-            report(&folder, manifest(started, self.device.as_deref()))?,
-            &folder,
-        )
+        let manifest = finished(manifest(started, self.device.as_deref()));
+        finish(report(&folder, manifest)?, &folder)
     }
 
     fn definition(&self) -> Result<Definition> {
@@ -196,8 +205,10 @@ impl RunExperiment {
             (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
             (Kind::Replay, Some(trace)) => {
                 let trace = Arc::new(Trace::open(trace)?);
+                let tokenizer = self.tokenizer.as_deref().map(tokenizer::load).transpose()?;
+                let recorded = (trace, tokenizer);
                 Ok(Experiment::prepare_replay(
-                    definition, &config, &options, &choice, trace,
+                    definition, &config, &options, &choice, recorded,
                 )?)
             }
             (_, Some(_)) => Err(Error::NeedlessTrace { experiment }.into()),
@@ -249,8 +260,15 @@ fn manifest(started: Timestamp, device: Option<&str>) -> Manifest {
     manifest.versions = versions
         .map(|(name, version)| (name.to_owned(), version.to_owned()))
         .into();
-    manifest.finished = Some(Timestamp::now());
     manifest
+}
+
+/// The manifest of a run that has just ended.
+fn finished(manifest: Manifest) -> Manifest {
+    Manifest {
+        finished: Some(Timestamp::now()),
+        ..manifest
+    }
 }
 
 /// Writes the report, prints its tables, and fails if an output was wrong.

@@ -19,6 +19,7 @@ mod prompts;
 mod record;
 mod reporting;
 mod runner;
+mod samples;
 
 pub use arm::{Arm, Role, Setting, MAX_GRAM_TOKENS};
 pub use definition::{Definition, Grid, Kind, Metric, ModelNames, PaperFigure, Row};

@@ -30,6 +30,8 @@ pub(crate) struct Ready {
     pub(crate) prompt: Prompt,
     /// Tokens to generate at most.
     pub(crate) max_new_tokens: usize,
+    /// Its text, where it was one.
+    pub(crate) text: Option<String>,
     /// What was recorded, in a replay.
     pub(crate) recorded: Option<Vec<TokenId>>,
 }
@@ -74,11 +76,13 @@ impl Prompts {
         let template = template(dataset, lineup.architecture())?;
         let mut asked = Vec::with_capacity(samples.len());
         for sample in samples {
-            let prompt = lineup.encode(&template.apply(sample)?)?;
+            let text = template.apply(sample)?;
+            let prompt = lineup.encode(&text)?;
             asked.push(of_prompt(&sample.id, sample.category.as_ref(), &prompt));
             self.ready.push(Ready {
                 prompt,
                 max_new_tokens: definition.max_new_tokens,
+                text: Some(text),
                 recorded: None,
             });
         }
@@ -106,6 +110,7 @@ impl Prompts {
             ready.push(Ready {
                 prompt,
                 max_new_tokens,
+                text: None,
                 recorded: Some(record.output[..length].to_vec()),
             });
         }

@@ -5,6 +5,7 @@ mod data;
 mod notes;
 mod positions;
 mod replayed;
+mod samples;
 
 use std::path::Path;
 
@@ -47,7 +48,7 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     manifest
         .seeds
         .insert("prompts and bootstrap".to_owned(), data.plan.seed);
-    let title = format!("{}: {}", data.plan.name, data.definition.title);
+    let title = format!("{}: {}", data.plan.name, notes::title(&data));
     let mut report = Report::new(title, made.summary.clone(), manifest);
     report = report
         .text(data.definition.about.clone())
@@ -58,6 +59,7 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     for table in &made.tables {
         report = report.table(table.clone());
     }
+    report = samples::add(report, &data, folder, made.best)?;
     Ok(Reported {
         report,
         tables: made.tables,
@@ -71,4 +73,6 @@ struct Made {
     summary: String,
     tables: Vec<Table>,
     plots: Vec<(cascade_report::Plot, String)>,
+    /// The arm whose samples are shown, if it is not the one of most drafters.
+    best: Option<usize>,
 }

@@ -2,6 +2,11 @@
 
 use super::data::Data;
 
+/// The experiment's title, which names the paper's models, with those that ran here.
+pub(super) fn title(data: &Data) -> String {
+    format!("{}, with {}", data.definition.title, data.plan.models_from)
+}
+
 /// Where figures come from.
 pub(super) fn provenance(data: &Data) -> String {
     let models: Vec<String> = data

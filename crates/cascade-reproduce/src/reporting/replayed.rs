@@ -62,6 +62,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         ),
         tables: vec![table],
         plots: vec![(plot, format!("Replayed from {}.", data.plan.models_from))],
+        best: None,
     })
 }
 
