@@ -20,7 +20,7 @@ pub struct Reported {
     pub report: Report,
     /// Its tables.
     pub tables: Vec<Table>,
-    /// A paragraph that says what was found.
+    /// What was found, a sentence to a line.
     pub summary: String,
     /// Runs whose output differs from plain decoding's by more than rounding explains. Not 0: something is wrong, and the
     /// cascades concerned have no figures.

@@ -62,19 +62,17 @@ fn add(
     made.tables.push(table);
     made.plots.push((
         scored.plot(&title, &lines, metric)?,
-        caption(&data.plan.models_from, metric),
+        caption(notes::models(data), metric),
     ));
     if let Some(sentence) = scored.finding(dataset, metric) {
-        made.summary = format!("{} {sentence}", made.summary).trim().to_owned();
+        made.summary = format!("{}\n{sentence}", made.summary).trim().to_owned();
     }
     Ok(())
 }
 
 fn caption(models: &str, metric: Metric) -> String {
-    format!(
-        "Ours: models of {models}. {}; the paper's beside it where it has one.",
-        metric.title()
-    )
+    let by = metric.title();
+    format!("Ours with {models}, by {by}; beside it the paper's, where it has one.")
 }
 
 /// The arms with what they are compared by.
@@ -369,16 +367,14 @@ impl<'a> Scored<'a> {
 
     fn plot(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Plot> {
         let groups = lines.iter().map(|line| {
-            let drafters = names(&line.row.drafters);
-            format!(
-                "{} {drafters} {}",
-                line.row.algorithm,
-                if line.chosen.starts_with("best") {
-                    "(best)"
-                } else {
-                    ""
-                }
-            )
+            let drafters = line.row.drafters.iter().map(|role| role.name());
+            let drafters: Vec<&str> = drafters.collect();
+            let best = match line.chosen.starts_with("best") {
+                true => "(best)",
+                false => "",
+            };
+            let label = format!("{} {} {best}", line.row.algorithm, drafters.join(", "));
+            label.trim_end().to_owned()
         });
         let bootstrap = self.data.bootstrap();
         let ours = self.each(lines, |arm| match &self.ratios {

@@ -60,7 +60,7 @@ fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result
             figure(arm, length.min(10).saturating_sub(1)),
         ) {
             made.summary += &format!(
-                " {dataset}, {name}: {:.0}% at position 1, {:.0}% at position {}.",
+                "\n{dataset}, {name}: {:.0}% at position 1, {:.0}% at position {}.",
                 100.0 * first.value,
                 100.0 * last.value,
                 length.min(10)
@@ -82,6 +82,6 @@ fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result
         lines,
     )?;
     made.plots
-        .push((plot, format!("Models of {}.", data.plan.models_from)));
+        .push((plot, format!("Models of {}.", notes::models(data))));
     Ok(())
 }
