@@ -14,6 +14,7 @@ mod definition;
 mod error;
 mod ewif;
 mod lineup;
+mod pieces;
 mod plan;
 mod prompts;
 mod record;

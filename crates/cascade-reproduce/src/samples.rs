@@ -5,12 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cascade_core::{TextCodec, TokenId};
+use cascade_core::TokenId;
 use cascade_engine::Generation;
 use cascade_models::Tokenizer;
 use cascade_report::write_atomically;
 use serde::{Deserialize, Serialize};
 
+use crate::pieces::pieces;
 use crate::plan::Plan;
 use crate::prompts::Ready;
 use crate::{Error, Result};
@@ -96,26 +97,6 @@ fn text(ready: &Ready, tokenizer: Option<&Tokenizer>) -> Result<String> {
             tokens.len()
         ),
     })
-}
-
-/// The text of each token. A token that is none goes by its name (`</s>`), or by its number if there is no tokenizer; one that
-/// is but a part of a character has none, and the last of them has the character.
-fn pieces(tokens: &[TokenId], tokenizer: Option<&Tokenizer>) -> Result<Vec<String>> {
-    let Some(tokenizer) = tokenizer else {
-        return Ok(tokens.iter().map(|token| format!(" {token}")).collect());
-    };
-    let mut decoder = tokenizer.decoder();
-    let mut pieces = Vec::with_capacity(tokens.len());
-    for &token in tokens {
-        let piece = decoder.push(token)?;
-        let silent = piece.is_empty() && tokenizer.decode(&[token])?.is_empty();
-        let name = silent.then(|| tokenizer.id_to_token(token)).flatten();
-        pieces.push(name.unwrap_or(piece));
-    }
-    if let Some(last) = pieces.last_mut() {
-        last.push_str(&decoder.finish()?);
-    }
-    Ok(pieces)
 }
 
 /// Proposers by step: what was kept and one token of the target's own, unless the text ended before it.
