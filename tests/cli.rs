@@ -636,6 +636,31 @@ fn reproduce_runs_resumes_and_merges() {
     let results =
         |name: &str| std::fs::read(folder.path().join(name).join("results.jsonl")).unwrap();
     assert_eq!(results("one"), results("both"));
+    // The report is made again from what the folder holds, and still says how the figures came about.
+    let read = |file: &str| std::fs::read(folder.path().join("one").join(file)).unwrap();
+    let (manifest, report) = (read("manifest.json"), read("report.html"));
+    stdout(&cascade(&["reproduce", "report", &at("one")]));
+    assert_eq!(
+        (read("manifest.json"), read("report.html")),
+        (manifest.clone(), report)
+    );
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let time = |key: &str| {
+        manifest[key]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+    };
+    assert!(time("finished") > time("started"), "{manifest}");
+    assert!(
+        manifest["command"].to_string().contains("horizontal"),
+        "{manifest}"
+    );
+    std::fs::remove_file(folder.path().join("one/manifest.json")).unwrap();
+    stdout(&cascade(&["reproduce", "report", &at("one")]));
+    let unknown: serde_json::Value = serde_json::from_slice(&read("manifest.json")).unwrap();
+    assert_eq!(unknown["finished"], serde_json::Value::Null);
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(crate) fn doctor() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn version() -> String {
+fn version() -> String {
     match option_env!("CASCADE_COMMIT") {
         Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
         None => env!("CARGO_PKG_VERSION").to_owned(),

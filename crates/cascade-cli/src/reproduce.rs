@@ -1,13 +1,14 @@
 //! `cascade reproduce`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::{AssembleOptions, Config, DataSource};
 use cascade_eval::trace::Trace;
 use cascade_report::{Machine, Manifest};
 use cascade_reproduce::{
@@ -16,6 +17,8 @@ use cascade_reproduce::{
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
+
+use crate::bigram::tokenizer;
 
 const T5_XXL: &str = include_str!("../../../configs/t5-xxl.yaml");
 const VICUNA_7B: &str = include_str!("../../../configs/vicuna-7b.yaml");
@@ -79,13 +82,18 @@ struct RunExperiment {
     #[arg(long, value_name = "NAME")]
     dataset: Vec<String>,
 
-    /// Where a dataset is that is not part of the program, such as mmlu=FOLDER; may be given several times.
-    #[arg(long, value_name = "NAME=PATH", value_parser = named_path)]
-    data: Vec<(String, PathBuf)>,
+    /// Where a dataset is that is not part of the program, such as mmlu=FOLDER or mmlu=hub; may be given several times.
+    #[arg(long, value_name = "NAME=WHERE", value_parser = named_source)]
+    data: Vec<(String, DataSource)>,
 
     /// Recorded outputs to replay, for experiments that do.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+
+    /// Tokenizer of the recorded target, by which samples in the report have text and not numbers: a tokenizer.json, a folder or
+    /// a model of the hub that has one, or `embedded:NAME`.
+    #[arg(long, value_name = "TOKENIZER", requires = "trace")]
+    tokenizer: Option<String>,
 
     /// Run the i-th of n parts of the prompts, into a folder of its own.
     #[arg(long, value_name = "i/n")]
@@ -104,12 +112,12 @@ struct RunExperiment {
     device: Option<String>,
 }
 
-fn named_path(text: &str) -> Result<(String, PathBuf), String> {
+fn named_source(text: &str) -> Result<(String, DataSource), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {
-            Ok((name.into(), path.into()))
+            Ok((name.into(), OsString::from(path).into()))
         }
-        _ => Err("give NAME=PATH, such as mmlu=data/mmlu/test".to_owned()),
+        _ => Err("give NAME=WHERE, such as mmlu=data/mmlu/test or mmlu=hub".to_owned()),
     }
 }
 
@@ -119,10 +127,13 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
         Some(ReproduceCommand::List) => list(),
         Some(ReproduceCommand::Merge { shards, into }) => {
             merge(shards, into)?;
-            finish(report(into, manifest(started, None))?, into)
+            finish(report(into, finished(manifest(started, None)))?, into)
         }
         Some(ReproduceCommand::Report { folder }) => {
-            finish(report(folder, manifest(started, None))?, folder)
+            // How the figures came about has not changed; a run that was stopped has left nothing about it.
+            let of_run = Manifest::of_folder(folder)?;
+            let manifest = of_run.unwrap_or_else(|| manifest(started, None));
+            finish(report(folder, manifest)?, folder)
         }
         None => args.run.run(started),
     }
@@ -146,16 +157,15 @@ impl RunExperiment {
         let definition = self.definition()?;
         let (shard, folder) = self.place(&definition)?;
         if definition.kind == Kind::Ewif {
-            return finish(report_ewif(&definition, manifest(started, None))?, &folder);
+            let manifest = finished(manifest(started, None));
+            return finish(report_ewif(&definition, manifest)?, &folder);
         }
         let experiment = self.prepare(&definition)?;
         let bar = progress(experiment.prompts(shard));
         experiment.run(&folder, shard, self.resume, || bar.inc(1))?;
         bar.finish_and_clear();
-        finish(
-            report(&folder, manifest(started, self.device.as_deref()))?,
-            &folder,
-        )
+        let manifest = finished(manifest(started, self.device.as_deref()));
+        finish(report(&folder, manifest)?, &folder)
     }
 
     fn definition(&self) -> Result<Definition> {
@@ -196,8 +206,10 @@ impl RunExperiment {
             (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
             (Kind::Replay, Some(trace)) => {
                 let trace = Arc::new(Trace::open(trace)?);
+                let tokenizer = self.tokenizer.as_deref().map(tokenizer::load).transpose()?;
+                let recorded = (trace, tokenizer);
                 Ok(Experiment::prepare_replay(
-                    definition, &config, &options, &choice, trace,
+                    definition, &config, &options, &choice, recorded,
                 )?)
             }
             (_, Some(_)) => Err(Error::NeedlessTrace { experiment }.into()),
@@ -249,8 +261,15 @@ fn manifest(started: Timestamp, device: Option<&str>) -> Manifest {
     manifest.versions = versions
         .map(|(name, version)| (name.to_owned(), version.to_owned()))
         .into();
-    manifest.finished = Some(Timestamp::now());
     manifest
+}
+
+/// The manifest of a run that has just ended.
+fn finished(manifest: Manifest) -> Manifest {
+    Manifest {
+        finished: Some(Timestamp::now()),
+        ..manifest
+    }
 }
 
 /// Writes the report, prints its tables, and fails if an output was wrong.

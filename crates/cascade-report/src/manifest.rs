@@ -33,7 +33,29 @@ pub struct Manifest {
     pub finished: Option<Timestamp>,
 }
 
+/// The file that a report keeps it in.
+pub(crate) const MANIFEST: &str = "manifest.json";
+
 impl Manifest {
+    /// The manifest of a folder that a report was written to; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corrupt`].
+    pub fn of_folder(folder: &Path) -> Result<Option<Self>> {
+        let file = folder.join(MANIFEST);
+        let bytes = match std::fs::read(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(Error::io("read", &file))?,
+        };
+        serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|source| Error::Corrupt {
+                line: source.line(),
+                file,
+                source,
+            })
+    }
+
     /// A manifest of what is known at the start of a run; the rest is added to its fields.
     pub fn new(command: Vec<String>, machine: Machine, started: Timestamp) -> Self {
         Self {

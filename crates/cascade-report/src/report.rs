@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::evidence::Evidence;
 use crate::file::write_atomically;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, MANIFEST};
 use crate::plot::Plot;
 use crate::sample::Sample;
 use crate::table::Table;
@@ -95,7 +95,7 @@ impl Report {
         }
         let tables: Vec<String> = self.tables().map(Table::to_markdown).collect();
         write("table.md", tables.join("\n").as_bytes())?;
-        write("manifest.json", self.manifest.to_json()?.as_bytes())?;
+        write(MANIFEST, self.manifest.to_json()?.as_bytes())?;
         write("report.html", self.to_html().as_bytes())
     }
 

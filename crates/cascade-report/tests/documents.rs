@@ -281,7 +281,13 @@ fn nothing_is_loaded() {
 #[test]
 fn white_space_and_steps_are_kept() {
     let html = report("x").to_html();
-    assert!(html.contains("title=\"level 0, step 1\">  \n\t</span></span><span class=\"step\">"));
+    let marked = "<span class=\"blank\"> </span><span class=\"blank\"> </span><span class=\"line\">\n</span><span class=\"tab\">\t</span>";
+    assert!(html.contains(&format!(
+        "title=\"level 0, step 1\">{marked}</span></span><span class=\"step\">"
+    )));
+    assert!(report("")
+        .to_html()
+        .contains("<span class=\"nothing\"></span>"));
     let unnamed = vec![vec![Token::new("a", LevelId(1))]];
     let error = Sample::new("S", Evidence::Measured, "", ["target"], unnamed).unwrap_err();
     assert!(matches!(

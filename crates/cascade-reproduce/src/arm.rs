@@ -86,6 +86,29 @@ impl Setting {
             .map_err(|error| self.wrong(drafters, error.to_string()))
     }
 
+    /// Those of its hyperparameters that are the largest of several values, as `k11 32`.
+    pub(crate) fn at_largest_of(&self, tried: &[&Self]) -> Vec<String> {
+        let own = self.numbers().into_iter().enumerate();
+        let at_largest = own.filter_map(|(i, (name, own))| {
+            let own = own?;
+            let others = || tried.iter().filter_map(|setting| setting.numbers()[i].1);
+            let largest = others().all(|other| other <= own) && others().any(|other| other < own);
+            largest.then(|| format!("{name} {own}"))
+        });
+        at_largest.collect()
+    }
+
+    /// The hyperparameters that are numbers.
+    fn numbers(&self) -> [(&'static str, Option<f32>); 4] {
+        let number = |k: Option<usize>| k.map(|k| k as f32);
+        [
+            ("k11", number(self.k11)),
+            ("k12", number(self.k12)),
+            ("k22", number(self.k22)),
+            ("λ", self.lenience),
+        ]
+    }
+
     /// The matrix that k11, k12 and k22 stand for.
     fn written_out(&self, drafters: &[Role]) -> Result<Vec<Vec<usize>>> {
         const M: usize = MAX_GRAM_TOKENS;
@@ -265,6 +288,18 @@ mod tests {
         };
         let size = matrix.k_matrix(&[Base, Mag]).unwrap_err();
         assert!(size.to_string().contains("has 1 rows"), "{size}");
+    }
+
+    #[test]
+    fn the_edge_of_a_search_is_seen() {
+        let all: Vec<Setting> = [(1, 4), (3, 4), (3, 8), (5, 8)]
+            .map(|(k11, k12)| setting(k11, Some(k12), Some(1)))
+            .into();
+        let tried: Vec<&Setting> = all.iter().collect();
+        assert!(all[1].at_largest_of(&tried).is_empty());
+        assert_eq!(all[2].at_largest_of(&tried), ["k12 8"]);
+        assert_eq!(all[3].at_largest_of(&tried), ["k11 5", "k12 8"]);
+        assert!(all[3].at_largest_of(&tried[3..]).is_empty());
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub struct Row {
     /// The paper's figures.
     #[serde(default)]
     pub paper: Vec<PaperFigure>,
+    /// Why there is no such cascade here: the row then has the paper's figures alone, and this beside them.
+    pub absent: Option<String>,
 }
 
 const fn one() -> usize {
@@ -232,7 +234,8 @@ impl Definition {
             return Ok(());
         }
         self.arms()?;
-        let first_is_plain = self.rows.first().is_some_and(|row| row.drafters.is_empty());
+        let is_plain = |row: &Row| row.drafters.is_empty() && row.absent.is_none();
+        let first_is_plain = self.rows.first().is_some_and(is_plain);
         if self.kind != Kind::Replay && !first_is_plain {
             return Err(self.wrong(
                 "the first row has drafters",
@@ -262,13 +265,14 @@ impl Definition {
         }
     }
 
-    /// Everything that is run, each cascade once, in the order of the rows.
+    /// Everything that is run, each cascade once, in the order of the rows; rows that are absent are not.
     ///
     /// # Errors
     /// [`Error::Setting`]; [`Error::Definition`] if there is nothing to run.
     pub fn arms(&self) -> Result<Vec<Arm>> {
         let mut arms: Vec<Arm> = Vec::new();
-        for (index, row) in self.rows.iter().enumerate() {
+        let there = |(_, row): &(usize, &Row)| row.absent.is_none();
+        for (index, row) in self.rows.iter().enumerate().filter(there) {
             for setting in row.settings() {
                 let arm = Arm::new(index, &row.drafters, setting, row.children)?;
                 if arms.iter().all(|known| known.id != arm.id) {

@@ -122,6 +122,35 @@ pub enum Error {
         experiment: String,
     },
 
+    /// A tokenizer that is not the recorded target's.
+    #[error(
+        "{trace} was recorded with the tokenizer {expected}, and {tokenizer} is {found}; give the target's own with --tokenizer"
+    )]
+    OtherTokenizer {
+        /// The recording.
+        trace: String,
+        /// Fingerprint of its vocabulary.
+        expected: String,
+        /// The tokenizer.
+        tokenizer: String,
+        /// Fingerprint of its vocabulary.
+        found: String,
+    },
+
+    /// A file of samples that cannot be read.
+    #[error(
+        "{}, line {line}: {source}; delete the file: going on with the run (--resume) makes it again",
+        file.display()
+    )]
+    Samples {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+
     /// A shard that is none.
     #[error("`{text}` is no shard; give i/n with i from 1 to n, such as 1/4")]
     Shard {

@@ -14,11 +14,13 @@ mod definition;
 mod error;
 mod ewif;
 mod lineup;
+mod pieces;
 mod plan;
 mod prompts;
 mod record;
 mod reporting;
 mod runner;
+mod samples;
 
 pub use arm::{Arm, Role, Setting, MAX_GRAM_TOKENS};
 pub use definition::{Definition, Grid, Kind, Metric, ModelNames, PaperFigure, Row};

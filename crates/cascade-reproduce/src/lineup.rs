@@ -1,6 +1,7 @@
 //! Line-ups: loaded models in their places, from which any arm is put together.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use cascade_core::{
 use cascade_engine::{Branching, Cascade, CascadeBuilder, NeuralOptions};
 use cascade_eval::trace::{Trace, TraceScorer};
 use cascade_eval::ForwardBench;
-use cascade_models::{load, parse_device, LoadOptions, LoadedModel, ModelFile};
+use cascade_models::{load, parse_device, LoadOptions, LoadedModel, ModelFile, Tokenizer};
 use cascade_ngram::{BigramTable, MaxGram, MaxGramOptions, PromptLookup};
 use cascade_report::{Evidence, Sha256, Weights};
 
@@ -30,13 +31,17 @@ pub struct Lineup {
     label: String,
     target: Target,
     drafters: BTreeMap<Role, LoadedModel>,
-    max_gram: MaxGramOptions,
+    /// What each place computes in.
+    dtypes: BTreeMap<&'static str, &'static str>,
+    /// `None` if no cascade has it.
+    max_gram: Option<MaxGramOptions>,
     table: Option<(String, Arc<BigramTable>)>,
 }
 
 enum Target {
     Live(Box<LoadedModel>),
-    Recorded(Arc<Trace>),
+    /// With a tokenizer to show its tokens by, if there is one.
+    Recorded(Arc<Trace>, Option<Tokenizer>),
 }
 
 impl Lineup {
@@ -61,22 +66,26 @@ impl Lineup {
         )
     }
 
-    /// The same around a recording of the target.
+    /// The same around a recording of the target. The tokenizer is there to show tokens as text.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// As [`load`](Self::load); [`Error::OtherTokenizer`].
     pub fn around_trace(
         definition: &Definition,
         config: &Config,
         options: &AssembleOptions,
         trace: Arc<Trace>,
+        tokenizer: Option<Tokenizer>,
     ) -> Result<Self> {
         let fingerprint = trace.header.tokenizer();
+        if let Some(tokenizer) = &tokenizer {
+            check_tokenizer(&trace, tokenizer, &fingerprint)?;
+        }
         Self::around(
             definition,
             config,
             options,
-            Target::Recorded(trace),
+            Target::Recorded(trace, tokenizer),
             &fingerprint,
         )
     }
@@ -92,7 +101,8 @@ impl Lineup {
             label: config.label.clone(),
             target,
             drafters: BTreeMap::new(),
-            max_gram: MaxGramOptions::default(),
+            dtypes: BTreeMap::from([("target", config.target.dtype.as_str())]),
+            max_gram: None,
             table: None,
         };
         let wanted = |role: Role| {
@@ -131,6 +141,7 @@ impl Lineup {
             })?;
             let loaded = load_neural(model, config, options)?;
             self.check_vocabulary(what, &loaded)?;
+            self.dtypes.insert(role.name(), model.dtype.as_str());
             self.drafters.insert(role, loaded);
         }
         Ok(())
@@ -169,7 +180,7 @@ impl Lineup {
             experiment: definition.name.clone(),
             what: "`max_gram`",
         })?;
-        self.max_gram = *options;
+        self.max_gram = Some(*options);
         if let Some(table) = bigram.as_ref().filter(|_| with_table) {
             let table = match table {
                 Table::File(path) => BigramTable::open(path, vocabulary),
@@ -186,7 +197,7 @@ impl Lineup {
     pub fn evidence(&self) -> Evidence {
         match &self.target {
             Target::Live(_) => Evidence::Measured,
-            Target::Recorded(_) => Evidence::Replayed,
+            Target::Recorded(..) => Evidence::Replayed,
         }
     }
 
@@ -194,21 +205,21 @@ impl Lineup {
     pub fn architecture(&self) -> Architecture {
         match &self.target {
             Target::Live(model) => model.architecture(),
-            Target::Recorded(trace) => trace.header.architecture,
+            Target::Recorded(trace, _) => trace.header.architecture,
         }
     }
 
     fn vocabulary(&self) -> Fingerprint {
         match &self.target {
             Target::Live(model) => model.tokenizer.fingerprint(),
-            Target::Recorded(trace) => trace.header.tokenizer(),
+            Target::Recorded(trace, _) => trace.header.tokenizer(),
         }
     }
 
     fn target_name(&self) -> String {
         match &self.target {
             Target::Live(model) => model.name.clone(),
-            Target::Recorded(trace) => trace.header.model.clone(),
+            Target::Recorded(trace, _) => trace.header.model.clone(),
         }
     }
 
@@ -222,9 +233,17 @@ impl Lineup {
                 let tokens = model.tokenizer.encode(text)?;
                 Ok(Prompt::new(model.architecture(), tokens))
             }
-            Target::Recorded(trace) => Err(Error::NeedlessTrace {
+            Target::Recorded(trace, _) => Err(Error::NeedlessTrace {
                 experiment: trace.label.clone(),
             }),
+        }
+    }
+
+    /// What turns the target's tokens into text; `None` for a recording that came without.
+    pub(crate) fn tokenizer(&self) -> Option<&Tokenizer> {
+        match &self.target {
+            Target::Live(model) => Some(&model.tokenizer),
+            Target::Recorded(_, tokenizer) => tokenizer.as_ref(),
         }
     }
 
@@ -237,7 +256,7 @@ impl Lineup {
             Target::Live(model) => Cascade::builder()
                 .target("target", model.session())
                 .eos(model.eos_token_ids.iter().copied()),
-            Target::Recorded(trace) => Cascade::builder()
+            Target::Recorded(trace, _) => Cascade::builder()
                 .target("target", TraceScorer::new(trace.clone())?)
                 .eos(trace.header.eos.iter().copied()),
         };
@@ -252,7 +271,7 @@ impl Lineup {
     }
 
     fn add(&self, builder: CascadeBuilder, role: Role, children: usize) -> CascadeBuilder {
-        let max_gram = MaxGram::new().with_options(self.max_gram);
+        let max_gram = MaxGram::new().with_options(self.max_gram.unwrap_or_default());
         match (role, &self.table) {
             (Role::Mag, Some((_, table))) => {
                 builder.statistical(role.name(), max_gram.with_bigram(table.clone()))
@@ -304,20 +323,50 @@ impl Lineup {
     pub fn planned(&self) -> Result<Vec<PlannedModel>> {
         let mut planned = Vec::new();
         match &self.target {
-            Target::Live(model) => planned.push(planned_model("target", model)?),
-            Target::Recorded(trace) => planned.push(planned_trace(trace)),
+            Target::Live(model) => planned.push(self.planned_model("target", model)?),
+            Target::Recorded(trace, _) => planned.push(planned_trace(trace)),
         }
         for (role, model) in &self.drafters {
-            planned.push(planned_model(role.name(), model)?);
+            planned.push(self.planned_model(role.name(), model)?);
         }
-        if let Some((file, _)) = &self.table {
+        if let Some((file, table)) = &self.table {
+            let hash = Sha256::of(table.as_bytes());
             planned.push(PlannedModel {
                 place: "bigram table".to_owned(),
                 parameters: 0,
-                weights: weights("bigram table", file, []),
+                dtype: None,
+                weights: weights("bigram table", file, [(base_name(file), hash)]),
             });
         }
         Ok(planned)
+    }
+
+    /// A model with the hashes of all files that its answers depend on.
+    fn planned_model(&self, place: &str, model: &LoadedModel) -> Result<PlannedModel> {
+        let loaded = &model.files;
+        let all = loaded
+            .weights
+            .iter()
+            .chain([&loaded.config, &loaded.tokenizer]);
+        let mut files = Vec::new();
+        for file in all.chain(&loaded.generation_config) {
+            files.push(match file {
+                // Read piece by piece: it may be larger than the memory.
+                ModelFile::Disk(path) => (base_name(&file.to_string()), Sha256::of_file(path)?),
+                other => (own_name(&other.to_string()), Sha256::of(&other.read()?)),
+            });
+        }
+        Ok(PlannedModel {
+            place: place.to_owned(),
+            parameters: model.num_parameters(),
+            dtype: self.dtypes.get(place).map(|&dtype| dtype.to_owned()),
+            weights: weights(place, &model.name, files),
+        })
+    }
+
+    /// Options of Max-Gram as they are put on record.
+    pub(crate) fn max_gram_options(&self) -> Option<String> {
+        self.max_gram.map(|options| format!("{options:?}"))
     }
 
     /// Median time of a forward of one row in each neural model, by place: a short bench in a context of 64 tokens.
@@ -347,6 +396,19 @@ impl Lineup {
     }
 }
 
+fn check_tokenizer(trace: &Trace, tokenizer: &Tokenizer, expected: &Fingerprint) -> Result<()> {
+    let found = tokenizer.fingerprint();
+    match found == *expected {
+        true => Ok(()),
+        false => Err(Error::OtherTokenizer {
+            trace: trace.label.clone(),
+            expected: expected.to_string(),
+            tokenizer: tokenizer.file().to_owned(),
+            found: found.to_string(),
+        }),
+    }
+}
+
 fn neural(drafter: &Drafter) -> Option<&Neural> {
     match drafter {
         Drafter::Neural { model, .. } => Some(model),
@@ -366,25 +428,18 @@ fn load_neural(model: &Neural, config: &Config, options: &AssembleOptions) -> Re
     Ok(load(&model.source, &options)?)
 }
 
-fn planned_model(place: &str, model: &LoadedModel) -> Result<PlannedModel> {
-    let mut files = Vec::new();
-    for file in &model.files.weights {
-        let (name, hash) = match file {
-            ModelFile::Disk(path) => {
-                let name = path
-                    .file_name()
-                    .map(|name| name.to_string_lossy().into_owned());
-                (name.unwrap_or_default(), Sha256::of_file(path)?)
-            }
-            other => ("model.safetensors".to_owned(), Sha256::of(&other.read()?)),
-        };
-        files.push((name, hash));
-    }
-    Ok(PlannedModel {
-        place: place.to_owned(),
-        parameters: model.num_parameters(),
-        weights: weights(place, &model.name, files),
-    })
+/// A path without its folders: where a file lies is not what it is.
+fn base_name(path: &str) -> String {
+    let name = Path::new(path).file_name();
+    name.map_or_else(
+        || path.to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+/// `config.json` of `config.json of demo-t5-target`.
+fn own_name(name: &str) -> String {
+    name.split(" of ").next().unwrap_or(name).to_owned()
 }
 
 /// What a recording hashes to: its records, in their order.
@@ -398,6 +453,7 @@ fn planned_trace(trace: &Trace) -> PlannedModel {
     PlannedModel {
         place: "target".to_owned(),
         parameters: 0,
+        dtype: None,
         weights: weights("target (recorded)", &header.model, files),
     }
 }

@@ -21,8 +21,11 @@ pub struct Plan {
     pub definition: String,
     /// What the models are called: `demo-t5`, a file.
     pub models_from: String,
-    /// The models, the target first.
+    /// The models and tables, the target first.
     pub models: Vec<PlannedModel>,
+    /// Options of Max-Gram, if it takes part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_gram: Option<String>,
     /// Whether real weights ran, or recorded outputs were replayed.
     pub evidence: Evidence,
     /// The prompts.
@@ -43,8 +46,11 @@ pub struct Plan {
 pub struct PlannedModel {
     /// Its place: `target`, `base`, `small`.
     pub place: String,
-    /// Its parameters; 0 for a recording.
+    /// Its parameters; 0 for a recording and for a table.
     pub parameters: usize,
+    /// What it computes in; a recording and a table do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
     /// What it is, with the hashes of its files.
     pub weights: Weights,
 }

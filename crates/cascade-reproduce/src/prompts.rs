@@ -1,11 +1,13 @@
 //! Prompts of an experiment.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::IsTerminal;
 
+use cascade_config::DataSource;
 use cascade_core::{Architecture, Prompt, TokenId};
 use cascade_eval::trace::{limit, Trace};
 use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
+use cascade_models::HubOptions;
 
 use crate::lineup::Lineup;
 use crate::plan::{Asked, Suite};
@@ -18,7 +20,7 @@ pub struct Choice {
     /// Datasets to take, in place of all that are there.
     pub datasets: Vec<String>,
     /// Where datasets are that are not part of the program.
-    pub data: BTreeMap<String, PathBuf>,
+    pub data: BTreeMap<String, DataSource>,
     /// Prompts of each dataset, in place of the definition's number. Of a recording, records at the beginning; all if not given.
     pub limit: Option<usize>,
     /// Of the choice among a dataset's prompts.
@@ -30,6 +32,8 @@ pub(crate) struct Ready {
     pub(crate) prompt: Prompt,
     /// Tokens to generate at most.
     pub(crate) max_new_tokens: usize,
+    /// Its text, where it was one.
+    pub(crate) text: Option<String>,
     /// What was recorded, in a replay.
     pub(crate) recorded: Option<Vec<TokenId>>,
 }
@@ -74,11 +78,13 @@ impl Prompts {
         let template = template(dataset, lineup.architecture())?;
         let mut asked = Vec::with_capacity(samples.len());
         for sample in samples {
-            let prompt = lineup.encode(&template.apply(sample)?)?;
+            let text = template.apply(sample)?;
+            let prompt = lineup.encode(&text)?;
             asked.push(of_prompt(&sample.id, sample.category.as_ref(), &prompt));
             self.ready.push(Ready {
                 prompt,
                 max_new_tokens: definition.max_new_tokens,
+                text: Some(text),
                 recorded: None,
             });
         }
@@ -106,6 +112,7 @@ impl Prompts {
             ready.push(Ready {
                 prompt,
                 max_new_tokens,
+                text: None,
                 recorded: Some(record.output[..length].to_vec()),
             });
         }
@@ -158,7 +165,10 @@ fn samples(name: &str, choice: &Choice, default: usize) -> Result<Vec<Sample>> {
     let dataset: Dataset = name.parse()?;
     let selection = Selection::random(choice.limit.unwrap_or(default), choice.seed);
     match (choice.data.get(name), &dataset) {
-        (Some(path), dataset) => Ok(dataset.read(path, selection)?),
+        (Some(source), dataset) => {
+            let hub = HubOptions::from_env();
+            Ok(source.read(dataset, selection, &hub, std::io::stderr().is_terminal())?)
+        }
         (None, Dataset::Gsm8k) => {
             let questions = cascade_demo::GSM8K_TEST.as_bytes();
             Ok(dataset.parse("embedded gsm8k test set", questions, selection)?)

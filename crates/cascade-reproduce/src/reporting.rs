@@ -5,6 +5,7 @@ mod data;
 mod notes;
 mod positions;
 mod replayed;
+mod samples;
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ pub struct Reported {
     pub report: Report,
     /// Its tables.
     pub tables: Vec<Table>,
-    /// A paragraph that says what was found.
+    /// What was found, a sentence to a line.
     pub summary: String,
     /// Runs whose output differs from plain decoding's by more than rounding explains. Not 0: something is wrong, and the
     /// cascades concerned have no figures.
@@ -47,7 +48,7 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     manifest
         .seeds
         .insert("prompts and bootstrap".to_owned(), data.plan.seed);
-    let title = format!("{}: {}", data.plan.name, data.definition.title);
+    let title = format!("{}: {}", data.plan.name, notes::title(&data));
     let mut report = Report::new(title, made.summary.clone(), manifest);
     report = report
         .text(data.definition.about.clone())
@@ -58,6 +59,7 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     for table in &made.tables {
         report = report.table(table.clone());
     }
+    report = samples::add(report, &data, folder, made.best)?;
     Ok(Reported {
         report,
         tables: made.tables,
@@ -71,4 +73,6 @@ struct Made {
     summary: String,
     tables: Vec<Table>,
     plots: Vec<(cascade_report::Plot, String)>,
+    /// The arm whose samples are shown, if it is not the one of most drafters.
+    best: Option<usize>,
 }

@@ -12,6 +12,7 @@ use cascade_config::{AssembleOptions, Config};
 use cascade_core::TokenId;
 use cascade_engine::{Generation, Options};
 use cascade_eval::trace::Trace;
+use cascade_models::Tokenizer;
 use cascade_report::{write_atomically, Evidence, Results};
 
 use crate::arm::Arm;
@@ -19,6 +20,7 @@ use crate::lineup::Lineup;
 use crate::plan::Plan;
 use crate::prompts::{Choice, Prompts, Ready};
 use crate::record::{Difference, Run, Walltime};
+use crate::samples::{self, Sampled, Samples};
 use crate::{Definition, Error, Result};
 
 /// The file of times.
@@ -89,20 +91,20 @@ impl Experiment {
         Self::new(definition, &config.label, choice, lineup, prompts)
     }
 
-    /// The same on a recording of the target.
+    /// The same on a recording of the target. With its tokenizer, samples in reports have text; without, numbers.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare).
+    /// As [`prepare`](Self::prepare); [`Error::OtherTokenizer`].
     pub fn prepare_replay(
         definition: &Definition,
         config: &Config,
         options: &AssembleOptions,
         choice: &Choice,
-        trace: Arc<Trace>,
+        (trace, tokenizer): (Arc<Trace>, Option<Tokenizer>),
     ) -> Result<Self> {
         let prompts = Prompts::of_trace(definition, choice, &trace);
         let label = trace.label.clone();
-        let lineup = Lineup::around_trace(definition, config, options, trace)?;
+        let lineup = Lineup::around_trace(definition, config, options, trace, tokenizer)?;
         Self::new(definition, &label, choice, lineup, prompts)
     }
 
@@ -119,6 +121,7 @@ impl Experiment {
             definition: definition.text.clone(),
             models_from: label.to_owned(),
             models: lineup.planned()?,
+            max_gram: lineup.max_gram_options(),
             evidence: lineup.evidence(),
             suites: prompts.suites,
             left_out: prompts.left_out,
@@ -161,7 +164,7 @@ impl Experiment {
         resume: bool,
         mut on_prompt: impl FnMut(),
     ) -> Result<()> {
-        let mut results = Results::<Run>::open(folder, &self.plan.experiment())?;
+        let results = Results::<Run>::open(folder, &self.plan.experiment())?;
         if !resume && !results.records().is_empty() {
             return Err(Error::NotResumed {
                 folder: folder.to_owned(),
@@ -169,15 +172,21 @@ impl Experiment {
         }
         self.plan.save(folder)?;
         self.measure_forwards(folder)?;
-        let mut walltimes = Walltimes::open(folder)?;
+        let mut files = Files {
+            results,
+            walltimes: Walltimes::open(folder)?,
+            samples: Samples::open(folder)?,
+        };
+        let kept = samples::kept(&self.plan);
         let mut warm = false;
         for prompt in (0..self.ready.len()).filter(|&prompt| shard.has(prompt)) {
-            let missing = self.missing(&results, prompt);
-            if !missing.is_empty() {
+            let missing = self.missing(&files.results, prompt);
+            let sample = kept.contains(&prompt) && !files.samples.contains(prompt);
+            if sample || !missing.is_empty() {
                 if !std::mem::replace(&mut warm, true) {
                     self.warm_up(prompt)?;
                 }
-                self.answer(prompt, &missing, &mut results, &mut walltimes)?;
+                self.answer(prompt, &missing, sample, &mut files)?;
             }
             on_prompt();
         }
@@ -200,41 +209,52 @@ impl Experiment {
         Ok(())
     }
 
+    /// Answers a prompt with the arms that are missing, or with all if a sample is to be kept of it.
     fn answer(
         &self,
         prompt: usize,
         missing: &[usize],
-        results: &mut Results<Run>,
-        walltimes: &mut Walltimes,
+        sample: bool,
+        files: &mut Files,
     ) -> Result<()> {
-        let count = self.arms.len();
-        let mut generations: BTreeMap<usize, Generation> = BTreeMap::new();
-        for turn in 0..count {
-            let arm = (turn + prompt) % count;
-            // The first arm is what the others are compared with.
-            if arm == 0 || missing.contains(&arm) {
-                generations.insert(arm, self.generate(prompt, &self.arms[arm])?);
-            }
-        }
-        if generations.len() == count && self.plan.evidence == Evidence::Measured {
+        let generations = self.generations(prompt, |arm| sample || missing.contains(&arm))?;
+        if generations.len() == self.arms.len() && self.plan.evidence == Evidence::Measured {
             // In a replay there is no target whose time could be taken.
             let seconds: Vec<f64> = generations.values().map(|g| g.wall.as_secs_f64()).collect();
-            walltimes.append(&Walltime {
+            files.walltimes.append(&Walltime {
                 prompt: prompt as u64,
                 seconds,
             })?;
         }
+        let ready = &self.ready[prompt];
+        let plain = ready.recorded.as_ref().unwrap_or(&generations[&0].tokens);
         for &arm in missing {
             let generation = &generations[&arm];
             let mut run = Run::new(&self.plan, prompt, (arm, &self.arms[arm]), generation);
-            let plain = self.ready[prompt]
-                .recorded
-                .as_ref()
-                .unwrap_or(&generations[&0].tokens);
             run.differs = self.difference(prompt, plain, &generation.tokens)?;
-            results.append(run)?;
+            files.results.append(run)?;
+        }
+        if sample {
+            let all: Vec<&Generation> = generations.values().collect();
+            let tokenizer = self.lineup.tokenizer();
+            let sampled = Sampled::new(prompt, ready, plain, &all, tokenizer)?;
+            files.samples.insert(sampled)?;
         }
         Ok(())
+    }
+
+    /// What the wanted arms say, and always the first, which the others are compared with.
+    fn generations(
+        &self,
+        prompt: usize,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<BTreeMap<usize, Generation>> {
+        let count = self.arms.len();
+        let turns = (0..count).map(|turn| (turn + prompt) % count);
+        turns
+            .filter(|&arm| arm == 0 || wanted(arm))
+            .map(|arm| Ok((arm, self.generate(prompt, &self.arms[arm])?)))
+            .collect()
     }
 
     fn generate(&self, prompt: usize, arm: &Arm) -> Result<Generation> {
@@ -285,6 +305,13 @@ impl Experiment {
         let json = serde_json::to_vec_pretty(&seconds).unwrap_or_default();
         Ok(write_atomically(&file, &json)?)
     }
+}
+
+/// The files that a run adds to.
+struct Files {
+    results: Results<Run>,
+    walltimes: Walltimes,
+    samples: Samples,
 }
 
 /// `walltime.jsonl`, open for appending.
@@ -343,7 +370,7 @@ pub(crate) fn forward_seconds(folder: &Path) -> BTreeMap<String, f64> {
 }
 
 /// Puts shards of one experiment together in a new folder: the records, byte for byte, of one run; all times; the costs of
-/// the first shard.
+/// the first shard; all samples.
 ///
 /// # Errors
 /// Shards of different experiments, shards that overlap, or that lack a record; a folder that is not empty.
@@ -363,5 +390,6 @@ pub fn merge(shards: &[PathBuf], into: &Path) -> Result<Plan> {
     let costs = forward_seconds(first);
     let json = serde_json::to_vec_pretty(&costs).unwrap_or_default();
     write_atomically(&into.join(COSTS), &json)?;
+    Samples::merge(shards, into)?;
     Ok(plan)
 }

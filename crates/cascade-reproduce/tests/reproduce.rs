@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::{AssembleOptions, Config, DataSource};
 use cascade_core::{Architecture, Budget, Drafter, Fingerprint, Scorer, TokenTree, Want};
 use cascade_engine::Options;
 use cascade_eval::trace::{Finish, Header, Record, Trace};
@@ -119,10 +119,18 @@ fn a_run_is_the_same_after_an_interruption_and_in_shards() {
     assert_eq!(fs::read(at("cut").join("results.jsonl")).unwrap(), whole);
     assert_eq!(reported(&at("cut")).unequal, 0);
 
+    // Samples that are lost are made again.
+    let samples = |name: &str| fs::read(at(name).join("samples.jsonl")).unwrap();
+    fs::remove_file(at("cut").join("samples.jsonl")).unwrap();
+    run(&experiment, &at("cut"), "1/1", true).unwrap();
+    assert_eq!(samples("cut"), samples("whole"));
+    assert_eq!(fs::read(at("cut").join("results.jsonl")).unwrap(), whole);
+
     run(&experiment, &at("a"), "1/2", false).unwrap();
     run(&experiment, &at("b"), "2/2", false).unwrap();
     merge(&[at("b"), at("a")], &at("merged")).unwrap();
     assert_eq!(fs::read(at("merged").join("results.jsonl")).unwrap(), whole);
+    assert_eq!(samples("merged"), samples("whole"));
     let (merged, one) = (reported(&at("merged")), reported(&at("whole")));
     let without_times = |reported: &Reported| {
         let csv = reported.tables[0].to_csv();
@@ -205,6 +213,67 @@ fn results_are_what_they_say() {
     assert_eq!(hash.len(), 64);
 }
 
+#[test]
+fn reports_show_who_drafted_every_token() {
+    let folder = tempfile::tempdir().unwrap();
+    run(&experiment(), folder.path(), "1/1", false).unwrap();
+    let html = reported(folder.path()).report.to_html();
+    assert_eq!(html.matches("<article class=\"sample\">").count(), 3);
+    assert_eq!(html.matches("<ul class=\"legend\"").count(), 3);
+    // The best cascade is the one with Max-Gram: the last of each prompt's four.
+    let runs = lines(folder.path());
+    for (run, article) in runs.chunks(4).zip(html.split("<article").skip(1)) {
+        let run = &run[3];
+        let answer = article.split("class=\"answer\"").nth(1).unwrap();
+        assert_eq!(answer.matches("class=\"token ").count() as u64, run.tokens);
+        assert_eq!(answer.matches("class=\"step\"").count() as u64, run.steps);
+        for (model, class) in run.models.iter().zip(["target", "drafter-1", "drafter-2"]) {
+            let tokens = answer.matches(&format!("class=\"token {class}\"")).count();
+            assert_eq!(tokens as u64, model.first, "{class}");
+        }
+        let question = cascade_demo::GSM8K_TEST
+            .lines()
+            .nth(run.prompt.parse().unwrap());
+        let question: Value = serde_json::from_str(question.unwrap()).unwrap();
+        let first_word = question["question"].as_str().unwrap().split(' ').next();
+        assert!(article.contains(first_word.unwrap()), "{article}");
+    }
+    for reference in ["src=", "href=\"http", "url(http", "@import"] {
+        assert!(!html.contains(reference), "{reference}");
+    }
+    let broken = folder.path().join("samples.jsonl");
+    fs::write(&broken, "{}\n").unwrap();
+    let config = Config::demo().unwrap();
+    let again = Experiment::prepare(
+        &definition(),
+        &config,
+        &AssembleOptions::default(),
+        &Choice::default(),
+    );
+    let error = run(&again.unwrap(), folder.path(), "1/1", true).unwrap_err();
+    assert!(error.to_string().contains("line 1") && error.to_string().contains("delete the file"));
+}
+
+#[test]
+fn plans_hold_hashes_of_all_files() {
+    let plan = experiment().plan().clone();
+    let files = |place: &str| {
+        let model = plan.models.iter().find(|model| model.place == place);
+        let files = &model.unwrap().weights.files;
+        files
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(files("target"), files("small"));
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        assert!(files("target").contains(name), "{}", files("target"));
+    }
+    assert_eq!(files("bigram table"), "embedded:demo-t5");
+    assert!(plan.max_gram.unwrap().contains("Earliest"));
+}
+
 /// The ledger of speculative decoding, recounted with sessions of our own and no cascade.
 #[test]
 fn counts_equal_a_recount() {
@@ -282,11 +351,22 @@ fn bad_input_is_refused() {
     let empty = folder.path().join("empty.jsonl");
     fs::write(&empty, "").unwrap();
     let choice = Choice {
-        data: [("gsm8k".to_owned(), empty)].into(),
+        data: [("gsm8k".to_owned(), DataSource::Local(empty))].into(),
         ..Choice::default()
     };
     let error = prepare(&choice).err().unwrap().to_string();
     assert!(error.contains("there are no samples in it"), "{error}");
+    let other = folder.path().join("other.jsonl");
+    fs::write(&other, "{\"quest\": \"How many?\", \"answer\": \"1\"}\n").unwrap();
+    let choice = Choice {
+        data: [("gsm8k".to_owned(), DataSource::Local(other))].into(),
+        ..Choice::default()
+    };
+    let error = prepare(&choice).err().unwrap().to_string();
+    assert!(
+        error.contains("other.jsonl") && error.contains("question") && error.contains("quest"),
+        "{error}"
+    );
     let of = |names: &[&str]| Choice {
         datasets: names.iter().map(|name| (*name).to_owned()).collect(),
         ..Choice::default()
@@ -349,6 +429,40 @@ fn excerpt() -> Trace {
 }
 
 #[test]
+fn a_recording_with_another_tokenizer_is_refused() {
+    let config = Config::demo().unwrap();
+    let replay = |text: &str, with_tokenizer: bool| {
+        let definition = Definition::parse("replay", text).unwrap();
+        let target = config.load_target(&AssembleOptions::default()).unwrap();
+        let recorded = (
+            Arc::new(excerpt()),
+            with_tokenizer.then_some(target.tokenizer),
+        );
+        let (options, choice) = (AssembleOptions::default(), Choice::default());
+        let refused =
+            Experiment::prepare_replay(&definition, &config, &options, &choice, recorded).err();
+        refused.unwrap().to_string()
+    };
+    // The tokenizer to show it by, a bigram table, a drafter: each of another vocabulary.
+    let error = replay(REPLAY, true);
+    assert!(
+        error.contains("excerpt was recorded with") && error.contains("--tokenizer"),
+        "{error}"
+    );
+    let error = replay(&REPLAY.replace("mag-alone", "mag"), false);
+    assert!(error.contains("tokenizer"), "{error}");
+    let neural = REPLAY.replace("[mag-alone]", "[small], grid: { k11: [2] }");
+    let error = replay(
+        &neural.replace("drafters: [small], ", "drafters: [small]\n    "),
+        false,
+    );
+    assert!(
+        error.contains("vocabulary") || error.contains("tokenizer"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_replay_counts_as_a_direct_comparison_does() {
     let definition = Definition::parse("replay", REPLAY).unwrap();
     let config = Config::demo().unwrap();
@@ -358,7 +472,7 @@ fn a_replay_counts_as_a_direct_comparison_does() {
         &config,
         &AssembleOptions::default(),
         &Choice::default(),
-        trace.clone(),
+        (trace.clone(), None),
     );
     let folder = tempfile::tempdir().unwrap();
     run(&experiment.unwrap(), folder.path(), "1/1", false).unwrap();
@@ -407,4 +521,8 @@ fn a_replay_counts_as_a_direct_comparison_does() {
         markdown.contains("| writing") && markdown.contains("| all"),
         "{markdown}"
     );
+    // Without a tokenizer, samples have the tokens' numbers.
+    let html = reported.report.to_html();
+    let token = trace.records[0].output[0];
+    assert!(html.contains(&format!("<span class=\"blank\"> </span>{token}</span>")));
 }

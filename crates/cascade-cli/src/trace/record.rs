@@ -90,7 +90,7 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel) -> Header {
         std::env::consts::ARCH,
         doctor::processor()
     ));
-    header.program = Some(format!("cascade {}", doctor::version()));
+    header.program = Some(concat!("cascade ", env!("CARGO_PKG_VERSION")).to_owned());
     header.max_context = session.max_context();
     if !config.ignore_eos {
         header.eos.clone_from(&target.eos_token_ids);

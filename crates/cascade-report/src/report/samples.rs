@@ -65,7 +65,26 @@ fn step_markup(sample: &Sample, i: usize, tokens: &[Token]) -> Markup {
             @for token in tokens {
                 @let level = token.proposer.0;
                 span class={ "token " (class(level)) }
-                    title={ (shown(&sample.levels[level])) ", step " (i + 1) } { (shown(&token.text)) }
+                    title={ (shown(&sample.levels[level])) ", step " (i + 1) } { (piece(&token.text)) }
+            }
+        }
+    }
+}
+
+/// The text of a token with its white space made visible by the style sheet, so that it is copied as it is. A token without text
+/// of its own, such as a part of a character, is a mark.
+fn piece(text: &str) -> Markup {
+    let text = shown(text);
+    html! {
+        @if text.is_empty() { span.nothing {} }
+        @for part in text.split_inclusive([' ', '\t', '\n']) {
+            @let (word, space) = part.split_at(part.trim_end_matches([' ', '\t', '\n']).len());
+            (word)
+            @match space {
+                "" => {}
+                " " => span.blank { (space) },
+                "\t" => span.tab { (space) },
+                _ => span.line { (space) },
             }
         }
     }

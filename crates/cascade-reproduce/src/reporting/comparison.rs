@@ -5,13 +5,13 @@ use cascade_report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 
 use super::data::{Data, Ratio, Sheet, INTERVALS};
 use super::{notes, Made};
-use crate::arm::names;
+use crate::arm::{names, Setting};
 use crate::{Metric, Result, Row};
 
-/// A line of a table: one arm of a row.
+/// A line of a table: one arm of a row, or a row that has none.
 struct Line<'a> {
     row: &'a Row,
-    arm: usize,
+    arm: Option<usize>,
     /// Who chose the hyperparameters.
     chosen: String,
     /// The paper's figure.
@@ -23,6 +23,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         summary: String::new(),
         tables: Vec::new(),
         plots: Vec::new(),
+        best: None,
     };
     for suite in &data.plan.suites {
         let sheet = data.of_dataset(&suite.dataset);
@@ -52,7 +53,8 @@ fn add(
     }
     let scored = Scored::new(data, sheet, costs.as_ref())?;
     let lines = scored.lines(dataset, metric);
-    let title = format!("{}, {dataset}: {}", data.definition.title, metric.title());
+    made.best = made.best.or_else(|| scored.best_cascade());
+    let title = format!("{}, {dataset}: {}", notes::title(data), metric.title());
     let mut table = scored.table(&title, &lines, metric)?;
     for note in scored.notes(costs.as_ref()) {
         table = table.note(note);
@@ -60,19 +62,17 @@ fn add(
     made.tables.push(table);
     made.plots.push((
         scored.plot(&title, &lines, metric)?,
-        caption(&data.plan.models_from, metric),
+        caption(notes::models(data), metric),
     ));
     if let Some(sentence) = scored.finding(dataset, metric) {
-        made.summary = format!("{} {sentence}", made.summary).trim().to_owned();
+        made.summary = format!("{}\n{sentence}", made.summary).trim().to_owned();
     }
     Ok(())
 }
 
 fn caption(models: &str, metric: Metric) -> String {
-    format!(
-        "Ours: models of {models}. {}; the paper's beside it where it has one.",
-        metric.title()
-    )
+    let by = metric.title();
+    format!("Ours with {models}, by {by}; beside it the paper's, where it has one.")
 }
 
 /// The arms with what they are compared by.
@@ -131,10 +131,18 @@ impl<'a> Scored<'a> {
         let mut lines = Vec::new();
         for (index, row) in self.data.definition.rows.iter().enumerate() {
             let arms = self.arms_of(index);
+            let figure = row.figure(dataset, metric);
             let Some(best) = self.best(&arms) else {
+                // An absent row without a figure of this metric would be empty.
+                let alone = figure.filter(|_| row.absent.is_some());
+                lines.extend(alone.map(|figure| Line {
+                    row,
+                    arm: None,
+                    chosen: "-".to_owned(),
+                    paper: Some(figure.value),
+                }));
                 continue;
             };
-            let figure = row.figure(dataset, metric);
             let like = figure.or_else(|| row.figure(dataset, Metric::ModelSize));
             let of_paper = like.and_then(|figure| {
                 arms.iter()
@@ -144,7 +152,7 @@ impl<'a> Scored<'a> {
             let paper = figure.map(|figure| figure.value);
             let line = |arm, chosen: String, paper| Line {
                 row,
-                arm,
+                arm: Some(arm),
                 chosen,
                 paper,
             };
@@ -185,14 +193,20 @@ impl<'a> Scored<'a> {
 
     fn table(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Table> {
         let evidence = self.data.plan.evidence;
-        let arms = || lines.iter().map(|line| &self.data.arms[line.arm]);
+        let describe = |line: &Line<'_>| {
+            line.arm
+                .map_or("-".to_owned(), |arm| self.data.arms[arm].describe())
+        };
         let mut table = Table::new(title)
             .labels(
                 "Algorithm",
                 lines.iter().map(|line| line.row.algorithm.clone()),
             )?
-            .labels("Drafters", arms().map(|arm| names(&arm.drafters)))?
-            .labels("Hyperparameters", arms().map(|arm| arm.describe()))?
+            .labels(
+                "Drafters",
+                lines.iter().map(|line| names(&line.row.drafters)),
+            )?
+            .labels("Hyperparameters", lines.iter().map(describe))?
             .labels("Chosen", lines.iter().map(|line| line.chosen.clone()))?;
         table = match metric {
             Metric::Walltime => self.walltime_columns(table, lines)?,
@@ -220,7 +234,10 @@ impl<'a> Scored<'a> {
     }
 
     /// Calls of each place by emitted token.
-    fn calls(&self, arm: usize) -> String {
+    fn calls(&self, arm: Option<usize>) -> String {
+        let Some(arm) = arm else {
+            return "-".to_owned();
+        };
         let tokens = self.sheet.tokens(arm).max(1) as f64;
         let calls = self.sheet.calls(arm).into_iter();
         let calls = calls.map(|(place, calls)| format!("{place} {:.2}", calls as f64 / tokens));
@@ -276,16 +293,16 @@ impl<'a> Scored<'a> {
             .figures(Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS))?)
     }
 
-    /// A figure for each line, none for arms whose output is wrong.
+    /// A figure for each line, none for rows without an arm and for arms whose output is wrong.
     fn each(
         &self,
         lines: &[Line<'_>],
         of: impl Fn(usize) -> Option<Figure>,
     ) -> Vec<Option<Figure>> {
-        let right = |arm: usize| self.scores[arm].is_some();
+        let right = |arm: &usize| self.scores[*arm].is_some();
         lines
             .iter()
-            .map(|line| of(line.arm).filter(|_| right(line.arm)))
+            .map(|line| line.arm.filter(right).and_then(&of))
             .collect()
     }
 
@@ -295,13 +312,17 @@ impl<'a> Scored<'a> {
             let target = costs.cost("target").unwrap_or(1.0);
             let costs: Vec<String> = costs
                 .costs()
-                .filter(|(place, _)| *place != "target")
+                .filter(|(place, _)| *place != "target" && self.data.has_place(place))
                 .map(|(place, cost)| format!("{place} {:.4}", cost / target))
                 .collect();
             notes.push(format!("Costs of a forward, the target's being 1: {}; Max-Gram 0. Encoding the source is not counted.", costs.join(", ")));
         } else {
             notes.push("All cascades take turns on each prompt; the speed is the median over prompts of plain decoding's time by the cascade's.".to_owned());
         }
+        let rows = self.data.definition.rows.iter();
+        notes.extend(
+            rows.filter_map(|row| Some(format!("{}: {}", row.algorithm, row.absent.as_ref()?))),
+        );
         let rows = self.data.definition.rows.iter().enumerate();
         let tried = rows
             .filter(|(_, row)| !row.drafters.is_empty())
@@ -317,22 +338,43 @@ impl<'a> Scored<'a> {
             "Settings tried: {}. The best is chosen on these very prompts, for all rows alike.",
             tried.collect::<Vec<_>>().join(", ")
         ));
+        notes.extend(self.edge());
         notes.extend(notes::all(self.data));
         notes
     }
 
+    /// Says which of the best hyperparameters are the largest that were tried: with larger ones the row might do better.
+    fn edge(&self) -> Option<String> {
+        let rows = 0..self.data.definition.rows.len();
+        let edges: Vec<String> = rows.filter_map(|row| self.edge_of(row)).collect();
+        (!edges.is_empty()).then(|| {
+            let edges = edges.join("; ");
+            format!("At the edge of the search, so that larger values might do better: {edges}.")
+        })
+    }
+
+    fn edge_of(&self, row: usize) -> Option<String> {
+        let arms = self.arms_of(row);
+        let settings: Vec<&Setting> = arms
+            .iter()
+            .map(|&arm| &self.data.arms[arm].setting)
+            .collect();
+        let best = &self.data.arms[self.best(&arms)?];
+        let largest = best.setting.at_largest_of(&settings);
+        let drafters = names(&best.drafters);
+        (!largest.is_empty()).then(|| format!("{drafters} at {}", largest.join(", ")))
+    }
+
     fn plot(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Plot> {
         let groups = lines.iter().map(|line| {
-            let drafters = names(&line.row.drafters);
-            format!(
-                "{} {drafters} {}",
-                line.row.algorithm,
-                if line.chosen.starts_with("best") {
-                    "(best)"
-                } else {
-                    ""
-                }
-            )
+            let drafters = line.row.drafters.iter().map(|role| role.name());
+            let drafters: Vec<&str> = drafters.collect();
+            let best = match line.chosen.starts_with("best") {
+                true => "(best)",
+                false => "",
+            };
+            let label = format!("{} {} {best}", line.row.algorithm, drafters.join(", "));
+            label.trim_end().to_owned()
         });
         let bootstrap = self.data.bootstrap();
         let ours = self.each(lines, |arm| match &self.ratios {
@@ -361,9 +403,30 @@ impl<'a> Scored<'a> {
         )?)
     }
 
-    /// The best cascade beside the best speculative decoding.
+    /// The best cascade beside the best speculative decoding; without one, the best of each row.
     fn finding(&self, dataset: &str, metric: Metric) -> Option<String> {
-        let (cascade, speculative) = (self.best_cascade()?, self.best_speculative()?);
+        match self.best_speculative() {
+            Some(speculative) => self.beside(speculative, dataset, metric),
+            None => self.of_rows(dataset, metric),
+        }
+    }
+
+    fn of_rows(&self, dataset: &str, metric: Metric) -> Option<String> {
+        let rows = self.data.definition.rows.iter().enumerate();
+        let best = rows.filter_map(|(index, row)| {
+            let score = self.scores[self.best(&self.arms_of(index))?]?;
+            Some(format!("{} {score:.2}", row.algorithm))
+        });
+        let best: Vec<String> = best.collect();
+        let by = match metric {
+            Metric::Walltime => "walltime × plain",
+            metric => metric.title(),
+        };
+        (!best.is_empty()).then(|| format!("{dataset}, {by}: {}.", best.join(", ")))
+    }
+
+    fn beside(&self, speculative: usize, dataset: &str, metric: Metric) -> Option<String> {
+        let cascade = self.best_cascade()?;
         let label = |arm: usize| self.data.arms[arm].id.clone();
         let (a, b) = (self.scores[cascade]?, self.scores[speculative]?);
         let ratio = self

@@ -133,6 +133,12 @@ impl Data {
         })
     }
 
+    /// Whether any cascade has this place.
+    pub(super) fn has_place(&self, place: &str) -> bool {
+        let mut drafters = self.arms.iter().flat_map(|arm| &arm.drafters);
+        drafters.any(|role| role.name() == place)
+    }
+
     /// Whether calls of a place cost anything.
     fn is_charged(&self, place: &str) -> bool {
         place == "target" || crate::Role::NEURAL.iter().any(|role| role.name() == place)

@@ -2,6 +2,17 @@
 
 use super::data::Data;
 
+/// The experiment's title, which names the paper's models, with those that ran here.
+pub(super) fn title(data: &Data) -> String {
+    format!("{}, with {}", data.definition.title, models(data))
+}
+
+/// What the models are called.
+pub(super) fn models(data: &Data) -> &str {
+    let from = &data.plan.models_from;
+    from.strip_prefix("embedded:").unwrap_or(from)
+}
+
 /// Where figures come from.
 pub(super) fn provenance(data: &Data) -> String {
     let models: Vec<String> = data
@@ -35,7 +46,7 @@ pub(super) fn provenance(data: &Data) -> String {
         .collect();
     format!(
         "Models of {}: {}. Prompts: {}, of which all cascades answered {}. At most {} new tokens, greedy.",
-        data.plan.models_from,
+        self::models(data),
         models.join("; "),
         suites.join("; "),
         data.answered(),

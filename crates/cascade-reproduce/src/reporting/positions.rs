@@ -11,6 +11,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         summary: String::new(),
         tables: Vec::new(),
         plots: Vec::new(),
+        best: None,
     };
     for suite in &data.plan.suites {
         let sheet = data.of_dataset(&suite.dataset);
@@ -18,6 +19,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
             add(&mut made, data, &sheet, &suite.dataset)?;
         }
     }
+    made.summary = made.summary.trim_start().to_owned();
     Ok(made)
 }
 
@@ -34,7 +36,7 @@ fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result
     };
     let lengths: Vec<usize> = arms.iter().map(|&arm| longest(arm)).collect();
     let rows = lengths.iter().copied().max().unwrap_or(0);
-    let title = format!("{}, {dataset}", data.definition.title);
+    let title = format!("{}, {dataset}", notes::title(data));
     let mut table =
         Table::new(&title).labels("Position", (1..=rows).map(|position| position.to_string()))?;
     let mut lines = Vec::new();
@@ -58,7 +60,7 @@ fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result
             figure(arm, length.min(10).saturating_sub(1)),
         ) {
             made.summary += &format!(
-                " {dataset}, {name}: {:.0}% at position 1, {:.0}% at position {}.",
+                "\n{dataset}, {name}: {:.0}% at position 1, {:.0}% at position {}.",
                 100.0 * first.value,
                 100.0 * last.value,
                 length.min(10)
@@ -80,6 +82,6 @@ fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result
         lines,
     )?;
     made.plots
-        .push((plot, format!("Models of {}.", data.plan.models_from)));
+        .push((plot, format!("Models of {}.", notes::models(data))));
     Ok(())
 }

@@ -61,7 +61,8 @@ pub(super) fn made(data: &Data) -> Result<Made> {
             summary.join(", ")
         ),
         tables: vec![table],
-        plots: vec![(plot, format!("Replayed from {}.", data.plan.models_from))],
+        plots: vec![(plot, format!("Replayed from {}.", notes::models(data)))],
+        best: None,
     })
 }
 

@@ -1,0 +1,73 @@
+//! A few answers, every token of which shows who drafted it.
+
+use std::path::Path;
+
+use cascade_core::LevelId;
+use cascade_report::{Report, Sample, Token};
+
+use super::data::Data;
+use crate::samples::{Sampled, Samples};
+use crate::Result;
+
+/// Adds the samples that a folder keeps of one arm: the given one, or that of most drafters. An arm whose outputs are wrong has
+/// none.
+pub(super) fn add(
+    report: Report,
+    data: &Data,
+    folder: &Path,
+    arm: Option<usize>,
+) -> Result<Report> {
+    let arm = arm.or_else(|| most_drafters(data));
+    let samples = Samples::open(folder)?;
+    let mut report = report;
+    let mut first = true;
+    for sampled in samples.iter() {
+        let Some(arm) = arm.filter(|&arm| data.failure(arm).is_none()) else {
+            break;
+        };
+        if std::mem::replace(&mut first, false) {
+            report = report.heading("Who drafted what").text(format!(
+                "Answers of the cascade “{}” to a few of the prompts. A token has the colour of the model that proposed it \
+                 first; those of the target itself have none.",
+                data.arms[arm].id
+            ));
+        }
+        if let Some(sample) = sample(data, sampled, arm)? {
+            report = report.sample(sample);
+        }
+    }
+    Ok(report)
+}
+
+/// The last of them, so that of several rows the paper's own is shown.
+fn most_drafters(data: &Data) -> Option<usize> {
+    let drafters = |&arm: &usize| data.arms[arm].drafters.len();
+    (0..data.arms.len()).max_by_key(drafters)
+}
+
+/// `None` for what is not of this plan.
+fn sample(data: &Data, sampled: &Sampled, arm: usize) -> Result<Option<Sample>> {
+    let known = sampled.prompt < data.plan.prompts();
+    let Some(drafted) = sampled.arms.get(arm).filter(|_| known) else {
+        return Ok(None);
+    };
+    let (suite, asked) = data.plan.asked(sampled.prompt);
+    let category = asked.category.as_ref();
+    let category = category.map_or_else(String::new, |category| format!(" ({category})"));
+    let pieces = drafted.pieces.as_ref().unwrap_or(&sampled.pieces);
+    let mut pieces = pieces.iter();
+    let steps = drafted.steps.iter().map(|levels| {
+        let tokens = levels.iter().zip(pieces.by_ref());
+        tokens
+            .map(|(&level, piece)| Token::new(piece, LevelId(level)))
+            .collect()
+    });
+    let drafters = data.arms[arm].drafters.iter().map(|role| role.name());
+    Ok(Some(Sample::new(
+        format!("{} {}{category}", suite.dataset, asked.id),
+        data.plan.evidence,
+        sampled.text.clone(),
+        std::iter::once("target").chain(drafters),
+        steps.collect(),
+    )?))
+}

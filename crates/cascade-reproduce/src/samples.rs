@@ -1,0 +1,170 @@
+//! Samples: a few answers kept token by token, so that a report can show who drafted what without the models.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cascade_core::TokenId;
+use cascade_engine::Generation;
+use cascade_models::Tokenizer;
+use cascade_report::write_atomically;
+use serde::{Deserialize, Serialize};
+
+use crate::pieces::pieces;
+use crate::plan::Plan;
+use crate::prompts::Ready;
+use crate::{Error, Result};
+
+/// The file of samples.
+const SAMPLES: &str = "samples.jsonl";
+
+/// Prompts of each dataset of which samples are kept.
+const KEPT: usize = 3;
+
+/// The prompts of which samples are kept: evenly spread over each dataset, so that they are of different categories.
+pub(crate) fn kept(plan: &Plan) -> Vec<usize> {
+    let mut kept = Vec::new();
+    let mut before = 0;
+    for suite in &plan.suites {
+        let prompts = suite.prompts.len();
+        let count = prompts.min(KEPT);
+        kept.extend((0..count).map(|i| before + i * prompts / count));
+        before += prompts;
+    }
+    kept
+}
+
+/// One prompt and what every arm did with it: a line of `samples.jsonl`, and like `results.jsonl` a function of the plan alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sampled {
+    /// Its number in the experiment.
+    pub(crate) prompt: usize,
+    /// Its text.
+    pub(crate) text: String,
+    /// The texts of plain decoding's tokens.
+    pub(crate) pieces: Vec<String>,
+    /// In the order of the arms.
+    pub(crate) arms: Vec<Drafted>,
+}
+
+/// Who proposed the tokens of an answer first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Drafted {
+    /// For each step, the levels of its tokens: 0 for the target, 1 for the arm's first drafter.
+    pub(crate) steps: Vec<Vec<usize>>,
+    /// The texts of its own tokens, if they are not plain decoding's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pieces: Option<Vec<String>>,
+}
+
+impl Sampled {
+    /// What all arms did with a prompt.
+    pub(crate) fn new(
+        prompt: usize,
+        ready: &Ready,
+        plain: &[TokenId],
+        arms: &[&Generation],
+        tokenizer: Option<&Tokenizer>,
+    ) -> Result<Self> {
+        let drafted = |generation: &&Generation| {
+            let own = generation.tokens != plain;
+            Ok(Drafted {
+                steps: steps(generation),
+                pieces: own
+                    .then(|| pieces(&generation.tokens, tokenizer))
+                    .transpose()?,
+            })
+        };
+        Ok(Self {
+            prompt,
+            text: text(ready, tokenizer)?,
+            pieces: pieces(plain, tokenizer)?,
+            arms: arms.iter().map(drafted).collect::<Result<_>>()?,
+        })
+    }
+}
+
+fn text(ready: &Ready, tokenizer: Option<&Tokenizer>) -> Result<String> {
+    let tokens = [ready.prompt.source.as_slice(), &ready.prompt.context].concat();
+    Ok(match (&ready.text, tokenizer) {
+        (Some(text), _) => text.clone(),
+        (None, Some(tokenizer)) => tokenizer.decode(&tokens)?,
+        (None, None) => format!(
+            "{} tokens; the tokenizer of the recording would show their text",
+            tokens.len()
+        ),
+    })
+}
+
+/// Proposers by step: what was kept and one token of the target's own, unless the text ended before it.
+fn steps(generation: &Generation) -> Vec<Vec<usize>> {
+    let mut proposers = generation.proposers.iter().map(|level| level.0);
+    let steps = generation.steps.iter();
+    steps
+        .map(|step| proposers.by_ref().take(step.accepted + 1).collect())
+        .collect()
+}
+
+/// The samples of a folder.
+pub(crate) struct Samples {
+    path: PathBuf,
+    by_prompt: BTreeMap<usize, Sampled>,
+}
+
+impl Samples {
+    /// Reads the file; there are none if it is not there.
+    pub(crate) fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(SAMPLES);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(Error::unreadable(&path))?,
+        };
+        let mut by_prompt = BTreeMap::new();
+        for (line, text) in text.lines().enumerate() {
+            let sampled: Sampled = serde_json::from_str(text).map_err(|source| Error::Samples {
+                file: path.clone(),
+                line: line + 1,
+                source,
+            })?;
+            by_prompt.insert(sampled.prompt, sampled);
+        }
+        Ok(Self { path, by_prompt })
+    }
+
+    pub(crate) fn contains(&self, prompt: usize) -> bool {
+        self.by_prompt.contains_key(&prompt)
+    }
+
+    /// In the order of the prompts.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Sampled> {
+        self.by_prompt.values()
+    }
+
+    /// Adds a sample and writes the file: in the order of the prompts, whatever order they come in.
+    pub(crate) fn insert(&mut self, sampled: Sampled) -> Result<()> {
+        self.by_prompt.insert(sampled.prompt, sampled);
+        self.write()
+    }
+
+    /// Puts the samples of shards together.
+    pub(crate) fn merge(shards: &[PathBuf], into: &Path) -> Result<()> {
+        let mut merged = Self::open(into)?;
+        for shard in shards {
+            merged.by_prompt.extend(Self::open(shard)?.by_prompt);
+        }
+        merged.write()
+    }
+
+    fn write(&self) -> Result<()> {
+        let mut text = String::new();
+        for sampled in self.iter() {
+            // Numbers, strings and lists: there is nothing that JSON could refuse.
+            text += &serde_json::to_string(sampled).unwrap_or_default();
+            text.push('\n');
+        }
+        Ok(write_atomically(&self.path, text.as_bytes())?)
+    }
+}
