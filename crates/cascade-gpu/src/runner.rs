@@ -56,7 +56,7 @@ pub struct Rows<'a> {
     pub past: usize,
     /// The slot that row 0 is written to, the others behind it.
     pub first: usize,
-    /// For each row, the slots of the positions from `past` to its own, if those are not the positions themselves: [`WINDOW`] of
+    /// For each row, the slots of the positions from `past` to its own, if those are not the positions themselves: [`WINDOW`](crate::WINDOW) of
     /// them at most.
     pub paths: Option<&'a [Vec<usize>]>,
     /// How many rows, from the last one, logits are wanted of.
