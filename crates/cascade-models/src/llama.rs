@@ -101,6 +101,17 @@ impl LlamaConfig {
         self.num_hidden_layers * layer + size + size * self.vocab_size
     }
 
+    /// Weights of the whole model; a tied head counts once.
+    pub fn parameters(&self) -> usize {
+        let embedding = self.hidden_size * self.vocab_size;
+        self.parameters_per_forward()
+            + if self.tie_word_embeddings {
+                0
+            } else {
+                embedding
+            }
+    }
+
     /// Heads of keys and values.
     pub fn kv_heads(&self) -> usize {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)
