@@ -553,6 +553,14 @@ impl T5 {
         &self.config
     }
 
+    fn arena_shape(&self) -> ArenaShape {
+        ArenaShape {
+            layers: self.config.decoder_layers(),
+            kv_heads: self.config.num_heads,
+            head_dim: self.config.d_kv,
+        }
+    }
+
     fn device(&self) -> &Device {
         self.embedding.device()
     }
@@ -582,6 +590,14 @@ impl Network for T5 {
         self.config.parameters_per_forward() * self.embedding.dtype().size_in_bytes()
     }
 
+    fn layers(&self) -> usize {
+        self.config.decoder_layers()
+    }
+
+    fn bytes_per_position(&self) -> usize {
+        self.arena_shape().bytes_per_slot(self.embedding.dtype())
+    }
+
     fn max_context(&self) -> Option<usize> {
         None
     }
@@ -597,12 +613,7 @@ impl Network for T5 {
 
 impl TensorNetwork for T5 {
     fn arena(&self) -> Arena {
-        let shape = ArenaShape {
-            layers: self.config.decoder_layers(),
-            kv_heads: self.config.num_heads,
-            head_dim: self.config.d_kv,
-        };
-        Arena::new(shape, self.embedding.dtype(), self.device())
+        Arena::new(self.arena_shape(), self.embedding.dtype(), self.device())
     }
 
     /// Keys and values of every decoder layer's cross-attention: `[2, heads, source, d_kv]`. Memory is quadratic in the length of the
