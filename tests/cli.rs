@@ -542,36 +542,6 @@ fn temperature_zero_is_greedy_and_bad_sampling_is_refused() {
 }
 
 #[test]
-fn benches_a_model_by_rows_and_context() {
-    let output = cascade(&[
-        "bench",
-        "model",
-        "embedded:demo-t5-small",
-        "--rows",
-        "1,4",
-        "--contexts",
-        "0,16",
-        "--repeats",
-        "2",
-        "--json",
-    ]);
-    let measured = &records(&output)[0];
-    assert_eq!(measured["forwards"].as_array().unwrap().len(), 4);
-    assert!(measured["memory_bytes_per_second"].as_f64().unwrap() > 0.0);
-    let bytes = measured["bytes_per_forward"].as_u64().unwrap();
-    assert!(bytes > 0 && bytes < 4 * measured["parameters"].as_u64().unwrap());
-    assert!(error(&cascade(&["bench", "model", "embedded:nothing"])).contains("demo-t5-small"));
-    assert!(error(&cascade(&[
-        "bench",
-        "model",
-        "embedded:demo-t5-small",
-        "--rows",
-        "0"
-    ]))
-    .contains("1 or more"));
-}
-
-#[test]
 fn reproduce_lists_and_evaluates() {
     let list = stdout(&cascade(&["reproduce", "list"]));
     for name in [

@@ -15,6 +15,16 @@ pub struct CacheShape {
     pub head_dim: usize,
 }
 
+impl CacheShape {
+    /// Bytes of the keys and values in one slot, in all layers, padding included.
+    ///
+    /// # Errors
+    /// For heads that are too large.
+    pub fn bytes_per_slot(&self, kind: Kind) -> Result<usize> {
+        Ok(2 * self.layers * self.kv_heads * padded(self.head_dim)? * kind.bytes())
+    }
+}
+
 /// Numbers that a head takes in memory: what attention has kernels for.
 ///
 /// # Errors

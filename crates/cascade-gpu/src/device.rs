@@ -1,5 +1,6 @@
 //! A device that kernels run on, and memory on it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytemuck::Pod;
@@ -12,7 +13,16 @@ use crate::{Address, Result};
 
 /// A device that kernels run on. Cloning gives another handle of the same.
 #[derive(Clone, Debug)]
-pub struct Device(Arc<Machine>);
+pub struct Device(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    machine: Machine,
+    /// Bytes of all buffers that there are.
+    allocated: AtomicUsize,
+    /// The most that they ever were.
+    peak: AtomicUsize,
+}
 
 #[derive(Debug)]
 enum Machine {
@@ -28,28 +38,40 @@ impl Device {
     /// # Errors
     /// [`Error::NoDriver`](crate::Error::NoDriver), [`Error::NoDevice`](crate::Error::NoDevice), and those of a driver or GPU that is too old.
     pub fn gpu(ordinal: usize) -> Result<Self> {
-        static OPEN: Mutex<Vec<(usize, Weak<Machine>)>> = Mutex::new(Vec::new());
+        static OPEN: Mutex<Vec<(usize, Weak<Shared>)>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(_, machine)| machine.strong_count() > 0);
+        open.retain(|(_, shared)| shared.strong_count() > 0);
         let known = open.iter().find(|&&(number, _)| number == ordinal);
-        if let Some(machine) = known.and_then(|(_, machine)| machine.upgrade()) {
-            return Ok(Self(machine));
+        if let Some(shared) = known.and_then(|(_, shared)| shared.upgrade()) {
+            return Ok(Self(shared));
         }
-        let machine = Arc::new(Machine::Gpu(Gpu::new(ordinal)?));
-        open.push((ordinal, Arc::downgrade(&machine)));
-        Ok(Self(machine))
+        let device = Self::of(Machine::Gpu(Gpu::new(ordinal)?));
+        open.push((ordinal, Arc::downgrade(&device.0)));
+        Ok(device)
     }
 
     /// The processor, running kernels as a GPU does but slowly. `backwards` runs blocks and their threads against the order
     /// of their numbers, which no result may depend on.
     #[cfg(feature = "emulator")]
     pub fn emulated(backwards: bool) -> Self {
-        Self(Arc::new(Machine::Emulator(Emulator::new(backwards))))
+        Self::of(Machine::Emulator(Emulator::new(backwards)))
+    }
+
+    fn of(machine: Machine) -> Self {
+        Self(Arc::new(Shared {
+            machine,
+            allocated: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+        }))
+    }
+
+    fn machine(&self) -> &Machine {
+        &self.0.machine
     }
 
     /// Its name.
     pub fn name(&self) -> String {
-        match &*self.0 {
+        match self.machine() {
             Machine::Gpu(gpu) => gpu.name(),
             #[cfg(feature = "emulator")]
             Machine::Emulator(_) => "emulated GPU".to_owned(),
@@ -61,11 +83,16 @@ impl Device {
     /// # Errors
     /// If the driver fails.
     pub fn memory(&self) -> Result<(usize, usize)> {
-        match &*self.0 {
+        match self.machine() {
             Machine::Gpu(gpu) => gpu.memory().map(|(free, all)| (all - free, all)),
             #[cfg(feature = "emulator")]
             Machine::Emulator(emulator) => Ok((emulator.allocated(), usize::MAX)),
         }
+    }
+
+    /// The most bytes that buffers took at once so far, those of other handles of the device included.
+    pub fn peak(&self) -> usize {
+        self.0.peak.load(Ordering::Relaxed)
     }
 
     /// Memory of `bytes` bytes, whatever they are.
@@ -73,11 +100,13 @@ impl Device {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
-        let address = match &*self.0 {
+        let address = match self.machine() {
             Machine::Gpu(gpu) => gpu.allocate(bytes)?,
             #[cfg(feature = "emulator")]
             Machine::Emulator(emulator) => emulator.allocate(bytes),
         };
+        let allocated = self.0.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.0.peak.fetch_max(allocated, Ordering::Relaxed);
         Ok(Buffer {
             device: self.clone(),
             address,
@@ -100,7 +129,7 @@ impl Device {
     /// # Errors
     /// What launches failed with, which the driver tells only now.
     pub fn synchronize(&self) -> Result<()> {
-        match &*self.0 {
+        match self.machine() {
             Machine::Gpu(gpu) => gpu.synchronize(),
             #[cfg(feature = "emulator")]
             Machine::Emulator(_) => Ok(()),
@@ -112,7 +141,7 @@ impl Device {
     /// # Errors
     /// Those of `work`, and if the driver fails.
     pub fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
-        match &*self.0 {
+        match self.machine() {
             Machine::Gpu(gpu) => gpu.time(work),
             #[cfg(feature = "emulator")]
             Machine::Emulator(_) => {
@@ -123,7 +152,7 @@ impl Device {
     }
 
     pub(crate) fn launch(&self, launch: &Launch) -> Result<()> {
-        match &*self.0 {
+        match self.machine() {
             Machine::Gpu(gpu) => gpu.launch(launch),
             #[cfg(feature = "emulator")]
             Machine::Emulator(emulator) => emulator.launch(launch),
@@ -131,7 +160,7 @@ impl Device {
     }
 
     pub(crate) fn record(&self, launches: Vec<Launch>) -> Result<Program> {
-        let graph = match &*self.0 {
+        let graph = match self.machine() {
             Machine::Gpu(gpu) => Some(gpu.record(&launches)?),
             #[cfg(feature = "emulator")]
             Machine::Emulator(_) => None,
@@ -140,7 +169,7 @@ impl Device {
     }
 
     pub(crate) fn run(&self, program: &Program) -> Result<()> {
-        match (&*self.0, &program.graph) {
+        match (self.machine(), &program.graph) {
             (Machine::Gpu(gpu), Some(graph)) => gpu.replay(graph),
             _ => program.launches.iter().try_for_each(|l| self.launch(l)),
         }
@@ -189,7 +218,7 @@ impl Buffer {
     pub fn write(&self, at: usize, values: &[impl Pod]) -> Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         assert!(at + bytes.len() <= self.bytes, "a write beyond a buffer");
-        match &*self.device.0 {
+        match self.device.machine() {
             Machine::Gpu(gpu) => gpu.upload(self.address + at as Address, bytes),
             #[cfg(feature = "emulator")]
             Machine::Emulator(emulator) => {
@@ -209,7 +238,7 @@ impl Buffer {
     pub fn read(&self, at: usize, values: &mut [impl Pod]) -> Result<()> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
         assert!(at + bytes.len() <= self.bytes, "a read beyond a buffer");
-        match &*self.device.0 {
+        match self.device.machine() {
             Machine::Gpu(gpu) => gpu.download(self.address + at as Address, bytes),
             #[cfg(feature = "emulator")]
             Machine::Emulator(emulator) => {
@@ -224,7 +253,7 @@ impl Buffer {
     /// # Errors
     /// If the driver fails.
     pub fn zero(&self) -> Result<()> {
-        match &*self.device.0 {
+        match self.device.machine() {
             Machine::Gpu(gpu) => gpu.zero(self.address, self.bytes),
             #[cfg(feature = "emulator")]
             Machine::Emulator(emulator) => {
@@ -237,7 +266,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        match &*self.device.0 {
+        let allocated = &self.device.0.allocated;
+        allocated.fetch_sub(self.bytes, Ordering::Relaxed);
+        match self.device.machine() {
             Machine::Gpu(gpu) => gpu.free(self.address),
             #[cfg(feature = "emulator")]
             Machine::Emulator(emulator) => emulator.free(self.address),

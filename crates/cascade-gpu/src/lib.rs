@@ -16,6 +16,7 @@
 //! what C and CUDA have in common.
 
 mod arguments;
+mod bandwidth;
 mod cache;
 mod device;
 mod driver;
@@ -28,6 +29,7 @@ mod runner;
 mod weights;
 
 pub use arguments::{Address, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
+pub use bandwidth::Bandwidth;
 pub use cache::{padded, Cache, CacheShape};
 pub use device::{Buffer, Device};
 pub use error::{Error, Result};

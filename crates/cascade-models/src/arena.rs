@@ -11,6 +11,13 @@ pub(crate) struct ArenaShape {
     pub(crate) head_dim: usize,
 }
 
+impl ArenaShape {
+    /// Bytes of the keys and values in one slot, in all layers.
+    pub(crate) fn bytes_per_slot(self, dtype: DType) -> usize {
+        2 * self.layers * self.kv_heads * self.head_dim * dtype.size_in_bytes()
+    }
+}
+
 /// Keys and values of one session: a tensor `[2 * layers, kv_heads, capacity, head_dim]` whose plane `2 * l` holds the
 /// keys of layer `l` and plane `2 * l + 1` its values. Slots `..len` are committed; whatever lies behind is garbage.
 ///

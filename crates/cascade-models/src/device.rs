@@ -1,6 +1,6 @@
 //! Where models compute.
 
-use crate::{Error, Result};
+use crate::{memory, Error, Result};
 
 /// Where models compute.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,26 @@ impl Device {
     /// Whether it is the processor.
     pub fn is_cpu(&self) -> bool {
         matches!(self, Self::Cpu)
+    }
+
+    /// Bytes of its memory that are free, if the system tells.
+    pub(crate) fn free_memory(&self) -> Result<Option<usize>> {
+        match self {
+            Self::Cpu => Ok(memory::available()),
+            Self::Gpu(gpu) => {
+                let (used, all) = gpu.memory()?;
+                Ok(Some(all - used))
+            }
+        }
+    }
+
+    /// The most bytes that were allocated on it at once: on a GPU through this handle and its clones, on the CPU by this
+    /// process, for whatever purpose, if the system tells.
+    pub fn peak_memory(&self) -> Option<usize> {
+        match self {
+            Self::Cpu => memory::peak(),
+            Self::Gpu(gpu) => Some(gpu.peak()),
+        }
     }
 }
 

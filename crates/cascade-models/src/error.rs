@@ -223,6 +223,26 @@ pub enum Error {
         dtype: String,
     },
 
+    /// Weights that are larger than the memory that is free.
+    #[error(
+        "{parameters} parameters in {dtype} take {:.1} GB, and {:.1} GB of {memory} are free; take a smaller model{}",
+        *bytes as f64 / 1e9,
+        *free as f64 / 1e9,
+        if dtype == "f32" { ", or compute in bf16" } else { "" }
+    )]
+    DoesNotFit {
+        /// Parameters of the model.
+        parameters: usize,
+        /// What it was to compute in.
+        dtype: String,
+        /// Bytes that its weights would take.
+        bytes: usize,
+        /// Bytes that are free.
+        free: usize,
+        /// Of which memory.
+        memory: &'static str,
+    },
+
     /// What a GPU failed with.
     #[error(transparent)]
     Gpu(#[from] cascade_gpu::Error),

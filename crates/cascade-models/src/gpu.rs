@@ -13,7 +13,7 @@ use cascade_core::{Architecture, TokenId};
 use cascade_gpu::{Cache, CacheShape, Device, Forward, Kind, Runner};
 
 use crate::network::{Network, Sequence};
-use crate::weights::Checkpoint;
+use crate::weights::Provider;
 use crate::{Error, LlamaConfig, Model, Result, T5Config};
 
 /// A T5 on a GPU.
@@ -21,7 +21,7 @@ pub(crate) fn t5(
     device: &Device,
     dtype: DType,
     config: &T5Config,
-    weights: &Checkpoint,
+    weights: &dyn Provider,
 ) -> Result<Model> {
     config.validate()?;
     let embedding = t5::embedding_name(|name| weights.has(name));
@@ -34,7 +34,7 @@ pub(crate) fn llama(
     device: &Device,
     dtype: DType,
     config: &LlamaConfig,
-    weights: &Checkpoint,
+    weights: &dyn Provider,
 ) -> Result<Model> {
     config.validate()?;
     let network = llama::load(device, kind(dtype)?, config, weights)?;
@@ -112,6 +112,21 @@ impl<L: Layers + 'static> Network for GpuNetwork<L> {
 
     fn bytes_per_forward(&self) -> usize {
         self.facts.parameters_per_forward * self.kind.bytes()
+    }
+
+    fn layers(&self) -> usize {
+        self.layers.cache_shape().layers
+    }
+
+    fn bytes_per_position(&self) -> usize {
+        // Heads that are too large were refused when the model was loaded.
+        let bytes = self.layers.cache_shape().bytes_per_slot(self.kind);
+        bytes.unwrap_or_default()
+    }
+
+    fn launches(&self, rows: usize) -> Option<usize> {
+        // Forwards are recorded for powers of two.
+        self.runner().launches(rows.next_power_of_two(), true)
     }
 
     fn max_context(&self) -> Option<usize> {

@@ -2,6 +2,7 @@
 //!
 //! * [`ModelSource`]: where a model's files are: a folder, the Hugging Face hub, or this very binary.
 //! * [`load`]: files to a [`LoadedModel`]: weights, tokenizer and end-of-sequence tokens, checked against each other.
+//! * [`shape`], [`random_model`]: the shape of a released model with random weights, for measuring.
 //! * [`Tokenizer`]: tokenizer.json as a [`TextCodec`](cascade_core::TextCodec).
 //!
 //! A model is a set of weights; what has been fed to it lives in sessions, which are the
@@ -21,10 +22,13 @@ mod layers;
 mod llama;
 mod load;
 mod mask;
+mod memory;
 mod network;
+mod random;
 mod readout;
 mod rows;
 mod session;
+mod shapes;
 mod source;
 mod t5;
 mod tokenizer;
@@ -36,7 +40,9 @@ pub use error::{Error, Result};
 pub use hub::{HubDataset, HubOptions};
 pub use llama::{Llama, LlamaConfig, RopeScaling};
 pub use load::{load, parse_dtype, LoadOptions, LoadedModel};
+pub use random::random_model;
 pub use session::{Model, Session};
+pub use shapes::{shape, shape_names};
 pub use source::{EmbeddedModel, ModelFile, ModelFiles, ModelSource};
 pub use t5::{relative_position_bucket, FeedForwardProj, T5Config, T5};
 pub use tokenizer::Tokenizer;

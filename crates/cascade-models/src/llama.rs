@@ -101,6 +101,17 @@ impl LlamaConfig {
         self.num_hidden_layers * layer + size + size * self.vocab_size
     }
 
+    /// Weights of the whole model; a tied head counts once.
+    pub fn parameters(&self) -> usize {
+        let embedding = self.hidden_size * self.vocab_size;
+        self.parameters_per_forward()
+            + if self.tie_word_embeddings {
+                0
+            } else {
+                embedding
+            }
+    }
+
     /// Heads of keys and values.
     pub fn kv_heads(&self) -> usize {
         self.num_key_value_heads.unwrap_or(self.num_attention_heads)
@@ -373,6 +384,14 @@ impl Llama {
         &self.config
     }
 
+    fn arena_shape(&self) -> ArenaShape {
+        ArenaShape {
+            layers: self.layers.len(),
+            kv_heads: self.config.kv_heads(),
+            head_dim: self.config.head_dim(),
+        }
+    }
+
     fn device(&self) -> &Device {
         self.embedding.device()
     }
@@ -410,6 +429,14 @@ impl Network for Llama {
         self.config.parameters_per_forward() * self.embedding.dtype().size_in_bytes()
     }
 
+    fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn bytes_per_position(&self) -> usize {
+        self.arena_shape().bytes_per_slot(self.embedding.dtype())
+    }
+
     fn max_context(&self) -> Option<usize> {
         Some(self.config.max_position_embeddings)
     }
@@ -425,12 +452,7 @@ impl Network for Llama {
 
 impl TensorNetwork for Llama {
     fn arena(&self) -> Arena {
-        let shape = ArenaShape {
-            layers: self.layers.len(),
-            kv_heads: self.config.kv_heads(),
-            head_dim: self.config.head_dim(),
-        };
-        Arena::new(shape, self.embedding.dtype(), self.device())
+        Arena::new(self.arena_shape(), self.embedding.dtype(), self.device())
     }
 
     fn encode(&self, _: &[TokenId]) -> TensorResult<Vec<Tensor>> {

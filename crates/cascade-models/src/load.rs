@@ -9,7 +9,7 @@ use cascade_core::{Architecture, TokenId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::weights::Checkpoint;
+use crate::weights::{Checkpoint, Provider};
 use crate::{
     gpu, Device, Error, HubOptions, Llama, LlamaConfig, Model, ModelFile, ModelFiles, ModelSource,
     Result, Session, T5Config, Tokenizer, T5,
@@ -106,14 +106,14 @@ pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<LoadedModel> 
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum Kind {
     T5,
     Llama,
 }
 
 impl Kind {
     /// What config.json describes, by its `model_type`, or by its `architectures` if it has none.
-    fn of(file: &ModelFile, config: &Value) -> Result<Self> {
+    pub(crate) fn of(file: &ModelFile, config: &Value) -> Result<Self> {
         let model_type = config["model_type"].as_str();
         let class = config["architectures"][0].as_str();
         let kind = match (model_type, class) {
@@ -143,11 +143,20 @@ impl Kind {
     }
 }
 
-fn build(
+/// Parameters of the model that config.json describes.
+pub(crate) fn parameters(kind: Kind, file: &ModelFile, config: Value) -> Result<usize> {
+    Ok(match kind {
+        Kind::T5 => settings::<T5Config>(file, config)?.parameters(),
+        Kind::Llama => settings::<LlamaConfig>(file, config)?.parameters(),
+    })
+}
+
+/// The model that config.json describes.
+pub(crate) fn build(
     kind: Kind,
     file: &ModelFile,
     config: Value,
-    weights: &Checkpoint,
+    weights: &dyn Provider,
     options: &LoadOptions,
 ) -> Result<Arc<Model>> {
     let on_cpu = || weights.var_builder(options.dtype, &candle_core::Device::Cpu);

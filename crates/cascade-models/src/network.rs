@@ -20,6 +20,18 @@ pub(crate) trait Network: Debug + Send + Sync {
     /// Bytes of weights that one forward reads, whatever the number of rows.
     fn bytes_per_forward(&self) -> usize;
 
+    /// Layers that a forward goes through: the decoder's.
+    fn layers(&self) -> usize;
+
+    /// Bytes of keys and values that the layers keep of one position of a sequence; those of a position of the source are as
+    /// many.
+    fn bytes_per_position(&self) -> usize;
+
+    /// Kernels that a forward of so many rows launched, for a network on a GPU that has run one.
+    fn launches(&self, _rows: usize) -> Option<usize> {
+        None
+    }
+
     /// Positions that there are, if they are limited.
     fn max_context(&self) -> Option<usize>;
 

@@ -48,6 +48,27 @@ impl Model {
         self.0.bytes_per_forward()
     }
 
+    /// Bytes that a forward reads: its weights, and keys and values of all positions that its last row sees, of which `source`
+    /// are the source's, for a model with an encoder. `rows` are those of the last context token and of a chain behind it.
+    pub fn bytes_read(&self, context: usize, rows: usize, source: usize) -> usize {
+        let sequence = usize::from(self.0.start().is_some()) + context + rows.saturating_sub(1);
+        let source = match self.architecture() {
+            Architecture::EncoderDecoder => source,
+            Architecture::DecoderOnly => 0,
+        };
+        self.bytes_per_forward() + (sequence + source) * self.0.bytes_per_position()
+    }
+
+    /// Layers that a forward goes through: the decoder's.
+    pub fn layers(&self) -> usize {
+        self.0.layers()
+    }
+
+    /// Kernels that a forward of so many rows launches. Known on a GPU, once one has run.
+    pub fn launches(&self, rows: usize) -> Option<usize> {
+        self.0.launches(rows)
+    }
+
     /// The most positions that a context and the height of a tree may take together. T5 has no limit: its positions are
     /// relative.
     pub fn max_context(&self) -> Option<usize> {

@@ -93,14 +93,33 @@ impl T5Config {
         let inner = self.num_heads * self.d_kv;
         let attention = 4 * self.d_model * inner;
         let cross = 2 * self.d_model * inner;
-        let projections = match self.feed_forward_proj {
-            FeedForwardProj::Relu => 2,
-            FeedForwardProj::GatedGelu | FeedForwardProj::GatedSilu => 3,
-        };
-        let feed_forward = projections * self.d_model * self.d_ff;
+        let feed_forward = self.feed_forward_projections() * self.d_model * self.d_ff;
         let norms = 3 * self.d_model;
         let layer = attention + cross + feed_forward + norms;
         self.decoder_layers() * layer + self.d_model + self.d_model * self.vocab_size
+    }
+
+    /// Weights of the whole model; a tied head counts once.
+    pub fn parameters(&self) -> usize {
+        let inner = self.num_heads * self.d_kv;
+        let attention = 4 * self.d_model * inner;
+        let feed_forward = self.feed_forward_projections() * self.d_model * self.d_ff;
+        let encoder_layer = attention + feed_forward + 2 * self.d_model;
+        let decoder_layer = 2 * attention + feed_forward + 3 * self.d_model;
+        // What is there once in each stack: the bias of positions and the last norm.
+        let stack = self.relative_attention_num_buckets * self.num_heads + self.d_model;
+        let tables = if self.tie_word_embeddings { 1 } else { 2 };
+        self.num_layers * encoder_layer
+            + self.decoder_layers() * decoder_layer
+            + 2 * stack
+            + tables * self.vocab_size * self.d_model
+    }
+
+    fn feed_forward_projections(&self) -> usize {
+        match self.feed_forward_proj {
+            FeedForwardProj::Relu => 2,
+            FeedForwardProj::GatedGelu | FeedForwardProj::GatedSilu => 3,
+        }
     }
 
     /// The token that every decoder sequence starts with.
@@ -534,6 +553,14 @@ impl T5 {
         &self.config
     }
 
+    fn arena_shape(&self) -> ArenaShape {
+        ArenaShape {
+            layers: self.config.decoder_layers(),
+            kv_heads: self.config.num_heads,
+            head_dim: self.config.d_kv,
+        }
+    }
+
     fn device(&self) -> &Device {
         self.embedding.device()
     }
@@ -563,6 +590,14 @@ impl Network for T5 {
         self.config.parameters_per_forward() * self.embedding.dtype().size_in_bytes()
     }
 
+    fn layers(&self) -> usize {
+        self.config.decoder_layers()
+    }
+
+    fn bytes_per_position(&self) -> usize {
+        self.arena_shape().bytes_per_slot(self.embedding.dtype())
+    }
+
     fn max_context(&self) -> Option<usize> {
         None
     }
@@ -578,12 +613,7 @@ impl Network for T5 {
 
 impl TensorNetwork for T5 {
     fn arena(&self) -> Arena {
-        let shape = ArenaShape {
-            layers: self.config.decoder_layers(),
-            kv_heads: self.config.num_heads,
-            head_dim: self.config.d_kv,
-        };
-        Arena::new(shape, self.embedding.dtype(), self.device())
+        Arena::new(self.arena_shape(), self.embedding.dtype(), self.device())
     }
 
     /// Keys and values of every decoder layer's cross-attention: `[2, heads, source, d_kv]`. Memory is quadratic in the length of the

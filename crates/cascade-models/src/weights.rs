@@ -22,6 +22,15 @@ const PREFIX: u64 = 8;
 const MAX_HEADER: u64 = 100_000_000;
 const DOWNLOAD_AGAIN: &str = "copy or download it again";
 
+/// Where the weights of a model come from, whatever the device.
+pub(crate) trait Provider: cascade_gpu::Weights {
+    /// A builder for a model that computes in `dtype` on `device`; tensors are converted as they are read.
+    fn var_builder(&self, dtype: DType, device: &Device) -> VarBuilder<'static>;
+
+    /// Whether there is a tensor `name`.
+    fn has(&self, name: &str) -> bool;
+}
+
 /// The tensors of one or more safetensors files, headers checked.
 ///
 /// Hands out [`VarBuilder`]s that remember what went wrong, by file and tensor, and what was read. Files are mapped into
@@ -76,11 +85,6 @@ impl Checkpoint {
                 record: Mutex::default(),
             }),
         })
-    }
-
-    /// A builder for a model that computes in `dtype` on `device`; tensors are converted as they are read.
-    pub(crate) fn var_builder(&self, dtype: DType, device: &Device) -> VarBuilder<'static> {
-        VarBuilder::from_backend(Box::new(self.clone()), dtype, device.clone())
     }
 
     /// The files, joined for messages.
@@ -152,11 +156,6 @@ impl Checkpoint {
         }
     }
 
-    /// Whether there is a tensor `name`.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.inner.routing.contains_key(name)
-    }
-
     fn serve(
         &self,
         expected: Option<&Shape>,
@@ -180,6 +179,16 @@ impl Checkpoint {
                 Err(brief)
             }
         }
+    }
+}
+
+impl Provider for Checkpoint {
+    fn var_builder(&self, dtype: DType, device: &Device) -> VarBuilder<'static> {
+        VarBuilder::from_backend(Box::new(self.clone()), dtype, device.clone())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.inner.routing.contains_key(name)
     }
 }
 

@@ -162,6 +162,15 @@ pub enum Error {
         tokens: usize,
     },
 
+    /// A model that cannot compute in a recorded one's place.
+    #[error(
+        "the model cannot compute what another one said: {reason}; take one of the recorded family"
+    )]
+    CannotPace {
+        /// What differs.
+        reason: String,
+    },
+
     /// Sampled decoding was to be recorded or replayed.
     #[error("traces are greedy: a recording of samples would say nothing about other draws; set the temperature to 0")]
     NotGreedy,

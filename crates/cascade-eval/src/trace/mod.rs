@@ -9,6 +9,7 @@
 //! * [`Recorder`]: decodes plainly and measures how far apart the two best logits were.
 //! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that answers as the recorded target.
 //! * [`replay`](fn@replay), [`Tally`]: one record through a cascade around a [`TraceScorer`], and sums over records.
+//! * [`PacedScorer`], [`replay_timed`]: the same with a live model computing every forward, and what the steps take.
 //! * [`spec_bench`]: traces from recorded answers of Spec-Bench.
 //! * [`Summary`]: what a trace holds, in numbers.
 //!
@@ -45,12 +46,14 @@ mod error;
 mod format;
 mod gaps;
 mod header;
+mod paced;
 mod reader;
 mod record;
 mod recorder;
 mod replay;
 mod scorer;
 pub mod spec_bench;
+mod step_cost;
 mod summary;
 mod tally;
 mod writer;
@@ -58,11 +61,13 @@ mod writer;
 pub use error::{Error, Result};
 pub use format::Trace;
 pub use header::{Header, Provenance, VERSION};
+pub use paced::{CallLog, PacedScorer};
 pub use reader::Reader;
 pub use record::{Finish, Record, Subject};
 pub use recorder::Recorder;
 pub use replay::{limit, replay};
 pub use scorer::{TraceScorer, NO_TOKEN};
+pub use step_cost::{replay_timed, StepCost};
 pub use summary::{Quantiles, Summary, NEAR_TIE};
 pub use tally::{Calls, Tallies, Tally};
 pub use writer::Writer;

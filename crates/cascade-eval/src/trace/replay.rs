@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use cascade_engine::{Cascade, Generation, Options};
+use cascade_engine::{Cascade, Event, Generation, Options};
 
 use super::{Error, Record, Result};
 
@@ -24,6 +24,16 @@ pub fn limit(record: &Record, max_new_tokens: usize) -> usize {
 /// [`Error::NotGreedy`] if `options` samples; [`Error::Diverged`] if the answer is not what was recorded; whatever the drafters
 /// fail with.
 pub fn replay(cascade: &mut Cascade, record: &Record, options: &Options) -> Result<Generation> {
+    replay_with(cascade, record, options, |_| ControlFlow::Continue(()))
+}
+
+/// [`replay`], with a receiver of events.
+pub(super) fn replay_with(
+    cascade: &mut Cascade,
+    record: &Record,
+    options: &Options,
+    on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+) -> Result<Generation> {
     if !options.decoding.is_greedy() {
         return Err(Error::NotGreedy);
     }
@@ -32,8 +42,7 @@ pub fn replay(cascade: &mut Cascade, record: &Record, options: &Options) -> Resu
         stop: None,
         ..options.clone()
     };
-    let ignore = |_: cascade_engine::Event<'_>| ControlFlow::Continue(());
-    let generation = cascade.generate_tokens(&record.prompt(), &options, ignore)?;
+    let generation = cascade.generate_tokens(&record.prompt(), &options, on_event)?;
     let wanted = record.output.len().min(options.max_new_tokens);
     let (found, recorded) = (&generation.tokens, &record.output[..wanted]);
     if found == recorded {

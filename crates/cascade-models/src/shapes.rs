@@ -1,0 +1,55 @@
+//! Shapes of released models.
+
+use serde_json::{Map, Value};
+
+/// What config.json of the released models says of their sizes.
+const SHAPES: &str = include_str!("shapes.json");
+
+/// Names of the shapes that [`shape`] knows.
+pub fn shape_names() -> Vec<String> {
+    shapes().into_iter().map(|(name, _)| name).collect()
+}
+
+/// What config.json says of the sizes of a released model, by its name: `flan-t5-xxl`, say.
+pub fn shape(name: &str) -> Option<Value> {
+    shapes().remove(name)
+}
+
+fn shapes() -> Map<String, Value> {
+    serde_json::from_str(SHAPES).expect("the shapes are tested")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LlamaConfig, T5Config};
+
+    fn t5(name: &str) -> T5Config {
+        serde_json::from_value(shape(name).unwrap()).unwrap()
+    }
+
+    fn llama(name: &str) -> LlamaConfig {
+        serde_json::from_value(shape(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn shapes_have_as_many_parameters_as_the_released_models() {
+        let released = [
+            ("flan-t5-xxl", 11_135_332_352),
+            ("flan-t5-xl", 2_849_757_184),
+            ("flan-t5-large", 783_150_080),
+            ("flan-t5-base", 247_577_856),
+            ("flan-t5-small", 76_961_152),
+        ];
+        for (name, parameters) in released {
+            t5(name).validate().unwrap();
+            assert_eq!(t5(name).parameters(), parameters, "{name}");
+        }
+        for (name, parameters) in [("vicuna-7b", 6_738_415_616), ("vicuna-68m", 68_030_208)] {
+            llama(name).validate().unwrap();
+            assert_eq!(llama(name).parameters(), parameters, "{name}");
+        }
+        assert_eq!(shape_names().len(), released.len() + 2);
+        assert!(shape("flan-t5-tiny").is_none());
+    }
+}
