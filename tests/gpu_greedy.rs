@@ -1,0 +1,114 @@
+//! Cascades on a GPU say what plain decoding says there, token by token, in f32 as in bf16; and in f32 what the CPU says.
+//!
+//! Kernels run in the emulator, and on the GPU that `CASCADE_TEST_DEVICE` names (`cuda:0`), if it does.
+
+#![allow(clippy::unwrap_used)]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use cascade_core::{Architecture, Prompt, TextCodec};
+use cascade_engine::{Branching, Cascade, Convention, KMatrix, NeuralOptions, Options};
+use cascade_models::{load, parse_device, DType, Device, LoadOptions, LoadedModel, ModelSource};
+use cascade_ngram::MaxGram;
+use cascade_verify::Rule;
+
+const PROMPT: &str =
+    "Question: Tom has 3 apples and buys 4 more apples. How many apples has Tom? Answer: ";
+
+fn devices() -> Vec<Device> {
+    let emulated = Device::Gpu(cascade_gpu::Device::emulated(false));
+    let named = std::env::var("CASCADE_TEST_DEVICE").ok();
+    let real = named.map(|name| parse_device(&name).unwrap());
+    std::iter::once(emulated).chain(real).collect()
+}
+
+fn model(name: &str, device: &Device, dtype: DType) -> LoadedModel {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../cascade-demo/models")
+        .join(name);
+    let options = LoadOptions {
+        device: device.clone(),
+        dtype,
+        ..LoadOptions::default()
+    };
+    load(&ModelSource::Folder(folder), &options).unwrap()
+}
+
+/// The base model with the small one, which gives trees of two, and Max-Gram.
+struct Pair {
+    target: LoadedModel,
+    drafter: LoadedModel,
+}
+
+impl Pair {
+    fn new(family: &str, device: &Device, dtype: DType) -> Self {
+        let of = |size: &str| model(&format!("demo-{family}-{size}"), device, dtype);
+        Self {
+            target: of("base"),
+            drafter: of("small"),
+        }
+    }
+
+    fn cascade(&self) -> Cascade {
+        let rows = vec![vec![3, 4], vec![0, 3]];
+        let options = NeuralOptions::new(Rule::default(), Branching::lead(2));
+        Cascade::builder()
+            .target("target", self.target.session())
+            .neural_with("small", self.drafter.session(), options)
+            .statistical("mag", MaxGram::new())
+            .k_matrix(KMatrix::new(rows, Convention::Added).unwrap())
+            .lenience(3.0)
+            .eos(self.target.eos_token_ids.iter().copied())
+            .codec(Arc::new(self.target.tokenizer.clone()))
+            .build()
+            .unwrap()
+    }
+
+    fn tokens(&self, speculate: bool) -> Vec<u32> {
+        let ids = self.target.tokenizer.encode(PROMPT).unwrap();
+        let prompt = match self.target.architecture() {
+            Architecture::EncoderDecoder => Prompt {
+                source: ids,
+                context: Vec::new(),
+            },
+            Architecture::DecoderOnly => Prompt {
+                source: Vec::new(),
+                context: ids,
+            },
+        };
+        let options = Options {
+            max_new_tokens: 24,
+            speculate,
+            ..Options::default()
+        };
+        let ignore = |_: cascade_engine::Event<'_>| ControlFlow::Continue(());
+        let generation = self.cascade().generate_tokens(&prompt, &options, ignore);
+        generation.unwrap().tokens
+    }
+}
+
+fn check(family: &str) {
+    let on_cpu = Pair::new(family, &Device::Cpu, DType::F32).tokens(false);
+    for device in devices() {
+        for dtype in [DType::F32, DType::BF16] {
+            let pair = Pair::new(family, &device, dtype);
+            let plain = pair.tokens(false);
+            assert_eq!(pair.tokens(true), plain, "{family} in {dtype:?}");
+            if dtype == DType::F32 {
+                assert_eq!(plain, on_cpu, "{family}");
+            }
+        }
+    }
+}
+
+#[test]
+fn t5_says_with_drafters_what_it_says_without() {
+    check("t5");
+}
+
+#[test]
+fn llama_says_with_drafters_what_it_says_without() {
+    check("llama");
+}
