@@ -67,7 +67,19 @@ for family in t5 llama; do
   rm -f "$bf16"
 done
 for shape in vicuna-7b flan-t5-xxl vicuna-68m flan-t5-base flan-t5-small; do
-  measure "$cascade" bench model --shape "$shape" --random-weights --device "$device" --dtype bf16
+  measure "$cascade" bench model --shape "$shape" --random-weights --device "$device"
+done
+# What a step costs beside the target's forward, with acceptance as it was recorded.
+for pair in llama:vicuna-7b t5:flan-t5-xxl; do
+  family=${pair%%:*}
+  config=$(mktemp --suffix .yaml)
+  cat > "$config" <<YAML
+target: { model: embedded:demo-$family-target }
+drafters: [{ max_gram: { bigram: embedded:demo-$family } }]
+k: { matrix: [[8]] }
+YAML
+  measure "$cascade" bench step --trace "traces/demo-$family-gsm8k.jsonl" --config "$config" --shape "${pair#*:}" --random-weights --device "$device"
+  rm -f "$config"
 done
 if "${PYTHON:-python3}" -c 'import torch, transformers' 2>/dev/null; then
   for shape in vicuna-7b flan-t5-xxl; do
