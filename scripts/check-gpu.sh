@@ -3,7 +3,7 @@
 # what forwards cost. Prints as it goes; ends with an error if anything that is not a measurement failed.
 #
 #   scripts/check-gpu.sh                       # on a machine with a GPU and Rust
-#   scripts/check-gpu.sh --pack FOLDER         # without a GPU: puts what it needs into FOLDER
+#   scripts/check-gpu.sh --pack FOLDER         # without a GPU: puts what it needs into FOLDER and FOLDER.tar.xz
 #   FOLDER/check-gpu.sh                        # there, without Rust, in the root of the sources
 #
 # $DEVICE is cuda:0 by default. $PYTHON must have torch and transformers for the comparison with them; without, it is left out.
@@ -18,7 +18,11 @@ if [ "${1:-}" = --pack ]; then
   mkdir -p "$folder/tests"
   cargo build --release -p cascade-cli
   # The paths of test programs, by name.
-  cargo test --release --no-run --message-format json -p cascade-gpu -p cascade-models |
+  {
+    cargo test --release --no-run --message-format json -p cascade-gpu
+    cargo test --release --no-run --message-format json -p cascade-models --test purity --test tree_logits --test random
+    cargo test --release --no-run --message-format json -p cascade-config --test gpu_greedy
+  } |
     python3 -c '
 import json, shutil, sys
 for line in sys.stdin:
@@ -30,7 +34,8 @@ for line in sys.stdin:
   cp target/release/cascade "$folder/"
   cp "$0" "$folder/check-gpu.sh"
   strip "$folder/cascade" "$folder"/tests/* 2>/dev/null || true
-  du -sh "$folder"
+  tar -C "$folder" -cJf "$folder.tar.xz" .
+  du -sh "$folder" "$folder.tar.xz"
   exit
 fi
 
@@ -44,15 +49,16 @@ if [ -x "$here/cascade" ]; then
   cascade=$here/cascade
   for test in "$here"/tests/*; do
     crate=$(basename "$test"); crate=${crate%%--*}
-    case $test in *--hub|*--loading|*--tokenizer|*--golden_logits|*--cascade-models|*--cascade_models) continue ;; esac
-    CARGO_MANIFEST_DIR=$PWD/crates/$crate step "$test" --quiet
+    export CARGO_MANIFEST_DIR=$PWD/crates/$crate
+    step "$test" --quiet
   done
 else
   cd "$here/.."
   cargo build --release -p cascade-cli
   cascade=target/release/cascade
   step cargo nextest run --release -p cascade-gpu
-  step cargo nextest run --release -p cascade-models --test purity --test tree_logits
+  step cargo nextest run --release -p cascade-models --test purity --test tree_logits --test random
+  step cargo nextest run --release -p cascade-config --test gpu_greedy
 fi
 
 step "$cascade" doctor

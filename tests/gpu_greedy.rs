@@ -25,7 +25,9 @@ fn devices() -> Vec<Device> {
 }
 
 fn model(name: &str, device: &Device, dtype: DType) -> LoadedModel {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+    // Where the sources are now, if the test was built elsewhere.
+    let here = std::env::var("CARGO_MANIFEST_DIR");
+    let folder = Path::new(here.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR")))
         .join("../cascade-demo/models")
         .join(name);
     let options = LoadOptions {
