@@ -19,7 +19,8 @@ trap 'rm -f "$made"' EXIT
 # Compute capability 8.0 is the first with everything that the kernels use; from 9.0 on, launches can overlap.
 for capability in 80 90; do
   ptx=$kernels/kernels.sm$capability.ptx
-  "$NVCC" --ptx -O3 -std=c++17 -arch=compute_$capability -o "$made" "$kernels/kernels.cu"
+  # Products and sums are fused where the kernels say so: what is inlined into several of them must give the same bits in all.
+  "$NVCC" --ptx -O3 -fmad=false -std=c++17 -arch=compute_$capability -o "$made" "$kernels/kernels.cu"
   # Comments name folders and compiler builds.
   sed -i '/^\/\//d; /^\t\/\/ /d; /^$/d' "$made"
   if [ "${1:-}" = --check ]; then

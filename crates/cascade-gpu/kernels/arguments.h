@@ -4,6 +4,8 @@
 
 /* Rows of one forward at most. */
 #define MAX_ROWS 64
+/* Parts that the inputs of a linear map are cut into, at most: a power of two. */
+#define MAX_PARTS 8u
 /* Positions from `past` on whose slots a row of a tree may have to look up. */
 #define WINDOW 128
 /* Children whose probabilities one forward looks up, at most. */
@@ -57,58 +59,79 @@ typedef struct {
     float picks[MAX_PICKS];
 } Answer;
 
+/* The residual stream, and the next norm of it: numbers times the norm's weight. The linear maps that read those multiply their
+ * sums with what is the same for all of a row, which follows from the squares. */
 typedef struct {
-    const Step *step;
-    /* [vocabulary][size], `kind`. */
-    const void *table;
     /* [rows][size] */
-    float *stream;
-    u32 size, kind;
-} EmbedArguments;
-
-typedef struct {
-    const Step *step;
-    /* [parts][stride][size]; not read if there are no parts. */
-    const float *delta;
-    /* [rows][size]; gets the sum of the parts added. */
     float *stream;
     /* [size] */
     const float *weight;
     /* [rows][size], `kind` */
-    void *out;
-    u32 size, parts, stride, kind;
-    float epsilon;
-    u32 unused;
-} NormArguments;
+    void *normed;
+    /* [rows][size / 16]: sums of the squares of sixteen numbers each. */
+    float *squares;
+    u32 size, kind;
+} StreamArguments;
 
 typedef struct {
     const Step *step;
-    /* [rows][inputs], bf16 */
-    const void *input;
-    /* Packed: [outputs / 16][inputs / 32][2][32][8] bf16; or [outputs][inputs] f32. */
-    const void *weight;
-    /* [parts][stride][outputs]: each part is the sum over a part of the inputs. */
-    float *out;
-    u32 inputs, outputs, parts, stride;
-    /* The first row to compute is `first_wanted` if set. */
-    u32 wanted_only, unused;
-} LinearArguments;
+    /* [vocabulary][size], `kind`. */
+    const void *table;
+    StreamArguments stream;
+} EmbedArguments;
 
 typedef struct {
-    const Step *step;
-    /* [parts][stride][(heads + 2 * kv_heads) * head_dim]: queries, keys, values. */
-    const float *projected;
     /* [positions][head_dim / 2], or null for no rotation. */
     const float *cosines, *sines;
-    /* [rows][heads][padded], `kind` */
+    /* [rows][heads][padded], `kind`; padding is zero and stays so. */
     void *queries;
     u32 heads, kv_heads, head_dim, padded;
-    u32 parts, stride, kind, layer;
+    u32 layer, kind;
     /* Whether keys and values go to `source` instead of `cache`. */
     u32 to_source;
     /* Which of the three there are: 1 queries, 2 keys and values, 3 both. */
     u32 which;
 } HeadsArguments;
+
+/* What becomes of a linear map's sums. */
+#define THEN_ADD 0u
+#define THEN_HEADS 1u
+#define THEN_ACTIVATE 2u
+#define THEN_LOGITS 3u
+
+typedef struct {
+    const Step *step;
+    /* [rows][inputs], `kind` */
+    const void *input;
+    /* Packed: [outputs / 16][inputs / 32][2][32][8] bf16; or [outputs][inputs] f32. */
+    const void *weight;
+    /* If blocks share outputs: [outputs / 16][parts][rows / 8][32][4], sums over parts of the inputs as warps have them. */
+    float *partials;
+    /* [blocks]: how many of those that share outputs are done. Zero between kernels. */
+    u32 *arrived;
+    /* Those of the rows whose norm the input is: `StreamArguments`; null if it is no norm. */
+    const float *squares;
+    u32 inputs, outputs, parts;
+    float epsilon;
+    /* The first row to compute is `first_wanted` if set. */
+    u32 wanted_only;
+    u32 then;
+    /* Of THEN_ADD: sums are added to the residual stream. */
+    StreamArguments stream;
+    /* Of THEN_HEADS. The outputs of a rotated head alternate: eight of its first half, eight of its second. */
+    HeadsArguments heads;
+    /* Of THEN_ACTIVATE: [rows][outputs], or [rows][outputs / 2] if gated, `kind`; outputs are then eight gates and eight ups in turns.
+     * Of THEN_LOGITS: [wanted rows][vocabulary] f32. */
+    void *out;
+    /* 0: max(x, 0); 1: the tanh form of GELU; 2: SiLU. */
+    u32 activation, gated;
+    u32 kind;
+    /* Columns that there are of the last outputs. */
+    u32 vocabulary;
+    /* Multiplies logits. */
+    float scale;
+    u32 unused;
+} LinearArguments;
 
 typedef struct {
     const Step *step;
@@ -116,33 +139,17 @@ typedef struct {
     const void *queries;
     /* [heads][2 * reach + 1]: what is added to the score of a key that is d positions before the query, at reach + d; null for none. */
     const float *bias;
-    /* [splits][rows][heads][padded], and [splits][rows][heads][2]: maximum and sum. */
+    /* [splits][rows][heads][padded], and [splits][rows][heads][2]: maximum and sum. Not used if there is but one split. */
     float *mixed, *weights;
-    u32 heads, kv_heads, padded, layer;
-    u32 reach, kind;
-    /* Whether to attend to `source`, all of it. */
-    u32 to_source, unused;
-} AttentionArguments;
-
-typedef struct {
-    const Step *step;
-    const float *mixed, *weights;
+    /* [blocks]: splits of the same rows that are done. Zero between kernels. */
+    u32 *arrived;
     /* [rows][heads * head_dim], `kind` */
     void *out;
-    u32 heads, head_dim, padded, kind;
-    u32 to_source, unused;
-} CombineArguments;
-
-typedef struct {
-    const Step *step;
-    /* [parts][stride][inner], or [parts][stride][inner / 8][gate, up][8] if gated. */
-    const float *projected;
-    /* [rows][inner], `kind` */
-    void *out;
-    u32 inner, parts, stride, kind;
-    /* 0: max(x, 0); 1: the tanh form of GELU; 2: SiLU. */
-    u32 activation, gated;
-} ActivationArguments;
+    u32 heads, kv_heads, head_dim, padded, layer;
+    u32 reach, kind;
+    /* Whether to attend to `source`, all of it. */
+    u32 to_source;
+} AttentionArguments;
 
 /* What one block found in its part of a row of logits. */
 typedef struct {
@@ -152,17 +159,12 @@ typedef struct {
 
 typedef struct {
     const Step *step;
-    /* [parts][stride][vocabulary] */
-    const float *projected;
     /* [wanted rows][vocabulary] */
-    float *logits;
+    const float *logits;
     /* [wanted rows][slices] */
     Slice *slices;
     Answer *answer;
-    u32 vocabulary, parts, stride, slice_count;
-    /* Multiplies logits. */
-    float scale;
-    u32 unused;
+    u32 vocabulary, slice_count;
 } LogitsArguments;
 
 typedef struct {
@@ -190,12 +192,13 @@ typedef struct {
 } GrowArguments;
 
 typedef struct {
-    /* [outputs][inputs], `kind`; if interleaved, gate rows and then up rows. */
+    /* [outputs][inputs], `kind` */
     const void *from;
     void *to;
     u32 outputs, inputs, kind, to_kind;
-    /* Whether the weight of a linear map is packed, its rows in sixteens of 8 gates and 8 ups. */
-    u32 interleaved;
+    /* Outputs whose first half alternates with their second in eights, as the outputs of a gate and of what it gates do, or the halves
+     * of a rotated head; zero for none. */
+    u32 alternating;
     /* Whether `to` is in the order of multiply_tiles. */
     u32 packed;
     /* The first output to write. */

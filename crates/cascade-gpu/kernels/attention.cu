@@ -1,5 +1,6 @@
-/* Attention of few rows to many keys. A block works through SPLIT keys, and `combine` puts the splits together, so that
- * the keys are spread over the processor however few the rows are. Sums run in one order whatever the rows are. */
+/* Attention of few rows to many keys. A block works through SPLIT keys, so that the keys are spread over the processor however few
+ * the rows are; the last block to be done with some rows puts their splits together, in order. Sums run in one order whatever the rows
+ * are. */
 
 /* Whether a row sees the key at a position. */
 DEVICE int sees(const Step *step, u32 to_source, u32 row, u32 position) {
@@ -35,6 +36,36 @@ DEVICE Quad only_keys(Quad values, u32 slot, u32 keys) {
     return values;
 }
 
+DEVICE u32 splits_of(u32 keys) { return (keys + SPLIT - 1u) / SPLIT; }
+
+/* A number of what a row's head gets. A row that sees nothing attends to nothing. */
+DEVICE void store_mixed(const AttentionArguments *a, u32 row, u32 head, u32 i, float value, float sum) {
+    const u64 at = ((u64)row * a->heads + head) * a->head_dim + i;
+    if (i < a->head_dim) store_number(a->out, at, sum == 0.0f ? 0.0f : value / sum, a->kind);
+}
+
+/* Where a row's head has its part of a split. */
+DEVICE u64 place_of(const AttentionArguments *a, u32 split, u32 row, u32 head) {
+    return ((u64)split * MAX_ROWS + row) * a->heads + head;
+}
+
+/* Puts the splits that blocks have published together. */
+DEVICE void combine_splits(const AttentionArguments *a, u32 splits, u32 row, u32 head, u32 i) {
+    float most = -INFINITE, sum = 0.0f, value = 0.0f;
+    for (u32 s = 0; s < splits; ++s) {
+        const float of_split = load_fresh(a->weights + 2u * place_of(a, s, row, head));
+        most = of_split > most ? of_split : most;
+    }
+    for (u32 s = 0; s < splits; ++s) {
+        const u64 from = place_of(a, s, row, head);
+        const float of_split = load_fresh(a->weights + 2u * from);
+        const float share = of_split == -INFINITE ? 0.0f : exponential(of_split - most);
+        sum = multiply_add(share, load_fresh(a->weights + 2u * from + 1u), sum);
+        value = multiply_add(share, load_fresh(a->mixed + from * a->padded + i), value);
+    }
+    store_mixed(a, row, head, i, value, sum);
+}
+
 /* Keys of a warp. */
 #define WARP_KEYS (SPLIT / 4u)
 
@@ -60,13 +91,14 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
  * Keys are summed by position, not by slot: a node of a tree gets the very numbers that it would get in a chain. Where slots
  * differ from row to row, a tile is computed once for each of its rows, and only that row of it is kept. */
 #define ATTENTION(PADDED)                                                                                                    \
-    KERNEL(attention_bf16_##PADDED, AttentionArguments) {                                                                    \
+    KERNEL_OF(128, 2, attention_bf16_##PADDED, AttentionArguments) {                                                         \
         wait_for_kernel_before();                                                                                            \
         SHARED float maxima[4][16], sums[4][16];                                                                             \
         SHARED float mixed[4][16][PADDED];                                                                                   \
+        SHARED u32 arrived;                                                                                                  \
         const Step *step = a.step;                                                                                           \
         const u32 group = a.heads / a.kv_heads, queries = step->rows * group, base = BLOCK_Z * 16u;                          \
-        const u32 keys = a.to_source ? step->source_keys : step->keys;                                                       \
+        const u32 keys = a.to_source ? step->source_keys : step->keys, splits = splits_of(keys);                             \
         if (base >= queries || BLOCK_Y * SPLIT >= keys) return;                                                              \
         const u32 capacity = a.to_source ? step->source_capacity : step->capacity;                                           \
         const u32 key_plane = a.layer * 2u * a.kv_heads + BLOCK_X;                                                           \
@@ -176,13 +208,22 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
                 total += share * sums[w][query_index];                                                                       \
                 value += share * mixed[w][query_index][i];                                                                   \
             }                                                                                                                \
-            const u32 to_head = BLOCK_X * group + index % group;                                                             \
-            const u64 to = ((u64)BLOCK_Y * MAX_ROWS + index / group) * a.heads + to_head;                                    \
+            const u32 its_row = index / group, its_head = BLOCK_X * group + index % group;                                   \
+            const u64 to = place_of(&a, BLOCK_Y, its_row, its_head);                                                         \
+            if (splits == 1u) {                                                                                              \
+                store_mixed(&a, its_row, its_head, i, value, total);                                                         \
+                continue;                                                                                                    \
+            }                                                                                                                \
             a.mixed[to * PADDED + i] = value;                                                                                \
             if (i == 0) {                                                                                                    \
                 a.weights[2u * to] = most;                                                                                   \
                 a.weights[2u * to + 1u] = total;                                                                             \
             }                                                                                                                \
+        }                                                                                                                    \
+        if (splits == 1u || !is_last_of(splits, a.arrived + BLOCK_Z * a.kv_heads + BLOCK_X, &arrived)) return;               \
+        for (u32 j = THREAD; j < 16u * PADDED; j += THREADS) {                                                               \
+            const u32 index = base + j / PADDED;                                                                             \
+            if (index < queries) combine_splits(&a, splits, index / group, BLOCK_X * group + index % group, j % PADDED);     \
         }                                                                                                                    \
     }
 
@@ -191,14 +232,15 @@ ATTENTION(64)
 ATTENTION(128)
 
 /* The same in f32. Grid: head; split; row. A block of SPLIT threads, one per key. */
-KERNEL(attention_f32, AttentionArguments) {
+KERNEL_OF(SPLIT, 1, attention_f32, AttentionArguments) {
     wait_for_kernel_before();
+    SHARED u32 arrived;
     SHARED float weights[SPLIT];
     SHARED u32 slots[SPLIT];
     SHARED float scratch[WARP];
     const Step *step = a.step;
     const u32 row = BLOCK_Z, head = BLOCK_X, position = BLOCK_Y * SPLIT + THREAD;
-    const u32 keys = a.to_source ? step->source_keys : step->keys;
+    const u32 keys = a.to_source ? step->source_keys : step->keys, splits = splits_of(keys);
     if (row >= step->rows || BLOCK_Y * SPLIT >= keys) return;
     const u64 capacity = a.to_source ? step->source_capacity : step->capacity;
     const u32 key_plane = a.layer * 2u * a.kv_heads + head / (a.heads / a.kv_heads);
@@ -223,41 +265,21 @@ KERNEL(attention_f32, AttentionArguments) {
     const float weight = score == -INFINITE ? 0.0f : exponential(score - most);
     weights[THREAD] = weight;
     const float sum = block_sum(weight, scratch);
-    const u64 to = ((u64)BLOCK_Y * MAX_ROWS + row) * a.heads + head;
+    const u64 to = place_of(&a, BLOCK_Y, row, head);
     for (u32 i = THREAD; i < a.padded; i += THREADS) {
         const float *values = value_rows + i * capacity;
         float value = 0.0f;
         /* Keys that the row does not see hold anything, and 0 · NaN is NaN. */
         for (u32 key = 0; key < SPLIT; ++key)
             if (weights[key] != 0.0f) value = multiply_add(weights[key], values[slots[key]], value);
-        a.mixed[to * a.padded + i] = value;
+        if (splits == 1u) store_mixed(&a, row, head, i, value, sum);
+        else a.mixed[to * a.padded + i] = value;
     }
+    if (splits == 1u) return;
     if (THREAD == 0) {
         a.weights[2u * to] = most;
         a.weights[2u * to + 1u] = sum;
     }
-}
-
-/* Puts splits together, in order. Grid: head; row. A thread per number. */
-KERNEL(combine, CombineArguments) {
-    wait_for_kernel_before();
-    const u32 row = BLOCK_Y, head = BLOCK_X, i = THREAD;
-    if (row >= a.step->rows || i >= a.head_dim) return;
-    const u32 keys = a.to_source ? a.step->source_keys : a.step->keys;
-    const u32 splits = (keys + SPLIT - 1u) / SPLIT;
-    const u64 at = (u64)row * a.heads + head, distance = (u64)MAX_ROWS * a.heads;
-    float most = -INFINITE, sum = 0.0f, value = 0.0f;
-    for (u32 s = 0; s < splits; ++s) {
-        const float of_split = a.weights[2u * (s * distance + at)];
-        most = of_split > most ? of_split : most;
-    }
-    for (u32 s = 0; s < splits; ++s) {
-        const u64 from = s * distance + at;
-        const float of_split = a.weights[2u * from];
-        const float share = of_split == -INFINITE ? 0.0f : exponential(of_split - most);
-        sum += share * a.weights[2u * from + 1u];
-        value += share * a.mixed[from * a.padded + i];
-    }
-    /* A row that sees nothing attends to nothing. */
-    store_number(a.out, at * a.head_dim + i, sum == 0.0f ? 0.0f : value / sum, a.kind);
+    if (!is_last_of(splits, a.arrived + row * a.heads + head, &arrived)) return;
+    for (u32 i = THREAD; i < a.head_dim; i += THREADS) combine_splits(&a, splits, row, head, i);
 }

@@ -22,6 +22,9 @@ typedef struct {
 #define DEVICE static __device__ __forceinline__
 #define SHARED __shared__
 #define KERNEL(name, Arguments) extern "C" __global__ void cascade_##name(const __grid_constant__ Arguments a)
+/* A kernel of so many threads a block, of which a processor shall hold so many blocks at once. */
+#define KERNEL_OF(threads, blocks, name, Arguments)                                                                          \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) cascade_##name(const __grid_constant__ Arguments a)
 #define UNROLL _Pragma("unroll")
 #define THREAD threadIdx.x
 #define THREADS blockDim.x
@@ -42,6 +45,19 @@ DEVICE void wait_for_kernel_before(void) {
 }
 
 DEVICE void block_barrier(void) { __syncthreads(); }
+
+/* What this thread wrote before is there for whoever sees what it writes after. */
+DEVICE void publish(void) { __threadfence(); }
+/* Adds one, and gives what was there. */
+DEVICE u32 count_up(u32 *counter) { return atomicAdd(counter, 1u); }
+/* What other blocks of the same kernel have published: from where all processors see it. */
+DEVICE float load_fresh(const float *from) { return __ldcg(from); }
+DEVICE Quad load_fresh_quad(const void *from) {
+    const uint4 v = __ldcg((const uint4 *)from);
+    Quad q = {{v.x, v.y, v.z, v.w}};
+    return q;
+}
+
 DEVICE float shuffle_xor(float value, u32 lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
 DEVICE u32 shuffle_xor_u32(u32 value, u32 lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
 /* By halves: lanes sixteen apart first, neighbours last. */
@@ -69,11 +85,16 @@ DEVICE Quad load_streaming(const void *from) {
     return q;
 }
 
+/* What no kernel of a forward writes may be loaded at any time. */
+DEVICE float load_constant(const float *from) { return __ldg(from); }
+
 DEVICE Quad load_quad(const void *from) {
     const uint4 v = *(const uint4 *)from;
     Quad q = {{v.x, v.y, v.z, v.w}};
     return q;
 }
+
+DEVICE void store_quad(void *to, Quad q) { *(uint4 *)to = make_uint4(q.word[0], q.word[1], q.word[2], q.word[3]); }
 
 /* Two floats as two bf16, the first in the lower half. */
 DEVICE u32 pack_bf16(float low, float high) {
@@ -136,6 +157,21 @@ DEVICE float load_number(const void *from, u64 index, u32 kind) {
 DEVICE void store_number(void *to, u64 index, float value, u32 kind) {
     if (kind == F32) ((float *)to)[index] = value;
     else ((u16 *)to)[index] = (u16)pack_bf16(value, 0.0f);
+}
+
+/* ---- Blocks of a kernel together ---- */
+
+/* Whether this block is the last of `count` to come here, when all have published what they wrote; for every thread of the
+ * block. `counter` is zero before and after. */
+DEVICE int is_last_of(u32 count, u32 *counter, u32 *of_block) {
+    publish();
+    block_barrier();
+    if (THREAD == 0) *of_block = count_up(counter);
+    block_barrier();
+    if (*of_block + 1u != count) return 0;
+    if (THREAD == 0) *counter = 0;
+    publish();
+    return 1;
 }
 
 /* ---- Sums and maxima over a block, always in the same order ---- */

@@ -14,8 +14,8 @@
 
 _Thread_local EmulatedPlace emulated_place;
 
-#include "linear.cu"
 #include "layers.cu"
+#include "linear.cu"
 #include "attention.cu"
 #include "readout.cu"
 #include "memory.cu"
@@ -123,6 +123,11 @@ Quad emulated_load_quad(const void *from) {
     check_alignment(from);
     memcpy(&quad, from, sizeof quad);
     return quad;
+}
+
+void emulated_store_quad(void *to, Quad quad) {
+    check_alignment(to);
+    memcpy(to, &quad, sizeof quad);
 }
 
 void emulated_block_barrier(void) { yield_with(AT_BLOCK_BARRIER); }
@@ -304,9 +309,9 @@ static int allocate_coroutines(void) {
 }
 
 #define KERNELS(X)                                                                                                           \
-    X(linear_bf16_1) X(linear_bf16_2) X(linear_bf16_4) X(linear_bf16_8) X(linear_f32) X(embed) X(norm) X(heads)              \
-    X(activation) X(attention_bf16_32) X(attention_bf16_64) X(attention_bf16_128) X(attention_f32) X(combine) X(logits)      \
-    X(answer) X(top) X(keep) X(grow) X(pack) X(fill) X(copy_quads) X(read_quads)
+    X(embed) X(linear_bf16_1) X(linear_bf16_2) X(linear_bf16_4) X(linear_bf16_8) X(linear_f32)                              \
+    X(attention_bf16_32) X(attention_bf16_64) X(attention_bf16_128) X(attention_f32) X(logits) X(answer) X(top)              \
+    X(keep) X(grow) X(pack) X(fill) X(copy_quads) X(read_quads)
 
 /* Runs a kernel over a grid. Gives null, or what is wrong with the kernel. */
 const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, const void *arguments, int backwards) {
@@ -336,11 +341,12 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
 /* Sizes of structures, and places of a field of each, for `src/arguments.rs` to be compared with. */
 size_t cascade_emulated_layout(u32 index) {
     static const size_t layout[] = {
-        sizeof(Step), offsetof(Step, path), sizeof(Answer), sizeof(EmbedArguments), sizeof(NormArguments),
-        sizeof(LinearArguments), sizeof(HeadsArguments), offsetof(HeadsArguments, which), sizeof(AttentionArguments),
-        offsetof(AttentionArguments, reach), sizeof(CombineArguments), sizeof(ActivationArguments), sizeof(Slice),
-        sizeof(LogitsArguments), offsetof(LogitsArguments, scale), sizeof(TopArguments), sizeof(KeepArguments),
-        sizeof(GrowArguments), sizeof(PackArguments), sizeof(FillArguments), sizeof(CopyArguments),
+        sizeof(Step), offsetof(Step, path), sizeof(Answer), sizeof(StreamArguments), sizeof(EmbedArguments),
+        sizeof(HeadsArguments), offsetof(HeadsArguments, which), sizeof(LinearArguments), offsetof(LinearArguments, stream),
+        offsetof(LinearArguments, heads), offsetof(LinearArguments, activation), sizeof(AttentionArguments),
+        offsetof(AttentionArguments, reach), sizeof(Slice), sizeof(LogitsArguments), offsetof(LogitsArguments, slice_count),
+        sizeof(TopArguments), sizeof(KeepArguments), sizeof(GrowArguments), sizeof(PackArguments), sizeof(FillArguments),
+        sizeof(CopyArguments),
     };
     return index < sizeof layout / sizeof *layout ? layout[index] : 0;
 }

@@ -13,6 +13,7 @@ extern _Thread_local EmulatedPlace emulated_place;
 
 void emulated_block_barrier(void);
 Quad emulated_load_quad(const void *from);
+void emulated_store_quad(void *to, Quad quad);
 u32 emulated_shuffle_xor(u32 value, u32 lanes);
 float emulated_warp_sum(float value);
 float emulated_warp_max(float value);
@@ -27,6 +28,7 @@ void emulated_copy_wait(int pending);
     static void cascade_##name(const Arguments a);                                                                                     \
     static void name##_thread(const void *arguments) { cascade_##name(*(const Arguments *)arguments); }                                \
     static void cascade_##name(const Arguments a)
+#define KERNEL_OF(threads, blocks, name, Arguments) KERNEL(name, Arguments)
 #define UNROLL
 #define THREAD emulated_place.thread
 #define THREADS emulated_place.threads
@@ -38,6 +40,10 @@ void emulated_copy_wait(int pending);
 
 DEVICE void wait_for_kernel_before(void) {}
 DEVICE void block_barrier(void) { emulated_block_barrier(); }
+DEVICE void publish(void) {}
+DEVICE u32 count_up(u32 *counter) { return (*counter)++; }
+DEVICE float load_constant(const float *from) { return *from; }
+DEVICE float load_fresh(const float *from) { return *from; }
 DEVICE u32 float_to_bits(float value) {
     u32 bits;
     memcpy(&bits, &value, 4);
@@ -57,6 +63,8 @@ DEVICE float tangent_h(float x) { return tanhf(x); }
 DEVICE float inverse_root(float x) { return 1.0f / sqrtf(x); }
 DEVICE float multiply_add(float x, float y, float z) { return x * y + z; }
 DEVICE Quad load_quad(const void *from) { return emulated_load_quad(from); }
+DEVICE Quad load_fresh_quad(const void *from) { return load_quad(from); }
+DEVICE void store_quad(void *to, Quad q) { emulated_store_quad(to, q); }
 DEVICE Quad load_streaming(const void *from) { return load_quad(from); }
 /* Rounds to the nearest, ties to even. */
 DEVICE u32 emulated_bf16(float value) {

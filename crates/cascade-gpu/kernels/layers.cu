@@ -1,72 +1,83 @@
-/* What lies between linear maps and attention: embedding, norms, heads, feed-forward nonlinearities. */
+/* What lies between linear maps and attention: residual stream and norms, heads, nonlinearities. It is done by the warp that has a
+ * linear map's sums, before they leave its registers.
+ *
+ * A warp has sixteen outputs (a tile) of eight rows, as multiply_tiles leaves them: numbers 0 and 1 of a thread are output
+ * LANE / 4 of rows 2 · (LANE % 4) and the next, numbers 2 and 3 those of the output eight further. */
 
-/* Block: a row. */
-KERNEL(embed, EmbedArguments) {
-    wait_for_kernel_before();
-    const u32 row = BLOCK_X;
-    if (row >= a.step->rows) return;
-    const u64 from = (u64)a.step->tokens[row] * a.size;
-    for (u32 i = THREAD; i < a.size; i += THREADS) a.stream[(u64)row * a.size + i] = load_number(a.table, from + i, a.kind);
-}
+/* The row of number i of eight rows `n`, counted from those that `first` begins. */
+DEVICE u32 row_of(u32 first, u32 n, u32 i) { return first + n * 8u + LANE % 4u * 2u + i % 2u; }
 
-/* Sum of the parts of one number, in order. */
-DEVICE float sum_parts(const float *parts, u32 count, u64 distance) {
-    float sum = 0.0f;
-    for (u32 part = 0; part < count; ++part) sum += parts[part * distance];
-    return sum;
-}
-
-/* Adds a sublayer's output to the residual stream, and gives its root-mean-square norm. Block: a row. */
-KERNEL(norm, NormArguments) {
-    wait_for_kernel_before();
-    SHARED float scratch[WARP];
-    const u32 row = BLOCK_X;
-    if (row >= a.step->rows) return;
-    float *stream = a.stream + (u64)row * a.size;
-    const float *delta = a.delta + (u64)row * a.size;
-    const u64 distance = (u64)a.stride * a.size;
-    float squares = 0.0f;
-    for (u32 i = THREAD; i < a.size; i += THREADS) {
-        const float x = stream[i] + sum_parts(delta + i, a.parts, distance);
-        stream[i] = x;
-        squares = multiply_add(x, x, squares);
-    }
-    const float scale = inverse_root(block_sum(squares, scratch) / (float)a.size + a.epsilon);
-    for (u32 i = THREAD; i < a.size; i += THREADS) store_number(a.out, (u64)row * a.size + i, stream[i] * scale * a.weight[i], a.kind);
-}
-
-/* Sums the parts of queries, keys and values, rotates queries and keys, and puts each where attention reads it. Heads are
- * padded with zeros. Block: a head (queries' first, then keys', then values') of a row; a thread per number. */
-KERNEL(heads, HeadsArguments) {
-    wait_for_kernel_before();
-    const u32 row = BLOCK_Y, i = THREAD;
-    const u32 head = a.which & 1u ? BLOCK_X : BLOCK_X + a.heads;
-    if (row >= a.step->rows || i >= a.padded) return;
-    const u32 width = ((a.which & 1u ? a.heads : 0u) + (a.which & 2u ? 2u * a.kv_heads : 0u)) * a.head_dim;
-    const float *projected = a.projected + (u64)row * width + (u64)BLOCK_X * a.head_dim;
-    const u64 distance = (u64)a.stride * width;
-    float value = 0.0f;
-    if (i < a.head_dim) {
-        value = sum_parts(projected + i, a.parts, distance);
-        if (a.cosines && head < a.heads + a.kv_heads) {
-            /* The halves of a head are the coordinates. */
-            const u32 half = a.head_dim / 2u, j = i % half;
-            const u64 at = (u64)a.step->positions[row] * half + j;
-            const float other = sum_parts(projected + (i < half ? i + half : j), a.parts, distance);
-            const float turned = i < half ? -other : other;
-            value = value * a.cosines[at] + turned * a.sines[at];
+/* Writes numbers of the residual stream, and the next norm of them. The whole warp comes here. */
+DEVICE void enter_stream(const StreamArguments *a, u32 tile, u32 eights, u32 first, u32 rows, float (*numbers)[4]) {
+    const u32 output = tile * 16u + LANE / 4u;
+    const float low_weight = a->weight[output], high_weight = a->weight[output + 8u];
+    UNROLL for (u32 n = 0; n < eights; ++n) {
+        UNROLL for (u32 i = 0; i < 2; ++i) {
+            const u32 row = row_of(first, n, i);
+            const u64 at = (u64)row * a->size + output;
+            const float low = numbers[n][i], high = numbers[n][2 + i];
+            /* Rows that are not there have zeros. */
+            float squares = multiply_add(high, high, low * low);
+            if (row < rows) {
+                a->stream[at] = low;
+                a->stream[at + 8u] = high;
+                store_number(a->normed, at, low * low_weight, a->kind);
+                store_number(a->normed, at + 8u, high * high_weight, a->kind);
+            }
+            for (u32 lanes = 4; lanes < WARP; lanes *= 2) squares += shuffle_xor(squares, lanes);
+            if (row < rows && LANE < 4u) a->squares[(u64)row * (a->size / 16u) + tile] = squares;
         }
     }
-    if (head < a.heads) {
-        store_number(a.queries, ((u64)row * a.heads + head) * a.padded + i, value, a.kind);
-        return;
+}
+
+/* Tokens to the residual stream. Grid: eight tiles, a warp each; eight rows. */
+KERNEL_OF(256, 1, embed, EmbedArguments) {
+    wait_for_kernel_before();
+    const u32 tile = BLOCK_X * (THREADS / WARP) + WARP_INDEX, first = BLOCK_Y * 8u, rows = a.step->rows;
+    if (tile >= a.stream.size / 16u) return;
+    float numbers[1][4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    UNROLL for (u32 i = 0; i < 4; ++i) {
+        const u32 row = row_of(first, 0, i), output = tile * 16u + LANE / 4u + i / 2u * 8u;
+        if (row < rows) numbers[0][i] = load_number(a.table, (u64)a.step->tokens[row] * a.stream.size + output, a.stream.kind);
     }
-    const u32 plane = head - a.heads, slot = a.step->first + row;
-    void *cache = a.to_source ? a.step->source : a.step->cache;
-    const u64 capacity = a.to_source ? a.step->source_capacity : a.step->capacity;
-    const u64 start = ((u64)a.layer * 2u * a.kv_heads + plane) * capacity * a.padded;
-    const u64 at = plane < a.kv_heads ? (u64)slot * a.padded + i : i * capacity + slot;
-    store_number(cache, start + at, value, a.kind);
+    enter_stream(&a.stream, tile, 1, first, rows, numbers);
+}
+
+/* Queries, keys and values to where attention reads them; queries and keys are rotated by position if at all. A tile lies within a
+ * head: queries' come first, then keys', then values'. */
+DEVICE void enter_heads(const HeadsArguments *a, const Step *step, u32 tile, u32 eights, u32 first, u32 rows,
+                        float (*numbers)[4]) {
+    const u32 head = tile * 16u / a->head_dim + (a->which & 1u ? 0u : a->heads), plane = head - a->heads;
+    const u32 in_head = tile * 16u % a->head_dim, half = a->head_dim / 2u, lane = LANE / 4u;
+    const int rotated = a->cosines && head < a->heads + a->kv_heads;
+    /* The halves of a head are the coordinates. */
+    const u32 low_at = rotated ? in_head / 2u + lane : in_head + lane, high_at = low_at + (rotated ? half : 8u);
+    void *to = a->queries;
+    u64 start = (u64)head * a->padded, of_row = (u64)a->heads * a->padded, of_number = 1;
+    if (head >= a->heads) {
+        to = a->to_source ? step->source : step->cache;
+        const u64 capacity = a->to_source ? step->source_capacity : step->capacity;
+        const int is_key = plane < a->kv_heads;
+        of_row = is_key ? a->padded : 1u;
+        of_number = is_key ? 1u : capacity;
+        start = ((u64)a->layer * 2u * a->kv_heads + plane) * capacity * a->padded + step->first * of_row;
+    }
+    UNROLL for (u32 n = 0; n < eights; ++n) {
+        UNROLL for (u32 i = 0; i < 2; ++i) {
+            const u32 row = row_of(first, n, i);
+            float low = numbers[n][i], high = numbers[n][2 + i];
+            if (rotated) {
+                const u64 at = (u64)step->positions[row < rows ? row : 0u] * half + low_at;
+                const float cosine = load_constant(a->cosines + at), sine = load_constant(a->sines + at);
+                const float turned = multiply_add(low, cosine, -high * sine);
+                high = multiply_add(high, cosine, low * sine);
+                low = turned;
+            }
+            if (row >= rows) continue;
+            store_number(to, start + row * of_row + low_at * of_number, low, a->kind);
+            store_number(to, start + row * of_row + high_at * of_number, high, a->kind);
+        }
+    }
 }
 
 DEVICE float activate(float x, u32 activation) {
@@ -75,20 +86,50 @@ DEVICE float activate(float x, u32 activation) {
     return x / (1.0f + exponential(-x));
 }
 
-/* Block: some numbers of a row. */
-KERNEL(activation, ActivationArguments) {
-    wait_for_kernel_before();
-    const u32 row = BLOCK_Y, i = BLOCK_X * THREADS + THREAD;
-    if (row >= a.step->rows || i >= a.inner) return;
-    const u32 width = a.gated ? 2u * a.inner : a.inner;
-    const u64 distance = (u64)a.stride * width;
-    const float *projected = a.projected + (u64)row * width;
-    float value;
-    if (a.gated) {
-        const float *gate = projected + i / 8u * 16u + i % 8u;
-        value = activate(sum_parts(gate, a.parts, distance), a.activation) * sum_parts(gate + 8, a.parts, distance);
-    } else {
-        value = activate(sum_parts(projected + i, a.parts, distance), a.activation);
+/* What becomes of a tile's sums of `eights` times eight rows from `first` on, where there are `rows` in all. `scales` has what each row's sums are
+ * multiplied with. The whole warp comes here. */
+DEVICE void finish(const LinearArguments *a, u32 tile, u32 eights, u32 first, u32 rows, const float *scales, float (*sums)[4]) {
+    const u32 lane = LANE / 4u, output = tile * 16u + lane;
+    UNROLL for (u32 n = 0; n < eights; ++n) {
+        UNROLL for (u32 i = 0; i < 4; ++i) {
+            const u32 row = row_of(first, n, i);
+            sums[n][i] = row < rows ? sums[n][i] * scales[row] : 0.0f;
+        }
     }
-    store_number(a.out, (u64)row * a.inner + i, value, a.kind);
+    if (a->then == THEN_ADD) {
+        /* All loads before the first store, which might be to where the next load is from, for all that a compiler knows. */
+        UNROLL for (u32 n = 0; n < eights; ++n) {
+            UNROLL for (u32 i = 0; i < 4; ++i) {
+                const u64 at = (u64)row_of(first, n, i) * a->outputs + output + i / 2u * 8u;
+                if (row_of(first, n, i) < rows) sums[n][i] += a->stream.stream[at];
+            }
+        }
+        enter_stream(&a->stream, tile, eights, first, rows, sums);
+    } else if (a->then == THEN_HEADS) {
+        enter_heads(&a->heads, a->step, tile, eights, first, rows, sums);
+    } else if (a->then == THEN_LOGITS) {
+        UNROLL for (u32 n = 0; n < eights; ++n) {
+            UNROLL for (u32 i = 0; i < 4; ++i) {
+                const u32 row = row_of(first, n, i), column = output + i / 2u * 8u;
+                const int there = row < rows && column < a->vocabulary;
+                if (there) ((float *)a->out)[(u64)row * a->vocabulary + column] = a->scale * sums[n][i];
+            }
+        }
+    } else if (a->gated) {
+        UNROLL for (u32 n = 0; n < eights; ++n) {
+            UNROLL for (u32 i = 0; i < 2; ++i) {
+                const u64 at = (u64)row_of(first, n, i) * (a->outputs / 2u) + tile * 8u + lane;
+                const float value = activate(sums[n][i], a->activation) * sums[n][2 + i];
+                if (row_of(first, n, i) < rows) store_number(a->out, at, value, a->kind);
+            }
+        }
+    } else {
+        UNROLL for (u32 n = 0; n < eights; ++n) {
+            UNROLL for (u32 i = 0; i < 4; ++i) {
+                const u64 at = (u64)row_of(first, n, i) * a->outputs + output + i / 2u * 8u;
+                const float value = activate(sums[n][i], a->activation);
+                if (row_of(first, n, i) < rows) store_number(a->out, at, value, a->kind);
+            }
+        }
+    }
 }

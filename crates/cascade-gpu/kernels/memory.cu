@@ -45,9 +45,9 @@ DEVICE u64 packed_place(u32 output, u32 input, u32 inputs) {
 KERNEL(pack, PackArguments) {
     const u32 output = BLOCK_X;
     u32 row = output;
-    if (a.interleaved) {
-        const u32 inner = a.outputs / 2u;
-        row = output / 16u * 8u + output % 8u + (output % 16u < 8u ? 0u : inner);
+    if (a.alternating) {
+        const u32 in_group = output % a.alternating, eight = in_group / 16u * 8u + in_group % 8u;
+        row = output - in_group + eight + (in_group % 16u < 8u ? 0u : a.alternating / 2u);
     }
     const u32 to_output = a.first_output + output;
     for (u32 i = THREAD; i < a.inputs; i += THREADS) {

@@ -32,15 +32,14 @@ DEVICE Candidate block_best(Candidate best, Candidate *scratch) {
 /* Tokens that one block of `logits` looks at. */
 #define SLICE 1024u
 
-/* Sums parts to logits, and finds the greatest of a slice of the vocabulary. Grid: slice; wanted row. 256 threads. */
+/* Finds the greatest logit of a slice of the vocabulary. Grid: slice; wanted row. 256 threads. */
 KERNEL(logits, LogitsArguments) {
     wait_for_kernel_before();
     SHARED Candidate candidates[WARP];
     SHARED float scratch[WARP];
     const u32 row = BLOCK_Y, start = BLOCK_X * SLICE;
     if (row >= a.step->rows - a.step->first_wanted) return;
-    const float *projected = a.projected + (u64)row * a.vocabulary;
-    const u64 distance = (u64)a.stride * a.vocabulary;
+    const float *logits = a.logits + (u64)row * a.vocabulary;
     Candidate best = {-INFINITE, 0xffffffffu};
     float values[SLICE / 256u];
     float improper = 0.0f;
@@ -48,8 +47,7 @@ KERNEL(logits, LogitsArguments) {
         const u32 token = start + i * 256u + THREAD;
         values[i] = -INFINITE;
         if (token < a.vocabulary) {
-            const float value = a.scale * sum_parts(projected + token, a.parts, distance);
-            a.logits[(u64)row * a.vocabulary + token] = value;
+            const float value = logits[token];
             values[i] = value;
             if (value != value || value == INFINITE) improper = 1.0f;
             if (is_before(value, token, best.value, best.token)) {

@@ -6,6 +6,8 @@ use bytemuck::{Pod, Zeroable};
 
 /// Rows of one forward at most.
 pub const MAX_ROWS: usize = 64;
+/// Parts that the inputs of a linear map are cut into, at most: a power of two.
+pub(crate) const MAX_PARTS: usize = 8;
 /// Positions from the commonly seen ones on whose slots a row of a tree may have to look up.
 pub const WINDOW: usize = 128;
 /// Children whose probabilities one forward looks up, at most.
@@ -54,44 +56,22 @@ structure!(Answer {
     picks: [f32; MAX_PICKS],
 });
 
+structure!(StreamArguments {
+    stream: Address,
+    weight: Address,
+    normed: Address,
+    squares: Address,
+    size: u32,
+    kind: u32,
+});
+
 structure!(EmbedArguments {
     step: Address,
     table: Address,
-    stream: Address,
-    size: u32,
-    kind: u32,
-});
-
-structure!(NormArguments {
-    step: Address,
-    delta: Address,
-    stream: Address,
-    weight: Address,
-    out: Address,
-    size: u32,
-    parts: u32,
-    stride: u32,
-    kind: u32,
-    epsilon: f32,
-    unused: u32,
-});
-
-structure!(LinearArguments {
-    step: Address,
-    input: Address,
-    weight: Address,
-    out: Address,
-    inputs: u32,
-    outputs: u32,
-    parts: u32,
-    stride: u32,
-    wanted_only: u32,
-    unused: u32,
+    stream: StreamArguments,
 });
 
 structure!(HeadsArguments {
-    step: Address,
-    projected: Address,
     cosines: Address,
     sines: Address,
     queries: Address,
@@ -99,12 +79,34 @@ structure!(HeadsArguments {
     kv_heads: u32,
     head_dim: u32,
     padded: u32,
-    parts: u32,
-    stride: u32,
-    kind: u32,
     layer: u32,
+    kind: u32,
     to_source: u32,
     which: u32,
+});
+
+structure!(LinearArguments {
+    step: Address,
+    input: Address,
+    weight: Address,
+    partials: Address,
+    arrived: Address,
+    squares: Address,
+    inputs: u32,
+    outputs: u32,
+    parts: u32,
+    epsilon: f32,
+    wanted_only: u32,
+    then: u32,
+    stream: StreamArguments,
+    heads: HeadsArguments,
+    out: Address,
+    activation: u32,
+    gated: u32,
+    kind: u32,
+    vocabulary: u32,
+    scale: f32,
+    unused: u32,
 });
 
 structure!(AttentionArguments {
@@ -113,39 +115,16 @@ structure!(AttentionArguments {
     bias: Address,
     mixed: Address,
     weights: Address,
+    arrived: Address,
+    out: Address,
     heads: u32,
     kv_heads: u32,
+    head_dim: u32,
     padded: u32,
     layer: u32,
     reach: u32,
     kind: u32,
     to_source: u32,
-    unused: u32,
-});
-
-structure!(CombineArguments {
-    step: Address,
-    mixed: Address,
-    weights: Address,
-    out: Address,
-    heads: u32,
-    head_dim: u32,
-    padded: u32,
-    kind: u32,
-    to_source: u32,
-    unused: u32,
-});
-
-structure!(ActivationArguments {
-    step: Address,
-    projected: Address,
-    out: Address,
-    inner: u32,
-    parts: u32,
-    stride: u32,
-    kind: u32,
-    activation: u32,
-    gated: u32,
 });
 
 structure!(Slice {
@@ -157,16 +136,11 @@ structure!(Slice {
 
 structure!(LogitsArguments {
     step: Address,
-    projected: Address,
     logits: Address,
     slices: Address,
     answer: Address,
     vocabulary: u32,
-    parts: u32,
-    stride: u32,
     slice_count: u32,
-    scale: f32,
-    unused: u32,
 });
 
 structure!(TopArguments {
@@ -207,7 +181,7 @@ structure!(PackArguments {
     inputs: u32,
     kind: u32,
     to_kind: u32,
-    interleaved: u32,
+    alternating: u32,
     packed: u32,
     first_output: u32,
     unused: u32,
@@ -239,18 +213,19 @@ mod tests {
             size_of::<Step>(),
             offset_of!(Step, path),
             size_of::<Answer>(),
+            size_of::<StreamArguments>(),
             size_of::<EmbedArguments>(),
-            size_of::<NormArguments>(),
-            size_of::<LinearArguments>(),
             size_of::<HeadsArguments>(),
             offset_of!(HeadsArguments, which),
+            size_of::<LinearArguments>(),
+            offset_of!(LinearArguments, stream),
+            offset_of!(LinearArguments, heads),
+            offset_of!(LinearArguments, activation),
             size_of::<AttentionArguments>(),
             offset_of!(AttentionArguments, reach),
-            size_of::<CombineArguments>(),
-            size_of::<ActivationArguments>(),
             size_of::<Slice>(),
             size_of::<LogitsArguments>(),
-            offset_of!(LogitsArguments, scale),
+            offset_of!(LogitsArguments, slice_count),
             size_of::<TopArguments>(),
             size_of::<KeepArguments>(),
             size_of::<GrowArguments>(),

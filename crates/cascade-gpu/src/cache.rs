@@ -28,16 +28,16 @@ impl CacheShape {
 /// Numbers that a head takes in memory: what attention has kernels for.
 ///
 /// # Errors
-/// [`Error::Size`](crate::Error::Size) above 128.
+/// [`Error::Size`](crate::Error::Size) above 128, and for sizes that tiles of sixteen do not divide.
 pub fn padded(head_dim: usize) -> Result<usize> {
     match head_dim {
-        1..=32 => Ok(32),
-        33..=64 => Ok(64),
-        65..=128 => Ok(128),
+        16 | 32 => Ok(32),
+        48 | 64 => Ok(64),
+        80 | 96 | 112 | 128 => Ok(128),
         _ => Err(crate::Error::Size {
             what: "the size of a head".to_owned(),
             size: head_dim,
-            needed: "128 at most",
+            needed: "a multiple of 16, and 128 at most",
         }),
     }
 }
@@ -116,7 +116,11 @@ impl Cache {
         }
         let capacity = needed.next_power_of_two().max(Self::MIN_CAPACITY);
         let bytes = self.planes() * capacity * self.padded * self.kind.bytes();
-        let grown = self.device.allocate(bytes)?;
+        let grown = match self.padded == self.shape.head_dim {
+            true => self.device.allocate(bytes)?,
+            // Heads are padded with zeros that nobody writes again.
+            false => self.device.zeroed(bytes)?,
+        };
         if let (Some(old), 1..) = (&self.buffer, self.len) {
             let arguments = GrowArguments {
                 from: old.address(),
@@ -200,7 +204,7 @@ mod tests {
     const SHAPE: CacheShape = CacheShape {
         layers: 2,
         kv_heads: 3,
-        head_dim: 20,
+        head_dim: 16,
     };
     const PADDED: usize = 32;
     const PLANES: usize = 12;

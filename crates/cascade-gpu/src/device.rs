@@ -114,6 +114,16 @@ impl Device {
         })
     }
 
+    /// Memory of `bytes` zeros.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub(crate) fn zeroed(&self, bytes: usize) -> Result<Buffer> {
+        let buffer = self.allocate(bytes)?;
+        buffer.zero()?;
+        Ok(buffer)
+    }
+
     /// Memory that holds `values`.
     ///
     /// # Errors

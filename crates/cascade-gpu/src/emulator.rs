@@ -129,7 +129,7 @@ mod tests {
     use bytemuck::Zeroable;
 
     use super::*;
-    use crate::arguments::{CopyArguments, FillArguments, NormArguments, Step};
+    use crate::arguments::{CopyArguments, FillArguments, LogitsArguments, Step};
     use crate::launch::Kernel;
     use crate::Device;
 
@@ -145,16 +145,15 @@ mod tests {
         step.rows = 1;
         let step = device.upload(&[step]).unwrap();
         let numbers = device.upload(&[1f32; 64]).unwrap();
-        let arguments = NormArguments {
+        let arguments = LogitsArguments {
             step: step.address(),
-            delta: numbers.address(),
-            stream: numbers.address(),
-            weight: numbers.address(),
-            out: numbers.address(),
-            size: 16,
-            ..NormArguments::zeroed()
+            logits: numbers.address(),
+            slices: numbers.address(),
+            vocabulary: 16,
+            slice_count: 1,
+            ..LogitsArguments::zeroed()
         };
-        let of_threads = |threads| Launch::new(Kernel::Norm, [1; 3], threads, arguments);
+        let of_threads = |threads| Launch::new(Kernel::Logits, [1; 3], threads, arguments);
         assert!(complaint(&device, &of_threads(48)).contains("some threads of a warp"));
         assert!(complaint(&device, &of_threads(2048)).contains("more than 1024 threads"));
         device.launch(&of_threads(64)).unwrap();

@@ -1,11 +1,14 @@
 //! A forward pass as launches: what layers are made of.
 
+use bytemuck::Zeroable;
+
 use crate::arguments::{
-    ActivationArguments, AttentionArguments, CombineArguments, EmbedArguments, HeadsArguments,
-    LinearArguments, LogitsArguments, NormArguments, SLICE, SPLIT,
+    AttentionArguments, EmbedArguments, HeadsArguments, LinearArguments, LogitsArguments,
+    StreamArguments, SLICE, SPLIT,
 };
 use crate::launch::{Kernel, Launch};
 use crate::runner::Workspace;
+use crate::weights::Order;
 use crate::{Address, Buffer, Device, Kind, Linear, Norm, Result, Table};
 
 /// The nonlinearity of a feed-forward layer.
@@ -100,16 +103,27 @@ pub enum Looks<'a> {
     AtSource,
 }
 
+/// What becomes of a linear map's sums: numbers of `kernels/arguments.h`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Then {
+    Add,
+    Heads,
+    Activate,
+    Logits,
+}
+
 /// Writes down the launches of one forward of at most so many rows.
 ///
-/// Rows pass through three places: the residual stream, the input of a linear map, and its output in parts. Each method
-/// reads one and writes another.
+/// Rows pass through the residual stream and its norm, what attention gives, and the inner layer of a feed-forward. Each method
+/// is one launch: a linear map and what becomes of its sums, or attention.
 #[derive(Debug)]
 pub struct Forward<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) kind: Kind,
     pub(crate) heads: Heads,
     pub(crate) padded: usize,
+    pub(crate) epsilon: f32,
     /// Room for rows.
     pub(crate) rows: usize,
     /// Room for splits of the sequence's keys and the source's.
@@ -118,8 +132,6 @@ pub struct Forward<'a> {
     /// Where the rows' residual stream and queries begin.
     pub(crate) stream: Address,
     pub(crate) queries: Address,
-    /// Parts of the last linear map's output.
-    pub(crate) parts: usize,
     pub(crate) launches: Vec<Launch>,
 }
 
@@ -128,91 +140,49 @@ impl Forward<'_> {
         self.launches.push(Launch::new(kernel, grid, threads, of));
     }
 
-    /// Tokens to the residual stream.
-    pub fn embed(&mut self, table: &Table) {
+    /// Tokens to the residual stream, and that to its norm.
+    ///
+    /// # Panics
+    /// If the norm is of another size.
+    pub fn embed(&mut self, table: &Table, norm: &Norm) {
+        assert_eq!(table.size, norm.size, "a norm of another size");
         let arguments = EmbedArguments {
             step: self.step,
             table: table.rows.address(),
-            stream: self.stream,
-            size: table.size as u32,
-            kind: table.kind.number(),
+            stream: self.entering(norm),
         };
-        self.launch(Kernel::Embed, [self.rows, 1, 1], 256, arguments);
+        let grid = [table.size.div_ceil(128), self.rows.div_ceil(8), 1];
+        self.launch(Kernel::Embed, grid, 256, arguments);
     }
 
-    /// Residual stream to input.
-    pub fn norm(&mut self, norm: &Norm) {
-        self.normalize(norm, 0);
-    }
-
-    /// Adds the last linear map's output to the residual stream, and that to input.
-    pub fn add_norm(&mut self, norm: &Norm) {
-        self.normalize(norm, self.parts);
-    }
-
-    fn normalize(&mut self, norm: &Norm, parts: usize) {
-        let arguments = NormArguments {
-            step: self.step,
-            delta: self.workspace.partials.address(),
+    fn entering(&self, norm: &Norm) -> StreamArguments {
+        StreamArguments {
             stream: self.stream,
             weight: norm.weight.address(),
-            out: self.workspace.input.address(),
+            normed: self.workspace.normed.address(),
+            squares: self.workspace.squares.address(),
             size: norm.size as u32,
-            parts: parts as u32,
-            stride: self.rows as u32,
             kind: self.kind.number(),
-            epsilon: norm.epsilon,
-            unused: 0,
-        };
-        // As many threads as numbers to hide the latency of, and no more than a block may have.
-        let threads = norm.size.next_power_of_two().clamp(32, 1024);
-        self.launch(Kernel::Norm, [self.rows, 1, 1], threads, arguments);
+        }
     }
 
-    /// Input to output.
-    pub fn linear(&mut self, linear: &Linear) {
-        self.map(linear, false);
-    }
-
-    fn map(&mut self, linear: &Linear, wanted_only: bool) {
-        self.parts = linear.parts;
-        let arguments = LinearArguments {
-            step: self.step,
-            input: self.workspace.input.address(),
-            weight: linear.weight.address(),
-            out: self.workspace.partials.address(),
-            inputs: linear.inputs as u32,
-            outputs: linear.outputs as u32,
-            parts: linear.parts as u32,
-            stride: self.rows as u32,
-            wanted_only: u32::from(wanted_only),
-            unused: 0,
-        };
-        let blocks = [linear.outputs.div_ceil(128), linear.parts, 1];
-        let (kernel, grid, threads) = match (linear.kind, self.rows) {
-            (Kind::Bf16, ..=8) => (Kernel::LinearBf16x1, blocks, 256),
-            (Kind::Bf16, ..=16) => (Kernel::LinearBf16x2, blocks, 256),
-            (Kind::Bf16, ..=32) => (Kernel::LinearBf16x4, blocks, 256),
-            (Kind::Bf16, _) => (Kernel::LinearBf16x8, blocks, 128),
-            (Kind::F32, rows) => {
-                let grid = [linear.outputs.div_ceil(4), rows.div_ceil(8), 1];
-                (Kernel::LinearF32, grid, 128)
-            }
-        };
-        self.launch(kernel, grid, threads, arguments);
-    }
-
-    /// Output to queries, and keys and values of `layer`.
-    pub fn heads(&mut self, projected: Projected<'_>, layer: usize) {
+    /// Norm to queries, and keys and values of `layer`.
+    ///
+    /// # Panics
+    /// If `linear` was loaded for rotated heads and these are not, or the other way round.
+    pub fn project(&mut self, linear: &Linear, projected: Projected<'_>, layer: usize) {
         let Heads { queries, kv, size } = self.heads;
-        let (blocks, which, rotary) = match projected {
-            Projected::All(rotary) => (queries + 2 * kv, 3, rotary),
-            Projected::Queries => (queries, 1, None),
-            Projected::SourceKeysValues => (2 * kv, 2, None),
+        let (which, rotary) = match projected {
+            Projected::All(rotary) => (3, rotary),
+            Projected::Queries => (1, None),
+            Projected::SourceKeysValues => (2, None),
         };
-        let arguments = HeadsArguments {
-            step: self.step,
-            projected: self.workspace.partials.address(),
+        assert_eq!(
+            linear.order == Order::Rotated,
+            rotary.is_some(),
+            "heads are loaded to be rotated, or not"
+        );
+        let heads = HeadsArguments {
             cosines: rotary.map_or(0, |rotary| rotary.cosines.address()),
             sines: rotary.map_or(0, |rotary| rotary.sines.address()),
             queries: self.queries,
@@ -220,22 +190,19 @@ impl Forward<'_> {
             kv_heads: kv as u32,
             head_dim: size as u32,
             padded: self.padded as u32,
-            parts: self.parts as u32,
-            stride: self.rows as u32,
-            kind: self.kind.number(),
             layer: layer as u32,
+            kind: self.kind.number(),
             to_source: u32::from(projected == Projected::SourceKeysValues),
             which,
         };
-        self.launch(
-            Kernel::Heads,
-            [blocks, self.rows, 1],
-            self.padded,
-            arguments,
-        );
+        let arguments = LinearArguments {
+            heads,
+            ..self.of_norm(linear, Then::Heads)
+        };
+        self.map(linear, arguments);
     }
 
-    /// Queries to input, through the keys and values of `layer`.
+    /// Queries to what attention gives, through the keys and values of `layer`.
     pub fn attention(&mut self, looks: Looks<'_>, layer: usize) {
         let (bias, to_source) = match looks {
             Looks::AtSequence(bias) => (bias, false),
@@ -249,14 +216,16 @@ impl Forward<'_> {
             bias: bias.map_or(0, |bias| bias.table.address()),
             mixed: self.workspace.mixed.address(),
             weights: self.workspace.weights.address(),
+            arrived: self.workspace.arrived.address(),
+            out: self.workspace.attended.address(),
             heads: queries as u32,
             kv_heads: kv as u32,
+            head_dim: size as u32,
             padded: self.padded as u32,
             layer: layer as u32,
             reach: bias.map_or(0, |bias| bias.reach as u32),
             kind: self.kind.number(),
             to_source: u32::from(to_source),
-            unused: 0,
         };
         let tiles = (self.rows * queries / kv).div_ceil(16);
         let (kernel, grid, threads) = match (self.kind, self.padded) {
@@ -266,65 +235,105 @@ impl Forward<'_> {
             (Kind::Bf16, _) => (Kernel::AttentionBf16x128, [kv, splits, tiles], 128),
         };
         self.launch(kernel, grid, threads, arguments);
-        let arguments = CombineArguments {
-            step: self.step,
-            mixed: self.workspace.mixed.address(),
-            weights: self.workspace.weights.address(),
-            out: self.workspace.input.address(),
-            heads: queries as u32,
-            head_dim: size as u32,
-            padded: self.padded as u32,
-            kind: self.kind.number(),
-            to_source: u32::from(to_source),
-            unused: 0,
-        };
-        self.launch(
-            Kernel::Combine,
-            [queries, self.rows, 1],
-            self.padded,
-            arguments,
-        );
     }
 
-    /// Output to input, `inner` numbers a row.
-    pub fn activation(&mut self, activation: Activation, inner: usize, gated: bool) {
-        let arguments = ActivationArguments {
-            step: self.step,
-            projected: self.workspace.partials.address(),
-            out: self.workspace.input.address(),
-            inner: inner as u32,
-            parts: self.parts as u32,
-            stride: self.rows as u32,
-            kind: self.kind.number(),
+    /// Adds a linear map of what attention gave to the residual stream, and that to its norm.
+    pub fn add_attended(&mut self, linear: &Linear, norm: &Norm) {
+        self.add(linear, self.workspace.attended.address(), norm);
+    }
+
+    /// Norm to the inner layer of a feed-forward; a gated one if `linear` was loaded so.
+    pub fn activate(&mut self, linear: &Linear, activation: Activation) {
+        let arguments = LinearArguments {
+            out: self.workspace.inner.address(),
             activation: match activation {
                 Activation::Relu => 0,
                 Activation::Gelu => 1,
                 Activation::Silu => 2,
             },
-            gated: u32::from(gated),
+            gated: u32::from(linear.order == Order::Gated),
+            ..self.of_norm(linear, Then::Activate)
         };
-        let grid = [inner.div_ceil(256), self.rows, 1];
-        self.launch(Kernel::Activation, grid, 256, arguments);
+        self.map(linear, arguments);
     }
 
-    /// Input to logits, of the rows that are wanted, times `scale`; and what is read off them.
+    /// Adds a linear map of the inner layer to the residual stream, and that to its norm.
+    pub fn add_inner(&mut self, linear: &Linear, norm: &Norm) {
+        self.add(linear, self.workspace.inner.address(), norm);
+    }
+
+    /// Norm to logits, of the rows that are wanted, times `scale`; and what is read off them.
     pub fn logits(&mut self, head: &Linear, scale: f32) {
-        self.map(head, true);
-        let slices = head.outputs.div_ceil(SLICE);
+        let arguments = LinearArguments {
+            out: self.workspace.logits.address(),
+            wanted_only: 1,
+            vocabulary: head.columns as u32,
+            scale,
+            ..self.of_norm(head, Then::Logits)
+        };
+        self.map(head, arguments);
+        let slices = head.columns.div_ceil(SLICE);
         let arguments = LogitsArguments {
             step: self.step,
-            projected: self.workspace.partials.address(),
             logits: self.workspace.logits.address(),
             slices: self.workspace.slices.address(),
             answer: self.workspace.answer.address(),
-            vocabulary: head.outputs as u32,
-            parts: head.parts as u32,
-            stride: self.rows as u32,
+            vocabulary: head.columns as u32,
             slice_count: slices as u32,
-            scale,
-            unused: 0,
         };
         self.launch(Kernel::Logits, [slices, self.rows, 1], 256, arguments);
         self.launch(Kernel::Answer, [self.rows, 1, 1], 32, arguments);
+    }
+
+    fn add(&mut self, linear: &Linear, input: Address, norm: &Norm) {
+        assert_eq!(linear.outputs, norm.size, "a norm of another size");
+        let arguments = LinearArguments {
+            stream: self.entering(norm),
+            ..self.of(linear, input, Then::Add)
+        };
+        self.map(linear, arguments);
+    }
+
+    /// Arguments of a linear map of the norm.
+    fn of_norm(&self, linear: &Linear, then: Then) -> LinearArguments {
+        LinearArguments {
+            squares: self.workspace.squares.address(),
+            epsilon: self.epsilon,
+            ..self.of(linear, self.workspace.normed.address(), then)
+        }
+    }
+
+    fn of(&self, linear: &Linear, input: Address, then: Then) -> LinearArguments {
+        LinearArguments {
+            step: self.step,
+            input,
+            weight: linear.weight.address(),
+            partials: self.workspace.partials.address(),
+            arrived: self.workspace.arrived.address(),
+            inputs: linear.inputs as u32,
+            outputs: linear.outputs as u32,
+            parts: linear.parts as u32,
+            then: then as u32,
+            kind: self.kind.number(),
+            ..LinearArguments::zeroed()
+        }
+    }
+
+    fn map(&mut self, linear: &Linear, arguments: LinearArguments) {
+        let blocks = [linear.outputs.div_ceil(128), linear.parts, 1];
+        let (kernel, grid, threads) = match (linear.kind, self.rows) {
+            (Kind::F32, rows) => {
+                let grid = [linear.outputs.div_ceil(128), 1, rows.div_ceil(8)];
+                (Kernel::LinearF32, grid, 256)
+            }
+            (Kind::Bf16, ..=8) => {
+                let blocks = (linear.outputs * linear.parts).div_ceil(128);
+                (Kernel::LinearBf16x1, [blocks, 1, 1], 256)
+            }
+            (Kind::Bf16, ..=16) => (Kernel::LinearBf16x2, blocks, 256),
+            (Kind::Bf16, ..=32) => (Kernel::LinearBf16x4, blocks, 256),
+            (Kind::Bf16, _) => (Kernel::LinearBf16x8, blocks, 256),
+        };
+        self.launch(kernel, grid, threads, arguments);
     }
 }

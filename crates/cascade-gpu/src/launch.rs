@@ -19,20 +19,16 @@ macro_rules! kernels {
 }
 
 kernels! {
+    Embed = "embed",
     LinearBf16x1 = "linear_bf16_1",
     LinearBf16x2 = "linear_bf16_2",
     LinearBf16x4 = "linear_bf16_4",
     LinearBf16x8 = "linear_bf16_8",
     LinearF32 = "linear_f32",
-    Embed = "embed",
-    Norm = "norm",
-    Heads = "heads",
-    Activation = "activation",
     AttentionBf16x32 = "attention_bf16_32",
     AttentionBf16x64 = "attention_bf16_64",
     AttentionBf16x128 = "attention_bf16_128",
     AttentionF32 = "attention_f32",
-    Combine = "combine",
     Logits = "logits",
     Answer = "answer",
     Top = "top",

@@ -9,7 +9,7 @@
 //!
 //! **A row's numbers do not depend on the rows beside it.** Every sum runs in an order that follows from the model's sizes and
 //! the row's own position: linear maps cut their inputs into parts whatever the number of rows, attention goes through keys by
-//! position (wherever a tree has put them) in splits of a fixed size, and nothing is added up atomically. So checking a draft,
+//! position (wherever a tree has put them) in splits of a fixed size, and parts and splits are added up in order, whoever is done last. So checking a draft,
 //! chain or tree, gives the very bits that plain decoding gives.
 //!
 //! Where there is no GPU, the feature `emulator` runs the same kernels on the processor, for tests: the kernels are written in

@@ -16,8 +16,12 @@ use crate::{Address, Buffer, Cache, Device, Forward, Heads, Kind, Linear, Result
 pub struct Sizes {
     /// Size of the residual stream.
     pub stream: usize,
+    /// What norms add to the mean square.
+    pub epsilon: f64,
     /// Most inputs of a linear map.
     pub input: usize,
+    /// Most outputs of a linear map.
+    pub outputs: usize,
     /// Most numbers that a linear map gives for a row, counting parts.
     pub output: usize,
     /// Heads of attention, the same in all layers.
@@ -28,10 +32,12 @@ pub struct Sizes {
 
 impl Sizes {
     /// Sizes that have room for no linear map yet.
-    pub fn new(stream: usize, heads: Heads, vocabulary: usize) -> Self {
+    pub fn new(stream: usize, epsilon: f64, heads: Heads, vocabulary: usize) -> Self {
         Self {
             stream,
+            epsilon,
             input: 0,
+            outputs: 0,
             output: 0,
             heads,
             vocabulary,
@@ -41,6 +47,7 @@ impl Sizes {
     /// Makes room for `linear`.
     pub fn cover(&mut self, linear: &Linear) {
         self.input = self.input.max(linear.inputs);
+        self.outputs = self.outputs.max(linear.outputs);
         self.output = self.output.max(linear.outputs * linear.parts);
     }
 }
@@ -92,8 +99,16 @@ pub(crate) struct Workspace {
     pub(crate) step: Buffer,
     pub(crate) answer: Buffer,
     pub(crate) stream: Buffer,
-    pub(crate) input: Buffer,
+    /// Norm of the stream, times a number for each row that follows from `squares`.
+    pub(crate) normed: Buffer,
+    pub(crate) squares: Buffer,
+    /// What attention gives.
+    pub(crate) attended: Buffer,
+    /// Inner layer of a feed-forward.
+    pub(crate) inner: Buffer,
     pub(crate) partials: Buffer,
+    /// Counters of blocks that are done with something, all zero between kernels.
+    pub(crate) arrived: Buffer,
     pub(crate) queries: Buffer,
     /// What splits of the keys give, and their weights.
     pub(crate) mixed: Buffer,
@@ -207,12 +222,12 @@ impl Runner {
             kind: self.kind,
             heads: self.sizes.heads,
             padded: self.padded,
+            epsilon: self.sizes.epsilon as f32,
             rows: room.rows,
             splits: room.splits,
             step: self.workspace.step.address(),
             stream: self.workspace.stream.address(),
             queries: self.workspace.queries.address(),
-            parts: 0,
             launches: Vec::new(),
         };
         build(&mut forward);
@@ -288,16 +303,44 @@ impl Runner {
     /// # Errors
     /// What the forward failed with.
     pub fn hidden(&self, first: usize, count: usize) -> Result<Vec<f32>> {
-        let (at, numbers) = (first * self.sizes.stream, count * self.sizes.stream);
+        let size = self.sizes.stream;
+        let mut hidden = self.numbers(&self.workspace.normed, first * size, count * size)?;
+        let sums = size / 16;
+        let mut squares = vec![0f32; count * sums];
+        self.workspace
+            .squares
+            .read(first * sums * 4, &mut squares)?;
+        for (row, squares) in hidden.chunks_mut(size).zip(squares.chunks(sums)) {
+            let mean = squares.iter().sum::<f32>() / size as f32;
+            let scale = (mean + self.sizes.epsilon as f32).sqrt().recip();
+            row.iter_mut().for_each(|number| *number *= scale);
+        }
+        Ok(hidden)
+    }
+
+    /// The first `count` numbers of what attention gave last, row-major.
+    #[cfg(feature = "emulator")]
+    pub fn attended(&self, count: usize) -> Result<Vec<f32>> {
+        self.numbers(&self.workspace.attended, 0, count)
+    }
+
+    /// The first `count` numbers of the last feed-forward's inner layer, row-major.
+    #[cfg(feature = "emulator")]
+    pub fn inner(&self, count: usize) -> Result<Vec<f32>> {
+        self.numbers(&self.workspace.inner, 0, count)
+    }
+
+    /// Numbers in `buffer` as a model of this kind has them.
+    fn numbers(&self, buffer: &Buffer, at: usize, count: usize) -> Result<Vec<f32>> {
         match self.kind {
             Kind::F32 => {
-                let mut values = vec![0f32; numbers];
-                self.workspace.input.read(at * 4, &mut values)?;
+                let mut values = vec![0f32; count];
+                buffer.read(at * 4, &mut values)?;
                 Ok(values)
             }
             Kind::Bf16 => {
-                let mut halves = vec![0u16; numbers];
-                self.workspace.input.read(at * 2, &mut halves)?;
+                let mut halves = vec![0u16; count];
+                buffer.read(at * 2, &mut halves)?;
                 let floats = halves
                     .iter()
                     .map(|&half| f32::from_bits(u32::from(half) << 16));
@@ -331,7 +374,8 @@ impl Runner {
         Ok(Encoding {
             steps: self.device.upload(&steps)?,
             stream: self.device.allocate(rows * self.sizes.stream * 4)?,
-            queries: self.device.allocate(rows * queries)?,
+            // Heads are padded with zeros that nobody writes again.
+            queries: self.device.zeroed(rows * queries)?,
             chunks: steps.len(),
             splits,
         })
@@ -354,12 +398,12 @@ impl Runner {
             kind: self.kind,
             heads: self.sizes.heads,
             padded: self.padded,
+            epsilon: self.sizes.epsilon as f32,
             rows: MAX_ROWS,
             splits: [encoding.splits; 2],
             step: encoding.steps.address() + (chunk * size_of::<Step>()) as Address,
             stream: encoding.stream.address() + (row * self.sizes.stream * 4) as Address,
             queries: encoding.queries.address() + (row * queries) as Address,
-            parts: 0,
             launches: Vec::new(),
         };
         build(&mut forward);
@@ -372,20 +416,26 @@ impl Workspace {
     fn new(device: &Device, kind: Kind, sizes: &Sizes, splits: usize) -> Result<Self> {
         let heads = sizes.heads.queries;
         let padded = padded(sizes.heads.size)?;
-        let input = sizes.input.max(sizes.stream);
         let slices = sizes.vocabulary.div_ceil(SLICE);
         let (mixed, weights) = split_buffers(device, (heads, padded), splits)?;
+        let rows = |bytes: usize| device.allocate(MAX_ROWS * bytes);
+        let counters = sizes.outputs.div_ceil(16).max(MAX_ROWS * heads);
         Ok(Self {
             step: device.allocate(size_of::<Step>())?,
             answer: device.allocate(size_of::<Answer>())?,
-            stream: device.allocate(MAX_ROWS * sizes.stream * 4)?,
-            input: device.allocate(MAX_ROWS * input * kind.bytes())?,
-            partials: device.allocate(MAX_ROWS * sizes.output.max(2 * sizes.vocabulary) * 4)?,
-            queries: device.allocate(MAX_ROWS * heads * padded * kind.bytes())?,
+            stream: rows(sizes.stream * 4)?,
+            normed: rows(sizes.stream * kind.bytes())?,
+            squares: rows(sizes.stream.div_ceil(16) * 4)?,
+            attended: rows(heads * sizes.heads.size * kind.bytes())?,
+            inner: rows(sizes.input * kind.bytes())?,
+            partials: rows(sizes.output.max(2 * sizes.vocabulary) * 4)?,
+            arrived: device.zeroed(counters * 4)?,
+            // Heads are padded with zeros that nobody writes again.
+            queries: device.zeroed(MAX_ROWS * heads * padded * kind.bytes())?,
             mixed,
             weights,
-            logits: device.allocate(MAX_ROWS * sizes.vocabulary * 4)?,
-            slices: device.allocate(MAX_ROWS * slices * size_of::<Slice>())?,
+            logits: rows(sizes.vocabulary * 4)?,
+            slices: rows(slices * size_of::<Slice>())?,
             splits,
         })
     }

@@ -1,8 +1,9 @@
 //! Weights on their way to a device, and in the order that kernels read them.
 
-use crate::arguments::{FillArguments, PackArguments};
+use crate::arguments::{FillArguments, PackArguments, MAX_PARTS};
+use crate::cache::padded;
 use crate::launch::{Kernel, Launch};
-use crate::{Address, Buffer, Device, Error, Result};
+use crate::{Address, Buffer, Device, Error, Heads, Result};
 
 /// What a model computes in: the type of its weights, of what linear maps read, and of cached keys and values. Sums, norms,
 /// softmax and the residual stream are f32 always.
@@ -91,10 +92,25 @@ pub struct Loader<'a> {
 pub struct Linear {
     pub(crate) weight: Buffer,
     pub(crate) inputs: usize,
+    /// In whole tiles of sixteen.
     pub(crate) outputs: usize,
+    /// Outputs that there are.
+    pub(crate) columns: usize,
+    pub(crate) order: Order,
     /// Ranges of the inputs that are summed apart.
     pub(crate) parts: usize,
     pub(crate) kind: Kind,
+}
+
+/// How the outputs of a linear map follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As they are stored.
+    Plain,
+    /// Eight gates, eight of what they gate.
+    Gated,
+    /// In heads that are rotated, eight of the first half, eight of the second.
+    Rotated,
 }
 
 /// An embedding: rows that are looked up.
@@ -102,7 +118,6 @@ pub struct Linear {
 pub struct Table {
     pub(crate) rows: Buffer,
     pub(crate) size: usize,
-    pub(crate) kind: Kind,
 }
 
 /// A root-mean-square norm.
@@ -110,7 +125,6 @@ pub struct Table {
 pub struct Norm {
     pub(crate) weight: Buffer,
     pub(crate) size: usize,
-    pub(crate) epsilon: f32,
 }
 
 impl<'a> Loader<'a> {
@@ -135,15 +149,30 @@ impl<'a> Loader<'a> {
     ///
     /// # Errors
     /// [`Error::Size`] for sizes that tiles do not divide, and what loading fails with.
-    pub fn linear(&mut self, inputs: usize, parts: &[(&str, usize)]) -> Result<Linear> {
-        let outputs = parts.iter().map(|&(_, outputs)| outputs).sum();
-        let mut linear = self.empty(parts[0].0, inputs, outputs)?;
-        let mut first = 0;
-        for &(name, outputs) in parts {
-            self.tiles_divide(name, "outputs of a linear map", outputs)?;
-            self.pack(&mut linear, &[(name, outputs)], false, first)?;
-            first += outputs;
-        }
+    pub fn linear(&mut self, inputs: usize, maps: &[(&str, usize)]) -> Result<Linear> {
+        let outputs = maps.iter().map(|&(_, outputs)| outputs).sum();
+        let mut linear = self.empty(maps[0].0, inputs, outputs, Order::Plain)?;
+        self.put_side_by_side(&mut linear, 0, maps, 0)?;
+        Ok(linear)
+    }
+
+    /// Queries, keys and values of heads whose queries and keys are rotated, side by side.
+    ///
+    /// # Errors
+    /// As for [`linear`](Self::linear), and for heads of sizes that there are no kernels for.
+    pub fn rotated(
+        &mut self,
+        inputs: usize,
+        heads: Heads,
+        [queries, keys, values]: [&str; 3],
+    ) -> Result<Linear> {
+        padded(heads.size)?;
+        let (of_queries, of_keys) = (heads.queries * heads.size, heads.kv * heads.size);
+        let outputs = of_queries + 2 * of_keys;
+        let mut linear = self.empty(queries, inputs, outputs, Order::Rotated)?;
+        let rotated = [(queries, of_queries), (keys, of_keys)];
+        self.put_side_by_side(&mut linear, 0, &rotated, heads.size)?;
+        self.put_side_by_side(&mut linear, of_queries + of_keys, &[(values, of_keys)], 0)?;
         Ok(linear)
     }
 
@@ -159,8 +188,20 @@ impl<'a> Loader<'a> {
                 needed: "a multiple of 8",
             });
         }
-        let mut linear = self.empty(gate, inputs, 2 * inner)?;
-        self.pack(&mut linear, &[(gate, inner), (up, inner)], true, 0)?;
+        let mut linear = self.empty(gate, inputs, 2 * inner, Order::Gated)?;
+        self.pack(&mut linear, &[(gate, inner), (up, inner)], 2 * inner, 0)?;
+        Ok(linear)
+    }
+
+    /// The linear map that gives logits: any number of them.
+    ///
+    /// # Errors
+    /// As for [`linear`](Self::linear).
+    pub fn head(&mut self, inputs: usize, name: &str, vocabulary: usize) -> Result<Linear> {
+        let outputs = vocabulary.next_multiple_of(16);
+        let mut linear = self.empty(name, inputs, outputs, Order::Plain)?;
+        linear.columns = vocabulary;
+        self.pack(&mut linear, &[(name, vocabulary)], 0, 0)?;
         Ok(linear)
     }
 
@@ -173,22 +214,24 @@ impl<'a> Loader<'a> {
             weight: self.device.allocate(rows * size * self.kind.bytes())?,
             inputs: size,
             outputs: rows,
+            columns: rows,
+            order: Order::Plain,
             parts: 1,
             kind: self.kind,
         };
-        self.place(&mut linear, &[(name, rows)], false, 0, false)?;
+        self.place(&mut linear, &[(name, rows)], 0, 0, false)?;
         Ok(Table {
             rows: linear.weight,
             size,
-            kind: self.kind,
         })
     }
 
     /// The weight of a norm.
     ///
     /// # Errors
-    /// What loading fails with.
-    pub fn norm(&mut self, name: &str, size: usize, epsilon: f64) -> Result<Norm> {
+    /// [`Error::Size`] unless sixteen divides the size, and what loading fails with.
+    pub fn norm(&mut self, name: &str, size: usize) -> Result<Norm> {
+        tiles_divide(name, "numbers of a norm", size)?;
         let weight = match self.weights.tensor(name, &[size])? {
             Content::Random(_) => vec![1.0; size],
             content => numbers(content, size),
@@ -197,7 +240,6 @@ impl<'a> Loader<'a> {
         Ok(Norm {
             weight: self.device.upload(&weight)?,
             size,
-            epsilon: epsilon as f32,
         })
     }
 
@@ -211,7 +253,7 @@ impl<'a> Loader<'a> {
         Ok(numbers(self.weights.tensor(name, shape)?, count))
     }
 
-    fn empty(&self, name: &str, inputs: usize, outputs: usize) -> Result<Linear> {
+    fn empty(&self, name: &str, inputs: usize, outputs: usize, order: Order) -> Result<Linear> {
         if self.kind == Kind::Bf16 && !inputs.is_multiple_of(32) {
             return Err(Error::Size {
                 what: format!("the number of inputs of {name}"),
@@ -219,11 +261,13 @@ impl<'a> Loader<'a> {
                 needed: "a multiple of 32",
             });
         }
-        self.tiles_divide(name, "outputs of a linear map", outputs)?;
+        tiles_divide(name, "outputs of a linear map", outputs)?;
         Ok(Linear {
             weight: self.device.allocate(outputs * inputs * self.kind.bytes())?,
             inputs,
             outputs,
+            columns: outputs,
+            order,
             parts: match self.kind {
                 Kind::F32 => 1,
                 Kind::Bf16 => parts(inputs, outputs),
@@ -232,34 +276,40 @@ impl<'a> Loader<'a> {
         })
     }
 
-    fn tiles_divide(&self, name: &str, what: &str, outputs: usize) -> Result<()> {
-        if self.kind == Kind::F32 && outputs.is_multiple_of(8) || outputs.is_multiple_of(16) {
-            return Ok(());
+    /// Puts tensors into `linear`, one after the other, from the output `first` on.
+    fn put_side_by_side(
+        &mut self,
+        linear: &mut Linear,
+        mut first: usize,
+        maps: &[(&str, usize)],
+        alternating: usize,
+    ) -> Result<()> {
+        for &(name, outputs) in maps {
+            tiles_divide(name, "outputs of a linear map", outputs)?;
+            self.pack(linear, &[(name, outputs)], alternating, first)?;
+            first += outputs;
         }
-        Err(Error::Size {
-            what: format!("the number of {what} ({name})"),
-            size: outputs,
-            needed: "a multiple of 16",
-        })
+        Ok(())
     }
 
     fn pack(
         &mut self,
         linear: &mut Linear,
         sources: &[(&str, usize)],
-        interleaved: bool,
+        alternating: usize,
         first: usize,
     ) -> Result<()> {
         let packed = self.kind == Kind::Bf16;
-        self.place(linear, sources, interleaved, first, packed)
+        self.place(linear, sources, alternating, first, packed)
     }
 
-    /// Puts the tensors `sources` (names and rows), below one another, into `linear` from the output `first` on.
+    /// Puts the tensors `sources` (names and rows), below one another, into `linear` from the output `first` on. Of every
+    /// `alternating` outputs (0 for none), the first half alternates with the second in eights.
     fn place(
         &mut self,
         linear: &mut Linear,
         sources: &[(&str, usize)],
-        interleaved: bool,
+        alternating: usize,
         first: usize,
         packed: bool,
     ) -> Result<()> {
@@ -310,7 +360,7 @@ impl<'a> Loader<'a> {
             inputs: inputs as u32,
             kind: stored.number(),
             to_kind: self.kind.number(),
-            interleaved: u32::from(interleaved),
+            alternating: alternating as u32,
             packed: u32::from(packed),
             first_output: first as u32,
             unused: 0,
@@ -373,17 +423,29 @@ fn f16_to_f32(half: u16) -> f32 {
     }
 }
 
+fn tiles_divide(name: &str, what: &str, size: usize) -> Result<()> {
+    if size.is_multiple_of(16) {
+        return Ok(());
+    }
+    Err(Error::Size {
+        what: format!("the number of {what} ({name})"),
+        size,
+        needed: "a multiple of 16",
+    })
+}
+
 /// How many ranges the inputs of a linear map are cut into, so that its weight is spread over the processor.
 ///
 /// It depends on the map's sizes alone, neither on the number of rows nor on the GPU: parts settle the order of sums, and
-/// with it the last bits of what a model says.
+/// with it the last bits of what a model says. A power of two, as the warps of a block share a tile's parts.
 fn parts(inputs: usize, outputs: usize) -> usize {
     // Blocks of 128 outputs that an H200's 132 processors hold at once, two each: more would wait for those, fewer parts are
     // fewer sums to add up.
     const BLOCKS: usize = 264;
-    // A part is four chunks of 32 inputs at least, which a block loads together.
-    let most = (inputs / 128).clamp(1, 16);
-    (BLOCKS / outputs.div_ceil(128)).clamp(1, most)
+    // A part is four chunks of 32 inputs at least, which a warp loads together.
+    let most = (inputs / 128).clamp(1, MAX_PARTS);
+    let parts = (BLOCKS / outputs.div_ceil(128)).clamp(1, most);
+    1 << parts.ilog2()
 }
 
 #[cfg(test)]
@@ -398,6 +460,8 @@ mod tests {
         assert_eq!(parts(4096, 32000), 1);
         assert_eq!(parts(11008, 4096), 8);
         assert_eq!(parts(512, 384), 4);
+        assert_eq!(parts(4096, 6144), 4);
+        assert_eq!(parts(11008, 128), 8);
         assert_eq!(parts(64, 2048), 1);
     }
 

@@ -11,7 +11,7 @@ use cascade_gpu::{
 };
 use common::batch::Batch;
 use common::store::Store;
-use common::{bits, on_both};
+use common::{bits, on_both, EPSILON};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -20,7 +20,8 @@ const HEADS: Heads = Heads {
     kv: 1,
     size: 16,
 };
-const STREAM: usize = 32;
+/// In bf16 maps of the stream have two parts.
+const STREAM: usize = 256;
 const VOCABULARY: usize = 48;
 const LAYERS: usize = 2;
 const SLOTS: usize = 300;
@@ -45,7 +46,7 @@ struct Model {
     sizes: Sizes,
 }
 
-/// Inner size of feed-forwards: in bf16 the second map has two parts.
+/// Inner size of feed-forwards: in bf16 the second map has four parts.
 fn inner(kind: Kind) -> usize {
     match kind {
         Kind::F32 => 64,
@@ -63,10 +64,9 @@ fn weights(kind: Kind) -> Store {
     random("table", &[VOCABULARY, STREAM]);
     random("norm", &[STREAM]);
     random("head", &[VOCABULARY, STREAM]);
-    random(
-        "qkv",
-        &[(HEADS.queries + 2 * HEADS.kv) * HEADS.size, STREAM],
-    );
+    random("q", &[HEADS.queries * HEADS.size, STREAM]);
+    random("k", &[HEADS.kv * HEADS.size, STREAM]);
+    random("v", &[HEADS.kv * HEADS.size, STREAM]);
     random("out", &[STREAM, HEADS.queries * HEADS.size]);
     random("gate", &[inner, STREAM]);
     random("up", &[inner, STREAM]);
@@ -79,22 +79,23 @@ impl Model {
         let weights = weights(kind);
         let inner = inner(kind);
         let mut loader = Loader::new(device, kind, &weights);
-        let mut sizes = Sizes::new(STREAM, HEADS, VOCABULARY);
+        let mut sizes = Sizes::new(STREAM, EPSILON, HEADS, VOCABULARY);
         let heads = HEADS.queries * HEADS.size;
         let layers = (0..LAYERS).map(|_| {
-            let mut norm = || loader.norm("norm", STREAM, 1e-6).unwrap();
+            let mut norm = || loader.norm("norm", STREAM).unwrap();
             let norms = [norm(), norm()];
+            let qkv = loader.rotated(STREAM, HEADS, ["q", "k", "v"]).unwrap();
             let mut map = |inputs, name, outputs| loader.linear(inputs, &[(name, outputs)]);
             Layer {
                 norms,
-                qkv: map(STREAM, "qkv", heads + 2 * HEADS.kv * HEADS.size).unwrap(),
+                qkv,
                 out: map(heads, "out", STREAM).unwrap(),
                 down: map(inner, "down", STREAM).unwrap(),
                 gated: loader.gated(STREAM, "gate", "up", inner).unwrap(),
             }
         });
         let layers: Vec<Layer> = layers.collect();
-        let head = loader.linear(STREAM, &[("head", VOCABULARY)]).unwrap();
+        let head = loader.head(STREAM, "head", VOCABULARY).unwrap();
         let maps = layers.iter();
         let maps = maps.flat_map(|layer| [&layer.qkv, &layer.out, &layer.gated, &layer.down]);
         maps.chain([&head]).for_each(|map| sizes.cover(map));
@@ -105,7 +106,7 @@ impl Model {
         let table = |f: fn(f32) -> f32| angles.iter().map(|&a| 0.4 * f(a)).collect::<Vec<_>>();
         Self {
             table: loader.table("table", VOCABULARY, STREAM).unwrap(),
-            norm: loader.norm("norm", STREAM, 1e-6).unwrap(),
+            norm: loader.norm("norm", STREAM).unwrap(),
             rotary: Rotary::new(device, &table(f32::cos), &table(f32::sin)).unwrap(),
             device: device.clone(),
             kind,
@@ -127,23 +128,16 @@ impl Model {
     }
 
     fn forward(&self, f: &mut Forward<'_>) {
-        f.embed(&self.table);
+        f.embed(&self.table, &self.layers[0].norms[0]);
         for (i, layer) in self.layers.iter().enumerate() {
-            let [before_attention, before_feed_forward] = &layer.norms;
-            match i {
-                0 => f.norm(before_attention),
-                _ => f.add_norm(before_attention),
-            }
-            f.linear(&layer.qkv);
-            f.heads(Projected::All(Some(&self.rotary)), i);
+            let next = self.layers.get(i + 1);
+            let next_norm = next.map_or(&self.norm, |next| &next.norms[0]);
+            f.project(&layer.qkv, Projected::All(Some(&self.rotary)), i);
             f.attention(Looks::AtSequence(None), i);
-            f.linear(&layer.out);
-            f.add_norm(before_feed_forward);
-            f.linear(&layer.gated);
-            f.activation(Activation::Silu, inner(self.kind), true);
-            f.linear(&layer.down);
+            f.add_attended(&layer.out, &layer.norms[1]);
+            f.activate(&layer.gated, Activation::Silu);
+            f.add_inner(&layer.down, next_norm);
         }
-        f.add_norm(&self.norm);
         f.logits(&self.head, 1.0);
     }
 
@@ -258,12 +252,9 @@ fn rows_without_attention_say_the_same_at_any_place() {
         let mut said: HashMap<u32, Vec<f32>> = HashMap::new();
         for tokens in &batches {
             let forward = runner.forward(&Batch::chain(tokens, 0).rows(), &cache, None, |f| {
-                f.embed(&model.table);
-                f.norm(&layer.norms[0]);
-                f.linear(&layer.gated);
-                f.activation(Activation::Gelu, inner(kind), true);
-                f.linear(&layer.down);
-                f.add_norm(&model.norm);
+                f.embed(&model.table, &layer.norms[0]);
+                f.activate(&layer.gated, Activation::Gelu);
+                f.add_inner(&layer.down, &model.norm);
                 f.logits(&model.head, 0.5);
             });
             forward.unwrap();

@@ -6,12 +6,11 @@ mod common;
 use cascade_gpu::{Activation, Device, Forward, Kind, Loader, Runner, Sizes, Stored};
 use common::batch::Batch;
 use common::store::Store;
-use common::{assert_close, cache, inputs, numbers, on_both, ONE_HEAD};
+use common::{assert_close, cache, numbers, on_both, EPSILON, ONE_HEAD};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 const TOKENS: usize = 30;
-const EPSILON: f64 = 1e-3;
 
 /// Weights of one residual sublayer.
 struct Case {
@@ -51,23 +50,28 @@ impl Case {
         runner
     }
 
-    /// What the norm gives when `sublayers` linear maps have been added to the embedding.
-    fn norm_after(&self, sublayers: usize, (device, kind): (&Device, Kind)) -> Vec<f32> {
+    /// What the norm gives when `sublayers` feed-forwards have been added to the embedding, and the inner layer of the last.
+    fn norm_after(
+        &self,
+        sublayers: usize,
+        (device, kind): (&Device, Kind),
+    ) -> (Vec<f32>, Option<Vec<f32>>) {
         let mut loader = Loader::new(device, kind, &self.store);
         let table = loader.table("table", TOKENS, self.size).unwrap();
-        let norm = loader.norm("norm", self.size, EPSILON).unwrap();
+        let norm = loader.norm("norm", self.size).unwrap();
         let map = loader.linear(self.size, &[("map", self.size)]).unwrap();
-        let mut sizes = Sizes::new(self.size, ONE_HEAD, 16);
+        let mut sizes = Sizes::new(self.size, EPSILON, ONE_HEAD, 16);
         sizes.cover(&map);
         let runner = self.run(device, kind, sizes, |f| {
-            f.embed(&table);
-            f.norm(&norm);
+            f.embed(&table, &norm);
             for _ in 0..sublayers {
-                f.linear(&map);
-                f.add_norm(&norm);
+                f.activate(&map, Activation::Relu);
+                f.add_inner(&map, &norm);
             }
         });
-        runner.hidden(0, self.tokens.len()).unwrap()
+        let rows = self.tokens.len();
+        let inner = (sublayers > 0).then(|| runner.inner(rows * self.size).unwrap());
+        (runner.hidden(0, rows).unwrap(), inner)
     }
 
     /// The numbers of a weight as a model of this kind has them.
@@ -125,10 +129,10 @@ fn norms_add_what_is_pending_to_the_residual_stream() {
             let mut stream = case.embedded(kind);
             let mut last = Vec::new();
             for sublayers in 0..3 {
-                let got = case.norm_after(sublayers, (device, kind));
-                assert_close(&got, case.normed(&stream, kind), &(kind, size, sublayers));
-                let added = map(&weight, size, &got);
+                let (got, inner) = case.norm_after(sublayers, (device, kind));
+                let added = inner.map_or_else(Vec::new, |inner| map(&weight, size, &inner));
                 stream.iter_mut().zip(added).for_each(|(x, y)| *x += y);
+                assert_close(&got, case.normed(&stream, kind), &(kind, size, sublayers));
                 last = got;
             }
             last
@@ -158,22 +162,20 @@ impl Case {
     ) -> Vec<f32> {
         let mut loader = Loader::new(device, kind, &self.store);
         let table = loader.table("table", TOKENS, self.size).unwrap();
-        let norm = loader.norm("norm", self.size, EPSILON).unwrap();
+        let norm = loader.norm("norm", self.size).unwrap();
         let map = match gated {
             true => loader.gated(self.size, "gate", "up", INNER),
             false => loader.linear(self.size, &[("gate", INNER)]),
         };
         let map = map.unwrap();
-        let mut sizes = Sizes::new(self.size, ONE_HEAD, 16);
+        let mut sizes = Sizes::new(self.size, EPSILON, ONE_HEAD, 16);
         sizes.cover(&map);
         sizes.input = INNER;
         let runner = self.run(device, kind, sizes, |f| {
-            f.embed(&table);
-            f.norm(&norm);
-            f.linear(&map);
-            f.activation(activation, INNER, gated);
+            f.embed(&table, &norm);
+            f.activate(&map, activation);
         });
-        inputs(&runner, &sizes, self.tokens.len() * INNER)
+        runner.inner(self.tokens.len() * INNER).unwrap()
     }
 }
 
@@ -189,7 +191,7 @@ fn nonlinearities_are_what_their_formulas_say() {
     for activation in [Activation::Relu, Activation::Gelu, Activation::Silu] {
         for gated in [false, true] {
             on_both(|device, kind| {
-                let normed = case.norm_after(0, (device, kind));
+                let (normed, _) = case.norm_after(0, (device, kind));
                 let [gate, up] = ["gate", "up"].map(|w| map(&case.kept(w, kind), 512, &normed));
                 let got = case.activated((device, kind), (activation, gated));
                 let want = gate.iter().zip(&up).map(|(&gate, &up)| {

@@ -3,10 +3,10 @@
 
 mod common;
 
-use cascade_gpu::{Device, Kind, Linear, Loader, Runner, Sizes, Stored};
+use cascade_gpu::{Device, Heads, Kind, Linear, Loader, Runner, Sizes, Stored};
 use common::batch::Batch;
 use common::store::Store;
-use common::{assert_close, cache, devices, numbers, on_both, ONE_HEAD};
+use common::{assert_close, cache, devices, numbers, on_both, EPSILON, ONE_HEAD};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -47,16 +47,15 @@ impl Case {
     ) -> (Vec<f32>, Vec<f32>) {
         let mut loader = Loader::new(device, kind, &self.store);
         let table = loader.table("table", TOKENS, self.inputs).unwrap();
-        let norm = loader.norm("norm", self.inputs, 1e-6).unwrap();
+        let norm = loader.norm("norm", self.inputs).unwrap();
         let head = load(&mut loader);
-        let mut sizes = Sizes::new(self.inputs, ONE_HEAD, self.outputs);
+        let mut sizes = Sizes::new(self.inputs, EPSILON, ONE_HEAD, self.outputs);
         sizes.cover(&head);
         let mut runner = Runner::new(device, kind, sizes).unwrap();
         let rows = self.batch.tokens.len();
         let cache = cache(device, kind, ONE_HEAD, rows);
         let forward = runner.forward(&self.batch.rows(), &cache, None, |f| {
-            f.embed(&table);
-            f.norm(&norm);
+            f.embed(&table, &norm);
             f.logits(&head, 1.0);
         });
         forward.unwrap();
@@ -191,7 +190,15 @@ fn sizes_that_tiles_do_not_divide_are_refused() {
     assert!(bf16.gated(64, "four", "four", 4).is_err());
     let mut f32 = Loader::new(&device, Kind::F32, &store);
     assert!(f32.linear(48, &[("narrow", 16)]).is_ok());
-    assert!(f32.linear(64, &[("odd", 24)]).is_ok());
+    assert!(f32.linear(64, &[("odd", 24)]).is_err());
+    assert!(f32.head(64, "odd", 24).is_ok());
+    let heads = Heads {
+        queries: 1,
+        kv: 1,
+        size: 24,
+    };
+    let refused = f32.rotated(64, heads, ["odd"; 3]).unwrap_err();
+    assert!(refused.to_string().contains("head"), "{refused}");
     // Gates come in eights whatever the kind.
     assert!(f32.gated(64, "four", "four", 4).is_err());
 }

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 
 use super::batch::Batch;
 use super::store::Store;
-use super::{cache, inputs, numbers};
+use super::{cache, numbers, EPSILON};
 
 /// Tokens that the table has.
 pub(crate) const TOKENS: usize = 32;
@@ -72,6 +72,9 @@ impl Scene {
         store.put("all", &[count, STREAM], Stored::Bf16, &weight);
         store.put("q", &[queries * size, STREAM], Stored::F32, q);
         store.put("kv", &[2 * kv * size, STREAM], Stored::F16, kv_weight);
+        let (k, v) = kv_weight.split_at(kv * size * STREAM);
+        store.put("k", &[kv * size, STREAM], Stored::Bf16, k);
+        store.put("v", &[kv * size, STREAM], Stored::F32, v);
         Self {
             heads,
             picks,
@@ -114,18 +117,21 @@ impl Scene {
     pub(crate) fn load(&self, device: &Device, kind: Kind) -> Model {
         let Heads { queries, kv, size } = self.heads;
         let mut loader = Loader::new(device, kind, &self.store);
+        let all = match self.rotary {
+            None => loader.linear(STREAM, &[("all", (queries + 2 * kv) * size)]),
+            Some(_) => loader.rotated(STREAM, self.heads, ["q", "k", "v"]),
+        };
+        let all = all.unwrap();
         let mut map = |name, outputs| loader.linear(STREAM, &[(name, outputs)]).unwrap();
-        let all = map("all", (queries + 2 * kv) * size);
         let q = map("q", queries * size);
         let keys_values = map("kv", 2 * kv * size);
-        let mut sizes = Sizes::new(STREAM, self.heads, 32);
+        let mut sizes = Sizes::new(STREAM, EPSILON, self.heads, 32);
         sizes.cover(&all);
-        sizes.input = sizes.input.max(queries * size);
         let bias = self.bias.as_ref();
         let rotary = self.rotary.as_ref();
         let mut model = Model {
             table: loader.table("table", TOKENS, STREAM).unwrap(),
-            norm: loader.norm("norm", STREAM, 1e-6).unwrap(),
+            norm: loader.norm("norm", STREAM).unwrap(),
             bias: bias.map(|(table, reach)| RelativeBias::new(device, table, *reach).unwrap()),
             rotary: rotary.map(|(cos, sin)| Rotary::new(device, cos, sin).unwrap()),
             device: device.clone(),
@@ -265,8 +271,7 @@ impl Model {
         batch.wanted = 0;
         let mut runner = self.runner();
         let forward = runner.forward(&batch.rows(), &self.cache(TOKENS), None, |f| {
-            f.embed(&self.table);
-            f.norm(&self.norm);
+            f.embed(&self.table, &self.norm);
         });
         forward.unwrap();
         let rows = runner.hidden(0, TOKENS).unwrap();
@@ -275,10 +280,8 @@ impl Model {
 
     /// Rows to queries, keys and values.
     pub(crate) fn project(&self, f: &mut Forward<'_>) {
-        f.embed(&self.table);
-        f.norm(&self.norm);
-        f.linear(&self.all);
-        f.heads(Projected::All(self.rotary.as_ref()), 0);
+        f.embed(&self.table, &self.norm);
+        f.project(&self.all, Projected::All(self.rotary.as_ref()), 0);
     }
 
     pub(crate) fn look(&self, f: &mut Forward<'_>) {
@@ -287,19 +290,15 @@ impl Model {
 
     /// Rows to queries alone, which look at the source.
     pub(crate) fn look_at_source(&self, f: &mut Forward<'_>) {
-        f.embed(&self.table);
-        f.norm(&self.norm);
-        f.linear(&self.queries);
-        f.heads(Projected::Queries, 0);
+        f.embed(&self.table, &self.norm);
+        f.project(&self.queries, Projected::Queries, 0);
         f.attention(Looks::AtSource, 0);
     }
 
     /// Rows to keys and values of the source.
     pub(crate) fn project_source(&self, f: &mut Forward<'_>) {
-        f.embed(&self.table);
-        f.norm(&self.norm);
-        f.linear(&self.keys_values);
-        f.heads(Projected::SourceKeysValues, 0);
+        f.embed(&self.table, &self.norm);
+        f.project(&self.keys_values, Projected::SourceKeysValues, 0);
     }
 
     /// Writes the slots from 0 on.
@@ -331,7 +330,7 @@ impl Model {
     /// What attention gave for the first `rows` rows.
     pub(crate) fn mixed(&self, runner: &Runner, rows: usize) -> Vec<f32> {
         let width = self.heads.queries * self.heads.size;
-        inputs(runner, &self.sizes, rows * width)
+        runner.attended(rows * width).unwrap()
     }
 }
 

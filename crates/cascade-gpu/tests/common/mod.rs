@@ -8,7 +8,10 @@ pub(crate) mod batch;
 pub(crate) mod numbers;
 pub(crate) mod store;
 
-use cascade_gpu::{Cache, CacheShape, Device, Heads, Kind, Runner, Sizes};
+use cascade_gpu::{Cache, CacheShape, Device, Heads, Kind};
+
+/// What norms add to the mean square.
+pub(crate) const EPSILON: f64 = 1e-3;
 
 pub(crate) const KINDS: [Kind; 2] = [Kind::F32, Kind::Bf16];
 
@@ -54,13 +57,6 @@ pub(crate) fn cache(device: &Device, kind: Kind, heads: Heads, slots: usize) -> 
     let mut cache = Cache::new(device, shape, kind).unwrap();
     cache.reserve(slots).unwrap();
     cache
-}
-
-/// The first `count` numbers that the next linear map would read: `width` of each row.
-pub(crate) fn inputs(runner: &Runner, sizes: &Sizes, count: usize) -> Vec<f32> {
-    let mut values = runner.hidden(0, count.div_ceil(sizes.stream)).unwrap();
-    values.truncate(count);
-    values
 }
 
 /// Asserts that `got` is `want` up to its tolerance, number by number.

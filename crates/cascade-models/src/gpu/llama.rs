@@ -14,7 +14,6 @@ use crate::{LlamaConfig, Result};
 #[derive(Debug)]
 pub(super) struct LlamaLayers {
     heads: Heads,
-    inner: usize,
     embedding: Table,
     rotary: Rotary,
     layers: Vec<Layer>,
@@ -52,7 +51,7 @@ pub(super) fn load(
     let layers = (0..config.num_hidden_layers)
         .map(|i| Layer::load(config, heads, loader, &format!("model.layers.{i}")))
         .collect::<cascade_gpu::Result<Vec<_>>>()?;
-    let norm = loader.norm("model.norm.weight", hidden, config.rms_norm_eps)?;
+    let norm = loader.norm("model.norm.weight", hidden)?;
     let counted = loader.parameters();
     let tied = config.tie_word_embeddings;
     let head_name = if tied {
@@ -60,7 +59,7 @@ pub(super) fn load(
     } else {
         "lm_head.weight"
     };
-    let head = loader.linear(hidden, &[(head_name, vocabulary)])?;
+    let head = loader.head(hidden, head_name, vocabulary)?;
     let (cosines, sines) = config.rotations()?;
     let facts = Facts {
         architecture: Architecture::DecoderOnly,
@@ -72,14 +71,14 @@ pub(super) fn load(
     };
     let layers = LlamaLayers {
         heads,
-        inner: config.intermediate_size,
         embedding,
         rotary: Rotary::new(device, &cosines, &sines)?,
         layers,
         norm,
         head,
     };
-    let runner = Runner::new(device, kind, layers.sizes(hidden, vocabulary))?;
+    let sizes = layers.sizes(Sizes::new(hidden, config.rms_norm_eps, heads, vocabulary));
+    let runner = Runner::new(device, kind, sizes)?;
     Ok(GpuNetwork {
         device: device.clone(),
         kind,
@@ -96,25 +95,15 @@ impl Layer {
         loader: &mut Loader<'_>,
         at: &str,
     ) -> cascade_gpu::Result<Self> {
-        let (hidden, inner, eps) = (
-            config.hidden_size,
-            config.intermediate_size,
-            config.rms_norm_eps,
-        );
-        let (queries, keys) = (heads.queries * heads.size, heads.kv * heads.size);
+        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+        let queries = heads.queries * heads.size;
         let name = |part: &str| format!("{at}.{part}.weight");
+        let [q, k, v] = ["q", "k", "v"].map(|part| name(&format!("self_attn.{part}_proj")));
         Ok(Self {
-            attention_norm: loader.norm(&name("input_layernorm"), hidden, eps)?,
-            qkv: loader.linear(
-                hidden,
-                &[
-                    (&name("self_attn.q_proj"), queries),
-                    (&name("self_attn.k_proj"), keys),
-                    (&name("self_attn.v_proj"), keys),
-                ],
-            )?,
+            attention_norm: loader.norm(&name("input_layernorm"), hidden)?,
+            qkv: loader.rotated(hidden, heads, [&q, &k, &v])?,
             output: loader.linear(queries, &[(&name("self_attn.o_proj"), hidden)])?,
-            feed_forward_norm: loader.norm(&name("post_attention_layernorm"), hidden, eps)?,
+            feed_forward_norm: loader.norm(&name("post_attention_layernorm"), hidden)?,
             gate_up: loader.gated(hidden, &name("mlp.gate_proj"), &name("mlp.up_proj"), inner)?,
             down: loader.linear(inner, &[(&name("mlp.down_proj"), hidden)])?,
         })
@@ -122,8 +111,7 @@ impl Layer {
 }
 
 impl LlamaLayers {
-    fn sizes(&self, hidden: usize, vocabulary: usize) -> Sizes {
-        let mut sizes = Sizes::new(hidden, self.heads, vocabulary);
+    fn sizes(&self, mut sizes: Sizes) -> Sizes {
         for layer in &self.layers {
             let maps = [&layer.qkv, &layer.output, &layer.gate_up, &layer.down];
             maps.into_iter().for_each(|map| sizes.cover(map));
@@ -143,23 +131,18 @@ impl Layers for LlamaLayers {
     }
 
     fn decode(&self, forward: &mut Forward<'_>, logits: bool) {
-        forward.embed(&self.embedding);
+        let norms = self.layers.iter().map(|layer| &layer.attention_norm);
+        let mut norms = norms.chain([&self.norm]);
+        let mut next_norm = || norms.next().unwrap_or(&self.norm);
+        forward.embed(&self.embedding, next_norm());
         for (i, layer) in self.layers.iter().enumerate() {
-            match i {
-                0 => forward.norm(&layer.attention_norm),
-                _ => forward.add_norm(&layer.attention_norm),
-            }
-            forward.linear(&layer.qkv);
-            forward.heads(Projected::All(Some(&self.rotary)), i);
+            forward.project(&layer.qkv, Projected::All(Some(&self.rotary)), i);
             forward.attention(Looks::AtSequence(None), i);
-            forward.linear(&layer.output);
-            forward.add_norm(&layer.feed_forward_norm);
-            forward.linear(&layer.gate_up);
-            forward.activation(Activation::Silu, self.inner, true);
-            forward.linear(&layer.down);
+            forward.add_attended(&layer.output, &layer.feed_forward_norm);
+            forward.activate(&layer.gate_up, Activation::Silu);
+            forward.add_inner(&layer.down, next_norm());
         }
         if logits {
-            forward.add_norm(&self.norm);
             forward.logits(&self.head, 1.0);
         }
     }

@@ -14,7 +14,7 @@ use crate::{relative_position_bucket, FeedForwardProj, Result, T5Config};
 #[derive(Debug)]
 pub(super) struct T5Layers {
     heads: Heads,
-    feed_forward: FeedForwardShape,
+    feed_forward: FeedForwardProj,
     kind: Kind,
     embedding: Table,
     encoder: Stack<()>,
@@ -57,12 +57,6 @@ struct FeedForward {
     output: Linear,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct FeedForwardShape {
-    inner: usize,
-    form: FeedForwardProj,
-}
-
 /// Where the embedding of both stacks lies; some files have it under the name of one stack only.
 pub(super) fn embedding_name(has: impl Fn(&str) -> bool) -> &'static str {
     let places = [
@@ -103,7 +97,7 @@ pub(super) fn load(
     } else {
         "lm_head.weight"
     };
-    let head = loading.loader.linear(size, &[(head_name, vocabulary)])?;
+    let head = loading.loader.head(size, head_name, vocabulary)?;
     let all = loading.loader.parameters();
     let facts = Facts {
         architecture: Architecture::EncoderDecoder,
@@ -115,10 +109,7 @@ pub(super) fn load(
     };
     let layers = T5Layers {
         heads,
-        feed_forward: FeedForwardShape {
-            inner: config.d_ff,
-            form: config.feed_forward_proj,
-        },
+        feed_forward: config.feed_forward_proj,
         kind,
         embedding,
         encoder,
@@ -126,7 +117,8 @@ pub(super) fn load(
         head,
         scale: if tied { (size as f32).powf(-0.5) } else { 1.0 },
     };
-    let runner = Runner::new(device, kind, layers.sizes(size, vocabulary))?;
+    let sizes = Sizes::new(size, config.layer_norm_epsilon, heads, vocabulary);
+    let runner = Runner::new(device, kind, layers.sizes(sizes))?;
     Ok(GpuNetwork {
         device: device.clone(),
         kind,
@@ -144,8 +136,8 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     fn norm(&mut self, name: &str) -> cascade_gpu::Result<Norm> {
-        let (size, epsilon) = (self.config.d_model, self.config.layer_norm_epsilon);
-        self.loader.norm(&format!("{name}.weight"), size, epsilon)
+        self.loader
+            .norm(&format!("{name}.weight"), self.config.d_model)
     }
 
     /// The linear maps `parts` of the place `at`, side by side.
@@ -261,23 +253,29 @@ impl Loading<'_> {
 }
 
 impl FeedForward {
-    fn write_down(&self, shape: FeedForwardShape, forward: &mut Forward<'_>) {
+    fn write_down(&self, form: FeedForwardProj, next_norm: &Norm, forward: &mut Forward<'_>) {
         use cascade_gpu::Activation;
-        let (activation, gated) = match shape.form {
-            FeedForwardProj::Relu => (Activation::Relu, false),
-            FeedForwardProj::GatedGelu => (Activation::Gelu, true),
-            FeedForwardProj::GatedSilu => (Activation::Silu, true),
+        let activation = match form {
+            FeedForwardProj::Relu => Activation::Relu,
+            FeedForwardProj::GatedGelu => Activation::Gelu,
+            FeedForwardProj::GatedSilu => Activation::Silu,
         };
-        forward.add_norm(&self.norm);
-        forward.linear(&self.input);
-        forward.activation(activation, shape.inner, gated);
-        forward.linear(&self.output);
+        forward.activate(&self.input, activation);
+        forward.add_inner(&self.output, next_norm);
+    }
+}
+
+impl<C> Stack<C> {
+    /// The norm after the layers before number `layer`.
+    fn norm(&self, layer: usize) -> &Norm {
+        self.layers
+            .get(layer)
+            .map_or(&self.norm, |layer| &layer.norm)
     }
 }
 
 impl T5Layers {
-    fn sizes(&self, size: usize, vocabulary: usize) -> Sizes {
-        let mut sizes = Sizes::new(size, self.heads, vocabulary);
+    fn sizes(&self, mut sizes: Sizes) -> Sizes {
         fn cover<C>(sizes: &mut Sizes, layer: &Layer<C>) {
             let feed_forward = &layer.feed_forward;
             let maps = [
@@ -309,24 +307,19 @@ impl T5Layers {
         let looks = Looks::AtSequence(Some(&self.encoder.bias));
         for chunk in 0..encoding.chunks() {
             runner.run_chunk(encoding, chunk, |forward| {
-                forward.embed(&self.embedding);
-                forward.norm(&layers[0].norm);
-                forward.linear(&layers[0].qkv);
-                forward.heads(Projected::All(None), 0);
+                forward.embed(&self.embedding, self.encoder.norm(0));
+                forward.project(&layers[0].qkv, Projected::All(None), 0);
             })?;
         }
         for (i, layer) in layers.iter().enumerate() {
             for chunk in 0..encoding.chunks() {
                 runner.run_chunk(encoding, chunk, |forward| {
+                    let feed_forward = &layer.feed_forward;
                     forward.attention(looks, i % 2);
-                    forward.linear(&layer.output);
-                    layer.feed_forward.write_down(self.feed_forward, forward);
+                    forward.add_attended(&layer.output, &feed_forward.norm);
+                    feed_forward.write_down(self.feed_forward, self.encoder.norm(i + 1), forward);
                     match layers.get(i + 1) {
-                        Some(next) => {
-                            forward.add_norm(&next.norm);
-                            forward.linear(&next.qkv);
-                            forward.heads(Projected::All(None), (i + 1) % 2);
-                        }
+                        Some(next) => forward.project(&next.qkv, Projected::All(None), (i + 1) % 2),
                         None => self.read_source(forward),
                     }
                 })?;
@@ -335,12 +328,10 @@ impl T5Layers {
         Ok(())
     }
 
-    /// Keys and values of every decoder layer's cross-attention, from the encoder's last residual stream.
+    /// Keys and values of every decoder layer's cross-attention, from the encoder's last norm.
     fn read_source(&self, forward: &mut Forward<'_>) {
-        forward.add_norm(&self.encoder.norm);
         for (i, layer) in self.decoder.layers.iter().enumerate() {
-            forward.linear(&layer.cross.keys_values);
-            forward.heads(Projected::SourceKeysValues, i);
+            forward.project(&layer.cross.keys_values, Projected::SourceKeysValues, i);
         }
     }
 }
@@ -355,25 +346,19 @@ impl Layers for T5Layers {
     }
 
     fn decode(&self, forward: &mut Forward<'_>, logits: bool) {
-        forward.embed(&self.embedding);
-        for (i, layer) in self.decoder.layers.iter().enumerate() {
-            match i {
-                0 => forward.norm(&layer.norm),
-                _ => forward.add_norm(&layer.norm),
-            }
-            forward.linear(&layer.qkv);
-            forward.heads(Projected::All(None), i);
-            forward.attention(Looks::AtSequence(Some(&self.decoder.bias)), i);
-            forward.linear(&layer.output);
-            forward.add_norm(&layer.cross.norm);
-            forward.linear(&layer.cross.queries);
-            forward.heads(Projected::Queries, i);
+        let decoder = &self.decoder;
+        forward.embed(&self.embedding, decoder.norm(0));
+        for (i, layer) in decoder.layers.iter().enumerate() {
+            let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
+            forward.project(&layer.qkv, Projected::All(None), i);
+            forward.attention(Looks::AtSequence(Some(&decoder.bias)), i);
+            forward.add_attended(&layer.output, &cross.norm);
+            forward.project(&cross.queries, Projected::Queries, i);
             forward.attention(Looks::AtSource, i);
-            forward.linear(&layer.cross.output);
-            layer.feed_forward.write_down(self.feed_forward, forward);
+            forward.add_attended(&cross.output, &feed_forward.norm);
+            feed_forward.write_down(self.feed_forward, decoder.norm(i + 1), forward);
         }
         if logits {
-            forward.add_norm(&self.decoder.norm);
             forward.logits(&self.head, self.scale);
         }
     }
