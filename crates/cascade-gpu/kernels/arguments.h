@@ -105,17 +105,21 @@ typedef struct {
     const void *input;
     /* Packed: [outputs / 16][inputs / 32][2][32][8] bf16; or [outputs][inputs] f32. */
     const void *weight;
-    /* If blocks share outputs: [outputs / 16][parts][rows / 8][32][4], sums over parts of the inputs as warps have them. */
+    /* If blocks share outputs: [outputs / 16][parts][rows / 8][32][4], sums over parts of the inputs as warps have them. There are
+     * 1 << part_bits parts. */
     float *partials;
     /* [blocks]: how many of those that share outputs are done. Zero between kernels. */
     u32 *arrived;
     /* Those of the rows whose norm the input is: `StreamArguments`; null if it is no norm. */
     const float *squares;
-    u32 inputs, outputs, parts;
+    u32 inputs, outputs, part_bits;
     float epsilon;
     /* The first row to compute is `first_wanted` if set. */
     u32 wanted_only;
     u32 then;
+    /* Rows that this launch is recorded for: no fewer than there are. */
+    u32 room;
+    u32 unused;
     /* Of THEN_ADD: sums are added to the residual stream. */
     StreamArguments stream;
     /* Of THEN_HEADS. The outputs of a rotated head alternate: eight of its first half, eight of its second. */
@@ -130,7 +134,7 @@ typedef struct {
     u32 vocabulary;
     /* Multiplies logits. */
     float scale;
-    u32 unused;
+    u32 unused_too;
 } LinearArguments;
 
 typedef struct {
@@ -163,6 +167,8 @@ typedef struct {
     const float *logits;
     /* [wanted rows][slices] */
     Slice *slices;
+    /* [wanted rows]: slices that are done. Zero between kernels. */
+    u32 *arrived;
     Answer *answer;
     u32 vocabulary, slice_count;
 } LogitsArguments;

@@ -67,7 +67,7 @@ DEVICE void combine_splits(const AttentionArguments *a, u32 splits, u32 row, u32
 }
 
 /* Keys of a warp. */
-#define WARP_KEYS (SPLIT / 4u)
+#define WARP_KEYS 32u
 
 /* Eight values of a number of a head, at the positions from `position` on that `row` sees; zeros elsewhere. */
 DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 position) {
@@ -83,6 +83,19 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
     return gathered;
 }
 
+/* Scores of a tile of keys: queries times eight keys. */
+#define SCORE(PADDED, tile, key_quads)                                                                                       \
+    UNROLL for (u32 c = 0; c < PADDED / 32; ++c) multiply_chunk(tile, query[0][c], query[1][c], (key_quads)[c]);
+
+/* Values of eight numbers of the head, mixed by the weights of thirty-two keys. */
+DEVICE void mix(float *out, float (*weights)[4], Quad values) {
+    const Quad low = {{pack_bf16(weights[0][0], weights[0][1]), pack_bf16(weights[1][0], weights[1][1]),
+                       pack_bf16(weights[2][0], weights[2][1]), pack_bf16(weights[3][0], weights[3][1])}};
+    const Quad high = {{pack_bf16(weights[0][2], weights[0][3]), pack_bf16(weights[1][2], weights[1][3]),
+                        pack_bf16(weights[2][2], weights[2][3]), pack_bf16(weights[3][2], weights[3][3])}};
+    multiply_chunk(out, low, high, values);
+}
+
 /* Grid: key-value head; split; sixteen queries, which are the heads of the group, row by row. Four warps share the keys.
  *
  * Tiles are those of multiply_tiles. Column n of score tile t is the key 8 · (n / 2) + 2 · t + n % 2 of its 32, so that each
@@ -92,19 +105,33 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
  * differ from row to row, a tile is computed once for each of its rows, and only that row of it is kept. */
 #define ATTENTION(PADDED)                                                                                                    \
     KERNEL_OF(128, 2, attention_bf16_##PADDED, AttentionArguments) {                                                         \
-        wait_for_kernel_before();                                                                                            \
         SHARED float maxima[4][16], sums[4][16];                                                                             \
         SHARED float mixed[4][16][PADDED];                                                                                   \
         SHARED u32 arrived;                                                                                                  \
         const Step *step = a.step;                                                                                           \
         const u32 group = a.heads / a.kv_heads, queries = step->rows * group, base = BLOCK_Z * 16u;                          \
         const u32 keys = a.to_source ? step->source_keys : step->keys, splits = splits_of(keys);                             \
-        if (base >= queries || BLOCK_Y * SPLIT >= keys) return;                                                              \
         const u32 capacity = a.to_source ? step->source_capacity : step->capacity;                                           \
         const u32 key_plane = a.layer * 2u * a.kv_heads + BLOCK_X;                                                           \
         const u16 *key_rows = (const u16 *)plane_of(step, a.to_source, key_plane, PADDED, 2u);                               \
         const u16 *value_rows = (const u16 *)plane_of(step, a.to_source, key_plane + a.kv_heads, PADDED, 2u);                \
         const u32 g = LANE / 4u, q = LANE % 4u, from = BLOCK_Y * SPLIT + WARP_INDEX * WARP_KEYS;                             \
+        const int apart = !a.to_source && step->scattered && from + WARP_KEYS > step->past;                                  \
+        const Quad none = {{0, 0, 0, 0}};                                                                                    \
+        wait_for_kernel_before();                                                                                            \
+        if (base >= queries || BLOCK_Y * SPLIT >= keys) return;                                                              \
+        Quad key_quads[4][PADDED / 32], value_quads[PADDED / 8];                                                             \
+        const u32 position = from + 8u * q;                                                                                  \
+        if (!apart) {                                                                                                        \
+            /* All there is to load, before anything waits for it. */                                                        \
+            UNROLL for (u32 t = 0; t < 4; ++t) {                                                                             \
+                const u32 key = from + 8u * (g / 2u) + 2u * t + g % 2u;                                                      \
+                UNROLL for (u32 c = 0; c < PADDED / 32; ++c)                                                                 \
+                    key_quads[t][c] = key < keys ? load_quad(key_rows + (u64)key * PADDED + c * 32u + q * 8u) : none;        \
+            }                                                                                                                \
+            UNROLL for (u32 n = 0; n < PADDED / 8; ++n)                                                                      \
+                value_quads[n] = position < keys ? load_quad(value_rows + (u64)(n * 8u + g) * capacity + position) : none;   \
+        }                                                                                                                    \
         u32 row[2], head[2];                                                                                                 \
         Quad query[2][PADDED / 32];                                                                                          \
         UNROLL for (u32 h = 0; h < 2; ++h) {                                                                                 \
@@ -114,48 +141,44 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
             const u16 *at = (const u16 *)a.queries + ((u64)row[h] * a.heads + head[h]) * PADDED;                             \
             UNROLL for (u32 c = 0; c < PADDED / 32; ++c) query[h][c] = load_quad(at + c * 32u + q * 8u);                     \
         }                                                                                                                    \
-        const int apart = !a.to_source && step->scattered && from + WARP_KEYS > step->past;                                  \
-        const u32 passes = !apart ? 1u : queries - base < 16u ? queries - base : 16u;                                        \
-        float scores[WARP_KEYS / 8][4];                                                                                      \
-        float greatest[2] = {-INFINITE, -INFINITE};                                                                          \
-        UNROLL for (u32 t = 0; t < WARP_KEYS / 8; ++t)                                                                       \
+        const u32 passes = queries - base < 16u ? queries - base : 16u;                                                      \
+        float scores[4][4];                                                                                                  \
+        UNROLL for (u32 t = 0; t < 4; ++t)                                                                                   \
             UNROLL for (u32 i = 0; i < 4; ++i) scores[t][i] = 0.0f;                                                          \
-        for (u32 pass = 0; pass < passes; ++pass) {                                                                          \
-            const u32 its_row = (base + pass) / group;                                                                       \
-            UNROLL for (u32 t = 0; t < WARP_KEYS / 8; ++t) {                                                                 \
-                float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                    \
-                const u32 key = from + t / 4u * 32u + 8u * (g / 2u) + 2u * (t % 4u) + g % 2u;                                \
-                const int there = apart ? sees(step, 0, its_row, key) : key < keys;                                          \
-                const u16 *at = key_rows + (u64)(apart && there ? slot_of(step, its_row, key) : key) * PADDED;               \
-                UNROLL for (u32 c = 0; c < PADDED / 32; ++c) {                                                               \
-                    const Quad none = {{0, 0, 0, 0}};                                                                        \
-                    const Quad k = there ? load_quad(at + c * 32u + q * 8u) : none;                                          \
-                    const Quad low = query[0][c], high = query[1][c];                                                        \
-                    const u32 first[4] = {low.word[0], high.word[0], low.word[1], high.word[1]};                             \
-                    const u32 second[4] = {low.word[2], high.word[2], low.word[3], high.word[3]};                            \
-                    multiply_tiles(tile, first, k.word[0], k.word[1]);                                                       \
-                    multiply_tiles(tile, second, k.word[2], k.word[3]);                                                      \
+        if (!apart) {                                                                                                        \
+            UNROLL for (u32 t = 0; t < 4; ++t) SCORE(PADDED, scores[t], key_quads[t])                                        \
+        } else {                                                                                                             \
+            ROLLED for (u32 pass = 0; pass < passes; ++pass) {                                                               \
+                const u32 its_row = (base + pass) / group;                                                                   \
+                UNROLL for (u32 t = 0; t < 4; ++t) {                                                                         \
+                    float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                \
+                    const u32 key = from + 8u * (g / 2u) + 2u * t + g % 2u;                                                  \
+                    const int there = sees(step, 0, its_row, key);                                                           \
+                    const u16 *at = key_rows + (u64)(there ? slot_of(step, its_row, key) : 0u) * PADDED;                     \
+                    UNROLL for (u32 c = 0; c < PADDED / 32; ++c)                                                             \
+                        key_quads[t][c] = there ? load_quad(at + c * 32u + q * 8u) : none;                                   \
+                    SCORE(PADDED, tile, key_quads[t])                                                                        \
+                    UNROLL for (u32 i = 0; i < 4; ++i)                                                                       \
+                        if (g + i / 2u * 8u == pass) scores[t][i] = tile[i];                                                 \
                 }                                                                                                            \
-                UNROLL for (u32 i = 0; i < 4; ++i)                                                                           \
-                    if (!apart || g + i / 2u * 8u == pass) scores[t][i] = tile[i];                                           \
             }                                                                                                                \
         }                                                                                                                    \
-        UNROLL for (u32 t = 0; t < WARP_KEYS / 8; ++t) {                                                                     \
+        float greatest[2] = {-INFINITE, -INFINITE}, sum[2] = {0.0f, 0.0f};                                                   \
+        UNROLL for (u32 t = 0; t < 4; ++t) {                                                                                 \
             UNROLL for (u32 i = 0; i < 4; ++i) {                                                                             \
-                const u32 h = i / 2u, position = from + t / 4u * 32u + 8u * q + 2u * (t % 4u) + i % 2u;                      \
+                const u32 h = i / 2u;                                                                                        \
                 const float *bias = a.bias ? a.bias + (u64)head[h] * (2u * a.reach + 1u) : 0;                                \
-                scores[t][i] += score_bias(step, bias, a.reach, a.to_source, row[h], position);                              \
+                scores[t][i] += score_bias(step, bias, a.reach, a.to_source, row[h], position + 2u * t + i % 2u);            \
                 greatest[h] = scores[t][i] > greatest[h] ? scores[t][i] : greatest[h];                                       \
             }                                                                                                                \
         }                                                                                                                    \
-        float sum[2] = {0.0f, 0.0f};                                                                                         \
         UNROLL for (u32 h = 0; h < 2; ++h) {                                                                                 \
             UNROLL for (u32 lanes = 1; lanes < 4; lanes *= 2) {                                                              \
                 const float other = shuffle_xor(greatest[h], lanes);                                                         \
                 greatest[h] = other > greatest[h] ? other : greatest[h];                                                     \
             }                                                                                                                \
         }                                                                                                                    \
-        UNROLL for (u32 t = 0; t < WARP_KEYS / 8; ++t) {                                                                     \
+        UNROLL for (u32 t = 0; t < 4; ++t) {                                                                                 \
             UNROLL for (u32 i = 0; i < 4; ++i) {                                                                             \
                 const float most = greatest[i / 2u];                                                                         \
                 /* A row that sees none of the keys has no maximum. A score that is not a number stays one. */               \
@@ -166,30 +189,24 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
         }                                                                                                                    \
         UNROLL for (u32 h = 0; h < 2; ++h)                                                                                   \
             UNROLL for (u32 lanes = 1; lanes < 4; lanes *= 2) sum[h] += shuffle_xor(sum[h], lanes);                          \
-        UNROLL for (u32 n = 0; n < PADDED / 8; ++n) {                                                                        \
-            float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                         \
-            const u16 *values = value_rows + (u64)(n * 8u + g) * capacity;                                                   \
-            for (u32 pass = 0; pass < passes; ++pass) {                                                                      \
-                float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                    \
-                UNROLL for (u32 c = 0; c < WARP_KEYS / 32; ++c) {                                                            \
-                    const u32 position = from + c * 32u + 8u * q;                                                            \
-                    const Quad none = {{0, 0, 0, 0}};                                                                        \
-                    Quad v = none;                                                                                           \
-                    if (apart) v = gather_values(step, values, (base + pass) / group, position);                             \
-                    else if (position < keys) v = load_quad(values + position);                                              \
-                    if (!apart && position + 8u > keys) v = only_keys(v, position, keys);                                    \
-                    const float(*s)[4] = (const float(*)[4])&scores[c * 4u];                                                 \
-                    const u32 first[4] = {pack_bf16(s[0][0], s[0][1]), pack_bf16(s[0][2], s[0][3]),                          \
-                                          pack_bf16(s[1][0], s[1][1]), pack_bf16(s[1][2], s[1][3])};                         \
-                    const u32 second[4] = {pack_bf16(s[2][0], s[2][1]), pack_bf16(s[2][2], s[2][3]),                         \
-                                           pack_bf16(s[3][0], s[3][1]), pack_bf16(s[3][2], s[3][3])};                        \
-                    multiply_tiles(tile, first, v.word[0], v.word[1]);                                                       \
-                    multiply_tiles(tile, second, v.word[2], v.word[3]);                                                      \
-                }                                                                                                            \
-                UNROLL for (u32 i = 0; i < 4; ++i)                                                                           \
-                    if (!apart || g + i / 2u * 8u == pass) out[i] = tile[i];                                                 \
+        if (!apart) {                                                                                                        \
+            UNROLL for (u32 n = 0; n < PADDED / 8; ++n) {                                                                    \
+                float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                     \
+                mix(out, scores, position + 8u > keys ? only_keys(value_quads[n], position, keys) : value_quads[n]);         \
+                UNROLL for (u32 i = 0; i < 4; ++i) mixed[WARP_INDEX][g + i / 2u * 8u][n * 8u + q * 2u + i % 2u] = out[i];    \
             }                                                                                                                \
-            UNROLL for (u32 i = 0; i < 4; ++i) mixed[WARP_INDEX][g + i / 2u * 8u][n * 8u + q * 2u + i % 2u] = out[i];        \
+        } else {                                                                                                             \
+            ROLLED for (u32 n = 0; n < PADDED / 8; ++n) {                                                                    \
+                float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                     \
+                const u16 *values = value_rows + (u64)(n * 8u + g) * capacity;                                               \
+                ROLLED for (u32 pass = 0; pass < passes; ++pass) {                                                           \
+                    float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                \
+                    mix(tile, scores, gather_values(step, values, (base + pass) / group, position));                         \
+                    UNROLL for (u32 i = 0; i < 4; ++i)                                                                       \
+                        if (g + i / 2u * 8u == pass) out[i] = tile[i];                                                       \
+                }                                                                                                            \
+                UNROLL for (u32 i = 0; i < 4; ++i) mixed[WARP_INDEX][g + i / 2u * 8u][n * 8u + q * 2u + i % 2u] = out[i];    \
+            }                                                                                                                \
         }                                                                                                                    \
         if (q == 0) {                                                                                                        \
             UNROLL for (u32 h = 0; h < 2; ++h) {                                                                             \
@@ -198,22 +215,21 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
             }                                                                                                                \
         }                                                                                                                    \
         block_barrier();                                                                                                     \
-        for (u32 j = THREAD; j < 16u * PADDED; j += THREADS) {                                                               \
+        ROLLED for (u32 j = THREAD; j < passes * PADDED; j += THREADS) {                                                     \
             const u32 query_index = j / PADDED, i = j % PADDED, index = base + query_index;                                  \
-            if (index >= queries) continue;                                                                                  \
+            const u32 its_row = index / group, its_head = BLOCK_X * group + index % group;                                   \
             float most = -INFINITE, total = 0.0f, value = 0.0f;                                                              \
-            for (u32 w = 0; w < 4; ++w) most = maxima[w][query_index] > most ? maxima[w][query_index] : most;                \
-            for (u32 w = 0; w < 4; ++w) {                                                                                    \
+            UNROLL for (u32 w = 0; w < 4; ++w) most = maxima[w][query_index] > most ? maxima[w][query_index] : most;         \
+            UNROLL for (u32 w = 0; w < 4; ++w) {                                                                             \
                 const float share = maxima[w][query_index] == -INFINITE ? 0.0f : exponential(maxima[w][query_index] - most); \
                 total += share * sums[w][query_index];                                                                       \
                 value += share * mixed[w][query_index][i];                                                                   \
             }                                                                                                                \
-            const u32 its_row = index / group, its_head = BLOCK_X * group + index % group;                                   \
-            const u64 to = place_of(&a, BLOCK_Y, its_row, its_head);                                                         \
             if (splits == 1u) {                                                                                              \
                 store_mixed(&a, its_row, its_head, i, value, total);                                                         \
                 continue;                                                                                                    \
             }                                                                                                                \
+            const u64 to = place_of(&a, BLOCK_Y, its_row, its_head);                                                         \
             a.mixed[to * PADDED + i] = value;                                                                                \
             if (i == 0) {                                                                                                    \
                 a.weights[2u * to] = most;                                                                                   \
@@ -221,9 +237,9 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
             }                                                                                                                \
         }                                                                                                                    \
         if (splits == 1u || !is_last_of(splits, a.arrived + BLOCK_Z * a.kv_heads + BLOCK_X, &arrived)) return;               \
-        for (u32 j = THREAD; j < 16u * PADDED; j += THREADS) {                                                               \
+        ROLLED for (u32 j = THREAD; j < passes * PADDED; j += THREADS) {                                                     \
             const u32 index = base + j / PADDED;                                                                             \
-            if (index < queries) combine_splits(&a, splits, index / group, BLOCK_X * group + index % group, j % PADDED);     \
+            combine_splits(&a, splits, index / group, BLOCK_X * group + index % group, j % PADDED);                          \
         }                                                                                                                    \
     }
 

@@ -26,6 +26,8 @@ typedef struct {
 #define KERNEL_OF(threads, blocks, name, Arguments)                                                                          \
     extern "C" __global__ void __launch_bounds__(threads, blocks) cascade_##name(const __grid_constant__ Arguments a)
 #define UNROLL _Pragma("unroll")
+/* A loop that is run rarely, and should not take the room of others. */
+#define ROLLED _Pragma("unroll 1")
 #define THREAD threadIdx.x
 #define THREADS blockDim.x
 #define BLOCK_X blockIdx.x

@@ -310,17 +310,21 @@ static int allocate_coroutines(void) {
 
 #define KERNELS(X)                                                                                                           \
     X(embed) X(linear_bf16_1) X(linear_bf16_2) X(linear_bf16_4) X(linear_bf16_8) X(linear_f32)                              \
-    X(attention_bf16_32) X(attention_bf16_64) X(attention_bf16_128) X(attention_f32) X(logits) X(answer) X(top)              \
+    X(attention_bf16_32) X(attention_bf16_64) X(attention_bf16_128) X(attention_f32) X(logits) X(top)              \
     X(keep) X(grow) X(pack) X(fill) X(copy_quads) X(read_quads)
 
 /* Runs a kernel over a grid. Gives null, or what is wrong with the kernel. */
 const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, const void *arguments, int backwards) {
+    u32 most = 0;
     kernel_body = 0;
-#define FIND(kernel) \
-    if (!strcmp(name, #kernel)) kernel_body = kernel##_thread;
+#define FIND(kernel)              \
+    if (!strcmp(name, #kernel)) { \
+        kernel_body = kernel##_thread; \
+        most = kernel##_threads;       \
+    }
     KERNELS(FIND)
     if (!kernel_body) return "there is no kernel of this name";
-    if (threads > MAX_THREADS) return "a block has more than 1024 threads";
+    if (threads > most) return "a block has more threads than the kernel is compiled for";
     if (!allocate_coroutines()) return "there is no memory for coroutines";
     kernel_arguments = arguments;
     failure = 0;

@@ -24,12 +24,14 @@ void emulated_copy_wait(int pending);
 
 #define DEVICE static inline
 #define SHARED static _Thread_local
-#define KERNEL(name, Arguments)                                                                                              \
-    static void cascade_##name(const Arguments a);                                                                                     \
-    static void name##_thread(const void *arguments) { cascade_##name(*(const Arguments *)arguments); }                                \
+#define KERNEL(name, Arguments) KERNEL_OF(1024, 1, name, Arguments)
+#define KERNEL_OF(bound, blocks, name, Arguments)                                                                            \
+    enum { name##_threads = (bound) };                                                                                       \
+    static void cascade_##name(const Arguments a);                                                                           \
+    static void name##_thread(const void *arguments) { cascade_##name(*(const Arguments *)arguments); }                      \
     static void cascade_##name(const Arguments a)
-#define KERNEL_OF(threads, blocks, name, Arguments) KERNEL(name, Arguments)
 #define UNROLL
+#define ROLLED
 #define THREAD emulated_place.thread
 #define THREADS emulated_place.threads
 #define BLOCK_X emulated_place.block[0]

@@ -34,59 +34,61 @@ DEVICE void multiply_chunk(float *sums, Quad low, Quad high, Quad x) {
     multiply_tiles(sums, second, x.word[2], x.word[3]);
 }
 
-#define LOAD_WEIGHTS(MT, to, begin)                                                                                          \
+#define LOAD_WEIGHTS(to, begin)                                                                                              \
     UNROLL for (u32 c = 0; c < STAGE; ++c) {                                                                                 \
-        UNROLL for (u32 m = 0; m < MT; ++m) {                                                                                \
-            const int there = (begin) + c < end && tile + m < tiles;                                                         \
-            const Quad *from = (const Quad *)a.weight + ((u64)(tile + m) * chunks + (begin) + c) * 64u + LANE;               \
-            const Quad none = {{0, 0, 0, 0}};                                                                                \
-            to[c][m][0] = there ? load_streaming(from) : none;                                                               \
-            to[c][m][1] = there ? load_streaming(from + 32) : none;                                                          \
-        }                                                                                                                    \
+        const Quad *from = (const Quad *)a.weight + ((u64)tile * chunks + (begin) + c) * 64u + LANE;                         \
+        const Quad none = {{0, 0, 0, 0}};                                                                                    \
+        to[c][0] = (begin) + c < end ? load_streaming(from) : none;                                                          \
+        to[c][1] = (begin) + c < end ? load_streaming(from + 32) : none;                                                     \
     }
+
+/* Warps of a block, each of which has a tile. */
+#define WARPS 8u
 
 /* ---- Up to eight rows ---- */
 
-#define FEW_WARPS 8u
-
+/* There is memory for as many rows as launches are recorded for: what lies in those that are not there goes nowhere. So nothing has
+ * to be known of the step before inputs are loaded. */
 #define LOAD_INPUT(to, begin)                                                                                                \
     UNROLL for (u32 c = 0; c < STAGE; ++c) {                                                                                 \
         const Quad none = {{0, 0, 0, 0}};                                                                                    \
         const u16 *from = input + (u64)((begin) + c) * CHUNK;                                                                \
-        to[c] = (begin) + c < end && LANE / 4u < rows ? load_quad(from) : none;                                              \
+        to[c] = (begin) + c < end && LANE / 4u < a.room ? load_quad(from) : none;                                            \
     }
 
 /* A block has all parts of its outputs, a warp each: nothing but registers lies between memory and tensor cores, and blocks know
  * nothing of each other. Grid: eight tiles by parts. */
 KERNEL_OF(256, 2, linear_bf16_1, LinearArguments) {
-    SHARED __attribute__((aligned(16))) float of_warps[FEW_WARPS][WARP][4];
+    SHARED __attribute__((aligned(16))) float of_warps[WARPS][WARP][4];
     SHARED float scales[8];
-    const u32 chunks = a.inputs / CHUNK, tiles = a.outputs / 16u, part = WARP_INDEX % a.parts;
-    const u32 tile = BLOCK_X * (FEW_WARPS / a.parts) + WARP_INDEX / a.parts;
-    const u32 start = chunks * part / a.parts, end = tile < tiles ? chunks * (part + 1u) / a.parts : start;
-    Quad now[STAGE][1][2], next[STAGE][1][2], x_now[STAGE], x_next[STAGE];
+    const u32 chunks = a.inputs / CHUNK, tiles = a.outputs / 16u, parts = 1u << a.part_bits, part = WARP_INDEX & (parts - 1u);
+    const u32 tile = BLOCK_X * (WARPS >> a.part_bits) + (WARP_INDEX >> a.part_bits);
+    const u32 start = chunks * part >> a.part_bits, end = tile < tiles ? chunks * (part + 1u) >> a.part_bits : start;
+    Quad now[STAGE][2], next[STAGE][2], x_now[STAGE], x_next[STAGE];
     float sums[1][4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    /* Weights were there before anything was launched. */
-    LOAD_WEIGHTS(1u, now, start)
-    wait_for_kernel_before();
+    /* Weights and the step were there before anything was launched. */
+    LOAD_WEIGHTS(now, start)
+    LOAD_WEIGHTS(next, start + STAGE)
     const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u, rows = a.step->rows - skipped;
+    wait_for_kernel_before();
     const u16 *input = (const u16 *)a.input + (u64)(skipped + LANE / 4u) * a.inputs + LANE % 4u * 8u;
     LOAD_INPUT(x_now, start)
+    LOAD_INPUT(x_next, start + STAGE)
     norm_scales(&a, skipped, rows, scales);
     for (u32 begin = start; begin < end; begin += STAGE) {
-        LOAD_WEIGHTS(1u, next, begin + STAGE)
-        LOAD_INPUT(x_next, begin + STAGE)
-        UNROLL for (u32 c = 0; c < STAGE; ++c) multiply_chunk(sums[0], now[c][0][0], now[c][0][1], x_now[c]);
+        UNROLL for (u32 c = 0; c < STAGE; ++c) multiply_chunk(sums[0], now[c][0], now[c][1], x_now[c]);
         UNROLL for (u32 c = 0; c < STAGE; ++c) {
-            now[c][0][0] = next[c][0][0];
-            now[c][0][1] = next[c][0][1];
+            now[c][0] = next[c][0];
+            now[c][1] = next[c][1];
             x_now[c] = x_next[c];
         }
+        LOAD_WEIGHTS(next, begin + 2u * STAGE)
+        LOAD_INPUT(x_next, begin + 2u * STAGE)
     }
     UNROLL for (u32 i = 0; i < 4; ++i) of_warps[WARP_INDEX][LANE][i] = sums[0][i];
     block_barrier();
     if (part || tile >= tiles) return;
-    for (u32 other = 1; other < a.parts; ++other)
+    for (u32 other = 1; other < parts; ++other)
         UNROLL for (u32 i = 0; i < 4; ++i) sums[0][i] += of_warps[WARP_INDEX + other][LANE][i];
     finish(&a, tile, 1, 0, rows, scales, sums);
 }
@@ -97,70 +99,11 @@ KERNEL_OF(256, 2, linear_bf16_1, LinearArguments) {
 #define STAGE_INPUT(NT, buffer, begin)                                                                                       \
     for (u32 i = THREAD; i < 8u * NT * STAGE * 4u; i += THREADS) {                                                           \
         const u32 row = i / (STAGE * 4u), piece = i % (STAGE * 4u);                                                          \
-        const int there = row < rows && (begin) + piece / 4u < end;                                                          \
+        const int there = row < copied && (begin) + piece / 4u < all;                                                          \
         const u16 *from = there ? input + (u64)row * a.inputs + (u64)(begin) * CHUNK + piece * 8u : input;                    \
         copy_async(&staged[buffer][row][piece * 8u], from, there);                                                           \
     }                                                                                                                        \
     copy_commit();
-
-/* NT: eights of rows; MT: tiles per warp; WARPS: warps per block. A block has 16 · MT · WARPS outputs and one part, so that it stages
- * no more of the input than that part; the last block to be done with some outputs adds up the parts. Grid: outputs; parts. */
-#define LINEAR(NT, MT, WARPS)                                                                                                \
-    KERNEL_OF(32 * WARPS, 2, linear_bf16_##NT, LinearArguments) {                                                            \
-        SHARED __attribute__((aligned(16))) u16 staged[2][8 * NT][STAGE_ROW];                                                \
-        SHARED float scales[8 * NT];                                                                                         \
-        SHARED u32 arrived;                                                                                                  \
-        const u32 chunks = a.inputs / CHUNK, tiles = a.outputs / 16u;                                                        \
-        const u32 tile = (BLOCK_X * WARPS + WARP_INDEX) * MT;                                                                \
-        const u32 start = chunks * BLOCK_Y / a.parts, end = chunks * (BLOCK_Y + 1u) / a.parts;                               \
-        float sums[MT][NT][4];                                                                                               \
-        Quad now[STAGE][MT][2], next[STAGE][MT][2];                                                                          \
-        UNROLL for (u32 m = 0; m < MT; ++m)                                                                                  \
-            UNROLL for (u32 n = 0; n < NT; ++n)                                                                              \
-                UNROLL for (u32 i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;                                                     \
-        /* Weights were there before anything was launched. */                                                               \
-        LOAD_WEIGHTS(MT, now, start)                                                                                         \
-        wait_for_kernel_before();                                                                                            \
-        const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u, rows = a.step->rows - skipped;                        \
-        const u16 *input = (const u16 *)a.input + (u64)skipped * a.inputs;                                                   \
-        STAGE_INPUT(NT, 0, start)                                                                                            \
-        norm_scales(&a, skipped, rows, scales);                                                                              \
-        u32 buffer = 0;                                                                                                      \
-        for (u32 begin = start; begin < end; begin += STAGE, buffer ^= 1u) {                                                 \
-            LOAD_WEIGHTS(MT, next, begin + STAGE)                                                                            \
-            STAGE_INPUT(NT, buffer ^ 1u, begin + STAGE)                                                                      \
-            copy_wait(1);                                                                                                    \
-            block_barrier();                                                                                                 \
-            UNROLL for (u32 c = 0; c < STAGE; ++c) {                                                                         \
-                UNROLL for (u32 n = 0; n < NT; ++n) {                                                                        \
-                    const Quad x = load_quad(&staged[buffer][n * 8u + LANE / 4u][c * CHUNK + LANE % 4u * 8u]);               \
-                    UNROLL for (u32 m = 0; m < MT; ++m) multiply_chunk(sums[m][n], now[c][m][0], now[c][m][1], x);           \
-                }                                                                                                            \
-            }                                                                                                                \
-            block_barrier();                                                                                                 \
-            UNROLL for (u32 c = 0; c < STAGE; ++c)                                                                           \
-                UNROLL for (u32 m = 0; m < MT; ++m)                                                                          \
-                    UNROLL for (u32 i = 0; i < 2; ++i) now[c][m][i] = next[c][m][i];                                         \
-        }                                                                                                                    \
-        copy_wait(0);                                                                                                        \
-        if (a.parts > 1u) {                                                                                                  \
-            Quad *partials = (Quad *)a.partials + LANE;                                                                      \
-            UNROLL for (u32 m = 0; m < MT; ++m)                                                                              \
-                UNROLL for (u32 n = 0; n < NT; ++n)                                                                          \
-                    if (tile + m < tiles)                                                                                    \
-                        store_sums(partials + (((u64)(tile + m) * a.parts + BLOCK_Y) * NT + n) * WARP, sums[m][n]);          \
-            if (!is_last_of(a.parts, a.arrived + BLOCK_X, &arrived)) return;                                                 \
-            UNROLL for (u32 m = 0; m < MT; ++m)                                                                              \
-                UNROLL for (u32 n = 0; n < NT; ++n)                                                                          \
-                    if (tile + m < tiles)                                                                                    \
-                        add_up_parts(partials + ((u64)(tile + m) * a.parts * NT + n) * WARP, a.parts, NT * WARP, sums[m][n]); \
-        } else {                                                                                                             \
-            /* The loop may have gone through no barrier since scales were written. */                                       \
-            block_barrier();                                                                                                 \
-        }                                                                                                                    \
-        UNROLL for (u32 m = 0; m < MT; ++m)                                                                                  \
-            if (tile + m < tiles) finish(&a, tile + m, NT, 0, rows, scales, sums[m]);                                        \
-    }
 
 DEVICE void store_sums(Quad *to, const float *sums) {
     Quad q;
@@ -181,9 +124,62 @@ DEVICE void add_up_parts(const Quad *parts, u32 count, u32 distance, float *sums
             if (part < count) sums[i] += bits_to_float(of_parts[part].word[i]);
 }
 
-LINEAR(2, 1, 8)
-LINEAR(4, 1, 8)
-LINEAR(8, 1, 8)
+/* NT: eights of rows. A block has eight tiles and one part, so that it stages no more of the input than that part; the last block to
+ * be done with some outputs adds up the parts. Grid: eight tiles; parts. */
+#define LINEAR(NT)                                                                                                           \
+    KERNEL_OF(256, 2, linear_bf16_##NT, LinearArguments) {                                                                   \
+        SHARED __attribute__((aligned(16))) u16 staged[2][8 * NT][STAGE_ROW];                                                \
+        SHARED float scales[8 * NT];                                                                                         \
+        SHARED u32 arrived;                                                                                                  \
+        const u32 chunks = a.inputs / CHUNK, tiles = a.outputs / 16u, tile = BLOCK_X * WARPS + WARP_INDEX;                   \
+        /* Warps without a tile help to stage the input, and load no weights. */                                             \
+        const u32 start = chunks * BLOCK_Y >> a.part_bits, all = chunks * (BLOCK_Y + 1u) >> a.part_bits;                     \
+        const u32 parts = 1u << a.part_bits, end = tile < tiles ? all : start;                                               \
+        Quad now[STAGE][2], next[STAGE][2];                                                                                  \
+        float sums[NT][4];                                                                                                   \
+        UNROLL for (u32 n = 0; n < NT; ++n)                                                                                  \
+            UNROLL for (u32 i = 0; i < 4; ++i) sums[n][i] = 0.0f;                                                            \
+        /* Weights and the step were there before anything was launched. */                                                               \
+        LOAD_WEIGHTS(now, start)                                                                                             \
+        LOAD_WEIGHTS(next, start + STAGE)                                                                                    \
+        const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u, rows = a.step->rows - skipped;                        \
+        wait_for_kernel_before();                                                                                            \
+        const u32 copied = a.wanted_only ? rows : a.room;                                                                    \
+        const u16 *input = (const u16 *)a.input + (u64)skipped * a.inputs;                                                   \
+        STAGE_INPUT(NT, 0, start)                                                                                            \
+        STAGE_INPUT(NT, 1, start + STAGE)                                                                                    \
+        norm_scales(&a, skipped, rows, scales);                                                                              \
+        u32 buffer = 0;                                                                                                      \
+        for (u32 begin = start; begin < all; begin += STAGE, buffer ^= 1u) {                                                 \
+            copy_wait(1);                                                                                                    \
+            block_barrier();                                                                                                 \
+            UNROLL for (u32 c = 0; c < STAGE; ++c) {                                                                         \
+                UNROLL for (u32 n = 0; n < NT; ++n) {                                                                        \
+                    const Quad x = load_quad(&staged[buffer][n * 8u + LANE / 4u][c * CHUNK + LANE % 4u * 8u]);               \
+                    multiply_chunk(sums[n], now[c][0], now[c][1], x);                                                        \
+                }                                                                                                            \
+            }                                                                                                                \
+            block_barrier();                                                                                                 \
+            UNROLL for (u32 c = 0; c < STAGE; ++c)                                                                           \
+                UNROLL for (u32 i = 0; i < 2; ++i) now[c][i] = next[c][i];                                                   \
+            LOAD_WEIGHTS(next, begin + 2u * STAGE)                                                                           \
+            STAGE_INPUT(NT, buffer, begin + 2u * STAGE)                                                                      \
+        }                                                                                                                    \
+        copy_wait(0);                                                                                                        \
+        if (parts > 1u) {                                                                                                    \
+            Quad *partials = (Quad *)a.partials + (u64)tile * parts * NT * WARP + LANE;                                      \
+            UNROLL for (u32 n = 0; n < NT; ++n)                                                                              \
+                if (tile < tiles) store_sums(partials + (BLOCK_Y * NT + n) * WARP, sums[n]);                                 \
+            if (!is_last_of(parts, a.arrived + BLOCK_X, &arrived)) return;                                                   \
+            UNROLL for (u32 n = 0; n < NT; ++n)                                                                              \
+                if (tile < tiles) add_up_parts(partials + n * WARP, parts, NT * WARP, sums[n]);                              \
+        }                                                                                                                    \
+        if (tile < tiles) finish(&a, tile, NT, 0, rows, scales, sums);                                                       \
+    }
+
+LINEAR(2)
+LINEAR(4)
+LINEAR(8)
 
 /* ---- In f32 ---- */
 
@@ -191,8 +187,8 @@ LINEAR(8, 1, 8)
  * tiles; one; eight rows. */
 KERNEL_OF(256, 1, linear_f32, LinearArguments) {
     SHARED float scales[MAX_ROWS];
-    wait_for_kernel_before();
     const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u, rows = a.step->rows - skipped;
+    wait_for_kernel_before();
     const u32 tile = BLOCK_X * (THREADS / WARP) + WARP_INDEX, first = BLOCK_Z * 8u;
     norm_scales(&a, skipped, rows, scales);
     block_barrier();

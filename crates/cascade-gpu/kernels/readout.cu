@@ -8,8 +8,7 @@ typedef struct {
     u32 token;
 } Candidate;
 
-/* The best candidate of a block, by every thread. */
-DEVICE Candidate block_best(Candidate best, Candidate *scratch) {
+DEVICE Candidate warp_best(Candidate best) {
     for (u32 lanes = WARP / 2; lanes; lanes /= 2) {
         const float value = shuffle_xor(best.value, lanes);
         const u32 token = shuffle_xor_u32(best.token, lanes);
@@ -18,6 +17,12 @@ DEVICE Candidate block_best(Candidate best, Candidate *scratch) {
             best.token = token;
         }
     }
+    return best;
+}
+
+/* The best candidate of a block, by every thread. */
+DEVICE Candidate block_best(Candidate best, Candidate *scratch) {
+    best = warp_best(best);
     block_barrier();
     if (LANE == 0) scratch[WARP_INDEX] = best;
     block_barrier();
@@ -29,14 +34,48 @@ DEVICE Candidate block_best(Candidate best, Candidate *scratch) {
     return best;
 }
 
+DEVICE Slice load_slice(const Slice *from) {
+    const Quad q = load_fresh_quad(from);
+    const Slice slice = {bits_to_float(q.word[0]), bits_to_float(q.word[1]), q.word[2], q.word[3]};
+    return slice;
+}
+
+/* Puts the slices of a row together, always in the same order. For one warp. */
+DEVICE void put_together(const Slice *slices, u32 count, u32 row, Answer *answer) {
+    Candidate best = {-INFINITE, 0xffffffffu};
+    float sum = 0.0f, improper = 0.0f;
+    for (u32 i = LANE; i < count; i += WARP) {
+        const Slice slice = load_slice(slices + i);
+        if (slice.improper) improper = 1.0f;
+        if (is_before(slice.greatest, slice.argmax, best.value, best.token)) {
+            best.value = slice.greatest;
+            best.token = slice.argmax;
+        }
+    }
+    best = warp_best(best);
+    improper = warp_max(improper);
+    for (u32 i = LANE; i < count; i += WARP) {
+        const Slice slice = load_slice(slices + i);
+        if (slice.greatest != -INFINITE) sum += slice.sum * exponential(slice.greatest - best.value);
+    }
+    sum = warp_sum(sum);
+    if (LANE != 0) return;
+    answer->argmax[row] = best.token;
+    answer->greatest[row] = best.value;
+    answer->sum[row] = sum;
+    answer->improper[row] = improper > 0.0f || best.value == -INFINITE;
+}
+
 /* Tokens that one block of `logits` looks at. */
 #define SLICE 1024u
 
-/* Finds the greatest logit of a slice of the vocabulary. Grid: slice; wanted row. 256 threads. */
-KERNEL(logits, LogitsArguments) {
+/* Finds the greatest logit of a slice of the vocabulary; the last block to be done with a row puts its slices together, and looks up
+ * the probabilities of the row's children. Grid: slice; wanted row. */
+KERNEL_OF(256, 1, logits, LogitsArguments) {
     wait_for_kernel_before();
     SHARED Candidate candidates[WARP];
     SHARED float scratch[WARP];
+    SHARED u32 arrived;
     const u32 row = BLOCK_Y, start = BLOCK_X * SLICE;
     if (row >= a.step->rows - a.step->first_wanted) return;
     const float *logits = a.logits + (u64)row * a.vocabulary;
@@ -45,15 +84,11 @@ KERNEL(logits, LogitsArguments) {
     float improper = 0.0f;
     UNROLL for (u32 i = 0; i < SLICE / 256u; ++i) {
         const u32 token = start + i * 256u + THREAD;
-        values[i] = -INFINITE;
-        if (token < a.vocabulary) {
-            const float value = logits[token];
-            values[i] = value;
-            if (value != value || value == INFINITE) improper = 1.0f;
-            if (is_before(value, token, best.value, best.token)) {
-                best.value = value;
-                best.token = token;
-            }
+        values[i] = token < a.vocabulary ? logits[token] : -INFINITE;
+        if (values[i] != values[i] || values[i] == INFINITE) improper = 1.0f;
+        if (token < a.vocabulary && is_before(values[i], token, best.value, best.token)) {
+            best.value = values[i];
+            best.token = token;
         }
     }
     best = block_best(best, candidates);
@@ -61,53 +96,23 @@ KERNEL(logits, LogitsArguments) {
     float sum = 0.0f;
     UNROLL for (u32 i = 0; i < SLICE / 256u; ++i) sum += values[i] == -INFINITE ? 0.0f : exponential(values[i] - best.value);
     sum = block_sum(sum, scratch);
+    Slice *slices = a.slices + (u64)row * a.slice_count;
     if (THREAD == 0) {
-        Slice *slice = a.slices + (u64)row * a.slice_count + BLOCK_X;
-        slice->greatest = best.value;
-        slice->argmax = best.token;
-        slice->sum = sum;
-        slice->improper = improper > 0.0f;
+        const Slice slice = {best.value, sum, best.token, improper > 0.0f};
+        slices[BLOCK_X] = slice;
     }
-}
-
-/* Puts the slices of a row together, in order, and looks up the probabilities of its children. Block: a wanted row. */
-KERNEL(answer, LogitsArguments) {
-    wait_for_kernel_before();
-    SHARED Candidate greatest;
-    SHARED float total;
-    const u32 row = BLOCK_X;
-    if (row >= a.step->rows - a.step->first_wanted) return;
-    if (THREAD == 0) {
-        const Slice *slices = a.slices + (u64)row * a.slice_count;
-        Candidate best = {-INFINITE, 0xffffffffu};
-        u32 improper = 0;
-        for (u32 i = 0; i < a.slice_count; ++i) {
-            improper |= slices[i].improper;
-            if (is_before(slices[i].greatest, slices[i].argmax, best.value, best.token)) {
-                best.value = slices[i].greatest;
-                best.token = slices[i].argmax;
-            }
-        }
-        float sum = 0.0f;
-        for (u32 i = 0; i < a.slice_count; ++i)
-            if (slices[i].greatest != -INFINITE) sum += slices[i].sum * exponential(slices[i].greatest - best.value);
-        greatest = best;
-        total = sum;
-        a.answer->argmax[row] = best.token;
-        a.answer->greatest[row] = best.value;
-        a.answer->sum[row] = sum;
-        a.answer->improper[row] = improper || best.value == -INFINITE;
-    }
+    if (!is_last_of(a.slice_count, a.arrived + row, &arrived)) return;
+    if (WARP_INDEX == 0) put_together(slices, a.slice_count, row, a.answer);
     block_barrier();
+    const float greatest = a.answer->greatest[row], total = a.answer->sum[row];
     for (u32 i = THREAD; i < a.step->picks; i += THREADS) {
         if (a.step->pick_row[i] != row) continue;
-        const float logit = a.logits[(u64)row * a.vocabulary + a.step->pick_token[i]];
-        a.answer->picks[i] = exponential(logit - greatest.value) / total;
+        a.answer->picks[i] = exponential(logits[a.step->pick_token[i]] - greatest) / total;
     }
 }
 
 /* The most probable tokens of a row, one after the other. Block: a wanted row. */
-KERNEL(top, TopArguments) {
+KERNEL_OF(1024, 1, top, TopArguments) {
     SHARED Candidate candidates[WARP];
     const u32 row = BLOCK_X;
     if (row >= a.step->rows - a.step->first_wanted) return;

@@ -94,10 +94,12 @@ structure!(LinearArguments {
     squares: Address,
     inputs: u32,
     outputs: u32,
-    parts: u32,
+    part_bits: u32,
     epsilon: f32,
     wanted_only: u32,
     then: u32,
+    room: u32,
+    unused: u32,
     stream: StreamArguments,
     heads: HeadsArguments,
     out: Address,
@@ -106,7 +108,7 @@ structure!(LinearArguments {
     kind: u32,
     vocabulary: u32,
     scale: f32,
-    unused: u32,
+    unused_too: u32,
 });
 
 structure!(AttentionArguments {
@@ -138,6 +140,7 @@ structure!(LogitsArguments {
     step: Address,
     logits: Address,
     slices: Address,
+    arrived: Address,
     answer: Address,
     vocabulary: u32,
     slice_count: u32,

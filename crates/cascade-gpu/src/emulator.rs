@@ -129,7 +129,7 @@ mod tests {
     use bytemuck::Zeroable;
 
     use super::*;
-    use crate::arguments::{CopyArguments, FillArguments, LogitsArguments, Step};
+    use crate::arguments::{Answer, CopyArguments, FillArguments, LogitsArguments, Step};
     use crate::launch::Kernel;
     use crate::Device;
 
@@ -145,17 +145,21 @@ mod tests {
         step.rows = 1;
         let step = device.upload(&[step]).unwrap();
         let numbers = device.upload(&[1f32; 64]).unwrap();
+        let answer = device.allocate(size_of::<Answer>()).unwrap();
+        let arrived = device.upload(&[0u32]).unwrap();
         let arguments = LogitsArguments {
             step: step.address(),
             logits: numbers.address(),
             slices: numbers.address(),
+            arrived: arrived.address(),
+            answer: answer.address(),
             vocabulary: 16,
             slice_count: 1,
-            ..LogitsArguments::zeroed()
         };
         let of_threads = |threads| Launch::new(Kernel::Logits, [1; 3], threads, arguments);
         assert!(complaint(&device, &of_threads(48)).contains("some threads of a warp"));
-        assert!(complaint(&device, &of_threads(2048)).contains("more than 1024 threads"));
+        assert!(complaint(&device, &of_threads(2048))
+            .contains("more threads than the kernel is compiled for"));
         device.launch(&of_threads(64)).unwrap();
     }
 

@@ -277,12 +277,12 @@ impl Forward<'_> {
             step: self.step,
             logits: self.workspace.logits.address(),
             slices: self.workspace.slices.address(),
+            arrived: self.workspace.arrived.address(),
             answer: self.workspace.answer.address(),
             vocabulary: head.columns as u32,
             slice_count: slices as u32,
         };
         self.launch(Kernel::Logits, [slices, self.rows, 1], 256, arguments);
-        self.launch(Kernel::Answer, [self.rows, 1, 1], 32, arguments);
     }
 
     fn add(&mut self, linear: &Linear, input: Address, norm: &Norm) {
@@ -312,8 +312,9 @@ impl Forward<'_> {
             arrived: self.workspace.arrived.address(),
             inputs: linear.inputs as u32,
             outputs: linear.outputs as u32,
-            parts: linear.parts as u32,
+            part_bits: linear.parts.ilog2(),
             then: then as u32,
+            room: self.rows as u32,
             kind: self.kind.number(),
             ..LinearArguments::zeroed()
         }

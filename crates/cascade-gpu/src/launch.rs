@@ -30,7 +30,6 @@ kernels! {
     AttentionBf16x128 = "attention_bf16_128",
     AttentionF32 = "attention_f32",
     Logits = "logits",
-    Answer = "answer",
     Top = "top",
     Keep = "keep",
     Grow = "grow",
