@@ -22,7 +22,7 @@ DEVICE float score_bias(const Step *step, const float *bias, u32 reach, u32 to_s
 }
 
 DEVICE const u8 *plane_of(const Step *step, u32 to_source, u32 plane, u32 padded, u32 bytes) {
-    const u8 *cache = (const u8 *)(to_source ? step->source : step->cache);
+    const u8 *cache = (const u8 *)in_memory(to_source ? step->source : step->cache);
     const u64 capacity = to_source ? step->source_capacity : step->capacity;
     return cache + (u64)plane * capacity * padded * bytes;
 }

@@ -87,6 +87,12 @@ DEVICE Quad load_streaming(const void *from) {
     return q;
 }
 
+/* Tells the compiler that an address is one of the device's memory, which it cannot know of addresses that come from there. */
+DEVICE const void *in_memory(const void *address) {
+    __builtin_assume(__isGlobal(address));
+    return address;
+}
+
 /* What no kernel of a forward writes may be loaded at any time. */
 DEVICE float load_constant(const float *from) { return __ldg(from); }
 
