@@ -194,8 +194,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn launches(&self) -> usize {
-        self.launches.len()
+    pub(crate) fn launches(&self) -> &[Launch] {
+        &self.launches
     }
 }
 

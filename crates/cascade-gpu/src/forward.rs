@@ -136,10 +136,6 @@ pub struct Forward<'a> {
 }
 
 impl Forward<'_> {
-    fn launch(&mut self, kernel: Kernel, grid: [usize; 3], threads: usize, of: impl bytemuck::Pod) {
-        self.launches.push(Launch::new(kernel, grid, threads, of));
-    }
-
     /// Tokens to the residual stream, and that to its norm.
     ///
     /// # Panics
@@ -152,7 +148,8 @@ impl Forward<'_> {
             stream: self.entering(norm),
         };
         let grid = [table.size.div_ceil(128), self.rows.div_ceil(8), 1];
-        self.launch(Kernel::Embed, grid, 256, arguments);
+        let launch = Launch::new(Kernel::Embed, grid, 256, arguments);
+        self.launches.push(launch.reading("embedding", 0));
     }
 
     fn entering(&self, norm: &Norm) -> StreamArguments {
@@ -177,6 +174,11 @@ impl Forward<'_> {
             Projected::Queries => (1, None),
             Projected::SourceKeysValues => (2, None),
         };
+        let purpose = match which {
+            1 => "queries",
+            2 => "keys, values of the source",
+            _ => "queries, keys, values",
+        };
         assert_eq!(
             linear.order == Order::Rotated,
             rotary.is_some(),
@@ -199,7 +201,7 @@ impl Forward<'_> {
             heads,
             ..self.of_norm(linear, Then::Heads)
         };
-        self.map(linear, arguments);
+        self.map(purpose, linear, arguments);
     }
 
     /// Queries to what attention gives, through the keys and values of `layer`.
@@ -234,12 +236,18 @@ impl Forward<'_> {
             (Kind::Bf16, 64) => (Kernel::AttentionBf16x64, [kv, splits, tiles], 128),
             (Kind::Bf16, _) => (Kernel::AttentionBf16x128, [kv, splits, tiles], 128),
         };
-        self.launch(kernel, grid, threads, arguments);
+        let launch = Launch::new(kernel, grid, threads, arguments);
+        let purpose = match to_source {
+            true => "attention to the source",
+            false => "attention",
+        };
+        self.launches.push(launch.reading(purpose, 0));
     }
 
     /// Adds a linear map of what attention gave to the residual stream, and that to its norm.
     pub fn add_attended(&mut self, linear: &Linear, norm: &Norm) {
-        self.add(linear, self.workspace.attended.address(), norm);
+        let attended = self.workspace.attended.address();
+        self.add("output of attention", linear, attended, norm);
     }
 
     /// Norm to the inner layer of a feed-forward; a gated one if `linear` was loaded so.
@@ -254,12 +262,13 @@ impl Forward<'_> {
             gated: u32::from(linear.order == Order::Gated),
             ..self.of_norm(linear, Then::Activate)
         };
-        self.map(linear, arguments);
+        self.map("inner layer", linear, arguments);
     }
 
     /// Adds a linear map of the inner layer to the residual stream, and that to its norm.
     pub fn add_inner(&mut self, linear: &Linear, norm: &Norm) {
-        self.add(linear, self.workspace.inner.address(), norm);
+        let inner = self.workspace.inner.address();
+        self.add("output of inner layer", linear, inner, norm);
     }
 
     /// Norm to logits, of the rows that are wanted, times `scale`; and what is read off them.
@@ -271,7 +280,7 @@ impl Forward<'_> {
             scale,
             ..self.of_norm(head, Then::Logits)
         };
-        self.map(head, arguments);
+        self.map("logits", head, arguments);
         let slices = head.columns.div_ceil(SLICE);
         let arguments = LogitsArguments {
             step: self.step,
@@ -282,16 +291,18 @@ impl Forward<'_> {
             vocabulary: head.columns as u32,
             slice_count: slices as u32,
         };
-        self.launch(Kernel::Logits, [slices, self.rows, 1], 256, arguments);
+        let grid = [slices, self.rows, 1];
+        let launch = Launch::new(Kernel::Logits, grid, 256, arguments);
+        self.launches.push(launch.reading("readout", 0));
     }
 
-    fn add(&mut self, linear: &Linear, input: Address, norm: &Norm) {
+    fn add(&mut self, purpose: &'static str, linear: &Linear, input: Address, norm: &Norm) {
         assert_eq!(linear.outputs, norm.size, "a norm of another size");
         let arguments = LinearArguments {
             stream: self.entering(norm),
             ..self.of(linear, input, Then::Add)
         };
-        self.map(linear, arguments);
+        self.map(purpose, linear, arguments);
     }
 
     /// Arguments of a linear map of the norm.
@@ -320,7 +331,7 @@ impl Forward<'_> {
         }
     }
 
-    fn map(&mut self, linear: &Linear, arguments: LinearArguments) {
+    fn map(&mut self, purpose: &'static str, linear: &Linear, arguments: LinearArguments) {
         let blocks = [linear.outputs.div_ceil(128), linear.parts, 1];
         let (kernel, grid, threads) = match (linear.kind, self.rows) {
             (Kind::F32, rows) => {
@@ -335,6 +346,8 @@ impl Forward<'_> {
             (Kind::Bf16, ..=32) => (Kernel::LinearBf16x4, blocks, 256),
             (Kind::Bf16, _) => (Kernel::LinearBf16x8, blocks, 256),
         };
-        self.launch(kernel, grid, threads, arguments);
+        let launch = Launch::new(kernel, grid, threads, arguments);
+        let weights = linear.weight.bytes();
+        self.launches.push(launch.reading(purpose, weights));
     }
 }

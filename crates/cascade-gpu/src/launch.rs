@@ -48,6 +48,10 @@ pub(crate) struct Launch {
     pub(crate) threads: u32,
     /// The kernel's argument, a structure of `arguments.rs`, in words of its alignment.
     pub(crate) arguments: Box<[u64]>,
+    /// What it is for, in reports.
+    pub(crate) purpose: &'static str,
+    /// Bytes of weights that it reads.
+    pub(crate) weights: usize,
 }
 
 impl Launch {
@@ -68,6 +72,17 @@ impl Launch {
             grid: grid.map(|size| size as u32),
             threads: threads as u32,
             arguments: words.collect(),
+            purpose: kernel.name(),
+            weights: 0,
+        }
+    }
+
+    /// The same, for a purpose that reports tell, reading so many bytes of weights.
+    pub(crate) fn reading(self, purpose: &'static str, weights: usize) -> Self {
+        Self {
+            purpose,
+            weights,
+            ..self
         }
     }
 }

@@ -34,5 +34,5 @@ pub use cache::{padded, Cache, CacheShape};
 pub use device::{Buffer, Device};
 pub use error::{Error, Result};
 pub use forward::{Activation, Forward, Heads, Looks, Projected, RelativeBias, Rotary};
-pub use runner::{Encoding, Readings, Rows, Runner, Sizes};
+pub use runner::{Encoding, LaunchCost, Readings, Rows, Runner, Sizes};
 pub use weights::{Content, Kind, Linear, Loader, Norm, Stored, Table, Weights};

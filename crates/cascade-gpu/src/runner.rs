@@ -5,7 +5,9 @@ use std::mem::offset_of;
 
 use bytemuck::Zeroable;
 
-use crate::arguments::{Answer, Slice, Step, TopArguments, MAX_PICKS, MAX_ROWS, SLICE, SPLIT};
+use crate::arguments::{
+    Answer, KeepArguments, Slice, Step, TopArguments, MAX_PICKS, MAX_ROWS, SLICE, SPLIT,
+};
 use crate::cache::padded;
 use crate::device::Program;
 use crate::launch::{Kernel, Launch};
@@ -136,6 +138,21 @@ pub struct Runner {
     padded: usize,
     workspace: Workspace,
     programs: HashMap<Room, Program>,
+    /// What the last forward was recorded for.
+    last: Option<Room>,
+}
+
+/// What the launches of a forward that are for one purpose take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LaunchCost {
+    /// What they are for.
+    pub purpose: &'static str,
+    /// How many there are in a forward.
+    pub launches: usize,
+    /// Seconds that they take one after the other, without those for other purposes between them.
+    pub seconds: f64,
+    /// Bytes of weights that they read.
+    pub weights: usize,
 }
 
 /// An encoder at work: its rows in chunks of [`MAX_ROWS`], with a residual stream and queries each.
@@ -165,6 +182,7 @@ impl Runner {
             padded: padded(sizes.heads.size)?,
             workspace: Workspace::new(device, kind, &sizes, 1)?,
             programs: HashMap::new(),
+            last: None,
             device: device.clone(),
             kind,
             sizes,
@@ -206,14 +224,57 @@ impl Runner {
             let program = self.record(room, build)?;
             self.programs.insert(room, program);
         }
+        self.last = Some(room);
         self.device.run(&self.programs[&room])
+    }
+
+    /// What the launches of the last forward take, by purpose, and (first) as many that do nothing. Each is the median of
+    /// `repeats` times. The last forward's rows are fed again and again: what it answered, and what its rows left behind, is lost.
+    ///
+    /// # Errors
+    /// What launching fails with.
+    pub fn profile(&self, repeats: usize) -> Result<Vec<LaunchCost>> {
+        let last = self.last.and_then(|room| self.programs.get(&room));
+        let Some(launches) = last.map(Program::launches) else {
+            return Ok(Vec::new());
+        };
+        let nothing = Launch::new(Kernel::Keep, [1; 3], 32, KeepArguments::zeroed());
+        let nothing = nothing.reading("nothing", 0);
+        let mut costs = vec![self.cost(vec![nothing; launches.len()], repeats)?];
+        for launch in launches {
+            if costs.iter().all(|cost| cost.purpose != launch.purpose) {
+                let same = launches.iter().filter(|l| l.purpose == launch.purpose);
+                costs.push(self.cost(same.cloned().collect(), repeats)?);
+            }
+        }
+        Ok(costs)
+    }
+
+    /// What launches for the same purpose take.
+    fn cost(&self, launches: Vec<Launch>, repeats: usize) -> Result<LaunchCost> {
+        let cost = LaunchCost {
+            purpose: launches[0].purpose,
+            launches: launches.len(),
+            seconds: 0.0,
+            weights: launches.iter().map(|launch| launch.weights).sum(),
+        };
+        let program = self.device.record(launches)?;
+        // The first run loads what later ones find.
+        self.device.run(&program)?;
+        let times = (0..repeats.max(1)).map(|_| self.device.time(|| self.device.run(&program)));
+        let mut times = times.collect::<Result<Vec<_>>>()?;
+        times.sort_by(f64::total_cmp);
+        Ok(LaunchCost {
+            seconds: times[times.len() / 2],
+            ..cost
+        })
     }
 
     /// Kernels that the last forward like this one launched: rows, and whether logits were wanted. For reports.
     pub fn launches(&self, rows: usize, logits: bool) -> Option<usize> {
         let mut programs = self.programs.iter();
         let found = programs.find(|(room, _)| room.rows == rows && room.logits == logits);
-        found.map(|(_, program)| program.launches())
+        found.map(|(_, program)| program.launches().len())
     }
 
     fn record(&self, room: Room, build: impl FnOnce(&mut Forward<'_>)) -> Result<Program> {

@@ -270,3 +270,39 @@ fn rows_without_attention_say_the_same_at_any_place() {
             .concat()
     });
 }
+
+#[test]
+fn a_profile_counts_every_launch_and_leaves_the_runner_as_it_was() {
+    let text = random_text(6, 3);
+    on_both(|device, kind| {
+        let model = Model::new(device, kind);
+        let (mut runner, cache) = (model.runner(), model.cache());
+        assert!(runner.profile(1).unwrap().is_empty());
+        let batch = Batch::chain(&text, 0);
+        let logits = model.logits(&mut runner, &batch, &cache);
+        let costs = runner.profile(2).unwrap();
+        let launches = |purpose| {
+            costs
+                .iter()
+                .find(|c| c.purpose == purpose)
+                .unwrap()
+                .launches
+        };
+        // A layer is five launches: these, and the maps beside them.
+        assert_eq!(launches("nothing"), 5 * LAYERS + 3);
+        assert_eq!(launches("attention"), LAYERS);
+        assert_eq!(runner.launches(4, true), Some(5 * LAYERS + 3));
+        let of_forward = costs[1..].iter();
+        assert_eq!(
+            of_forward.clone().map(|c| c.launches).sum::<usize>(),
+            5 * LAYERS + 3
+        );
+        let numbers = LAYERS * STREAM * (4 * HEADS.size + 2 * HEADS.size + 3 * inner(kind));
+        let weights = (numbers + VOCABULARY * STREAM) * kind.bytes();
+        assert_eq!(of_forward.map(|c| c.weights).sum::<usize>(), weights);
+        assert!(costs.iter().all(|c| c.seconds > 0.0));
+        let again = model.logits(&mut runner, &batch, &cache);
+        assert!(bits(&again) == bits(&logits));
+        logits
+    });
+}

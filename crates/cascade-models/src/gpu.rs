@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::DType;
 use cascade_core::{Architecture, TokenId};
-use cascade_gpu::{Cache, CacheShape, Device, Forward, Kind, Runner};
+use cascade_gpu::{Cache, CacheShape, Device, Forward, Kind, LaunchCost, Runner};
 
 use crate::network::{Network, Sequence};
 use crate::weights::Provider;
@@ -127,6 +127,11 @@ impl<L: Layers + 'static> Network for GpuNetwork<L> {
     fn launches(&self, rows: usize) -> Option<usize> {
         // Forwards are recorded for powers of two.
         self.runner().launches(rows.next_power_of_two(), true)
+    }
+
+    fn profile(&self, repeats: usize) -> cascade_core::Result<Vec<LaunchCost>> {
+        let profile = self.runner().profile(repeats);
+        profile.map_err(cascade_core::Error::backend)
     }
 
     fn max_context(&self) -> Option<usize> {

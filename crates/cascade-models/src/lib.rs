@@ -35,6 +35,7 @@ mod tokenizer;
 mod weights;
 
 pub use candle_core::DType;
+pub use cascade_gpu::LaunchCost;
 pub use device::{parse_device, Device};
 pub use error::{Error, Result};
 pub use hub::{HubDataset, HubOptions};

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use cascade_core::{Architecture, Result, Scores, TokenId, Want};
 
+use cascade_gpu::LaunchCost;
+
 use crate::mask::Plan;
 
 /// The weights of a model on a device.
@@ -30,6 +32,11 @@ pub(crate) trait Network: Debug + Send + Sync {
     /// Kernels that a forward of so many rows launched, for a network on a GPU that has run one.
     fn launches(&self, _rows: usize) -> Option<usize> {
         None
+    }
+
+    /// What the launches of the last forward take, for a network on a GPU that has run one whose sequence still exists.
+    fn profile(&self, _repeats: usize) -> Result<Vec<LaunchCost>> {
+        Ok(Vec::new())
     }
 
     /// Positions that there are, if they are limited.

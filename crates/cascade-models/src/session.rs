@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use cascade_core::{Architecture, Error, Result, Scorer, Scores, TokenId, TokenTree, Want};
 
+use cascade_gpu::LaunchCost;
+
 use crate::mask::Plan;
 use crate::network::{Network, Sequence};
 use crate::{Llama, T5};
@@ -67,6 +69,15 @@ impl Model {
     /// Kernels that a forward of so many rows launches. Known on a GPU, once one has run.
     pub fn launches(&self, rows: usize) -> Option<usize> {
         self.0.launches(rows)
+    }
+
+    /// What the launches of the last forward take by purpose, each the median of `repeats` times; nothing on a CPU. The session that
+    /// ran it must still exist, and be dropped after: what it knows of its rows is lost.
+    ///
+    /// # Errors
+    /// What launching fails with.
+    pub fn profile(&self, repeats: usize) -> Result<Vec<LaunchCost>> {
+        self.0.profile(repeats)
     }
 
     /// The most positions that a context and the height of a tree may take together. T5 has no limit: its positions are

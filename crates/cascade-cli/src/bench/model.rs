@@ -7,7 +7,7 @@ use anyhow::{bail, Result};
 use cascade_config::model_source;
 use cascade_core::Architecture;
 use cascade_eval::{read_bandwidth, ForwardBench, ForwardCost};
-use cascade_models::{load, Device, LoadOptions, Model};
+use cascade_models::{load, Device, LoadOptions, Model, Session};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
@@ -47,6 +47,10 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
 
+    /// On a GPU: also measure what the launches of a forward take by purpose, in the last context.
+    #[arg(long)]
+    profile: bool,
+
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
@@ -73,6 +77,29 @@ struct Measured {
     /// The most bytes that the model took, on a GPU; that this process took, on the CPU, if the system tells.
     peak_memory_bytes: Option<usize>,
     forwards: Vec<Forward>,
+    /// If asked for, on a GPU.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    profiles: Vec<Profile>,
+}
+
+/// Where a forward's time goes.
+#[derive(Serialize)]
+struct Profile {
+    context: usize,
+    rows: usize,
+    forward_seconds: f64,
+    /// As many launches as the forward has, that do nothing.
+    empty_launches_seconds: f64,
+    purposes: Vec<Purpose>,
+}
+
+/// The launches of a forward that are for one purpose, one after the other.
+#[derive(Serialize)]
+struct Purpose {
+    purpose: &'static str,
+    launches: usize,
+    seconds: f64,
+    weight_bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -112,6 +139,9 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         bail!("--repeats and --rows must be 1 or more");
     }
     let options = load_options(&args.device, args.dtype.as_deref())?;
+    if args.profile && matches!(options.device, Device::Cpu) {
+        bail!("--profile is for models on a GPU: give one with --device");
+    }
     let (name, model) = subject(args, &options)?;
     let bench = ForwardBench {
         contexts: args.contexts.clone(),
@@ -120,10 +150,16 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         repeats: args.repeats,
         ..ForwardBench::default()
     };
-    let costs = bench.run(&mut model.session())?;
+    let mut session = model.session();
+    let costs = bench.run(&mut session)?;
     if costs.is_empty() {
         bail!("the model has no room for any of these contexts and rows; ask for smaller ones");
     }
+    let profiles = match args.profile {
+        true => profiles(&bench, &costs, &model, &mut session)?,
+        false => Vec::new(),
+    };
+    drop(session);
     // Before the bandwidth is measured, which takes memory too.
     let peak = options.device.peak_memory();
     let (read, copy) = bandwidth(&options.device)?;
@@ -143,7 +179,48 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
             .iter()
             .map(|cost| forward(cost, &costs, &model, args.source, read))
             .collect(),
+        profiles,
     })
+}
+
+/// Where the time of the forwards goes that were measured in the last context.
+fn profiles(
+    bench: &ForwardBench,
+    costs: &[ForwardCost],
+    model: &Model,
+    session: &mut Session,
+) -> Result<Vec<Profile>> {
+    let last = costs.last().map(|cost| cost.context);
+    let mut profiles = Vec::new();
+    for cost in costs.iter().filter(|cost| Some(cost.context) == last) {
+        let once = ForwardBench {
+            contexts: vec![cost.context],
+            rows: vec![cost.rows],
+            repeats: 1,
+            ..bench.clone()
+        };
+        once.run(session)?;
+        let launches = model.profile(bench.repeats)?;
+        let Some((nothing, purposes)) = launches.split_first() else {
+            continue;
+        };
+        profiles.push(Profile {
+            context: cost.context,
+            rows: cost.rows,
+            forward_seconds: cost.median.as_secs_f64(),
+            empty_launches_seconds: nothing.seconds,
+            purposes: purposes
+                .iter()
+                .map(|cost| Purpose {
+                    purpose: cost.purpose,
+                    launches: cost.launches,
+                    seconds: cost.seconds,
+                    weight_bytes: cost.weights,
+                })
+                .collect(),
+        });
+    }
+    Ok(profiles)
 }
 
 /// The model that is measured, and its name.
@@ -217,7 +294,48 @@ fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
     measured
         .forwards
         .iter()
-        .try_for_each(|forward| show_forward(out, forward))
+        .try_for_each(|forward| show_forward(out, forward))?;
+    measured
+        .profiles
+        .iter()
+        .try_for_each(|profile| show_profile(out, profile))
+}
+
+fn show_profile(out: &mut impl Write, profile: &Profile) -> Result<()> {
+    let microseconds = |seconds: f64| 1e6 * seconds;
+    let all: f64 = profile.purposes.iter().map(|purpose| purpose.seconds).sum();
+    let launches: usize = profile.purposes.iter().map(|p| p.launches).sum();
+    writeln!(
+        out,
+        "\n{} rows after {} tokens: {:.1} us; its {launches} launches by purpose {:.1} us; as many that do nothing {:.1} us",
+        profile.rows,
+        profile.context,
+        microseconds(profile.forward_seconds),
+        microseconds(all),
+        microseconds(profile.empty_launches_seconds)
+    )?;
+    writeln!(
+        out,
+        "{:>26} {:>8} {:>10} {:>9} {:>7} {:>8}",
+        "", "launches", "us", "us each", "share", "GB/s"
+    )?;
+    for purpose in &profile.purposes {
+        let speed = match purpose.weight_bytes {
+            0 => "-".to_owned(),
+            bytes => format!("{:.0}", bytes as f64 / purpose.seconds / 1e9),
+        };
+        writeln!(
+            out,
+            "{:>26} {:>8} {:>10.1} {:>9.2} {:>6.1}% {:>8}",
+            purpose.purpose,
+            purpose.launches,
+            microseconds(purpose.seconds),
+            microseconds(purpose.seconds) / purpose.launches as f64,
+            100.0 * purpose.seconds / all,
+            speed
+        )?;
+    }
+    Ok(())
 }
 
 fn show_model(out: &mut impl Write, measured: &Measured) -> Result<()> {
