@@ -146,6 +146,8 @@ fn a_bench_needs_one_subject_and_random_weights_are_said_aloud() {
     assert!(message.contains("--shape"), "{message}");
     let unknown = error(&["bench", "model", "--shape", "flan-t5", "--random-weights"]);
     assert!(unknown.contains("flan-t5-xxl"), "{unknown}");
+    let profile = error(&["bench", "model", "embedded:demo-t5-small", "--profile"]);
+    assert!(profile.contains("on a GPU"), "{profile}");
 }
 
 #[test]

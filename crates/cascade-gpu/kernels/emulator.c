@@ -331,14 +331,15 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
     against_order = backwards;
     emulated_place.threads = threads;
     memcpy(emulated_place.grid, grid, sizeof emulated_place.grid);
-    for (u32 z = 0; z < grid[2]; ++z)
-        for (u32 y = 0; y < grid[1]; ++y)
-            for (u32 x = 0; x < grid[0] && !failure; ++x) {
-                emulated_place.block[0] = backwards ? grid[0] - 1u - x : x;
-                emulated_place.block[1] = backwards ? grid[1] - 1u - y : y;
-                emulated_place.block[2] = backwards ? grid[2] - 1u - z : z;
-                run_block();
-            }
+    /* In order x changes fastest; against it z does, so that blocks which share something with others do not all come together. */
+    const u32 count = grid[0] * grid[1] * grid[2];
+    for (u32 i = 0; i < count && !failure; ++i) {
+        const u32 n = backwards ? count - 1u - i : i;
+        emulated_place.block[0] = backwards ? n / grid[2] / grid[1] : n % grid[0];
+        emulated_place.block[1] = backwards ? n / grid[2] % grid[1] : n / grid[0] % grid[1];
+        emulated_place.block[2] = backwards ? n % grid[2] : n / grid[0] / grid[1];
+        run_block();
+    }
     return failure;
 }
 
