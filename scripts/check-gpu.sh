@@ -74,6 +74,7 @@ for family in t5 llama; do
 done
 for shape in vicuna-7b flan-t5-xxl vicuna-68m flan-t5-base flan-t5-small; do
   measure "$cascade" bench model --shape "$shape" --random-weights --device "$device"
+  measure "$cascade" bench model --shape "$shape" --random-weights --device "$device" --rows 1,16 --contexts 512 --profile
 done
 # What a step costs beside the target's forward, with acceptance as it was recorded.
 for pair in llama:vicuna-7b t5:flan-t5-xxl; do
