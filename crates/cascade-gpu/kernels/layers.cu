@@ -86,8 +86,8 @@ DEVICE float activate(float x, u32 activation) {
     return x / (1.0f + exponential(-x));
 }
 
-/* What becomes of a tile's sums of `eights` times eight rows from `first` on, where there are `rows` in all. `scales` has what each row's sums are
- * multiplied with. The whole warp comes here. */
+/* What becomes of a tile's sums of `eights` times eight rows from `first` on, where there are `rows` in all. `scales` has what each
+ * row's sums are multiplied with. The whole warp comes here. */
 DEVICE void finish(const LinearArguments *a, u32 tile, u32 eights, u32 first, u32 rows, const float *scales, float (*sums)[4]) {
     const u32 lane = LANE / 4u, output = tile * 16u + lane;
     UNROLL for (u32 n = 0; n < eights; ++n) {

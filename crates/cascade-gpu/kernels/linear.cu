@@ -99,8 +99,8 @@ KERNEL_OF(256, 2, linear_bf16_1, LinearArguments) {
 #define STAGE_INPUT(NT, buffer, begin)                                                                                       \
     for (u32 i = THREAD; i < 8u * NT * STAGE * 4u; i += THREADS) {                                                           \
         const u32 row = i / (STAGE * 4u), piece = i % (STAGE * 4u);                                                          \
-        const int there = row < copied && (begin) + piece / 4u < all;                                                          \
-        const u16 *from = there ? input + (u64)row * a.inputs + (u64)(begin) * CHUNK + piece * 8u : input;                    \
+        const int there = row < copied && (begin) + piece / 4u < all;                                                        \
+        const u16 *from = there ? input + (u64)row * a.inputs + (u64)(begin) * CHUNK + piece * 8u : input;                   \
         copy_async(&staged[buffer][row][piece * 8u], from, there);                                                           \
     }                                                                                                                        \
     copy_commit();
@@ -139,7 +139,7 @@ DEVICE void add_up_parts(const Quad *parts, u32 count, u32 distance, float *sums
         float sums[NT][4];                                                                                                   \
         UNROLL for (u32 n = 0; n < NT; ++n)                                                                                  \
             UNROLL for (u32 i = 0; i < 4; ++i) sums[n][i] = 0.0f;                                                            \
-        /* Weights and the step were there before anything was launched. */                                                               \
+        /* Weights and the step were there before anything was launched. */                                                  \
         LOAD_WEIGHTS(now, start)                                                                                             \
         LOAD_WEIGHTS(next, start + STAGE)                                                                                    \
         const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u, rows = a.step->rows - skipped;                        \
