@@ -8,6 +8,8 @@
 //! They are row-invariant: the bits of a row depend neither on how many rows are computed with it, nor on keys that are
 //! hidden from it. So checking a draft gives the very numbers that plain decoding gives.
 
+use std::borrow::Cow;
+
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -163,20 +165,21 @@ impl WithSimd for Product<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Vec<f32> {
         match S::F32_LANES {
-            16 => self.run::<S, 2, 8>(simd),
-            8 => self.run::<S, 4, 2>(simd),
-            4 => self.run::<S, 8, 1>(simd),
-            2 => self.run::<S, 16, 1>(simd),
-            _ => self.run::<S, 32, 1>(simd),
+            16 => self.run::<S, 2>(simd, 12),
+            8 => self.run::<S, 4>(simd, 2),
+            4 => self.run::<S, 8>(simd, 1),
+            2 => self.run::<S, 16>(simd, 1),
+            _ => self.run::<S, 32>(simd, 1),
         }
     }
 }
 
 impl Product<'_> {
     #[inline(always)]
-    fn run<S: Simd, const VECTORS: usize, const ROWS: usize>(self, simd: S) -> Vec<f32> {
+    fn run<S: Simd, const VECTORS: usize>(self, simd: S, most: usize) -> Vec<f32> {
         let inputs = self.inputs;
         let rows = self.input.len() / inputs;
+        let blocks = row_blocks(self.input, inputs, most);
         let panels = self.panels.chunks_exact(inputs * WIDTH);
         let width = panels.len() * WIDTH;
         let mut product = vec![0.0; rows * width];
@@ -187,20 +190,49 @@ impl Product<'_> {
                 width,
                 at: panel * WIDTH,
             };
-            let mut input = self.input;
-            if ROWS >= 8 {
-                input = out.blocks::<S, VECTORS, 8>(simd, input, inputs);
+            for (rows, input) in &blocks {
+                match rows {
+                    12 => out.block::<S, VECTORS, 12>(simd, input),
+                    11 => out.block::<S, VECTORS, 11>(simd, input),
+                    10 => out.block::<S, VECTORS, 10>(simd, input),
+                    9 => out.block::<S, VECTORS, 9>(simd, input),
+                    8 => out.block::<S, VECTORS, 8>(simd, input),
+                    7 => out.block::<S, VECTORS, 7>(simd, input),
+                    6 => out.block::<S, VECTORS, 6>(simd, input),
+                    5 => out.block::<S, VECTORS, 5>(simd, input),
+                    4 => out.block::<S, VECTORS, 4>(simd, input),
+                    3 => out.block::<S, VECTORS, 3>(simd, input),
+                    2 => out.block::<S, VECTORS, 2>(simd, input),
+                    _ => out.block::<S, VECTORS, 1>(simd, input),
+                }
             }
-            if ROWS >= 4 {
-                input = out.blocks::<S, VECTORS, 4>(simd, input, inputs);
-            }
-            if ROWS >= 2 {
-                input = out.blocks::<S, VECTORS, 2>(simd, input, inputs);
-            }
-            out.blocks::<S, VECTORS, 1>(simd, input, inputs);
         }
         product
     }
+}
+
+/// Cuts `[rows, inputs]` into blocks of at most so many rows, as even as they can be: the rows of each, and its transpose
+/// `[inputs, rows]`, so that what a step of a product multiplies lies side by side.
+fn row_blocks(input: &[f32], inputs: usize, most: usize) -> Vec<(usize, Cow<'_, [f32]>)> {
+    let rows = input.len() / inputs;
+    let count = rows.div_ceil(most).max(1);
+    let mut rest = input;
+    let blocks = (0..count).map(|block| {
+        let rows = rows * (block + 1) / count - rows * block / count;
+        let (block, after) = rest.split_at(rows * inputs);
+        rest = after;
+        if rows == 1 {
+            return (rows, Cow::Borrowed(block));
+        }
+        let mut transposed = vec![0.0; block.len()];
+        for (row, values) in block.chunks_exact(inputs).enumerate() {
+            for (to, value) in transposed[row..].iter_mut().step_by(rows).zip(values) {
+                *to = *value;
+            }
+        }
+        (rows, Cow::Owned(transposed))
+    });
+    blocks.collect()
 }
 
 /// The columns of a product that one panel makes.
@@ -214,46 +246,35 @@ struct PanelOutput<'a, V> {
 }
 
 impl<V: Copy> PanelOutput<'_, V> {
-    /// Computes as many rows as blocks of `ROWS` hold, and gives the input of the others.
+    /// Computes the next `ROWS` rows.
     #[inline(always)]
-    fn blocks<'i, S: Simd<f32s = V>, const VECTORS: usize, const ROWS: usize>(
+    fn block<S: Simd<f32s = V>, const VECTORS: usize, const ROWS: usize>(
         &mut self,
         simd: S,
-        input: &'i [f32],
-        inputs: usize,
-    ) -> &'i [f32] {
-        let blocks = input.chunks_exact(ROWS * inputs);
-        let rest = blocks.remainder();
-        for block in blocks {
-            let sums = sums::<S, VECTORS, ROWS>(simd, block, self.weights);
-            for sums in &sums {
-                let columns = &mut self.product[self.at..self.at + WIDTH];
-                for (out, sum) in S::as_mut_simd_f32s(columns).0.iter_mut().zip(sums) {
-                    *out = *sum;
-                }
-                self.at += self.width;
+        input: &[f32],
+    ) {
+        for sums in &sums::<S, VECTORS, ROWS>(simd, input, self.weights) {
+            let columns = &mut self.product[self.at..self.at + WIDTH];
+            for (out, sum) in S::as_mut_simd_f32s(columns).0.iter_mut().zip(sums) {
+                *out = *sum;
             }
+            self.at += self.width;
         }
-        rest
     }
 }
 
-/// Products of some rows with one panel, each summed input by input.
+/// Products of some rows, transposed, with one panel, each summed input by input.
 #[inline(always)]
 fn sums<S: Simd, const VECTORS: usize, const ROWS: usize>(
     simd: S,
-    block: &[f32],
+    input: &[f32],
     weights: &[S::f32s],
 ) -> [[S::f32s; VECTORS]; ROWS] {
-    let inputs = block.len() / ROWS;
-    let mut rows: [&[f32]; ROWS] = [&[]; ROWS];
-    for (row, values) in rows.iter_mut().zip(block.chunks_exact(inputs)) {
-        *row = values;
-    }
+    let (weights, values) = (weights.as_chunks::<VECTORS>().0, input.as_chunks::<ROWS>().0);
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
-    for (i, weights) in weights.chunks_exact(VECTORS).take(inputs).enumerate() {
-        for (sums, row) in sums.iter_mut().zip(rows) {
-            let value = simd.splat_f32s(row[i]);
+    for (weights, values) in weights.iter().zip(values) {
+        for (sums, value) in sums.iter_mut().zip(values) {
+            let value = simd.splat_f32s(*value);
             for (sum, weight) in sums.iter_mut().zip(weights) {
                 *sum = simd.mul_add_e_f32s(value, *weight, *sum);
             }
@@ -444,7 +465,7 @@ impl WithSimd for Attention<'_> {
                 exponentials(&mut scores);
                 let out = (row * (end - first) + head - first) * head_dim;
                 let out = &mut mixed[out..out + head_dim];
-                mix_values(&scores, &self.values[kv_start..], shape, out);
+                mix_values(simd, &scores, &self.values[kv_start..], shape, out);
             }
         }
         mixed
@@ -507,21 +528,72 @@ fn exponentials(scores: &mut [f32]) {
 /// The mean of a head's values, weighted by `weights`, of which hidden keys have none. Summed key by key. A weight that
 /// is not a number makes a mean that is none, rather than none of the mean.
 #[inline(always)]
-fn mix_values(weights: &[f32], values: &[f32], shape: AttentionShape, out: &mut [f32]) {
-    let dim = out.len();
-    let mut sum = 0.0;
-    for (key, &weight) in weights.iter().enumerate() {
-        if weight != 0.0 {
-            sum += weight;
-            let value = &values[key * shape.key_stride..key * shape.key_stride + dim];
-            for (out, value) in out.iter_mut().zip(value) {
-                *out += weight * value;
+fn mix_values<S: Simd>(
+    simd: S,
+    weights: &[f32],
+    values: &[f32],
+    shape: AttentionShape,
+    out: &mut [f32],
+) {
+    let mut mix = Mix {
+        weights,
+        values,
+        stride: shape.key_stride,
+        scale: 1.0 / weights.iter().sum::<f32>(),
+    };
+    let (mut vectors, rest) = S::as_mut_simd_f32s(out);
+    vectors = mix.vectors::<S, 8>(simd, vectors);
+    vectors = mix.vectors::<S, 4>(simd, vectors);
+    vectors = mix.vectors::<S, 2>(simd, vectors);
+    mix.vectors::<S, 1>(simd, vectors);
+    for (i, out) in rest.iter_mut().enumerate() {
+        let mut sum = 0.0;
+        for (key, &weight) in weights.iter().enumerate() {
+            if weight != 0.0 {
+                sum += weight * mix.values[key * mix.stride + i];
             }
         }
+        *out = sum * mix.scale;
     }
-    let scale = 1.0 / sum;
-    for out in out {
-        *out *= scale;
+}
+
+/// Values of a head's keys on their way into a mean.
+struct Mix<'a> {
+    weights: &'a [f32],
+    /// From the first number on that has not been mixed yet.
+    values: &'a [f32],
+    stride: usize,
+    scale: f32,
+}
+
+impl Mix<'_> {
+    /// Mixes as many numbers as groups of `N` vectors hold, whose sums stay in registers, and gives what is left.
+    #[inline(always)]
+    fn vectors<'o, S: Simd, const N: usize>(
+        &mut self,
+        simd: S,
+        out: &'o mut [S::f32s],
+    ) -> &'o mut [S::f32s] {
+        let (groups, rest) = out.as_chunks_mut::<N>();
+        for group in groups {
+            let mut sums = [simd.splat_f32s(0.0); N];
+            for (key, &weight) in self.weights.iter().enumerate() {
+                if weight != 0.0 {
+                    let weight = simd.splat_f32s(weight);
+                    let start = key * self.stride;
+                    let values = &self.values[start..start + N * S::F32_LANES];
+                    for (sum, value) in sums.iter_mut().zip(S::as_simd_f32s(values).0) {
+                        *sum = simd.add_f32s(*sum, simd.mul_f32s(weight, *value));
+                    }
+                }
+            }
+            let scale = simd.splat_f32s(self.scale);
+            for (out, sum) in group.iter_mut().zip(sums) {
+                *out = simd.mul_f32s(sum, scale);
+            }
+            self.values = &self.values[N * S::F32_LANES..];
+        }
+        rest
     }
 }
 
