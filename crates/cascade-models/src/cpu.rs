@@ -273,6 +273,7 @@ fn sums<S: Simd, const VECTORS: usize, const ROWS: usize>(
     let (weights, values) = (weights.as_chunks::<VECTORS>().0, input.as_chunks::<ROWS>().0);
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
     for (weights, values) in weights.iter().zip(values) {
+        prefetch_after(weights);
         for (sums, value) in sums.iter_mut().zip(values) {
             let value = simd.splat_f32s(*value);
             for (sum, weight) in sums.iter_mut().zip(weights) {
@@ -281,6 +282,26 @@ fn sums<S: Simd, const VECTORS: usize, const ROWS: usize>(
         }
     }
     sums
+}
+
+/// Bytes before they are read that weights are asked for: four pages, since processors stop looking ahead at the end of one.
+const AHEAD: usize = 1 << 14;
+
+/// Asks for the memory that is [`AHEAD`] of `read`, if there is any.
+#[inline(always)]
+fn prefetch_after<T>(read: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of_val(read)).step_by(64) {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        let address = read.as_ptr().cast::<i8>().wrapping_add(AHEAD + line);
+        // SAFETY: a hint. It reads nothing, and never faults, wherever the address is.
+        #[allow(unsafe_code)]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(address);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (read, AHEAD);
 }
 
 /// All dot products of some rows with some columns of the same length. Each is summed in the same order, however many
