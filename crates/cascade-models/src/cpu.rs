@@ -270,7 +270,10 @@ fn sums<S: Simd, const VECTORS: usize, const ROWS: usize>(
     input: &[f32],
     weights: &[S::f32s],
 ) -> [[S::f32s; VECTORS]; ROWS] {
-    let (weights, values) = (weights.as_chunks::<VECTORS>().0, input.as_chunks::<ROWS>().0);
+    let (weights, values) = (
+        weights.as_chunks::<VECTORS>().0,
+        input.as_chunks::<ROWS>().0,
+    );
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
     for (weights, values) in weights.iter().zip(values) {
         prefetch_after(weights);
@@ -503,26 +506,23 @@ fn score_keys<S: Simd>(
     scores: &mut [f32],
 ) {
     let (stride, dim) = (shape.key_stride, query.len());
-    let mut at = 0;
-    for four in scores.chunks_mut(4) {
-        if let [a, b, c, d] = four {
-            let keys = &keys[at..at + 3 * stride + dim];
-            let columns = [
-                &keys[..dim],
-                &keys[stride..stride + dim],
-                &keys[2 * stride..2 * stride + dim],
-                &keys[3 * stride..],
-            ];
-            [[*a, *b, *c, *d]] = dots(simd, [query], columns);
-        } else {
-            for (i, score) in four.iter_mut().enumerate() {
-                let key = at + i * stride;
-                [[*score]] = dots(simd, [query], [&keys[key..key + dim]]);
-            }
-        }
-        at += 4 * stride;
+    let column = |key: usize| &keys[key * stride..key * stride + dim];
+    let (chunks, rest) = scores.as_chunks_mut::<TOGETHER>();
+    let done = chunks.len() * TOGETHER;
+    for (chunk, scores) in chunks.iter_mut().enumerate() {
+        let columns = std::array::from_fn(
+            #[inline(always)]
+            |i| column(chunk * TOGETHER + i),
+        );
+        [*scores] = dots(simd, [query], columns);
+    }
+    for (key, score) in (done..).zip(rest) {
+        [[*score]] = dots(simd, [query], [column(key)]);
     }
 }
+
+/// Keys whose dot products are under way at the same time.
+const TOGETHER: usize = 8;
 
 #[inline(always)]
 fn add_to(sums: &mut [f32], terms: &[f32]) {
@@ -534,11 +534,15 @@ fn add_to(sums: &mut [f32], terms: &[f32]) {
 /// Replaces each score by its exponential, relative to the greatest.
 #[inline(always)]
 fn exponentials(scores: &mut [f32]) {
-    let mut greatest = [f32::NEG_INFINITY; 8];
-    for scores in scores.chunks(8) {
+    let mut greatest = [f32::NEG_INFINITY; 16];
+    let (chunks, rest) = scores.as_chunks::<16>();
+    for scores in chunks {
         for (greatest, &score) in greatest.iter_mut().zip(scores) {
             *greatest = if score > *greatest { score } else { *greatest };
         }
+    }
+    for (greatest, &score) in greatest.iter_mut().zip(rest) {
+        *greatest = if score > *greatest { score } else { *greatest };
     }
     let greatest = greatest.into_iter().fold(f32::NEG_INFINITY, f32::max);
     for score in scores {
@@ -560,7 +564,6 @@ fn mix_values<S: Simd>(
         weights,
         values,
         stride: shape.key_stride,
-        scale: 1.0 / weights.iter().sum::<f32>(),
     };
     let (mut vectors, rest) = S::as_mut_simd_f32s(out);
     vectors = mix.vectors::<S, 8>(simd, vectors);
@@ -568,13 +571,14 @@ fn mix_values<S: Simd>(
     vectors = mix.vectors::<S, 2>(simd, vectors);
     mix.vectors::<S, 1>(simd, vectors);
     for (i, out) in rest.iter_mut().enumerate() {
-        let mut sum = 0.0;
+        let (mut mixed, mut all) = (0.0, 0.0);
         for (key, &weight) in weights.iter().enumerate() {
             if weight != 0.0 {
-                sum += weight * mix.values[key * mix.stride + i];
+                all += weight;
+                mixed += weight * mix.values[key * mix.stride + i];
             }
         }
-        *out = sum * mix.scale;
+        *out = mixed * (1.0 / all);
     }
 }
 
@@ -584,7 +588,6 @@ struct Mix<'a> {
     /// From the first number on that has not been mixed yet.
     values: &'a [f32],
     stride: usize,
-    scale: f32,
 }
 
 impl Mix<'_> {
@@ -598,8 +601,11 @@ impl Mix<'_> {
         let (groups, rest) = out.as_chunks_mut::<N>();
         for group in groups {
             let mut sums = [simd.splat_f32s(0.0); N];
+            // Added up here, each time: by itself it would take as long as all of this.
+            let mut all = 0.0;
             for (key, &weight) in self.weights.iter().enumerate() {
                 if weight != 0.0 {
+                    all += weight;
                     let weight = simd.splat_f32s(weight);
                     let start = key * self.stride;
                     let values = &self.values[start..start + N * S::F32_LANES];
@@ -608,7 +614,7 @@ impl Mix<'_> {
                     }
                 }
             }
-            let scale = simd.splat_f32s(self.scale);
+            let scale = simd.splat_f32s(1.0 / all);
             for (out, sum) in group.iter_mut().zip(sums) {
                 *out = simd.mul_f32s(sum, scale);
             }
