@@ -53,8 +53,17 @@ pub const CANDLE_VERSION: &str = "0.11.1";
 
 /// Instruction sets of this processor that forward passes make use of.
 pub fn cpu_features() -> Vec<&'static str> {
+    // Our own kernels choose when they run, the tensor library's when they are compiled.
+    #[cfg(target_arch = "x86_64")]
+    let [avx512, avx2] = [
+        pulp::x86::V4::try_new().is_some(),
+        pulp::x86::V3::try_new().is_some(),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let [avx512, avx2] = [false; 2];
     let features = [
-        ("avx2", candle_core::utils::with_avx()),
+        ("avx512", avx512),
+        ("avx2", avx2),
         ("neon", candle_core::utils::with_neon()),
         ("simd128", candle_core::utils::with_simd128()),
         ("f16c", candle_core::utils::with_f16c()),
