@@ -4,10 +4,12 @@ mod model;
 mod options;
 mod step;
 
+use std::io::{StdoutLock, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+use serde::Serialize;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -27,4 +29,19 @@ pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Step(args) => step::run(args),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what was measured: for people, or as one JSON object.
+fn report<T: Serialize>(
+    measured: &T,
+    json: bool,
+    show: impl FnOnce(&mut StdoutLock<'_>, &T) -> Result<()>,
+) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, measured)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    show(&mut out, measured)
 }

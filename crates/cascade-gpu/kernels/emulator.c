@@ -343,7 +343,7 @@ const char *cascade_emulate(const char *name, const u32 *grid, u32 threads, cons
     return failure;
 }
 
-/* Sizes of structures, and places of a field of each, for `src/arguments.rs` to be compared with. */
+/* Sizes of structures, places of a field of each, and constants that both sides know, for `src/arguments.rs` to be compared with. */
 size_t cascade_emulated_layout(u32 index) {
     static const size_t layout[] = {
         sizeof(Step), offsetof(Step, path), sizeof(Answer), sizeof(StreamArguments), sizeof(EmbedArguments),
@@ -351,7 +351,7 @@ size_t cascade_emulated_layout(u32 index) {
         offsetof(LinearArguments, heads), offsetof(LinearArguments, activation), sizeof(AttentionArguments),
         offsetof(AttentionArguments, reach), sizeof(Slice), sizeof(LogitsArguments), offsetof(LogitsArguments, slice_count),
         sizeof(TopArguments), sizeof(KeepArguments), sizeof(GrowArguments), sizeof(PackArguments), sizeof(FillArguments),
-        sizeof(CopyArguments),
+        sizeof(CopyArguments), MAX_PARTS, SPLIT, SLICE,
     };
     return index < sizeof layout / sizeof *layout ? layout[index] : 0;
 }

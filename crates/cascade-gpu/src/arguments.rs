@@ -235,6 +235,9 @@ mod tests {
             size_of::<PackArguments>(),
             size_of::<FillArguments>(),
             size_of::<CopyArguments>(),
+            MAX_PARTS,
+            SPLIT,
+            SLICE,
         ];
         assert_eq!(crate::emulator::layout(), layout);
     }

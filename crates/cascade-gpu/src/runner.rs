@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::mem::offset_of;
 
 use bytemuck::Zeroable;
+use half::bf16;
 
 use crate::arguments::{
     Answer, KeepArguments, Slice, Step, TopArguments, MAX_PICKS, MAX_ROWS, SLICE, SPLIT,
@@ -24,8 +25,8 @@ pub struct Sizes {
     pub input: usize,
     /// Most outputs of a linear map.
     pub outputs: usize,
-    /// Most numbers that a linear map gives for a row, counting parts.
-    pub output: usize,
+    /// Most numbers that blocks which share a linear map leave for a row.
+    pub partials: usize,
     /// Heads of attention, the same in all layers.
     pub heads: Heads,
     /// Columns of the logits.
@@ -40,7 +41,7 @@ impl Sizes {
             epsilon,
             input: 0,
             outputs: 0,
-            output: 0,
+            partials: 0,
             heads,
             vocabulary,
         }
@@ -50,7 +51,9 @@ impl Sizes {
     pub fn cover(&mut self, linear: &Linear) {
         self.input = self.input.max(linear.inputs);
         self.outputs = self.outputs.max(linear.outputs);
-        self.output = self.output.max(linear.outputs * linear.parts);
+        if linear.parts > 1 {
+            self.partials = self.partials.max(linear.outputs * linear.parts);
+        }
     }
 }
 
@@ -278,21 +281,29 @@ impl Runner {
     }
 
     fn record(&self, room: Room, build: impl FnOnce(&mut Forward<'_>)) -> Result<Program> {
-        let mut forward = Forward {
+        let workspace = &self.workspace;
+        let places = [&workspace.step, &workspace.stream, &workspace.queries];
+        let mut forward = self.begin(room.rows, room.splits, places.map(Buffer::address));
+        build(&mut forward);
+        self.device.record(forward.launches)
+    }
+
+    /// A forward without launches, with room for so many rows and splits, whose step, residual stream and queries lie in `places`.
+    fn begin(&self, rows: usize, splits: [usize; 2], places: [Address; 3]) -> Forward<'_> {
+        let [step, stream, queries] = places;
+        Forward {
             workspace: &self.workspace,
             kind: self.kind,
             heads: self.sizes.heads,
             padded: self.padded,
             epsilon: self.sizes.epsilon as f32,
-            rows: room.rows,
-            splits: room.splits,
-            step: self.workspace.step.address(),
-            stream: self.workspace.stream.address(),
-            queries: self.workspace.queries.address(),
+            rows,
+            splits,
+            step,
+            stream,
+            queries,
             launches: Vec::new(),
-        };
-        build(&mut forward);
-        self.device.record(forward.launches)
+        }
     }
 
     /// Makes room for attention over so many splits.
@@ -400,12 +411,9 @@ impl Runner {
                 Ok(values)
             }
             Kind::Bf16 => {
-                let mut halves = vec![0u16; count];
+                let mut halves = vec![bf16::ZERO; count];
                 buffer.read(at * 2, &mut halves)?;
-                let floats = halves
-                    .iter()
-                    .map(|&half| f32::from_bits(u32::from(half) << 16));
-                Ok(floats.collect())
+                Ok(halves.into_iter().map(bf16::to_f32).collect())
             }
         }
     }
@@ -454,19 +462,12 @@ impl Runner {
     ) -> Result<()> {
         let row = chunk * MAX_ROWS;
         let queries = self.sizes.heads.queries * self.padded * self.kind.bytes();
-        let mut forward = Forward {
-            workspace: &self.workspace,
-            kind: self.kind,
-            heads: self.sizes.heads,
-            padded: self.padded,
-            epsilon: self.sizes.epsilon as f32,
-            rows: MAX_ROWS,
-            splits: [encoding.splits; 2],
-            step: encoding.steps.address() + (chunk * size_of::<Step>()) as Address,
-            stream: encoding.stream.address() + (row * self.sizes.stream * 4) as Address,
-            queries: encoding.queries.address() + (row * queries) as Address,
-            launches: Vec::new(),
-        };
+        let places = [
+            encoding.steps.address() + (chunk * size_of::<Step>()) as Address,
+            encoding.stream.address() + (row * self.sizes.stream * 4) as Address,
+            encoding.queries.address() + (row * queries) as Address,
+        ];
+        let mut forward = self.begin(MAX_ROWS, [encoding.splits; 2], places);
         build(&mut forward);
         let mut launches = forward.launches.iter();
         launches.try_for_each(|launch| self.device.launch(launch))
@@ -480,7 +481,7 @@ impl Workspace {
         let slices = sizes.vocabulary.div_ceil(SLICE);
         let (mixed, weights) = split_buffers(device, (heads, padded), splits)?;
         let rows = |bytes: usize| device.allocate(MAX_ROWS * bytes);
-        let counters = sizes.outputs.div_ceil(16).max(MAX_ROWS * heads);
+        let counters = sizes.outputs.div_ceil(128).max(MAX_ROWS * heads);
         Ok(Self {
             step: device.allocate(size_of::<Step>())?,
             answer: device.allocate(size_of::<Answer>())?,
@@ -489,7 +490,7 @@ impl Workspace {
             squares: rows(sizes.stream.div_ceil(16) * 4)?,
             attended: rows(heads * sizes.heads.size * kind.bytes())?,
             inner: rows(sizes.input * kind.bytes())?,
-            partials: rows(sizes.output.max(2 * sizes.vocabulary) * 4)?,
+            partials: rows(sizes.partials.max(2 * sizes.vocabulary) * 4)?,
             arrived: device.zeroed(counters * 4)?,
             // Heads are padded with zeros that nobody writes again.
             queries: device.zeroed(MAX_ROWS * heads * padded * kind.bytes())?,

@@ -120,10 +120,17 @@ fn gpus_tell_launches_and_memory() {
     let chain = TokenTree::chain([5, 6]);
     let mut session = model.session();
     session.score(&[1, 2, 3], &chain, Want::ARGMAX).unwrap();
-    // Rows are padded to a power of two. Each layer has four linear maps and attention at least.
+    // Rows are padded to a power of two. A layer is four linear maps and attention; then there are embedding, head and readout.
     assert_eq!(model.launches(5), model.launches(8));
-    assert!(model.launches(5).unwrap() > 5 * model.layers());
+    assert_eq!(model.launches(5), Some(5 * model.layers() + 3));
     assert!(device.peak_memory().unwrap() > 2 * model.num_parameters());
+
+    // Cross-attention has two more maps.
+    let model = random_model(t5(true), &options(&device, DType::BF16)).unwrap();
+    let mut session = model.session();
+    session.begin(&[3, 4]).unwrap();
+    session.score(&[], &chain, Want::ARGMAX).unwrap();
+    assert_eq!(model.launches(3), Some(8 * model.layers() + 3));
 }
 
 #[test]

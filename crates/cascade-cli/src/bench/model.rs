@@ -124,14 +124,9 @@ struct Forward {
 }
 
 pub(super) fn run(args: &ModelArgs) -> Result<()> {
-    let measured = measure(args)?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        serde_json::to_writer(&mut out, &measured)?;
-        writeln!(out)?;
-        return Ok(());
-    }
-    show(&mut out, &measured)
+    super::report(&measure(args)?, args.json, |out, measured| {
+        show(out, measured)
+    })
 }
 
 fn measure(args: &ModelArgs) -> Result<Measured> {
