@@ -56,7 +56,7 @@ pub(super) trait Layers: Debug + Send + Sync {
     /// Keys and values that decoding leaves behind.
     fn cache_shape(&self) -> CacheShape;
 
-    /// Writes down a forward over rows of the decoder, their logits included if those are wanted.
+    /// Writes down a forward over rows of the decoder: as far as their logits, or as their keys and values in all layers.
     fn decode(&self, forward: &mut Forward<'_>, logits: bool);
 
     /// Keys and values of `source` for cross-attention; none for an architecture without it.

@@ -137,14 +137,16 @@ impl Layers for LlamaLayers {
         forward.embed(&self.embedding, next_norm());
         for (i, layer) in self.layers.iter().enumerate() {
             forward.project(&layer.qkv, Projected::All(Some(&self.rotary)), i);
+            if !logits && i + 1 == self.layers.len() {
+                // All keys and values are there.
+                return;
+            }
             forward.attention(Looks::AtSequence(None), i);
             forward.add_attended(&layer.output, &layer.feed_forward_norm);
             forward.activate(&layer.gate_up, Activation::Silu);
             forward.add_inner(&layer.down, next_norm());
         }
-        if logits {
-            forward.logits(&self.head, 1.0);
-        }
+        forward.logits(&self.head, 1.0);
     }
 
     fn encode(

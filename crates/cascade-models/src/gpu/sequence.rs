@@ -119,6 +119,15 @@ impl<L: Layers> Sequence for GpuSequence<L> {
     }
 }
 
+/// Rows behind others: of the first piece, which mostly is the only one, without a copy.
+fn append(rows: &mut Vec<f32>, mut more: Vec<f32>) {
+    if rows.is_empty() {
+        *rows = more;
+    } else {
+        rows.append(&mut more);
+    }
+}
+
 /// Scores as they come, piece by piece.
 struct Reading {
     want: Want,
@@ -172,11 +181,11 @@ impl Reading {
     fn copy(&mut self, runner: &Runner, piece: &Piece, greatest: &[f32]) -> GpuResult<()> {
         let wanted = piece.wanted();
         if self.want.rows == Rows::Logits {
-            self.logits.extend(runner.logits(wanted)?);
+            append(&mut self.logits, runner.logits(wanted)?);
         }
         if self.want.hidden {
-            self.hidden
-                .extend(runner.hidden(piece.len() - wanted, wanted)?);
+            let hidden = runner.hidden(piece.len() - wanted, wanted)?;
+            append(&mut self.hidden, hidden);
         }
         if self.width > 0 {
             let top = runner.top(wanted, self.width)?;

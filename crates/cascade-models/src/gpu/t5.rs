@@ -351,6 +351,10 @@ impl Layers for T5Layers {
         for (i, layer) in decoder.layers.iter().enumerate() {
             let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
             forward.project(&layer.qkv, Projected::All(None), i);
+            if !logits && i + 1 == decoder.layers.len() {
+                // All keys and values are there.
+                return;
+            }
             forward.attention(Looks::AtSequence(Some(&decoder.bias)), i);
             forward.add_attended(&layer.output, &cross.norm);
             forward.project(&cross.queries, Projected::Queries, i);
@@ -358,9 +362,7 @@ impl Layers for T5Layers {
             forward.add_attended(&cross.output, &feed_forward.norm);
             feed_forward.write_down(self.feed_forward, decoder.norm(i + 1), forward);
         }
-        if logits {
-            forward.logits(&self.head, self.scale);
-        }
+        forward.logits(&self.head, self.scale);
     }
 
     fn encode(
