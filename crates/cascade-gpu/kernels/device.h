@@ -1,7 +1,4 @@
-/* What kernels are written in: a subset of C that both a CUDA compiler and a plain C compiler understand.
- *
- * On a GPU the words below are instructions. Elsewhere (emulator.c) threads of a block are coroutines, and the same words
- * are functions that do what the instructions do, so that every kernel is tested where there is no GPU. */
+/* Words that kernels are written in. */
 #ifndef CASCADE_DEVICE_H
 #define CASCADE_DEVICE_H
 
@@ -16,8 +13,6 @@ typedef struct {
 } Quad;
 
 #define WARP 32u
-
-#ifdef __CUDACC__
 
 #define DEVICE static __device__ __forceinline__
 #define SHARED __shared__
@@ -131,10 +126,6 @@ DEVICE void copy_wait(int pending) {
     if (pending) asm volatile("cp.async.wait_group 1;" ::: "memory");
     else asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
-
-#else
-#include "emulator.h"
-#endif
 
 #define LANE (THREAD % WARP)
 #define WARP_INDEX (THREAD / WARP)

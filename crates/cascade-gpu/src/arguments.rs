@@ -208,6 +208,7 @@ structure!(CopyArguments {
 #[cfg(all(test, feature = "emulator"))]
 mod tests {
     use super::*;
+    use crate::launch::{PTX_80, PTX_90};
     use std::mem::{offset_of, size_of};
 
     #[test]
@@ -239,6 +240,8 @@ mod tests {
             SPLIT,
             SLICE,
         ];
-        assert_eq!(crate::emulator::layout(), layout);
+        for ptx in [PTX_80, PTX_90] {
+            assert_eq!(crate::emulator::layout(ptx), layout);
+        }
     }
 }

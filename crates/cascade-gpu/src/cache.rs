@@ -200,6 +200,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
+    use crate::Schedule;
 
     const SHAPE: CacheShape = CacheShape {
         layers: 2,
@@ -309,8 +310,8 @@ mod tests {
 
     fn on_all(test: impl Fn(Twin)) {
         for kind in [Kind::F32, Kind::Bf16] {
-            for backwards in [false, true] {
-                test(Twin::new(&Device::emulated(backwards), kind));
+            for order in [Schedule::Forward, Schedule::Backward, Schedule::Random(2)] {
+                test(Twin::new(&Device::emulated(order), kind));
             }
         }
     }

@@ -50,11 +50,17 @@ impl Device {
         Ok(device)
     }
 
-    /// The processor, running kernels as a GPU does but slowly. `backwards` runs blocks and their threads against the order
-    /// of their numbers, which no result may depend on.
+    /// The processor, running kernels as a GPU does but slowly, blocks and their threads in this order, which no result may depend
+    /// on; it finds races too (`cascade_ptx`).
+    ///
+    /// # Panics
+    /// If the kernels have instructions that it does not know.
     #[cfg(feature = "emulator")]
-    pub fn emulated(backwards: bool) -> Self {
-        Self::of(Machine::Emulator(Emulator::new(backwards)))
+    pub fn emulated(order: cascade_ptx::Schedule) -> Self {
+        let emulator = Emulator::new(order);
+        Self::of(Machine::Emulator(
+            emulator.unwrap_or_else(|error| panic!("{error}")),
+        ))
     }
 
     fn of(machine: Machine) -> Self {
@@ -231,10 +237,7 @@ impl Buffer {
         match self.device.machine() {
             Machine::Gpu(gpu) => gpu.upload(self.address + at as Address, bytes),
             #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => {
-                emulator.upload(self.address + at as Address, bytes);
-                Ok(())
-            }
+            Machine::Emulator(emulator) => emulator.upload(self.address + at as Address, bytes),
         }
     }
 
@@ -251,10 +254,7 @@ impl Buffer {
         match self.device.machine() {
             Machine::Gpu(gpu) => gpu.download(self.address + at as Address, bytes),
             #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => {
-                emulator.download(self.address + at as Address, bytes);
-                Ok(())
-            }
+            Machine::Emulator(emulator) => emulator.download(self.address + at as Address, bytes),
         }
     }
 
@@ -266,10 +266,7 @@ impl Buffer {
         match self.device.machine() {
             Machine::Gpu(gpu) => gpu.zero(self.address, self.bytes),
             #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => {
-                emulator.zero(self.address, self.bytes);
-                Ok(())
-            }
+            Machine::Emulator(emulator) => emulator.zero(self.address, self.bytes),
         }
     }
 }

@@ -10,13 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
-use crate::launch::{Kernel, Launch};
+use crate::launch::{Kernel, Launch, PTX_80, PTX_90};
 use crate::{Address, Error, Result};
-
-/// The kernels in the GPU's virtual instructions, made by `scripts/compile-kernels.sh`: for compute capability 8.0, and for 9.0,
-/// whose launches can overlap.
-const PTX_80: &str = include_str!("../kernels/kernels.sm80.ptx");
-const PTX_90: &str = include_str!("../kernels/kernels.sm90.ptx");
 
 /// A GPU: its primary context, a stream, and the kernels.
 #[derive(Debug)]

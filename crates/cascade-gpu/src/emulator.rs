@@ -1,127 +1,92 @@
-//! Runs kernels on the processor, for tests: see `kernels/emulator.c`.
-#![allow(unsafe_code)]
+//! Plays a GPU, for tests: runs the kernels' virtual instructions on the processor.
 
-use std::collections::HashMap;
-use std::ffi::{c_char, c_void, CStr, CString};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::launch::Launch;
+use cascade_ptx::{Machine, Schedule, Wrong};
+
+use crate::launch::{Launch, PTX_80, PTX_90};
 use crate::{Address, Error, Result};
 
-extern "C" {
-    fn cascade_emulate(
-        name: *const c_char,
-        grid: *const u32,
-        threads: u32,
-        arguments: *const c_void,
-        backwards: i32,
-    ) -> *const c_char;
-    #[cfg(test)]
-    fn cascade_emulated_layout(index: u32) -> usize;
-}
-
-/// Sixteens of bytes before and after an allocation, which nothing may change.
-const GUARD: usize = 16;
-
-/// Memory of the host that plays a device's.
-#[derive(Debug, Default)]
-pub(crate) struct Emulator {
-    /// Allocations by address, in sixteens of bytes, which kernels load at once; with guards.
-    memory: Mutex<HashMap<Address, Box<[u128]>>>,
-    /// Whether threads and blocks run against the order of their numbers.
-    backwards: bool,
-}
+/// The processor, playing a GPU.
+#[derive(Debug)]
+pub(crate) struct Emulator(Mutex<Machine>);
 
 impl Emulator {
-    pub(crate) fn new(backwards: bool) -> Self {
-        Self {
-            memory: Mutex::default(),
-            backwards,
-        }
+    /// Against the order it plays one of compute capability 8.0, else one of 9.0.
+    pub(crate) fn new(order: Schedule) -> Result<Self> {
+        let ptx = if order == Schedule::Backward {
+            PTX_80
+        } else {
+            PTX_90
+        };
+        let machine = Machine::new(ptx, order).map_err(|error| Error::Kernels {
+            reason: error.to_string(),
+        })?;
+        Ok(Self(Mutex::new(machine)))
     }
 
-    fn memory(&self) -> MutexGuard<'_, HashMap<Address, Box<[u128]>>> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes allocated.
     pub(crate) fn allocated(&self) -> usize {
-        let memory = self.memory();
-        let words = memory.values().map(|block| block.len() - 2 * GUARD);
-        words.sum::<usize>() * 16
+        self.machine().allocated()
     }
 
     /// Filled with NaN (in f32 as in bf16): what nobody wrote must not count.
     pub(crate) fn allocate(&self, bytes: usize) -> Address {
-        let words = bytes.div_ceil(16).max(1);
-        let mut block = vec![u128::MAX; words + 2 * GUARD].into_boxed_slice();
-        let address = block[GUARD..].as_mut_ptr() as Address;
-        self.memory().insert(address, block);
-        address
+        self.machine().allocate(bytes)
     }
 
     pub(crate) fn free(&self, address: Address) {
-        self.memory().remove(&address);
+        self.machine().free(address);
     }
 
-    pub(crate) fn upload(&self, to: Address, bytes: &[u8]) {
-        // SAFETY: the caller (`Buffer`) has checked that the bytes lie within an allocation that it owns.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to as *mut u8, bytes.len()) }
+    pub(crate) fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
+        let mut machine = self.machine();
+        let there = machine.bytes(to, bytes.len()).map_err(outside)?;
+        there.copy_from_slice(bytes);
+        Ok(())
     }
 
-    pub(crate) fn download(&self, from: Address, bytes: &mut [u8]) {
-        // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, bytes.as_mut_ptr(), bytes.len()) }
+    pub(crate) fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
+        let mut machine = self.machine();
+        bytes.copy_from_slice(machine.bytes(from, bytes.len()).map_err(outside)?);
+        Ok(())
     }
 
-    pub(crate) fn zero(&self, at: Address, bytes: usize) {
-        // SAFETY: as above.
-        unsafe { std::ptr::write_bytes(at as *mut u8, 0, bytes) }
+    pub(crate) fn zero(&self, at: Address, bytes: usize) -> Result<()> {
+        self.machine().bytes(at, bytes).map_err(outside)?.fill(0);
+        Ok(())
     }
 
     pub(crate) fn launch(&self, launch: &Launch) -> Result<()> {
-        let wrong = |reason: String| Error::Kernel {
+        let name = format!("cascade_{}", launch.kernel.name());
+        let parameters = bytemuck::cast_slice(&launch.arguments);
+        let mut machine = self.machine();
+        let run = machine.launch(&name, launch.grid, launch.threads, parameters);
+        run.map_err(|fault| Error::Kernel {
             kernel: launch.kernel.name(),
-            reason,
-        };
-        let name = CString::new(launch.kernel.name()).map_err(|e| wrong(e.to_string()))?;
-        let arguments: *const c_void = launch.arguments.as_ptr().cast();
-        // SAFETY: arguments have the layout that the kernel expects (compared in a test), and their addresses are of
-        // buffers that live as long as the launch is known to anyone. Kernels stay within them; that is what tests are for.
-        let failure = unsafe {
-            cascade_emulate(
-                name.as_ptr(),
-                launch.grid.as_ptr(),
-                launch.threads,
-                arguments,
-                i32::from(self.backwards),
-            )
-        };
-        if failure.is_null() {
-            return match self.guards_are_whole() {
-                true => Ok(()),
-                false => Err(wrong("it writes beyond a buffer".to_owned())),
-            };
-        }
-        // SAFETY: what comes back is a string literal.
-        let reason = unsafe { CStr::from_ptr(failure) };
-        Err(wrong(reason.to_string_lossy().into_owned()))
-    }
-
-    fn guards_are_whole(&self) -> bool {
-        let whole = |guard: &[u128]| guard.iter().all(|&word| word == u128::MAX);
-        let memory = self.memory();
-        let mut blocks = memory.values();
-        blocks.all(|block| whole(&block[..GUARD]) && whole(&block[block.len() - GUARD..]))
+            reason: fault.to_string(),
+        })
     }
 }
 
-/// Sizes and offsets of the structures that kernels are called with.
+fn outside(wrong: Wrong) -> Error {
+    Error::Driver {
+        call: "a copy",
+        reason: wrong.to_string(),
+    }
+}
+
+/// Sizes and offsets of the structures that kernels are called with, as the kernels know them.
 #[cfg(test)]
-pub(crate) fn layout() -> Vec<usize> {
-    // SAFETY: a pure function.
-    let entries = (0..).map(|index| unsafe { cascade_emulated_layout(index) });
-    entries.take_while(|&size| size > 0).collect()
+pub(crate) fn layout(ptx: &str) -> Vec<usize> {
+    let machine = Machine::new(ptx, Schedule::Forward).unwrap();
+    let words = machine.constant("cascade_layout").unwrap().chunks(4);
+    let number = |word: &[u8]| u32::from_le_bytes(word.try_into().unwrap()) as usize;
+    words.map(number).collect()
 }
 
 #[cfg(test)]
@@ -133,6 +98,8 @@ mod tests {
     use crate::launch::Kernel;
     use crate::Device;
 
+    const ORDERS: [Schedule; 3] = [Schedule::Forward, Schedule::Backward, Schedule::Random(7)];
+
     /// What the emulator says of a kernel that it finds wrong.
     fn complaint(device: &Device, launch: &Launch) -> String {
         device.launch(launch).unwrap_err().to_string()
@@ -140,7 +107,7 @@ mod tests {
 
     #[test]
     fn threads_that_exchange_nothing_while_others_do_are_noticed() {
-        let device = Device::emulated(false);
+        let device = Device::emulated(Schedule::Forward);
         let mut step = Step::zeroed();
         step.rows = 1;
         let step = device.upload(&[step]).unwrap();
@@ -157,16 +124,15 @@ mod tests {
             slice_count: 1,
         };
         let of_threads = |threads| Launch::new(Kernel::Logits, [1; 3], threads, arguments);
-        assert!(complaint(&device, &of_threads(48)).contains("some threads of a warp"));
-        assert!(complaint(&device, &of_threads(2048))
-            .contains("more threads than the kernel is compiled for"));
+        assert!(complaint(&device, &of_threads(48)).contains("not the whole warp"));
+        assert!(complaint(&device, &of_threads(2048)).contains("compiled for at most"));
         device.launch(&of_threads(64)).unwrap();
     }
 
     #[test]
     fn writes_beyond_a_buffer_are_noticed() {
-        for backwards in [false, true] {
-            let device = Device::emulated(backwards);
+        for order in ORDERS {
+            let device = Device::emulated(order);
             let buffer = device.allocate(64).unwrap();
             let fill = |to, count| {
                 let arguments = FillArguments {
@@ -179,13 +145,13 @@ mod tests {
             };
             device.launch(&fill(buffer.address(), 16)).unwrap();
             let beyond = complaint(&device, &fill(buffer.address(), 17));
-            assert!(beyond.contains("writes beyond a buffer"), "{beyond}");
+            assert!(beyond.contains("outside of global memory"), "{beyond}");
         }
     }
 
     #[test]
     fn loads_from_odd_addresses_are_noticed() {
-        let device = Device::emulated(false);
+        let device = Device::emulated(Schedule::Forward);
         let buffer = device.upload(&[7u8; 64]).unwrap();
         let copy = |from| {
             let arguments = CopyArguments {
@@ -197,28 +163,17 @@ mod tests {
         };
         device.launch(&copy(buffer.address())).unwrap();
         let odd = complaint(&device, &copy(buffer.address() + 4));
-        assert!(odd.contains("sixteen does not divide"), "{odd}");
-    }
-
-    #[test]
-    fn unknown_kernels_are_noticed() {
-        let grid = [1u32; 3];
-        // SAFETY: the name ends with a zero, the grid has three sizes, and no kernel reads the arguments.
-        let failure = unsafe {
-            let name = c"no_such_kernel".as_ptr();
-            cascade_emulate(name, grid.as_ptr(), 32, std::ptr::null(), 0)
-        };
-        assert!(!failure.is_null());
+        assert!(odd.contains("no multiple of as many"), "{odd}");
     }
 
     #[test]
     fn memory_that_nobody_wrote_is_no_number() {
-        let device = Device::emulated(false);
+        let device = Device::emulated(Schedule::Forward);
         let buffer = device.allocate(20).unwrap();
         let mut values = [0f32; 5];
         buffer.read(0, &mut values).unwrap();
         assert!(values.iter().all(|value| value.is_nan()));
-        assert_eq!(device.memory().unwrap().0, 32);
+        assert_eq!(device.memory().unwrap().0, 20);
         drop(buffer);
         assert_eq!(device.memory().unwrap().0, 0);
     }

@@ -12,8 +12,8 @@
 //! position (wherever a tree has put them) in splits of a fixed size, and parts and splits are added up in order, whoever is done last. So checking a draft,
 //! chain or tree, gives the very bits that plain decoding gives.
 //!
-//! Where there is no GPU, the feature `emulator` runs the same kernels on the processor, for tests: the kernels are written in
-//! what C and CUDA have in common.
+//! Where there is no GPU, the feature `emulator` runs the kernels' virtual instructions on the processor, for tests, and finds races
+//! between their threads (`cascade_ptx`).
 
 mod arguments;
 mod bandwidth;
@@ -31,6 +31,8 @@ mod weights;
 pub use arguments::{Address, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
 pub use bandwidth::Bandwidth;
 pub use cache::{padded, Cache, CacheShape};
+#[cfg(feature = "emulator")]
+pub use cascade_ptx::Schedule;
 pub use device::{Buffer, Device};
 pub use error::{Error, Result};
 pub use forward::{Activation, Forward, Heads, Looks, Projected, RelativeBias, Rotary};

@@ -456,6 +456,7 @@ mod tests {
 #[cfg(feature = "emulator")]
 mod emulated {
     use super::*;
+    use crate::Schedule;
 
     /// Made-up tensors of any name and shape.
     struct MadeUp;
@@ -476,8 +477,8 @@ mod emulated {
 
     #[test]
     fn made_up_numbers_are_spread_evenly_and_differ_between_tensors() {
-        for backwards in [false, true] {
-            let device = Device::emulated(backwards);
+        for order in [Schedule::Forward, Schedule::Backward, Schedule::Random(3)] {
+            let device = Device::emulated(order);
             let mut loader = Loader::new(&device, Kind::F32, &MadeUp);
             let tables = ["a", "b"].map(|name| {
                 let table = loader.table(name, 200, 64).unwrap();

@@ -118,7 +118,7 @@ fn linear_maps_are_sums_of_products() {
 fn only_wanted_rows_are_computed() {
     for (seed, rows, wanted) in [(1, 5, 1), (2, 8, 7), (3, 23, 9), (4, 40, 33)] {
         let mut case = Case::new(seed, rows, 288, 48, Stored::F32);
-        let [device, _] = devices();
+        let [device, ..] = devices();
         let (_, all) = case.plain(&device, Kind::Bf16);
         case.batch.wanted = wanted;
         on_both(|device, kind| {
@@ -183,7 +183,7 @@ fn sizes_that_tiles_do_not_divide_are_refused() {
     for (name, shape) in [("narrow", [16, 48]), ("odd", [24, 64]), ("four", [4, 64])] {
         store.random(&mut rng, name, &shape, Stored::F32, 1.0);
     }
-    let [device, _] = devices();
+    let [device, ..] = devices();
     let mut bf16 = Loader::new(&device, Kind::Bf16, &store);
     assert!(bf16.linear(48, &[("narrow", 16)]).is_err());
     assert!(bf16.linear(64, &[("odd", 24)]).is_err());

@@ -8,29 +8,29 @@ pub(crate) mod batch;
 pub(crate) mod numbers;
 pub(crate) mod store;
 
-use cascade_gpu::{Cache, CacheShape, Device, Heads, Kind};
+use cascade_gpu::{Cache, CacheShape, Device, Heads, Kind, Schedule};
 
 /// What norms add to the mean square.
 pub(crate) const EPSILON: f64 = 1e-3;
 
 pub(crate) const KINDS: [Kind; 2] = [Kind::F32, Kind::Bf16];
 
-/// The emulator with threads in order and against it; or twice the GPU that `CASCADE_TEST_DEVICE` names (`cuda:0`).
-pub(crate) fn devices() -> [Device; 2] {
+/// The emulator with threads in order, against it and in any order; or three times the GPU that `CASCADE_TEST_DEVICE` names (`cuda:0`).
+pub(crate) fn devices() -> [Device; 3] {
     if let Ok(name) = std::env::var("CASCADE_TEST_DEVICE") {
         let ordinal = name.strip_prefix("cuda:").unwrap().parse().unwrap();
         let gpu = Device::gpu(ordinal).unwrap();
-        return [gpu.clone(), gpu];
+        return [gpu.clone(), gpu.clone(), gpu];
     }
-    [Device::emulated(false), Device::emulated(true)]
+    [Schedule::Forward, Schedule::Backward, Schedule::Random(5)].map(Device::emulated)
 }
 
-/// Runs `test` for every kind on both devices, which must give the same bits.
+/// Runs `test` for every kind on all devices, which must give the same bits.
 pub(crate) fn on_both(test: impl Fn(&Device, Kind) -> Vec<f32>) {
     for kind in KINDS {
-        let [forwards, backwards] = devices().map(|device| bits(&test(&device, kind)));
+        let [forward, others @ ..] = devices().map(|device| bits(&test(&device, kind)));
         assert!(
-            forwards == backwards,
+            others.iter().all(|other| *other == forward),
             "{kind:?}: results depend on the order of threads"
         );
     }

@@ -1,0 +1,189 @@
+//! Runs the blocks of a launch.
+
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::block::Block;
+use crate::error::{Fault, Wrong};
+use crate::history::History;
+use crate::instruction::{Kernel, WARP};
+use crate::memory::{At, Memory};
+use crate::warp::{State, Warp};
+
+/// In which order blocks and warps run. No result may depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// One block after the other, a warp until it meets a barrier; copies to shared memory happen as late as they may.
+    Forward,
+    /// Against the order of numbers, the last dimension of the grid fastest; copies to shared memory happen at once.
+    Backward,
+    /// Blocks in any order, four at a time, their warps taking turns after a few instructions, as the seed will have it.
+    Random(u64),
+}
+
+/// Blocks at work at the same time, in random order.
+const TOGETHER: usize = 4;
+/// The most instructions of a turn, in random order.
+const TURN: usize = 64;
+
+/// A launch at work.
+pub(crate) struct Launching<'a> {
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) grid: [u32; 3],
+    pub(crate) threads: u32,
+    pub(crate) parameters: &'a [u8],
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) history: &'a mut History,
+    /// Whether copies to shared memory happen when they are waited for, not at once.
+    pub(crate) late: bool,
+}
+
+impl Launching<'_> {
+    pub(crate) fn parameter(&self, at: At) -> Result<&[u8], Wrong> {
+        let start = at.address as usize;
+        let bytes = self.parameters.get(start..start.saturating_add(at.bytes));
+        bytes.ok_or(Wrong::Outside {
+            space: "parameters",
+            address: at.address,
+            bytes: at.bytes,
+        })
+    }
+}
+
+/// A block and its warps.
+struct Resident {
+    block: Block,
+    warps: Vec<Warp>,
+}
+
+/// Runs all blocks. `spare` has warps of earlier launches of the kernel, and gets them back.
+pub(crate) fn run(
+    launch: &mut Launching<'_>,
+    order: Schedule,
+    spare: &mut Vec<Warp>,
+) -> Result<(), Fault> {
+    let mut random = match order {
+        Schedule::Random(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
+        Schedule::Forward | Schedule::Backward => None,
+    };
+    let mut places = places(launch.grid, order);
+    if let Some(random) = &mut random {
+        places.shuffle(random);
+    }
+    // The next block is the last.
+    places.reverse();
+    let together = if random.is_some() { TOGETHER } else { 1 };
+    let mut residents: Vec<Resident> = Vec::new();
+    loop {
+        while residents.len() < together {
+            let Some(place) = places.pop() else { break };
+            residents.push(begin(place, launch, spare));
+        }
+        if residents.is_empty() {
+            return Ok(());
+        }
+        let which = random
+            .as_mut()
+            .map_or(0, |r| r.random_range(0..residents.len()));
+        let resident = &mut residents[which];
+        match &mut random {
+            Some(random) => resident.take_turn(launch, random)?,
+            None => resident.until_barrier(launch, order)?,
+        }
+        resident.meet(launch);
+        if resident.warps.iter().all(|warp| warp.state == State::Done) {
+            spare.extend(residents.swap_remove(which).warps);
+        }
+    }
+}
+
+/// Places of all blocks in the order in which they run.
+fn places([x, y, z]: [u32; 3], order: Schedule) -> Vec<[u32; 3]> {
+    let count = x * y * z;
+    let place = |n: u32| match order {
+        // So that blocks which share something with others do not all come together.
+        Schedule::Backward => {
+            let n = count - 1 - n;
+            [n / z / y, n / z % y, n % z]
+        }
+        Schedule::Forward | Schedule::Random(_) => [n % x, n / x % y, n / x / y],
+    };
+    (0..count).map(place).collect()
+}
+
+fn begin(place: [u32; 3], launch: &mut Launching<'_>, spare: &mut Vec<Warp>) -> Resident {
+    let threads = launch.threads as usize;
+    let [x, y, _] = launch.grid;
+    let index = (place[2] * y + place[1]) * x + place[0];
+    let block = Block::new(index, place, threads, launch.kernel.shared);
+    let warp = |number| {
+        let mut warp = spare.pop().unwrap_or_else(|| Warp::new(launch.kernel));
+        warp.begin(number, &block, launch);
+        warp
+    };
+    let warps = (0..threads.div_ceil(WARP)).map(warp).collect();
+    let mut resident = Resident { block, warps };
+    resident.stamp(launch);
+    resident
+}
+
+impl Resident {
+    /// Runs every warp until it meets a barrier or ends.
+    fn until_barrier(&mut self, launch: &mut Launching<'_>, order: Schedule) -> Result<(), Fault> {
+        let count = self.warps.len();
+        for i in 0..count {
+            let number = if order == Schedule::Backward {
+                count - 1 - i
+            } else {
+                i
+            };
+            self.run(number, launch, usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    fn take_turn(
+        &mut self,
+        launch: &mut Launching<'_>,
+        random: &mut ChaCha8Rng,
+    ) -> Result<(), Fault> {
+        let ready = |&number: &usize| self.warps[number].state == State::Ready;
+        let ready: Vec<usize> = (0..self.warps.len()).filter(ready).collect();
+        let number = ready[random.random_range(0..ready.len())];
+        self.run(number, launch, random.random_range(1..=TURN))
+    }
+
+    fn run(
+        &mut self,
+        number: usize,
+        launch: &mut Launching<'_>,
+        budget: usize,
+    ) -> Result<(), Fault> {
+        let warp = &mut self.warps[number];
+        let wrong = warp.run(&mut self.block, launch, budget);
+        wrong.map_err(|what| Fault {
+            what,
+            line: launch.kernel.instructions[warp.at].line,
+            block: self.block.place,
+            thread: number * WARP + warp.lane,
+        })
+    }
+
+    /// Lets all warps pass a barrier that all have met. Those that have ended count as having met every barrier, as on a GPU.
+    fn meet(&mut self, launch: &mut Launching<'_>) {
+        let state = |state| self.warps.iter().any(|warp| warp.state == state);
+        if state(State::AtBarrier) && !state(State::Ready) {
+            self.block.epoch += 1;
+            self.stamp(launch);
+        }
+    }
+
+    fn stamp(&mut self, launch: &mut Launching<'_>) {
+        let (index, epoch) = (self.block.index, self.block.epoch);
+        self.block.crowd = launch.history.stamps(index, epoch, true);
+        for warp in &mut self.warps {
+            warp.pass(launch.history.stamps(index, epoch, false));
+        }
+    }
+}

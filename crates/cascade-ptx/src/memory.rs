@@ -1,0 +1,159 @@
+//! The device's memory, with a note of who read and wrote each half word last.
+
+use crate::error::Wrong;
+use crate::history::{History, Stamp, Who};
+
+/// An address is the number of an allocation and a place in it, so that no access beyond one is another's.
+const PLACE_BITS: u32 = 36;
+
+/// The device's memory.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// By number, less one; nothing once it is freed. Numbers are never used again.
+    allocations: Vec<Option<Allocation>>,
+    allocated: usize,
+}
+
+#[derive(Debug)]
+struct Allocation {
+    bytes: Box<[u8]>,
+    /// Who read and wrote each two bytes last.
+    readers: Box<[Stamp]>,
+    writers: Box<[Stamp]>,
+}
+
+/// An access of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Memory {
+    /// Memory full of ones, which are no numbers in any float format: what nobody wrote must not count.
+    pub(crate) fn allocate(&mut self, bytes: usize) -> u64 {
+        let halves = bytes.div_ceil(2);
+        self.allocations.push(Some(Allocation {
+            bytes: vec![0xff; bytes].into(),
+            readers: vec![Stamp::NOBODY; halves].into(),
+            writers: vec![Stamp::NOBODY; halves].into(),
+        }));
+        self.allocated += bytes;
+        (self.allocations.len() as u64) << PLACE_BITS
+    }
+
+    pub(crate) fn free(&mut self, address: u64) {
+        let number = (address >> PLACE_BITS) as usize;
+        let freed = number
+            .checked_sub(1)
+            .and_then(|index| self.allocations.get_mut(index)?.take());
+        self.allocated -= freed.map_or(0, |allocation| allocation.bytes.len());
+    }
+
+    pub(crate) fn allocated(&self) -> usize {
+        self.allocated
+    }
+
+    fn find(&mut self, at: At) -> Result<(&mut Allocation, usize), Wrong> {
+        let start = (at.address & ((1 << PLACE_BITS) - 1)) as usize;
+        let number = (at.address >> PLACE_BITS) as usize;
+        let allocation = number
+            .checked_sub(1)
+            .and_then(|index| self.allocations.get_mut(index));
+        match allocation {
+            Some(Some(allocation)) if start + at.bytes <= allocation.bytes.len() => {
+                Ok((allocation, start))
+            }
+            _ => Err(Wrong::Outside {
+                space: "global memory",
+                address: at.address,
+                bytes: at.bytes,
+            }),
+        }
+    }
+
+    /// Bytes that the host reads or writes.
+    pub(crate) fn of_host(&mut self, address: u64, bytes: usize) -> Result<&mut [u8], Wrong> {
+        let (allocation, start) = self.find(At { address, bytes })?;
+        Ok(&mut allocation.bytes[start..start + bytes])
+    }
+
+    /// What a thread reads; `constant` if nothing may write it while the kernel runs.
+    pub(crate) fn read(
+        &mut self,
+        at: At,
+        constant: bool,
+        who: Who<'_>,
+        history: &History,
+    ) -> Result<&[u8], Wrong> {
+        aligned(at)?;
+        let (allocation, start) = self.find(at)?;
+        let halves = start / 2..(start + at.bytes) / 2;
+        for half in halves {
+            let address = at.address + (half * 2 - start) as u64;
+            history.before_read(allocation.writers[half], address, constant, who)?;
+            let reader = &mut allocation.readers[half];
+            *reader = history.reader_after(*reader, who);
+        }
+        Ok(&allocation.bytes[start..start + at.bytes])
+    }
+
+    /// What a thread is to read later: see [`read`](Self::read), of which this is the second half.
+    pub(crate) fn peek(&mut self, at: At) -> Result<&[u8], Wrong> {
+        let (allocation, start) = self.find(at)?;
+        Ok(&allocation.bytes[start..start + at.bytes])
+    }
+
+    /// Where a thread writes.
+    pub(crate) fn write(
+        &mut self,
+        at: At,
+        who: Who<'_>,
+        history: &History,
+    ) -> Result<&mut [u8], Wrong> {
+        aligned(at)?;
+        let (allocation, start) = self.find(at)?;
+        for half in start / 2..(start + at.bytes) / 2 {
+            let address = at.address + (half * 2 - start) as u64;
+            let (reader, writer) = (allocation.readers[half], allocation.writers[half]);
+            history.before_write(reader, writer, address, who)?;
+            allocation.writers[half] = who.stamp;
+        }
+        Ok(&mut allocation.bytes[start..start + at.bytes])
+    }
+
+    /// A word that threads of all blocks add to at any time.
+    pub(crate) fn count(
+        &mut self,
+        address: u64,
+        who: Who<'_>,
+        history: &mut History,
+    ) -> Result<&mut [u8], Wrong> {
+        if history.counts(address) {
+            let (allocation, start) = self.find(At { address, bytes: 4 })?;
+            allocation.writers[start / 2..start / 2 + 2].fill(who.stamp);
+            return Ok(&mut allocation.bytes[start..start + 4]);
+        }
+        history.counts_from_now(address);
+        self.write(At { address, bytes: 4 }, who, history)
+    }
+
+    /// Forgets who did what.
+    pub(crate) fn forget(&mut self) {
+        for allocation in self.allocations.iter_mut().flatten() {
+            allocation.readers.fill(Stamp::NOBODY);
+            allocation.writers.fill(Stamp::NOBODY);
+        }
+    }
+}
+
+/// Accesses lie at multiples of their size.
+pub(crate) fn aligned(at: At) -> Result<(), Wrong> {
+    if at.address % at.bytes as u64 == 0 {
+        return Ok(());
+    }
+    Err(Wrong::Misaligned {
+        address: at.address,
+        bytes: at.bytes,
+    })
+}

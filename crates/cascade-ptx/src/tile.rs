@@ -1,0 +1,89 @@
+//! `mma.m16n8k16`: the tiles of a warp, as they are spread over its lanes.
+
+use crate::instruction::WARP;
+
+type Lanes = [u32; WARP];
+
+const ROWS: usize = 16;
+const COLUMNS: usize = 8;
+const DEPTH: usize = 16;
+
+fn halves(word: u32) -> [f32; 2] {
+    [
+        f32::from_bits(word << 16),
+        f32::from_bits(word & 0xffff_0000),
+    ]
+}
+
+/// c + a · b. A lane's number is four times its row (of a and c; of b its column) and a place in fours along the other side: words of a are the
+/// quarters (row, row + 8) by (column, column + 8), those of b the halves of the depth; c and d have two neighbours of a row, and of row + 8.
+pub(crate) fn multiply(a: [Lanes; 4], b: [Lanes; 2], c: [Lanes; 4]) -> [Lanes; 4] {
+    let mut left = [[0f32; DEPTH]; ROWS];
+    // By depth first, so that a row of the result is one vector.
+    let mut right = [[0f32; COLUMNS]; DEPTH];
+    for lane in 0..WARP {
+        let (row, place) = (lane / 4, lane % 4 * 2);
+        for (quarter, words) in a.iter().enumerate() {
+            let (row, column) = (row + quarter % 2 * 8, place + quarter / 2 * 8);
+            left[row][column..column + 2].copy_from_slice(&halves(words[lane]));
+        }
+        for (half, words) in b.iter().enumerate() {
+            let [first, second] = halves(words[lane]);
+            right[place + half * 8][row] = first;
+            right[place + half * 8 + 1][row] = second;
+        }
+    }
+    let mut d = c;
+    for (row, of_row) in left.iter().enumerate() {
+        let mut sums = [0f32; COLUMNS];
+        for (x, column) in of_row.iter().zip(&right) {
+            for (sum, y) in sums.iter_mut().zip(column) {
+                *sum += x * y;
+            }
+        }
+        for (column, sum) in sums.into_iter().enumerate() {
+            let (lane, word) = (row % 8 * 4 + column / 2, row / 8 * 2 + column % 2);
+            d[word][lane] = (f32::from_bits(c[word][lane]) + sum).to_bits();
+        }
+    }
+    d
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The instruction's definition (PTX ISA, "Matrix Fragments for mma.m16n8k16"), place by place.
+    #[test]
+    fn tiles_are_spread_over_lanes_as_the_instruction_says() {
+        let number = |bits: usize| (half::bf16::from_f32(bits as f32).to_bits()) as u32;
+        let pair = |low: usize, high: usize| number(low) | number(high) << 16;
+        // Element (row, column) of a is 1 + row + 3 · column; of b 2 + 5 · row + column. All are exact in bf16.
+        let a_at = |row: usize, column: usize| 1 + row + 3 * column;
+        let b_at = |row: usize, column: usize| 2 + 5 * row + column;
+        let (mut a, mut b) = ([[0; WARP]; 4], [[0; WARP]; 2]);
+        for lane in 0..WARP {
+            let (group, in_group) = (lane >> 2, lane % 4);
+            for i in 0..4 {
+                // a0, a1: row group; a2, a3: row group + 8; a4, a5 and a6, a7 the same, eight columns on.
+                let row = if i == 0 || i == 2 { group } else { group + 8 };
+                let column = in_group * 2 + if i < 2 { 0 } else { 8 };
+                a[i][lane] = pair(a_at(row, column), a_at(row, column + 1));
+            }
+            for i in 0..2 {
+                let row = in_group * 2 + i * 8;
+                b[i][lane] = pair(b_at(row, group), b_at(row + 1, group));
+            }
+        }
+        let c = [[100f32.to_bits(); WARP]; 4];
+        let d = multiply(a, b, c);
+        for lane in 0..WARP {
+            for (i, words) in d.iter().enumerate() {
+                let row = lane / 4 + if i < 2 { 0 } else { 8 };
+                let column = lane % 4 * 2 + i % 2;
+                let sum: usize = (0..DEPTH).map(|k| a_at(row, k) * b_at(k, column)).sum();
+                assert_eq!(f32::from_bits(words[lane]), (100 + sum) as f32);
+            }
+        }
+    }
+}
