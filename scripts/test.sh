@@ -11,5 +11,5 @@ fi
 cargo nextest run --workspace
 cargo test --workspace --doc --quiet
 if [ "${1:-}" = "--slow" ]; then
-  cargo nextest run -p cascade-config -p cascade-engine -p cascade-cli --release --run-ignored only
+  cargo nextest run -p cascade-config -p cascade-engine -p cascade-gpu -p cascade-cli --release --run-ignored only
 fi

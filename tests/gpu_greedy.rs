@@ -18,7 +18,9 @@ const PROMPT: &str =
     "Question: Tom has 3 apples and buys 4 more apples. How many apples has Tom? Answer: ";
 
 fn devices() -> Vec<Device> {
-    let emulated = Device::Gpu(cascade_gpu::Device::emulated(cascade_gpu::Schedule::Forward));
+    let emulated = Device::Gpu(cascade_gpu::Device::emulated(
+        cascade_gpu::Schedule::Forward,
+    ));
     let named = std::env::var("CASCADE_TEST_DEVICE").ok();
     let real = named.map(|name| parse_device(&name).unwrap());
     std::iter::once(emulated).chain(real).collect()

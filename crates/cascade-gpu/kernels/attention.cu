@@ -253,7 +253,7 @@ KERNEL_OF(SPLIT, 1, attention_f32, AttentionArguments) {
     SHARED u32 arrived;
     SHARED float weights[SPLIT];
     SHARED u32 slots[SPLIT];
-    SHARED float scratch[WARP];
+    SHARED float maxima[WARP], sums[WARP];
     const Step *step = a.step;
     const u32 row = BLOCK_Z, head = BLOCK_X, position = BLOCK_Y * SPLIT + THREAD;
     const u32 keys = a.to_source ? step->source_keys : step->keys, splits = splits_of(keys);
@@ -274,13 +274,13 @@ KERNEL_OF(SPLIT, 1, attention_f32, AttentionArguments) {
         score += product;
     }
     const float of_warp = warp_max(score);
-    if (LANE == 0) scratch[WARP_INDEX] = of_warp;
+    if (LANE == 0) maxima[WARP_INDEX] = of_warp;
     block_barrier();
     float most = -INFINITE;
-    for (u32 w = 0; w < SPLIT / WARP; ++w) most = scratch[w] > most ? scratch[w] : most;
+    for (u32 w = 0; w < SPLIT / WARP; ++w) most = maxima[w] > most ? maxima[w] : most;
     const float weight = score == -INFINITE ? 0.0f : exponential(score - most);
     weights[THREAD] = weight;
-    const float sum = block_sum(weight, scratch);
+    const float sum = block_sum(weight, sums);
     const u64 to = place_of(&a, BLOCK_Y, row, head);
     for (u32 i = THREAD; i < a.padded; i += THREADS) {
         const float *values = value_rows + i * capacity;

@@ -175,10 +175,9 @@ DEVICE int is_last_of(u32 count, u32 *counter, u32 *of_block) {
 
 /* ---- Sums and maxima over a block, always in the same order ---- */
 
-/* `scratch` has room for a float per warp; every thread gets the sum. */
+/* `scratch` has room for a float per warp, and nobody is at work with it; every thread gets the sum. */
 DEVICE float block_sum(float value, float *scratch) {
     value = warp_sum(value);
-    block_barrier();
     if (LANE == 0) scratch[WARP_INDEX] = value;
     block_barrier();
     float sum = 0.0f;

@@ -74,8 +74,8 @@ DEVICE void enter_heads(const HeadsArguments *a, const Step *step, u32 tile, u32
                 low = turned;
             }
             if (row >= rows) continue;
-            store_number(to, start + row * of_row + low_at * of_number, low, a->kind);
-            store_number(to, start + row * of_row + high_at * of_number, high, a->kind);
+            store_number((void *)in_memory(to), start + row * of_row + low_at * of_number, low, a->kind);
+            store_number((void *)in_memory(to), start + row * of_row + high_at * of_number, high, a->kind);
         }
     }
 }

@@ -73,7 +73,7 @@ KERNEL(fill, FillArguments) {
 KERNEL(copy_quads, CopyArguments) {
     const u64 stride = (u64)GRID_X * THREADS;
     for (u64 i = (u64)BLOCK_X * THREADS + THREAD; i < a.quads; i += stride)
-        ((Quad *)a.to)[i] = load_streaming((const Quad *)a.from + i);
+        store_quad((Quad *)a.to + i, load_streaming((const Quad *)a.from + i));
 }
 
 /* Reads memory and writes next to nothing: what weights can be streamed at. */

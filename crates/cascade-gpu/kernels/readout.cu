@@ -20,10 +20,9 @@ DEVICE Candidate warp_best(Candidate best) {
     return best;
 }
 
-/* The best candidate of a block, by every thread. */
+/* The best candidate of a block, for every thread. Nobody is at work with `scratch`. */
 DEVICE Candidate block_best(Candidate best, Candidate *scratch) {
     best = warp_best(best);
-    block_barrier();
     if (LANE == 0) scratch[WARP_INDEX] = best;
     block_barrier();
     best = scratch[0];
@@ -74,7 +73,7 @@ DEVICE void put_together(const Slice *slices, u32 count, u32 row, Answer *answer
 KERNEL_OF(256, 1, logits, LogitsArguments) {
     wait_for_kernel_before();
     SHARED Candidate candidates[WARP];
-    SHARED float scratch[WARP];
+    SHARED float improper_of_warps[WARP], sums[WARP];
     SHARED u32 arrived;
     const u32 row = BLOCK_Y, start = BLOCK_X * SLICE;
     if (row >= a.step->rows - a.step->first_wanted) return;
@@ -92,10 +91,10 @@ KERNEL_OF(256, 1, logits, LogitsArguments) {
         }
     }
     best = block_best(best, candidates);
-    improper = block_sum(improper, scratch);
+    improper = block_sum(improper, improper_of_warps);
     float sum = 0.0f;
     UNROLL for (u32 i = 0; i < SLICE / 256u; ++i) sum += values[i] == -INFINITE ? 0.0f : exponential(values[i] - best.value);
-    sum = block_sum(sum, scratch);
+    sum = block_sum(sum, sums);
     Slice *slices = a.slices + (u64)row * a.slice_count;
     if (THREAD == 0) {
         const Slice slice = {best.value, sum, best.token, improper > 0.0f};
@@ -128,6 +127,7 @@ KERNEL_OF(1024, 1, top, TopArguments) {
                 best.token = token;
             }
         }
+        block_barrier();
         last = block_best(best, candidates);
         if (THREAD == 0) {
             a.tokens[row * a.width + rank] = last.token;

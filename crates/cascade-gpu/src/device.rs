@@ -9,6 +9,8 @@ use crate::driver::{Gpu, Graph};
 #[cfg(feature = "emulator")]
 use crate::emulator::Emulator;
 use crate::launch::Launch;
+#[cfg(feature = "emulator")]
+use crate::launch::{PTX_80, PTX_90};
 use crate::{Address, Result};
 
 /// A device that kernels run on. Cloning gives another handle of the same.
@@ -57,10 +59,21 @@ impl Device {
     /// If the kernels have instructions that it does not know.
     #[cfg(feature = "emulator")]
     pub fn emulated(order: cascade_ptx::Schedule) -> Self {
-        let emulator = Emulator::new(order);
-        Self::of(Machine::Emulator(
-            emulator.unwrap_or_else(|error| panic!("{error}")),
-        ))
+        // Against the order it plays a GPU of compute capability 8.0, else one of 9.0.
+        let ptx = match order {
+            cascade_ptx::Schedule::Backward => PTX_80,
+            _ => PTX_90,
+        };
+        Self::emulating(ptx, order).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same with other kernels: those of [`emulated`](Self::emulated) with a fault, for tests of the tests.
+    ///
+    /// # Errors
+    /// If the text has something that is not known.
+    #[cfg(feature = "emulator")]
+    pub fn emulating(ptx: &str, order: cascade_ptx::Schedule) -> Result<Self> {
+        Ok(Self::of(Machine::Emulator(Emulator::new(ptx, order)?)))
     }
 
     fn of(machine: Machine) -> Self {
@@ -187,7 +200,9 @@ impl Device {
     pub(crate) fn run(&self, program: &Program) -> Result<()> {
         match (self.machine(), &program.graph) {
             (Machine::Gpu(gpu), Some(graph)) => gpu.replay(graph),
-            _ => program.launches.iter().try_for_each(|l| self.launch(l)),
+            #[cfg(feature = "emulator")]
+            (Machine::Emulator(emulator), _) => emulator.run(&program.launches),
+            (Machine::Gpu(_), None) => program.launches.iter().try_for_each(|l| self.launch(l)),
         }
     }
 }

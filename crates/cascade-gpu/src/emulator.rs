@@ -4,29 +4,30 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cascade_ptx::{Machine, Schedule, Wrong};
 
-use crate::launch::{Launch, PTX_80, PTX_90};
+use crate::launch::Launch;
 use crate::{Address, Error, Result};
 
 /// The processor, playing a GPU.
 #[derive(Debug)]
-pub(crate) struct Emulator(Mutex<Machine>);
+pub(crate) struct Emulator {
+    machine: Mutex<Machine>,
+    /// Whether recorded launches overlap: if the kernels are those that wait for each other.
+    overlap: bool,
+}
 
 impl Emulator {
-    /// Against the order it plays one of compute capability 8.0, else one of 9.0.
-    pub(crate) fn new(order: Schedule) -> Result<Self> {
-        let ptx = if order == Schedule::Backward {
-            PTX_80
-        } else {
-            PTX_90
-        };
+    pub(crate) fn new(ptx: &str, order: Schedule) -> Result<Self> {
         let machine = Machine::new(ptx, order).map_err(|error| Error::Kernels {
             reason: error.to_string(),
         })?;
-        Ok(Self(Mutex::new(machine)))
+        Ok(Self {
+            machine: Mutex::new(machine),
+            overlap: ptx.contains("griddepcontrol.wait"),
+        })
     }
 
     fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes allocated.
@@ -61,11 +62,25 @@ impl Emulator {
         Ok(())
     }
 
+    /// Runs recorded launches.
+    pub(crate) fn run(&self, launches: &[Launch]) -> Result<()> {
+        let mut launches = launches.iter();
+        launches.next().map_or(Ok(()), |first| self.launch(first))?;
+        launches.try_for_each(|launch| self.start(launch, self.overlap))
+    }
+
     pub(crate) fn launch(&self, launch: &Launch) -> Result<()> {
-        let name = format!("cascade_{}", launch.kernel.name());
-        let parameters = bytemuck::cast_slice(&launch.arguments);
-        let mut machine = self.machine();
-        let run = machine.launch(&name, launch.grid, launch.threads, parameters);
+        self.start(launch, false)
+    }
+
+    fn start(&self, launch: &Launch, overlaps: bool) -> Result<()> {
+        let run = self.machine().launch(cascade_ptx::Launch {
+            kernel: &format!("cascade_{}", launch.kernel.name()),
+            grid: launch.grid,
+            threads: launch.threads,
+            parameters: bytemuck::cast_slice(&launch.arguments),
+            overlaps,
+        });
         run.map_err(|fault| Error::Kernel {
             kernel: launch.kernel.name(),
             reason: fault.to_string(),

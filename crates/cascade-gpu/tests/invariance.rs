@@ -5,184 +5,29 @@ mod common;
 
 use std::collections::HashMap;
 
-use cascade_gpu::{
-    Activation, Cache, CacheShape, Device, Forward, Heads, Kind, Linear, Loader, Looks, Norm,
-    Projected, Rotary, Runner, Sizes, Stored, Table,
-};
+use cascade_gpu::{Activation, Device, Heads, Kind};
 use common::batch::Batch;
-use common::store::Store;
-use common::{bits, on_both, EPSILON};
+use common::decoder::{inner, Decoder, Shape, LAYERS, STREAM};
+use common::{bits, on_both};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-const HEADS: Heads = Heads {
-    queries: 2,
-    kv: 1,
-    size: 16,
-};
-/// In bf16 maps of the stream have two parts.
-const STREAM: usize = 256;
-const VOCABULARY: usize = 48;
-const LAYERS: usize = 2;
-const SLOTS: usize = 300;
+const HEADS: Heads = Shape::SMALL.heads;
+const VOCABULARY: usize = Shape::SMALL.vocabulary;
 
-struct Layer {
-    norms: [Norm; 2],
-    qkv: Linear,
-    out: Linear,
-    gated: Linear,
-    down: Linear,
-}
-
-/// A decoder with rotary attention and a gated feed-forward.
-struct Model {
-    device: Device,
-    kind: Kind,
-    table: Table,
-    layers: Vec<Layer>,
-    norm: Norm,
-    head: Linear,
-    rotary: Rotary,
-    sizes: Sizes,
-}
-
-/// Inner size of feed-forwards: in bf16 the second map has four parts.
-fn inner(kind: Kind) -> usize {
-    match kind {
-        Kind::F32 => 64,
-        Kind::Bf16 => 512,
-    }
-}
-
-fn weights(kind: Kind) -> Store {
-    let inner = inner(kind);
-    let mut rng = StdRng::seed_from_u64(1);
-    let mut store = Store::default();
-    let mut random = |name: &str, shape: &[usize]| {
-        store.random(&mut rng, name, shape, Stored::Bf16, 0.4);
-    };
-    random("table", &[VOCABULARY, STREAM]);
-    random("norm", &[STREAM]);
-    random("head", &[VOCABULARY, STREAM]);
-    random("q", &[HEADS.queries * HEADS.size, STREAM]);
-    random("k", &[HEADS.kv * HEADS.size, STREAM]);
-    random("v", &[HEADS.kv * HEADS.size, STREAM]);
-    random("out", &[STREAM, HEADS.queries * HEADS.size]);
-    random("gate", &[inner, STREAM]);
-    random("up", &[inner, STREAM]);
-    random("down", &[STREAM, inner]);
-    store
-}
-
-impl Model {
-    fn new(device: &Device, kind: Kind) -> Self {
-        let weights = weights(kind);
-        let inner = inner(kind);
-        let mut loader = Loader::new(device, kind, &weights);
-        let mut sizes = Sizes::new(STREAM, EPSILON, HEADS, VOCABULARY);
-        let heads = HEADS.queries * HEADS.size;
-        let layers = (0..LAYERS).map(|_| {
-            let mut norm = || loader.norm("norm", STREAM).unwrap();
-            let norms = [norm(), norm()];
-            let qkv = loader.rotated(STREAM, HEADS, ["q", "k", "v"]).unwrap();
-            let mut map = |inputs, name, outputs| loader.linear(inputs, &[(name, outputs)]);
-            Layer {
-                norms,
-                qkv,
-                out: map(heads, "out", STREAM).unwrap(),
-                down: map(inner, "down", STREAM).unwrap(),
-                gated: loader.gated(STREAM, "gate", "up", inner).unwrap(),
-            }
-        });
-        let layers: Vec<Layer> = layers.collect();
-        let head = loader.head(STREAM, "head", VOCABULARY).unwrap();
-        let maps = layers.iter();
-        let maps = maps.flat_map(|layer| [&layer.qkv, &layer.out, &layer.gated, &layer.down]);
-        maps.chain([&head]).for_each(|map| sizes.cover(map));
-        let half = HEADS.size / 2;
-        let angles: Vec<f32> = (0..SLOTS * half)
-            .map(|i| (i / half) as f32 / (1 + i % half) as f32)
-            .collect();
-        let table = |f: fn(f32) -> f32| angles.iter().map(|&a| 0.4 * f(a)).collect::<Vec<_>>();
-        Self {
-            table: loader.table("table", VOCABULARY, STREAM).unwrap(),
-            norm: loader.norm("norm", STREAM).unwrap(),
-            rotary: Rotary::new(device, &table(f32::cos), &table(f32::sin)).unwrap(),
-            device: device.clone(),
-            kind,
-            layers,
-            head,
-            sizes,
-        }
-    }
-
-    fn cache(&self) -> Cache {
-        let shape = CacheShape {
-            layers: LAYERS,
-            kv_heads: HEADS.kv,
-            head_dim: HEADS.size,
-        };
-        let mut cache = Cache::new(&self.device, shape, self.kind).unwrap();
-        cache.reserve(SLOTS).unwrap();
-        cache
-    }
-
-    fn forward(&self, f: &mut Forward<'_>) {
-        f.embed(&self.table, &self.layers[0].norms[0]);
-        for (i, layer) in self.layers.iter().enumerate() {
-            let next = self.layers.get(i + 1);
-            let next_norm = next.map_or(&self.norm, |next| &next.norms[0]);
-            f.project(&layer.qkv, Projected::All(Some(&self.rotary)), i);
-            f.attention(Looks::AtSequence(None), i);
-            f.add_attended(&layer.out, &layer.norms[1]);
-            f.activate(&layer.gated, Activation::Silu);
-            f.add_inner(&layer.down, next_norm);
-        }
-        f.logits(&self.head, 1.0);
-    }
-
-    /// Logits of every row of `batch`.
-    fn logits(&self, runner: &mut Runner, batch: &Batch, cache: &Cache) -> Vec<f32> {
-        let forward = runner.forward(&batch.rows(), cache, None, |f| self.forward(f));
-        forward.unwrap();
-        runner.logits(batch.wanted).unwrap()
-    }
-
-    fn runner(&self) -> Runner {
-        Runner::new(&self.device, self.kind, self.sizes).unwrap()
-    }
-
-    /// Logits of every token of `text` behind `past` slots, as many at once as `sizes` says, the last again and again.
-    fn read(&self, cache: &Cache, past: usize, text: &[u32], sizes: &[usize]) -> Vec<f32> {
-        let mut runner = self.runner();
-        let mut logits = Vec::new();
-        let mut done = 0;
-        for i in 0.. {
-            let size = sizes[i.min(sizes.len() - 1)].min(text.len() - done);
-            if size == 0 {
-                break;
-            }
-            let batch = Batch::chain(&text[done..done + size], past + done);
-            logits.extend(self.logits(&mut runner, &batch, cache));
-            done += size;
-        }
-        assert!(logits.iter().all(|x| x.is_finite()));
-        logits
-    }
+fn decoder(device: &Device, kind: Kind) -> Decoder {
+    Decoder::new(device, kind, Shape::SMALL)
 }
 
 fn random_text(seed: u64, length: usize) -> Vec<u32> {
-    let mut rng = StdRng::seed_from_u64(seed);
-    (0..length)
-        .map(|_| rng.random_range(0..VOCABULARY as u32))
-        .collect()
+    common::decoder::random_text(seed, length, VOCABULARY)
 }
 
 #[test]
 fn rows_of_a_chain_say_the_same_alone_and_in_any_company() {
     let text = random_text(2, 262);
     on_both(|device, kind| {
-        let model = Model::new(device, kind);
+        let model = decoder(device, kind);
         let cache = model.cache();
         // What follows comes to lie in two splits of the keys.
         let (start, rest) = text.split_at(244);
@@ -200,7 +45,7 @@ fn rows_of_a_chain_say_the_same_alone_and_in_any_company() {
 fn short_texts_say_the_same_in_chunks_of_any_size() {
     let text = random_text(3, 64);
     on_both(|device, kind| {
-        let model = Model::new(device, kind);
+        let model = decoder(device, kind);
         let at_once = model.read(&model.cache(), 0, &text, &[64]);
         for sizes in [&[1, 8, 32][..], &[33, 31]] {
             let logits = model.read(&model.cache(), 0, &text, sizes);
@@ -216,7 +61,7 @@ fn strangers_beside_a_chain_do_not_matter() {
     let text = random_text(4, 20);
     on_both(|device, kind| {
         let mut rng = StdRng::seed_from_u64(4);
-        let model = Model::new(device, kind);
+        let model = decoder(device, kind);
         let plain = model.read(&model.cache(), 0, &text, &[20]);
         let mut runner = model.runner();
         for strangers in [1, 44] {
@@ -246,7 +91,7 @@ fn rows_without_attention_say_the_same_at_any_place() {
         .map(|size| random_text(rng.random(), size))
         .to_vec();
     on_both(|device, kind| {
-        let model = Model::new(device, kind);
+        let model = decoder(device, kind);
         let layer = &model.layers[0];
         let (mut runner, cache) = (model.runner(), model.cache());
         let mut said: HashMap<u32, Vec<f32>> = HashMap::new();
@@ -275,7 +120,7 @@ fn rows_without_attention_say_the_same_at_any_place() {
 fn a_profile_counts_every_launch_and_leaves_the_runner_as_it_was() {
     let text = random_text(6, 3);
     on_both(|device, kind| {
-        let model = Model::new(device, kind);
+        let model = decoder(device, kind);
         let (mut runner, cache) = (model.runner(), model.cache());
         assert!(runner.profile(1).unwrap().is_empty());
         let batch = Batch::chain(&text, 0);

@@ -126,7 +126,7 @@ pub enum Wrong {
     /// A copy of some of sixteen bytes.
     #[error("a copy of {0} of sixteen bytes; only all and none are known")]
     PartialCopy(u32),
-    /// A thread ends before it has waited for the kernel before.
-    #[error("a thread ends without waiting for the kernel before")]
-    NoWait,
+    /// A thread of a launch that overlaps the one before ends, or lets the next one start, before it has waited.
+    #[error("a thread {0} without waiting for the kernel before")]
+    NoWait(&'static str),
 }

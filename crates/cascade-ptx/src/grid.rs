@@ -33,6 +33,7 @@ pub(crate) struct Launching<'a> {
     pub(crate) grid: [u32; 3],
     pub(crate) threads: u32,
     pub(crate) parameters: &'a [u8],
+    pub(crate) overlaps: bool,
     pub(crate) memory: &'a mut Memory,
     pub(crate) history: &'a mut History,
     /// Whether copies to shared memory happen when they are waited for, not at once.

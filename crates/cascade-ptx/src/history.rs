@@ -3,7 +3,7 @@
 //! Within a block, barriers order accesses: those before one come before those after it. Between blocks of a launch nothing does, but
 //! counters: a block whose threads have published what they wrote (a fence, then a barrier) adds to a counter; a block that adds to
 //! it later, and passes a fence, sees what was published. Launches come one after the other, unless they overlap: then the one before
-//! may be at work until a kernel waits for it.
+//! may be at work until a thread has waited for it.
 
 use rustc_hash::FxHashMap;
 
@@ -143,6 +143,12 @@ impl History {
         Wrong::RaceOfBlocks { address, how }
     }
 
+    /// Whether it is of this launch or the one before: what was done earlier concerns nobody.
+    pub(crate) fn is_recent(&self, stamp: Stamp) -> bool {
+        stamp.0 >= self.before
+    }
+
+    /// What reading a place where `writer` has written means; it is [recent](Self::is_recent).
     pub(crate) fn before_read(
         &self,
         writer: Stamp,
@@ -150,9 +156,6 @@ impl History {
         constant: bool,
         who: Who<'_>,
     ) -> Result<(), Wrong> {
-        if writer.0 < self.before {
-            return Ok(());
-        }
         let Some(group) = self.of(writer) else {
             return self.not_early(who, address, "read", "wrote");
         };
@@ -191,7 +194,7 @@ impl History {
         who: Who<'_>,
     ) -> Result<(), Wrong> {
         for (stamp, did) in [(reader, "reads"), (writer, "writes")] {
-            if stamp.0 < self.before {
+            if !self.is_recent(stamp) {
                 continue;
             }
             let Some(group) = self.of(stamp) else {

@@ -2,8 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use crate::arithmetic::{
+    Binary, LongBinary, LongShift, Narrowing, Relation, Ternary, Unary, WideProduct, Widening,
+};
+
 /// Lanes of a warp.
 pub(crate) const WARP: usize = 32;
+
+/// A register of all lanes, of 32 bits or 64.
+pub(crate) type Words = [u32; WARP];
+pub(crate) type Longs = [u64; WARP];
+/// Some lanes of a warp; a predicate of all.
+pub(crate) type Mask = u32;
 
 /// A register's place among those of its size.
 pub(crate) type Slot = u16;
@@ -54,79 +64,12 @@ impl Access {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Unary {
-    NegateInteger,
-    Not,
-    NegateFloat,
-    Absolute,
-    Exp2 { flush: bool },
-    Reciprocal { flush: bool },
-    InverseRoot,
-    FloatFromU32,
-    FloatFromI32,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Binary {
-    Add,
-    Subtract,
-    Multiply,
-    DivideU32,
-    RemainderU32,
-    MinI32,
-    MinU32,
-    MaxI32,
-    MaxU32,
-    ShiftLeft,
-    ShiftRight,
-    ShiftRightI32,
-    And,
-    Or,
-    Xor,
-    AddFloat,
-    SubtractFloat,
-    MultiplyFloat,
-    DivideFloat,
-    MaxFloat,
-    MinFloat,
-    CopySign,
-    /// Two floats as bf16, the first in the upper half.
-    PackBf16,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Ternary {
-    MultiplyAdd,
-    MultiplyAddFloat,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum LongBinary {
-    Add,
-    Subtract,
-    Multiply,
-    And,
-    Or,
-    Xor,
-}
-
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum Type {
     U32,
     I32,
     F32,
     U64,
     I64,
-}
-
-/// Which outcomes of a comparison count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Relation {
-    pub(crate) less: bool,
-    pub(crate) equal: bool,
-    pub(crate) greater: bool,
-    /// One of both is no number.
-    pub(crate) unordered: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,22 +88,10 @@ pub(crate) enum Operation {
     Binary(Binary, Slot, [Slot; 2]),
     Ternary(Ternary, Slot, [Slot; 3]),
     LongBinary(LongBinary, Slot, [Slot; 2]),
-    /// A long, shifted by a word.
-    LongShiftLeft(Slot, Slot, Slot),
-    LongShiftRight(Slot, Slot, Slot),
-    /// The whole product of two words.
-    MultiplyWide {
-        signed: bool,
-        to: Slot,
-        from: [Slot; 2],
-    },
-    Widen {
-        signed: bool,
-        to: Slot,
-        from: Slot,
-    },
-    Narrow(Slot, Slot),
-    FloatFromU64(Slot, Slot),
+    LongShift(LongShift, Slot, Slot, Slot),
+    Widen(Widening, Slot, Slot),
+    WideProduct(WideProduct, Slot, [Slot; 2]),
+    Narrow(Narrowing, Slot, Slot),
     Compare(Type, Relation, Slot, [Slot; 2]),
     Logic(Logic, Slot, [Slot; 2]),
     LogicNot(Slot, Slot),
@@ -244,8 +175,6 @@ pub(crate) struct Kernel {
     pub(crate) constant_words: Vec<(Slot, u32)>,
     pub(crate) constant_longs: Vec<(Slot, u64)>,
     pub(crate) special: Special,
-    /// Whether it waits for the kernel before it, so that it may be started while that is still at work.
-    pub(crate) waits: bool,
 }
 
 /// Kernels and constants of a text, by name.

@@ -6,8 +6,8 @@
 //!
 //! * accesses outside of what is allocated, or at odd addresses; shared memory that is read and was never written;
 //! * **races**: accesses of two threads to the same memory, one of them a write, that nothing orders. In a block barriers order; blocks of a
-//!   launch are ordered by counters and fences only, as in CUDA's memory model; launches by their sequence, except that a kernel which
-//!   waits for the one before it (`griddepcontrol.wait`) may not touch before that what the other has touched;
+//!   launch are ordered by counters and fences only, as in CUDA's memory model; launches by their sequence, except that one which overlaps the one
+//!   before it may not touch what that has touched before it has waited (`griddepcontrol.wait`);
 //! * shuffles, tile products and barriers that only some lanes of a warp come to;
 //! * asynchronous copies that nobody waits for, and reads of what is still on its way.
 //!
@@ -33,4 +33,4 @@ mod warp;
 
 pub use error::{Fault, ReadError, Wrong};
 pub use grid::Schedule;
-pub use machine::Machine;
+pub use machine::{Launch, Machine};

@@ -10,6 +10,22 @@ use crate::memory::Memory;
 use crate::read;
 use crate::warp::Warp;
 
+/// A launch of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Its name.
+    pub kernel: &'a str,
+    /// Blocks along three dimensions.
+    pub grid: [u32; 3],
+    /// Threads of a block, along one dimension.
+    pub threads: u32,
+    /// The bytes of its parameters.
+    pub parameters: &'a [u8],
+    /// Whether it may start once all threads of the launch before have let it (`griddepcontrol.launch_dependents`), so that it must wait
+    /// (`griddepcontrol.wait`) before it touches what that one has touched, and before it ends.
+    pub overlaps: bool,
+}
+
 /// A device that is played by the processor: kernels of a text, and memory.
 #[derive(Debug)]
 pub struct Machine {
@@ -43,14 +59,6 @@ impl Machine {
         self.module.constants.get(name).map(Vec::as_slice)
     }
 
-    /// Bytes of a kernel's parameters.
-    pub fn parameters(&self, kernel: &str) -> Option<usize> {
-        self.module
-            .kernels
-            .get(kernel)
-            .map(|kernel| kernel.parameters)
-    }
-
     /// Memory of so many bytes, all ones. Its address is a multiple of 256, and no address beyond it is another's.
     pub fn allocate(&mut self, bytes: usize) -> u64 {
         self.memory.allocate(bytes)
@@ -74,26 +82,20 @@ impl Machine {
         self.memory.of_host(address, bytes)
     }
 
-    /// Runs a kernel over a grid of blocks of so many threads (of one dimension), until all have ended.
+    /// Runs a kernel until all its threads have ended.
     ///
     /// # Errors
     /// What is wrong with the kernel or the launch. Memory is then as the kernel has left it.
-    pub fn launch(
-        &mut self,
-        kernel: &str,
-        grid: [u32; 3],
-        threads: u32,
-        parameters: &[u8],
-    ) -> Result<(), Fault> {
+    pub fn launch(&mut self, launch: Launch<'_>) -> Result<(), Fault> {
         let nowhere = |what| Fault {
             what,
             line: 0,
             block: [0; 3],
             thread: 0,
         };
-        let known = self.module.kernels.get(kernel);
-        let found = known.ok_or_else(|| nowhere(Wrong::NoKernel(kernel.to_owned())))?;
-        check(found, threads, parameters).map_err(nowhere)?;
+        let known = self.module.kernels.get(launch.kernel);
+        let kernel = known.ok_or_else(|| nowhere(Wrong::NoKernel(launch.kernel.to_owned())))?;
+        check(kernel, &launch).map_err(nowhere)?;
         if self.history.launch() {
             self.memory.forget();
         }
@@ -105,33 +107,35 @@ impl Machine {
             }
             order => (order, order == Schedule::Forward),
         };
+        let name = launch.kernel;
         let mut launch = Launching {
-            kernel: found,
-            grid,
-            threads,
-            parameters,
+            kernel,
+            grid: launch.grid,
+            threads: launch.threads,
+            parameters: launch.parameters,
+            overlaps: launch.overlaps,
             memory: &mut self.memory,
             history: &mut self.history,
             late,
         };
-        let mut spare = self.spare.remove(kernel).unwrap_or_default();
+        let mut spare = self.spare.remove(name).unwrap_or_default();
         // After a fault registers and copies of warps are anything: they are not kept.
         grid::run(&mut launch, order, &mut spare)?;
-        self.spare.insert(kernel.to_owned(), spare);
+        self.spare.insert(name.to_owned(), spare);
         Ok(())
     }
 }
 
-fn check(kernel: &Kernel, threads: u32, parameters: &[u8]) -> Result<(), Wrong> {
-    if parameters.len() != kernel.parameters {
+fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), Wrong> {
+    if launch.parameters.len() != kernel.parameters {
         return Err(Wrong::Parameters {
-            given: parameters.len(),
+            given: launch.parameters.len(),
             taken: kernel.parameters,
         });
     }
-    if threads == 0 || threads > kernel.max_threads {
+    if launch.threads == 0 || launch.threads > kernel.max_threads {
         return Err(Wrong::Threads {
-            given: threads,
+            given: launch.threads,
             most: kernel.max_threads,
         });
     }

@@ -89,10 +89,13 @@ impl Memory {
         aligned(at)?;
         let (allocation, start) = self.find(at)?;
         let halves = start / 2..(start + at.bytes) / 2;
-        for half in halves {
-            let address = at.address + (half * 2 - start) as u64;
-            history.before_read(allocation.writers[half], address, constant, who)?;
-            let reader = &mut allocation.readers[half];
+        for (index, &writer) in allocation.writers[halves.clone()].iter().enumerate() {
+            if history.is_recent(writer) {
+                let address = at.address + index as u64 * 2;
+                history.before_read(writer, address, constant, who)?;
+            }
+        }
+        for reader in &mut allocation.readers[halves] {
             *reader = history.reader_after(*reader, who);
         }
         Ok(&allocation.bytes[start..start + at.bytes])
@@ -149,7 +152,7 @@ impl Memory {
 
 /// Accesses lie at multiples of their size.
 pub(crate) fn aligned(at: At) -> Result<(), Wrong> {
-    if at.address % at.bytes as u64 == 0 {
+    if at.address.is_multiple_of(at.bytes as u64) {
         return Ok(());
     }
     Err(Wrong::Misaligned {

@@ -6,10 +6,13 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::arithmetic::{
+    binary, long_binary, long_shift, narrowing, relation, ternary, unary, wide_product, widening,
+};
 use crate::error::ReadError;
 use crate::instruction::{
-    Access, Binary, Instruction, Kernel, Logic, LongBinary, Module, Operation, Place, Register,
-    Relation, Slot, Space, Special, Ternary, Type, Unary,
+    Access, Instruction, Kernel, Logic, Module, Operation, Place, Register, Slot, Space, Special,
+    Type,
 };
 
 type Result<T> = std::result::Result<T, String>;
@@ -124,7 +127,6 @@ impl KernelReader {
                 constant_words: Vec::new(),
                 constant_longs: Vec::new(),
                 special: Special::default(),
-                waits: false,
             },
             registers: FxHashMap::default(),
             symbols: FxHashMap::default(),
@@ -263,9 +265,6 @@ impl KernelReader {
             all: split(rest),
         };
         let operation = operation(&code, operands)?;
-        if matches!(operation, Operation::WaitForKernelBefore) {
-            self.kernel.waits = true;
-        }
         if matches!(operation, Operation::Branch(_)) {
             self.branches
                 .push((self.kernel.instructions.len(), rest.trim().to_owned()));
@@ -452,40 +451,40 @@ fn operation(code: &[&str], mut operands: Operands<'_, '_>) -> Result<Operation>
         return Ok(Operation::Unary(unary, o.word(0)?, o.word(1)?));
     }
     if let Some(binary) = binary(code) {
-        return Ok(Operation::Binary(
-            binary,
-            o.word(0)?,
-            [o.word(1)?, o.word(2)?],
-        ));
+        let from = [o.word(1)?, o.word(2)?];
+        return Ok(Operation::Binary(binary, o.word(0)?, from));
+    }
+    if let Some(ternary) = ternary(code) {
+        let from = [o.word(1)?, o.word(2)?, o.word(3)?];
+        return Ok(Operation::Ternary(ternary, o.word(0)?, from));
     }
     if let Some(binary) = long_binary(code) {
-        return Ok(Operation::LongBinary(
-            binary,
+        let from = [o.long(1)?, o.long(2)?];
+        return Ok(Operation::LongBinary(binary, o.long(0)?, from));
+    }
+    if let Some(shift) = long_shift(code) {
+        return Ok(Operation::LongShift(
+            shift,
             o.long(0)?,
-            [o.long(1)?, o.long(2)?],
+            o.long(1)?,
+            o.word(2)?,
         ));
+    }
+    if let Some(widen) = widening(code) {
+        return Ok(Operation::Widen(widen, o.long(0)?, o.word(1)?));
+    }
+    if let Some(product) = wide_product(code) {
+        let from = [o.word(1)?, o.word(2)?];
+        return Ok(Operation::WideProduct(product, o.long(0)?, from));
+    }
+    if let Some(narrow) = narrowing(code) {
+        return Ok(Operation::Narrow(narrow, o.word(0)?, o.long(1)?));
     }
     Ok(match code {
         ["mov", "u32" | "b32" | "f32" | "s32"] => Operation::Move(o.word(0)?, o.word(1)?),
         ["mov", "u64" | "b64" | "s64"] => Operation::MoveLong(o.long(0)?, o.long(1)?),
         // Addresses of parameters and of global memory are plain numbers here.
         ["cvta", "to", "global", "u64"] => Operation::MoveLong(o.long(0)?, o.long(1)?),
-        ["mad", "lo", "s32" | "u32"] => ternary(Ternary::MultiplyAdd, o)?,
-        ["fma", "rn", "f32"] => ternary(Ternary::MultiplyAddFloat, o)?,
-        ["shl", "b64"] => Operation::LongShiftLeft(o.long(0)?, o.long(1)?, o.word(2)?),
-        ["shr", "u64"] => Operation::LongShiftRight(o.long(0)?, o.long(1)?, o.word(2)?),
-        ["mul", "wide", kind @ ("u32" | "s32")] => Operation::MultiplyWide {
-            signed: *kind == "s32",
-            to: o.long(0)?,
-            from: [o.word(1)?, o.word(2)?],
-        },
-        ["cvt", "u64", "u32"] | ["cvt", "s64", "s32"] => Operation::Widen {
-            signed: code[1] == "s64",
-            to: o.long(0)?,
-            from: o.word(1)?,
-        },
-        ["cvt", "u32", "u64"] => Operation::Narrow(o.word(0)?, o.long(1)?),
-        ["cvt", "rn", "f32", "u64"] => Operation::FloatFromU64(o.word(0)?, o.long(1)?),
         ["setp", how, kind] => compare(how, kind, o)?,
         ["and", "pred"] => logic(Logic::And, o)?,
         ["or", "pred"] => logic(Logic::Or, o)?,
@@ -531,69 +530,6 @@ fn operation(code: &[&str], mut operands: Operands<'_, '_>) -> Result<Operation>
     })
 }
 
-fn unary(code: &[&str]) -> Option<Unary> {
-    Some(match code {
-        ["neg", "s32"] => Unary::NegateInteger,
-        ["not", "b32"] => Unary::Not,
-        ["neg", "f32"] => Unary::NegateFloat,
-        ["abs", "f32"] => Unary::Absolute,
-        ["ex2", "approx", "f32"] => Unary::Exp2 { flush: false },
-        ["ex2", "approx", "ftz", "f32"] => Unary::Exp2 { flush: true },
-        ["rcp", "approx", "ftz", "f32"] => Unary::Reciprocal { flush: true },
-        ["rcp", "approx" | "rn", "f32"] => Unary::Reciprocal { flush: false },
-        ["rsqrt", "approx", "f32"] => Unary::InverseRoot,
-        ["cvt", "rn", "f32", "u32"] => Unary::FloatFromU32,
-        ["cvt", "rn", "f32", "s32"] => Unary::FloatFromI32,
-        _ => return None,
-    })
-}
-
-fn binary(code: &[&str]) -> Option<Binary> {
-    Some(match code {
-        ["add", "s32" | "u32"] => Binary::Add,
-        ["sub", "s32" | "u32"] => Binary::Subtract,
-        ["mul", "lo", "s32" | "u32"] => Binary::Multiply,
-        ["div", "u32"] => Binary::DivideU32,
-        ["rem", "u32"] => Binary::RemainderU32,
-        ["min", "s32"] => Binary::MinI32,
-        ["min", "u32"] => Binary::MinU32,
-        ["max", "s32"] => Binary::MaxI32,
-        ["max", "u32"] => Binary::MaxU32,
-        ["shl", "b32"] => Binary::ShiftLeft,
-        ["shr", "u32" | "b32"] => Binary::ShiftRight,
-        ["shr", "s32"] => Binary::ShiftRightI32,
-        ["and", "b32"] => Binary::And,
-        ["or", "b32"] => Binary::Or,
-        ["xor", "b32"] => Binary::Xor,
-        ["add", "rn", "f32"] => Binary::AddFloat,
-        ["sub", "rn", "f32"] => Binary::SubtractFloat,
-        ["mul", "rn", "f32"] => Binary::MultiplyFloat,
-        ["div", "rn", "f32"] => Binary::DivideFloat,
-        ["max", "f32"] => Binary::MaxFloat,
-        ["min", "f32"] => Binary::MinFloat,
-        ["copysign", "f32"] => Binary::CopySign,
-        ["cvt", "rn", "bf16x2", "f32"] => Binary::PackBf16,
-        _ => return None,
-    })
-}
-
-fn long_binary(code: &[&str]) -> Option<LongBinary> {
-    Some(match code {
-        ["add", "s64" | "u64"] => LongBinary::Add,
-        ["sub", "s64" | "u64"] => LongBinary::Subtract,
-        ["mul", "lo", "s64" | "u64"] => LongBinary::Multiply,
-        ["and", "b64"] => LongBinary::And,
-        ["or", "b64"] => LongBinary::Or,
-        ["xor", "b64"] => LongBinary::Xor,
-        _ => return None,
-    })
-}
-
-fn ternary(ternary: Ternary, o: &mut Operands<'_, '_>) -> Result<Operation> {
-    let from = [o.word(1)?, o.word(2)?, o.word(3)?];
-    Ok(Operation::Ternary(ternary, o.word(0)?, from))
-}
-
 fn logic(logic: Logic, o: &Operands<'_, '_>) -> Result<Operation> {
     let from = [o.predicate(1)?, o.predicate(2)?];
     Ok(Operation::Logic(logic, o.predicate(0)?, from))
@@ -608,29 +544,7 @@ fn compare(how: &str, kind: &str, o: &mut Operands<'_, '_>) -> Result<Operation>
         "s64" => (Type::I64, true),
         _ => return Err("this type of comparison is not known".to_owned()),
     };
-    let relation = |less, equal, greater, unordered| Relation {
-        less,
-        equal,
-        greater,
-        unordered,
-    };
-    let relation = match how {
-        "lt" => relation(true, false, false, false),
-        "le" => relation(true, true, false, false),
-        "eq" => relation(false, true, false, false),
-        "ge" => relation(false, true, true, false),
-        "gt" => relation(false, false, true, false),
-        "ne" => relation(true, false, true, false),
-        "num" => relation(true, true, true, false),
-        "ltu" => relation(true, false, false, true),
-        "leu" => relation(true, true, false, true),
-        "equ" => relation(false, true, false, true),
-        "geu" => relation(false, true, true, true),
-        "gtu" => relation(false, false, true, true),
-        "neu" => relation(true, false, true, true),
-        "nan" => relation(false, false, false, true),
-        _ => return Err("this comparison is not known".to_owned()),
-    };
+    let relation = relation(how).ok_or("this comparison is not known")?;
     let from = match long {
         true => [o.long(1)?, o.long(2)?],
         false => [o.word(1)?, o.word(2)?],

@@ -64,15 +64,15 @@ mod tests {
         let (mut a, mut b) = ([[0; WARP]; 4], [[0; WARP]; 2]);
         for lane in 0..WARP {
             let (group, in_group) = (lane >> 2, lane % 4);
-            for i in 0..4 {
-                // a0, a1: row group; a2, a3: row group + 8; a4, a5 and a6, a7 the same, eight columns on.
+            // a0, a1: row group; a2, a3: row group + 8; a4, a5 and a6, a7 the same, eight columns on.
+            for (i, words) in a.iter_mut().enumerate() {
                 let row = if i == 0 || i == 2 { group } else { group + 8 };
                 let column = in_group * 2 + if i < 2 { 0 } else { 8 };
-                a[i][lane] = pair(a_at(row, column), a_at(row, column + 1));
+                words[lane] = pair(a_at(row, column), a_at(row, column + 1));
             }
-            for i in 0..2 {
+            for (i, words) in b.iter_mut().enumerate() {
                 let row = in_group * 2 + i * 8;
-                b[i][lane] = pair(b_at(row, group), b_at(row + 1, group));
+                words[lane] = pair(b_at(row, group), b_at(row + 1, group));
             }
         }
         let c = [[100f32.to_bits(); WARP]; 4];

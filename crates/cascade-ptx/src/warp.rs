@@ -1,18 +1,16 @@
 //! A warp: 32 lanes that execute the same instructions, together where they are at the same one.
 
-use crate::arithmetic::{binary, long_binary, ternary, unary, wide, widened};
+use crate::arithmetic::Relation;
 use crate::block::Block;
 use crate::error::Wrong;
 use crate::grid::Launching;
 use crate::history::{Stamp, Who};
 use crate::instruction::{
-    Access, Instruction, Kernel, Logic, Operation, Place, Register, Relation, Slot, Space, Type,
-    WARP,
+    Access, Instruction, Kernel, Logic, Longs, Mask, Operation, Place, Register, Slot, Space, Type,
+    Words, WARP,
 };
 use crate::memory::At;
 use crate::tile;
-
-type Mask = u32;
 
 /// Lanes that are at the same instruction.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +23,7 @@ struct Group {
 
 /// Sixteen bytes on their way to shared memory.
 #[derive(Clone, Copy, Debug)]
-struct Copy {
+struct Pending {
     lane: usize,
     /// Which of the thread's groups it belongs to.
     group: usize,
@@ -63,7 +61,7 @@ pub(crate) struct Warp {
     first_thread: usize,
     /// Lanes that have waited for the kernel before.
     waited: Mask,
-    copies: Vec<Copy>,
+    copies: Vec<Pending>,
     copy_groups: [usize; WARP],
     pub(crate) stamp: Stamp,
     /// Where it is, for faults: instruction and lane.
@@ -71,21 +69,22 @@ pub(crate) struct Warp {
     pub(crate) lane: usize,
 }
 
-fn lanes(mask: Mask) -> impl Iterator<Item = usize> {
-    (0..WARP).filter(move |lane| mask >> lane & 1 == 1)
+fn lanes(mut mask: Mask) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (lane < WARP).then_some(lane)
+    })
 }
 
-/// Computes a register in the lanes of a mask.
-#[inline(always)]
-fn each<T>(to: &mut [T; WARP], mask: Mask, value: impl Fn(usize) -> T) {
+/// Sets a register in the lanes of a mask.
+fn put<T: Copy>(to: &mut [T; WARP], mask: Mask, value: [T; WARP]) {
     if mask == Mask::MAX {
-        for (lane, to) in to.iter_mut().enumerate() {
-            *to = value(lane);
-        }
+        *to = value;
         return;
     }
     for lane in lanes(mask) {
-        to[lane] = value(lane);
+        to[lane] = value[lane];
     }
 }
 
@@ -133,9 +132,7 @@ impl Warp {
         let special = &launch.kernel.special;
         let first = self.first_thread as u32;
         if let Some(slot) = special.thread {
-            each(&mut self.words[usize::from(slot)], Mask::MAX, |lane| {
-                first + lane as u32
-            });
+            self.words[usize::from(slot)] = std::array::from_fn(|lane| first + lane as u32);
         }
         let same = [(special.threads, launch.threads)];
         let blocks = special.block.into_iter().zip(block.place);
@@ -188,7 +185,7 @@ impl Warp {
                         break;
                     }
                     Operation::Return => {
-                        self.end(lanes, kernel)?;
+                        self.end(lanes, launch.overlaps)?;
                         group.lanes &= !lanes;
                         group.at += 1;
                     }
@@ -242,31 +239,35 @@ impl Warp {
         }
     }
 
-    fn end(&mut self, lanes: Mask, kernel: &Kernel) -> Result<(), Wrong> {
+    fn end(&mut self, lanes: Mask, overlaps: bool) -> Result<(), Wrong> {
         if self.copies.iter().any(|copy| lanes >> copy.lane & 1 == 1) {
             return Err(Wrong::Copies);
         }
-        if kernel.waits && lanes & !self.waited != 0 {
-            return Err(Wrong::NoWait);
+        if overlaps && lanes & !self.waited != 0 {
+            return Err(Wrong::NoWait("ends"));
         }
         self.live &= !lanes;
         Ok(())
     }
 
-    fn word(&self, slot: Slot) -> [u32; WARP] {
-        self.words[usize::from(slot)]
+    fn word(&self, slot: Slot) -> &Words {
+        &self.words[usize::from(slot)]
     }
 
-    fn long(&self, slot: Slot) -> [u64; WARP] {
-        self.longs[usize::from(slot)]
+    fn long(&self, slot: Slot) -> &Longs {
+        &self.longs[usize::from(slot)]
     }
 
-    fn set(&mut self, to: Slot, mask: Mask, value: impl Fn(usize) -> u32) {
-        each(&mut self.words[usize::from(to)], mask, value);
+    fn predicate(&self, slot: Slot) -> Mask {
+        self.predicates[usize::from(slot)]
     }
 
-    fn set_long(&mut self, to: Slot, mask: Mask, value: impl Fn(usize) -> u64) {
-        each(&mut self.longs[usize::from(to)], mask, value);
+    fn set(&mut self, to: Slot, mask: Mask, value: Words) {
+        put(&mut self.words[usize::from(to)], mask, value);
+    }
+
+    fn set_long(&mut self, to: Slot, mask: Mask, value: Longs) {
+        put(&mut self.longs[usize::from(to)], mask, value);
     }
 
     fn set_predicate(&mut self, to: Slot, mask: Mask, value: Mask) {
@@ -297,6 +298,9 @@ impl Warp {
             Operation::Barrier => self.state = State::AtBarrier,
             Operation::Fence => lanes(mask).for_each(|lane| block.fence(self.first_thread + lane)),
             Operation::WaitForKernelBefore => self.waited |= mask,
+            Operation::LaunchDependents if launch.overlaps && mask & !self.waited != 0 => {
+                return Err(Wrong::NoWait("lets the next kernel start"));
+            }
             Operation::LaunchDependents | Operation::Branch(_) | Operation::Return => {}
             Operation::ShuffleXor {
                 to,
@@ -305,19 +309,20 @@ impl Warp {
                 clamp,
                 members,
             } => {
-                let (value, by) = (self.word(value), self.word(lanes));
+                let (value, by) = (*self.word(value), *self.word(lanes));
                 let (clamp, members) = (self.word(clamp)[0], self.word(members)[0]);
                 if members != Mask::MAX || mask != Mask::MAX || clamp != WARP as u32 - 1 {
                     return Err(Wrong::Members { members });
                 }
-                self.set(to, mask, |lane| value[lane ^ by[lane] as usize % WARP]);
+                let from = |lane: usize| value[lane ^ (by[lane] as usize % WARP)];
+                self.set(to, mask, std::array::from_fn(from));
             }
             Operation::MultiplyTiles { d, a, b, c } => {
                 if mask != Mask::MAX {
                     return Err(Wrong::Apart);
                 }
-                let [a, c] = [a, c].map(|slots| slots.map(|slot| self.word(slot)));
-                let sums = tile::multiply(a, b.map(|slot| self.word(slot)), c);
+                let [a, c] = [a, c].map(|slots| slots.map(|slot| *self.word(slot)));
+                let sums = tile::multiply(a, b.map(|slot| *self.word(slot)), c);
                 for (slot, sum) in d.into_iter().zip(sums) {
                     self.words[usize::from(slot)] = sum;
                 }
@@ -330,66 +335,31 @@ impl Warp {
     /// Instructions that know only registers.
     fn compute(&mut self, operation: &Operation, mask: Mask) {
         match *operation {
-            Operation::Move(to, from) => {
-                let from = self.word(from);
-                self.set(to, mask, |lane| from[lane]);
+            Operation::Move(to, from) => self.set(to, mask, *self.word(from)),
+            Operation::MoveLong(to, from) => self.set_long(to, mask, *self.long(from)),
+            Operation::Unary(value, to, from) => self.set(to, mask, value(self.word(from))),
+            Operation::Binary(value, to, [a, b]) => {
+                self.set(to, mask, value(self.word(a), self.word(b)));
             }
-            Operation::MoveLong(to, from) => {
-                let from = self.long(from);
-                self.set_long(to, mask, |lane| from[lane]);
+            Operation::Ternary(value, to, [a, b, c]) => {
+                self.set(to, mask, value(self.word(a), self.word(b), self.word(c)));
             }
-            Operation::Unary(operation, to, from) => {
-                let from = self.word(from);
-                self.set(to, mask, |lane| unary(operation, from[lane]));
+            Operation::LongBinary(value, to, [a, b]) => {
+                self.set_long(to, mask, value(self.long(a), self.long(b)));
             }
-            Operation::Binary(operation, to, from) => {
-                let [a, b] = from.map(|slot| self.word(slot));
-                self.set(to, mask, |lane| binary(operation, a[lane], b[lane]));
+            Operation::LongShift(value, to, from, by) => {
+                self.set_long(to, mask, value(self.long(from), self.word(by)));
             }
-            Operation::Ternary(operation, to, from) => {
-                let [a, b, c] = from.map(|slot| self.word(slot));
-                self.set(to, mask, |lane| {
-                    ternary(operation, a[lane], b[lane], c[lane])
-                });
+            Operation::Widen(value, to, from) => self.set_long(to, mask, value(self.word(from))),
+            Operation::WideProduct(value, to, [a, b]) => {
+                self.set_long(to, mask, value(self.word(a), self.word(b)));
             }
-            Operation::LongBinary(operation, to, from) => {
-                let [a, b] = from.map(|slot| self.long(slot));
-                self.set_long(to, mask, |lane| long_binary(operation, a[lane], b[lane]));
-            }
-            Operation::LongShiftLeft(to, from, by) => {
-                let (from, by) = (self.long(from), self.word(by));
-                self.set_long(to, mask, |lane| {
-                    from[lane].checked_shl(by[lane]).unwrap_or(0)
-                });
-            }
-            Operation::LongShiftRight(to, from, by) => {
-                let (from, by) = (self.long(from), self.word(by));
-                self.set_long(to, mask, |lane| {
-                    from[lane].checked_shr(by[lane]).unwrap_or(0)
-                });
-            }
-            Operation::MultiplyWide { signed, to, from } => {
-                let [a, b] = from.map(|slot| self.word(slot));
-                self.set_long(to, mask, |lane| wide(signed, a[lane], b[lane]));
-            }
-            Operation::Widen { signed, to, from } => {
-                let from = self.word(from);
-                self.set_long(to, mask, |lane| widened(signed, from[lane]));
-            }
-            Operation::Narrow(to, from) => {
-                let from = self.long(from);
-                self.set(to, mask, |lane| from[lane] as u32);
-            }
-            Operation::FloatFromU64(to, from) => {
-                let from = self.long(from);
-                self.set(to, mask, |lane| (from[lane] as f32).to_bits());
-            }
+            Operation::Narrow(value, to, from) => self.set(to, mask, value(self.long(from))),
             Operation::Compare(kind, relation, to, from) => {
-                let holds = self.compare(kind, relation, from);
-                self.set_predicate(to, mask, holds);
+                self.set_predicate(to, mask, self.compare(kind, relation, from));
             }
-            Operation::Logic(logic, to, from) => {
-                let [a, b] = from.map(|slot| self.predicates[usize::from(slot)]);
+            Operation::Logic(logic, to, [a, b]) => {
+                let (a, b) = (self.predicate(a), self.predicate(b));
                 let value = match logic {
                     Logic::And => a & b,
                     Logic::Or => a | b,
@@ -397,45 +367,31 @@ impl Warp {
                 };
                 self.set_predicate(to, mask, value);
             }
-            Operation::LogicNot(to, from) => {
-                let value = !self.predicates[usize::from(from)];
-                self.set_predicate(to, mask, value);
+            Operation::LogicNot(to, from) => self.set_predicate(to, mask, !self.predicate(from)),
+            // What the second says, and then the first where the predicate holds.
+            Operation::Select(to, [a, b], by) => {
+                let (a, b, by) = (*self.word(a), *self.word(b), self.predicate(by));
+                self.set(to, mask & !by, b);
+                self.set(to, mask & by, a);
             }
-            Operation::Select(to, from, by) => {
-                let [a, b] = from.map(|slot| self.word(slot));
-                let by = self.predicates[usize::from(by)];
-                self.set(to, mask, |lane| {
-                    if by >> lane & 1 == 1 {
-                        a[lane]
-                    } else {
-                        b[lane]
-                    }
-                });
-            }
-            Operation::SelectLong(to, from, by) => {
-                let [a, b] = from.map(|slot| self.long(slot));
-                let by = self.predicates[usize::from(by)];
-                self.set_long(to, mask, |lane| {
-                    if by >> lane & 1 == 1 {
-                        a[lane]
-                    } else {
-                        b[lane]
-                    }
-                });
+            Operation::SelectLong(to, [a, b], by) => {
+                let (a, b, by) = (*self.long(a), *self.long(b), self.predicate(by));
+                self.set_long(to, mask & !by, b);
+                self.set_long(to, mask & by, a);
             }
             _ => unreachable!("`execute` knows the rest"),
         }
     }
 
-    fn compare(&self, kind: Type, relation: Relation, from: [Slot; 2]) -> Mask {
-        let words = || from.map(|slot| self.word(slot));
-        let longs = || from.map(|slot| self.long(slot));
+    fn compare(&self, kind: Type, relation: Relation, [a, b]: [Slot; 2]) -> Mask {
+        let words = || (self.word(a), self.word(b));
+        let longs = || (self.long(a), self.long(b));
         match kind {
-            Type::U32 => holds(relation, words()),
-            Type::I32 => holds(relation, words().map(|all| all.map(|bits| bits as i32))),
-            Type::F32 => holds(relation, words().map(|all| all.map(f32::from_bits))),
-            Type::U64 => holds(relation, longs()),
-            Type::I64 => holds(relation, longs().map(|all| all.map(|bits| bits as i64))),
+            Type::U32 => relation.holds(words(), |bits| bits),
+            Type::I32 => relation.holds(words(), |bits| bits as i32),
+            Type::F32 => relation.holds(words(), f32::from_bits),
+            Type::U64 => relation.holds(longs(), |bits| bits),
+            Type::I64 => relation.holds(longs(), |bits| bits as i64),
         }
     }
 
@@ -457,7 +413,7 @@ impl Warp {
             crowd: block.crowd,
             block: block.index,
             epoch: block.epoch,
-            early: launch.kernel.waits && self.waited >> lane & 1 == 0,
+            early: launch.overlaps && self.waited >> lane & 1 == 0,
             seen: &block.seen,
         }
     }
@@ -487,11 +443,7 @@ impl Warp {
                     launch.memory.read(at, constant, who, launch.history)?
                 }
             };
-            let numbers = bytes.chunks_exact(access.size).map(|number| {
-                let mut value = [0; 8];
-                value[..number.len()].copy_from_slice(number);
-                u64::from_le_bytes(value)
-            });
+            let numbers = bytes.chunks_exact(access.size).map(number);
             for (register, value) in access.registers().iter().zip(numbers) {
                 match *register {
                     Register::Word(slot) => self.words[usize::from(slot)][lane] = value as u32,
@@ -597,7 +549,7 @@ impl Warp {
                 }
                 some => return Err(Wrong::PartialCopy(some)),
             };
-            self.copies.push(Copy {
+            self.copies.push(Pending {
                 lane,
                 group: self.copy_groups[lane],
                 to,
@@ -636,6 +588,15 @@ impl Warp {
     }
 }
 
+fn number(bytes: &[u8]) -> u64 {
+    match *bytes {
+        [a, b] => u16::from_le_bytes([a, b]).into(),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+        [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        _ => unreachable!("numbers have two, four or eight bytes"),
+    }
+}
+
 fn sixteen(bytes: &[u8]) -> [u8; 16] {
     let mut sixteen = [0; 16];
     sixteen.copy_from_slice(bytes);
@@ -648,18 +609,4 @@ fn needs_all(operation: &Operation) -> bool {
         operation,
         Operation::ShuffleXor { .. } | Operation::MultiplyTiles { .. } | Operation::Barrier
     )
-}
-
-fn holds<T: PartialOrd>(relation: Relation, [a, b]: [[T; WARP]; 2]) -> Mask {
-    let mut mask = 0;
-    for (lane, (a, b)) in a.iter().zip(&b).enumerate() {
-        let (less, equal, greater) = (a < b, a == b, a > b);
-        let unordered = !(less | equal | greater);
-        let holds = less & relation.less
-            | equal & relation.equal
-            | greater & relation.greater
-            | unordered & relation.unordered;
-        mask |= Mask::from(holds) << lane;
-    }
-    mask
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod batch;
+pub(crate) mod decoder;
 pub(crate) mod numbers;
 pub(crate) mod store;
 

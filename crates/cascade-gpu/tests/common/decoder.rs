@@ -1,0 +1,207 @@
+//! A small decoder with rotary attention and gated feed-forwards.
+
+use cascade_gpu::{
+    Activation, Cache, CacheShape, Device, Error, Forward, Heads, Kind, Linear, Loader, Looks,
+    Norm, Projected, Rotary, Runner, Sizes, Stored, Table,
+};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::batch::Batch;
+use super::store::Store;
+use super::EPSILON;
+
+/// What decoders differ in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) heads: Heads,
+    pub(crate) vocabulary: usize,
+}
+
+impl Shape {
+    /// The smallest that there is.
+    pub(crate) const SMALL: Self = Self {
+        heads: Heads {
+            queries: 2,
+            kv: 1,
+            size: 16,
+        },
+        vocabulary: 48,
+    };
+}
+
+/// In bf16 maps of the stream have two parts.
+pub(crate) const STREAM: usize = 256;
+pub(crate) const LAYERS: usize = 2;
+pub(crate) const SLOTS: usize = 300;
+
+pub(crate) struct Layer {
+    pub(crate) norms: [Norm; 2],
+    pub(crate) qkv: Linear,
+    pub(crate) out: Linear,
+    pub(crate) gated: Linear,
+    pub(crate) down: Linear,
+}
+
+/// A decoder on a device.
+pub(crate) struct Decoder {
+    shape: Shape,
+    device: Device,
+    kind: Kind,
+    pub(crate) table: Table,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) norm: Norm,
+    pub(crate) head: Linear,
+    rotary: Rotary,
+    sizes: Sizes,
+}
+
+/// Inner size of feed-forwards: in bf16 the second map has four parts.
+pub(crate) fn inner(kind: Kind) -> usize {
+    match kind {
+        Kind::F32 => 64,
+        Kind::Bf16 => 512,
+    }
+}
+
+fn weights(shape: Shape, kind: Kind) -> Store {
+    let Shape { heads, vocabulary } = shape;
+    let inner = inner(kind);
+    let mut rng = StdRng::seed_from_u64(1);
+    let mut store = Store::default();
+    let mut random = |name: &str, shape: &[usize]| {
+        store.random(&mut rng, name, shape, Stored::Bf16, 0.4);
+    };
+    random("table", &[vocabulary, STREAM]);
+    random("norm", &[STREAM]);
+    random("head", &[vocabulary, STREAM]);
+    random("q", &[heads.queries * heads.size, STREAM]);
+    random("k", &[heads.kv * heads.size, STREAM]);
+    random("v", &[heads.kv * heads.size, STREAM]);
+    random("out", &[STREAM, heads.queries * heads.size]);
+    random("gate", &[inner, STREAM]);
+    random("up", &[inner, STREAM]);
+    random("down", &[STREAM, inner]);
+    store
+}
+
+impl Decoder {
+    pub(crate) fn new(device: &Device, kind: Kind, shape: Shape) -> Self {
+        let Shape { heads, vocabulary } = shape;
+        let weights = weights(shape, kind);
+        let inner = inner(kind);
+        let mut loader = Loader::new(device, kind, &weights);
+        let mut sizes = Sizes::new(STREAM, EPSILON, heads, vocabulary);
+        let attended = heads.queries * heads.size;
+        let layers = (0..LAYERS).map(|_| {
+            let mut norm = || loader.norm("norm", STREAM).unwrap();
+            let norms = [norm(), norm()];
+            let qkv = loader.rotated(STREAM, heads, ["q", "k", "v"]).unwrap();
+            let mut map = |inputs, name, outputs| loader.linear(inputs, &[(name, outputs)]);
+            Layer {
+                norms,
+                qkv,
+                out: map(attended, "out", STREAM).unwrap(),
+                down: map(inner, "down", STREAM).unwrap(),
+                gated: loader.gated(STREAM, "gate", "up", inner).unwrap(),
+            }
+        });
+        let layers: Vec<Layer> = layers.collect();
+        let head = loader.head(STREAM, "head", vocabulary).unwrap();
+        let maps = layers.iter();
+        let maps = maps.flat_map(|layer| [&layer.qkv, &layer.out, &layer.gated, &layer.down]);
+        maps.chain([&head]).for_each(|map| sizes.cover(map));
+        let half = heads.size / 2;
+        let angles: Vec<f32> = (0..SLOTS * half)
+            .map(|i| (i / half) as f32 / (1 + i % half) as f32)
+            .collect();
+        let table = |f: fn(f32) -> f32| angles.iter().map(|&a| 0.4 * f(a)).collect::<Vec<_>>();
+        Self {
+            shape,
+            table: loader.table("table", vocabulary, STREAM).unwrap(),
+            norm: loader.norm("norm", STREAM).unwrap(),
+            rotary: Rotary::new(device, &table(f32::cos), &table(f32::sin)).unwrap(),
+            device: device.clone(),
+            kind,
+            layers,
+            head,
+            sizes,
+        }
+    }
+
+    pub(crate) fn cache(&self) -> Cache {
+        let shape = CacheShape {
+            layers: LAYERS,
+            kv_heads: self.shape.heads.kv,
+            head_dim: self.shape.heads.size,
+        };
+        let mut cache = Cache::new(&self.device, shape, self.kind).unwrap();
+        cache.reserve(SLOTS).unwrap();
+        cache
+    }
+
+    pub(crate) fn forward(&self, f: &mut Forward<'_>) {
+        f.embed(&self.table, &self.layers[0].norms[0]);
+        for (i, layer) in self.layers.iter().enumerate() {
+            let next = self.layers.get(i + 1);
+            let next_norm = next.map_or(&self.norm, |next| &next.norms[0]);
+            f.project(&layer.qkv, Projected::All(Some(&self.rotary)), i);
+            f.attention(Looks::AtSequence(None), i);
+            f.add_attended(&layer.out, &layer.norms[1]);
+            f.activate(&layer.gated, Activation::Silu);
+            f.add_inner(&layer.down, next_norm);
+        }
+        f.logits(&self.head, 1.0);
+    }
+
+    /// Logits of every row of `batch`.
+    pub(crate) fn logits(&self, runner: &mut Runner, batch: &Batch, cache: &Cache) -> Vec<f32> {
+        self.run(runner, batch, cache).unwrap();
+        runner.logits(batch.wanted).unwrap()
+    }
+
+    pub(crate) fn run(
+        &self,
+        runner: &mut Runner,
+        batch: &Batch,
+        cache: &Cache,
+    ) -> Result<(), Error> {
+        runner.forward(&batch.rows(), cache, None, |f| self.forward(f))
+    }
+
+    pub(crate) fn runner(&self) -> Runner {
+        Runner::new(&self.device, self.kind, self.sizes).unwrap()
+    }
+
+    /// Logits of every token of `text` behind `past` slots, as many at once as `sizes` says, the last again and again.
+    pub(crate) fn read(
+        &self,
+        cache: &Cache,
+        past: usize,
+        text: &[u32],
+        sizes: &[usize],
+    ) -> Vec<f32> {
+        let mut runner = self.runner();
+        let mut logits = Vec::new();
+        let mut done = 0;
+        for i in 0.. {
+            let size = sizes[i.min(sizes.len() - 1)].min(text.len() - done);
+            if size == 0 {
+                break;
+            }
+            let batch = Batch::chain(&text[done..done + size], past + done);
+            logits.extend(self.logits(&mut runner, &batch, cache));
+            done += size;
+        }
+        assert!(logits.iter().all(|x| x.is_finite()));
+        logits
+    }
+}
+
+/// Tokens of a vocabulary at random.
+pub(crate) fn random_text(seed: u64, length: usize, vocabulary: usize) -> Vec<u32> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    (0..length)
+        .map(|_| rng.random_range(0..vocabulary as u32))
+        .collect()
+}
