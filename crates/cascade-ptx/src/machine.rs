@@ -54,6 +54,24 @@ impl Machine {
         })
     }
 
+    /// Adds the kernels of another text, in place of those of the same names.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); nothing is added then.
+    pub fn load(&mut self, ptx: &str) -> Result<(), ReadError> {
+        let Module { kernels, constants } = read::module(ptx)?;
+        self.spare.retain(|name, _| !kernels.contains_key(name));
+        self.module.kernels.extend(kernels);
+        self.module.constants.extend(constants);
+        Ok(())
+    }
+
+    /// Bytes of a kernel's parameters.
+    pub fn parameters(&self, kernel: &str) -> Option<usize> {
+        let kernel = self.module.kernels.get(kernel);
+        kernel.map(|kernel| kernel.parameters)
+    }
+
     /// A constant that the text declares (`.visible .global`), as its bytes.
     pub fn constant(&self, name: &str) -> Option<&[u8]> {
         self.module.constants.get(name).map(Vec::as_slice)
