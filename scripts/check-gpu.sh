@@ -7,8 +7,12 @@
 #   FOLDER/check-gpu.sh                        # there, without Rust, in the root of the sources
 #
 # $DEVICE is cuda:0 by default. $PYTHON must have torch and transformers for the comparison with them; without, it is left out.
+# $LIMIT and $GENERATIONS say how much decoding is compared and verified, $SHAPES what is measured (none, if empty).
 set -uo pipefail
 device=${DEVICE:-cuda:0}
+limit=${LIMIT:-8}
+generations=${GENERATIONS:-100}
+shapes=${SHAPES-vicuna-7b flan-t5-xxl vicuna-68m flan-t5-base flan-t5-small}
 here=$(cd "$(dirname "$0")" && pwd)
 
 if [ "${1:-}" = --pack ]; then
@@ -64,21 +68,22 @@ fi
 step "$cascade" doctor
 for family in t5 llama; do
   config=configs/demo-$family.yaml
-  step "$cascade" run --config "$config" --device "$device" --dataset gsm8k --limit 8 --compare
-  step "$cascade" verify --config "$config" --device "$device" --random-settings 1 --generations 100 --dataset gsm8k
+  step "$cascade" run --config "$config" --device "$device" --dataset gsm8k --limit "$limit" --compare
+  step "$cascade" verify --config "$config" --device "$device" --random-settings 1 --generations "$generations" --dataset gsm8k
   # The same in bf16, every model of it.
   bf16=$(mktemp --suffix .yaml)
   sed -E 's/^( *(- )?)model: (.*)$/\1model: \3\n\1dtype: bf16/; ' "$config" | sed -E 's/^( *)- dtype:/\1  dtype:/' > "$bf16"
-  step "$cascade" verify --config "$bf16" --device "$device" --random-settings 1 --generations 100 --dataset gsm8k
+  step "$cascade" verify --config "$bf16" --device "$device" --random-settings 1 --generations "$generations" --dataset gsm8k
   rm -f "$bf16"
 done
-for shape in vicuna-7b flan-t5-xxl vicuna-68m flan-t5-base flan-t5-small; do
+for shape in $shapes; do
   measure "$cascade" bench model --shape "$shape" --random-weights --device "$device"
   measure "$cascade" bench model --shape "$shape" --random-weights --device "$device" --rows 1,16 --contexts 512 --profile
 done
 # What a step costs beside the target's forward, with acceptance as it was recorded.
 for pair in llama:vicuna-7b t5:flan-t5-xxl; do
   family=${pair%%:*}
+  [[ " $shapes " = *" ${pair#*:} "* ]] || continue
   config=$(mktemp --suffix .yaml)
   cat > "$config" <<YAML
 target: { model: embedded:demo-$family-target }
@@ -90,6 +95,7 @@ YAML
 done
 if "${PYTHON:-python3}" -c 'import torch, transformers' 2>/dev/null; then
   for shape in vicuna-7b flan-t5-xxl; do
+    [[ " $shapes " = *" $shape "* ]] || continue
     measure "${PYTHON:-python3}" benches/gpu_transformers.py --shape "$shape"
   done
 fi

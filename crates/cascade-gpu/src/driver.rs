@@ -1,6 +1,7 @@
 //! NVIDIA's driver: the only place that talks to a GPU.
 //!
-//! The library is opened at run time, so that a program starts where there is none. Everything runs on one stream, in the order of calls.
+//! The library is opened at run time, so that a program starts where there is none. Everything runs on one stream, in the order of calls,
+//! whichever thread they come from.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -13,12 +14,15 @@ use cudarc::driver::sys;
 use crate::launch::{Kernel, Launch, PTX_80, PTX_90};
 use crate::{Address, Error, Result};
 
-/// A GPU: its primary context, a stream, and the kernels.
+/// A GPU: its primary context, streams, and the kernels.
 #[derive(Debug)]
 pub(crate) struct Gpu {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    /// A stream on which launches are recorded, by one thread at a time, and nothing runs: another thread's calls would get into what
+    /// is recorded.
+    recorder: Mutex<sys::CUstream>,
     functions: HashMap<&'static str, sys::CUfunction>,
     /// Whether a recorded launch may start while the one before it is still at work: see `wait_for_kernel_before` in the kernels.
     overlap: bool,
@@ -65,12 +69,15 @@ impl Gpu {
         let context = context.map_err(of("cuDevicePrimaryCtxRetain"))?;
         // SAFETY: the context is valid.
         unsafe { result::ctx::set_current(context) }.map_err(of("cuCtxSetCurrent"))?;
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map_err(of("cuStreamCreate"))?;
+        let stream = || {
+            result::stream::create(result::stream::StreamKind::NonBlocking)
+                .map_err(of("cuStreamCreate"))
+        };
         Ok(Self {
             device,
             context,
-            stream,
+            stream: stream()?,
+            recorder: Mutex::new(stream()?),
             functions: load_kernels(capability)?,
             overlap: capability.0 >= 9 && std::env::var_os("CASCADE_GPU_OVERLAP").is_some(),
             bounce: Mutex::new(Bounce {
@@ -152,6 +159,10 @@ impl Gpu {
     }
 
     pub(crate) fn launch(&self, launch: &Launch) -> Result<()> {
+        self.launch_on(self.stream, launch)
+    }
+
+    fn launch_on(&self, stream: sys::CUstream, launch: &Launch) -> Result<()> {
         self.bind()?;
         let function = self.functions[launch.kernel.name()];
         let [x, y, z] = launch.grid;
@@ -160,13 +171,13 @@ impl Gpu {
         // that live as long as the launch is known to anyone. That kernels stay within them is tested in the emulator.
         unsafe {
             let block = (launch.threads, 1, 1);
-            result::launch_kernel(function, (x, y, z), block, 0, self.stream, &mut parameters)
+            result::launch_kernel(function, (x, y, z), block, 0, stream, &mut parameters)
         }
         .map_err(of("cuLaunchKernel"))
     }
 
     /// The same, but it may start while the launch before it is still at work.
-    fn launch_overlapping(&self, launch: &Launch) -> Result<()> {
+    fn launch_overlapping(&self, stream: sys::CUstream, launch: &Launch) -> Result<()> {
         let [x, y, z] = launch.grid;
         let mut attribute = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
@@ -183,7 +194,7 @@ impl Gpu {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: 0,
-            hStream: self.stream,
+            hStream: stream,
             attrs: &mut attribute,
             numAttrs: 1,
         };
@@ -205,16 +216,18 @@ impl Gpu {
     /// Records launches, to be run as one.
     pub(crate) fn record(&self, launches: &[Launch]) -> Result<Graph> {
         self.bind()?;
+        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = *recorder;
         // SAFETY: the stream is valid; the capture is ended whatever happens in between. A graph that fails to become
         // executable is destroyed.
         unsafe {
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-            result::stream::begin_capture(self.stream, mode).map_err(of("cuStreamBeginCapture"))?;
+            result::stream::begin_capture(stream, mode).map_err(of("cuStreamBeginCapture"))?;
             let launched = launches.iter().try_for_each(|launch| match self.overlap {
-                true => self.launch_overlapping(launch),
-                false => self.launch(launch),
+                true => self.launch_overlapping(stream, launch),
+                false => self.launch_on(stream, launch),
             });
-            let graph = result::stream::end_capture(self.stream).map_err(of("cuStreamEndCapture"));
+            let graph = result::stream::end_capture(stream).map_err(of("cuStreamEndCapture"));
             launched?;
             let graph = graph?;
             match result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) {
