@@ -50,18 +50,18 @@ fn error(args: &[&str], variables: &[(&str, &str)]) -> String {
     message
 }
 
-/// A cascade of two neural models and Max-Gram, in bf16, lenient and with a tree.
+/// A cascade of two neural models and Max-Gram, lenient and with a tree.
 struct Config {
     _folder: TempDir,
     path: PathBuf,
 }
 
 impl Config {
-    fn new(family: &str) -> Self {
+    fn new(family: &str, dtype: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bf16.yaml");
+        let path = folder.path().join("cascade.yaml");
         let neural = |level: &str, more: &str| {
-            format!("{{ model: embedded:demo-{family}-{level}, dtype: bf16{more} }}")
+            format!("{{ model: embedded:demo-{family}-{level}, dtype: {dtype}{more} }}")
         };
         // What a GPU plays at leisure: the small ones of the family.
         let target = neural("base", "");
@@ -111,7 +111,7 @@ fn answer(config: &Config, device: &str, variables: &[(&str, &str)]) -> Vec<Valu
 #[test]
 fn cascades_say_what_plain_decoding_says() {
     for family in ["t5", "llama"] {
-        let config = Config::new(family);
+        let config = Config::new(family, "bf16");
         let ids = answer(&config, "cuda:0", &[]);
         assert_eq!(ids.len(), 8);
         // Threads and blocks in other orders, older kernels, and launches that overlap.
@@ -119,6 +119,15 @@ fn cascades_say_what_plain_decoding_says() {
         assert_eq!(answer(&config, "cuda:2", &[]), ids);
         let overlap = [("CASCADE_GPU_OVERLAP", "1")];
         assert_eq!(answer(&config, "cuda:2", &overlap), ids);
+    }
+}
+
+#[test]
+fn in_f32_a_gpu_says_what_the_cpu_says() {
+    for family in ["t5", "llama"] {
+        let config = Config::new(family, "f32");
+        let of_cpu = answer(&config, "cpu", &[]);
+        assert_eq!(answer(&config, "cuda:0", &[]), of_cpu, "{family}");
     }
 }
 
@@ -160,7 +169,7 @@ fn forwards_are_measured_and_profiled() {
 
 #[test]
 fn what_a_gpu_lacks_is_told() {
-    let config = Config::new("t5");
+    let config = Config::new("t5", "bf16");
     let run = [
         "run",
         "--config",

@@ -99,7 +99,7 @@ impl Model {
 /// the new tree in one forward, or in several if there are more rows than one takes (512 on the CPU, 64 on a GPU). The last token of the
 /// context is always fed again: its row is the first of the answer.
 ///
-/// On the CPU in f32, and on GPUs as far as the emulator shows it, an answer has the same bits whatever was fed before and together with it, so that checking
+/// On the CPU in f32, and on GPUs as far as it shows where the processor plays one, an answer has the same bits whatever was fed before and together with it, so that checking
 /// a draft gives the very numbers that plain decoding gives. On the CPU in 16 bits, the last bits vary with the number of rows.
 ///
 /// Logits that make no distribution are an error whatever is wanted of them ([`Error::ImproperLogits`]). After it, the
