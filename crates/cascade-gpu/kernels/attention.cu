@@ -2,10 +2,11 @@
  * the rows are; the last block to be done with some rows puts their splits together, in order. Sums run in one order whatever the rows
  * are. */
 
-/* Whether a row sees the key at a position. */
-DEVICE int sees(const Step *step, u32 to_source, u32 row, u32 position) {
-    if (to_source) return position < step->source_keys;
-    return position < step->past || position <= step->positions[row];
+/* How many positions a row sees. */
+DEVICE u32 sight_of(const Step *step, u32 to_source, u32 row) {
+    if (to_source) return step->source_keys;
+    const u32 own = step->positions[row] + 1u;
+    return own > step->past ? own : step->past;
 }
 
 /* The slot of the key that a row sees at a position. */
@@ -13,11 +14,9 @@ DEVICE u32 slot_of(const Step *step, u32 row, u32 position) {
     return position < step->past ? position : step->past + step->path[row][position - step->past];
 }
 
-/* What is added to the score of the key at a position: its bias, or minus infinity if the row does not see it. */
-DEVICE float score_bias(const Step *step, const float *bias, u32 reach, u32 to_source, u32 row, u32 position) {
-    if (!sees(step, to_source, row, position)) return -INFINITE;
-    if (!bias) return 0.0f;
-    const int distance = (int)step->positions[row] - (int)position, most = (int)reach;
+/* What is added to the scores of keys so far before a row. `bias` is that of its head. */
+DEVICE float bias_at(const float *bias, u32 reach, u32 row_position, u32 position) {
+    const int distance = (int)row_position - (int)position, most = (int)reach;
     return bias[most + (distance < -most ? -most : distance > most ? most : distance)];
 }
 
@@ -71,12 +70,13 @@ DEVICE void combine_splits(const AttentionArguments *a, u32 splits, u32 row, u32
 
 /* Eight values of a number of a head, at the positions from `position` on that `row` sees; zeros elsewhere. */
 DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 position) {
+    const u32 sight = sight_of(step, 0, row);
     Quad gathered;
     UNROLL for (u32 i = 0; i < 4; ++i) {
         u32 word = 0;
         UNROLL for (u32 j = 0; j < 2; ++j) {
             const u32 at = position + 2u * i + j;
-            if (sees(step, 0, row, at)) word |= (u32)values[slot_of(step, row, at)] << (16u * j);
+            if (at < sight) word |= (u32)values[slot_of(step, row, at)] << (16u * j);
         }
         gathered.word[i] = word;
     }
@@ -87,13 +87,12 @@ DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 posi
 #define SCORE(PADDED, tile, key_quads)                                                                                       \
     UNROLL for (u32 c = 0; c < PADDED / 32; ++c) multiply_chunk(tile, query[0][c], query[1][c], (key_quads)[c]);
 
-/* Values of eight numbers of the head, mixed by the weights of thirty-two keys. */
-DEVICE void mix(float *out, float (*weights)[4], Quad values) {
-    const Quad low = {{pack_bf16(weights[0][0], weights[0][1]), pack_bf16(weights[1][0], weights[1][1]),
-                       pack_bf16(weights[2][0], weights[2][1]), pack_bf16(weights[3][0], weights[3][1])}};
-    const Quad high = {{pack_bf16(weights[0][2], weights[0][3]), pack_bf16(weights[1][2], weights[1][3]),
-                        pack_bf16(weights[2][2], weights[2][3]), pack_bf16(weights[3][2], weights[3][3])}};
-    multiply_chunk(out, low, high, values);
+/* The weights of thirty-two keys as a tile's rows, of which `half` says which. */
+DEVICE Quad weights_of(float (*weights)[4], u32 half) {
+    const u32 i = 2u * half;
+    const Quad packed = {{pack_bf16(weights[0][i], weights[0][i + 1u]), pack_bf16(weights[1][i], weights[1][i + 1u]),
+                          pack_bf16(weights[2][i], weights[2][i + 1u]), pack_bf16(weights[3][i], weights[3][i + 1u])}};
+    return packed;
 }
 
 /* Grid: key-value head; split; sixteen queries, which are the heads of the group, row by row. Four warps share the keys.
@@ -106,7 +105,8 @@ DEVICE void mix(float *out, float (*weights)[4], Quad values) {
 #define ATTENTION(PADDED)                                                                                                    \
     KERNEL_OF(128, 2, attention_bf16_##PADDED, AttentionArguments) {                                                         \
         SHARED float maxima[4][16], sums[4][16];                                                                             \
-        SHARED float mixed[4][16][PADDED];                                                                                   \
+        /* Rows of eight more: lanes that write to four of them meet in no bank. */                                          \
+        SHARED __attribute__((aligned(16))) float mixed[4][16][PADDED + 8];                                                  \
         SHARED u32 arrived;                                                                                                  \
         const Step *step = a.step;                                                                                           \
         const u32 group = a.heads / a.kv_heads, queries = step->rows * group, base = BLOCK_Z * 16u;                          \
@@ -132,12 +132,13 @@ DEVICE void mix(float *out, float (*weights)[4], Quad values) {
             UNROLL for (u32 n = 0; n < PADDED / 8; ++n)                                                                      \
                 value_quads[n] = position < keys ? load_quad(value_rows + (u64)(n * 8u + g) * capacity + position) : none;   \
         }                                                                                                                    \
-        u32 row[2], head[2];                                                                                                 \
+        u32 row[2], head[2], sight[2];                                                                                       \
         Quad query[2][PADDED / 32];                                                                                          \
         UNROLL for (u32 h = 0; h < 2; ++h) {                                                                                 \
             const u32 index = base + g + 8u * h < queries ? base + g + 8u * h : queries - 1u;                                \
             row[h] = index / group;                                                                                          \
             head[h] = BLOCK_X * group + index % group;                                                                       \
+            sight[h] = sight_of(step, a.to_source, row[h]);                                                                  \
             const u16 *at = (const u16 *)a.queries + ((u64)row[h] * a.heads + head[h]) * PADDED;                             \
             UNROLL for (u32 c = 0; c < PADDED / 32; ++c) query[h][c] = load_quad(at + c * 32u + q * 8u);                     \
         }                                                                                                                    \
@@ -153,7 +154,7 @@ DEVICE void mix(float *out, float (*weights)[4], Quad values) {
                 UNROLL for (u32 t = 0; t < 4; ++t) {                                                                         \
                     float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                \
                     const u32 key = from + 8u * (g / 2u) + 2u * t + g % 2u;                                                  \
-                    const int there = sees(step, 0, its_row, key);                                                           \
+                    const int there = key < sight_of(step, 0, its_row);                                                      \
                     const u16 *at = key_rows + (u64)(there ? slot_of(step, its_row, key) : 0u) * PADDED;                     \
                     UNROLL for (u32 c = 0; c < PADDED / 32; ++c)                                                             \
                         key_quads[t][c] = there ? load_quad(at + c * 32u + q * 8u) : none;                                   \
@@ -163,12 +164,20 @@ DEVICE void mix(float *out, float (*weights)[4], Quad values) {
                 }                                                                                                            \
             }                                                                                                                \
         }                                                                                                                    \
+        if (a.bias) {                                                                                                        \
+            UNROLL for (u32 h = 0; h < 2; ++h) {                                                                             \
+                const float *bias = a.bias + (u64)head[h] * (2u * a.reach + 1u);                                             \
+                const u32 own = step->positions[row[h]];                                                                     \
+                UNROLL for (u32 t = 0; t < 4; ++t)                                                                           \
+                    UNROLL for (u32 i = 0; i < 2; ++i)                                                                       \
+                        scores[t][2u * h + i] += bias_at(bias, a.reach, own, position + 2u * t + i);                         \
+            }                                                                                                                \
+        }                                                                                                                    \
         float greatest[2] = {-INFINITE, -INFINITE}, sum[2] = {0.0f, 0.0f};                                                   \
         UNROLL for (u32 t = 0; t < 4; ++t) {                                                                                 \
             UNROLL for (u32 i = 0; i < 4; ++i) {                                                                             \
                 const u32 h = i / 2u;                                                                                        \
-                const float *bias = a.bias ? a.bias + (u64)head[h] * (2u * a.reach + 1u) : 0;                                \
-                scores[t][i] += score_bias(step, bias, a.reach, a.to_source, row[h], position + 2u * t + i % 2u);            \
+                if (position + 2u * t + i % 2u >= sight[h]) scores[t][i] = -INFINITE;                                        \
                 greatest[h] = scores[t][i] > greatest[h] ? scores[t][i] : greatest[h];                                       \
             }                                                                                                                \
         }                                                                                                                    \
@@ -189,11 +198,14 @@ DEVICE void mix(float *out, float (*weights)[4], Quad values) {
         }                                                                                                                    \
         UNROLL for (u32 h = 0; h < 2; ++h)                                                                                   \
             UNROLL for (u32 lanes = 1; lanes < 4; lanes *= 2) sum[h] += shuffle_xor(sum[h], lanes);                          \
+        const Quad low = weights_of(scores, 0), high = weights_of(scores, 1);                                                \
         if (!apart) {                                                                                                        \
             UNROLL for (u32 n = 0; n < PADDED / 8; ++n) {                                                                    \
                 float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                     \
-                mix(out, scores, position + 8u > keys ? only_keys(value_quads[n], position, keys) : value_quads[n]);         \
-                UNROLL for (u32 i = 0; i < 4; ++i) mixed[WARP_INDEX][g + i / 2u * 8u][n * 8u + q * 2u + i % 2u] = out[i];    \
+                const Quad values = value_quads[n];                                                                          \
+                multiply_chunk(out, low, high, position + 8u > keys ? only_keys(values, position, keys) : values);           \
+                UNROLL for (u32 h = 0; h < 2; ++h)                                                                           \
+                    if (g + 8u * h < passes) store_pair(&mixed[WARP_INDEX][g + 8u * h][n * 8u + q * 2u], out + 2u * h);      \
             }                                                                                                                \
         } else {                                                                                                             \
             ROLLED for (u32 n = 0; n < PADDED / 8; ++n) {                                                                    \
@@ -201,11 +213,12 @@ DEVICE void mix(float *out, float (*weights)[4], Quad values) {
                 const u16 *values = value_rows + (u64)(n * 8u + g) * capacity;                                               \
                 ROLLED for (u32 pass = 0; pass < passes; ++pass) {                                                           \
                     float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                \
-                    mix(tile, scores, gather_values(step, values, (base + pass) / group, position));                         \
+                    multiply_chunk(tile, low, high, gather_values(step, values, (base + pass) / group, position));           \
                     UNROLL for (u32 i = 0; i < 4; ++i)                                                                       \
                         if (g + i / 2u * 8u == pass) out[i] = tile[i];                                                       \
                 }                                                                                                            \
-                UNROLL for (u32 i = 0; i < 4; ++i) mixed[WARP_INDEX][g + i / 2u * 8u][n * 8u + q * 2u + i % 2u] = out[i];    \
+                UNROLL for (u32 h = 0; h < 2; ++h)                                                                           \
+                    if (g + 8u * h < passes) store_pair(&mixed[WARP_INDEX][g + 8u * h][n * 8u + q * 2u], out + 2u * h);      \
             }                                                                                                                \
         }                                                                                                                    \
         if (q == 0) {                                                                                                        \
@@ -264,14 +277,14 @@ KERNEL_OF(SPLIT, 1, attention_f32, AttentionArguments) {
     const float *value_rows = (const float *)plane_of(step, a.to_source, key_plane + a.kv_heads, a.padded, 4u);
     const float *query = (const float *)a.queries + ((u64)row * a.heads + head) * a.padded;
     const float *bias = a.bias ? a.bias + (u64)head * (2u * a.reach + 1u) : 0;
-    float score = score_bias(step, bias, a.reach, a.to_source, row, position);
+    float score = -INFINITE;
     slots[THREAD] = 0;
-    if (score != -INFINITE) {
+    if (position < sight_of(step, a.to_source, row)) {
         const u32 slot = !a.to_source && step->scattered ? slot_of(step, row, position) : position;
         slots[THREAD] = slot;
         float product = 0.0f;
         for (u32 i = 0; i < a.padded; ++i) product = multiply_add(query[i], key_rows[(u64)slot * a.padded + i], product);
-        score += product;
+        score = bias ? product + bias_at(bias, a.reach, step->positions[row], position) : product;
     }
     const float of_warp = warp_max(score);
     if (LANE == 0) maxima[WARP_INDEX] = of_warp;

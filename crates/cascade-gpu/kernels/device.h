@@ -99,6 +99,9 @@ DEVICE Quad load_quad(const void *from) {
 
 DEVICE void store_quad(void *to, Quad q) { *(uint4 *)to = make_uint4(q.word[0], q.word[1], q.word[2], q.word[3]); }
 
+/* Two floats to a multiple of eight bytes. */
+DEVICE void store_pair(float *to, const float *pair) { *(float2 *)to = make_float2(pair[0], pair[1]); }
+
 /* Two floats as two bf16, the first in the lower half. */
 DEVICE u32 pack_bf16(float low, float high) {
     u32 packed;

@@ -6,8 +6,9 @@ DEVICE void copy_number(void *to, u64 to_index, const void *from, u64 from_index
 }
 
 /* Moves slots to where `at` begins. They ascend, so what is overwritten was moved before. Grid: a head's keys, then its values,
- * of each layer; a thread per number of a head. */
+ * of each layer; a thread per number of a head. Profiles record it as a kernel that does nothing, so it waits as recorded ones do. */
 KERNEL(keep, KeepArguments) {
+    wait_for_kernel_before();
     const u32 i = THREAD;
     if (i >= a.padded) return;
     const u32 bytes = a.kind == F32 ? 4u : 2u;

@@ -76,6 +76,23 @@ impl Device {
         Ok(Self::of(Machine::Emulator(Emulator::new(ptx, order)?)))
     }
 
+    /// Counts what kernels do from now on, if the processor plays this device.
+    #[cfg(feature = "emulator")]
+    pub fn count(&self) {
+        if let Machine::Emulator(emulator) = self.machine() {
+            emulator.count();
+        }
+    }
+
+    /// What kernels did since [`count`](Self::count), by name.
+    #[cfg(feature = "emulator")]
+    pub fn counts(&self) -> Vec<(String, cascade_ptx::Counts)> {
+        match self.machine() {
+            Machine::Gpu(_) => Vec::new(),
+            Machine::Emulator(emulator) => emulator.counts(),
+        }
+    }
+
     fn of(machine: Machine) -> Self {
         Self(Arc::new(Shared {
             machine,

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cascade_ptx::{Machine, Schedule, Wrong};
+use cascade_ptx::{Counts, Machine, Schedule, Wrong};
 
 use crate::launch::Launch;
 use crate::{Address, Error, Result};
@@ -28,6 +28,21 @@ impl Emulator {
 
     fn machine(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what kernels do from now on.
+    pub(crate) fn count(&self) {
+        self.machine().count();
+    }
+
+    /// What kernels did since then, by name.
+    pub(crate) fn counts(&self) -> Vec<(String, Counts)> {
+        let machine = self.machine();
+        let counts = machine.counts();
+        let name = |name: &str| name.trim_start_matches("cascade_").to_owned();
+        counts
+            .map(|(kernel, counts)| (name(kernel), counts))
+            .collect()
     }
 
     /// Bytes allocated.

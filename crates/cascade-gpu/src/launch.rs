@@ -118,11 +118,11 @@ mod tests {
     /// Where launches overlap, every block of every kernel of a forward waits for the kernel before it, whatever it does then.
     #[test]
     fn kernels_of_forwards_wait_before_they_end() {
-        use Kernel::{CopyQuads, Fill, Grow, Keep, Pack, ReadQuads, Top};
+        use Kernel::{CopyQuads, Fill, Grow, Pack, ReadQuads, Top};
         for &kernel in Kernel::ALL {
             let body = body(PTX_90, kernel).unwrap();
             let wait = body.find("griddepcontrol.wait;");
-            let alone = [CopyQuads, Fill, Grow, Keep, Pack, ReadQuads, Top].contains(&kernel);
+            let alone = [CopyQuads, Fill, Grow, Pack, ReadQuads, Top].contains(&kernel);
             assert_eq!(wait.is_none(), alone, "{kernel:?}");
             let end = body.find("ret;").unwrap();
             assert!(wait.is_none_or(|wait| wait < end), "{kernel:?}");

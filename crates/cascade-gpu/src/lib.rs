@@ -32,7 +32,7 @@ pub use arguments::{Address, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
 pub use bandwidth::Bandwidth;
 pub use cache::{padded, Cache, CacheShape};
 #[cfg(feature = "emulator")]
-pub use cascade_ptx::Schedule;
+pub use cascade_ptx::{Counts, Schedule};
 pub use device::{Buffer, Device};
 pub use error::{Error, Result};
 pub use forward::{Activation, Forward, Heads, Looks, Projected, RelativeBias, Rotary};

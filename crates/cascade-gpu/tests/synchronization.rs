@@ -40,7 +40,8 @@ fn forwards(device: &Device, kind: Kind, head: usize) -> Result<(), Error> {
         decoder.run(&mut runner, &batch, &cache)?;
         past += rows;
     }
-    runner.top(1, 3).map(|_| ())
+    runner.top(1, 3)?;
+    runner.profile(1).map(|_| ())
 }
 
 /// Forwards that launch a kernel.

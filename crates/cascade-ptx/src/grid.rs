@@ -5,6 +5,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::block::Block;
+use crate::counts::Counts;
 use crate::error::{Fault, Wrong};
 use crate::history::History;
 use crate::instruction::{Kernel, WARP};
@@ -36,6 +37,8 @@ pub(crate) struct Launching<'a> {
     pub(crate) overlaps: bool,
     pub(crate) memory: &'a mut Memory,
     pub(crate) history: &'a mut History,
+    /// What it does, if that is to be counted.
+    pub(crate) counts: Option<&'a mut Counts>,
     /// Whether copies to shared memory happen when they are waited for, not at once.
     pub(crate) late: bool,
 }

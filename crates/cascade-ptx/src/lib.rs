@@ -14,12 +14,15 @@
 //! Races are found from who accessed what, not from luck: a missing barrier is noticed in every order. Memory that nobody wrote is
 //! full of ones, which are no numbers in any float format.
 //!
+//! If it is to, it counts what kernels do ([`Counts`]): instructions, sectors of global memory, turns of shared memory's banks.
+//!
 //! It knows the instructions that kernels of this project are made of; any other is an error when a text is read. Approximate
 //! instructions (`ex2.approx`, `rsqrt.approx`, `rcp.approx`) give the correctly rounded result or nearly so, and tile products are summed
 //! in order: numbers are close to a GPU's, not the same.
 
 mod arithmetic;
 mod block;
+mod counts;
 mod error;
 mod grid;
 mod history;
@@ -31,6 +34,7 @@ mod shared;
 mod tile;
 mod warp;
 
+pub use counts::{Counts, Shared, Traffic};
 pub use error::{Fault, ReadError, Wrong};
 pub use grid::Schedule;
 pub use machine::{Launch, Machine};

@@ -1,7 +1,10 @@
 //! A device that is played by the processor.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
+use crate::counts::Counts;
 use crate::error::{Fault, ReadError, Wrong};
 use crate::grid::{self, Launching, Schedule};
 use crate::history::History;
@@ -34,6 +37,8 @@ pub struct Machine {
     memory: Memory,
     history: History,
     launches: u64,
+    /// What kernels did, by name, if that is counted.
+    counts: Option<BTreeMap<String, Counts>>,
     /// Warps of earlier launches, by kernel: making registers takes longer than running a small kernel.
     spare: FxHashMap<String, Vec<Warp>>,
 }
@@ -50,6 +55,7 @@ impl Machine {
             memory: Memory::default(),
             history: History::default(),
             launches: 0,
+            counts: None,
             spare: FxHashMap::default(),
         })
     }
@@ -70,6 +76,17 @@ impl Machine {
     pub fn parameters(&self, kernel: &str) -> Option<usize> {
         let kernel = self.module.kernels.get(kernel);
         kernel.map(|kernel| kernel.parameters)
+    }
+
+    /// Counts what kernels do from now on, from nothing. That takes time.
+    pub fn count(&mut self) {
+        self.counts = Some(BTreeMap::new());
+    }
+
+    /// What kernels did since [`count`](Self::count), by name.
+    pub fn counts(&self) -> impl Iterator<Item = (&str, Counts)> {
+        let counts = self.counts.iter().flatten();
+        counts.map(|(name, counts)| (name.as_str(), *counts))
     }
 
     /// A constant that the text declares (`.visible .global`), as its bytes.
@@ -135,7 +152,13 @@ impl Machine {
             memory: &mut self.memory,
             history: &mut self.history,
             late,
+            counts: None,
         };
+        if let Some(counts) = &mut self.counts {
+            let of_kernel = counts.entry(name.to_owned()).or_default();
+            of_kernel.launches += 1;
+            launch.counts = Some(of_kernel);
+        }
         let mut spare = self.spare.remove(name).unwrap_or_default();
         // After a fault registers and copies of warps are anything: they are not kept.
         grid::run(&mut launch, order, &mut spare)?;

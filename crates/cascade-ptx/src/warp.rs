@@ -2,6 +2,7 @@
 
 use crate::arithmetic::Relation;
 use crate::block::Block;
+use crate::counts::{Addresses, Counts};
 use crate::error::Wrong;
 use crate::grid::Launching;
 use crate::history::{Stamp, Who};
@@ -197,6 +198,9 @@ impl Warp {
                     }
                 }
                 budget = budget.saturating_sub(1);
+                if let Some(counts) = &mut launch.counts {
+                    counts.instructions += 1;
+                }
                 let stops = group.lanes == 0 || self.state != State::Ready;
                 if stops || budget == 0 || group.at >= nearest {
                     break;
@@ -321,6 +325,9 @@ impl Warp {
                 if mask != Mask::MAX {
                     return Err(Wrong::Apart);
                 }
+                if let Some(counts) = &mut launch.counts {
+                    counts.tiles += 1;
+                }
                 let [a, c] = [a, c].map(|slots| slots.map(|slot| *self.word(slot)));
                 let sums = tile::multiply(a, b.map(|slot| *self.word(slot)), c);
                 for (slot, sum) in d.into_iter().zip(sums) {
@@ -407,6 +414,26 @@ impl Warp {
         }
     }
 
+    /// Counts an access of some lanes.
+    fn count<'a>(
+        &self,
+        place: Place,
+        bytes: usize,
+        mask: Mask,
+        launch: &'a mut Launching<'_>,
+        add: impl FnOnce(&'a mut Counts, &Addresses<'_>),
+    ) {
+        if let Some(counts) = &mut launch.counts {
+            let lanes = std::array::from_fn(|lane| self.address(place, lane));
+            let addresses = Addresses {
+                lanes: &lanes,
+                mask,
+                bytes,
+            };
+            add(counts, &addresses);
+        }
+    }
+
     fn who<'a>(&self, lane: usize, block: &'a Block, launch: &Launching<'_>) -> Who<'a> {
         Who {
             stamp: self.stamp.of_lane(lane),
@@ -425,6 +452,18 @@ impl Warp {
         block: &mut Block,
         launch: &mut Launching<'_>,
     ) -> Result<(), Wrong> {
+        self.count(
+            access.place,
+            access.bytes(),
+            mask,
+            launch,
+            |counts, addresses| match access.space {
+                Space::Parameter => {}
+                Space::Shared => counts.shared.add(addresses),
+                Space::Global => counts.loads.add(addresses),
+                Space::Constant => counts.constants.add(addresses),
+            },
+        );
         for lane in lanes(mask) {
             self.lane = lane;
             let address = self.address(access.place, lane);
@@ -461,6 +500,16 @@ impl Warp {
         block: &mut Block,
         launch: &mut Launching<'_>,
     ) -> Result<(), Wrong> {
+        self.count(
+            access.place,
+            access.bytes(),
+            mask,
+            launch,
+            |counts, addresses| match access.space {
+                Space::Shared => counts.shared.add(addresses),
+                _ => counts.stores.add(addresses),
+            },
+        );
         for lane in lanes(mask) {
             self.lane = lane;
             let at = At {
@@ -528,6 +577,11 @@ impl Warp {
         block: &mut Block,
         launch: &mut Launching<'_>,
     ) -> Result<(), Wrong> {
+        let there_at_all = lanes(mask).filter(|&lane| self.word(there)[lane] != 0);
+        let copied = there_at_all.fold(0, |mask, lane| mask | 1 << lane);
+        self.count(from, 16, copied, launch, |counts, addresses| {
+            counts.copies.add(addresses);
+        });
         for lane in lanes(mask) {
             self.lane = lane;
             let [to, from] = [to, from].map(|place| At {

@@ -1,0 +1,93 @@
+//! What the kernels of a forward do, counted where the processor plays the GPU: one layer and the head of a released model's shape, with
+//! random weights. It is what a profiler would say but for time; beside it stands the time that an H200 needs at least for as much.
+//!
+//!     cargo run --release -p cascade-models --example gpu_counts -- vicuna-7b 128 1,8,16,64
+#![allow(clippy::unwrap_used)]
+
+use cascade_core::{Scorer, TokenTree, Want};
+use cascade_gpu::{Counts, Schedule};
+use cascade_models::{random_model, shape, DType, Device, LoadOptions, Session};
+
+/// Instructions of warps that an H200 begins in a microsecond: four a clock in each of 132 processors, at 1.755 GHz.
+const INSTRUCTIONS: f64 = 4.0 * 132.0 * 1755.0;
+/// Turns of its shared memories in a microsecond.
+const TURNS: f64 = 132.0 * 1755.0;
+/// Bytes of its memory that it reads in a microsecond.
+const BYTES: f64 = 4.8e6;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or("vicuna-7b".to_owned());
+    let context: usize = arguments
+        .next()
+        .map_or(128, |number| number.parse().unwrap());
+    let rows = arguments.next().unwrap_or("1,8,16,64".to_owned());
+    let mut config = shape(&name).unwrap_or_else(|| panic!("there is no shape {name}"));
+    for layers in ["num_hidden_layers", "num_layers", "num_decoder_layers"] {
+        if config.get(layers).is_some() {
+            config[layers] = 1.into();
+        }
+    }
+    let gpu = cascade_gpu::Device::emulated(Schedule::Forward);
+    let options = LoadOptions {
+        device: Device::Gpu(gpu.clone()),
+        dtype: DType::BF16,
+        ..LoadOptions::default()
+    };
+    let model = random_model(config, &options).unwrap();
+    println!("{name}, one layer and the head in bf16, {context} tokens of context; counted, not measured");
+    println!(
+        "{:>4} {:<20} {:>8} {:>9} {:>7} {:>9} {:>7} {:>6} {:>9} {:>6}",
+        "rows", "kernel", "launches", "weights", "us", "instr.", "us", "full", "turns us", "extra"
+    );
+    let mut session = model.session();
+    session.begin(&[1, 2, 3]).ok();
+    let text: Vec<u32> = (0..context as u32 + 1).map(|i| i % 1000).collect();
+    session
+        .score(&text[..context], &TokenTree::default(), Want::ARGMAX)
+        .unwrap();
+    for rows in rows.split(',') {
+        let rows: usize = rows.parse().unwrap();
+        count(&gpu, &mut session, &text, rows);
+    }
+}
+
+/// Counts a forward of so many rows behind a context that is there.
+fn count(gpu: &cascade_gpu::Device, session: &mut Session, text: &[u32], rows: usize) {
+    // One row says what follows the last token of the text.
+    let draft: Vec<u32> = (1..rows as u32).collect();
+    gpu.count();
+    session
+        .score(text, &TokenTree::chain(draft), Want::ARGMAX)
+        .unwrap();
+    let mut total = Counts::default();
+    for (kernel, counts) in gpu.counts() {
+        show(rows, &kernel, &counts);
+        total.launches += counts.launches;
+        total.instructions += counts.instructions;
+        total.constants.bytes += counts.constants.bytes;
+        total.shared.turns += counts.shared.turns;
+    }
+    show(rows, "all", &total);
+}
+
+fn show(rows: usize, kernel: &str, counts: &Counts) {
+    let share = |part: u64, whole: u64| match whole {
+        0 => "-".to_owned(),
+        _ => format!("{:.2}", part as f64 / whole as f64),
+    };
+    let traffic = [counts.loads, counts.constants, counts.copies];
+    let sectors: u64 = traffic.iter().map(|traffic| traffic.sectors).sum();
+    let bytes: u64 = traffic.iter().map(|traffic| traffic.bytes).sum();
+    println!(
+        "{rows:>4} {kernel:<20} {:>8} {:>6.1} MB {:>7.1} {:>7.2} M {:>7.1} {:>6} {:>9.1} {:>6}",
+        counts.launches,
+        counts.constants.bytes as f64 / 1e6,
+        counts.constants.bytes as f64 / BYTES,
+        counts.instructions as f64 / 1e6,
+        counts.instructions as f64 / INSTRUCTIONS,
+        share(bytes, sectors * 32),
+        counts.shared.turns as f64 / TURNS,
+        share(counts.shared.turns, counts.shared.fewest_turns),
+    );
+}

@@ -1,0 +1,152 @@
+//! What kernels do, counted: what a profiler would say of a GPU but for time.
+
+use crate::instruction::{Mask, WARP};
+
+/// What a kernel's launches did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Launches.
+    pub launches: u64,
+    /// Instructions, each for a warp.
+    pub instructions: u64,
+    /// Of those, products of tiles.
+    pub tiles: u64,
+    /// Loads from global memory, but for constants.
+    pub loads: Traffic,
+    /// Loads of constants, as weights are.
+    pub constants: Traffic,
+    /// Stores to global memory.
+    pub stores: Traffic,
+    /// Copies from global to shared memory.
+    pub copies: Traffic,
+    /// Loads from and stores to shared memory.
+    pub shared: Shared,
+}
+
+/// Accesses of warps to global memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Instructions of a warp.
+    pub requests: u64,
+    /// Pieces of 32 bytes that they touch: what moves between the second-level cache and a processor, if the first one has none of it.
+    pub sectors: u64,
+    /// Bytes that their lanes get or give.
+    pub bytes: u64,
+}
+
+/// Accesses of warps to shared memory, which has 32 banks of four bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// Instructions of a warp.
+    pub requests: u64,
+    /// Turns that they take: one for every four bytes of a lane, more where lanes meet in a bank.
+    pub turns: u64,
+    /// Turns that they would take if lanes never met.
+    pub fewest_turns: u64,
+}
+
+/// Where the lanes of a warp access memory.
+pub(crate) struct Addresses<'a> {
+    pub(crate) lanes: &'a [u64; WARP],
+    pub(crate) mask: Mask,
+    pub(crate) bytes: usize,
+}
+
+impl Addresses<'_> {
+    fn each(&self) -> impl Iterator<Item = u64> + '_ {
+        let lanes = self.lanes.iter().enumerate();
+        lanes
+            .filter(|(lane, _)| self.mask >> lane & 1 == 1)
+            .map(|(_, &address)| address)
+    }
+}
+
+impl Traffic {
+    pub(crate) fn add(&mut self, addresses: &Addresses<'_>) {
+        let mut sectors: Vec<u64> = addresses.each().map(|address| address / 32).collect();
+        self.requests += 1;
+        self.bytes += (sectors.len() * addresses.bytes) as u64;
+        sectors.sort_unstable();
+        sectors.dedup();
+        self.sectors += sectors.len() as u64;
+    }
+}
+
+impl Shared {
+    pub(crate) fn add(&mut self, addresses: &Addresses<'_>) {
+        // As many lanes at a time as have all banks between them: 32 with four bytes each, eight with sixteen.
+        let words = addresses.bytes.div_ceil(4);
+        let at_once = WARP / words;
+        self.requests += 1;
+        for first in (0..WARP).step_by(at_once) {
+            let lanes = first..first + at_once;
+            let lanes = lanes.filter(|lane| addresses.mask >> lane & 1 == 1);
+            let mut touched: Vec<u64> = lanes
+                .flat_map(|lane| (0..words as u64).map(move |word| (lane, word)))
+                .map(|(lane, word)| addresses.lanes[lane] / 4 + word)
+                .collect();
+            if touched.is_empty() {
+                continue;
+            }
+            touched.sort_unstable();
+            touched.dedup();
+            let mut banks = [0u64; 32];
+            touched
+                .iter()
+                .for_each(|word| banks[(word % 32) as usize] += 1);
+            self.turns += banks.into_iter().max().unwrap_or(0);
+            self.fewest_turns += (touched.len() as u64).div_ceil(32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(bytes: usize, address: impl Fn(u64) -> u64) -> Shared {
+        let lanes = std::array::from_fn(|lane| address(lane as u64));
+        let mut shared = Shared::default();
+        shared.add(&Addresses {
+            lanes: &lanes,
+            mask: Mask::MAX,
+            bytes,
+        });
+        shared
+    }
+
+    #[test]
+    fn lanes_meet_in_banks() {
+        let turns = |bytes, address: fn(u64) -> u64| {
+            let shared = shared(bytes, address);
+            (shared.turns, shared.fewest_turns)
+        };
+        assert_eq!(turns(4, |lane| lane * 4), (1, 1));
+        // All lanes read the same: one turn.
+        assert_eq!(turns(4, |_| 64), (1, 1));
+        assert_eq!(turns(4, |lane| lane * 8), (2, 1));
+        assert_eq!(turns(4, |lane| lane * 128), (32, 1));
+        assert_eq!(turns(16, |lane| lane * 16), (4, 4));
+        // Four lanes in each row: eight lanes have two rows, which must be half of the banks apart.
+        assert_eq!(turns(16, |lane| lane / 4 * 80 + lane % 4 * 16), (8, 4));
+        assert_eq!(turns(16, |lane| lane / 4 * 320 + lane % 4 * 16), (4, 4));
+        assert_eq!(turns(16, |lane| lane * 128), (32, 4));
+    }
+
+    #[test]
+    fn lanes_share_sectors() {
+        let sectors = |mask, address: fn(u64) -> u64| {
+            let lanes = std::array::from_fn(|lane| address(lane as u64));
+            let mut traffic = Traffic::default();
+            traffic.add(&Addresses {
+                lanes: &lanes,
+                mask,
+                bytes: 4,
+            });
+            (traffic.sectors, traffic.bytes)
+        };
+        assert_eq!(sectors(Mask::MAX, |lane| lane * 4), (4, 128));
+        assert_eq!(sectors(Mask::MAX, |lane| lane * 32), (32, 128));
+        assert_eq!(sectors(0xff, |lane| lane * 4), (1, 32));
+    }
+}
