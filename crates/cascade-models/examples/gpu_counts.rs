@@ -1,5 +1,7 @@
 //! What the kernels of a forward do, counted where the processor plays the GPU: one layer and the head of a released model's shape, with
-//! random weights. It is what a profiler would say but for time; beside it stands the time that an H200 needs at least for as much.
+//! random weights. It is what a profiler would say but for time; beside it stands the time that an H200 needs at least for as much: to read the
+//! weights, to begin the instructions, to multiply the tiles, and for the banks of shared memory. `full` is the share of what is moved that
+//! lanes ask for (above 1 where they ask for the same), `extra` how many times as long banks take as if lanes never met.
 //!
 //!     cargo run --release -p cascade-models --example gpu_counts -- vicuna-7b 128 1,8,16,64
 #![allow(clippy::unwrap_used)]
@@ -10,6 +12,8 @@ use cascade_models::{random_model, shape, DType, Device, LoadOptions, Session};
 
 /// Instructions of warps that an H200 begins in a microsecond: four a clock in each of 132 processors, at 1.755 GHz.
 const INSTRUCTIONS: f64 = 4.0 * 132.0 * 1755.0;
+/// Products of tiles: four tensor cores in a processor, each 512 products of numbers a clock.
+const TILES: f64 = 132.0 * 1755.0 * 4.0 * 512.0 / 2048.0;
 /// Turns of its shared memories in a microsecond.
 const TURNS: f64 = 132.0 * 1755.0;
 /// Bytes of its memory that it reads in a microsecond.
@@ -37,8 +41,18 @@ fn main() {
     let model = random_model(config, &options).unwrap();
     println!("{name}, one layer and the head in bf16, {context} tokens of context; counted, not measured");
     println!(
-        "{:>4} {:<20} {:>8} {:>9} {:>7} {:>9} {:>7} {:>6} {:>9} {:>6}",
-        "rows", "kernel", "launches", "weights", "us", "instr.", "us", "full", "turns us", "extra"
+        "{:>4} {:<20} {:>8} {:>9} {:>8} {:>9} {:>8} {:>8} {:>8} {:>6} {:>6}",
+        "rows",
+        "kernel",
+        "launches",
+        "weights",
+        "us",
+        "instr.",
+        "us",
+        "tiles us",
+        "banks us",
+        "full",
+        "extra"
     );
     let mut session = model.session();
     session.begin(&[1, 2, 3]).ok();
@@ -66,6 +80,7 @@ fn count(gpu: &cascade_gpu::Device, session: &mut Session, text: &[u32], rows: u
         total.launches += counts.launches;
         total.instructions += counts.instructions;
         total.constants.bytes += counts.constants.bytes;
+        total.tiles += counts.tiles;
         total.shared.turns += counts.shared.turns;
     }
     show(rows, "all", &total);
@@ -80,14 +95,15 @@ fn show(rows: usize, kernel: &str, counts: &Counts) {
     let sectors: u64 = traffic.iter().map(|traffic| traffic.sectors).sum();
     let bytes: u64 = traffic.iter().map(|traffic| traffic.bytes).sum();
     println!(
-        "{rows:>4} {kernel:<20} {:>8} {:>6.1} MB {:>7.1} {:>7.2} M {:>7.1} {:>6} {:>9.1} {:>6}",
+        "{rows:>4} {kernel:<20} {:>8} {:>6.1} MB {:>8.1} {:>7.2} M {:>8.1} {:>8.1} {:>8.1} {:>6} {:>6}",
         counts.launches,
         counts.constants.bytes as f64 / 1e6,
         counts.constants.bytes as f64 / BYTES,
         counts.instructions as f64 / 1e6,
         counts.instructions as f64 / INSTRUCTIONS,
-        share(bytes, sectors * 32),
+        counts.tiles as f64 / TILES,
         counts.shared.turns as f64 / TURNS,
+        share(bytes, sectors * 32),
         share(counts.shared.turns, counts.shared.fewest_turns),
     );
 }
