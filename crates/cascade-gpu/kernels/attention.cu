@@ -95,6 +95,16 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
     return packed;
 }
 
+/* All there is to load, before anything waits for it. */
+#define LOAD_KEYS_AND_VALUES(PADDED)                                                                                         \
+    UNROLL for (u32 t = 0; t < 4; ++t) {                                                                                     \
+        const u32 key = from + 8u * (g / 2u) + 2u * t + g % 2u;                                                              \
+        UNROLL for (u32 c = 0; c < PADDED / 32; ++c)                                                                         \
+            key_quads[t][c] = key < keys ? load_quad(key_rows + (u64)key * PADDED + c * 32u + q * 8u) : none;                \
+    }                                                                                                                        \
+    UNROLL for (u32 n = 0; n < PADDED / 8; ++n)                                                                              \
+        value_quads[n] = position < keys ? load_quad(value_rows + (u64)(n * 8u + g) * capacity + position) : none;
+
 /* Grid: key-value head; split; sixteen queries, which are the heads of the group, row by row. Four warps share the keys.
  *
  * Tiles are those of multiply_tiles. Column n of score tile t is the key 8 · (n / 2) + 2 · t + n % 2 of its 32, so that each
@@ -118,19 +128,17 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
         const u32 g = LANE / 4u, q = LANE % 4u, from = BLOCK_Y * SPLIT + WARP_INDEX * WARP_KEYS;                             \
         const int apart = !a.to_source && step->scattered && from + WARP_KEYS > step->past;                                  \
         const Quad none = {{0, 0, 0, 0}};                                                                                    \
+        const u32 position = from + 8u * q;                                                                                  \
+        /* What the kernel before writes are the keys and values of this forward; those of the past are there. */            \
+        const int early = base < queries && (a.to_source || from + WARP_KEYS <= step->past);                                 \
+        Quad key_quads[4][PADDED / 32], value_quads[PADDED / 8];                                                             \
+        if (early) {                                                                                                         \
+            LOAD_KEYS_AND_VALUES(PADDED)                                                                                     \
+        }                                                                                                                    \
         wait_for_kernel_before();                                                                                            \
         if (base >= queries || BLOCK_Y * SPLIT >= keys) return;                                                              \
-        Quad key_quads[4][PADDED / 32], value_quads[PADDED / 8];                                                             \
-        const u32 position = from + 8u * q;                                                                                  \
-        if (!apart) {                                                                                                        \
-            /* All there is to load, before anything waits for it. */                                                        \
-            UNROLL for (u32 t = 0; t < 4; ++t) {                                                                             \
-                const u32 key = from + 8u * (g / 2u) + 2u * t + g % 2u;                                                      \
-                UNROLL for (u32 c = 0; c < PADDED / 32; ++c)                                                                 \
-                    key_quads[t][c] = key < keys ? load_quad(key_rows + (u64)key * PADDED + c * 32u + q * 8u) : none;        \
-            }                                                                                                                \
-            UNROLL for (u32 n = 0; n < PADDED / 8; ++n)                                                                      \
-                value_quads[n] = position < keys ? load_quad(value_rows + (u64)(n * 8u + g) * capacity + position) : none;   \
+        if (!apart && !early) {                                                                                              \
+            LOAD_KEYS_AND_VALUES(PADDED)                                                                                     \
         }                                                                                                                    \
         u32 row[2], head[2], sight[2];                                                                                       \
         Quad query[2][PADDED / 32];                                                                                          \

@@ -95,6 +95,7 @@ pub(crate) enum Operation {
     Compare(Type, Relation, Slot, [Slot; 2]),
     Logic(Logic, Slot, [Slot; 2]),
     LogicNot(Slot, Slot),
+    LogicSet(Slot, bool),
     Select(Slot, [Slot; 2], Slot),
     SelectLong(Slot, [Slot; 2], Slot),
     Load(Access),

@@ -489,6 +489,10 @@ fn operation(code: &[&str], mut operands: Operands<'_, '_>) -> Result<Operation>
         ["and", "pred"] => logic(Logic::And, o)?,
         ["or", "pred"] => logic(Logic::Or, o)?,
         ["xor", "pred"] => logic(Logic::Xor, o)?,
+        ["mov", "pred"] => match o.predicate(1) {
+            Ok(from) => Operation::Logic(Logic::And, o.predicate(0)?, [from, from]),
+            Err(_) => Operation::LogicSet(o.predicate(0)?, o.number(1)? != 0),
+        },
         ["not", "pred"] => Operation::LogicNot(o.predicate(0)?, o.predicate(1)?),
         ["selp", "b32" | "u32" | "s32" | "f32"] => {
             Operation::Select(o.word(0)?, [o.word(1)?, o.word(2)?], o.predicate(3)?)

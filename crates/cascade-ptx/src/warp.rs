@@ -375,6 +375,9 @@ impl Warp {
                 self.set_predicate(to, mask, value);
             }
             Operation::LogicNot(to, from) => self.set_predicate(to, mask, !self.predicate(from)),
+            Operation::LogicSet(to, value) => {
+                self.set_predicate(to, mask, if value { Mask::MAX } else { 0 });
+            }
             // What the second says, and then the first where the predicate holds.
             Operation::Select(to, [a, b], by) => {
                 let (a, b, by) = (*self.word(a), *self.word(b), self.predicate(by));

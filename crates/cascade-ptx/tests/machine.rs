@@ -507,6 +507,8 @@ fn numbers_are_what_the_instructions_say() {
         ("neg.s32 	%r10, %r4;", 3),
         ("not.b32 	%r10, %r4;", 2),
         ("selp.b32 	%r10, 4, 6, %p4;", 6),
+        ("mov.pred 	%p4, 0;\n	selp.b32 	%r10, 4, 6, %p4;", 6),
+        ("mov.pred 	%p5, -1;\n	selp.b32 	%r10, 4, 6, %p5;", 4),
         ("fma.rn.f32 	%r10, %f4, %f5, 0f40400000;", 0),
         ("mul.rn.f32 	%r10, %f4, %f5;", (-3.0f32).to_bits()),
         ("div.rn.f32 	%r10, %f5, %f4;", (2.0f32 / -1.5).to_bits()),
