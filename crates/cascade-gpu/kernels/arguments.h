@@ -158,7 +158,7 @@ typedef struct {
 /* What one block found in its part of a row of logits. */
 typedef struct {
     float greatest, sum;
-    u32 argmax, improper;
+    u32 argmax, unused;
 } Slice;
 
 typedef struct {

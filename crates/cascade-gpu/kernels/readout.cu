@@ -42,17 +42,15 @@ DEVICE Slice load_slice(const Slice *from) {
 /* Puts the slices of a row together, always in the same order. For one warp. */
 DEVICE void put_together(const Slice *slices, u32 count, u32 row, Answer *answer) {
     Candidate best = {-INFINITE, 0xffffffffu};
-    float sum = 0.0f, improper = 0.0f;
+    float sum = 0.0f;
     for (u32 i = LANE; i < count; i += WARP) {
         const Slice slice = load_slice(slices + i);
-        if (slice.improper) improper = 1.0f;
         if (is_before(slice.greatest, slice.argmax, best.value, best.token)) {
             best.value = slice.greatest;
             best.token = slice.argmax;
         }
     }
     best = warp_best(best);
-    improper = warp_max(improper);
     for (u32 i = LANE; i < count; i += WARP) {
         const Slice slice = load_slice(slices + i);
         if (slice.greatest != -INFINITE) sum += slice.sum * exponential(slice.greatest - best.value);
@@ -62,7 +60,7 @@ DEVICE void put_together(const Slice *slices, u32 count, u32 row, Answer *answer
     answer->argmax[row] = best.token;
     answer->greatest[row] = best.value;
     answer->sum[row] = sum;
-    answer->improper[row] = improper > 0.0f || best.value == -INFINITE;
+    answer->improper[row] = best.value == INFINITE || best.value == -INFINITE;
 }
 
 /* Tokens that one block of `logits` looks at. */
@@ -73,31 +71,30 @@ DEVICE void put_together(const Slice *slices, u32 count, u32 row, Answer *answer
 KERNEL_OF(256, 1, logits, LogitsArguments) {
     wait_for_kernel_before();
     SHARED Candidate candidates[WARP];
-    SHARED float improper_of_warps[WARP], sums[WARP];
+    SHARED float sums[WARP];
     SHARED u32 arrived;
     const u32 row = BLOCK_Y, start = BLOCK_X * SLICE;
     if (row >= a.step->rows - a.step->first_wanted) return;
     const float *logits = a.logits + (u64)row * a.vocabulary;
     Candidate best = {-INFINITE, 0xffffffffu};
     float values[SLICE / 256u];
-    float improper = 0.0f;
     UNROLL for (u32 i = 0; i < SLICE / 256u; ++i) {
         const u32 token = start + i * 256u + THREAD;
         values[i] = token < a.vocabulary ? logits[token] : -INFINITE;
-        if (values[i] != values[i] || values[i] == INFINITE) improper = 1.0f;
+        /* What is not a number makes no distribution, and infinity does not either: so the one can stand for the other. */
+        if (values[i] != values[i]) values[i] = INFINITE;
         if (token < a.vocabulary && is_before(values[i], token, best.value, best.token)) {
             best.value = values[i];
             best.token = token;
         }
     }
     best = block_best(best, candidates);
-    improper = block_sum(improper, improper_of_warps);
     float sum = 0.0f;
     UNROLL for (u32 i = 0; i < SLICE / 256u; ++i) sum += values[i] == -INFINITE ? 0.0f : exponential(values[i] - best.value);
     sum = block_sum(sum, sums);
     Slice *slices = a.slices + (u64)row * a.slice_count;
     if (THREAD == 0) {
-        const Slice slice = {best.value, sum, best.token, improper > 0.0f};
+        const Slice slice = {best.value, sum, best.token, 0};
         slices[BLOCK_X] = slice;
     }
     if (!is_last_of(a.slice_count, a.arrived + row, &arrived)) return;

@@ -133,7 +133,7 @@ structure!(Slice {
     greatest: f32,
     sum: f32,
     argmax: u32,
-    improper: u32,
+    unused: u32,
 });
 
 structure!(LogitsArguments {
