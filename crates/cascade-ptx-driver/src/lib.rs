@@ -43,27 +43,23 @@ unsafe fn give<T>(to: *mut T, value: T) -> Done {
     Ok(())
 }
 
-/// A call of the driver's interface: its name, its arguments, and what it does with the driver's state.
+/// Calls of the driver's interface: names, arguments, and what they do with the driver's state.
 macro_rules! calls {
-    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $driver:ident)? $body:block)*) => {$(
+    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $driver:ident $body:block)*) => {$(
         $(#[$meta])*
         ///
         /// # Safety
         /// As the driver's own.
         #[no_mangle]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
-            answer(|driver| {
-                let _ = &driver;
-                $(let $driver = driver;)?
-                $body
-            })
+            answer(|$driver| $body)
         }
     )*};
 }
 
 calls! {
     /// Begins.
-    fn cuInit(_flags: c_uint) { Ok(()) }
+    fn cuInit(_flags: c_uint) -> _driver { Ok(()) }
 
     /// Devices that there are.
     fn cuDeviceGetCount(count: *mut c_int) -> driver { give(count, driver.devices() as c_int) }
