@@ -1,4 +1,4 @@
-//! Threads that share a GPU, behind a library that plays its driver.
+//! Threads that share a GPU: the one that `CASCADE_TEST_DEVICE` names, or one behind a library that plays the driver.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -7,8 +7,8 @@ mod common;
 use std::process::Command;
 
 use cascade_gpu::{Device, Kind};
-use common::bits;
 use common::decoder::{random_text, Decoder, Shape};
+use common::{bits, named_gpu};
 
 /// Set in a process that takes the library for the driver.
 const INSIDE: &str = "CASCADE_TEST_THREADS";
@@ -16,11 +16,11 @@ const INSIDE: &str = "CASCADE_TEST_THREADS";
 /// What one thread records is not mixed with what others do meanwhile.
 #[test]
 fn threads_share_a_gpu() {
-    if std::env::var_os(INSIDE).is_none() {
+    if named_gpu().is_none() && std::env::var_os(INSIDE).is_none() {
         return with_a_driver("threads_share_a_gpu");
     }
     // A device that outlives the threads, so that they share it.
-    let _device = Device::gpu(2).unwrap();
+    let _device = gpu();
     let alone: Vec<Vec<u32>> = (0..4).map(logits).collect();
     let together = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -32,9 +32,14 @@ fn threads_share_a_gpu() {
     assert!(alone == together);
 }
 
+/// The GPU, on which a driver that is played runs blocks in any order.
+fn gpu() -> Device {
+    Device::gpu(named_gpu().unwrap_or(2)).unwrap()
+}
+
 /// Logits of a text, read in pieces of many sizes, each of which is recorded.
 fn logits(seed: u64) -> Vec<u32> {
-    let device = Device::gpu(2).unwrap();
+    let device = gpu();
     let decoder = Decoder::new(&device, Kind::Bf16, Shape::SMALL);
     let text = random_text(seed, 30, Shape::SMALL.vocabulary);
     bits(&decoder.read(&decoder.cache(), 0, &text, &[1, 2, 3, 5, 9, 10]))

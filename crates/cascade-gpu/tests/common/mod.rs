@@ -18,12 +18,17 @@ pub(crate) const KINDS: [Kind; 2] = [Kind::F32, Kind::Bf16];
 
 /// The emulator with threads in order, against it and in any order; or three times the GPU that `CASCADE_TEST_DEVICE` names (`cuda:0`).
 pub(crate) fn devices() -> [Device; 3] {
-    if let Ok(name) = std::env::var("CASCADE_TEST_DEVICE") {
-        let ordinal = name.strip_prefix("cuda:").unwrap().parse().unwrap();
+    if let Some(ordinal) = named_gpu() {
         let gpu = Device::gpu(ordinal).unwrap();
         return [gpu.clone(), gpu.clone(), gpu];
     }
     [Schedule::Forward, Schedule::Backward, Schedule::Random(5)].map(Device::emulated)
+}
+
+/// The number of the GPU that `CASCADE_TEST_DEVICE` names.
+pub(crate) fn named_gpu() -> Option<usize> {
+    let name = std::env::var("CASCADE_TEST_DEVICE").ok()?;
+    Some(name.strip_prefix("cuda:").unwrap().parse().unwrap())
 }
 
 /// Runs `test` for every kind on all devices, which must give the same bits.
