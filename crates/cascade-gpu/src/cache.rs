@@ -310,8 +310,8 @@ mod tests {
 
     fn on_all(test: impl Fn(Twin)) {
         for kind in [Kind::F32, Kind::Bf16] {
-            for order in [Schedule::Forward, Schedule::Backward, Schedule::Random(2)] {
-                test(Twin::new(&Device::emulated(order), kind));
+            for schedule in [Schedule::Forward, Schedule::Backward, Schedule::Random(2)] {
+                test(Twin::new(&Device::emulated(schedule), kind));
             }
         }
     }

@@ -58,13 +58,13 @@ impl Device {
     /// # Panics
     /// If the kernels have instructions that it does not know.
     #[cfg(feature = "emulator")]
-    pub fn emulated(order: cascade_ptx::Schedule) -> Self {
+    pub fn emulated(schedule: cascade_ptx::Schedule) -> Self {
         // Against the order it plays a GPU of compute capability 8.0, else one of 9.0.
-        let ptx = match order {
+        let ptx = match schedule {
             cascade_ptx::Schedule::Backward => PTX_80,
             _ => PTX_90,
         };
-        Self::emulating(ptx, order).unwrap_or_else(|error| panic!("{error}"))
+        Self::emulating(ptx, schedule).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The same with other kernels: those of [`emulated`](Self::emulated) with a fault, for tests of the tests.
@@ -72,8 +72,8 @@ impl Device {
     /// # Errors
     /// If the text has something that is not known.
     #[cfg(feature = "emulator")]
-    pub fn emulating(ptx: &str, order: cascade_ptx::Schedule) -> Result<Self> {
-        Ok(Self::of(Machine::Emulator(Emulator::new(ptx, order)?)))
+    pub fn emulating(ptx: &str, schedule: cascade_ptx::Schedule) -> Result<Self> {
+        Ok(Self::of(Machine::Emulator(Emulator::new(ptx, schedule)?)))
     }
 
     /// Counts what kernels do from now on, if the processor plays this device.

@@ -16,8 +16,8 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    pub(crate) fn new(ptx: &str, order: Schedule) -> Result<Self> {
-        let machine = Machine::new(ptx, order).map_err(|error| Error::Kernels {
+    pub(crate) fn new(ptx: &str, schedule: Schedule) -> Result<Self> {
+        let machine = Machine::new(ptx, schedule).map_err(|error| Error::Kernels {
             reason: error.to_string(),
         })?;
         Ok(Self {
@@ -128,7 +128,7 @@ mod tests {
     use crate::launch::Kernel;
     use crate::Device;
 
-    const ORDERS: [Schedule; 3] = [Schedule::Forward, Schedule::Backward, Schedule::Random(7)];
+    const SCHEDULES: [Schedule; 3] = [Schedule::Forward, Schedule::Backward, Schedule::Random(7)];
 
     /// What the emulator says of a kernel that it finds wrong.
     fn complaint(device: &Device, launch: &Launch) -> String {
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn writes_beyond_a_buffer_are_noticed() {
-        for order in ORDERS {
-            let device = Device::emulated(order);
+        for schedule in SCHEDULES {
+            let device = Device::emulated(schedule);
             let buffer = device.allocate(64).unwrap();
             let fill = |to, count| {
                 let arguments = FillArguments {

@@ -141,8 +141,8 @@ mod emulated {
     const QUADS: u64 = 333;
 
     /// Runs a kernel that reads quads, and gives what it writes.
-    fn run(kernel: Kernel, order: Schedule, words: &[u32]) -> Vec<u32> {
-        let device = Device::emulated(order);
+    fn run(kernel: Kernel, schedule: Schedule, words: &[u32]) -> Vec<u32> {
+        let device = Device::emulated(schedule);
         let from = device.upload(words).unwrap();
         let to = device.allocate(words.len() * 4).unwrap();
         to.zero().unwrap();
@@ -161,8 +161,8 @@ mod emulated {
     #[test]
     fn memory_is_copied_whole() {
         let words: Vec<u32> = (1..=QUADS as u32 * 4).collect();
-        for order in [Schedule::Forward, Schedule::Backward, Schedule::Random(1)] {
-            assert_eq!(run(Kernel::CopyQuads, order, &words), words);
+        for schedule in [Schedule::Forward, Schedule::Backward, Schedule::Random(1)] {
+            assert_eq!(run(Kernel::CopyQuads, schedule, &words), words);
         }
     }
 

@@ -477,8 +477,8 @@ mod emulated {
 
     #[test]
     fn made_up_numbers_are_spread_evenly_and_differ_between_tensors() {
-        for order in [Schedule::Forward, Schedule::Backward, Schedule::Random(3)] {
-            let device = Device::emulated(order);
+        for schedule in [Schedule::Forward, Schedule::Backward, Schedule::Random(3)] {
+            let device = Device::emulated(schedule);
             let mut loader = Loader::new(&device, Kind::F32, &MadeUp);
             let tables = ["a", "b"].map(|name| {
                 let table = loader.table(name, 200, 64).unwrap();

@@ -64,14 +64,14 @@ struct Resident {
 /// Runs all blocks. `spare` has warps of earlier launches of the kernel, and gets them back.
 pub(crate) fn run(
     launch: &mut Launching<'_>,
-    order: Schedule,
+    schedule: Schedule,
     spare: &mut Vec<Warp>,
 ) -> Result<(), Fault> {
-    let mut random = match order {
+    let mut random = match schedule {
         Schedule::Random(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
         Schedule::Forward | Schedule::Backward => None,
     };
-    let mut places = places(launch.grid, order);
+    let mut places = places(launch.grid, schedule);
     if let Some(random) = &mut random {
         places.shuffle(random);
     }
@@ -93,7 +93,7 @@ pub(crate) fn run(
         let resident = &mut residents[which];
         match &mut random {
             Some(random) => resident.take_turn(launch, random)?,
-            None => resident.until_barrier(launch, order)?,
+            None => resident.until_barrier(launch, schedule)?,
         }
         resident.meet(launch);
         if resident.warps.iter().all(|warp| warp.state == State::Done) {
@@ -103,9 +103,9 @@ pub(crate) fn run(
 }
 
 /// Places of all blocks in the order in which they run.
-fn places([x, y, z]: [u32; 3], order: Schedule) -> Vec<[u32; 3]> {
+fn places([x, y, z]: [u32; 3], schedule: Schedule) -> Vec<[u32; 3]> {
     let count = x * y * z;
-    let place = |n: u32| match order {
+    let place = |n: u32| match schedule {
         // So that blocks which share something with others do not all come together.
         Schedule::Backward => {
             let n = count - 1 - n;
@@ -134,10 +134,14 @@ fn begin(place: [u32; 3], launch: &mut Launching<'_>, spare: &mut Vec<Warp>) -> 
 
 impl Resident {
     /// Runs every warp until it meets a barrier or ends.
-    fn until_barrier(&mut self, launch: &mut Launching<'_>, order: Schedule) -> Result<(), Fault> {
+    fn until_barrier(
+        &mut self,
+        launch: &mut Launching<'_>,
+        schedule: Schedule,
+    ) -> Result<(), Fault> {
         let count = self.warps.len();
         for i in 0..count {
-            let number = if order == Schedule::Backward {
+            let number = if schedule == Schedule::Backward {
                 count - 1 - i
             } else {
                 i

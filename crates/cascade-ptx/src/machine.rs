@@ -33,7 +33,7 @@ pub struct Launch<'a> {
 #[derive(Debug)]
 pub struct Machine {
     module: Module,
-    order: Schedule,
+    schedule: Schedule,
     memory: Memory,
     history: History,
     launches: u64,
@@ -48,10 +48,10 @@ impl Machine {
     ///
     /// # Errors
     /// If the text has something that is not known here.
-    pub fn new(ptx: &str, order: Schedule) -> Result<Self, ReadError> {
+    pub fn new(ptx: &str, schedule: Schedule) -> Result<Self, ReadError> {
         Ok(Self {
             module: read::module(ptx)?,
-            order,
+            schedule,
             memory: Memory::default(),
             history: History::default(),
             launches: 0,
@@ -135,12 +135,12 @@ impl Machine {
             self.memory.forget();
         }
         self.launches += 1;
-        let (order, late) = match self.order {
+        let (schedule, late) = match self.schedule {
             Schedule::Random(seed) => {
                 let seed = seed.wrapping_add(self.launches);
                 (Schedule::Random(seed), seed % 2 == 0)
             }
-            order => (order, order == Schedule::Forward),
+            schedule => (schedule, schedule == Schedule::Forward),
         };
         let name = launch.kernel;
         let mut launch = Launching {
@@ -161,7 +161,7 @@ impl Machine {
         }
         let mut spare = self.spare.remove(name).unwrap_or_default();
         // After a fault registers and copies of warps are anything: they are not kept.
-        grid::run(&mut launch, order, &mut spare)?;
+        grid::run(&mut launch, schedule, &mut spare)?;
         self.spare.insert(name.to_owned(), spare);
         Ok(())
     }
