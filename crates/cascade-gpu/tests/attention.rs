@@ -145,6 +145,7 @@ fn heads_are_rotated_by_position() {
 fn rows_attend_to_what_they_see_and_nothing_else() {
     let scene = Scene::new(3, heads(4, 2, 16));
     let sizes = [
+        (1100, 20, 2),
         (513, 200, 5),
         (300, 111, 50),
         (0, 504, 8),
@@ -155,8 +156,26 @@ fn rows_attend_to_what_they_see_and_nothing_else() {
         (255, 1, 33),
         (256, 0, 2),
     ];
-    let story = sizes.into_iter().fold(Story::new(3, 800), Story::then_any);
+    let story = sizes.into_iter().fold(Story::new(3, 1130), Story::then_any);
     on_both(|device, kind| story.check(&scene, (device, kind)));
+}
+
+/// In bf16 each of these sizes of heads has a kernel of its own.
+#[test]
+fn heads_of_all_sizes_attend_to_trees() {
+    for (seed, heads) in [
+        (13, heads(2, 1, 32)),
+        (14, heads(2, 2, 64)),
+        (15, heads(3, 1, 128)),
+    ] {
+        let scene = Scene::new(seed, heads).with_bias(seed, 40);
+        let sizes = [(130, 9, 20), (0, 0, 17), (530, 1, 3)];
+        let story = sizes
+            .into_iter()
+            .fold(Story::new(seed, 540), Story::then_any);
+        let story = story.then_chain(534, 2);
+        on_both(|device, kind| story.check(&scene, (device, kind)));
+    }
 }
 
 /// A chain told as a tree, whose nodes' slots are looked up, gives the very bits of a chain.

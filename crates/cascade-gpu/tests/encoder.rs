@@ -55,8 +55,14 @@ fn tokens_of_all_chunks_see_each_other() {
 
 #[test]
 fn decoders_look_at_all_of_the_source() {
-    let scene = Scene::new(2, HEADS);
-    for (seed, length, rows) in [(1, 1, 3), (2, 70, 1), (3, 257, 40)] {
+    let cases = [
+        (1, 1, 3, 16),
+        (2, 70, 1, 64),
+        (3, 257, 40, 16),
+        (4, 140, 9, 128),
+    ];
+    for (seed, length, rows, size) in cases {
+        let scene = Scene::new(seed, Heads { size, ..HEADS });
         let text = random_text(seed, length);
         let seen: Vec<_> = text.iter().copied().zip(0..).collect();
         let mut batch = Batch::chain(&random_text(seed + 10, rows), 0);

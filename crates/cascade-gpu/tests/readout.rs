@@ -12,16 +12,16 @@ use rand::{Rng, SeedableRng};
 
 const TOKENS: usize = 40;
 const STREAM: usize = 32;
-/// Two slices and a bit, which tiles do not divide.
-const VOCABULARY: usize = 2059;
+/// Four slices and a bit, which tiles do not divide.
+const VOCABULARY: usize = 4107;
 
-/// A head of which every logit comes up again and again.
-fn weights(seed: u64) -> Store {
+/// A head of which every logit comes up again and again, after so many tokens.
+fn weights(seed: u64, period: usize) -> Store {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut store = Store::default();
     store.random(&mut rng, "table", &[TOKENS, STREAM], Stored::F32, 1.0);
     store.put("norm", &[STREAM], Stored::F32, &[1.0; STREAM]);
-    let rows = STREAM * 500;
+    let rows = STREAM * period;
     let once: Vec<f32> = (0..rows).map(|_| rng.random_range(-1.0..1.0)).collect();
     let again: Vec<f32> = once
         .iter()
@@ -104,9 +104,16 @@ fn random_batch(rng: &mut StdRng, rows: usize, wanted: usize, picks: usize) -> B
 
 #[test]
 fn readings_are_those_of_the_logits() {
-    let store = weights(1);
     let mut rng = StdRng::seed_from_u64(2);
-    for (rows, wanted, picks) in [(1, 1, 0), (7, 3, 20), (20, 20, MAX_PICKS)] {
+    // Logits come up again in other slices, with the same thread, in other warps and other lanes.
+    let cases = [
+        (1, 1, 0, 1024),
+        (20, 20, MAX_PICKS, 256),
+        (7, 3, 20, 32),
+        (2, 2, 0, 4),
+    ];
+    for (rows, wanted, picks, period) in cases {
+        let store = weights(1, period);
         let batch = random_batch(&mut rng, rows, wanted, picks);
         on_both(|device, kind| {
             let runner = run(&store, &batch, (device, kind));
@@ -121,7 +128,7 @@ fn readings_are_those_of_the_logits() {
 
 #[test]
 fn the_greatest_logits_come_in_order() {
-    let store = weights(3);
+    let store = weights(3, 500);
     let mut rng = StdRng::seed_from_u64(4);
     for (rows, wanted, width) in [(1, 1, 1), (6, 2, 9)] {
         let batch = random_batch(&mut rng, rows, wanted, 0);
@@ -141,7 +148,7 @@ fn the_greatest_logits_come_in_order() {
 
 /// Tokens 0 and 1 have a first number above and below zero, which meets what `head` has there.
 fn with_first_column(head: impl Fn(usize) -> Option<f32>) -> Store {
-    let mut store = weights(5);
+    let mut store = weights(5, 500);
     change(&mut store, "table", TOKENS, |table| {
         table[0] = 0.5;
         table[STREAM] = -0.5;
@@ -175,7 +182,7 @@ fn rows_that_make_no_distribution_are_told() {
     assert_eq!(improper(&nan, &[1]), Some(0));
     let nothing = with_first_column(|_| Some(f32::NEG_INFINITY));
     assert_eq!(improper(&nothing, &[0]), Some(0));
-    let mut broken = weights(6);
+    let mut broken = weights(6, 500);
     change(&mut broken, "table", TOKENS, |table| {
         table[5 * STREAM + 7] = f32::NAN
     });
