@@ -10,19 +10,9 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder in which the library that plays the driver has the driver's name.
-fn driver() -> TempDir {
-    let library = "libcascade_ptx_driver.so";
-    let program = std::env::current_exe().unwrap();
-    let library = program.parent().unwrap().join(library);
-    assert!(library.exists(), "{} was not built", library.display());
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(library, folder.path().join("libcuda.so")).unwrap();
-    folder
-}
-
 fn cascade(args: &[&str], variables: &[(&str, &str)]) -> Output {
-    let driver = driver();
+    let driver = tempfile::tempdir().unwrap();
+    cascade_ptx_driver::install(driver.path()).unwrap();
     Command::new(env!("CARGO_BIN_EXE_cascade"))
         .args(args)
         .env("LD_LIBRARY_PATH", driver.path())

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cascade_ptx::{Counts, Machine, Schedule, Wrong};
+use cascade_ptx::{Counts, Machine, ReadError, Schedule, Wrong};
 
 use crate::launch::Launch;
 use crate::{Address, Error, Result};
@@ -17,9 +17,12 @@ pub(crate) struct Emulator {
 
 impl Emulator {
     pub(crate) fn new(ptx: &str, schedule: Schedule) -> Result<Self> {
-        let machine = Machine::new(ptx, schedule).map_err(|error| Error::Kernels {
+        let mut machine = Machine::new(schedule);
+        let wrong = |error: ReadError| Error::Kernel {
+            kernel: "text",
             reason: error.to_string(),
-        })?;
+        };
+        machine.load(ptx).map_err(wrong)?;
         Ok(Self {
             machine: Mutex::new(machine),
             overlap: ptx.contains("griddepcontrol.wait"),
@@ -113,7 +116,8 @@ fn outside(wrong: Wrong) -> Error {
 /// Sizes and offsets of the structures that kernels are called with, as the kernels know them.
 #[cfg(test)]
 pub(crate) fn layout(ptx: &str) -> Vec<usize> {
-    let machine = Machine::new(ptx, Schedule::Forward).unwrap();
+    let mut machine = Machine::new(Schedule::Forward);
+    machine.load(ptx).unwrap();
     let words = machine.constant("cascade_layout").unwrap().chunks(4);
     let number = |word: &[u8]| u32::from_le_bytes(word.try_into().unwrap()) as usize;
     words.map(number).collect()

@@ -47,12 +47,9 @@ fn logits(seed: u64) -> Vec<u32> {
 
 /// Runs a test in a process that takes the library for the driver.
 fn with_a_driver(test: &str) {
-    let program = std::env::current_exe().unwrap();
-    let library = program.parent().unwrap().join("libcascade_ptx_driver.so");
-    assert!(library.exists(), "{} was not built", library.display());
     let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(library, folder.path().join("libcuda.so")).unwrap();
-    let output = Command::new(program)
+    cascade_ptx_driver::install(folder.path()).unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test])
         .env("LD_LIBRARY_PATH", folder.path())
         .env(INSIDE, "1")

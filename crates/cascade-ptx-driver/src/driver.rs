@@ -40,9 +40,8 @@ pub(crate) struct Device {
 impl Device {
     fn new(schedule: Schedule) -> Self {
         let memory = std::env::var("CASCADE_PTX_MEMORY").ok();
-        let machine = Machine::new("", schedule);
         Self {
-            machine: machine.unwrap_or_else(|error| panic!("a text of nothing: {error}")),
+            machine: Machine::new(schedule),
             schedule,
             memory: memory
                 .and_then(|bytes| bytes.parse().ok())

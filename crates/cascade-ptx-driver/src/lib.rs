@@ -1,8 +1,8 @@
 //! Plays NVIDIA's driver on the processor, so that programs which open `libcuda` at run time can be tested whole where there is no GPU.
 //!
 //! The library that is built of this (`libcascade_ptx_driver.so`) has as much of the driver's interface as this project uses. Under the name
-//! `libcuda.so` in a folder of `LD_LIBRARY_PATH` a program takes it for the driver: see `tests/gpu_driver.rs`. It is never
-//! installed, and no program is linked to it.
+//! `libcuda.so` in a folder of `LD_LIBRARY_PATH` a program takes it for the driver; tests put it there with `install`. No program that
+//! is used has anything of it.
 //!
 //! It has a device for each [`Schedule`](cascade_ptx::Schedule): number 0 runs blocks and threads in the order of their numbers, 1
 //! against it (as one of compute capability 8.0, the others are of 9.0), 2 in any order. Each has `CASCADE_PTX_MEMORY` bytes of memory, 1 GiB by default.
@@ -16,7 +16,12 @@
 #![allow(non_snake_case)]
 
 mod driver;
+#[cfg(unix)]
+mod install;
 mod stream;
+
+#[cfg(unix)]
+pub use install::install;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void, CStr};
 

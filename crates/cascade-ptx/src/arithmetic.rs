@@ -75,31 +75,28 @@ pub(crate) fn unary(code: &[&str]) -> Option<Unary> {
         ["ex2", "approx", "ftz", "f32"] => {
             lanes!(|a| flushed(flushed(f(a)).exp2()).to_bits())
         }
-        ["rcp", "approx" | "rn", "f32"] => lanes!(|a| (1.0 / f(a)).to_bits()),
         ["rcp", "approx", "ftz", "f32"] => {
             lanes!(|a| flushed(1.0 / flushed(f(a))).to_bits())
         }
         ["rsqrt", "approx", "f32"] => lanes!(|a| (1.0 / f(a).sqrt()).to_bits()),
         ["cvt", "rn", "f32", "u32"] => lanes!(|a| (a as f32).to_bits()),
-        ["cvt", "rn", "f32", "s32"] => lanes!(|a| (a as i32 as f32).to_bits()),
         _ => return None,
     })
 }
 
 pub(crate) fn binary(code: &[&str]) -> Option<Binary> {
     Some(match code {
-        ["add", "s32" | "u32"] => lanes!(|a, b| a.wrapping_add(b)),
-        ["sub", "s32" | "u32"] => lanes!(|a, b| a.wrapping_sub(b)),
-        ["mul", "lo", "s32" | "u32"] => lanes!(|a, b| a.wrapping_mul(b)),
+        ["add", "s32"] => lanes!(|a, b| a.wrapping_add(b)),
+        ["sub", "s32"] => lanes!(|a, b| a.wrapping_sub(b)),
+        ["mul", "lo", "s32"] => lanes!(|a, b| a.wrapping_mul(b)),
         // What a division by zero gives is not specified.
         ["div", "u32"] => lanes!(|a, b| a.checked_div(b).unwrap_or(u32::MAX)),
         ["rem", "u32"] => lanes!(|a, b| a.checked_rem(b).unwrap_or(u32::MAX)),
         ["min", "s32"] => lanes!(|a, b| (a as i32).min(b as i32) as u32),
         ["min", "u32"] => lanes!(|a, b| a.min(b)),
-        ["max", "s32"] => lanes!(|a, b| (a as i32).max(b as i32) as u32),
         ["max", "u32"] => lanes!(|a, b| a.max(b)),
         ["shl", "b32"] => lanes!(|a, b| a.checked_shl(b).unwrap_or(0)),
-        ["shr", "u32" | "b32"] => lanes!(|a, b| a.checked_shr(b).unwrap_or(0)),
+        ["shr", "u32"] => lanes!(|a, b| a.checked_shr(b).unwrap_or(0)),
         ["shr", "s32"] => lanes!(|a, b| ((a as i32) >> b.min(31)) as u32),
         ["and", "b32"] => lanes!(|a, b| a & b),
         ["or", "b32"] => lanes!(|a, b| a | b),
@@ -109,7 +106,6 @@ pub(crate) fn binary(code: &[&str]) -> Option<Binary> {
         ["mul", "rn", "f32"] => lanes!(|a, b| (f(a) * f(b)).to_bits()),
         ["div", "rn", "f32"] => lanes!(|a, b| (f(a) / f(b)).to_bits()),
         ["max", "f32"] => lanes!(|a, b| f(a).max(f(b)).to_bits()),
-        ["min", "f32"] => lanes!(|a, b| f(a).min(f(b)).to_bits()),
         // The sign of the first, the size of the second.
         ["copysign", "f32"] => lanes!(|a, b| f(b).copysign(f(a)).to_bits()),
         // The first in the upper half.
@@ -120,7 +116,7 @@ pub(crate) fn binary(code: &[&str]) -> Option<Binary> {
 
 pub(crate) fn ternary(code: &[&str]) -> Option<Ternary> {
     Some(match code {
-        ["mad", "lo", "s32" | "u32"] => lanes!(|a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+        ["mad", "lo", "s32"] => lanes!(|a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ["fma", "rn", "f32"] => lanes!(|a, b, c| f(a).mul_add(f(b), f(c)).to_bits()),
         _ => return None,
     })
@@ -128,10 +124,8 @@ pub(crate) fn ternary(code: &[&str]) -> Option<Ternary> {
 
 pub(crate) fn long_binary(code: &[&str]) -> Option<LongBinary> {
     Some(match code {
-        ["add", "s64" | "u64"] => lanes!(|a, b| a.wrapping_add(b)),
-        ["sub", "s64" | "u64"] => lanes!(|a, b| a.wrapping_sub(b)),
-        ["mul", "lo", "s64" | "u64"] => lanes!(|a, b| a.wrapping_mul(b)),
-        ["and", "b64"] => lanes!(|a, b| a & b),
+        ["add", "s64"] => lanes!(|a, b| a.wrapping_add(b)),
+        ["mul", "lo", "s64"] => lanes!(|a, b| a.wrapping_mul(b)),
         ["or", "b64"] => lanes!(|a, b| a | b),
         ["xor", "b64"] => lanes!(|a, b| a ^ b),
         _ => return None,
@@ -141,7 +135,7 @@ pub(crate) fn long_binary(code: &[&str]) -> Option<LongBinary> {
 pub(crate) fn long_shift(code: &[&str]) -> Option<LongShift> {
     Some(match code {
         ["shl", "b64"] => lanes!(|a, b| a.checked_shl(b).unwrap_or(0)),
-        ["shr", "u64" | "b64"] => lanes!(|a, b| a.checked_shr(b).unwrap_or(0)),
+        ["shr", "u64"] => lanes!(|a, b| a.checked_shr(b).unwrap_or(0)),
         _ => return None,
     })
 }
@@ -188,11 +182,11 @@ pub(crate) fn relation(name: &str) -> Option<Relation> {
         unordered,
     };
     Some(match name {
-        "lt" | "lo" => of(true, false, false, false),
-        "le" | "ls" => of(true, true, false, false),
+        "lt" => of(true, false, false, false),
+        "le" => of(true, true, false, false),
         "eq" => of(false, true, false, false),
-        "ge" | "hs" => of(false, true, true, false),
-        "gt" | "hi" => of(false, false, true, false),
+        "ge" => of(false, true, true, false),
+        "gt" => of(false, false, true, false),
         "ne" => of(true, false, true, false),
         "num" => of(true, true, true, false),
         "ltu" => of(true, false, false, true),

@@ -1,6 +1,6 @@
 //! What kernels do, counted: what a profiler would say of a GPU but for time.
 
-use crate::instruction::{Mask, WARP};
+use crate::instruction::{Mask, Space, WARP};
 
 /// What a kernel's launches did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +52,32 @@ pub(crate) struct Addresses<'a> {
     pub(crate) bytes: usize,
 }
 
+/// What a warp does there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AccessKind {
+    Load(Space),
+    Store(Space),
+    /// From global to shared memory.
+    Copy,
+}
+
+impl Counts {
+    pub(crate) fn access(&mut self, kind: AccessKind, addresses: &Addresses<'_>) {
+        match kind {
+            AccessKind::Load(Space::Shared) | AccessKind::Store(Space::Shared) => {
+                self.shared.add(addresses);
+            }
+            AccessKind::Load(Space::Global) => self.loads.add(addresses),
+            AccessKind::Load(Space::Constant) => self.constants.add(addresses),
+            AccessKind::Store(Space::Global) => self.stores.add(addresses),
+            AccessKind::Copy => self.copies.add(addresses),
+            // Parameters cost nothing, and cannot be written.
+            AccessKind::Load(Space::Parameter)
+            | AccessKind::Store(Space::Parameter | Space::Constant) => {}
+        }
+    }
+}
+
 impl Addresses<'_> {
     fn each(&self) -> impl Iterator<Item = u64> + '_ {
         let lanes = self.lanes.iter().enumerate();
@@ -62,7 +88,7 @@ impl Addresses<'_> {
 }
 
 impl Traffic {
-    pub(crate) fn add(&mut self, addresses: &Addresses<'_>) {
+    fn add(&mut self, addresses: &Addresses<'_>) {
         let mut sectors: Vec<u64> = addresses.each().map(|address| address / 32).collect();
         self.requests += 1;
         self.bytes += (sectors.len() * addresses.bytes) as u64;
@@ -73,7 +99,7 @@ impl Traffic {
 }
 
 impl Shared {
-    pub(crate) fn add(&mut self, addresses: &Addresses<'_>) {
+    fn add(&mut self, addresses: &Addresses<'_>) {
         // As many lanes at a time as have all banks between them: 32 with four bytes each, eight with sixteen.
         let words = addresses.bytes.div_ceil(4);
         let at_once = WARP / words;

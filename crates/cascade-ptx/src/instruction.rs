@@ -76,7 +76,6 @@ pub(crate) enum Type {
 pub(crate) enum Logic {
     And,
     Or,
-    Xor,
 }
 
 /// What an instruction does. Destinations come first.

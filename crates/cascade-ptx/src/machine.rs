@@ -44,26 +44,23 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine that runs the kernels of a text.
-    ///
-    /// # Errors
-    /// If the text has something that is not known here.
-    pub fn new(ptx: &str, schedule: Schedule) -> Result<Self, ReadError> {
-        Ok(Self {
-            module: read::module(ptx)?,
+    /// A machine without kernels.
+    pub fn new(schedule: Schedule) -> Self {
+        Self {
+            module: Module::default(),
             schedule,
             memory: Memory::default(),
             history: History::default(),
             launches: 0,
             counts: None,
             spare: FxHashMap::default(),
-        })
+        }
     }
 
-    /// Adds the kernels of another text, in place of those of the same names.
+    /// Adds the kernels of a text, in place of those of the same names.
     ///
     /// # Errors
-    /// As [`new`](Self::new); nothing is added then.
+    /// If the text has something that is not known here; nothing is added then.
     pub fn load(&mut self, ptx: &str) -> Result<(), ReadError> {
         let Module { kernels, constants } = read::module(ptx)?;
         self.spare.retain(|name, _| !kernels.contains_key(name));

@@ -488,7 +488,6 @@ fn operation(code: &[&str], mut operands: Operands<'_, '_>) -> Result<Operation>
         ["setp", how, kind] => compare(how, kind, o)?,
         ["and", "pred"] => logic(Logic::And, o)?,
         ["or", "pred"] => logic(Logic::Or, o)?,
-        ["xor", "pred"] => logic(Logic::Xor, o)?,
         ["mov", "pred"] => match o.predicate(1) {
             Ok(from) => Operation::Logic(Logic::And, o.predicate(0)?, [from, from]),
             Err(_) => Operation::LogicSet(o.predicate(0)?, o.number(1)? != 0),

@@ -2,7 +2,7 @@
 
 use crate::arithmetic::Relation;
 use crate::block::Block;
-use crate::counts::{Addresses, Counts};
+use crate::counts::{AccessKind, Addresses};
 use crate::error::Wrong;
 use crate::grid::Launching;
 use crate::history::{Stamp, Who};
@@ -173,6 +173,9 @@ impl Warp {
                     break;
                 }
                 let lanes = group.lanes & self.guard(instruction);
+                if lanes != 0 && lanes != group.lanes && needs_all(&instruction.operation) {
+                    return Err(Wrong::Apart);
+                }
                 match instruction.operation {
                     Operation::Branch(target) if lanes == group.lanes => group.at = target,
                     Operation::Branch(target) if lanes != 0 => {
@@ -370,7 +373,6 @@ impl Warp {
                 let value = match logic {
                     Logic::And => a & b,
                     Logic::Or => a | b,
-                    Logic::Xor => a ^ b,
                 };
                 self.set_predicate(to, mask, value);
             }
@@ -417,14 +419,19 @@ impl Warp {
         }
     }
 
-    /// Counts an access of some lanes.
-    fn count<'a>(
+    /// Where a lane accesses memory.
+    fn at(&self, place: Place, bytes: usize, lane: usize) -> At {
+        let address = self.address(place, lane);
+        At { address, bytes }
+    }
+
+    /// Counts an access of some lanes, if that is wanted.
+    fn count(
         &self,
-        place: Place,
-        bytes: usize,
+        kind: AccessKind,
+        (place, bytes): (Place, usize),
         mask: Mask,
-        launch: &'a mut Launching<'_>,
-        add: impl FnOnce(&'a mut Counts, &Addresses<'_>),
+        launch: &mut Launching<'_>,
     ) {
         if let Some(counts) = &mut launch.counts {
             let lanes = std::array::from_fn(|lane| self.address(place, lane));
@@ -433,7 +440,7 @@ impl Warp {
                 mask,
                 bytes,
             };
-            add(counts, &addresses);
+            counts.access(kind, &addresses);
         }
     }
 
@@ -455,25 +462,11 @@ impl Warp {
         block: &mut Block,
         launch: &mut Launching<'_>,
     ) -> Result<(), Wrong> {
-        self.count(
-            access.place,
-            access.bytes(),
-            mask,
-            launch,
-            |counts, addresses| match access.space {
-                Space::Parameter => {}
-                Space::Shared => counts.shared.add(addresses),
-                Space::Global => counts.loads.add(addresses),
-                Space::Constant => counts.constants.add(addresses),
-            },
-        );
+        let kind = AccessKind::Load(access.space);
+        self.count(kind, (access.place, access.bytes()), mask, launch);
         for lane in lanes(mask) {
             self.lane = lane;
-            let address = self.address(access.place, lane);
-            let at = At {
-                address,
-                bytes: access.bytes(),
-            };
+            let at = self.at(access.place, access.bytes(), lane);
             let bytes = match access.space {
                 Space::Parameter => launch.parameter(at)?,
                 Space::Shared => block
@@ -503,22 +496,11 @@ impl Warp {
         block: &mut Block,
         launch: &mut Launching<'_>,
     ) -> Result<(), Wrong> {
-        self.count(
-            access.place,
-            access.bytes(),
-            mask,
-            launch,
-            |counts, addresses| match access.space {
-                Space::Shared => counts.shared.add(addresses),
-                _ => counts.stores.add(addresses),
-            },
-        );
+        let kind = AccessKind::Store(access.space);
+        self.count(kind, (access.place, access.bytes()), mask, launch);
         for lane in lanes(mask) {
             self.lane = lane;
-            let at = At {
-                address: self.address(access.place, lane),
-                bytes: access.bytes(),
-            };
+            let at = self.at(access.place, access.bytes(), lane);
             let thread = self.first_thread + lane;
             let bytes = match access.space {
                 Space::Shared => block.shared.write(at, thread, block.epoch)?,
@@ -582,15 +564,10 @@ impl Warp {
     ) -> Result<(), Wrong> {
         let there_at_all = lanes(mask).filter(|&lane| self.word(there)[lane] != 0);
         let copied = there_at_all.fold(0, |mask, lane| mask | 1 << lane);
-        self.count(from, 16, copied, launch, |counts, addresses| {
-            counts.copies.add(addresses);
-        });
+        self.count(AccessKind::Copy, (from, 16), copied, launch);
         for lane in lanes(mask) {
             self.lane = lane;
-            let [to, from] = [to, from].map(|place| At {
-                address: self.address(place, lane),
-                bytes: 16,
-            });
+            let [to, from] = [to, from].map(|place| self.at(place, 16, lane));
             block
                 .shared
                 .await_copy(to, self.first_thread + lane, block.epoch)?;

@@ -1,7 +1,7 @@
 //! Small kernels with and without faults.
 #![allow(clippy::unwrap_used)]
 
-use cascade_ptx::{Launch, Machine, Schedule, Wrong};
+use cascade_ptx::{Launch, Machine, ReadError, Schedule, Wrong};
 
 const SCHEDULES: [Schedule; 4] = [
     Schedule::Forward,
@@ -41,6 +41,11 @@ fn kernel(body: &str) -> String {
     )
 }
 
+fn machine(text: &str, schedule: Schedule) -> Result<Machine, ReadError> {
+    let mut machine = Machine::new(schedule);
+    machine.load(text).map(|()| machine)
+}
+
 fn launch(parameters: &[u8], blocks: u32, threads: u32) -> Launch<'_> {
     Launch {
         kernel: "test",
@@ -58,7 +63,7 @@ fn run(
     (blocks, threads): (u32, u32),
     words: &[u32],
 ) -> Result<Vec<u32>, Wrong> {
-    let mut machine = Machine::new(&kernel(body), schedule).unwrap();
+    let mut machine = machine(&kernel(body), schedule).unwrap();
     let address = upload(&mut machine, words);
     let parameters = address.to_le_bytes();
     let run = machine.launch(launch(&parameters, blocks, threads));
@@ -176,6 +181,8 @@ fn exchanges_that_some_lanes_never_come_to() {
 $L1:
 	bar.sync 	0;";
     assert_eq!(fault(body, (1, 32), &[0]), Wrong::Apart);
+    let guarded = "	setp.gt.u32 	%p1, %r1, 7;\n	@%p1 bar.sync 	0;";
+    assert_eq!(fault(guarded, (1, 32), &[0]), Wrong::Apart);
     let ended = body.replace("bar.sync 	0;", "ret;");
     let wrong = fault(&ended, (1, 32), &[0]);
     assert!(matches!(wrong, Wrong::Members { .. }), "{wrong}");
@@ -389,7 +396,7 @@ fn accesses_stay_within_what_is_allocated() {
 #[test]
 fn launches_are_checked() {
     let text = kernel("	ld.global.u32 	%r4, [%rd1];");
-    let mut machine = Machine::new(&text, Schedule::Forward).unwrap();
+    let mut machine = machine(&text, Schedule::Forward).unwrap();
     let address = upload(&mut machine, &[1]);
     let parameters = address.to_le_bytes();
     machine.launch(launch(&parameters, 1, 1)).unwrap();
@@ -442,7 +449,7 @@ fn launches_that_overlap_wait_for_each_other() {
 	add.s32 	%r5, %r4, 1;
 	st.global.u32 	[%rd3], %r5;";
     let twice = |body: &str, overlaps: [bool; 2]| {
-        let mut machine = Machine::new(&kernel(body), Schedule::Forward).unwrap();
+        let mut machine = machine(&kernel(body), Schedule::Forward).unwrap();
         let address = upload(&mut machine, &[5; 32]);
         for overlaps in overlaps {
             let parameters = address.to_le_bytes();
@@ -586,6 +593,9 @@ fn comparisons_know_what_is_no_number() {
         ("ne", 1, 0, 0),
         ("ltu", 1, 0, 1),
         ("leu", 1, 1, 1),
+        ("equ", 0, 1, 1),
+        ("geu", 0, 1, 1),
+        ("gtu", 0, 0, 1),
         ("neu", 1, 0, 1),
         ("nan", 0, 0, 1),
         ("num", 1, 1, 0),
@@ -608,7 +618,7 @@ fn comparisons_know_what_is_no_number() {
 
 #[test]
 fn texts_that_are_not_known_are_refused_by_line() {
-    let refused = |text: &str| Machine::new(text, Schedule::Forward).unwrap_err();
+    let refused = |text: &str| machine(text, Schedule::Forward).unwrap_err();
     let wrong = refused(&kernel("	sin.approx.f32 	%f1, %f2;"));
     assert_eq!(wrong.line, 20);
     assert!(wrong.to_string().ends_with("this instruction is not known"));
@@ -630,7 +640,7 @@ fn texts_that_are_not_known_are_refused_by_line() {
 #[test]
 fn constants_of_a_text_can_be_read() {
     let text = ".global .align 4 .b8 layout[12] = {1, 0, 0, 0, 255};\n".to_owned();
-    let machine = Machine::new(&(text + &kernel("")), Schedule::Forward).unwrap();
+    let machine = machine(&(text + &kernel("")), Schedule::Forward).unwrap();
     let layout = [1, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(machine.constant("layout").unwrap(), layout);
     assert_eq!(machine.constant("test"), None);
