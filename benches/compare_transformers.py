@@ -2,7 +2,7 @@
 """Greedy decoding on the CPU: this project against Hugging Face transformers, on the same model, prompts and processor.
 
     cargo build --release -p cascade-cli
-    python benches/compare_transformers.py --config configs/demo-t5.yaml --checkpoint crates/cascade-demo/models/demo-t5-target
+    python benches/compare_transformers.py --config configs/demo-t5.yaml --checkpoint crates/lab/cascade-demo/models/demo-t5-target
 
 Needs the packages of tests/goldens/requirements.txt. The contestants take turns in each round, so that a machine that slows
 down slows all of them; medians over the rounds are compared. Transformers gets its best case: f32, all cores, its key-value
@@ -28,7 +28,7 @@ import transformers
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
-QUESTIONS = ROOT / "crates" / "cascade-demo" / "data" / "gsm8k" / "test.jsonl"
+QUESTIONS = ROOT / "crates" / "lab" / "cascade-demo" / "data" / "gsm8k" / "test.jsonl"
 NEAR_TIE = 1e-3
 WARM_UP = 2
 
@@ -75,7 +75,7 @@ def arguments():
     parser.add_argument("--binary", type=Path, default=ROOT / "target" / "release" / "cascade")
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "demo-t5.yaml",
                         help="configuration whose target is --checkpoint")
-    parser.add_argument("--checkpoint", type=Path, default=ROOT / "crates" / "cascade-demo" / "models" / "demo-t5-target",
+    parser.add_argument("--checkpoint", type=Path, default=ROOT / "crates" / "lab" / "cascade-demo" / "models" / "demo-t5-target",
                         help="folder with config.json, model.safetensors and tokenizer.json")
     parser.add_argument("--limit", type=int, default=20, help="number of GSM8K test questions (default 20)")
     parser.add_argument("--max-new-tokens", type=int, default=128)

@@ -8,7 +8,7 @@
 # Takes nvcc from $NVCC or lays out one (scripts/cuda-compiler.sh) in $CASCADE_CUDA_COMPILER, ~/.cache/cascade/cuda-compiler by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kernels=crates/cascade-gpu/kernels
+kernels=crates/product/cascade-gpu/kernels
 if [ -z "${NVCC:-}" ]; then
   compiler=${CASCADE_CUDA_COMPILER:-${XDG_CACHE_HOME:-$HOME/.cache}/cascade/cuda-compiler}
   scripts/cuda-compiler.sh "$compiler"

@@ -55,7 +55,7 @@ fn the_good_one_is_good_and_all_shipped_ones_are() {
     let config = Config::parse(GOOD, "good.yaml", Path::new("")).unwrap();
     assert!(config.warnings().is_empty());
     Config::demo().unwrap();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../configs");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -197,7 +197,7 @@ fn prompts_from_a_file_carry_their_fields_through() {
 /// A file of the excerpts that the datasets' own tests read.
 fn excerpt(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../cascade-eval/tests/data")
+        .join("../lab/cascade-eval/tests/data")
         .join(name)
         .display()
         .to_string()

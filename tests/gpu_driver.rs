@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 fn cascade(args: &[&str], variables: &[(&str, &str)]) -> Output {
     let driver = tempfile::tempdir().unwrap();
-    cascade_ptx_driver::install(driver.path()).unwrap();
+    cascade_cuda_mock::install(driver.path()).unwrap();
     Command::new(env!("CARGO_BIN_EXE_cascade"))
         .args(args)
         .env("LD_LIBRARY_PATH", driver.path())

@@ -30,7 +30,7 @@ fn model(name: &str, device: &Device, dtype: DType) -> LoadedModel {
     // Where the sources are now, if the test was built elsewhere.
     let here = std::env::var("CARGO_MANIFEST_DIR");
     let folder = Path::new(here.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR")))
-        .join("../cascade-demo/models")
+        .join("../../lab/cascade-demo/models")
         .join(name);
     let options = LoadOptions {
         device: device.clone(),

@@ -46,8 +46,8 @@ def tensors(path):
 def main(cascade):
     cascade = pathlib.Path(cascade).resolve()
     interpreter = python()
-    tokenizer = ROOT / "crates" / "cascade-demo" / "models" / "demo-t5-target" / "tokenizer.json"
-    questions = ROOT / "crates" / "cascade-demo" / "data" / "gsm8k" / "test.jsonl"
+    tokenizer = ROOT / "crates" / "lab" / "cascade-demo" / "models" / "demo-t5-target" / "tokenizer.json"
+    questions = ROOT / "crates" / "lab" / "cascade-demo" / "data" / "gsm8k" / "test.jsonl"
     lines = questions.read_text(encoding="utf-8").splitlines()
     lines = [json.dumps({"text": json.loads(line)["question"]}) + "\n" for line in lines]
 

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 HERE = Path(__file__).resolve().parent
-DEMO = HERE.parent.parent / "crates" / "cascade-demo"
+DEMO = HERE.parent.parent / "crates" / "lab" / "cascade-demo"
 QUESTIONS = 50
 MAX_NEW_TOKENS = 128
 

@@ -1,0 +1,180 @@
+//! Demo checkpoints, bigram tables and questions, embedded in the program.
+//!
+//! Two families of three models each, T5 and LLaMA, small enough that a demo, a test or a first look needs no download.
+//! What the models are, and what they are not, is told in `models/README.md`. Their weights are provisional: better ones
+//! may replace them under the same names.
+
+/// A model as a folder in the layout of Hugging Face holds it, in memory.
+#[derive(Clone, Copy)]
+pub struct Checkpoint {
+    /// Its name: `demo-t5-target`, say.
+    pub name: &'static str,
+    /// `config.json`.
+    pub config: &'static [u8],
+    /// `generation_config.json`.
+    pub generation_config: &'static [u8],
+    /// `tokenizer.json`, the same for all models of a family.
+    pub tokenizer: &'static [u8],
+    /// `model.safetensors`, in f16, aligned to 64 bytes: its tensors can be read where they lie.
+    pub weights: &'static [u8],
+}
+
+impl std::fmt::Debug for Checkpoint {
+    // Megabytes of bytes tell nobody anything.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `include_bytes!` promises no alignment, and the readers of tensors want some.
+#[repr(C, align(64))]
+struct Aligned<B: ?Sized>(B);
+
+macro_rules! include_aligned {
+    ($path:expr) => {{
+        const ALIGNED: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
+        &ALIGNED.0
+    }};
+}
+
+macro_rules! checkpoint {
+    ($name:literal) => {
+        Checkpoint {
+            name: $name,
+            config: include_bytes!(concat!("../models/", $name, "/config.json")),
+            generation_config: include_bytes!(concat!(
+                "../models/",
+                $name,
+                "/generation_config.json"
+            )),
+            tokenizer: include_bytes!(concat!("../models/", $name, "/tokenizer.json")),
+            weights: include_aligned!(concat!("../models/", $name, "/model.safetensors")),
+        }
+    };
+}
+
+/// All checkpoints, family by family, largest first.
+// A static, as a const would be embedded once per crate that names it.
+pub static CHECKPOINTS: [Checkpoint; 6] = [
+    checkpoint!("demo-t5-target"),
+    checkpoint!("demo-t5-base"),
+    checkpoint!("demo-t5-small"),
+    checkpoint!("demo-llama-target"),
+    checkpoint!("demo-llama-base"),
+    checkpoint!("demo-llama-small"),
+];
+
+macro_rules! table {
+    ($name:literal) => {
+        (
+            $name,
+            include_aligned!(concat!("../../../../ngram-data/", $name, ".safetensors")),
+        )
+    };
+}
+
+static TABLES: [(&str, &[u8]); 4] = [
+    table!("demo-t5"),
+    table!("demo-llama"),
+    table!("t5"),
+    table!("llama"),
+];
+
+/// Names of the bigram tables, each after the family whose tokens it speaks of: `demo-t5` and `demo-llama` for the demo
+/// checkpoints, `t5` for T5 and FLAN-T5, `llama` for LLaMA and Vicuna.
+pub const BIGRAM_TABLES: [&str; 4] = ["demo-t5", "demo-llama", "t5", "llama"];
+
+/// The test questions of GSM8K: one JSON object per line, with `question` and `answer`.
+pub static GSM8K_TEST: &str = include_str!("../data/gsm8k/test.jsonl");
+
+/// The checkpoint of that name, such as `demo-t5-target`.
+pub fn checkpoint(name: &str) -> Option<&'static Checkpoint> {
+    CHECKPOINTS
+        .iter()
+        .find(|checkpoint| checkpoint.name == name)
+}
+
+/// The bigram table of that name, one of [`BIGRAM_TABLES`]: a safetensors file, aligned to 64 bytes.
+pub fn bigram_table(name: &str) -> Option<&'static [u8]> {
+    TABLES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, table)| *table)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn json(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn names_resolve() {
+        for expected in &CHECKPOINTS {
+            assert_eq!(checkpoint(expected.name).unwrap().name, expected.name);
+        }
+        assert!(checkpoint("demo-t5").is_none());
+        assert!(checkpoint("").is_none());
+    }
+
+    #[test]
+    fn every_json_file_parses_and_sizes_agree() {
+        for checkpoint in &CHECKPOINTS {
+            let config = json(checkpoint.config);
+            assert!(json(checkpoint.generation_config).is_object());
+            let tokenizer = json(checkpoint.tokenizer);
+            let vocabulary = &tokenizer["model"]["vocab"];
+            let pieces = vocabulary
+                .as_array()
+                .map(Vec::len)
+                .or(vocabulary.as_object().map(|pieces| pieces.len()));
+            assert_eq!(config["vocab_size"].as_u64(), pieces.map(|n| n as u64));
+        }
+    }
+
+    #[test]
+    fn a_family_shares_its_tokenizer() {
+        for family in CHECKPOINTS.chunks(3) {
+            assert!(family.iter().all(|c| c.tokenizer == family[0].tokenizer));
+        }
+    }
+
+    #[test]
+    fn weights_are_aligned_safetensors() {
+        for checkpoint in &CHECKPOINTS {
+            assert_eq!(checkpoint.weights.as_ptr() as usize % 64, 0);
+            assert!(tensors(checkpoint.weights).contains_key("lm_head.weight"));
+        }
+    }
+
+    #[test]
+    fn tables_are_aligned_safetensors() {
+        assert_eq!(TABLES.map(|(name, _)| name), BIGRAM_TABLES);
+        for name in BIGRAM_TABLES {
+            let table = bigram_table(name).unwrap();
+            assert_eq!(table.as_ptr() as usize % 64, 0);
+            assert!(!tensors(table).is_empty());
+        }
+        assert!(bigram_table("demo-t5-target").is_none());
+    }
+
+    /// The header of a safetensors file: its length as a little-endian `u64`, then JSON.
+    fn tensors(file: &[u8]) -> serde_json::Map<String, Value> {
+        let (length, rest) = file.split_first_chunk::<8>().unwrap();
+        let header = json(&rest[..u64::from_le_bytes(*length) as usize]);
+        header.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn questions_are_there() {
+        assert_eq!(GSM8K_TEST.lines().count(), 1319);
+        let first = json(GSM8K_TEST.lines().next().unwrap().as_bytes());
+        assert!(!first["question"].as_str().unwrap().is_empty());
+    }
+}

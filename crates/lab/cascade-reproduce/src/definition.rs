@@ -1,0 +1,411 @@
+//! Experiments as files under `configs/reproduce/`.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::arm::{Arm, Role, Setting};
+use crate::{Error, Result};
+
+macro_rules! embedded {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../configs/reproduce/", $name, ".yaml")))),*]
+    };
+}
+
+/// The experiments that are part of the program, in the order in which the papers have them.
+static EMBEDDED: &[(&str, &str)] = embedded![
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    "table5",
+    "horizontal",
+    "figure2",
+    "spec-bench",
+];
+
+/// What an experiment is.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// What it goes by. The file's name without its ending, and not in the file.
+    #[serde(skip)]
+    pub name: String,
+    /// The text that it was read from.
+    #[serde(skip)]
+    pub text: String,
+    /// A line.
+    pub title: String,
+    /// A paragraph for people.
+    pub about: String,
+    /// Where the paper's figures stand.
+    pub source: String,
+    /// What is done.
+    pub kind: Kind,
+    /// The models behind `--models demo` and `--models paper`.
+    pub models: Option<ModelNames>,
+    /// Names of the datasets.
+    #[serde(default)]
+    pub datasets: Vec<String>,
+    /// Prompts of each dataset if nothing else is asked for.
+    #[serde(default)]
+    pub samples: usize,
+    /// Tokens to generate at most.
+    #[serde(default)]
+    pub max_new_tokens: usize,
+    /// What the rows are compared by, one table for each.
+    #[serde(default)]
+    pub metrics: Vec<Metric>,
+    /// The rows of the paper's table. The first is plain decoding, unless a recording is replayed.
+    #[serde(default)]
+    pub rows: Vec<Row>,
+}
+
+/// What is done in an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Formulas are evaluated.
+    Ewif,
+    /// Cascades generate, and are compared by SWI and walltime.
+    Cascades,
+    /// The same, compared by acceptance at each position of a draft.
+    Positions,
+    /// Drafters are replayed on recorded outputs.
+    Replay,
+}
+
+/// Configurations (`t5-xxl`, `vicuna-7b`, `demo-t5`, `demo-llama`) whose models are taken.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelNames {
+    /// For `--models demo`.
+    pub demo: String,
+    /// For `--models paper`.
+    pub paper: String,
+}
+
+/// What rows are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// SWI by the paper's *model size* costs of the places in the cascade.
+    ModelSize,
+    /// SWI by the paper's *previous work* costs.
+    PreviousWork,
+    /// SWI by the parameters of the models that ran.
+    Parameters,
+    /// SWI by the time of single-row forwards on this machine.
+    Measured,
+    /// Tokens per second.
+    Walltime,
+}
+
+impl Metric {
+    /// What it is called in tables.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::ModelSize => "SWI, FLAN-T5 model sizes",
+            Self::PreviousWork => "SWI, costs of previous work",
+            Self::Parameters => "SWI, counted parameters",
+            Self::Measured => "SWI, forwards timed here",
+            Self::Walltime => "walltime",
+        }
+    }
+}
+
+/// A row of the paper's table.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// The paper's name of the algorithm.
+    pub algorithm: String,
+    /// The drafters, largest first.
+    #[serde(default)]
+    pub drafters: Vec<Role>,
+    /// Children of the leading node of each depth.
+    #[serde(default = "one")]
+    pub children: usize,
+    /// Hyperparameters that are tried: all combinations in which k12 is not below k11.
+    #[serde(default)]
+    pub grid: Grid,
+    /// K matrices that are tried, entries added.
+    #[serde(default)]
+    pub matrices: Vec<Vec<Vec<usize>>>,
+    /// The paper's figures.
+    #[serde(default)]
+    pub paper: Vec<PaperFigure>,
+    /// Why there is no such cascade here: the row then has the paper's figures alone, and this beside them.
+    pub absent: Option<String>,
+}
+
+const fn one() -> usize {
+    1
+}
+
+/// Hyperparameters to be combined. An empty list leaves its hyperparameter out.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// Values of k11.
+    #[serde(default)]
+    pub k11: Vec<usize>,
+    /// Values of k12.
+    #[serde(default)]
+    pub k12: Vec<usize>,
+    /// Values of k22.
+    #[serde(default)]
+    pub k22: Vec<usize>,
+    /// Values of λ.
+    #[serde(default)]
+    pub lenience: Vec<f32>,
+}
+
+/// A figure of the paper.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperFigure {
+    /// The dataset that it is of.
+    pub dataset: String,
+    /// What it says.
+    pub metric: Metric,
+    /// What it is.
+    pub value: f64,
+    /// The hyperparameters that gave it.
+    #[serde(default)]
+    pub setting: Setting,
+}
+
+impl Definition {
+    /// The experiments that are part of the program.
+    ///
+    /// # Errors
+    /// None, as a test makes sure.
+    pub fn all() -> Result<Vec<Self>> {
+        EMBEDDED
+            .iter()
+            .map(|(name, text)| Self::parse(name, text))
+            .collect()
+    }
+
+    /// The experiment of a name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownExperiment`].
+    pub fn named(name: &str) -> Result<Self> {
+        let known = EMBEDDED.iter().find(|(known, _)| *known == name);
+        let (name, text) = known.ok_or_else(|| Error::UnknownExperiment {
+            name: name.to_owned(),
+            known: EMBEDDED.iter().map(|(name, _)| *name).collect(),
+        })?;
+        Self::parse(name, text)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`]; those of [`parse`](Self::parse).
+    pub fn open(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(Error::unreadable(path))?;
+        let name = path
+            .file_stem()
+            .map_or_else(|| "experiment".into(), |name| name.to_string_lossy());
+        Self::parse(&name, &text)
+    }
+
+    /// Reads YAML, and checks what can be checked without models.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`]; [`Error::Definition`] for rows that make no experiment; [`Error::Setting`].
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        let mut definition: Self = serde_yaml::from_str(text).map_err(|source| Error::Syntax {
+            experiment: name.to_owned(),
+            source,
+        })?;
+        definition.name = name.to_owned();
+        definition.text = text.to_owned();
+        definition.check()?;
+        Ok(definition)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.kind == Kind::Ewif {
+            return Ok(());
+        }
+        self.arms()?;
+        let is_plain = |row: &Row| row.drafters.is_empty() && row.absent.is_none();
+        let first_is_plain = self.rows.first().is_some_and(is_plain);
+        if self.kind != Kind::Replay && !first_is_plain {
+            return Err(self.wrong(
+                "the first row has drafters",
+                "begin with plain decoding, which all others are compared with",
+            ));
+        }
+        if self.kind != Kind::Replay && self.models.is_none() {
+            return Err(self.wrong(
+                "`models` is missing",
+                "name the configurations for `demo` and `paper`",
+            ));
+        }
+        if self.kind != Kind::Replay && (self.datasets.is_empty() || self.samples == 0) {
+            return Err(self.wrong("it has no prompts", "give `datasets` and `samples`"));
+        }
+        if self.max_new_tokens == 0 {
+            return Err(self.wrong("`max_new_tokens` is missing", "give 1 or more"));
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, problem: &str, cure: &str) -> Error {
+        Error::Definition {
+            experiment: self.name.clone(),
+            problem: problem.to_owned(),
+            cure: cure.to_owned(),
+        }
+    }
+
+    /// Everything that is run, each cascade once, in the order of the rows; rows that are absent are not.
+    ///
+    /// # Errors
+    /// [`Error::Setting`]; [`Error::Definition`] if there is nothing to run.
+    pub fn arms(&self) -> Result<Vec<Arm>> {
+        let mut arms: Vec<Arm> = Vec::new();
+        let there = |(_, row): &(usize, &Row)| row.absent.is_none();
+        for (index, row) in self.rows.iter().enumerate().filter(there) {
+            for setting in row.settings() {
+                let arm = Arm::new(index, &row.drafters, setting, row.children)?;
+                if arms.iter().all(|known| known.id != arm.id) {
+                    arms.push(arm);
+                }
+            }
+        }
+        match arms.is_empty() {
+            true => Err(self.wrong("it has no rows", "give at least one")),
+            false => Ok(arms),
+        }
+    }
+}
+
+impl Row {
+    /// All settings: the grid, the matrices, and those of the paper's figures.
+    fn settings(&self) -> Vec<Setting> {
+        let mut settings = self.grid.settings();
+        settings.extend(self.matrices.iter().map(|matrix| Setting {
+            matrix: Some(matrix.clone()),
+            ..Setting::default()
+        }));
+        let papers = self.paper.iter().map(|figure| &figure.setting);
+        settings.extend(
+            papers
+                .filter(|&setting| *setting != Setting::default())
+                .cloned(),
+        );
+        if settings.is_empty() {
+            settings.push(Setting::default());
+        }
+        settings
+    }
+
+    /// The paper's figure for a dataset, if it has one.
+    pub fn figure(&self, dataset: &str, metric: Metric) -> Option<&PaperFigure> {
+        self.paper
+            .iter()
+            .find(|figure| figure.dataset == dataset && figure.metric == metric)
+    }
+}
+
+impl Grid {
+    fn settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        if self.k11.is_empty() {
+            return settings;
+        }
+        for k11 in optional(&self.k11) {
+            for k12 in optional(&self.k12) {
+                for k22 in optional(&self.k22) {
+                    for lenience in optional(&self.lenience) {
+                        settings.push(Setting {
+                            k11,
+                            k12,
+                            k22,
+                            lenience,
+                            matrix: None,
+                        });
+                    }
+                }
+            }
+        }
+        settings.retain(|setting| setting.k12.is_none() || setting.k12 >= setting.k11);
+        settings
+    }
+}
+
+/// The values, or none once.
+fn optional<T: Copy>(values: &[T]) -> Vec<Option<T>> {
+    match values {
+        [] => vec![None],
+        values => values.iter().copied().map(Some).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_experiments_of_the_program_are_sound() {
+        let all = Definition::all().unwrap();
+        assert_eq!(all.len(), EMBEDDED.len());
+        for definition in all
+            .iter()
+            .filter(|definition| definition.kind != Kind::Ewif)
+        {
+            let arms = definition.arms().unwrap();
+            for (i, arm) in arms.iter().enumerate() {
+                assert!(
+                    arms[..i].iter().all(|other| other.id != arm.id),
+                    "{}",
+                    arm.id
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn table2_has_the_papers_settings_and_a_search() {
+        let table2 = Definition::named("table2").unwrap();
+        let arms = table2.arms().unwrap();
+        let ids: Vec<&str> = arms.iter().map(|arm| arm.id.as_str()).collect();
+        assert_eq!(ids[0], "plain");
+        for k in 1..=20 {
+            for drafter in ["base", "small"] {
+                let id = format!("{drafter}; k11 {k}");
+                assert!(ids.contains(&id.as_str()), "{id}");
+            }
+        }
+        assert!(ids.contains(&"base, small, mag; k11 8, k12 13, k22 1, λ 3"));
+        assert!(ids.contains(&"base, small, mag; k11 5, k12 9, k22 1, λ 3"));
+        let best = table2
+            .rows
+            .last()
+            .unwrap()
+            .figure("gsm8k", Metric::ModelSize)
+            .unwrap();
+        assert_eq!(best.value, 3.88);
+    }
+
+    #[test]
+    fn hostile_definitions_are_refused() {
+        let error = Definition::parse("x", "title: t").unwrap_err().to_string();
+        assert!(
+            error.contains("x: ") && error.contains("missing field"),
+            "{error}"
+        );
+        let text = "{title: t, about: a, source: s, kind: cascades, rows: [{algorithm: A, drafters: [base]}]}";
+        let error = Definition::parse("x", text).unwrap_err().to_string();
+        assert!(error.contains("k11 is missing"), "{error}");
+        let error = Definition::named("table9").unwrap_err().to_string();
+        assert!(error.contains("table1, table2"), "{error}");
+    }
+}
