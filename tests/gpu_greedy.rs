@@ -57,7 +57,7 @@ impl Pair {
 
     fn cascade(&self) -> Cascade {
         let rows = vec![vec![3, 4], vec![0, 3]];
-        let options = NeuralOptions::new(Rule::default(), Branching::lead(2));
+        let options = NeuralOptions::new(Rule::default(), Branching::main_path(2));
         Cascade::builder()
             .target("target", self.target.session())
             .neural_with("small", self.drafter.session(), options)

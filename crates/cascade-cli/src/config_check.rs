@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_config::{AssembleOptions, Config, Drafter, LoadedPart, Neural};
-use cascade_engine::{Branching, Parents, Siblings};
+use cascade_engine::{Branching, Expand, Siblings};
 
 pub(crate) fn check(file: &Path, load: bool) -> Result<ExitCode> {
     let config = Config::open(file)?;
@@ -86,13 +86,13 @@ fn branches(branching: &Branching) -> String {
     if branching.widths.iter().all(|&width| width == 1) {
         return String::new();
     }
-    let parents = match branching.parents {
-        Parents::Lead => "the leading node",
-        Parents::Every => "every node",
+    let parents = match branching.expand {
+        Expand::MainPath => "the leading node",
+        Expand::AllLeaves => "every node",
     };
     let siblings = match branching.siblings {
-        Siblings::Top => "most probable",
-        Siblings::Sampled => "sampled",
+        Siblings::TopK => "most probable",
+        Siblings::WithReplacement => "sampled",
         Siblings::WithoutReplacement => "sampled without replacement",
     };
     format!(

@@ -62,8 +62,8 @@ impl ForwardBench {
     pub fn run(&self, scorer: &mut dyn Scorer) -> Result<Vec<ForwardCost>> {
         let mut tokens = Tokens::new(self.seed, scorer.vocab_size());
         match scorer.architecture() {
-            Architecture::EncoderDecoder => scorer.begin(&tokens.take(self.source.max(1)))?,
-            Architecture::DecoderOnly => scorer.begin(&[])?,
+            Architecture::EncoderDecoder => scorer.set_source(&tokens.take(self.source.max(1)))?,
+            Architecture::DecoderOnly => scorer.set_source(&[])?,
         }
         let mut costs = Vec::new();
         for &context in &self.contexts {

@@ -76,8 +76,8 @@ fn rows_are_those_that_the_live_model_computed() {
     let live = ToyScorer::target("live", VOCABULARY, 9);
     let mut alone = ToyScorer::target("live", VOCABULARY, 9);
     let mut paced = PacedScorer::new(live, recorded(), CallLog::default()).unwrap();
-    paced.begin(&[]).unwrap();
-    alone.begin(&[]).unwrap();
+    paced.set_source(&[]).unwrap();
+    alone.set_source(&[]).unwrap();
     let score = |scorer: &mut dyn Scorer| {
         let scores = scorer.score(&[1, 2, 3], &TokenTree::chain([4]), Want::ARGMAX);
         scores.unwrap().rows_computed

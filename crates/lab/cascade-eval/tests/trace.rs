@@ -75,7 +75,7 @@ fn a_record_is_what_the_target_says_and_how_surely() {
         let trace = record(architecture, 30);
         for record in &trace.records {
             let mut target = toy(architecture);
-            target.begin(&record.source).unwrap();
+            target.set_source(&record.source).unwrap();
             let mut context = record.context.clone();
             let gaps = record.gaps.as_ref().unwrap();
             assert_eq!(gaps.len(), record.output.len());
@@ -296,7 +296,7 @@ fn the_recorded_target_refuses_what_was_not_recorded() {
             error(&context(4), &first.output[4..], Want::ARGMAX),
             "record 0 ends after 6 tokens",
         ),
-        (error(&[1, 2], &[], Want::PICKS), "no probabilities"),
+        (error(&[1, 2], &[], Want::GATHERED), "no probabilities"),
         (
             error(&[1, 2], &[], Want::ARGMAX.with_top(2)),
             "no probabilities",
@@ -309,10 +309,10 @@ fn the_recorded_target_refuses_what_was_not_recorded() {
     ] {
         assert!(found.contains(expected), "{found}, not {expected}");
     }
-    assert!(scorer.begin(&[1]).is_err());
+    assert!(scorer.set_source(&[1]).is_err());
     assert!(TraceScorer::new(record(Architecture::EncoderDecoder, 6))
         .unwrap()
-        .begin(&[])
+        .set_source(&[])
         .is_err());
 }
 
@@ -421,7 +421,7 @@ proptest! {
             }
             let mut target = toy(architecture);
             for scorer in [&mut target as &mut dyn Scorer, &mut warm] {
-                scorer.begin(&record.source).unwrap();
+                scorer.set_source(&record.source).unwrap();
             }
             let said = target.score(&context, &tree, Want::ARGMAX).unwrap().argmax;
             let found = warm.score(&context, &tree, Want::ARGMAX).unwrap().argmax;
@@ -481,12 +481,12 @@ fn vicuna() -> Arc<Trace> {
 
 /// What `cargo run --example replay` of cascade-ngram counts on the same fixture without an engine.
 fn forwards(drafter: &mut dyn Drafter, trace: &Trace) -> usize {
-    drafter.begin(&[]);
+    drafter.set_source(&[]);
     let forwards = trace.records.iter().map(|record| {
         let tokens = [&record.context[..], &record.output].concat();
         let (mut at, mut forwards) = (record.context.len(), 0);
         while at < tokens.len() {
-            let draft = drafter.propose(&tokens[..at], Budget::chain(10));
+            let draft = drafter.propose(&tokens[..at], Budget::chain(10)).tree;
             let kept = draft
                 .tokens()
                 .zip(&tokens[at..])

@@ -283,7 +283,7 @@ impl Lineup {
             (Role::Base | Role::Small, _) => match self.drafters.get(&role) {
                 Some(model) => {
                     let options = NeuralOptions {
-                        branching: Branching::lead(children),
+                        branching: Branching::main_path(children),
                         ..NeuralOptions::default()
                     };
                     builder.neural_with(role.name(), model.session(), options)
@@ -307,7 +307,7 @@ impl Lineup {
             return Ok(None);
         };
         let mut session = model.session();
-        session.begin(&prompt.source)?;
+        session.set_source(&prompt.source)?;
         let context = [prompt.context.as_slice(), said].concat();
         let scores = session.score(&context, &TokenTree::default(), Want::LOGITS)?;
         Ok(scores.logits.map(|logits| {

@@ -1,5 +1,7 @@
 //! The text of each token of an answer.
 
+use std::sync::Arc;
+
 use cascade_core::{TextCodec, TokenId};
 use cascade_models::Tokenizer;
 
@@ -11,7 +13,7 @@ pub(crate) fn pieces(tokens: &[TokenId], tokenizer: Option<&Tokenizer>) -> Resul
     let Some(tokenizer) = tokenizer else {
         return Ok(tokens.iter().map(|token| format!(" {token}")).collect());
     };
-    let mut decoder = tokenizer.decoder();
+    let mut decoder = Arc::new(tokenizer.clone()).decoder();
     let streamed = tokens.iter().map(|&token| decoder.push(token));
     let mut streamed = streamed.collect::<cascade_core::Result<Vec<_>>>()?;
     streamed.push(decoder.finish()?);

@@ -5,7 +5,8 @@
 use std::ops::ControlFlow;
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Prompt, Result, Scorer, Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, Prompt, Result, ScoredTree, Scorer, Scores, TokenId, TokenTree,
+    Want,
 };
 use cascade_engine::{Cascade, Convention, Generation, KMatrix, Options};
 use cascade_eval::CostTable;
@@ -41,7 +42,7 @@ impl Scorer for Scripted {
         None
     }
 
-    fn begin(&mut self, _source: &[TokenId]) -> Result<()> {
+    fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {
         Ok(())
     }
 
@@ -52,20 +53,21 @@ impl Scorer for Scripted {
         Ok(Scores {
             rows_computed: argmax.len(),
             argmax,
-            picks: None,
+            gathered: None,
             top: None,
             logits: None,
+            entropy: None,
             hidden: None,
         })
     }
 }
 
 impl Drafter for Scripted {
-    fn begin(&mut self, _source: &[TokenId]) {}
+    fn set_source(&mut self, _source: &[TokenId]) {}
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let start = context.len() - PROMPT.len();
-        TokenTree::chain((0..budget.depth).map(|i| self.says(start + i)))
+        TokenTree::chain((0..budget.depth).map(|i| self.says(start + i))).into()
     }
 }
 

@@ -294,8 +294,8 @@ fn counts_equal_a_recount() {
         let text = cascade_eval::PromptTemplate::T5Gsm8k.apply(sample).unwrap();
         let source = cascade_core::TextCodec::encode(&target.tokenizer, &text).unwrap();
         let (mut big, mut little) = (target.session(), base.session());
-        big.begin(&source).unwrap();
-        little.begin(&source).unwrap();
+        big.set_source(&source).unwrap();
+        little.set_source(&source).unwrap();
         let eos = target.eos_token_ids[0];
         let next = |model: &mut dyn Scorer, context: &[u32]| {
             model
@@ -479,11 +479,11 @@ fn a_replay_counts_as_a_direct_comparison_does() {
     let runs = lines(folder.path());
     let direct = |drafter: &mut dyn Drafter, record: &Record| {
         let tokens = [record.context.as_slice(), &record.output].concat();
-        drafter.begin(&[]);
+        drafter.set_source(&[]);
         let (mut at, mut forwards) = (record.context.len(), 0);
         while at < tokens.len() {
             let depth = 10.min(tokens.len() - at - 1);
-            let draft = drafter.propose(&tokens[..at], Budget::chain(depth));
+            let draft = drafter.propose(&tokens[..at], Budget::chain(depth)).tree;
             let kept = draft
                 .tokens()
                 .zip(&tokens[at..])

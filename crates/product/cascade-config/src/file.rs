@@ -1,6 +1,6 @@
 //! The file format: what may stand in a configuration, key by key.
 
-use cascade_engine::{Convention, Parents, Placement, Siblings};
+use cascade_engine::{Convention, Expand, Placement, Siblings};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -87,7 +87,8 @@ pub(crate) struct KEntry {
 pub(crate) struct BranchesEntry {
     pub(crate) widths: Vec<usize>,
     #[serde(default)]
-    pub(crate) parents: Parents,
+    #[serde(alias = "parents")]
+    pub(crate) expand: Expand,
     #[serde(default)]
     pub(crate) siblings: Siblings,
 }

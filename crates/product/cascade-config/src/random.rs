@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use cascade_engine::{Branching, Convention, KMatrix, Parents, Placement, Rule, Siblings};
+use cascade_engine::{Branching, Convention, Expand, KMatrix, Placement, Rule, Siblings};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -21,8 +21,8 @@ impl Config {
         let siblings = *pick(
             &mut rng,
             &[
-                Siblings::Top,
-                Siblings::Sampled,
+                Siblings::TopK,
+                Siblings::WithReplacement,
                 Siblings::WithoutReplacement,
             ],
         );
@@ -49,7 +49,7 @@ impl Config {
         config.k = random_matrix(&mut rng, config.drafters.len());
         config.lenience = rng.random_range(1.0..5.0);
         config.statistical_lenience = *pick(&mut rng, &[1.0, 1.0, 2.0, 4.0]);
-        config.placement = *pick(&mut rng, &[Placement::After, Placement::Beside]);
+        config.placement = *pick(&mut rng, &[Placement::Sequential, Placement::Merged]);
         config.max_nodes = rng.random_range(4..48);
         config.options.max_new_tokens = rng.random_range(TOKENS..=2 * TOKENS);
         config.ignore_eos = true;
@@ -82,7 +82,7 @@ impl Config {
                 Drafter::Neural { model, branching } => write!(
                     line,
                     "; {}: rule {}, widths {:?}, parents {:?}, siblings {:?}",
-                    model.name, model.rule, branching.widths, branching.parents, branching.siblings
+                    model.name, model.rule, branching.widths, branching.expand, branching.siblings
                 ),
                 Drafter::MaxGram { name, options, .. } => write!(
                     line,
@@ -106,7 +106,7 @@ fn random_branching(rng: &mut ChaCha8Rng, siblings: Siblings) -> Branching {
     let depths = rng.random_range(1..4);
     Branching {
         widths: (0..depths).map(|_| rng.random_range(1..5)).collect(),
-        parents: *pick(rng, &[Parents::Lead, Parents::Every]),
+        expand: *pick(rng, &[Expand::MainPath, Expand::AllLeaves]),
         siblings,
     }
 }

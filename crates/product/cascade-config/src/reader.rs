@@ -92,7 +92,7 @@ impl Reader<'_> {
         }
         Ok(Branching {
             widths: entry.widths,
-            parents: entry.parents,
+            expand: entry.expand,
             siblings: entry.siblings,
         })
     }

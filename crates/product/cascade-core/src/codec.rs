@@ -1,14 +1,16 @@
 //! Text to tokens and back.
 
+use std::sync::Arc;
+
 use crate::{Result, TokenId};
 
 /// A tokenizer, as far as generation needs one.
-pub trait TextCodec {
+pub trait TextCodec: Send + Sync {
     /// The tokens of a prompt, with the special tokens that the model expects around it (`<s>`, `</s>`).
     fn encode(&self, text: &str) -> Result<Vec<TokenId>>;
 
     /// A decoder for one stream of generated tokens. Special tokens give no text.
-    fn decoder(&self) -> Box<dyn TextDecoder + '_>;
+    fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send>;
 }
 
 /// Turns generated tokens into text as they come.

@@ -34,7 +34,7 @@ pub enum Proposal {
         /// The drafter's probability of the token, in `[0, 1]`.
         probability: f32,
     },
-    /// Drawn from this distribution.
+    /// CandidateToken from this distribution.
     Sampled(Arc<Distribution>),
 }
 
@@ -49,7 +49,7 @@ pub struct Proposed {
 
 /// One draw of a token: the node that carries it, and what it was drawn from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draw {
+pub struct Candidate {
     /// The node.
     pub node: NodeId,
     /// What it was drawn from.
@@ -65,7 +65,7 @@ pub struct Draft {
     tree: TokenTree,
     proposers: Vec<LevelId>,
     /// In the order in which they were pushed.
-    draws: Vec<Draw>,
+    draws: Vec<Candidate>,
 }
 
 impl Draft {
@@ -88,7 +88,7 @@ impl Draft {
             self.proposers.push(proposed.proposer);
             self.tree.push(token, parent)
         });
-        self.draws.push(Draw {
+        self.draws.push(Candidate {
             node,
             proposal: proposed.proposal,
         });
@@ -110,12 +110,12 @@ impl Draft {
 
     /// All draws, in the order in which they were pushed: those of siblings in the order in which a review must look at
     /// them.
-    pub fn draws(&self) -> &[Draw] {
+    pub fn candidates(&self) -> &[Candidate] {
         &self.draws
     }
 
     /// The draws of the children of `parent` (of the context, if `None`), in order.
-    pub fn draws_after(&self, parent: Option<NodeId>) -> impl Iterator<Item = &Draw> {
+    pub fn sibling_candidates(&self, parent: Option<NodeId>) -> impl Iterator<Item = &Candidate> {
         self.draws
             .iter()
             .filter(move |draw| self.tree.parent(draw.node) == parent)
@@ -161,8 +161,11 @@ mod tests {
             (3, 2, 1)
         );
         assert_eq!(draft.proposer(a), LevelId::drafter(0), "the first one");
-        let roots: Vec<NodeId> = draft.draws_after(None).map(|draw| draw.node).collect();
+        let roots: Vec<NodeId> = draft
+            .sibling_candidates(None)
+            .map(|draw| draw.node)
+            .collect();
         assert_eq!(roots, [a, b, a]);
-        assert_eq!(draft.draws_after(Some(b)).count(), 0);
+        assert_eq!(draft.sibling_candidates(Some(b)).count(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Statistical drafters.
 
-use crate::{TokenId, TokenTree};
+use crate::{NodeId, TokenId, TokenTree};
 
 /// How much a drafter may propose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,29 +21,111 @@ impl Budget {
     }
 }
 
+/// A proposed token tree and, if the drafter estimates them, acceptance probabilities.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScoredTree {
+    /// The proposed tokens.
+    pub tree: TokenTree,
+    /// For each node, the estimated probability that it is accepted given that its parent is, in `[0, 1]`; empty if the
+    /// drafter has no estimate. The estimates steer how much is drafted (stop rules, schedules), never what is accepted.
+    pub probabilities: Vec<f32>,
+}
+
+impl From<TokenTree> for ScoredTree {
+    /// A tree without estimates.
+    fn from(tree: TokenTree) -> Self {
+        Self {
+            tree,
+            probabilities: Vec::new(),
+        }
+    }
+}
+
+impl ScoredTree {
+    /// The estimate for `node`, if there is one.
+    pub fn probability(&self, node: NodeId) -> Option<f32> {
+        self.probabilities.get(node).copied()
+    }
+}
+
+/// One step of the target, as a [`Drafter`] may learn from it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Observation<'a> {
+    /// The context that the draft continued.
+    pub context: &'a [TokenId],
+    /// The draft that the target reviewed, whoever drafted it.
+    pub draft: &'a TokenTree,
+    /// The nodes that the target accepted: a path from the root.
+    pub accepted: &'a [NodeId],
+    /// The target's own token after them.
+    pub next: TokenId,
+    /// The target's most probable token after the context and after each node ([`TokenTree::row`]), rejected nodes
+    /// included: `draft.len() + 1` tokens.
+    pub argmax: &'a [TokenId],
+}
+
+impl<'a> Observation<'a> {
+    /// One step of the target.
+    pub const fn new(
+        context: &'a [TokenId],
+        draft: &'a TokenTree,
+        accepted: &'a [NodeId],
+        next: TokenId,
+        argmax: &'a [TokenId],
+    ) -> Self {
+        Self {
+            context,
+            draft,
+            accepted,
+            next,
+            argmax,
+        }
+    }
+
+    /// The tokens that the step emitted: the accepted ones and the target's own.
+    pub fn emitted(&self) -> impl Iterator<Item = TokenId> + '_ {
+        let accepted = self.accepted.iter().map(|&node| self.draft.token(node));
+        accepted.chain([self.next])
+    }
+}
+
 /// A model that proposes continuations from statistics alone, at a cost not worth counting: Max-Gram, a bigram table,
 /// prompt lookup.
 ///
-/// Proposing is observationally pure: what it returns depends on the source, the context and the budget, and not on
-/// earlier calls. Whatever an implementation remembers is there for speed.
+/// # Purity
+/// What [`propose`](Self::propose) returns is a function of the source, the context, the budget and what was
+/// [observed](Self::observe), and of nothing else: not of earlier proposals. Whatever else an implementation remembers
+/// is there for speed. What was observed changes what is drafted, never what is accepted, so it changes the speed of a
+/// generation and not its answer.
 pub trait Drafter {
     /// Sets the encoder's tokens that belong to all following contexts; empty for decoder-only models.
-    fn begin(&mut self, source: &[TokenId]);
+    fn set_source(&mut self, source: &[TokenId]);
 
     /// Guesses what follows `context`, within `budget`; siblings carry different tokens, the best guess first. Nothing
     /// worth guessing gives the empty tree.
     ///
     /// The best guess at each depth is the first child, so that a budget of as many nodes as its depth gives the chain
-    /// that is the most worth.
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree;
+    /// that is worth most.
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree;
+
+    /// Learns from a step of the target. Called after each step of a generation that drafts, whoever drafted; does
+    /// nothing unless implemented.
+    fn observe(&mut self, observation: &Observation<'_>) {
+        let _ = observation;
+    }
 }
 
 impl<D: Drafter + ?Sized> Drafter for Box<D> {
-    fn begin(&mut self, source: &[TokenId]) {
-        (**self).begin(source);
+    fn set_source(&mut self, source: &[TokenId]) {
+        (**self).set_source(source);
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         (**self).propose(context, budget)
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) {
+        (**self).observe(observation);
     }
 }

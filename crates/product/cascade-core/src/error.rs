@@ -63,6 +63,15 @@ pub enum Error {
         logit: f32,
     },
 
+    /// An implementation of a trait returned what the trait forbids.
+    #[error("the implementation of `{interface}` breaks its contract: {violation}")]
+    BrokenContract {
+        /// The method.
+        interface: &'static str,
+        /// What it returned, and what it should have.
+        violation: String,
+    },
+
     /// What lies behind the trait failed: a tensor library, a device, a tokenizer.
     #[error(transparent)]
     Backend(Box<dyn std::error::Error + Send + Sync>),

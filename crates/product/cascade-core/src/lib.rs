@@ -2,7 +2,7 @@
 //!
 //! * [`TokenTree`]: guesses for the tokens that follow a context. A chain is a tree; an empty tree is plain decoding.
 //! * [`Draft`]: a token tree whose every node knows what it was drawn from and who proposed it.
-//! * [`Distribution`]: probabilities over a vocabulary; [`Sampling`] makes them from logits, [`Chance`] draws from them.
+//! * [`Distribution`]: probabilities over a vocabulary; [`Sampling`] makes them from logits, [`RandomSource`] draws from them.
 //! * [`Scorer`]: a neural model. It scores a whole tree in one forward and is observationally pure.
 //! * [`Drafter`]: a statistical model, such as Max-Gram or a bigram table. It proposes at no cost worth counting.
 //! * [`TextCodec`]: text to tokens and back, token by token.
@@ -10,14 +10,15 @@
 //! Everything above this crate is written in these terms: verification rules see [`Scores`] and a [`Draft`], the engine
 //! sees scorers and drafters, and neither ever sees a tensor.
 
-mod chance;
 mod codec;
 mod distribution;
 mod draft;
 mod drafter;
 mod error;
 mod fingerprint;
+mod prefix;
 mod prompt;
+mod random;
 mod sampling;
 mod score;
 #[cfg(feature = "toy")]
@@ -25,16 +26,17 @@ pub mod toy;
 mod tree;
 mod vector;
 
-pub use chance::{Chance, SeededChance};
 pub use codec::{TextCodec, TextDecoder};
 pub use distribution::{Distribution, ImproperDistribution};
-pub use draft::{Draft, Draw, LevelId, Proposal, Proposed};
-pub use drafter::{Budget, Drafter};
+pub use draft::{Candidate, Draft, LevelId, Proposal, Proposed};
+pub use drafter::{Budget, Drafter, Observation, ScoredTree};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
+pub use prefix::common_prefix;
 pub use prompt::{Architecture, Prompt};
+pub use random::{RandomSource, SeededRandom};
 pub use sampling::{Decoding, InvalidSampling, Sampling};
-pub use score::{Matrix, Picks, Rows, Scorer, Scores, Top, Want};
+pub use score::{GatheredProbs, Matrix, RowDetail, Scorer, Scores, Top, Want};
 pub use tree::{NodeId, TokenTree};
 
 /// Index of a token in a model's vocabulary.

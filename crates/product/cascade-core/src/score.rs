@@ -2,14 +2,15 @@
 
 use crate::{Architecture, NodeId, Result, TokenId, TokenTree};
 
-/// How much of each row a caller needs. A model computes and copies no more than that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rows {
+/// How much of each row a caller needs. A model computes and copies no more than that. Each level holds those before it,
+/// in this sense: all that can be read from a lower level can be computed from a higher one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowDetail {
     /// The most probable token of each row.
     #[default]
     Argmax,
     /// The same, with its probability, and the probability that each node's token has in its parent's row.
-    Picks,
+    Gathered,
     /// All logits.
     Logits,
 }
@@ -18,9 +19,11 @@ pub enum Rows {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Want {
     /// How much of each row.
-    pub rows: Rows,
+    pub rows: RowDetail,
     /// How many of the most probable tokens of each row are named; 0 for none. More than the vocabulary has means all.
     pub top: usize,
+    /// Whether the entropy of each row is wanted.
+    pub entropy: bool,
     /// Whether the last hidden state of each row is wanted.
     pub hidden: bool,
 }
@@ -28,20 +31,23 @@ pub struct Want {
 impl Want {
     /// The most probable token of each row and nothing else.
     pub const ARGMAX: Self = Self {
-        rows: Rows::Argmax,
+        rows: RowDetail::Argmax,
         top: 0,
+        entropy: false,
         hidden: false,
     };
     /// The most probable tokens and the drafted tokens, with probabilities.
-    pub const PICKS: Self = Self {
-        rows: Rows::Picks,
+    pub const GATHERED: Self = Self {
+        rows: RowDetail::Gathered,
         top: 0,
+        entropy: false,
         hidden: false,
     };
     /// All logits.
     pub const LOGITS: Self = Self {
-        rows: Rows::Logits,
+        rows: RowDetail::Logits,
         top: 0,
+        entropy: false,
         hidden: false,
     };
 
@@ -50,11 +56,29 @@ impl Want {
         Self { top, ..self }
     }
 
+    /// The same, with the entropies.
+    pub const fn with_entropy(self) -> Self {
+        Self {
+            entropy: true,
+            ..self
+        }
+    }
+
     /// The same, with the last hidden states.
     pub const fn with_hidden(self) -> Self {
         Self {
             hidden: true,
             ..self
+        }
+    }
+
+    /// What satisfies both.
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            rows: self.rows.max(other.rows),
+            top: self.top.max(other.top),
+            entropy: self.entropy || other.entropy,
+            hidden: self.hidden || other.hidden,
         }
     }
 }
@@ -101,7 +125,7 @@ impl Matrix {
 
 /// Probabilities of the tokens that matter to a greedy review, computed in f32 by softmax over the whole vocabulary.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Picks {
+pub struct GatheredProbs {
     /// For each row, the probability of its most probable token.
     pub argmax: Vec<f32>,
     /// For each node, the probability of its token in its parent's row.
@@ -135,12 +159,14 @@ impl Top {
 pub struct Scores {
     /// The most probable token of each row, the first of equals.
     pub argmax: Vec<TokenId>,
-    /// Present if [`Rows::Picks`] was wanted.
-    pub picks: Option<Picks>,
+    /// Present if [`RowDetail::Gathered`] was wanted.
+    pub gathered: Option<GatheredProbs>,
     /// Present if [`Want::top`] is not 0.
     pub top: Option<Top>,
-    /// `[N + 1, vocabulary]`, present if [`Rows::Logits`] was wanted.
+    /// `[N + 1, vocabulary]`, present if [`RowDetail::Logits`] was wanted.
     pub logits: Option<Matrix>,
+    /// For each row, the Shannon entropy of its softmax in nats, present if it was wanted.
+    pub entropy: Option<Vec<f32>>,
     /// `[N + 1, hidden size]`: what the output head reads (after the final norm), present if it was wanted.
     pub hidden: Option<Matrix>,
     /// Rows that the forward really computed: N + 1, and one for each token of the context that the model had not
@@ -161,7 +187,7 @@ impl Scores {
 /// A neural language model as the engine sees it.
 ///
 /// # Purity
-/// `score` is observationally pure: for the source of the last [`begin`](Self::begin), the answer is a function of
+/// `score` is observationally pure: for the source of the last [`set_source`](Self::set_source), the answer is a function of
 /// `context`, `tree` and `want`, in whatever order calls come. Implementations keep what they have computed and reuse
 /// the longest common prefix, but no caller passes a length, rolls back, or knows that a cache exists. (Floating-point
 /// answers may differ in the last bits with the number of rows computed together.)
@@ -180,7 +206,7 @@ pub trait Scorer {
     ///
     /// # Errors
     /// A source that the model cannot take: see [`Error`](crate::Error).
-    fn begin(&mut self, source: &[TokenId]) -> Result<()>;
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()>;
 
     /// Scores `tree` as a continuation of `context`, in one forward.
     ///
@@ -203,8 +229,8 @@ impl<S: Scorer + ?Sized> Scorer for Box<S> {
         (**self).max_context()
     }
 
-    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
-        (**self).begin(source)
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        (**self).set_source(source)
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {

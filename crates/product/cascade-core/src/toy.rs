@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex};
 
 use crate::{
-    Architecture, Chance, Distribution, Error, Matrix, Picks, Result, Rows, Scorer, Scores,
-    TokenId, TokenTree, Top, Want,
+    Architecture, Distribution, Error, GatheredProbs, Matrix, RandomSource, Result, RowDetail,
+    Scorer, Scores, TokenId, TokenTree, Top, Want,
 };
 
 /// One call of [`Scorer::score`], as a toy logged it.
@@ -153,6 +153,11 @@ impl ToyRow {
             .collect()
     }
 
+    fn entropy(&self) -> f32 {
+        let probabilities = self.weights.iter().map(|&w| w as f64 / self.sum as f64);
+        -probabilities.map(|p| p * p.ln()).sum::<f64>() as f32
+    }
+
     fn probability(&self, token: TokenId) -> f32 {
         (self.weights[token as usize] as f64 / self.sum as f64) as f32
     }
@@ -171,7 +176,7 @@ impl Scorer for ToyScorer {
         self.max_context
     }
 
-    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         match self.architecture {
             Architecture::EncoderDecoder if source.is_empty() => return Err(Error::EmptySource),
             Architecture::DecoderOnly if !source.is_empty() => {
@@ -219,7 +224,7 @@ impl Scorer for ToyScorer {
                 self.row(&path)
             })
             .collect();
-        let picks = || Picks {
+        let gathered = || GatheredProbs {
             argmax: rows
                 .iter()
                 .map(|row| row.probability(row.argmax as TokenId))
@@ -242,9 +247,12 @@ impl Scorer for ToyScorer {
         };
         Ok(Scores {
             argmax: rows.iter().map(|row| row.argmax as TokenId).collect(),
-            picks: (want.rows == Rows::Picks).then(picks),
+            gathered: (want.rows == RowDetail::Gathered).then(gathered),
             top: (want.top > 0).then(top),
-            logits: (want.rows == Rows::Logits).then(logits),
+            logits: (want.rows == RowDetail::Logits).then(logits),
+            entropy: want
+                .entropy
+                .then(|| rows.iter().map(ToyRow::entropy).collect()),
             hidden: want
                 .hidden
                 .then(|| Matrix::new(1, rows.iter().map(|row| row.sum as f32).collect())),
@@ -308,7 +316,7 @@ impl Exhaustive {
     }
 }
 
-impl Chance for Exhaustive {
+impl RandomSource for Exhaustive {
     fn accept(&mut self, probability: f64) -> bool {
         if probability >= 1.0 {
             return true;

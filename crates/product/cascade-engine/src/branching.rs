@@ -10,7 +10,7 @@ pub struct Branching {
     /// counts: 1 is a chain.
     pub widths: Vec<usize>,
     /// Which nodes have children.
-    pub parents: Parents,
+    pub expand: Expand,
     /// How children beside the lead are chosen.
     pub siblings: Siblings,
 }
@@ -18,13 +18,15 @@ pub struct Branching {
 /// Which nodes of a draft have children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Parents {
-    /// The leading one of each depth: the tree of Cascade Speculative Drafting (App. B), which costs no forward of the
+pub enum Expand {
+    #[serde(alias = "lead")]
+    /// The one on the main path at each depth: the tree of Cascade Speculative Drafting (App. B), which costs no forward of the
     /// drafter beyond those of a chain.
     #[default]
-    Lead,
+    MainPath,
     /// All: the drafter scores its whole tree in each forward, and every leaf grows (SpecInfer's expansion).
-    Every,
+    #[serde(alias = "every")]
+    AllLeaves,
 }
 
 /// How siblings are chosen from a drafter's row.
@@ -33,10 +35,12 @@ pub enum Parents {
 pub enum Siblings {
     /// The most probable tokens. (Greedy decoding always takes these.)
     #[default]
-    Top,
+    #[serde(alias = "top")]
+    TopK,
     /// Further samples. A token drawn again is one node with two draws. Widths [n, 1] with children of every node are
     /// SpecInfer's n sampled sequences, merged into a prefix tree: a node drawn m times has m times as many draws below.
-    Sampled,
+    #[serde(alias = "sampled")]
+    WithReplacement,
     /// Further samples without the tokens drawn before.
     WithoutReplacement,
 }
@@ -47,10 +51,12 @@ pub enum Siblings {
 pub enum Placement {
     /// Each after the one before: the horizontal cascade.
     #[default]
-    After,
+    #[serde(alias = "after")]
+    Sequential,
     /// Each from where the draft begins, merged into a prefix tree: SpecInfer's merge of several drafters. Shares are
     /// not summed up: each drafter drafts the tokens of its own entry.
-    Beside,
+    #[serde(alias = "beside")]
+    Merged,
 }
 
 impl Branching {
@@ -58,13 +64,13 @@ impl Branching {
     pub fn chain() -> Self {
         Self {
             widths: vec![1],
-            parents: Parents::Lead,
-            siblings: Siblings::Top,
+            expand: Expand::MainPath,
+            siblings: Siblings::TopK,
         }
     }
 
     /// The paper's tree: `width` children of the leading node of each depth, the drafter's most probable tokens.
-    pub fn lead(width: usize) -> Self {
+    pub fn main_path(width: usize) -> Self {
         Self {
             widths: vec![width],
             ..Self::chain()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
-use cascade_verify::{Lenience, Leniences};
+use cascade_verify::{Lenience, LeniencePolicy};
 
 use crate::exact::check_exact;
 use crate::level::{Level, Neural};
@@ -26,7 +26,7 @@ pub struct CascadeBuilder {
     placement: Placement,
     max_nodes: Option<usize>,
     eos: Vec<TokenId>,
-    codec: Option<Arc<dyn TextCodec + Send + Sync>>,
+    codec: Option<Arc<dyn TextCodec>>,
 }
 
 impl CascadeBuilder {
@@ -116,7 +116,7 @@ impl CascadeBuilder {
     }
 
     /// The tokenizer, for text prompts, text events and stop sequences.
-    pub fn codec(mut self, codec: Arc<dyn TextCodec + Send + Sync>) -> Self {
+    pub fn codec(mut self, codec: Arc<dyn TextCodec>) -> Self {
         self.codec = Some(codec);
         self
     }
@@ -141,7 +141,7 @@ impl CascadeBuilder {
             .chain(self.drafters.iter().map(Level::as_reviewer))
             .collect();
         check_exact(&levels, &k)?;
-        let leniences = Leniences {
+        let leniences = LeniencePolicy {
             neural: Lenience::new(self.lenience.unwrap_or(1.0))?,
             statistical: Lenience::new(self.statistical_lenience.unwrap_or(1.0))?,
         };

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cascade_core::{Decoding, Draft, LevelId, Prompt, Scorer, SeededChance, TextCodec, TokenId};
-use cascade_verify::{Leniences, Verdict};
+use cascade_core::{Decoding, Draft, LevelId, Prompt, Scorer, SeededRandom, TextCodec, TokenId};
+use cascade_verify::{LeniencePolicy, Verdict};
 
 use crate::choosing::Choosing;
 use crate::level::{Level, Neural};
@@ -51,7 +51,7 @@ pub struct Cascade {
     pub(crate) target: Neural,
     pub(crate) drafters: Vec<Level>,
     pub(crate) recursion: Recursion,
-    pub(crate) codec: Option<Arc<dyn TextCodec + Send + Sync>>,
+    pub(crate) codec: Option<Arc<dyn TextCodec>>,
 }
 
 /// What a generation is asked for.
@@ -177,9 +177,7 @@ impl Cascade {
         let mut output = Output {
             tokens: Vec::new(),
             proposers: Vec::new(),
-            text: codec
-                .as_deref()
-                .map(|codec| TextStream::new(codec.decoder(), stops.stream())),
+            text: codec.map(|codec| TextStream::new(codec.decoder(), stops.stream())),
             stops: &stops,
             eos: &self.recursion.eos.clone(),
             max_new_tokens: options.max_new_tokens,
@@ -219,10 +217,10 @@ impl Cascade {
     }
 
     fn begin(&mut self, prompt: &Prompt) -> Result<()> {
-        self.target.begin(&prompt.source)?;
+        self.target.set_source(&prompt.source)?;
         self.drafters
             .iter_mut()
-            .try_for_each(|level| level.begin(&prompt.source))
+            .try_for_each(|level| level.set_source(&prompt.source))
     }
 
     fn run<F: FnMut(Event<'_>) -> ControlFlow<()>>(
@@ -231,7 +229,7 @@ impl Cascade {
         options: &Options,
         output: &mut Output<'_, F>,
     ) -> Result<(Vec<Step>, Finish)> {
-        let mut chance = SeededChance::new(options.seed);
+        let mut chance = SeededRandom::new(options.seed);
         let mut choosing = Choosing {
             decoding: options.decoding,
             chance: &mut chance,
@@ -276,7 +274,7 @@ impl Cascade {
         let draft = self
             .recursion
             .draft(&mut self.drafters, 0, context, budget, choosing)?;
-        let want = choosing.want(Leniences::STRICT, &Branching::chain());
+        let want = choosing.want(LeniencePolicy::STRICT, &Branching::chain());
         let scores = self
             .target
             .scorer
@@ -284,7 +282,7 @@ impl Cascade {
             .map_err(|source| self.target.failed(source))?;
         let verdict = choosing
             .read(&scores)
-            .review(&draft, None, &*self.target.rule, Leniences::STRICT)
+            .review(&draft, None, &*self.target.rule, LeniencePolicy::STRICT)
             .map_err(|source| self.target.failed(source))?;
         Ok((draft, verdict))
     }

@@ -3,28 +3,30 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Chance, Decoding, Distribution, Draft, NodeId, Proposal, Result, Scores, TokenId, Want,
+    Decoding, Distribution, Draft, NodeId, Proposal, RandomSource, Result, Scores, TokenId, Want,
 };
-use cascade_verify::{greedy, sampled, Leniences, ReviewRule, Rows, SampledRows, Verdict};
+use cascade_verify::{
+    greedy, sampled, LeniencePolicy, ReviewRule, RowDistributions, SampledRows, Verdict,
+};
 
 use crate::{Branching, Siblings};
 
 /// Greedy or sampled, and the chance that samples are drawn by.
 pub(crate) struct Choosing<'c> {
     pub(crate) decoding: Decoding,
-    pub(crate) chance: &'c mut dyn Chance,
+    pub(crate) chance: &'c mut dyn RandomSource,
 }
 
 impl Choosing<'_> {
     /// What must be known of each row to review leniently or not, and to branch.
-    pub(crate) fn want(&self, leniences: Leniences, branching: &Branching) -> Want {
+    pub(crate) fn want(&self, leniences: LeniencePolicy, branching: &Branching) -> Want {
         match self.decoding {
             Decoding::Sampled(_) => Want::LOGITS,
             Decoding::Greedy => {
                 let want = if leniences.is_strict() {
                     Want::ARGMAX
                 } else {
-                    Want::PICKS
+                    Want::GATHERED
                 };
                 match branching.widest() {
                     1 => want,
@@ -51,7 +53,7 @@ pub(crate) enum Reading<'s> {
     Greedy(&'s Scores),
     Sampled {
         rows: SampledRows<'s>,
-        chance: &'s mut dyn Chance,
+        chance: &'s mut dyn RandomSource,
     },
 }
 
@@ -61,7 +63,7 @@ impl Reading<'_> {
         draft: &Draft,
         start: Option<NodeId>,
         rule: &dyn ReviewRule,
-        leniences: Leniences,
+        leniences: LeniencePolicy,
     ) -> Result<Verdict> {
         match self {
             Self::Greedy(scores) => Ok(greedy::review(draft, start, scores, leniences)),
@@ -81,9 +83,9 @@ impl Reading<'_> {
     ) -> usize {
         let beside = usize::from(lead.is_some());
         match (self, siblings) {
-            (Self::Sampled { .. }, Siblings::Sampled) => width * times - beside,
+            (Self::Sampled { .. }, Siblings::WithReplacement) => width * times - beside,
             // The lead is a sample, and none of the most probable tokens makes way for it.
-            (Self::Sampled { .. }, Siblings::Top) if width > beside => width,
+            (Self::Sampled { .. }, Siblings::TopK) if width > beside => width,
             _ => width - beside,
         }
     }
@@ -104,8 +106,8 @@ impl Reading<'_> {
             Self::Sampled { rows, chance } => {
                 let p = rows.distribution(row)?;
                 Ok(match siblings {
-                    Siblings::Top => point_masses(&p, count),
-                    Siblings::Sampled => with_replacement(&p, count, *chance),
+                    Siblings::TopK => point_masses(&p, count),
+                    Siblings::WithReplacement => with_replacement(&p, count, *chance),
                     Siblings::WithoutReplacement => without_replacement(p, count, lead, *chance),
                 })
             }
@@ -137,7 +139,7 @@ fn point_masses(p: &Distribution, count: usize) -> Vec<(TokenId, Proposal)> {
 fn with_replacement(
     p: &Arc<Distribution>,
     count: usize,
-    chance: &mut dyn Chance,
+    chance: &mut dyn RandomSource,
 ) -> Vec<(TokenId, Proposal)> {
     let draw = |_| (chance.draw(p), Proposal::Sampled(Arc::clone(p)));
     (0..count).map(draw).collect()
@@ -147,7 +149,7 @@ fn without_replacement(
     p: Arc<Distribution>,
     count: usize,
     lead: Option<TokenId>,
-    chance: &mut dyn Chance,
+    chance: &mut dyn RandomSource,
 ) -> Vec<(TokenId, Proposal)> {
     let mut left = match lead {
         None => Some(p),

@@ -7,7 +7,7 @@ use crate::choosing::{Choosing, Reading};
 use crate::growing::Growing;
 use crate::level::{Level, Neural};
 use crate::recursion::Recursion;
-use crate::{Parents, Result};
+use crate::{Expand, Result};
 
 /// Where and how much a drafter drafts.
 #[derive(Clone, Copy)]
@@ -76,10 +76,10 @@ impl<'a> Drafting<'a> {
     fn budget_below(&self, positions: usize) -> Budget {
         let room = (self.place.room.depth - self.chunk.depth()).min(self.spare());
         let budget = self.recursion.budget((room - 1).min(positions));
-        match self.neural.branching.parents {
-            Parents::Lead => budget,
+        match self.neural.branching.expand {
+            Expand::MainPath => budget,
             // The chunk is scored together with what is drafted below it.
-            Parents::Every => {
+            Expand::AllLeaves => {
                 let nodes = budget.nodes.saturating_sub(self.chunk.draft.len());
                 Budget {
                     depth: budget.depth.min(nodes),
@@ -98,10 +98,10 @@ impl<'a> Drafting<'a> {
         root: usize,
         choosing: &mut Choosing<'_>,
     ) -> Result<()> {
-        match self.neural.branching.parents {
+        match self.neural.branching.expand {
             // Where only the lead has children, nothing else of the chunk is worth a row.
-            Parents::Lead => self.review_from(draft, None, context, choosing),
-            Parents::Every => {
+            Expand::MainPath => self.review_from(draft, None, context, choosing),
+            Expand::AllLeaves => {
                 let whole = self.chunk.with(draft);
                 self.review_from(&whole, self.chunk.lead, &context[..root], choosing)
             }
@@ -137,9 +137,9 @@ impl<'a> Drafting<'a> {
         verdict: &Verdict,
         reading: &mut Reading<'_>,
     ) -> cascade_core::Result<()> {
-        let leaves = match self.neural.branching.parents {
-            Parents::Lead => Vec::new(),
-            Parents::Every => self.chunk.other_leaves(),
+        let leaves = match self.neural.branching.expand {
+            Expand::MainPath => Vec::new(),
+            Expand::AllLeaves => self.chunk.other_leaves(),
         };
         for step in self.lengthen(scored, start, verdict) {
             self.branch(step.parent, step.row, Some(step.token), reading)?;
@@ -197,8 +197,8 @@ impl<'a> Drafting<'a> {
     ) -> cascade_core::Result<()> {
         let branching = &self.neural.branching;
         let depth = self.place.depth + self.chunk.depth_after(parent);
-        let times = match (branching.parents, parent) {
-            (Parents::Every, Some(parent)) => self.chunk.draft.multiplicity(parent),
+        let times = match (branching.expand, parent) {
+            (Expand::AllLeaves, Some(parent)) => self.chunk.draft.multiplicity(parent),
             _ => 1,
         };
         let draws = reading.draws(branching.siblings, branching.width(depth), times, lead);

@@ -75,7 +75,7 @@ impl Growing {
 fn hang(whole: &mut Draft, parent: Option<NodeId>, draft: &Draft) -> Vec<NodeId> {
     let tree = draft.tree();
     let mut places = vec![0; draft.len()];
-    for draw in draft.draws() {
+    for draw in draft.candidates() {
         let under = match tree.parent(draw.node) {
             None => parent,
             Some(above) => Some(places[above]),

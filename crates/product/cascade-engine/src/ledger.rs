@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Result, Scorer, Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, Observation, Result, ScoredTree, Scorer, Scores, TokenId,
+    TokenTree, Want,
 };
 
 /// What one model did during one generation. Costs are applied to it later.
@@ -37,7 +38,7 @@ impl<M> Metered<M> {
         }
     }
 
-    /// What the model did since the last `begin`.
+    /// What the model did since the last `set_source`.
     pub fn usage(&self) -> Usage {
         self.usage
     }
@@ -57,10 +58,10 @@ impl<S: Scorer> Scorer for Metered<S> {
     }
 
     /// Opens a new page of the ledger.
-    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.usage = Usage::default();
         let started = Instant::now();
-        let begun = self.model.begin(source);
+        let begun = self.model.set_source(source);
         self.usage.time += started.elapsed();
         begun
     }
@@ -84,19 +85,25 @@ impl<S: Scorer> Scorer for Metered<S> {
 
 impl<D: Drafter> Drafter for Metered<D> {
     /// Opens a new page of the ledger.
-    fn begin(&mut self, source: &[TokenId]) {
+    fn set_source(&mut self, source: &[TokenId]) {
         self.usage = Usage::default();
         let started = Instant::now();
-        self.model.begin(source);
+        self.model.set_source(source);
         self.usage.time += started.elapsed();
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let started = Instant::now();
-        let tree = self.model.propose(context, budget);
+        let proposed = self.model.propose(context, budget);
         self.usage.time += started.elapsed();
         self.usage.calls += 1;
-        self.usage.rows += tree.len() as u64;
-        tree
+        self.usage.rows += proposed.tree.len() as u64;
+        proposed
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) {
+        let started = Instant::now();
+        self.model.observe(observation);
+        self.usage.time += started.elapsed();
     }
 }

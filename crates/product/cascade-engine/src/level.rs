@@ -64,8 +64,8 @@ impl Neural {
         }
     }
 
-    pub(crate) fn begin(&mut self, source: &[TokenId]) -> Result<()> {
-        let begun = self.scorer.begin(source);
+    pub(crate) fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        let begun = self.scorer.set_source(source);
         begun.map_err(|source| self.failed(source))
     }
 
@@ -115,11 +115,11 @@ impl Level {
         matches!(self, Self::Neural(_))
     }
 
-    pub(crate) fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+    pub(crate) fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         match self {
-            Self::Neural(neural) => neural.begin(source),
+            Self::Neural(neural) => neural.set_source(source),
             Self::Statistical { drafter, .. } => {
-                drafter.begin(source);
+                drafter.set_source(source);
                 Ok(())
             }
         }

@@ -27,7 +27,7 @@ mod recursion;
 mod stop;
 mod text;
 
-pub use branching::{Branching, Parents, Placement, Siblings};
+pub use branching::{Branching, Expand, Placement, Siblings};
 pub use builder::CascadeBuilder;
 pub use cascade::{Cascade, Event, Options};
 pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule, UnknownRule};

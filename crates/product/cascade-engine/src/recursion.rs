@@ -1,7 +1,7 @@
 //! The recursion: vertical and horizontal cascade (Cascade Speculative Drafting, Algorithm 1), over trees.
 
 use cascade_core::{Budget, Draft, Drafter, LevelId, NodeId, Proposal, Proposed, TokenId};
-use cascade_verify::Leniences;
+use cascade_verify::LeniencePolicy;
 
 use crate::choosing::Choosing;
 use crate::drafting::{Drafting, Place};
@@ -13,7 +13,7 @@ use crate::{KMatrix, Placement, Result};
 pub(crate) struct Recursion {
     pub(crate) k: KMatrix,
     /// For reviews by drafters. The target's is strict.
-    pub(crate) leniences: Leniences,
+    pub(crate) leniences: LeniencePolicy,
     pub(crate) placement: Placement,
     /// Nodes of a draft at most, whoever reviews it.
     pub(crate) max_nodes: usize,
@@ -42,8 +42,8 @@ impl Recursion {
             let added = self.k.added(row, row + index);
             sum += added;
             let goal = match self.placement {
-                Placement::After => sum,
-                Placement::Beside => {
+                Placement::Sequential => sum,
+                Placement::Merged => {
                     growing.restart();
                     added
                 }
@@ -120,7 +120,7 @@ impl Recursion {
             depth,
             nodes: place.room.nodes.saturating_sub(place.reserved).max(depth),
         };
-        let tree = model.propose(context, budget);
+        let tree = model.propose(context, budget).tree;
         let mut chunk = Growing::default();
         // Where each node of the tree went: nowhere, if it follows an EOS token or is beyond the budget.
         let mut places: Vec<Option<NodeId>> = Vec::with_capacity(tree.len());

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// Decodes tokens as they come, watches for stop sequences, and remembers who proposed which piece of text.
 pub(crate) struct TextStream<'a> {
-    decoder: Box<dyn TextDecoder + 'a>,
+    decoder: Box<dyn TextDecoder + Send>,
     stops: StopStream<'a>,
     /// Text that may be the beginning of a stop sequence, by proposer.
     held: VecDeque<(String, LevelId)>,
@@ -18,7 +18,7 @@ pub(crate) struct TextStream<'a> {
 }
 
 impl<'a> TextStream<'a> {
-    pub(crate) fn new(decoder: Box<dyn TextDecoder + 'a>, stops: StopStream<'a>) -> Self {
+    pub(crate) fn new(decoder: Box<dyn TextDecoder + Send>, stops: StopStream<'a>) -> Self {
         Self {
             decoder,
             stops,

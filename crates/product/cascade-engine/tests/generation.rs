@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Drafter, LevelId, Prompt, Result as CoreResult, Scorer, TextCodec,
-    TextDecoder, TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, LevelId, Prompt, Result as CoreResult, ScoredTree, Scorer,
+    TextCodec, TextDecoder, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, Error, Event, Finish, Generation, KMatrix,
-    NeuralOptions, Options, Parents, Placement, Rule, Siblings, StopSequences,
+    Branching, Cascade, CascadeBuilder, Convention, Error, Event, Expand, Finish, Generation,
+    KMatrix, NeuralOptions, Options, Placement, Rule, Siblings, StopSequences,
 };
 use proptest::prelude::*;
 
@@ -31,11 +31,11 @@ struct Guesser {
 }
 
 impl Drafter for Guesser {
-    fn begin(&mut self, source: &[TokenId]) {
-        self.target.begin(source).unwrap();
+    fn set_source(&mut self, source: &[TokenId]) {
+        self.target.set_source(source).unwrap();
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let mut tree = TokenTree::new();
         let (mut context, mut lead) = (context.to_vec(), None);
         for depth in 0..budget.depth {
@@ -60,7 +60,7 @@ impl Drafter for Guesser {
             }
             context.push(guess);
         }
-        tree
+        tree.into()
     }
 }
 
@@ -104,7 +104,7 @@ impl Shape {
     fn chain() -> Self {
         Self {
             branching: Branching::chain(),
-            placement: Placement::After,
+            placement: Placement::Sequential,
             max_nodes: 64,
         }
     }
@@ -113,19 +113,19 @@ impl Shape {
 fn shape() -> impl Strategy<Value = Shape> {
     let branching = (
         prop::collection::vec(1usize..4, 1..4),
-        prop::sample::select(vec![Parents::Lead, Parents::Every]),
+        prop::sample::select(vec![Expand::MainPath, Expand::AllLeaves]),
         prop::sample::select(vec![
-            Siblings::Top,
-            Siblings::Sampled,
+            Siblings::TopK,
+            Siblings::WithReplacement,
             Siblings::WithoutReplacement,
         ]),
     );
-    let branching = branching.prop_map(|(widths, parents, siblings)| Branching {
+    let branching = branching.prop_map(|(widths, expand, siblings)| Branching {
         widths,
-        parents,
+        expand,
         siblings,
     });
-    let placement = prop::sample::select(vec![Placement::After, Placement::Beside]);
+    let placement = prop::sample::select(vec![Placement::Sequential, Placement::Merged]);
     (branching, placement, 1usize..30).prop_map(|(branching, placement, max_nodes)| Shape {
         branching,
         placement,
@@ -313,7 +313,7 @@ impl TextCodec for Letters {
         Ok(text.bytes().map(|b| u32::from(b - b'a')).collect())
     }
 
-    fn decoder(&self) -> Box<dyn TextDecoder + '_> {
+    fn decoder(self: std::sync::Arc<Self>) -> Box<dyn TextDecoder + Send> {
         Box::new(LettersDecoder {
             held: String::new(),
             count: 0,
@@ -482,7 +482,7 @@ fn a_rule_that_would_not_be_exact_is_refused_by_name() {
         let options = NeuralOptions {
             branching: Branching {
                 siblings,
-                ..Branching::lead(3)
+                ..Branching::main_path(3)
             },
             ..NeuralOptions::default()
         };
@@ -496,7 +496,7 @@ fn a_rule_that_would_not_be_exact_is_refused_by_name() {
             .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
             .build()
     };
-    for siblings in [Siblings::Top, Siblings::Sampled] {
+    for siblings in [Siblings::TopK, Siblings::WithReplacement] {
         assert!(build(siblings, Rule::SpecInfer).is_ok());
     }
     for rule in [Rule::Match, Rule::Speculative, Rule::Iterated] {

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Decoding, Drafter, Matrix, Prompt, Result, Sampling, Scorer, Scores,
-    TokenId, TokenTree, Want,
+    Architecture, Budget, Decoding, Drafter, Matrix, Prompt, Result, Sampling, ScoredTree, Scorer,
+    Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{Cascade, CascadeBuilder, Convention, Error, Generation, KMatrix, Options};
 
@@ -37,8 +37,8 @@ impl Scorer for Broken {
         self.model.max_context()
     }
 
-    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
-        self.model.begin(source)
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.model.set_source(source)
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
@@ -56,9 +56,9 @@ impl Scorer for Broken {
 struct Excessive;
 
 impl Drafter for Excessive {
-    fn begin(&mut self, _source: &[TokenId]) {}
+    fn set_source(&mut self, _source: &[TokenId]) {}
 
-    fn propose(&mut self, _context: &[TokenId], _budget: Budget) -> TokenTree {
+    fn propose(&mut self, _context: &[TokenId], _budget: Budget) -> ScoredTree {
         let mut tree = TokenTree::new();
         let mut parents = vec![None];
         for depth in 0..6 {
@@ -70,7 +70,7 @@ impl Drafter for Excessive {
                 }
             }
         }
-        tree
+        tree.into()
     }
 }
 

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 
 use cascade_core::Prompt;
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, Generation, KMatrix, NeuralOptions, Options,
-    Parents, Placement, Rule,
+    Branching, Cascade, CascadeBuilder, Convention, Expand, Generation, KMatrix, NeuralOptions,
+    Options, Placement, Rule,
 };
 use common::{Log, Scripted};
 
@@ -180,10 +180,10 @@ fn lenience_keeps_what_is_nearly_as_likely() {
     );
 }
 
-fn branching(widths: &[usize], parents: Parents) -> NeuralOptions {
+fn branching(widths: &[usize], expand: Expand) -> NeuralOptions {
     let branching = Branching {
         widths: widths.to_vec(),
-        parents,
+        expand,
         ..Branching::chain()
     };
     NeuralOptions::new(Rule::default(), branching)
@@ -198,7 +198,7 @@ fn the_papers_tree_has_children_under_the_leading_nodes_and_costs_no_further_for
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
-            branching(&[3], Parents::Lead),
+            branching(&[3], Expand::MainPath),
         )
         .statistical("mag", Scripted::new("mag", &[], &log))
         .k_matrix(matrix(&[&[1, 3], &[0, 1]]));
@@ -227,7 +227,7 @@ fn where_every_node_has_children_each_forward_grows_all_leaves() {
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
-            branching(&[2, 1], Parents::Every),
+            branching(&[2, 1], Expand::AllLeaves),
         )
         .k_matrix(matrix(&[&[3]]));
     let (calls, _) = calls(builder, 4, &log);
@@ -251,7 +251,7 @@ fn the_vertical_cascade_goes_on_in_a_growing_tree() {
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
-            branching(&[2, 1], Parents::Every),
+            branching(&[2, 1], Expand::AllLeaves),
         )
         .statistical("mag", Scripted::new("mag", &[3], &log))
         .k_matrix(matrix(&[&[4, 0], &[0, 1]]));
@@ -278,7 +278,7 @@ fn drafters_beside_each_other_are_merged_into_one_tree() {
         .neural("one", Scripted::new("one", &[3], &log))
         .neural("two", Scripted::new("two", &[], &log))
         .k_matrix(matrix(&[&[2, 3], &[0, 0]]))
-        .placement(Placement::Beside);
+        .placement(Placement::Merged);
     let (calls, _) = calls(builder, 5, &log);
     assert_eq!(
         calls,
@@ -302,7 +302,7 @@ fn the_leading_path_comes_first_and_branches_get_what_it_leaves() {
         .neural_with(
             "small",
             Scripted::new("small", &[], &log),
-            branching(&[4], Parents::Lead),
+            branching(&[4], Expand::MainPath),
         )
         .statistical("mag", Scripted::new("mag", &[], &log))
         .k_matrix(matrix(&[&[2, 2], &[0, 0]]))

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Chance, Decoding, Distribution, Drafter, Prompt, Proposal, Sampling,
-    Scorer, TokenId, TokenTree, Want,
+    Architecture, Budget, Decoding, Distribution, Drafter, Prompt, Proposal, RandomSource,
+    Sampling, ScoredTree, Scorer, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, KMatrix, NeuralOptions, Options, Parents,
+    Branching, Cascade, CascadeBuilder, Convention, Expand, KMatrix, NeuralOptions, Options,
     Placement, ReviewRule, Rule, Siblings,
 };
-use cascade_verify::Drawn;
+use cascade_verify::CandidateToken;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -38,9 +38,9 @@ fn target() -> ToyScorer {
 struct Guesser;
 
 impl Drafter for Guesser {
-    fn begin(&mut self, _source: &[TokenId]) {}
+    fn set_source(&mut self, _source: &[TokenId]) {}
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let mut tree = TokenTree::new();
         let mut lead = None;
         for depth in 0..budget.depth {
@@ -51,7 +51,7 @@ impl Drafter for Guesser {
                 tree.push((first + 1) % VOCABULARY as TokenId, parent);
             }
         }
-        tree
+        tree.into()
     }
 }
 
@@ -76,8 +76,8 @@ impl Setting {
             row[r..].fill_with(|| rng.random_range(0..4));
         }
         let siblings = *[
-            Siblings::Top,
-            Siblings::Sampled,
+            Siblings::TopK,
+            Siblings::WithReplacement,
             Siblings::WithoutReplacement,
         ]
         .choose(rng)
@@ -95,7 +95,7 @@ impl Setting {
             }
             Branching {
                 widths: (0..3).map(|_| rng.random_range(1..4)).collect(),
-                parents: *[Parents::Lead, Parents::Every].choose(rng).unwrap(),
+                expand: *[Expand::MainPath, Expand::AllLeaves].choose(rng).unwrap(),
                 siblings,
             }
         });
@@ -110,7 +110,9 @@ impl Setting {
             k,
             rules,
             branching,
-            placement: *[Placement::After, Placement::Beside].choose(rng).unwrap(),
+            placement: *[Placement::Sequential, Placement::Merged]
+                .choose(rng)
+                .unwrap(),
             max_nodes: rng.random_range(3..24),
             leniences: std::array::from_fn(|_| *[1.0, 1.5, 3.0].choose(rng).unwrap()),
             sampling,
@@ -291,13 +293,13 @@ impl ReviewRule for Wrong {
     fn token(
         &self,
         p: &Arc<Distribution>,
-        draws: &[Drawn<'_>],
-        chance: &mut dyn Chance,
+        draws: &[CandidateToken<'_>],
+        chance: &mut dyn RandomSource,
     ) -> TokenId {
         let Some(first) = draws.first() else {
             return chance.draw(p);
         };
-        let q = |drawn: &Drawn<'_>| match drawn.proposal {
+        let q = |drawn: &CandidateToken<'_>| match drawn.proposal {
             Proposal::Sampled(q) => q.probability(drawn.token),
             _ => 1.0,
         };
@@ -309,7 +311,7 @@ impl ReviewRule for Wrong {
             Self::LenientInSecret if chance.accept(3.0 * ratio) => first.token,
             Self::LenientInSecret => Rule::Iterated.token(p, draws, chance),
             Self::OneChancePerNode => {
-                let mut merged: Vec<Drawn<'_>> = Vec::new();
+                let mut merged: Vec<CandidateToken<'_>> = Vec::new();
                 for drawn in draws {
                     if merged.iter().all(|m| m.token != drawn.token) {
                         merged.push(*drawn);
@@ -324,14 +326,14 @@ impl ReviewRule for Wrong {
 /// The p-value with `target` as the target's rule and `drafter` as that of the drafter above the other.
 fn controlled(target_rule: impl ReviewRule + 'static, base: impl ReviewRule + 'static) -> f64 {
     let branching = Branching {
-        siblings: Siblings::Sampled,
-        ..Branching::lead(3)
+        siblings: Siblings::WithReplacement,
+        ..Branching::main_path(3)
     };
     let setting = Setting {
         k: vec![vec![2, 0], vec![0, 2]],
         rules: [Rule::Iterated; 3],
         branching: [branching.clone(), branching.clone()],
-        placement: Placement::After,
+        placement: Placement::Sequential,
         max_nodes: 24,
         leniences: [1.0, 1.0],
         sampling: Sampling::new(1.6).unwrap(),

@@ -55,7 +55,7 @@ fn main() {
         "extra"
     );
     let mut session = model.session();
-    session.begin(&[1, 2, 3]).ok();
+    session.set_source(&[1, 2, 3]).ok();
     let text: Vec<u32> = (0..context as u32 + 1).map(|i| i % 1000).collect();
     session
         .score(&text[..context], &TokenTree::default(), Want::ARGMAX)

@@ -71,7 +71,7 @@ impl<N: TensorNetwork> Sequence for CpuSequence<N> {
         512
     }
 
-    fn begin(&mut self, source: &[TokenId]) {
+    fn set_source(&mut self, source: &[TokenId]) {
         self.source = source.to_vec();
         self.encoded = None;
     }

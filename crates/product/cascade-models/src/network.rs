@@ -57,7 +57,7 @@ pub(crate) trait Sequence: Debug + Send {
     fn chunk(&self) -> usize;
 
     /// Makes `source` what cross-attention looks at. Encoding is put off until rows are fed.
-    fn begin(&mut self, source: &[TokenId]);
+    fn set_source(&mut self, source: &[TokenId]);
 
     /// Forgets all slots from `len` on. Free.
     fn truncate(&mut self, len: usize);

@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Storage, Tensor};
 use candle_core::{Error as TensorError, Result as TensorResult};
-use cascade_core::{Error, Matrix, Picks, Result, Rows, Scores, TokenTree, Top, Want};
+use cascade_core::{Error, GatheredProbs, Matrix, Result, RowDetail, Scores, TokenTree, Top, Want};
 
-use crate::rows::{first_maximum, greatest, Softmax};
+use crate::rows::{entropy, first_maximum, greatest, Softmax};
 
 /// What `want` asks for, of `logits` (`[N + 1, vocabulary]`, f32, in memory that no other tensor shares) and `hidden`
 /// (`[N + 1, size]`) after the context and each node of `tree`. Logits are read where they lie, and handed out without a copy.
@@ -23,7 +23,7 @@ pub(crate) fn scores(
     let read = |values: &[f32]| read_rows(values, vocab_size, tree, want);
     let scores = with_values(&logits, read).map_err(Error::backend)??;
     let matrices = || {
-        let logits = (want.rows == Rows::Logits).then(|| into_matrix(logits));
+        let logits = (want.rows == RowDetail::Logits).then(|| into_matrix(logits));
         let hidden = want.hidden.then(|| matrix(hidden));
         Ok((logits.transpose()?, hidden.transpose()?))
     };
@@ -42,7 +42,7 @@ fn read_rows(values: &[f32], vocab_size: usize, tree: &TokenTree, want: Want) ->
         .iter()
         .map(|row| first_maximum(row))
         .collect::<Result<Vec<_>>>()?;
-    let softmaxes: Vec<Softmax> = if want.rows == Rows::Picks || want.top > 0 {
+    let softmaxes: Vec<Softmax> = if want.rows == RowDetail::Gathered || want.top > 0 {
         let rows = rows.iter().zip(&argmax);
         rows.map(|(row, &token)| Softmax::new(row, row[token as usize]))
             .collect()
@@ -50,7 +50,11 @@ fn read_rows(values: &[f32], vocab_size: usize, tree: &TokenTree, want: Want) ->
         Vec::new()
     };
     Ok(Scores {
-        picks: (want.rows == Rows::Picks).then(|| picks_scores(&rows, &softmaxes, tree)),
+        gathered: (want.rows == RowDetail::Gathered)
+            .then(|| gathered_probs(&rows, &softmaxes, tree)),
+        entropy: want
+            .entropy
+            .then(|| rows.iter().map(|row| entropy(row)).collect()),
         top: (want.top > 0).then(|| top(&rows, &softmaxes, want.top.min(vocab_size))),
         argmax,
         ..Scores::default()
@@ -103,12 +107,12 @@ impl InplaceOp1 for TakeValues {
     }
 }
 
-fn picks_scores(rows: &[&[f32]], softmaxes: &[Softmax], tree: &TokenTree) -> Picks {
+fn gathered_probs(rows: &[&[f32]], softmaxes: &[Softmax], tree: &TokenTree) -> GatheredProbs {
     let of_node = |node| {
         let row = TokenTree::row(tree.parent(node));
         softmaxes[row].probability(rows[row][tree.token(node) as usize])
     };
-    Picks {
+    GatheredProbs {
         argmax: softmaxes.iter().map(|row| row.greatest()).collect(),
         nodes: (0..tree.len()).map(of_node).collect(),
     }
@@ -160,8 +164,8 @@ mod tests {
     #[test]
     fn picks_are_probabilities_in_the_parents_row() {
         let (logits, hidden, tree) = sample();
-        let scores = scores(logits, &hidden, &tree, Want::PICKS).unwrap();
-        let picks = scores.picks.unwrap();
+        let scores = scores(logits, &hidden, &tree, Want::GATHERED).unwrap();
+        let picks = scores.gathered.unwrap();
         let sum = (-1.5f32).exp() + 2.0 + (-3.0f32).exp();
         let close = |a: f32, b: f32| assert!((a - b).abs() < 1e-6, "{a} {b}");
         close(picks.argmax[0], 1.0 / sum);
@@ -170,10 +174,33 @@ mod tests {
         close(picks.nodes[2], picks.argmax[1]);
     }
 
+    #[test]
+    fn entropies_are_those_of_the_softmax() {
+        let (logits, hidden, tree) = sample();
+        let want = Want::ARGMAX.with_entropy();
+        let entropies = scores(logits, &hidden, &tree, want)
+            .unwrap()
+            .entropy
+            .unwrap();
+        let three = 3.0 * (3.0f64.exp()) + 1.0;
+        let (p, q) = (3.0f64.exp() / three, 1.0 / three);
+        let expected = -(3.0 * p * p.ln() + q * q.ln());
+        assert!((f64::from(entropies[1]) - expected).abs() < 1e-6);
+        assert_eq!(entropy(&[0.0, f32::NEG_INFINITY]), 0.0);
+        assert!((entropy(&[7.0; 8]) - 8.0f32.ln()).abs() < 1e-6);
+    }
+
     fn all_wants() -> impl Iterator<Item = Want> {
-        let rows = [Rows::Argmax, Rows::Picks, Rows::Logits].into_iter();
+        let rows = [RowDetail::Argmax, RowDetail::Gathered, RowDetail::Logits].into_iter();
         rows.flat_map(|rows| {
-            let with_top = move |top| [false, true].map(|hidden| Want { rows, top, hidden });
+            let with_top = move |top| {
+                [false, true].map(|hidden| Want {
+                    rows,
+                    top,
+                    entropy: hidden != (top > 0),
+                    hidden,
+                })
+            };
             [0, 1, 3, 9].into_iter().flat_map(with_top)
         })
     }
@@ -192,8 +219,9 @@ mod tests {
         for want in all_wants() {
             let (logits, hidden, tree) = sample();
             let scores = scores(logits.clone(), &hidden, &tree, want).unwrap();
-            assert_eq!(scores.picks.is_some(), want.rows == Rows::Picks);
-            assert_eq!(scores.logits.is_some(), want.rows == Rows::Logits);
+            assert_eq!(scores.gathered.is_some(), want.rows == RowDetail::Gathered);
+            assert_eq!(scores.logits.is_some(), want.rows == RowDetail::Logits);
+            assert_eq!(scores.entropy.is_some(), want.entropy);
             assert_eq!(scores.hidden.is_some(), want.hidden);
             assert_eq!(
                 scores.top.map(|top| (top.width, top.tokens.len())),
@@ -205,8 +233,8 @@ mod tests {
     #[test]
     fn the_top_is_sorted_and_agrees_with_the_picks() {
         let (logits, hidden, tree) = sample();
-        let scores = scores(logits, &hidden, &tree, Want::PICKS.with_top(9)).unwrap();
-        let (top, picks) = (scores.top.unwrap(), scores.picks.unwrap());
+        let scores = scores(logits, &hidden, &tree, Want::GATHERED.with_top(9)).unwrap();
+        let (top, picks) = (scores.top.unwrap(), scores.gathered.unwrap());
         let tokens = |row: usize| top.row(row).iter().map(|t| t.0).collect::<Vec<_>>();
         assert_eq!(tokens(0), [1, 2, 0, 3]);
         assert_eq!(tokens(1), [0, 2, 3, 1]);

@@ -203,6 +203,21 @@ fn more_probable_first(a: &(TokenId, f32), b: &(TokenId, f32)) -> Ordering {
     by_logit.then(a.0.cmp(&b.0))
 }
 
+/// Shannon entropy of the softmax of a row of finite logits or negative infinities, in nats.
+pub(crate) fn entropy(row: &[f32]) -> f32 {
+    let greatest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let (mut sum, mut weighted) = (0.0f64, 0.0f64);
+    for &logit in row {
+        let below = f64::from(logit - greatest);
+        let weight = below.exp();
+        if weight > 0.0 {
+            sum += weight;
+            weighted += weight * below;
+        }
+    }
+    (sum.ln() - weighted / sum) as f32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

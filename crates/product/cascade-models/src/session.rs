@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Architecture, Error, Result, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    common_prefix, Architecture, Error, Result, Scorer, Scores, TokenId, TokenTree, Want,
+};
 
 use cascade_gpu::LaunchCost;
 
@@ -176,7 +178,7 @@ impl Scorer for Session {
     }
 
     /// Encoding is put off until the first `score`.
-    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         match self.architecture() {
             Architecture::EncoderDecoder if source.is_empty() => return Err(Error::EmptySource),
             Architecture::DecoderOnly if !source.is_empty() => {
@@ -190,7 +192,7 @@ impl Scorer for Session {
         if self.source != source {
             self.source = source.to_vec();
             self.cache.clear();
-            self.cache.sequence.begin(source);
+            self.cache.sequence.set_source(source);
         }
         Ok(())
     }
@@ -284,10 +286,6 @@ impl Cache {
         self.tree = tree.clone();
         Ok(scores)
     }
-}
-
-fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// Nodes of `tree`, from a root down, whose tokens `continuation` begins with: the longest such branch.

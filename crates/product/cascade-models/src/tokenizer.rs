@@ -190,7 +190,7 @@ impl TextCodec for Tokenizer {
         Ok(self.encode_with(text, true)?)
     }
 
-    fn decoder(&self) -> Box<dyn TextDecoder + '_> {
+    fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send> {
         Box::new(StreamDecoder {
             tokenizer: self,
             anchor: Vec::new(),
@@ -207,8 +207,8 @@ impl TextCodec for Tokenizer {
 /// decoded behind an `anchor` of tokens before it, whose text is then taken off, and a run of byte tokens waits for its
 /// end. (`tokenizers::DecodeStream` releases a run at its first complete character, which later bytes may spoil, and
 /// never releases an incomplete one.)
-struct StreamDecoder<'a> {
-    tokenizer: &'a Tokenizer,
+struct StreamDecoder {
+    tokenizer: Arc<Tokenizer>,
     /// Tokens just before `held` whose text is out; empty at the beginning only.
     anchor: Vec<TokenId>,
     anchor_text: String,
@@ -216,7 +216,7 @@ struct StreamDecoder<'a> {
     held: Vec<TokenId>,
 }
 
-impl StreamDecoder<'_> {
+impl StreamDecoder {
     fn window(&self) -> Vec<TokenId> {
         [self.anchor.as_slice(), &self.held].concat()
     }
@@ -237,7 +237,7 @@ impl StreamDecoder<'_> {
     }
 }
 
-impl TextDecoder for StreamDecoder<'_> {
+impl TextDecoder for StreamDecoder {
     fn push(&mut self, token: TokenId) -> cascade_core::Result<String> {
         let Some(piece) = self.tokenizer.visible(token) else {
             return Ok(String::new());

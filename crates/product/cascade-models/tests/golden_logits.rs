@@ -53,7 +53,7 @@ impl Golden {
     fn session(&self, model: &Arc<Model>) -> Session {
         let mut session = model.session();
         if self.0.contains_key("source") {
-            session.begin(&self.tokens("source")).unwrap();
+            session.set_source(&self.tokens("source")).unwrap();
         }
         session
     }

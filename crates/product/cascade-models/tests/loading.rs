@@ -56,7 +56,7 @@ fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
 fn greedy(model: &LoadedModel, text: &str, steps: usize) -> Vec<u32> {
     let prompt = Prompt::new(model.architecture(), model.tokenizer.encode(text).unwrap());
     let mut session = model.session();
-    session.begin(&prompt.source).unwrap();
+    session.set_source(&prompt.source).unwrap();
     let mut context = prompt.context.clone();
     for _ in 0..steps {
         let scores = session.score(&context, &TokenTree::new(), Want::ARGMAX);

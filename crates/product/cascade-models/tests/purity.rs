@@ -9,7 +9,7 @@ mod tiny;
 
 use std::sync::Arc;
 
-use cascade_core::{Error, Matrix, Rows, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Error, Matrix, RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
 use cascade_models::{DType, Model};
 use devices::{everywhere, load_on, on_gpus, GPU_TYPES};
 use rand::rngs::StdRng;
@@ -45,7 +45,11 @@ fn assert_same(warm: &Scores, cold: &Scores, logits: &Matrix) {
     }
     assert_matrices(&warm.logits, &cold.logits, "logits");
     assert_matrices(&warm.hidden, &cold.hidden, "hidden");
-    match (&warm.picks, &cold.picks) {
+    match (&warm.entropy, &cold.entropy) {
+        (Some(a), Some(b)) => assert_close(a, b, "entropy"),
+        (a, b) => assert_eq!(a, b),
+    }
+    match (&warm.gathered, &cold.gathered) {
         (Some(a), Some(b)) => {
             assert_close(&a.argmax, &b.argmax, "argmax picks");
             assert_close(&a.nodes, &b.nodes, "node picks");
@@ -76,8 +80,9 @@ fn random_tree(rng: &mut StdRng) -> TokenTree {
 
 fn random_want(rng: &mut StdRng) -> Want {
     Want {
-        rows: [Rows::Argmax, Rows::Picks, Rows::Logits][rng.random_range(0..3)],
+        rows: [RowDetail::Argmax, RowDetail::Gathered, RowDetail::Logits][rng.random_range(0..3)],
         top: [0, 0, 3, 20][rng.random_range(0..4)],
+        entropy: rng.random_bool(0.2),
         hidden: rng.random_bool(0.2),
     }
 }
@@ -118,12 +123,12 @@ fn random_walk(
     let least = usize::from(sources(rng).is_empty());
     let mut warm = model.session();
     let mut source = sources(rng);
-    warm.begin(&source).unwrap();
+    warm.set_source(&source).unwrap();
     let (mut context, mut tree) = (Vec::new(), TokenTree::new());
     for _ in 0..steps {
         if rng.random_bool(0.05) {
             source = sources(rng);
-            warm.begin(&source).unwrap();
+            warm.set_source(&source).unwrap();
         }
         context = next_context(rng, &context, &tree);
         if context.len() < least {
@@ -276,7 +281,7 @@ fn errors_leave_a_session_as_it_was() {
             };
             assert_eq!((token, vocab_size), (vocabulary, model.vocab_size()));
         }
-        assert!(session.begin(&[vocabulary]).is_err());
+        assert!(session.set_source(&[vocabulary]).is_err());
         let scores = session
             .score(&[1, 2, 3, 4, 5], &none, Want::LOGITS)
             .unwrap();
@@ -320,7 +325,7 @@ fn assert_improper(scores: cascade_core::Result<Scores>, expected: TokenId) {
 
 fn wants() -> [Want; 4] {
     let with_top = Want::ARGMAX.with_top(2);
-    [Want::ARGMAX, Want::PICKS, Want::LOGITS, with_top]
+    [Want::ARGMAX, Want::GATHERED, Want::LOGITS, with_top]
 }
 
 #[test]
@@ -385,10 +390,10 @@ fn a_session_outlives_rows_that_are_not_numbers() {
             let expected = cold(&model, &source).score(&[1, 2, 3, 4, 5, 6], &good, want);
             let expected = expected.unwrap();
             assert_eq!(
-                (scores.argmax, scores.picks, scores.top, scores.logits),
+                (scores.argmax, scores.gathered, scores.top, scores.logits),
                 (
                     expected.argmax,
-                    expected.picks,
+                    expected.gathered,
                     expected.top,
                     expected.logits
                 )
@@ -408,16 +413,16 @@ fn each_architecture_refuses_what_it_cannot_read() {
     let mut session = t5().session();
     let refused = session.score(&[1], &none, Want::ARGMAX);
     assert!(matches!(refused, Err(Error::EmptySource)));
-    assert!(matches!(session.begin(&[]), Err(Error::EmptySource)));
+    assert!(matches!(session.set_source(&[]), Err(Error::EmptySource)));
     assert_eq!(session.max_context(), None);
 
     let mut session = llama().session();
-    let refused = session.begin(&[1, 2]);
+    let refused = session.set_source(&[1, 2]);
     assert!(matches!(
         refused,
         Err(Error::SourceWithoutEncoder { tokens: 2 })
     ));
-    session.begin(&[]).unwrap();
+    session.set_source(&[]).unwrap();
     let refused = session.score(&[], &none, Want::ARGMAX);
     assert!(matches!(refused, Err(Error::EmptyContext)));
     let context = vec![1; 699];
@@ -440,7 +445,7 @@ fn the_same_source_again_costs_nothing() {
     let none = TokenTree::new();
     let mut session = cold(&model, &[1, 2]);
     session.score(&[1, 2, 3], &none, Want::ARGMAX).unwrap();
-    session.begin(&[1, 2]).unwrap();
+    session.set_source(&[1, 2]).unwrap();
     assert_eq!(
         session
             .score(&[1, 2, 3], &none, Want::ARGMAX)
@@ -448,7 +453,7 @@ fn the_same_source_again_costs_nothing() {
             .rows_computed,
         1
     );
-    session.begin(&[2, 1]).unwrap();
+    session.set_source(&[2, 1]).unwrap();
     assert_eq!(
         session
             .score(&[1, 2, 3], &none, Want::ARGMAX)

@@ -49,7 +49,7 @@ fn random_models_score_finitely_on_every_device() {
             let model = random_model(config.clone(), &options).unwrap();
             let mut session = model.session();
             if model.architecture() == Architecture::EncoderDecoder {
-                session.begin(&[3, 4, 5]).unwrap();
+                session.set_source(&[3, 4, 5]).unwrap();
             }
             let tree = TokenTree::chain([9, 200, 11]);
             let scores = session.score(&[1, 2, 207], &tree, Want::LOGITS).unwrap();
@@ -130,7 +130,7 @@ fn gpus_tell_launches_and_memory() {
     // Cross-attention has two more maps.
     let model = random_model(t5(true), &options(&device, DType::BF16)).unwrap();
     let mut session = model.session();
-    session.begin(&[3, 4]).unwrap();
+    session.set_source(&[3, 4]).unwrap();
     session.score(&[], &chain, Want::ARGMAX).unwrap();
     assert_eq!(model.launches(3), Some(8 * model.layers() + 3));
 }

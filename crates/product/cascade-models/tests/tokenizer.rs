@@ -4,6 +4,8 @@
 
 mod demo;
 
+use std::sync::Arc;
+
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -75,7 +77,7 @@ fn tokenizers() -> [Tokenizer; 3] {
 }
 
 fn streamed(tokenizer: &Tokenizer, tokens: &[u32]) -> String {
-    let mut decoder = tokenizer.decoder();
+    let mut decoder = Arc::new(tokenizer.clone()).decoder();
     let mut text = String::new();
     for &token in tokens {
         text += &decoder.push(token).unwrap();
@@ -129,14 +131,14 @@ fn a_text_comes_back() {
 fn characters_come_as_soon_as_they_are_sure() {
     let [_, llama, bytes] = tokenizers();
     let pieces = |tokenizer: &Tokenizer, text: &str| -> Vec<String> {
-        let mut decoder = tokenizer.decoder();
+        let mut decoder = Arc::new(tokenizer.clone()).decoder();
         let tokens = tokenizer.encode(text).unwrap();
         tokens.iter().map(|&t| decoder.push(t).unwrap()).collect()
     };
     assert_eq!(pieces(&bytes, "a é b"), ["a", " ", "", "é", " ", "b"]);
     // All but a run of byte tokens at the end is out before `finish`.
     assert_eq!(pieces(&llama, "東 is so").concat(), "東 is so");
-    let mut decoder = llama.decoder();
+    let mut decoder = Arc::new(llama.clone()).decoder();
     let byte = |byte: u8| llama.token_to_id(&format!("<0x{byte:02X}>")).unwrap();
     assert_eq!(decoder.push(byte(0xe6)).unwrap(), "");
     assert_eq!(decoder.push(byte(0x9d)).unwrap(), "");

@@ -181,11 +181,11 @@ fn replay_all(drafter: &mut dyn Drafter, conversations: &[Conversation], budget:
 
 fn replay(drafter: &mut dyn Drafter, conversation: &Conversation, budget: Budget) -> Tally {
     let mut tally = Tally::default();
-    drafter.begin(&[]);
+    drafter.set_source(&[]);
     for &(start, end) in &conversation.outputs {
         let mut at = start;
         while at < end {
-            let draft = drafter.propose(&conversation.tokens[..at], budget);
+            let draft = drafter.propose(&conversation.tokens[..at], budget).tree;
             at = end.min(at + accepted(&draft, &conversation.tokens[at..end]) + 1);
             tally.forwards += 1;
             tally.drafted += draft.len();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Budget, Drafter, TokenId, TokenTree};
+use cascade_core::{common_prefix, Budget, Drafter, ScoredTree, TokenId, TokenTree};
 
 use crate::{
     branches::{earlier_ends, Branches},
@@ -180,17 +180,17 @@ impl MaxGram {
 }
 
 impl Drafter for MaxGram {
-    fn begin(&mut self, source: &[TokenId]) {
+    fn set_source(&mut self, source: &[TokenId]) {
         // The corpus follows with the next proposal: an equal source is found again there.
         self.source.clear();
         self.source.extend_from_slice(source);
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let depth = budget.depth.min(budget.nodes);
         let longest = self.source.len() + context.len();
         if context.is_empty() || depth == 0 || longest > SuffixAutomaton::MAX_LEN / 2 {
-            return TokenTree::new();
+            return ScoredTree::default();
         }
         self.sync(context);
         let mut lead = self.copies(context, depth);
@@ -200,27 +200,10 @@ impl Drafter for MaxGram {
             lead.extend(table.chain(last).take(depth - copied));
         }
         if budget.nodes <= budget.depth {
-            return TokenTree::chain(lead);
+            return TokenTree::chain(lead).into();
         }
-        self.with_siblings(context, &lead, copied, budget)
+        self.with_siblings(context, &lead, copied, budget).into()
     }
-}
-
-/// Number of tokens that both begin with.
-fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
-    /// Whole blocks are compared as memory, which is many times faster than token by token.
-    const BLOCK: usize = 1024;
-    let equal_blocks = a
-        .chunks_exact(BLOCK)
-        .zip(b.chunks_exact(BLOCK))
-        .take_while(|(a, b)| a == b)
-        .count();
-    let rest = a[equal_blocks * BLOCK..]
-        .iter()
-        .zip(&b[equal_blocks * BLOCK..])
-        .take_while(|(a, b)| a == b)
-        .count();
-    equal_blocks * BLOCK + rest
 }
 
 /// End of the latest occurrence of the matched suffix before the end of the text: Knuth, Morris and Pratt's search in the

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cascade_core::{Budget, Drafter, TokenId, TokenTree};
+use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 
 use crate::branches::{earlier_ends, Branches};
 
@@ -49,12 +49,12 @@ impl Default for PromptLookup {
 }
 
 impl Drafter for PromptLookup {
-    fn begin(&mut self, source: &[TokenId]) {
+    fn set_source(&mut self, source: &[TokenId]) {
         self.source.clear();
         self.source.extend_from_slice(source);
     }
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let text = if self.source.is_empty() {
             Cow::Borrowed(context)
         } else {
@@ -68,12 +68,12 @@ impl Drafter for PromptLookup {
         let follows = end.map_or(&[][..], |end| &text[end..]);
         let lead = &follows[..follows.len().min(budget.depth).min(budget.nodes)];
         if budget.nodes <= budget.depth || self.branches <= 1 || lead.is_empty() {
-            return TokenTree::chain(lead.iter().copied());
+            return TokenTree::chain(lead.iter().copied()).into();
         }
         let mut tree = Branches::new(lead);
         let ends = earlier_ends(&text, 1, longest);
         tree.graft(&text, &ends, budget.depth, self.branches - 1);
-        tree.within(budget.nodes)
+        tree.within(budget.nodes).into()
     }
 }
 
@@ -92,9 +92,10 @@ mod tests {
 
     fn propose(source: &[TokenId], context: &[TokenId], budget: usize) -> Vec<TokenId> {
         let mut drafter = PromptLookup::default();
-        drafter.begin(source);
+        drafter.set_source(source);
         drafter
             .propose(context, Budget::chain(budget))
+            .tree
             .tokens()
             .collect()
     }
@@ -127,7 +128,7 @@ mod tests {
         let budget = Budget { depth: 2, nodes: 6 };
         let paths = |branches| -> Vec<Vec<TokenId>> {
             let mut drafter = PromptLookup::default().with_branches(branches);
-            let tree = drafter.propose(&context, budget);
+            let tree = drafter.propose(&context, budget).tree;
             (0..tree.len()).map(|n| tree.path_tokens(Some(n))).collect()
         };
         assert_eq!(paths(1), [vec![7], vec![7, 8]]);

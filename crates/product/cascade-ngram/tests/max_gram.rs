@@ -15,14 +15,14 @@ use rand::{rngs::StdRng, Rng, SeedableRng};
 const BUDGET: usize = 10;
 
 fn propose(drafter: &mut impl Drafter, context: &[u32], budget: usize) -> Vec<u32> {
-    let tree = drafter.propose(context, Budget::chain(budget));
+    let tree = drafter.propose(context, Budget::chain(budget)).tree;
     assert!(tree.is_chain());
     tree.tokens().collect()
 }
 
 fn max_gram(source: &[u32], context: &[u32], budget: usize) -> Vec<u32> {
     let mut drafter = MaxGram::new();
-    drafter.begin(source);
+    drafter.set_source(source);
     propose(&mut drafter, context, budget)
 }
 
@@ -89,7 +89,7 @@ fn equals_the_listing_on_random_sequences_whatever_came_before() {
             if case % 25 == 0 && rng.random_bool(0.8) {
                 let len = rng.random_range(0..=60) * usize::from(rng.random_bool(0.7));
                 source = random_tokens(rng, alphabet, len);
-                drafter.begin(&source);
+                drafter.set_source(&source);
             }
             next_context(rng, &mut context, alphabet, &draft);
             let budget = rng.random_range(0..=14);
@@ -112,7 +112,7 @@ fn equals_the_listing_at_every_position_of_recorded_conversations() {
     let table = Arc::new(table(32_000, &documents[..10]));
     let mut drafter = MaxGram::new().with_bigram(Arc::clone(&table));
     for conversation in &conversations {
-        drafter.begin(&[]);
+        drafter.set_source(&[]);
         for end in 1..=conversation.tokens.len() {
             let context = &conversation.tokens[..end];
             assert_eq!(
@@ -128,7 +128,7 @@ fn equals_the_listing_when_the_prompt_is_a_source() {
     for conversation in &conversations() {
         let (prompt, output) = conversation.tokens.split_at(conversation.outputs[0].0);
         let mut drafter = MaxGram::new();
-        drafter.begin(prompt);
+        drafter.set_source(prompt);
         for end in 0..=output.len() {
             assert_eq!(
                 propose(&mut drafter, &output[..end], BUDGET),
@@ -175,7 +175,7 @@ fn fills_from_the_bigram_table_until_a_token_has_no_successor() {
         assert_eq!(propose(&mut drafter, context, budget), [0u32; 0]);
     }
     let mut alone = Bigram::new(table);
-    alone.begin(&[1, 2, 3]);
+    alone.set_source(&[1, 2, 3]);
     assert_eq!(propose(&mut alone, &[1, 3], 10), [4, 5]);
     assert_eq!(propose(&mut alone, &[3], 1), [4]);
     assert_eq!(propose(&mut alone, &[], 10), [0u32; 0]);
@@ -214,7 +214,7 @@ fn the_latest_occurrence_is_an_option() {
             Some(corpus[start + len])
         });
         let mut drafter = MaxGram::new().with_options(options);
-        drafter.begin(&source);
+        drafter.set_source(&source);
         let draft = propose(&mut drafter, &context, 1);
         assert_eq!(draft.first().copied(), expected, "{source:?} | {context:?}");
     }

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_core::{
-    Chance, Distribution, Draft, LevelId, Matrix, NodeId, Picks, Proposal, Proposed, Sampling,
-    Scores, SeededChance, TokenId,
+    Distribution, Draft, GatheredProbs, LevelId, Matrix, NodeId, Proposal, Proposed, RandomSource,
+    Sampling, Scores, SeededRandom, TokenId,
 };
-use cascade_verify::{greedy, sampled, Lenience, Leniences, Rule, SampledRows};
+use cascade_verify::{greedy, sampled, Lenience, LeniencePolicy, Rule, SampledRows};
 use criterion::{BenchmarkId, Criterion};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
@@ -57,7 +57,7 @@ fn argmax(logits: &[f32]) -> TokenId {
 enum Shape {
     Chain,
     /// Eight draws after the leading node of each depth.
-    Drawn,
+    CandidateToken,
     /// The eight most probable tokens there.
     Top,
 }
@@ -66,7 +66,7 @@ impl Shape {
     fn name(self) -> &'static str {
         match self {
             Self::Chain => "chain",
-            Self::Drawn => "tree of draws",
+            Self::CandidateToken => "tree of draws",
             Self::Top => "tree of top 8",
         }
     }
@@ -74,7 +74,7 @@ impl Shape {
     fn width(self) -> usize {
         match self {
             Self::Chain => 1,
-            Self::Drawn | Self::Top => WIDTH,
+            Self::CandidateToken | Self::Top => WIDTH,
         }
     }
 }
@@ -95,7 +95,7 @@ impl Case {
         nodes: usize,
         seed: u64,
     ) -> Self {
-        let mut chance = SeededChance::new(seed);
+        let mut chance = SeededRandom::new(seed);
         let mut draft = Draft::new();
         let mut pushes = Vec::new();
         let mut lead = None;
@@ -119,7 +119,7 @@ impl Case {
         let rows: Vec<&[f32]> = rows.map(|node| row(node).0.as_slice()).collect();
         let scores = Scores {
             argmax: rows.iter().map(|row| argmax(row)).collect(),
-            picks: Some(Picks {
+            gathered: Some(GatheredProbs {
                 argmax: vec![0.7; rows.len()],
                 nodes: vec![0.2; draft.len()],
             }),
@@ -151,7 +151,7 @@ fn propose(
     sampling: Option<&Sampling>,
     shape: Shape,
     width: usize,
-    chance: &mut SeededChance,
+    chance: &mut SeededRandom,
 ) -> Vec<(TokenId, Proposal)> {
     let softmax = Sampling::new(1.0).expect("a temperature");
     let q = sampling.unwrap_or(&softmax).distribution(logits);
@@ -161,7 +161,7 @@ fn propose(
         (token, Proposal::Pick { probability })
     };
     match (sampling, shape) {
-        (Some(_), Shape::Chain | Shape::Drawn) => (0..width)
+        (Some(_), Shape::Chain | Shape::CandidateToken) => (0..width)
             .map(|_| (chance.draw(&q), Proposal::Sampled(Arc::clone(&q))))
             .collect(),
         (Some(_), Shape::Top) => q
@@ -276,7 +276,7 @@ fn rows(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Vec<f32>)])
 struct Step<'a> {
     mode: &'a str,
     rule: &'a str,
-    leniences: Leniences,
+    leniences: LeniencePolicy,
     shape: Shape,
     nodes: usize,
     cases: &'a [Case],
@@ -341,9 +341,9 @@ fn plain_sum(
     })
 }
 
-fn leniences(lenience: f32) -> Leniences {
+fn leniences(lenience: f32) -> LeniencePolicy {
     let lenience = Lenience::new(lenience).expect("at least 1");
-    Leniences {
+    LeniencePolicy {
         neural: lenience,
         statistical: lenience,
     }
@@ -352,7 +352,7 @@ fn leniences(lenience: f32) -> Leniences {
 fn drafts() -> impl Iterator<Item = (Shape, usize)> {
     let trees = [4, 16, 64];
     let chains = [1, 4, 16, 64].map(|nodes| (Shape::Chain, nodes));
-    let drawn = trees.map(|nodes| (Shape::Drawn, nodes));
+    let drawn = trees.map(|nodes| (Shape::CandidateToken, nodes));
     let top = trees.map(|nodes| (Shape::Top, nodes));
     chains.into_iter().chain(drawn).chain(top)
 }
@@ -369,9 +369,9 @@ fn cases(
 }
 
 fn greedy_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Vec<f32>)]) {
-    for (shape, nodes) in drafts().filter(|draft| draft.0 != Shape::Drawn) {
+    for (shape, nodes) in drafts().filter(|draft| draft.0 != Shape::CandidateToken) {
         let cases = cases(pool, None, shape, nodes);
-        for leniences in [Leniences::STRICT, leniences(LENIENCE)] {
+        for leniences in [LeniencePolicy::STRICT, leniences(LENIENCE)] {
             let step = Step {
                 mode: "greedy",
                 rule: "-",
@@ -396,7 +396,7 @@ fn sampled_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Ve
             let cases = cases(pool, Some(&sampling), shape, nodes);
             let sum = plain_sum(criterion, table, mode, shape, &cases);
             for rule in Rule::ALL {
-                for leniences in [Leniences::STRICT, leniences(LENIENCE)] {
+                for leniences in [LeniencePolicy::STRICT, leniences(LENIENCE)] {
                     let step = Step {
                         mode,
                         rule: rule.name(),
@@ -406,7 +406,7 @@ fn sampled_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Ve
                         cases: &cases,
                         sum,
                     };
-                    let mut chance = SeededChance::new(0);
+                    let mut chance = SeededRandom::new(0);
                     step.measure(criterion, table, |case, draft| {
                         let rows = &mut SampledRows::new(&case.rows, &sampling);
                         sampled::review(draft, None, rows, rule, leniences, &mut chance)

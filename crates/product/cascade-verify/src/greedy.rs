@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use cascade_core::{Draft, NodeId, Proposal, Scores, TokenId, TokenTree};
 
-use crate::{Leniences, Verdict};
+use crate::{LeniencePolicy, Verdict};
 
 /// Walks down the draft from `start` (from the context, if `None`) as long as the reviewer agrees.
 ///
@@ -13,16 +13,16 @@ use crate::{Leniences, Verdict};
 /// most probable of the children that the lenience excuses is kept: q(x) ≤ λ·p(x) with λ > 1 (Cascade Speculative
 /// Drafting, §3.1, greedy decoding). Otherwise the walk ends, and the verdict carries the reviewer's own token.
 ///
-/// With [`Leniences::STRICT`], kept tokens followed by `next` are exactly what the reviewer would have decoded greedily
+/// With [`LeniencePolicy::STRICT`], kept tokens followed by `next` are exactly what the reviewer would have decoded greedily
 /// from the same scores, whatever the draft. Cost: one pass over the children of each kept node; no probability is read.
 ///
-/// `scores` must be those of `draft`'s tree. Lenient reviews read [`Scores::picks`]; where they are absent, or not a
+/// `scores` must be those of `draft`'s tree. Lenient reviews read [`Scores::gathered`]; where they are absent, or not a
 /// number, nothing is excused.
 pub fn review(
     draft: &Draft,
     start: Option<NodeId>,
     scores: &Scores,
-    leniences: Leniences,
+    leniences: LeniencePolicy,
 ) -> Verdict {
     let walked = Verdict::walk(draft, start, |at| {
         let child = choose(draft, scores, leniences, at);
@@ -41,15 +41,15 @@ fn emitted(
     at: Option<NodeId>,
     child: Option<NodeId>,
 ) -> (TokenId, Proposal) {
-    let picks = scores.picks.as_ref();
+    let gathered = scores.gathered.as_ref();
     let (token, probability) = match child {
         Some(child) => (
             draft.tree().token(child),
-            picks.map(|picks| picks.nodes[child]),
+            gathered.map(|gathered| gathered.nodes[child]),
         ),
         None => (
             scores.argmax_after(at),
-            picks.map(|picks| picks.argmax[TokenTree::row(at)]),
+            gathered.map(|gathered| gathered.argmax[TokenTree::row(at)]),
         ),
     };
     let proposal = probability.map_or(Proposal::PointMass, |probability| Proposal::Pick {
@@ -62,7 +62,7 @@ fn emitted(
 fn choose(
     draft: &Draft,
     scores: &Scores,
-    leniences: Leniences,
+    leniences: LeniencePolicy,
     at: Option<NodeId>,
 ) -> Option<NodeId> {
     let tree = draft.tree();
@@ -70,14 +70,14 @@ fn choose(
     if agreed.is_some() || leniences.is_strict() {
         return agreed;
     }
-    let picks = scores.picks.as_ref()?;
+    let gathered = scores.gathered.as_ref()?;
     draft
-        .draws_after(at)
-        .filter(|draw| leniences.excuse(&draw.proposal, picks.nodes[draw.node]))
+        .sibling_candidates(at)
+        .filter(|draw| leniences.accepts_leniently(&draw.proposal, gathered.nodes[draw.node]))
         .map(|draw| draw.node)
         // The first of equals: `max_by` would take the last.
         .reduce(|best, child| {
-            if picks.nodes[child] > picks.nodes[best] {
+            if gathered.nodes[child] > gathered.nodes[best] {
                 child
             } else {
                 best

@@ -9,12 +9,16 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Chance, Distribution, Proposal, TokenId};
+use cascade_core::{Distribution, Proposal, RandomSource, TokenId};
 
-use crate::Drawn;
+use crate::CandidateToken;
 
 /// A token of `p`, the first of `draws` that is accepted.
-pub fn token(p: &Arc<Distribution>, draws: &[Drawn<'_>], chance: &mut dyn Chance) -> TokenId {
+pub fn token(
+    p: &Arc<Distribution>,
+    draws: &[CandidateToken<'_>],
+    chance: &mut dyn RandomSource,
+) -> TokenId {
     let mut left = Arc::clone(p);
     for (i, drawn) in draws.iter().enumerate() {
         // Point masses are accepted in the end if and only if a draw from what is left hits one of them.
@@ -37,7 +41,7 @@ fn is_sampled(proposal: &Proposal) -> bool {
 }
 
 /// min(1, λp(x)/q(x)), the probability that a possible draw is kept.
-pub(crate) fn acceptance(p: &Distribution, drawn: &Drawn<'_>, lenience: f64) -> f64 {
+pub(crate) fn acceptance(p: &Distribution, drawn: &CandidateToken<'_>, lenience: f64) -> f64 {
     let q = match drawn.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => 1.0,
         Proposal::Sampled(q) => q.probability(drawn.token),
@@ -47,7 +51,7 @@ pub(crate) fn acceptance(p: &Distribution, drawn: &Drawn<'_>, lenience: f64) -> 
 
 /// What is left of `p` after a rejection. Where rounding leaves nothing, a rejection had the probability of a rounding
 /// error, and `p` stays as it is.
-pub(crate) fn rejected(p: &Arc<Distribution>, drawn: &Drawn<'_>) -> Arc<Distribution> {
+pub(crate) fn rejected(p: &Arc<Distribution>, drawn: &CandidateToken<'_>) -> Arc<Distribution> {
     let residual = match drawn.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => p.without(&[drawn.token]),
         Proposal::Sampled(q) => p.residual(q),

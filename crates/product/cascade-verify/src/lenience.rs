@@ -44,16 +44,16 @@ impl Default for Lenience {
 /// The leniences of one reviewer, by what it reviews.
 ///
 /// The paper loosens reviews of neural drafts and keeps those of Max-Gram strict (App. B), hence two numbers. The target
-/// reviews with [`Leniences::STRICT`], always.
+/// reviews with [`LeniencePolicy::STRICT`], always.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Leniences {
+pub struct LeniencePolicy {
     /// λ for tokens that a neural drafter proposed or passed on ([`Proposal::Pick`], [`Proposal::Sampled`]).
     pub neural: Lenience,
     /// λ for tokens of a statistical drafter ([`Proposal::PointMass`]).
     pub statistical: Lenience,
 }
 
-impl Leniences {
+impl LeniencePolicy {
     /// λ = 1 for everything.
     pub const STRICT: Self = Self {
         neural: Lenience::STRICT,
@@ -78,7 +78,7 @@ impl Leniences {
     ///
     /// λ = 1 never keeps such a token, though q(x) ≤ p(x) may hold: a strict review is one whose outcome equals the
     /// reviewer's own greedy output.
-    pub(crate) fn excuse(self, proposal: &Proposal, reviewer_probability: f32) -> bool {
+    pub(crate) fn accepts_leniently(self, proposal: &Proposal, reviewer_probability: f32) -> bool {
         let lenience = self.of(proposal);
         let q = match proposal {
             Proposal::Pick { probability } => *probability,

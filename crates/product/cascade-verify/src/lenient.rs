@@ -11,22 +11,22 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Chance, Distribution, Proposal, TokenId};
+use cascade_core::{Distribution, Proposal, RandomSource, TokenId};
 
 use crate::iterated::{acceptance, rejected};
-use crate::{Drawn, Lenience, ReviewRule};
+use crate::{CandidateToken, Lenience, ReviewRule};
 
 /// A token, which may be one of `draws`, and the distribution r that it was emitted from.
 ///
 /// Cost: three passes over the supports of p and q more than the rule takes.
 pub fn token(
     p: &Arc<Distribution>,
-    draws: &[Drawn<'_>],
+    draws: &[CandidateToken<'_>],
     lenience: Lenience,
     rule: impl ReviewRule,
-    chance: &mut dyn Chance,
+    chance: &mut dyn RandomSource,
 ) -> (TokenId, Arc<Distribution>) {
-    let loosened = |first: &Drawn<'_>| !lenience.is_strict() && first.is_possible();
+    let loosened = |first: &CandidateToken<'_>| !lenience.is_strict() && first.is_possible();
     let Some((first, others)) = draws.split_first().filter(|draws| loosened(draws.0)) else {
         return (rule.token(p, draws, chance), Arc::clone(p));
     };
@@ -42,7 +42,7 @@ pub fn token(
 
 /// The distribution r of a lenient review's token. Where nothing is left of p, a rejection has the probability of a rounding
 /// error, and p stands for the residual, as it does for the rule.
-fn emitted(p: &Arc<Distribution>, first: &Drawn<'_>, lenience: f64) -> Arc<Distribution> {
+fn emitted(p: &Arc<Distribution>, first: &CandidateToken<'_>, lenience: f64) -> Arc<Distribution> {
     let q = match first.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => {
             if p.probability(first.token) == 0.0 {

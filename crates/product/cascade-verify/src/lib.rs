@@ -16,14 +16,14 @@ pub mod iterated;
 mod lenience;
 pub mod lenient;
 pub mod matching;
-mod rows;
+mod row_distributions;
 mod rule;
 pub mod sampled;
 pub mod spec_infer;
 pub mod speculative;
 mod verdict;
 
-pub use lenience::{InvalidLenience, Lenience, Leniences};
-pub use rows::{Rows, SampledRows};
-pub use rule::{Drawn, ReviewRule, Rule, UnknownRule};
+pub use lenience::{InvalidLenience, Lenience, LeniencePolicy};
+pub use row_distributions::{RowDistributions, SampledRows};
+pub use rule::{CandidateToken, ReviewRule, Rule, UnknownRule};
 pub use verdict::Verdict;

@@ -4,9 +4,9 @@
 //! siblings S, a drafted token comes out with probability Σ_{x ∈ S} p(x), which no exact rule can exceed. For a sampled
 //! draft it accepts Σ p(x)q(x), where [speculative sampling](crate::speculative) accepts Σ min(p(x), q(x)).
 
-use cascade_core::{Chance, Distribution, TokenId};
+use cascade_core::{Distribution, RandomSource, TokenId};
 
 /// A token of `p`.
-pub fn token(p: &Distribution, chance: &mut dyn Chance) -> TokenId {
+pub fn token(p: &Distribution, chance: &mut dyn RandomSource) -> TokenId {
     chance.draw(p)
 }

@@ -4,20 +4,20 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use cascade_core::{Chance, Distribution, Proposal, TokenId};
+use cascade_core::{Distribution, Proposal, RandomSource, TokenId};
 
 use crate::{iterated, matching, spec_infer, speculative};
 
 /// A drawn sibling as a rule sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Drawn<'a> {
+pub struct CandidateToken<'a> {
     /// The token.
     pub token: TokenId,
     /// What it was drawn from.
     pub proposal: &'a Proposal,
 }
 
-impl Drawn<'_> {
+impl CandidateToken<'_> {
     /// Whether its proposal can give the token at all. If not, it was not drawn from that (a drafter whose numbers do not
     /// agree with each other), and every rule passes it over: a review that is exact given the draws that were, and given
     /// those that were not, is exact.
@@ -48,8 +48,12 @@ pub trait ReviewRule: fmt::Debug + Send + Sync {
     }
 
     /// A token of `p`, which may be one of `draws`: those of the children of a node, in order.
-    fn token(&self, p: &Arc<Distribution>, draws: &[Drawn<'_>], chance: &mut dyn Chance)
-        -> TokenId;
+    fn token(
+        &self,
+        p: &Arc<Distribution>,
+        draws: &[CandidateToken<'_>],
+        chance: &mut dyn RandomSource,
+    ) -> TokenId;
 }
 
 impl<R: ReviewRule + ?Sized> ReviewRule for &R {
@@ -64,8 +68,8 @@ impl<R: ReviewRule + ?Sized> ReviewRule for &R {
     fn token(
         &self,
         p: &Arc<Distribution>,
-        draws: &[Drawn<'_>],
-        chance: &mut dyn Chance,
+        draws: &[CandidateToken<'_>],
+        chance: &mut dyn RandomSource,
     ) -> TokenId {
         (**self).token(p, draws, chance)
     }
@@ -125,8 +129,8 @@ impl ReviewRule for Rule {
     fn token(
         &self,
         p: &Arc<Distribution>,
-        draws: &[Drawn<'_>],
-        chance: &mut dyn Chance,
+        draws: &[CandidateToken<'_>],
+        chance: &mut dyn RandomSource,
     ) -> TokenId {
         match self {
             Self::Match => matching::token(p, chance),

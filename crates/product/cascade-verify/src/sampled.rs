@@ -1,13 +1,13 @@
 //! Review by sampling: the reviewer's tokens are draws from its distribution, kept from the draft where a [`ReviewRule`] allows.
 
-use cascade_core::{Chance, Draft, NodeId, Proposal, Result, TokenId, TokenTree};
+use cascade_core::{Draft, NodeId, Proposal, RandomSource, Result, TokenId, TokenTree};
 
-use crate::{lenient, Drawn, Leniences, ReviewRule, Rows, Verdict};
+use crate::{lenient, CandidateToken, LeniencePolicy, ReviewRule, RowDistributions, Verdict};
 
 /// Walks down the draft from `start` (from the context, if `None`), drawing the reviewer's token at each node by `rule`,
 /// as long as a child carries it.
 ///
-/// `rows` must be those of `draft`'s tree. With [`Leniences::STRICT`], kept tokens followed by `next` are distributed
+/// `rows` must be those of `draft`'s tree. With [`LeniencePolicy::STRICT`], kept tokens followed by `next` are distributed
 /// exactly as the reviewer's own samples, provided that every proposal is what its token was really drawn from. So a draft
 /// may end after a draw, or grow, by what was drawn; but no draw may be left out by what was drawn (as too unlikely, or as
 /// drawn before). A lenient review emits from another distribution, which the verdict names ([`lenient`]).
@@ -17,16 +17,16 @@ use crate::{lenient, Drawn, Leniences, ReviewRule, Rows, Verdict};
 pub fn review(
     draft: &Draft,
     start: Option<NodeId>,
-    rows: &mut (impl Rows + ?Sized),
+    rows: &mut (impl RowDistributions + ?Sized),
     rule: impl ReviewRule,
-    leniences: Leniences,
-    chance: &mut dyn Chance,
+    leniences: LeniencePolicy,
+    chance: &mut dyn RandomSource,
 ) -> Result<Verdict> {
     Verdict::walk(draft, start, |at| {
         let p = rows.distribution(TokenTree::row(at))?;
-        let draws: Vec<Drawn<'_>> = draft
-            .draws_after(at)
-            .map(|draw| Drawn {
+        let draws: Vec<CandidateToken<'_>> = draft
+            .sibling_candidates(at)
+            .map(|draw| CandidateToken {
                 token: draft.tree().token(draw.node),
                 proposal: &draw.proposal,
             })

@@ -8,12 +8,16 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Chance, Distribution, TokenId};
+use cascade_core::{Distribution, RandomSource, TokenId};
 
-use crate::{iterated, Drawn};
+use crate::{iterated, CandidateToken};
 
 /// A token of `p`, the first of `draws` that is accepted in a random order.
-pub fn token(p: &Arc<Distribution>, draws: &[Drawn<'_>], chance: &mut dyn Chance) -> TokenId {
+pub fn token(
+    p: &Arc<Distribution>,
+    draws: &[CandidateToken<'_>],
+    chance: &mut dyn RandomSource,
+) -> TokenId {
     let mut shuffled = draws.to_vec();
     for i in 1..shuffled.len() {
         shuffled.swap(i, chance.below(i + 1));

@@ -9,11 +9,15 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Chance, Distribution, TokenId};
+use cascade_core::{Distribution, RandomSource, TokenId};
 
-use crate::{iterated, Drawn};
+use crate::{iterated, CandidateToken};
 
 /// A token of `p`, the first of `draws` if it is accepted.
-pub fn token(p: &Arc<Distribution>, draws: &[Drawn<'_>], chance: &mut dyn Chance) -> TokenId {
+pub fn token(
+    p: &Arc<Distribution>,
+    draws: &[CandidateToken<'_>],
+    chance: &mut dyn RandomSource,
+) -> TokenId {
     iterated::token(p, &draws[..draws.len().min(1)], chance)
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use cascade_core::toy::outcomes;
 use cascade_core::{
-    Distribution, Draft, LevelId, NodeId, Proposal, Proposed, Scores, SeededChance, TokenId,
+    Distribution, Draft, LevelId, NodeId, Proposal, Proposed, Scores, SeededRandom, TokenId,
     TokenTree,
 };
-use cascade_verify::{greedy, sampled, Lenience, Leniences, Rule, Verdict};
+use cascade_verify::{greedy, sampled, Lenience, LeniencePolicy, Rule, Verdict};
 use proptest::prelude::*;
 
 /// Where a node comes from.
@@ -21,7 +21,7 @@ enum Origin {
     /// A neural drafter's favourite.
     Pick,
     /// A draw from these weights.
-    Drawn(&'static [f64]),
+    CandidateToken(&'static [f64]),
 }
 
 struct Case {
@@ -35,7 +35,7 @@ struct Case {
     possible: &'static [(&'static [NodeId], TokenId)],
 }
 
-use Origin::{Drawn, Fixed, Pick};
+use Origin::{CandidateToken, Fixed, Pick};
 
 const CASES: &[Case] = &[
     Case {
@@ -54,14 +54,17 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a chain that the reviewer would never say is dropped",
-        draws: &[(1, None, Drawn(&[0.5, 0.5, 0.0])), (2, Some(0), Fixed)],
+        draws: &[
+            (1, None, CandidateToken(&[0.5, 0.5, 0.0])),
+            (2, Some(0), Fixed),
+        ],
         rows: &[&[0.5, 0.0, 0.5], &[0.0, 0.0, 1.0], &[1.0, 0.0, 0.0]],
         start: None,
         possible: &[(&[], 0), (&[], 2)],
     },
     Case {
         name: "a chain that the reviewer is sure of is kept",
-        draws: &[(1, None, Drawn(&[0.5, 0.5])), (0, Some(0), Pick)],
+        draws: &[(1, None, CandidateToken(&[0.5, 0.5])), (0, Some(0), Pick)],
         rows: &[&[0.0, 1.0], &[1.0, 0.0], &[0.5, 0.5]],
         start: None,
         possible: &[(&[0, 1], 0), (&[0, 1], 1)],
@@ -69,8 +72,8 @@ const CASES: &[Case] = &[
     Case {
         name: "siblings and what is below them",
         draws: &[
-            (0, None, Drawn(&[0.6, 0.4, 0.0])),
-            (1, None, Drawn(&[0.0, 1.0, 0.0])),
+            (0, None, CandidateToken(&[0.6, 0.4, 0.0])),
+            (1, None, CandidateToken(&[0.0, 1.0, 0.0])),
             (2, Some(0), Fixed),
             (2, Some(1), Fixed),
         ],
@@ -86,7 +89,10 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "one token drawn twice is one node",
-        draws: &[(1, None, Drawn(&[0.3, 0.7])), (1, None, Drawn(&[0.3, 0.7]))],
+        draws: &[
+            (1, None, CandidateToken(&[0.3, 0.7])),
+            (1, None, CandidateToken(&[0.3, 0.7])),
+        ],
         rows: &[&[0.9, 0.1], &[1.0, 0.0]],
         start: None,
         possible: &[(&[], 0), (&[0], 0)],
@@ -94,7 +100,7 @@ const CASES: &[Case] = &[
     Case {
         name: "a lead and fixed siblings",
         draws: &[
-            (2, None, Drawn(&[0.3, 0.3, 0.4])),
+            (2, None, CandidateToken(&[0.3, 0.3, 0.4])),
             (0, None, Fixed),
             (1, None, Fixed),
         ],
@@ -112,7 +118,7 @@ const CASES: &[Case] = &[
         draws: &[
             (0, None, Fixed),
             (1, None, Fixed),
-            (0, Some(1), Drawn(&[0.5, 0.5])),
+            (0, Some(1), CandidateToken(&[0.5, 0.5])),
             (1, Some(2), Pick),
         ],
         rows: &[
@@ -134,7 +140,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a draw that its own proposal excludes",
-        draws: &[(0, None, Drawn(&[0.0, 1.0, 0.0]))],
+        draws: &[(0, None, CandidateToken(&[0.0, 1.0, 0.0]))],
         rows: &[&[0.0, 0.5, 0.5], &[1.0, 0.0, 0.0]],
         start: None,
         possible: &[(&[], 1), (&[], 2)],
@@ -169,7 +175,7 @@ fn proposed(from: Origin, vocab_size: usize) -> Proposed {
     let proposal = match from {
         Fixed => Proposal::PointMass,
         Pick => Proposal::Pick { probability: 0.5 },
-        Drawn(weights) => {
+        CandidateToken(weights) => {
             assert_eq!(weights.len(), vocab_size);
             Proposal::Sampled(Arc::new(Distribution::new(weights.to_vec()).unwrap()))
         }
@@ -181,9 +187,9 @@ fn proposed(from: Origin, vocab_size: usize) -> Proposed {
 }
 
 /// Strict, and every kind of lenience.
-fn all_leniences() -> [Leniences; 5] {
+fn all_leniences() -> [LeniencePolicy; 5] {
     [(1.0, 1.0), (1.5, 1.0), (1.0, 3.0), (3.0, 1.5), (1e30, 1e30)].map(|(neural, statistical)| {
-        Leniences {
+        LeniencePolicy {
             neural: Lenience::new(neural).unwrap(),
             statistical: Lenience::new(statistical).unwrap(),
         }
@@ -261,7 +267,7 @@ fn one_hot_rows_give_the_greedy_verdict() {
             argmax,
             ..Scores::default()
         };
-        let expected = greedy::review(&draft, case.start, &scores, Leniences::STRICT);
+        let expected = greedy::review(&draft, case.start, &scores, LeniencePolicy::STRICT);
         for rule in Rule::ALL {
             for leniences in all_leniences() {
                 for (verdict, _) in outcomes(|chance| {
@@ -358,7 +364,7 @@ proptest! {
         }
         let start = start.index(draft.len() + 1).checked_sub(1);
         let mut rows = rows;
-        let mut chance = SeededChance::new(seed);
+        let mut chance = SeededRandom::new(seed);
         let verdict = sampled::review(&draft, start, &mut rows[..], rule, leniences, &mut chance).unwrap();
         assert_well_formed(&verdict, &draft, &rows, start, leniences.is_strict(), rule.name());
     }

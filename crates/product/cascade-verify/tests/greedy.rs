@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use cascade_core::{Draft, LevelId, Picks, Proposal, Proposed, Scores, TokenId, TokenTree};
-use cascade_verify::{greedy, Lenience, Leniences};
+use cascade_core::{Draft, GatheredProbs, LevelId, Proposal, Proposed, Scores, TokenId, TokenTree};
+use cascade_verify::{greedy, Lenience, LeniencePolicy};
 use proptest::prelude::*;
 
 const STATISTICAL: Proposal = Proposal::PointMass;
@@ -30,7 +30,7 @@ fn draft(nodes: &[(TokenId, Option<usize>, Proposal)]) -> Draft {
 fn scores(argmax: &[TokenId], nodes: &[f32]) -> Scores {
     Scores {
         argmax: argmax.to_vec(),
-        picks: Some(Picks {
+        gathered: Some(GatheredProbs {
             argmax: vec![0.5; argmax.len()],
             nodes: nodes.to_vec(),
         }),
@@ -38,8 +38,8 @@ fn scores(argmax: &[TokenId], nodes: &[f32]) -> Scores {
     }
 }
 
-fn leniences(neural: f32, statistical: f32) -> Leniences {
-    Leniences {
+fn leniences(neural: f32, statistical: f32) -> LeniencePolicy {
+    LeniencePolicy {
         neural: Lenience::new(neural).unwrap(),
         statistical: Lenience::new(statistical).unwrap(),
     }
@@ -47,7 +47,12 @@ fn leniences(neural: f32, statistical: f32) -> Leniences {
 
 #[test]
 fn an_empty_draft_gives_the_reviewers_token() {
-    let verdict = greedy::review(&Draft::new(), None, &scores(&[7], &[]), Leniences::STRICT);
+    let verdict = greedy::review(
+        &Draft::new(),
+        None,
+        &scores(&[7], &[]),
+        LeniencePolicy::STRICT,
+    );
     assert_eq!((verdict.kept.len(), verdict.next), (0, 7));
 }
 
@@ -62,21 +67,21 @@ fn a_chain_is_kept_up_to_the_first_difference() {
         &chain,
         None,
         &scores(&[1, 2, 3, 4], &[0.5; 3]),
-        Leniences::STRICT,
+        LeniencePolicy::STRICT,
     );
     assert_eq!((all.kept, all.next), (vec![0, 1, 2], 4));
     let some = greedy::review(
         &chain,
         None,
         &scores(&[1, 9, 3, 4], &[0.5; 3]),
-        Leniences::STRICT,
+        LeniencePolicy::STRICT,
     );
     assert_eq!((some.kept, some.next), (vec![0], 9));
     let none = greedy::review(
         &chain,
         None,
         &scores(&[9, 2, 3, 4], &[0.5; 3]),
-        Leniences::STRICT,
+        LeniencePolicy::STRICT,
     );
     assert_eq!((none.kept, none.next), (vec![], 9));
 }
@@ -95,7 +100,7 @@ fn a_tree_is_descended_by_the_sibling_that_agrees() {
         &tree,
         None,
         &scores(&[3, 0, 0, 5, 6], &[0.5; 4]),
-        Leniences::STRICT,
+        LeniencePolicy::STRICT,
     );
     assert_eq!((verdict.kept, verdict.next), (vec![2, 3], 6));
 }
@@ -119,7 +124,7 @@ fn lenience_compares_q_with_lambda_p() {
     assert!(kept(STATISTICAL, leniences(1.0, 5.1)), "1 <= 5.1 * 0.2");
     assert!(!kept(STATISTICAL, leniences(1.0, 4.9)), "1 > 4.9 * 0.2");
     assert!(
-        !kept(pick(0.1), Leniences::STRICT),
+        !kept(pick(0.1), LeniencePolicy::STRICT),
         "strict: q <= p does not help"
     );
 }
@@ -179,7 +184,7 @@ proptest! {
             draft.push(*token, parent, Proposed { proposal: STATISTICAL, proposer: LevelId::drafter(0) });
         }
         let scores = Scores { argmax: rows[..=draft.len()].to_vec(), ..Scores::default() };
-        let verdict = greedy::review(&draft, None, &scores, Leniences::STRICT);
+        let verdict = greedy::review(&draft, None, &scores, LeniencePolicy::STRICT);
         let tree = draft.tree();
         let mut at = None;
         for &node in &verdict.kept {

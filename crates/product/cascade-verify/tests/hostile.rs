@@ -7,9 +7,9 @@ use std::sync::Arc;
 use cascade_core::toy::outcomes;
 use cascade_core::{
     Distribution, Draft, Error, LevelId, Matrix, Proposal, Proposed, Result, Sampling,
-    SeededChance, TokenId,
+    SeededRandom, TokenId,
 };
-use cascade_verify::{sampled, Lenience, Leniences, Rows, Rule, SampledRows};
+use cascade_verify::{sampled, Lenience, LeniencePolicy, RowDistributions, Rule, SampledRows};
 
 fn distribution(weights: &[f64]) -> Arc<Distribution> {
     Arc::new(Distribution::new(weights.to_vec()).unwrap())
@@ -20,9 +20,9 @@ fn push(draft: &mut Draft, token: TokenId, parent: Option<usize>, proposal: Prop
     draft.push(token, parent, Proposed { proposal, proposer })
 }
 
-fn both(lenience: f32) -> Leniences {
+fn both(lenience: f32) -> LeniencePolicy {
     let lenience = Lenience::new(lenience).unwrap();
-    Leniences {
+    LeniencePolicy {
         neural: lenience,
         statistical: lenience,
     }
@@ -33,7 +33,7 @@ fn first_tokens(
     draft: &Draft,
     p: &Arc<Distribution>,
     rule: Rule,
-    leniences: Leniences,
+    leniences: LeniencePolicy,
 ) -> [f64; 3] {
     let mut rows = vec![Arc::clone(p); draft.len() + 1];
     let mut mass = [0.0; 3];
@@ -68,10 +68,10 @@ fn logits_that_are_no_numbers_are_an_error_of_the_review() {
         // The reviewer says 1, and stumbles over what follows it.
         let logits = Matrix::new(2, vec![f32::NEG_INFINITY, 0.0, 0.0, bad]);
         for rule in Rule::ALL {
-            for leniences in [Leniences::STRICT, both(2.0)] {
+            for leniences in [LeniencePolicy::STRICT, both(2.0)] {
                 let review = |draft: &Draft| {
                     let mut rows = SampledRows::new(&logits, &sampling);
-                    let mut chance = SeededChance::new(7);
+                    let mut chance = SeededRandom::new(7);
                     sampled::review(draft, None, &mut rows, rule, leniences, &mut chance)
                 };
                 let error = review(&chain(1)).unwrap_err();
@@ -109,7 +109,7 @@ fn a_draw_that_its_own_proposal_excludes_is_passed_over() {
         let mut draft = Draft::new();
         push(&mut draft, 0, None, Proposal::Sampled(Arc::clone(&q)));
         for rule in Rule::ALL {
-            for leniences in [Leniences::STRICT, both(3.0)] {
+            for leniences in [LeniencePolicy::STRICT, both(3.0)] {
                 let mass = first_tokens(&draft, &p, rule, leniences);
                 assert_is(&p, mass, rule.name());
             }
@@ -130,7 +130,7 @@ fn an_excluded_draw_does_not_spoil_its_siblings() {
             let mut draft = Draft::new();
             push(&mut draft, 0, None, Proposal::Sampled(Arc::clone(&q)));
             push(&mut draft, token, None, Proposal::Sampled(Arc::clone(&q)));
-            let emitted = first_tokens(&draft, &p, rule, Leniences::STRICT);
+            let emitted = first_tokens(&draft, &p, rule, LeniencePolicy::STRICT);
             for (sum, emitted) in mass.iter_mut().zip(emitted) {
                 *sum += drawn * emitted;
             }
@@ -147,7 +147,7 @@ fn tokens_and_proposals_of_another_vocabulary_are_rejected() {
         let mut draft = Draft::new();
         push(&mut draft, 4, None, proposal);
         for rule in Rule::ALL {
-            for leniences in [Leniences::STRICT, both(3.0)] {
+            for leniences in [LeniencePolicy::STRICT, both(3.0)] {
                 let mass = first_tokens(&draft, &p, rule, leniences);
                 assert_is(&p, mass, rule.name());
             }
@@ -161,7 +161,7 @@ fn rounding_does_not_multiply() {
     let p = distribution(&[0.1, 0.2, 0.7]);
     let q = distribution(&[0.1 * (1.0 + 1e-15), 0.2, 0.7 * (1.0 - 1e-15)]);
     for rule in Rule::ALL {
-        for leniences in [Leniences::STRICT, both(1.0 + f32::EPSILON)] {
+        for leniences in [LeniencePolicy::STRICT, both(1.0 + f32::EPSILON)] {
             let mut mass = [0.0; 3];
             for (token, drawn) in q.support() {
                 let mut draft = Draft::new();
@@ -188,7 +188,7 @@ fn what_a_lenient_review_emits_is_never_called_impossible() {
     push(&mut draft, 0, None, Proposal::Sampled(q));
     let mut rows = [Arc::clone(&p), p];
     for rule in Rule::ALL {
-        let mut chance = SeededChance::new(1);
+        let mut chance = SeededRandom::new(1);
         let verdict =
             sampled::review(&draft, None, &mut rows[..], rule, both(3.0), &mut chance).unwrap();
         assert_eq!(verdict.next, 2);
@@ -208,7 +208,7 @@ struct Counting<'a> {
     asked: Vec<usize>,
 }
 
-impl Rows for Counting<'_> {
+impl RowDistributions for Counting<'_> {
     fn distribution(&mut self, row: usize) -> Result<Arc<Distribution>> {
         self.asked.push(row);
         self.rows.distribution(row)
@@ -237,7 +237,7 @@ fn a_review_looks_at_the_rows_along_its_path() {
             rows: SampledRows::new(&logits, &sampling),
             asked: Vec::new(),
         };
-        let mut chance = SeededChance::new(3);
+        let mut chance = SeededRandom::new(3);
         let verdict =
             sampled::review(&draft, None, &mut rows, rule, both(2.0), &mut chance).unwrap();
         assert_eq!(verdict.kept, [1, 4, 7, 10], "{rule}");

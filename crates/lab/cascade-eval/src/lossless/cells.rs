@@ -79,7 +79,7 @@ impl Cells {
         if length == 0 {
             return Err(CellsError::NoLength);
         }
-        target.begin(&prompt.source)?;
+        target.set_source(&prompt.source)?;
         let mut cells = Self {
             length,
             eos: eos.to_vec(),

@@ -47,7 +47,7 @@ pub fn rescore(
     tokens: &[TokenId],
     tolerance: f32,
 ) -> Result<Rescored> {
-    target.begin(&prompt.source)?;
+    target.set_source(&prompt.source)?;
     let mut found = Rescored {
         smallest_lead: f32::INFINITY,
         ..Rescored::default()

@@ -89,12 +89,12 @@ mod tests {
     use super::*;
     use cascade_core::toy::ToyScorer;
     use cascade_core::{
-        Architecture, Chance, Prompt, Sampling, Scorer, SeededChance, TokenTree, Want,
+        Architecture, Prompt, RandomSource, Sampling, Scorer, SeededRandom, TokenTree, Want,
     };
 
     /// Samples of a model after the context 1 2, two tokens each.
     fn samples(mut model: ToyScorer, count: u64) -> Vec<Vec<TokenId>> {
-        let mut chance = SeededChance::new(11);
+        let mut chance = SeededRandom::new(11);
         let sampling = Sampling::new(1.5).expect("valid");
         let mut draw = |context: &[TokenId]| {
             let scores = model.score(context, &TokenTree::new(), Want::LOGITS);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use cascade_core::{Architecture, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Architecture, Result, RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
 
 /// The gaps that a [`GapMeter`] has measured since they were taken last. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -55,14 +55,14 @@ impl<S: Scorer> Scorer for GapMeter<S> {
         self.scorer.max_context()
     }
 
-    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.gaps.take();
-        self.scorer.begin(source)
+        self.scorer.set_source(source)
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let logits = Want {
-            rows: Rows::Logits,
+            rows: RowDetail::Logits,
             ..want
         };
         let scores = self.scorer.score(context, tree, logits)?;

@@ -88,9 +88,9 @@ impl<S: Scorer> Scorer for PacedScorer<S> {
         limits.into_iter().flatten().min()
     }
 
-    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
-        self.live.begin(source)?;
-        self.recorded.begin(source)
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.live.set_source(source)?;
+        self.recorded.set_source(source)
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {

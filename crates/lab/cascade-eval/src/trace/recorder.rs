@@ -27,7 +27,7 @@ impl Recorder {
         name: &str,
         target: impl Scorer + Send + 'static,
         eos: impl IntoIterator<Item = TokenId>,
-        codec: Option<Arc<dyn TextCodec + Send + Sync>>,
+        codec: Option<Arc<dyn TextCodec>>,
         options: &Options,
     ) -> Result<Self> {
         if !options.decoding.is_greedy() {

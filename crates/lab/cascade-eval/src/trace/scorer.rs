@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use cascade_core::{Architecture, Result, Rows, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    common_prefix, Architecture, Result, RowDetail, Scorer, Scores, TokenId, TokenTree, Want,
+};
 
 use super::{Error, Record, Trace};
 
@@ -92,7 +94,8 @@ impl TraceScorer {
             Want::ARGMAX => None,
             Want { hidden: true, .. } => Some("hidden states"),
             Want {
-                rows: Rows::Logits, ..
+                rows: RowDetail::Logits,
+                ..
             } => Some("logits"),
             _ => Some("probabilities"),
         };
@@ -128,7 +131,7 @@ impl Scorer for TraceScorer {
         self.trace.header.max_context
     }
 
-    fn begin(&mut self, source: &[TokenId]) -> Result<()> {
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         match self.architecture() {
             Architecture::EncoderDecoder if source.is_empty() => {
                 Err(cascade_core::Error::EmptySource)
@@ -189,8 +192,4 @@ fn followed(tree: &TokenTree, ahead: &[TokenId]) -> Vec<Option<usize>> {
 fn by_prompt(record: &Record, source: &[TokenId], context: &[TokenId]) -> Ordering {
     let sources = record.source.as_slice().cmp(source);
     sources.then_with(|| record.context.as_slice().cmp(context))
-}
-
-fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -42,11 +42,11 @@ impl Recording {
 
     /// Records a statistical drafter as the next larger one: chains of at most `depth` tokens.
     pub fn add_statistical(&mut self, drafter: &mut dyn Drafter, prompt: &Prompt, depth: usize) {
-        drafter.begin(&prompt.source);
+        drafter.set_source(&prompt.source);
         let mut context = prompt.context.clone();
         let mut chains = Vec::with_capacity(self.tokens.len());
         for &token in &self.tokens {
-            let tree = drafter.propose(&context, Budget::chain(depth));
+            let tree = drafter.propose(&context, Budget::chain(depth)).tree;
             chains.push(tree.tokens().collect());
             context.push(token);
         }
@@ -59,7 +59,7 @@ impl Recording {
     /// # Errors
     /// Those of the model.
     pub fn add_neural(&mut self, scorer: &mut dyn Scorer, prompt: &Prompt) -> Result<()> {
-        scorer.begin(&prompt.source)?;
+        scorer.set_source(&prompt.source)?;
         let mut context = prompt.context.clone();
         let mut choices = Vec::with_capacity(self.tokens.len());
         let mut confidences = Vec::with_capacity(self.tokens.len());

@@ -13,7 +13,7 @@ pub struct Space {
     pub max_neural: usize,
     /// Numbers of tokens that a statistical drafter may add.
     pub statistical: Vec<usize>,
-    /// Leniences.
+    /// LeniencePolicy.
     pub leniences: Vec<f32>,
     /// Starting points; the first is plain decoding, the others are random.
     pub starts: usize,

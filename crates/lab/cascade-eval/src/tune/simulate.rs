@@ -202,7 +202,9 @@ impl Walk<'_> {
 mod tests {
     use super::*;
     use cascade_core::toy::ToyScorer;
-    use cascade_core::{Architecture, Budget, Drafter, Prompt, Scorer, TokenTree, Want};
+    use cascade_core::{
+        Architecture, Budget, Drafter, Prompt, ScoredTree, Scorer, TokenTree, Want,
+    };
     use cascade_engine::{Cascade, Convention, Options};
     use std::ops::ControlFlow;
 
@@ -217,13 +219,14 @@ mod tests {
     struct Counter;
 
     impl Drafter for Counter {
-        fn begin(&mut self, _source: &[TokenId]) {}
+        fn set_source(&mut self, _source: &[TokenId]) {}
 
-        fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+        fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
             let last = context.last().copied().unwrap_or(0);
             TokenTree::chain(
                 (1..=budget.depth as TokenId).map(|i| (last + i) % VOCABULARY as TokenId),
             )
+            .into()
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Picks, Result, Rows, Scorer, Scores, TokenId, TokenTree, Top,
-    Want,
+    Architecture, Budget, Drafter, GatheredProbs, Result, RowDetail, ScoredTree, Scorer, Scores,
+    TokenId, TokenTree, Top, Want,
 };
 
 /// Lines like `base 0 1 2 | 3 4`: model, context, draft. A node of a draft that does not follow the one before it names its
@@ -73,7 +73,7 @@ impl Scorer for Scripted {
         None
     }
 
-    fn begin(&mut self, _source: &[TokenId]) -> Result<()> {
+    fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Scorer for Scripted {
             })
             .collect();
         Ok(Scores {
-            picks: (want.rows == Rows::Picks).then(|| Picks {
+            gathered: (want.rows == RowDetail::Gathered).then(|| GatheredProbs {
                 argmax: vec![0.5; argmax.len()],
                 nodes,
             }),
@@ -115,11 +115,11 @@ impl Scorer for Scripted {
 }
 
 impl Drafter for Scripted {
-    fn begin(&mut self, _source: &[TokenId]) {}
+    fn set_source(&mut self, _source: &[TokenId]) {}
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let tree = TokenTree::chain((0..budget.depth).map(|i| self.says(context.len() + i)));
         self.book(context, &tree);
-        tree
+        tree.into()
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Error, Matrix, Picks, Result, Rows, Scores, TokenId, Top, Want};
+use cascade_core::{Error, GatheredProbs, Matrix, Result, RowDetail, Scores, TokenId, Top, Want};
 use cascade_gpu::{Cache, Result as GpuResult, Runner, MAX_ROWS};
 
 use super::rows::{Piece, PlannedRows};
 use super::{GpuNetwork, Layers};
 use crate::mask::Plan;
 use crate::network::Sequence;
-use crate::rows::first_maximum;
+use crate::rows::{entropy, first_maximum};
 
 #[derive(Debug)]
 pub(super) struct GpuSequence<L> {
@@ -62,7 +62,10 @@ impl<L: Layers> GpuSequence<L> {
     ) -> Result<()> {
         let network = Arc::clone(&self.network);
         let mut runner = network.runner();
-        let rows = PlannedRows::new(plan, want.is_some_and(|want| want.rows == Rows::Picks))?;
+        let rows = PlannedRows::new(
+            plan,
+            want.is_some_and(|want| want.rows == RowDetail::Gathered),
+        )?;
         let prepared = self.prepare(&mut runner, plan.rows());
         let (cache, source) = prepared.map_err(Error::backend)?;
         let mut start = 0;
@@ -89,7 +92,7 @@ impl<L: Layers> Sequence for GpuSequence<L> {
         MAX_ROWS
     }
 
-    fn begin(&mut self, source: &[TokenId]) {
+    fn set_source(&mut self, source: &[TokenId]) {
         self.source = source.to_vec();
         self.encoded = None;
     }
@@ -134,9 +137,10 @@ struct Reading {
     vocab_size: usize,
     width: usize,
     argmax: Vec<TokenId>,
-    picks: Picks,
+    gathered: GatheredProbs,
     top: Vec<(TokenId, f32)>,
     logits: Vec<f32>,
+    entropy: Vec<f32>,
     hidden: Vec<f32>,
     rows: usize,
 }
@@ -148,12 +152,13 @@ impl Reading {
             vocab_size,
             width: want.top.min(vocab_size),
             argmax: Vec::new(),
-            picks: Picks {
+            gathered: GatheredProbs {
                 argmax: Vec::new(),
                 nodes: vec![0.0; nodes],
             },
             top: Vec::new(),
             logits: Vec::new(),
+            entropy: Vec::new(),
             hidden: Vec::new(),
             rows: 0,
         }
@@ -168,20 +173,28 @@ impl Reading {
         }
         self.rows += wanted;
         for (&node, &probability) in piece.nodes.iter().zip(&readings.picks) {
-            self.picks.nodes[node] = probability;
+            self.gathered.nodes[node] = probability;
         }
         self.copy(runner, piece, &readings.greatest)
             .map_err(Error::backend)?;
         self.argmax.extend(readings.argmax);
-        self.picks.argmax.extend(readings.greatest);
+        self.gathered.argmax.extend(readings.greatest);
         Ok(())
     }
 
     /// Copies what is larger than a few numbers a row.
     fn copy(&mut self, runner: &Runner, piece: &Piece, greatest: &[f32]) -> GpuResult<()> {
         let wanted = piece.wanted();
-        if self.want.rows == Rows::Logits {
-            append(&mut self.logits, runner.logits(wanted)?);
+        let all_logits = self.want.rows == RowDetail::Logits;
+        if all_logits || self.want.entropy {
+            let logits = runner.logits(wanted)?;
+            if self.want.entropy {
+                self.entropy
+                    .extend(logits.chunks_exact(self.vocab_size).map(entropy));
+            }
+            if all_logits {
+                append(&mut self.logits, logits);
+            }
         }
         if self.want.hidden {
             let hidden = runner.hidden(piece.len() - wanted, wanted)?;
@@ -214,11 +227,17 @@ impl Reading {
     }
 
     fn scores(self) -> Scores {
-        let Want { rows, hidden, .. } = self.want;
+        let Want {
+            rows,
+            hidden,
+            entropy,
+            ..
+        } = self.want;
         let size = self.hidden.len() / self.rows.max(1);
         Scores {
-            picks: (rows == Rows::Picks).then_some(self.picks),
-            logits: (rows == Rows::Logits).then(|| Matrix::new(self.vocab_size, self.logits)),
+            gathered: (rows == RowDetail::Gathered).then_some(self.gathered),
+            logits: (rows == RowDetail::Logits).then(|| Matrix::new(self.vocab_size, self.logits)),
+            entropy: entropy.then_some(self.entropy),
             hidden: hidden.then(|| Matrix::new(size, self.hidden)),
             top: (self.width > 0).then_some(Top {
                 width: self.width,

@@ -107,7 +107,7 @@ pub(crate) fn llama() -> Arc<Model> {
 /// A session that has seen nothing but the source.
 pub(crate) fn cold(model: &Arc<Model>, source: &[TokenId]) -> Session {
     let mut session = model.session();
-    session.begin(source).unwrap();
+    session.set_source(source).unwrap();
     session
 }
 

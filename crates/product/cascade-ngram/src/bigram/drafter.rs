@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Budget, Drafter, TokenId, TokenTree};
+use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 
 use super::BigramTable;
 use crate::branches::Branches;
@@ -36,17 +36,17 @@ impl Bigram {
 }
 
 impl Drafter for Bigram {
-    fn begin(&mut self, _source: &[TokenId]) {}
+    fn set_source(&mut self, _source: &[TokenId]) {}
 
-    fn propose(&mut self, context: &[TokenId], budget: Budget) -> TokenTree {
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let last = context.last().copied();
         let chain = self.table.chain(last);
         if budget.nodes <= budget.depth {
-            return TokenTree::chain(chain.take(budget.nodes));
+            return TokenTree::chain(chain.take(budget.nodes)).into();
         }
         let lead: Vec<TokenId> = chain.take(budget.depth).collect();
         let mut tree = Branches::new(&lead);
         tree.graft_followers(&self.table, last, 0, self.width);
-        tree.within(budget.nodes)
+        tree.within(budget.nodes).into()
     }
 }

@@ -3,17 +3,17 @@
 
 use cascade_core::toy::outcomes;
 use cascade_core::{Distribution, Proposal, TokenId};
-use cascade_verify::{sampled, Leniences, Rule};
+use cascade_verify::{sampled, LeniencePolicy, Rule};
 
 use crate::cascade::leniences;
 use crate::drafting::{all_drafts, Drafts, Shape};
 use crate::language::{Cast, Language};
 use crate::TOLERANCE;
 
-const STRICT: Leniences = Leniences::STRICT;
+const STRICT: LeniencePolicy = LeniencePolicy::STRICT;
 
 /// Mean number of kept tokens.
-fn kept(reviewer: &Language, drafts: &Drafts, rule: Rule, leniences: Leniences) -> f64 {
+fn kept(reviewer: &Language, drafts: &Drafts, rule: Rule, leniences: LeniencePolicy) -> f64 {
     let mut mean = 0.0;
     for (draft, drafted) in drafts {
         let mut rows = reviewer.rows(&[], draft);
@@ -28,7 +28,7 @@ fn kept(reviewer: &Language, drafts: &Drafts, rule: Rule, leniences: Leniences) 
 }
 
 /// Mean number of kept tokens if `shape` drafts from the small model.
-fn kept_of(cast: &Cast, shape: Shape, depth: usize, rule: Rule, leniences: Leniences) -> f64 {
+fn kept_of(cast: &Cast, shape: Shape, depth: usize, rule: Rule, leniences: LeniencePolicy) -> f64 {
     let drafts = all_drafts(|chance| shape.draft(&[&cast.small, &cast.base], &[], depth, chance));
     kept(&cast.target, &drafts, rule, leniences)
 }

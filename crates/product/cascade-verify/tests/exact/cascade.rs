@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Chance, Distribution, Draft, NodeId, Proposal, TokenId, TokenTree};
-use cascade_verify::{sampled, Lenience, Leniences, Rule, Verdict};
+use cascade_core::{Distribution, Draft, NodeId, Proposal, RandomSource, TokenId, TokenTree};
+use cascade_verify::{sampled, Lenience, LeniencePolicy, Rule, Verdict};
 
 use crate::drafting::{all_drafts, proposed, Drafts, Shape};
 use crate::joint::{emitted, strict_error};
@@ -29,7 +29,7 @@ pub(crate) struct Reviewing<'a> {
     /// How deep its drafts are.
     pub(crate) depth: usize,
     pub(crate) rule: Rule,
-    pub(crate) leniences: Leniences,
+    pub(crate) leniences: LeniencePolicy,
     pub(crate) passed_on: PassedOn,
     /// How many tokens the drafter below adds by itself in the end (the horizontal cascade).
     pub(crate) tail: usize,
@@ -45,7 +45,7 @@ pub(crate) enum Below<'a> {
 
 impl<'a> Reviewing<'a> {
     /// With drafts of depth 1 in a shape, reviewed in turn.
-    pub(crate) fn new(shape: Shape, leniences: Leniences) -> Self {
+    pub(crate) fn new(shape: Shape, leniences: LeniencePolicy) -> Self {
         Self {
             below: Below::Shape(shape),
             depth: 1,
@@ -58,8 +58,8 @@ impl<'a> Reviewing<'a> {
     }
 }
 
-pub(crate) fn leniences(neural: f32, statistical: f32) -> Leniences {
-    Leniences {
+pub(crate) fn leniences(neural: f32, statistical: f32) -> LeniencePolicy {
+    LeniencePolicy {
         neural: Lenience::new(neural).unwrap(),
         statistical: Lenience::new(statistical).unwrap(),
     }
@@ -96,7 +96,7 @@ impl Reviewing<'_> {
         levels: &[&Language],
         context: &[TokenId],
         depth: usize,
-        chance: &mut dyn Chance,
+        chance: &mut dyn RandomSource,
     ) -> Draft {
         let mut growing = Growing {
             draft: Draft::new(),
@@ -127,7 +127,7 @@ impl Reviewing<'_> {
         levels: &[&Language],
         context: &[TokenId],
         depth: usize,
-        chance: &mut dyn Chance,
+        chance: &mut dyn RandomSource,
     ) -> Draft {
         match self.below {
             Below::Shape(shape) => shape.draft(&[levels[1], levels[0]], context, depth, chance),
@@ -207,7 +207,7 @@ fn chains_of_draws() {
 #[test]
 fn chains_without_draws() {
     for cast in Cast::all(3, 110..112) {
-        for shape in [Shape::Top(1), Shape::Picks, Shape::Mixed] {
+        for shape in [Shape::Top(1), Shape::GatheredProbs, Shape::Mixed] {
             check(&cast, shape, 2, 3, 0);
             check(&cast, shape, 2, 3, 1);
         }

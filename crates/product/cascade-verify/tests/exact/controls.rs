@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Chance, Distribution, Draft, NodeId, Proposal, TokenId, TokenTree};
+use cascade_core::{Distribution, Draft, NodeId, Proposal, RandomSource, TokenId, TokenTree};
 use cascade_verify::Rule;
 
 use crate::cascade::{leniences, PassedOn, Reviewing};
@@ -27,20 +27,21 @@ fn assert_caught(mistake: &str, errors: &[f64]) {
 }
 
 /// A token of p, given p and the draws.
-type WrongRule = fn(&Distribution, &[(TokenId, Arc<Distribution>)], &mut dyn Chance) -> TokenId;
+type WrongRule =
+    fn(&Distribution, &[(TokenId, Arc<Distribution>)], &mut dyn RandomSource) -> TokenId;
 
 /// The walk of a review with a wrong rule.
 fn walk(
     rule: WrongRule,
     draft: &Draft,
     rows: &[Arc<Distribution>],
-    chance: &mut dyn Chance,
+    chance: &mut dyn RandomSource,
 ) -> Vec<TokenId> {
     let mut text = Vec::new();
     let mut at: Option<NodeId> = None;
     loop {
         let draws: Vec<_> = draft
-            .draws_after(at)
+            .sibling_candidates(at)
             .map(|draw| match &draw.proposal {
                 Proposal::Sampled(q) => (draft.tree().token(draw.node), Arc::clone(q)),
                 proposal => panic!("{proposal:?}"),
@@ -127,7 +128,7 @@ fn spoilt_error(cast: &Cast, drafts: &Drafts, rule: Rule, spoil: fn(&Draft) -> D
 /// Without the draws for which `drop` holds, given the draft so far.
 fn rebuilt(draft: &Draft, drop: fn(&Draft, TokenId, &Proposal) -> bool) -> Draft {
     let mut rebuilt = Draft::new();
-    for draw in draft.draws() {
+    for draw in draft.candidates() {
         let token = draft.tree().token(draw.node);
         if !drop(&rebuilt, token, &draw.proposal) {
             let proposed = cascade_core::Proposed {

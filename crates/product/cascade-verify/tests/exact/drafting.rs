@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cascade_core::toy::{outcomes, Exhaustive};
-use cascade_core::{Chance, Distribution, Draft, LevelId, NodeId, Proposal, Proposed, TokenId};
+use cascade_core::{
+    Distribution, Draft, LevelId, NodeId, Proposal, Proposed, RandomSource, TokenId,
+};
 
 use crate::language::{joined, Language};
 
@@ -18,7 +20,7 @@ pub(crate) enum Shape {
     /// The most probable tokens, below each node.
     Top(usize),
     /// A chain of a neural drafter's favourites.
-    Picks,
+    GatheredProbs,
     /// A draw and then the most probable tokens, below the draw.
     LeadAndTop(usize),
     /// A draw and then the most probable of the other tokens, below the draw.
@@ -45,7 +47,7 @@ impl Shape {
         languages: &[&Language],
         context: &[TokenId],
         depth: usize,
-        chance: &mut dyn Chance,
+        chance: &mut dyn RandomSource,
     ) -> Draft {
         let mut drafting = Drafting {
             shape: self,
@@ -86,7 +88,7 @@ pub(crate) fn all_drafts(draft: impl FnMut(&mut Exhaustive) -> Draft) -> Drafts 
 /// Numbers that only equal drafts have in common.
 fn fingerprint(draft: &Draft) -> Vec<u64> {
     let mut numbers = Vec::new();
-    for draw in draft.draws() {
+    for draw in draft.candidates() {
         let parent = draft.tree().parent(draw.node);
         numbers.extend([
             parent.map_or(0, |parent| parent as u64 + 1),
@@ -114,7 +116,7 @@ struct Drafting<'a> {
     shape: Shape,
     language: &'a Language,
     context: &'a [TokenId],
-    chance: &'a mut dyn Chance,
+    chance: &'a mut dyn RandomSource,
     draft: Draft,
 }
 
@@ -173,7 +175,7 @@ impl Drafting<'_> {
             }
             Shape::Distinct(width) => self.draw_distinct(at, &q, width),
             Shape::Top(width) => self.push_top(at, &q, width),
-            Shape::Picks => {
+            Shape::GatheredProbs => {
                 let probability = q.probability(q.top(1)[0]) as f32;
                 self.push(q.top(1)[0], at, Proposal::Pick { probability });
             }

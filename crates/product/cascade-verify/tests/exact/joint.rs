@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cascade_core::toy::outcomes;
-use cascade_core::{Chance, Distribution, Draft, TokenId};
-use cascade_verify::{sampled, Leniences, Rule, Verdict};
+use cascade_core::{Distribution, Draft, RandomSource, TokenId};
+use cascade_verify::{sampled, LeniencePolicy, Rule, Verdict};
 
 use crate::drafting::Drafts;
 use crate::language::Language;
@@ -79,7 +79,7 @@ pub(crate) fn error_of(
     target: &Language,
     length: usize,
     drafts: &Drafts,
-    mut review: impl FnMut(&Draft, &mut [Arc<Distribution>], &mut dyn Chance) -> Vec<TokenId>,
+    mut review: impl FnMut(&Draft, &mut [Arc<Distribution>], &mut dyn RandomSource) -> Vec<TokenId>,
 ) -> f64 {
     let mut joint = Joint::new(target, length);
     for (draft, drafted) in drafts {
@@ -94,7 +94,8 @@ pub(crate) fn error_of(
 /// The same for the review that is in production.
 pub(crate) fn strict_error(target: &Language, length: usize, drafts: &Drafts, rule: Rule) -> f64 {
     error_of(target, length, drafts, |draft, rows, chance| {
-        let verdict = sampled::review(draft, None, rows, rule, Leniences::STRICT, chance).unwrap();
+        let verdict =
+            sampled::review(draft, None, rows, rule, LeniencePolicy::STRICT, chance).unwrap();
         emitted(draft, &verdict)
     })
 }

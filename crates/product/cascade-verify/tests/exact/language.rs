@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cascade_core::{Chance, Distribution, Draft, Sampling, SeededChance, TokenId, TokenTree};
+use cascade_core::{Distribution, Draft, RandomSource, Sampling, SeededRandom, TokenId, TokenTree};
 
 /// No text of these tests is longer, drafts included.
 const LONGEST: usize = 4;
@@ -86,11 +86,11 @@ impl Family {
 
     fn language(self, vocab_size: usize, seed: u64, level: u64) -> Language {
         let alike = matches!(self, Self::Equal | Self::Near);
-        let mut chance = SeededChance::new(seed * 16 + if alike { 0 } else { level });
+        let mut chance = SeededRandom::new(seed * 16 + if alike { 0 } else { level });
         Language::new(vocab_size, || self.row(vocab_size, level, &mut chance))
     }
 
-    fn row(self, vocab_size: usize, level: u64, chance: &mut SeededChance) -> Distribution {
+    fn row(self, vocab_size: usize, level: u64, chance: &mut SeededRandom) -> Distribution {
         match self {
             Self::Softmax => softmax(vocab_size, Sampling::new(0.7).unwrap(), chance),
             Self::Truncated => {
@@ -102,7 +102,7 @@ impl Family {
         }
     }
 
-    fn weighted(self, vocab_size: usize, level: u64, chance: &mut SeededChance) -> Distribution {
+    fn weighted(self, vocab_size: usize, level: u64, chance: &mut SeededRandom) -> Distribution {
         let mut weights: Vec<f64> = (0..vocab_size)
             .map(|_| (1 + chance.below(999)) as f64)
             .collect();
@@ -119,7 +119,7 @@ impl Family {
     }
 }
 
-fn softmax(vocab_size: usize, sampling: Sampling, chance: &mut SeededChance) -> Distribution {
+fn softmax(vocab_size: usize, sampling: Sampling, chance: &mut SeededRandom) -> Distribution {
     let logit = |_| chance.below(1000) as f32 / 300.0;
     let logits: Vec<f32> = (0..vocab_size).map(logit).collect();
     sampling.distribution(&logits).unwrap()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cascade_core::toy::outcomes;
 use cascade_core::{Distribution, Proposal, TokenId};
-use cascade_verify::{sampled, Leniences, Rule};
+use cascade_verify::{sampled, LeniencePolicy, Rule};
 
 use crate::cascade::leniences;
 use crate::drafting::{all_drafts, Drafts, Shape};
@@ -55,7 +55,7 @@ impl Places {
     }
 }
 
-fn error(base: &Language, drafts: &Drafts, rule: Rule, leniences: Leniences) -> f64 {
+fn error(base: &Language, drafts: &Drafts, rule: Rule, leniences: LeniencePolicy) -> f64 {
     let mut places = Places::default();
     for (draft, drafted) in drafts {
         let mut rows = base.rows(&[], draft);
@@ -88,7 +88,12 @@ fn check(cast: &Cast, shape: Shape, depth: usize) {
 
 #[test]
 fn chains_come_from_the_distributions_that_are_returned() {
-    for shape in [Shape::CHAIN, Shape::Top(1), Shape::Picks, Shape::Mixed] {
+    for shape in [
+        Shape::CHAIN,
+        Shape::Top(1),
+        Shape::GatheredProbs,
+        Shape::Mixed,
+    ] {
         for cast in Cast::all(5, 200..205) {
             check(&cast, shape, 1);
         }

@@ -2,7 +2,7 @@
 
 use cascade_core::toy::outcomes;
 use cascade_core::TokenId;
-use cascade_verify::{sampled, Leniences, ReviewRule, Rule};
+use cascade_verify::{sampled, LeniencePolicy, ReviewRule, Rule};
 
 use crate::drafting::{all_drafts, Shape};
 use crate::joint::{emitted, strict_error, Joint};
@@ -36,7 +36,7 @@ fn chains() {
     let shapes = [
         Shape::CHAIN,
         Shape::Top(1),
-        Shape::Picks,
+        Shape::GatheredProbs,
         Shape::Mixed,
         Shape::Confident,
     ];
@@ -101,7 +101,7 @@ fn generate(cast: &Cast, shape: Shape, rule: Rule) -> f64 {
         let said = outcomes(|chance| {
             let draft = shape.draft(&[&cast.small, &cast.base], &context, depth, chance);
             let mut rows = cast.target.rows(&context, &draft);
-            let strict = Leniences::STRICT;
+            let strict = LeniencePolicy::STRICT;
             let verdict = sampled::review(&draft, None, &mut rows[..], rule, strict, chance);
             emitted(&draft, &verdict.unwrap())
         });

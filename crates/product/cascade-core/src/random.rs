@@ -7,7 +7,7 @@ use crate::{Distribution, TokenId};
 
 /// A source of chance. Rules and drafting draw from nothing else, so that a test can walk through every outcome with its
 /// probability instead of drawing one.
-pub trait Chance {
+pub trait RandomSource {
     /// `true` with this probability; numbers outside `[0, 1]` count as the nearer end.
     fn accept(&mut self, probability: f64) -> bool;
 
@@ -21,7 +21,7 @@ pub trait Chance {
     fn below(&mut self, n: usize) -> usize;
 }
 
-impl<C: Chance + ?Sized> Chance for &mut C {
+impl<C: RandomSource + ?Sized> RandomSource for &mut C {
     fn accept(&mut self, probability: f64) -> bool {
         (**self).accept(probability)
     }
@@ -37,16 +37,16 @@ impl<C: Chance + ?Sized> Chance for &mut C {
 
 /// Pseudo-random numbers from a seed: the same everywhere and in every release (ChaCha with 8 rounds).
 #[derive(Clone, Debug)]
-pub struct SeededChance(ChaCha8Rng);
+pub struct SeededRandom(ChaCha8Rng);
 
-impl SeededChance {
+impl SeededRandom {
     /// The sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 }
 
-impl Chance for SeededChance {
+impl RandomSource for SeededRandom {
     fn accept(&mut self, probability: f64) -> bool {
         self.0.random::<f64>() < probability
     }

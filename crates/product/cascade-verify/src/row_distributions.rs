@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use cascade_core::{Distribution, Matrix, Result, Sampling};
 
-/// What a reviewer says: one distribution for each row of its scores (see [`Scores`](cascade_core::Scores)). Rows are
+/// What a reviewer says: one distribution for each row of its scores (see [`Scores`](cascade_core::Scores)). RowDistributions are
 /// asked for as a review gets to them.
-pub trait Rows {
+pub trait RowDistributions {
     /// The distribution of a row.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl<'a> SampledRows<'a> {
     }
 }
 
-impl Rows for SampledRows<'_> {
+impl RowDistributions for SampledRows<'_> {
     fn distribution(&mut self, row: usize) -> Result<Arc<Distribution>> {
         if let Some(distribution) = &self.rows[row] {
             return Ok(Arc::clone(distribution));
@@ -48,7 +48,7 @@ impl Rows for SampledRows<'_> {
 }
 
 /// Distributions that are there already.
-impl Rows for [Arc<Distribution>] {
+impl RowDistributions for [Arc<Distribution>] {
     fn distribution(&mut self, row: usize) -> Result<Arc<Distribution>> {
         Ok(Arc::clone(&self[row]))
     }
