@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cascade_config::{AssembleOptions, Config};
-use cascade_engine::{Cascade, Generation, Options, Role};
+use cascade_engine::{Cascade, GenerationOutput, Options, Role};
 use cascade_eval::{Dataset, Selection};
 use cascade_models::HubOptions;
 use criterion::{criterion_group, criterion_main, Criterion};
@@ -26,7 +26,7 @@ struct Spent {
 }
 
 impl Spent {
-    fn add(&mut self, generation: &Generation) {
+    fn add(&mut self, generation: &GenerationOutput) {
         let neural: Duration = generation
             .models
             .iter()
@@ -60,13 +60,10 @@ fn prompts(config: &Config) -> Vec<String> {
 }
 
 fn generate(cascade: &mut Cascade, prompts: &[String]) -> Spent {
-    let options = Options {
-        max_new_tokens: MAX_NEW_TOKENS,
-        ..Options::default()
-    };
+    let options = Options::default().with_max_new_tokens(MAX_NEW_TOKENS);
     let mut spent = Spent::default();
     for prompt in prompts {
-        let generation = cascade.generate(prompt, &options, |event| {
+        let generation = cascade.generate_with(prompt, &options, |event| {
             black_box(event);
             ControlFlow::Continue(())
         });

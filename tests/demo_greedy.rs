@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use cascade_config::{AssembleOptions, Assembled, Config};
@@ -142,16 +141,10 @@ fn settings(random: usize) -> Vec<(KMatrix, f32)> {
 }
 
 fn tokens(cascade: &mut Cascade, golden: &Golden, speculate: bool) -> Vec<u32> {
-    let options = Options {
-        max_new_tokens: MAX_NEW_TOKENS,
-        speculate,
-        ..Options::default()
-    };
-    let ignore = |_: cascade_engine::Event<'_>| ControlFlow::Continue(());
-    cascade
-        .generate(&golden.prompt, &options, ignore)
-        .unwrap()
-        .tokens
+    let options = Options::default()
+        .with_max_new_tokens(MAX_NEW_TOKENS)
+        .with_speculation(speculate);
+    cascade.generate(&golden.prompt, &options).unwrap().tokens
 }
 
 fn plain_decoding_equals_transformers(family: Family, prompts: usize) {

@@ -4,12 +4,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use cascade_core::{Architecture, Prompt, TextCodec};
-use cascade_engine::{Branching, Cascade, Convention, KMatrix, NeuralOptions, Options};
+use cascade_engine::{Branching, Cascade, Convention, KMatrix, Lenience, NeuralOptions, Options};
 use cascade_models::{load, parse_device, DType, Device, LoadOptions, LoadedModel, ModelSource};
 use cascade_ngram::MaxGram;
 use cascade_verify::Rule;
@@ -63,7 +62,7 @@ impl Pair {
             .neural_with("small", self.drafter.session(), options)
             .statistical("mag", MaxGram::new())
             .k_matrix(KMatrix::new(rows, Convention::Added).unwrap())
-            .lenience(3.0)
+            .lenience(Lenience::new(3.0).unwrap())
             .eos(self.target.eos_token_ids.iter().copied())
             .codec(Arc::new(self.target.tokenizer.clone()))
             .build()
@@ -82,13 +81,10 @@ impl Pair {
                 context: ids,
             },
         };
-        let options = Options {
-            max_new_tokens: 24,
-            speculate,
-            ..Options::default()
-        };
-        let ignore = |_: cascade_engine::Event<'_>| ControlFlow::Continue(());
-        let generation = self.cascade().generate_tokens(&prompt, &options, ignore);
+        let options = Options::default()
+            .with_max_new_tokens(24)
+            .with_speculation(speculate);
+        let generation = self.cascade().generate_tokens(&prompt, &options);
         generation.unwrap().tokens
     }
 }

@@ -35,10 +35,12 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
     let names: Vec<&str> = std::iter::once(config.target.name.as_str())
         .chain(config.drafters.iter().map(Drafter::name))
         .collect();
-    for row in 0..config.k.size() {
-        let adds: Vec<String> = (row..config.k.size())
-            .filter(|&j| config.k.added(row, j) > 0)
-            .map(|j| format!("{} from {}", config.k.added(row, j), names[j + 1]))
+    for (row, entries) in config.k.rows().iter().enumerate() {
+        let adds: Vec<String> = entries
+            .iter()
+            .zip(&names[1..])
+            .filter(|(&tokens, _)| tokens > 0)
+            .map(|(tokens, drafter)| format!("{tokens} from {drafter}"))
             .collect();
         let adds = if adds.is_empty() {
             "nothing".to_owned()

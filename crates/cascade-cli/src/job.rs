@@ -26,15 +26,11 @@ impl Job {
         let inputs = inputs(&args.input, &config)?;
         warn_of_unasked_turns(&inputs);
         let defaults = config.options.clone();
-        let options = Options {
-            max_new_tokens: args
-                .decoding
-                .max_new_tokens
-                .unwrap_or(defaults.max_new_tokens),
-            decoding: decoding(&args.decoding, config.sampling)?,
-            seed: args.decoding.seed.unwrap_or(defaults.seed),
-            ..defaults
-        };
+        let (max_new_tokens, seed) = (defaults.max_new_tokens, defaults.seed);
+        let options = defaults
+            .with_max_new_tokens(args.decoding.max_new_tokens.unwrap_or(max_new_tokens))
+            .with_decoding(decoding(&args.decoding, config.sampling)?)
+            .with_seed(args.decoding.seed.unwrap_or(seed));
         Ok(Self {
             config,
             inputs,

@@ -1,7 +1,7 @@
 //! The machine-readable record of a generation, in the names that vLLM uses where it has one.
 
 use cascade_core::Decoding;
-use cascade_engine::{Finish, Generation};
+use cascade_engine::GenerationOutput;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -61,7 +61,7 @@ struct ComparisonRecord {
 
 /// A generation beside plain decoding of the same prompt.
 pub(crate) struct Comparison {
-    pub(crate) plain: Generation,
+    pub(crate) plain: GenerationOutput,
     /// Whether the tokens can be compared: samples cannot.
     pub(crate) comparable: bool,
     /// Index of the first token that differs.
@@ -71,7 +71,11 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    pub(crate) fn new(generation: &Generation, plain: Generation, decoding: Decoding) -> Self {
+    pub(crate) fn new(
+        generation: &GenerationOutput,
+        plain: GenerationOutput,
+        decoding: Decoding,
+    ) -> Self {
         let comparable = decoding.is_greedy();
         Self {
             comparable,
@@ -92,7 +96,7 @@ fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
 impl<'a> Record<'a> {
     pub(crate) fn new(
         question: &'a Question<'_>,
-        generation: &'a Generation,
+        generation: &'a GenerationOutput,
         comparison: Option<&Comparison>,
     ) -> Self {
         Self {
@@ -101,7 +105,7 @@ impl<'a> Record<'a> {
             text: generation.text.as_deref().unwrap_or_default(),
             token_ids: &generation.tokens,
             token_origins: generation.proposers.iter().map(|level| level.0).collect(),
-            finish_reason: finish_reason(&generation.finish),
+            finish_reason: generation.finish.as_str(),
             num_tokens: generation.tokens.len(),
             wall_seconds: generation.wall.as_secs_f64(),
             tokens_per_second: generation.tokens_per_second(),
@@ -139,17 +143,7 @@ pub(crate) fn with_carried_fields(
     Ok(fields)
 }
 
-fn finish_reason(finish: &Finish) -> &'static str {
-    match finish {
-        Finish::Eos => "eos",
-        Finish::MaxNewTokens => "length",
-        Finish::StopSequence(_) => "stop",
-        Finish::ContextFull => "context_full",
-        Finish::Cancelled => "cancelled",
-    }
-}
-
-fn models(generation: &Generation) -> Vec<ModelRecord<'_>> {
+fn models(generation: &GenerationOutput) -> Vec<ModelRecord<'_>> {
     generation
         .models
         .iter()

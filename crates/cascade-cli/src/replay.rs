@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, AssembledAround, Config, StandIn};
-use cascade_engine::{Cascade, Generation};
+use cascade_engine::{Cascade, GenerationOutput};
 use cascade_eval::trace::{replay, Error, Record, Tallies, Tally, Trace, TraceScorer};
 use cascade_models::ModelSource;
 use clap::Args;
@@ -235,7 +235,7 @@ fn column(text: &str, name: &str) -> String {
 }
 
 /// The record of `cascade run --json`, as far as a replay can tell.
-fn object(record: &Record, generation: &Generation) -> Value {
+fn object(record: &Record, generation: &GenerationOutput) -> Value {
     let mut tally = Tally::default();
     tally.add(generation);
     let whole = generation.tokens.len() == record.output.len();

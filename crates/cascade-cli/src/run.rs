@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use cascade_config::Assembled;
-use cascade_engine::{Cascade, Event, Finish, Generation, Options};
+use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
 
 use crate::args::{Color, RunArgs};
 use crate::inputs::Input;
@@ -24,10 +24,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     set_colors(args.color);
     let job = Job::new(&args.job)?;
     let assembled = job.assemble()?;
-    let options = Options {
-        speculate: !args.no_speculation,
-        ..job.options
-    };
+    let options = job.options.with_speculation(!args.no_speculation);
     let mut runner = Runner::new(assembled, options, args.compare)?;
     let totals = if args.json {
         runner.print_records(&job.inputs)
@@ -92,12 +89,9 @@ impl Runner {
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        let options = Options {
-            max_new_tokens: WARM_UP_TOKENS,
-            ..Options::default()
-        };
+        let options = Options::default().with_max_new_tokens(WARM_UP_TOKENS);
         for cascade in std::iter::once(&mut self.cascade).chain(&mut self.plain) {
-            cascade.generate("Hello", &options, |_| ControlFlow::Continue(()))?;
+            cascade.generate("Hello", &options)?;
         }
         Ok(())
     }
@@ -157,7 +151,7 @@ impl Runner {
     fn ask(
         &mut self,
         inputs: &[Input],
-        answer: &mut dyn FnMut(&mut Self, &Question<'_>) -> Result<Generation>,
+        answer: &mut dyn FnMut(&mut Self, &Question<'_>) -> Result<GenerationOutput>,
     ) -> Result<()> {
         for (index, input) in inputs.iter().enumerate() {
             let mut answers = Vec::new();
@@ -182,14 +176,14 @@ impl Runner {
         &mut self,
         question: &Question<'_>,
         on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<(Generation, Option<Comparison>)> {
+    ) -> Result<(GenerationOutput, Option<Comparison>)> {
         self.options.seed = question.seed(self.seed);
         let prompt = &question.prompt;
         let plain_first = (question.index + question.turn) % 2 == 1;
         let before = self.plainly(prompt, plain_first)?;
         let generation = self
             .cascade
-            .generate(prompt, &self.options, on_event)
+            .generate_with(prompt, &self.options, on_event)
             .with_context(|| match question.input.turns() {
                 1 => format!("prompt {}", question.index + 1),
                 _ => format!("prompt {}, turn {}", question.index + 1, question.turn + 1),
@@ -201,11 +195,11 @@ impl Runner {
         Ok((generation, comparison))
     }
 
-    fn plainly(&mut self, prompt: &str, now: bool) -> Result<Option<Generation>> {
+    fn plainly(&mut self, prompt: &str, now: bool) -> Result<Option<GenerationOutput>> {
         let Some(plain) = self.plain.as_mut().filter(|_| now) else {
             return Ok(None);
         };
-        let generation = plain.generate(prompt, &self.options, |_| ControlFlow::Continue(()))?;
+        let generation = plain.generate(prompt, &self.options)?;
         Ok(Some(generation))
     }
 }
@@ -230,10 +224,10 @@ fn show_event(out: &mut impl Write, event: Event<'_>) -> std::io::Result<()> {
 }
 
 /// Why the text ends where it does, unless the model ended it.
-fn ending(generation: &Generation) -> &'static str {
+fn ending(generation: &GenerationOutput) -> &'static str {
     match generation.finish {
-        Finish::Eos | Finish::StopSequence(_) | Finish::Cancelled => "",
         Finish::MaxNewTokens => " …",
         Finish::ContextFull => " … [the model has no position left]",
+        _ => "",
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use cascade_core::LevelId;
-use cascade_engine::{Generation, ModelUsage};
+use cascade_engine::{GenerationOutput, ModelUsage};
 
 use crate::record::Comparison;
 
@@ -75,13 +75,13 @@ struct Compared {
 }
 
 impl Totals {
-    pub(crate) fn of(generation: &Generation, comparison: Option<&Comparison>) -> Self {
+    pub(crate) fn of(generation: &GenerationOutput, comparison: Option<&Comparison>) -> Self {
         let mut totals = Self::default();
         totals.add(generation, comparison);
         totals
     }
 
-    pub(crate) fn add(&mut self, generation: &Generation, comparison: Option<&Comparison>) {
+    pub(crate) fn add(&mut self, generation: &GenerationOutput, comparison: Option<&Comparison>) {
         self.prompts += 1;
         self.tokens += generation.tokens.len();
         self.steps += generation.steps.len();

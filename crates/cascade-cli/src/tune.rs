@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config, DrafterModel, LoadedDrafters, StandIn};
-use cascade_engine::KMatrix;
+use cascade_engine::Lenience;
 use cascade_eval::trace::{replay, Trace, TraceScorer};
 use cascade_eval::tune::{search, Candidate, Prediction, Recording, Recordings, Setting, Space};
 use cascade_eval::ForwardBench;
@@ -190,8 +190,8 @@ impl Tuner<'_> {
             seed: self.args.seed,
             ..Space::default()
         };
-        let frontier = search(&recordings, &space, &self.costs);
-        let own = self.own_setting(&recordings);
+        let frontier = search(&recordings, &space, &self.costs)?;
+        let own = self.own_setting(&recordings)?;
         let mut checked = Vec::new();
         for candidate in frontier.iter().take(self.args.check) {
             checked.push(self.replayed(&candidate.setting)?);
@@ -230,23 +230,23 @@ impl Tuner<'_> {
             progress.inc(1);
         }
         progress.finish_and_clear();
-        Ok(Recordings(recordings))
+        Ok(Recordings::new(recordings))
     }
 
     /// The prediction for the configuration's own setting.
-    fn own_setting(&self, recordings: &Recordings) -> f64 {
+    fn own_setting(&self, recordings: &Recordings) -> Result<f64> {
         let setting = Setting {
             k: self.config.k.clone(),
-            lenience: self.config.lenience,
+            lenience: Lenience::new(self.config.lenience)?,
         };
-        recordings.predict(&setting).swi(&self.costs)
+        Ok(recordings.predict(&setting)?.swi(&self.costs))
     }
 
     /// The SWI of a setting whose calls were counted in a replay.
     fn replayed(&self, setting: &Setting) -> Result<f64> {
         let mut config = self.config.clone();
         config.k = setting.k.clone();
-        config.lenience = setting.lenience;
+        config.lenience = setting.lenience.get();
         let target = StandIn {
             scorer: TraceScorer::new(self.trace.clone())?,
             source: self.trace.label.clone(),
@@ -281,11 +281,11 @@ impl Tuner<'_> {
         own: f64,
     ) -> Result<()> {
         let mut out = std::io::stdout().lock();
-        let tokens: usize = recordings.0.iter().map(Recording::len).sum();
+        let tokens: usize = recordings.tokens();
         writeln!(
             out,
             "predicted from {} recorded texts of {}, {tokens} tokens; costs {:?}",
-            recordings.0.len(),
+            recordings.len(),
             self.trace.header.model,
             self.costs
         )?;
@@ -306,14 +306,14 @@ impl Tuner<'_> {
                 candidate.prediction.mean_acceptance_length(),
                 candidate.prediction.drafting_per_token(&self.costs),
                 candidate.setting.lenience,
-                rows(&candidate.setting.k)
+                candidate.setting.k.rows()
             )?;
         }
         if let Some(best) = frontier.first() {
             writeln!(
                 out,
                 "\nk: {{ convention: added, matrix: {:?} }}\nlenience: {}",
-                rows(&best.setting.k),
+                best.setting.k.rows(),
                 best.setting.lenience
             )?;
         }
@@ -323,8 +323,8 @@ impl Tuner<'_> {
     fn print_json(&self, frontier: &[Candidate], checked: &[f64], own: f64) -> Result<()> {
         let candidates = frontier.iter().enumerate().map(|(i, candidate)| {
             json!({
-                "k": rows(&candidate.setting.k),
-                "lenience": candidate.setting.lenience,
+                "k": candidate.setting.k.rows(),
+                "lenience": candidate.setting.lenience.get(),
                 "predicted_swi": candidate.swi,
                 "replayed_swi": checked.get(i),
                 "predicted_calls": candidate.prediction.calls,
@@ -340,13 +340,4 @@ impl Tuner<'_> {
         println!("{report}");
         Ok(())
     }
-}
-
-/// The matrix as it is written in a configuration.
-fn rows(k: &KMatrix) -> Vec<Vec<usize>> {
-    let n = k.size();
-    let entry = |r, c| if c < r { 0 } else { k.added(r, c) };
-    (0..n)
-        .map(|r| (0..n).map(|c| entry(r, c)).collect())
-        .collect()
 }

@@ -1,7 +1,6 @@
 //! `cascade verify`: whether a configuration is lossless.
 
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
@@ -195,12 +194,13 @@ impl Verifier<'_> {
             .wrapping_add((trial.number as u64) << 32);
         (0..self.args.samples)
             .map(|i| {
-                let options = Options {
-                    max_new_tokens: self.args.length + FURTHER_TOKENS,
-                    seed: first.wrapping_add(i),
-                    stop: None,
-                    ..trial.config.options.clone()
-                };
+                let options = trial
+                    .config
+                    .options
+                    .clone()
+                    .with_max_new_tokens(self.args.length + FURTHER_TOKENS)
+                    .with_seed(first.wrapping_add(i))
+                    .with_stop(None);
                 progress.inc(1);
                 let mut tokens = trial.generate(&options)?;
                 tokens.truncate(self.args.length);
@@ -236,10 +236,7 @@ impl Verifier<'_> {
 
 impl Trial {
     fn generate(&mut self, options: &Options) -> Result<Vec<TokenId>> {
-        let ignore = |_: cascade_engine::Event<'_>| ControlFlow::Continue(());
-        let generation = self
-            .cascade
-            .generate_tokens(&self.prompt, options, ignore)?;
+        let generation = self.cascade.generate_tokens(&self.prompt, options)?;
         Ok(generation.tokens)
     }
 

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config, Drafter, StandIn};
-use cascade_engine::{Cascade, Generation, Role};
+use cascade_engine::{Cascade, GenerationOutput, Role};
 use cascade_eval::median;
-use cascade_eval::trace::{replay_timed, CallLog, PacedScorer, StepCost, Trace, TraceScorer};
+use cascade_eval::trace::{
+    replay_timed, LookupLog, StepCost, TimedReplayScorer, Trace, TraceScorer,
+};
 use cascade_models::Session;
 use clap::Args;
 use serde::Serialize;
@@ -109,9 +111,9 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     refuse_neural_drafters(&config)?;
     let trace = Arc::new(Trace::open(&args.trace)?);
     let target = target(args, &config)?;
-    let log = CallLog::default();
+    let log = LookupLog::default();
     let recorded = TraceScorer::new(trace.clone())?;
-    let scorer = PacedScorer::new(target.session, recorded, log.clone())
+    let scorer = TimedReplayScorer::new(target.session, recorded, log.clone())
         .with_context(|| format!("{} for {}", target.name, trace.label))?;
     let stand_in = StandIn {
         scorer,
@@ -191,7 +193,7 @@ fn target(args: &StepArgs, config: &Config) -> Result<Target> {
 
 /// What was timed.
 struct Run {
-    generations: Vec<Generation>,
+    generations: Vec<GenerationOutput>,
     costs: Vec<StepCost>,
 }
 
@@ -200,7 +202,7 @@ fn replay_all(
     config: &Config,
     trace: &Trace,
     mut cascade: Cascade,
-    log: &CallLog,
+    log: &LookupLog,
 ) -> Result<Run> {
     let mut run = Run {
         generations: Vec::new(),
@@ -243,11 +245,11 @@ impl Run {
             median(seconds.collect())
         };
         Some(Parts {
-            forward: of(|cost| cost.forward)?,
-            drafting: of(|cost| cost.drafting)?,
-            review: of(|cost| cost.review)?,
-            emission: of(|cost| cost.emission)?,
-            overhead: of(StepCost::overhead)?,
+            forward: of(|cost| cost.timings.forward)?,
+            drafting: of(|cost| cost.timings.drafting)?,
+            review: of(|cost| cost.timings.verification)?,
+            emission: of(|cost| cost.timings.emission)?,
+            overhead: of(|cost| cost.timings.overhead())?,
         })
     }
 

@@ -84,10 +84,8 @@ fn header(
     let vocab_size = args.vocab_size.unwrap_or(tokenizer.id_bound());
     // Tokenized again, a text may have a token more than the target wrote.
     let longest = records.iter().map(|record| record.output.len()).max();
-    let options = Options {
-        max_new_tokens: args.max_new_tokens.max(longest.unwrap_or(0)),
-        ..Options::default()
-    };
+    let options =
+        Options::default().with_max_new_tokens(args.max_new_tokens.max(longest.unwrap_or(0)));
     let architecture = Architecture::DecoderOnly;
     let fingerprint = tokenizer.fingerprint();
     let mut header = Header::measured(model, architecture, &fingerprint, vocab_size, &options);

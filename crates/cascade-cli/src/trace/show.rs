@@ -129,7 +129,7 @@ fn lengths(tokens: &[usize]) -> String {
 }
 
 fn gaps(summary: &Summary) -> String {
-    let shares = quantiles(summary.gaps.iter().copied().map(f64::from), &GAPS);
+    let shares = quantiles(summary.margins.iter().copied().map(f64::from), &GAPS);
     let shares: Vec<_> = shares
         .iter()
         .map(|(name, n)| format!("{name} {n:.2e}"))
@@ -140,7 +140,7 @@ fn gaps(summary: &Summary) -> String {
             "{}; {} of {} below {NEAR_TIE}",
             shares.join(", "),
             summary.near_ties(),
-            grouped(summary.gaps.len() as u64)
+            grouped(summary.margins.len() as u64)
         ),
     }
 }
@@ -167,7 +167,7 @@ fn object(header: &Header, summary: &Summary) -> Value {
         lengths
     };
     let gaps = map(quantiles(
-        summary.gaps.iter().copied().map(f64::from),
+        summary.margins.iter().copied().map(f64::from),
         &GAPS,
     ));
     let categories: Value = summary

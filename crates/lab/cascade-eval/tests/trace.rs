@@ -3,14 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::Cursor;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
     Architecture, Budget, Drafter, Fingerprint, Prompt, Scorer, TokenId, TokenTree, Want,
 };
-use cascade_engine::{Cascade, Convention, KMatrix, Options};
+use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
 use cascade_eval::trace::{
     replay, Error, Finish, Header, Reader, Record, Recorder, Subject, Tallies, Trace, TraceScorer,
     Writer, NO_TOKEN,
@@ -24,10 +23,7 @@ const EOS: TokenId = 3;
 const ARCHITECTURES: [Architecture; 2] = [Architecture::DecoderOnly, Architecture::EncoderDecoder];
 
 fn options(max_new_tokens: usize) -> Options {
-    Options {
-        max_new_tokens,
-        ..Options::default()
-    }
+    Options::default().with_max_new_tokens(max_new_tokens)
 }
 
 fn toy(architecture: Architecture) -> ToyScorer {
@@ -77,16 +73,16 @@ fn a_record_is_what_the_target_says_and_how_surely() {
             let mut target = toy(architecture);
             target.set_source(&record.source).unwrap();
             let mut context = record.context.clone();
-            let gaps = record.gaps.as_ref().unwrap();
-            assert_eq!(gaps.len(), record.output.len());
-            for (&token, &gap) in record.output.iter().zip(gaps) {
+            let margins = record.margins.as_ref().unwrap();
+            assert_eq!(margins.len(), record.output.len());
+            for (&token, &margin) in record.output.iter().zip(margins) {
                 let scores = target
                     .score(&context, &TokenTree::new(), Want::LOGITS)
                     .unwrap();
                 assert_eq!(scores.argmax[0], token);
                 let mut logits = scores.logits.unwrap().row(0).to_vec();
                 logits.sort_by(f32::total_cmp);
-                assert_eq!(gap, logits[VOCABULARY - 1] - logits[VOCABULARY - 2]);
+                assert_eq!(margin, logits[VOCABULARY - 1] - logits[VOCABULARY - 2]);
                 context.push(token);
             }
             let ended = record.output.last() == Some(&EOS);
@@ -332,7 +328,7 @@ fn two_answers_to_one_prompt_are_a_contradiction() {
     assert!(with(|_| {}).is_ok());
     assert!(with(|record| {
         record.output.pop();
-        record.gaps = None;
+        record.margins = None;
     })
     .is_ok());
     let error = with(|record| record.output[2] = (record.output[2] + 1) % 2).unwrap_err();
@@ -358,7 +354,7 @@ fn around(target: impl Scorer + Send + 'static, k: &KMatrix, lenience: f32) -> C
         .neural("small", drafter(2, 150))
         .statistical("max-gram", MaxGram::new())
         .k_matrix(k.clone())
-        .lenience(lenience)
+        .lenience(Lenience::new(lenience).unwrap())
         .eos([EOS])
         .build()
         .unwrap()
@@ -382,13 +378,12 @@ proptest! {
         let mut real = around(toy(architecture), &k, lenience);
         let mut replayed = around(TraceScorer::new(trace.clone()).unwrap(), &k, lenience);
         for record in &trace.records {
-            let ignore = |_: cascade_engine::Event<'_>| ControlFlow::Continue(());
-            let run = real.generate_tokens(&record.prompt(), &options(recorded), ignore).unwrap();
+            let run = real.generate_tokens(&record.prompt(), &options(recorded)).unwrap();
             let found = replay(&mut replayed, record, &options(recorded)).unwrap();
             prop_assert_eq!(&run.tokens, &record.output);
             prop_assert_eq!((&found.tokens, &found.steps), (&run.tokens, &run.steps));
             prop_assert_eq!(&found.proposers, &run.proposers);
-            let calls = |g: &cascade_engine::Generation| -> Vec<_> {
+            let calls = |g: &cascade_engine::GenerationOutput| -> Vec<_> {
                 g.models.iter().map(|m| (m.name.clone(), m.usage.calls, m.usage.rows)).collect()
             };
             prop_assert_eq!(calls(&found), calls(&run));
@@ -471,7 +466,7 @@ fn vicuna() -> Arc<Trace> {
                 source: Vec::new(),
                 context: tokens[..range[0] as usize].to_vec(),
                 output,
-                gaps: None,
+                margins: None,
                 finish,
             });
         }
@@ -544,10 +539,8 @@ fn replays_are_greedy_and_leave_no_difference_unsaid() {
         &matrix(vec![vec![1; 3], vec![0, 1, 1], vec![0, 0, 1]]),
         1.0,
     );
-    let sampled = Options {
-        decoding: cascade_core::Decoding::new(1.0, None, None, None).unwrap(),
-        ..options(10)
-    };
+    let sampled =
+        options(10).with_decoding(cascade_core::Decoding::new(1.0, None, None, None).unwrap());
     let error = replay(&mut cascade, &trace.records[0], &sampled).unwrap_err();
     assert!(matches!(error, Error::NotGreedy));
     let mut other = trace.records[0].clone();

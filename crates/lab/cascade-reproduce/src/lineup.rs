@@ -9,7 +9,7 @@ use cascade_config::{AssembleOptions, Config, Drafter, Neural, Table};
 use cascade_core::{
     Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
 };
-use cascade_engine::{Branching, Cascade, CascadeBuilder, NeuralOptions};
+use cascade_engine::{Branching, Cascade, CascadeBuilder, Lenience, NeuralOptions};
 use cascade_eval::trace::{Trace, TraceScorer};
 use cascade_eval::ForwardBench;
 use cascade_models::{load, parse_device, LoadOptions, LoadedModel, ModelFile, Tokenizer};
@@ -262,7 +262,7 @@ impl Lineup {
         };
         builder = builder
             .k_matrix(arm.k.clone())
-            .lenience(arm.lenience())
+            .lenience(Lenience::new(arm.lenience()).map_err(cascade_engine::Error::from)?)
             .max_nodes(MAX_NODES);
         for &role in &arm.drafters {
             builder = self.add(builder, role, arm.children);

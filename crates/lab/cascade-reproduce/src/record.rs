@@ -1,7 +1,7 @@
 //! Records: what one cascade did with one prompt.
 
 use cascade_core::TokenId;
-use cascade_engine::{Generation, ModelUsage};
+use cascade_engine::{GenerationOutput, ModelUsage};
 use cascade_report::Sha256;
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ impl Run {
         plan: &Plan,
         prompt: usize,
         arm: (usize, &Arm),
-        generation: &Generation,
+        generation: &GenerationOutput,
     ) -> Self {
         let (suite, asked) = plan.asked(prompt);
         let (number, arm) = arm;
@@ -164,7 +164,7 @@ fn longer_than(lengths: &[usize]) -> Vec<u64> {
     (0..longest).map(above).collect()
 }
 
-fn calls(arm: &Arm, generation: &Generation) -> Vec<ModelCalls> {
+fn calls(arm: &Arm, generation: &GenerationOutput) -> Vec<ModelCalls> {
     let places = std::iter::once("target").chain(arm.drafters.iter().map(|role| role.name()));
     let of = |(level, (place, model)): (usize, (&str, &ModelUsage))| ModelCalls {
         place: place.to_owned(),

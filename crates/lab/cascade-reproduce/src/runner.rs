@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use cascade_config::{AssembleOptions, Config};
 use cascade_core::TokenId;
-use cascade_engine::{Generation, Options};
+use cascade_engine::{GenerationOutput, Options};
 use cascade_eval::trace::Trace;
 use cascade_models::Tokenizer;
 use cascade_report::{write_atomically, Evidence, Results};
@@ -235,7 +234,7 @@ impl Experiment {
             files.results.append(run)?;
         }
         if sample {
-            let all: Vec<&Generation> = generations.values().collect();
+            let all: Vec<&GenerationOutput> = generations.values().collect();
             let tokenizer = self.lineup.tokenizer();
             let sampled = Sampled::new(prompt, ready, plain, &all, tokenizer)?;
             files.samples.insert(sampled)?;
@@ -248,7 +247,7 @@ impl Experiment {
         &self,
         prompt: usize,
         wanted: impl Fn(usize) -> bool,
-    ) -> Result<BTreeMap<usize, Generation>> {
+    ) -> Result<BTreeMap<usize, GenerationOutput>> {
         let count = self.arms.len();
         let turns = (0..count).map(|turn| (turn + prompt) % count);
         turns
@@ -257,15 +256,11 @@ impl Experiment {
             .collect()
     }
 
-    fn generate(&self, prompt: usize, arm: &Arm) -> Result<Generation> {
+    fn generate(&self, prompt: usize, arm: &Arm) -> Result<GenerationOutput> {
         let ready = &self.ready[prompt];
-        let options = Options {
-            max_new_tokens: ready.max_new_tokens,
-            ..Options::default()
-        };
+        let options = Options::default().with_max_new_tokens(ready.max_new_tokens);
         let mut cascade = self.lineup.cascade(arm)?;
-        let generation =
-            cascade.generate_tokens(&ready.prompt, &options, |_| ControlFlow::Continue(()));
+        let generation = cascade.generate_tokens(&ready.prompt, &options);
         generation.map_err(|source| Error::Generation {
             arm: arm.id.clone(),
             prompt: self.plan.asked(prompt).1.id.clone(),

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cascade_core::TokenId;
-use cascade_engine::Generation;
+use cascade_engine::GenerationOutput;
 use cascade_models::Tokenizer;
 use cascade_report::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -66,10 +66,10 @@ impl Sampled {
         prompt: usize,
         ready: &Ready,
         plain: &[TokenId],
-        arms: &[&Generation],
+        arms: &[&GenerationOutput],
         tokenizer: Option<&Tokenizer>,
     ) -> Result<Self> {
-        let drafted = |generation: &&Generation| {
+        let drafted = |generation: &&GenerationOutput| {
             let own = generation.tokens != plain;
             Ok(Drafted {
                 steps: steps(generation),
@@ -100,7 +100,7 @@ fn text(ready: &Ready, tokenizer: Option<&Tokenizer>) -> Result<String> {
 }
 
 /// Proposers by step: what was kept and one token of the target's own, unless the text ended before it.
-fn steps(generation: &Generation) -> Vec<Vec<usize>> {
+fn steps(generation: &GenerationOutput) -> Vec<Vec<usize>> {
     let mut proposers = generation.proposers.iter().map(|level| level.0);
     let steps = generation.steps.iter();
     steps

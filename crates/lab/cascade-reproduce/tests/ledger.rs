@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::ops::ControlFlow;
-
 use cascade_core::{
     Architecture, Budget, Drafter, Prompt, Result, ScoredTree, Scorer, Scores, TokenId, TokenTree,
     Want,
 };
-use cascade_engine::{Cascade, Convention, Generation, KMatrix, Options};
+use cascade_engine::{Cascade, Convention, GenerationOutput, KMatrix, Options};
 use cascade_eval::CostTable;
 
 const PROMPT: [TokenId; 2] = [90, 91];
@@ -77,24 +75,19 @@ fn errs(positions: &[usize]) -> Scripted {
     }
 }
 
-fn generate(mut cascade: Cascade) -> Generation {
+fn generate(mut cascade: Cascade) -> GenerationOutput {
     let prompt = Prompt {
         context: PROMPT.to_vec(),
         ..Prompt::default()
     };
-    let options = Options {
-        max_new_tokens: NEW_TOKENS,
-        ..Options::default()
-    };
-    let generation = cascade
-        .generate_tokens(&prompt, &options, |_| ControlFlow::Continue(()))
-        .unwrap();
+    let options = Options::default().with_max_new_tokens(NEW_TOKENS);
+    let generation = cascade.generate_tokens(&prompt, &options).unwrap();
     let right: Vec<TokenId> = (10..10 + NEW_TOKENS as TokenId).collect();
     assert_eq!(generation.tokens, right);
     generation
 }
 
-fn calls(generation: &Generation) -> Vec<u64> {
+fn calls(generation: &GenerationOutput) -> Vec<u64> {
     generation
         .models
         .iter()

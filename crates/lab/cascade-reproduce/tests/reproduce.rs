@@ -409,14 +409,11 @@ fn excerpt() -> Trace {
             source: Vec::new(),
             context: tokens[..start].to_vec(),
             output: tokens[start..end].to_vec(),
-            gaps: None,
+            margins: None,
             finish: Finish::Length,
         }
     });
-    let options = Options {
-        max_new_tokens: 1024,
-        ..Options::default()
-    };
+    let options = Options::default().with_max_new_tokens(1024);
     let vocabulary = Fingerprint::from_stored("llama");
     let header = Header::measured(
         "vicuna",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cascade_core::{Drafter as StatisticalDrafter, Fingerprint, TokenId};
-use cascade_engine::{Cascade, CascadeBuilder, NeuralOptions, Role};
+use cascade_engine::{Cascade, CascadeBuilder, Lenience, NeuralOptions, Role};
 use cascade_models::{
     load, parse_device, Device, HubOptions, LoadOptions, LoadedModel, Session, Tokenizer,
 };
@@ -141,10 +141,16 @@ pub(crate) fn with_drafters(
         config.drafters.len(),
         "other drafters than those that were loaded"
     );
+    let checked = |lenience: f32| {
+        Lenience::new(lenience).map_err(|source| Error::Cascade {
+            file: label.to_owned(),
+            source: Box::new(source.into()),
+        })
+    };
     let builder = builder
         .k_matrix(config.k.clone())
-        .lenience(config.lenience)
-        .statistical_lenience(config.statistical_lenience)
+        .lenience(checked(config.lenience)?)
+        .statistical_lenience(checked(config.statistical_lenience)?)
         .placement(config.placement)
         .max_nodes(config.max_nodes);
     let drafters = drafters.iter().zip(&config.drafters);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cascade_core::LevelId;
 use cascade_engine::{Branching, KMatrix, Options, Placement, Rule};
 use cascade_eval::PromptTemplate;
 use cascade_models::{DType, ModelSource};
@@ -195,12 +196,12 @@ impl Config {
 impl Config {
     /// What is allowed but hardly meant, in sentences.
     pub fn warnings(&self) -> Vec<String> {
-        let reviews = |j: usize| matches!(self.drafters[j], Drafter::Neural { .. });
-        let idle = self.k.idle_drafters(reviews).into_iter().map(|j| {
+        let reviews = |level: LevelId| matches!(self.drafters[level.0 - 1], Drafter::Neural { .. });
+        let idle = self.k.idle_drafters(reviews).into_iter().map(|level| {
             format!(
                 "{}: drafter `{}` never drafts: its column of the K matrix is 0 in every row that is used",
                 self.label,
-                self.drafters[j].name()
+                self.drafters[level.0 - 1].name()
             )
         });
         let in_vain = self.sampling.truncates_in_vain().then(|| {
@@ -214,9 +215,9 @@ impl Config {
 
     /// Rows of the K matrix that ask for more than a draft may hold.
     fn clipped(&self) -> impl Iterator<Item = String> + '_ {
-        let n = self.k.size();
-        (0..n).filter_map(move |row| {
-            let asked: usize = (row..n).map(|j| self.k.added(row, j)).sum();
+        let rows = self.k.rows().iter().enumerate();
+        rows.filter_map(move |(row, entries)| {
+            let asked: usize = entries.iter().sum();
             (asked > self.max_nodes).then(|| {
                 format!(
                     "{}: row {row} of the K matrix asks for {asked} tokens, and tree.max_nodes is {}: \

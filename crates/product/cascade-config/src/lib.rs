@@ -17,8 +17,8 @@
 //!
 //! let config = Config::demo()?; // or Config::open("my.yaml".as_ref())?
 //! let mut cascade = config.assemble(&AssembleOptions::default())?.cascade;
-//! let options = Options { max_new_tokens: 8, ..config.options };
-//! let generation = cascade.generate("Question: 2 + 3?", &options, |event| {
+//! let options = config.options.with_max_new_tokens(8);
+//! let generation = cascade.generate_with("Question: 2 + 3?", &options, |event| {
 //!     if let Event::Text { text, .. } = event {
 //!         print!("{text}");
 //!     }

@@ -58,14 +58,7 @@ impl Config {
 
     /// The settings that shape drafts and reviews, in one line.
     pub fn settings(&self) -> String {
-        let n = self.k.size();
-        let rows: Vec<Vec<usize>> = (0..n)
-            .map(|r| {
-                (0..n)
-                    .map(|c| if c < r { 0 } else { self.k.added(r, c) })
-                    .collect()
-            })
-            .collect();
+        let rows = self.k.rows();
         let mut line = format!(
             "k {rows:?}, lenience {}, statistical_lenience {}, max_nodes {}, placement {:?}, \
              max_new_tokens {}, target rule {}",

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use cascade_core::Decoding;
-use cascade_engine::{check_exact, Branching, KMatrix, Options, Reviewer, Rule, StopSequences};
+use cascade_engine::{
+    check_exact, Branching, KMatrix, Options, Reviewer, Rule, StaticSchedule, StopSequences,
+};
 use cascade_eval::PromptTemplate;
 use cascade_models::{parse_dtype, DType, ModelSource};
 use cascade_ngram::{MaxGramOptions, Occurrence};
@@ -240,7 +242,7 @@ impl Reader<'_> {
             _ => None,
         });
         let levels: Vec<_> = std::iter::once(Some(target)).chain(drafters).collect();
-        check_exact(&levels, k).map_err(|error| self.cascade(error))
+        check_exact(&levels, &StaticSchedule::new(k.clone())).map_err(|error| self.cascade(error))
     }
 
     pub(crate) fn lenience(&self, key: &str, value: Option<f32>) -> Result<f32> {
@@ -282,13 +284,12 @@ impl Reader<'_> {
             none if none.is_empty() => None,
             some => Some(StopSequences::new(some).map_err(|error| self.cascade(error))?),
         };
-        Ok(Options {
-            max_new_tokens: entry.max_new_tokens.unwrap_or(defaults.max_new_tokens),
-            stop,
-            decoding,
-            seed: entry.seed.unwrap_or(defaults.seed),
-            ..defaults
-        })
+        let (max_new_tokens, seed) = (defaults.max_new_tokens, defaults.seed);
+        Ok(defaults
+            .with_max_new_tokens(entry.max_new_tokens.unwrap_or(max_new_tokens))
+            .with_stop(stop)
+            .with_decoding(decoding)
+            .with_seed(entry.seed.unwrap_or(seed)))
     }
 }
 

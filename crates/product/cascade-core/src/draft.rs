@@ -95,6 +95,29 @@ impl Draft {
         node
     }
 
+    /// Moves every draw of `other` under `parent` (after the context, if `None`), merging equal
+    /// siblings. Returns where each node of `other` went.
+    ///
+    /// # Panics
+    /// If `parent` is not a node of this draft.
+    pub fn graft(&mut self, parent: Option<NodeId>, other: Self) -> Vec<NodeId> {
+        let Self {
+            tree,
+            proposers,
+            draws,
+        } = other;
+        let mut places = vec![0; tree.len()];
+        for Candidate { node, proposal } in draws {
+            let under = tree
+                .parent(node)
+                .map_or(parent, |above| Some(places[above]));
+            let proposer = proposers[node];
+            let proposed = Proposed { proposal, proposer };
+            places[node] = self.push(tree.token(node), under, proposed);
+        }
+        places
+    }
+
     /// The tokens and their shape.
     pub fn tree(&self) -> &TokenTree {
         &self.tree

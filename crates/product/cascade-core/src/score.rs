@@ -2,8 +2,7 @@
 
 use crate::{Architecture, NodeId, Result, TokenId, TokenTree};
 
-/// How much of each row a caller needs. A model computes and copies no more than that. Each level holds those before it,
-/// in this sense: all that can be read from a lower level can be computed from a higher one.
+/// How much of each row a caller needs, in rising order. A model computes and copies no more than that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowDetail {
     /// The most probable token of each row.
@@ -72,7 +71,7 @@ impl Want {
         }
     }
 
-    /// What satisfies both.
+    /// The larger of both in every part.
     pub fn union(self, other: Self) -> Self {
         Self {
             rows: self.rows.max(other.rows),

@@ -6,14 +6,16 @@ use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
 use cascade_verify::{Lenience, LeniencePolicy};
 
 use crate::exact::check_exact;
-use crate::level::{Level, Neural};
-use crate::recursion::Recursion;
+use crate::level::{Level, Models, Neural, Statistical};
+use crate::recursion::{DraftSettings, Recursion};
 use crate::{
     Branching, Cascade, Error, KMatrix, NeuralOptions, Placement, Result, ReviewRule, Rule,
+    Schedule, StaticSchedule, StopRule,
 };
 
-/// Nodes of a draft if nothing else is asked for.
-const MAX_NODES: usize = 64;
+/// Nodes of a draft at most, unless something else is asked for: as many rows as the forward passes
+/// of this project take in one piece.
+pub const DEFAULT_MAX_NODES: usize = 64;
 
 /// Builds a [`Cascade`]. Drafters are added largest first.
 #[derive(Default)]
@@ -21,9 +23,10 @@ pub struct CascadeBuilder {
     target: Option<Neural>,
     drafters: Vec<Level>,
     k: Option<KMatrix>,
-    lenience: Option<f32>,
-    statistical_lenience: Option<f32>,
     placement: Placement,
+    schedule: Option<Box<dyn Schedule>>,
+    stop_rule_without_drafter: bool,
+    lenience: LeniencePolicy,
     max_nodes: Option<usize>,
     eos: Vec<TokenId>,
     codec: Option<Arc<dyn TextCodec>>,
@@ -70,29 +73,43 @@ impl CascadeBuilder {
         name: impl Into<String>,
         drafter: impl Drafter + Send + 'static,
     ) -> Self {
-        let drafter: Box<dyn Drafter + Send> = Box::new(drafter);
-        self.drafters.push(Level::Statistical {
-            name: name.into(),
-            drafter: crate::Metered::new(drafter),
-        });
+        let statistical = Statistical::new(name.into(), Box::new(drafter));
+        self.drafters.push(Level::Statistical(statistical));
         self
     }
 
-    /// How many tokens each drafter adds for each reviewer. Needed unless there is no drafter.
+    /// When turns of the drafter that was added last end early; never if not set.
+    pub fn stop_rule(mut self, rule: impl StopRule + 'static) -> Self {
+        match self.drafters.last_mut() {
+            Some(level) => *level.stop_rule_mut() = Some(Box::new(rule)),
+            None => self.stop_rule_without_drafter = true,
+        }
+        self
+    }
+
+    /// How many tokens each drafter adds for each reviewer: the static schedule of the papers.
+    /// A cascade with drafters needs this or a [`schedule`](Self::schedule).
     pub fn k_matrix(mut self, k: KMatrix) -> Self {
         self.k = Some(k);
         self
     }
 
-    /// λ of reviews by drafters, for what neural drafters propose; 1 if not set.
-    pub fn lenience(mut self, lenience: f32) -> Self {
-        self.lenience = Some(lenience);
+    /// Who drafts next and how much, in place of a K matrix and a placement.
+    pub fn schedule(mut self, schedule: impl Schedule + 'static) -> Self {
+        self.schedule = Some(Box::new(schedule));
         self
     }
 
-    /// λ of reviews by drafters, for what statistical drafters propose; 1 if not set, as in the paper.
-    pub fn statistical_lenience(mut self, lenience: f32) -> Self {
-        self.statistical_lenience = Some(lenience);
+    /// λ of reviews by drafters, for what neural drafters propose; 1 if not set.
+    pub fn lenience(mut self, lenience: Lenience) -> Self {
+        self.lenience.neural = lenience;
+        self
+    }
+
+    /// λ of reviews by drafters, for what statistical drafters propose; 1 if not set, as in the
+    /// paper.
+    pub fn statistical_lenience(mut self, lenience: Lenience) -> Self {
+        self.lenience.statistical = lenience;
         self
     }
 
@@ -102,7 +119,8 @@ impl CascadeBuilder {
         self
     }
 
-    /// Nodes of a draft at most, whoever reviews it; 64 if not set. The leading path comes first, branches get what it
+    /// Nodes of a draft at most, whoever reviews it; [`DEFAULT_MAX_NODES`] if not set.
+    /// The main path comes first, branches get what it
     /// leaves.
     pub fn max_nodes(mut self, nodes: usize) -> Self {
         self.max_nodes = Some(nodes);
@@ -124,52 +142,60 @@ impl CascadeBuilder {
     /// Checks that the parts fit together.
     ///
     /// # Errors
-    /// No target; a K matrix that is missing or of the wrong size; a lenience below 1; a drafter whose vocabulary or
-    /// architecture differs from the target's; no nodes to draft; a rule that would not be exact for what it reviews.
+    /// No target; a schedule that is missing, given twice or made for another number of drafters; a
+    /// stop rule before any drafter; a drafter whose vocabulary or architecture differs from the
+    /// target's; no nodes to draft; a rule that would not be exact for what it reviews.
     pub fn build(self) -> Result<Cascade> {
         let target = self.target.ok_or(Error::NoTarget)?;
-        let k = fitting_matrix(self.k, self.drafters.len())?;
+        if self.stop_rule_without_drafter {
+            return Err(Error::StopRuleWithoutDrafter);
+        }
+        if self.max_nodes == Some(0) {
+            return Err(Error::NoNodes);
+        }
         for level in &self.drafters {
             if let Level::Neural(neural) = level {
                 check_fits(neural, &target)?;
             }
         }
-        if self.max_nodes == Some(0) {
-            return Err(Error::NoNodes);
-        }
+        let schedule = one_schedule(self.schedule, self.k, self.placement, self.drafters.len())?;
+        schedule.check(self.drafters.len())?;
         let levels: Vec<_> = std::iter::once(Some(target.as_reviewer()))
             .chain(self.drafters.iter().map(Level::as_reviewer))
             .collect();
-        check_exact(&levels, &k)?;
-        let leniences = LeniencePolicy {
-            neural: Lenience::new(self.lenience.unwrap_or(1.0))?,
-            statistical: Lenience::new(self.statistical_lenience.unwrap_or(1.0))?,
+        check_exact(&levels, &*schedule)?;
+        let settings = DraftSettings {
+            lenience: self.lenience,
+            max_nodes: self.max_nodes.unwrap_or(DEFAULT_MAX_NODES),
+            eos: self.eos,
+            reorders: levels.iter().flatten().any(|level| level.rule.reorders()),
+            vocab_size: target.scorer.vocab_size(),
         };
         Ok(Cascade {
-            target,
-            drafters: self.drafters,
-            recursion: Recursion {
-                k,
-                leniences,
-                placement: self.placement,
-                max_nodes: self.max_nodes.unwrap_or(MAX_NODES),
-                eos: self.eos,
+            models: Models {
+                target,
+                drafters: self.drafters,
             },
+            recursion: Recursion { settings, schedule },
             codec: self.codec,
         })
     }
 }
 
-fn fitting_matrix(k: Option<KMatrix>, drafters: usize) -> Result<KMatrix> {
-    match k {
-        Some(k) if k.size() == drafters => Ok(k),
-        Some(k) => Err(Error::KMatrixSize {
-            size: k.size(),
-            drafters,
-        }),
-        None if drafters == 0 => Ok(KMatrix::new(Vec::new(), Default::default())?),
-        None => Err(Error::NoKMatrix { drafters }),
-    }
+fn one_schedule(
+    schedule: Option<Box<dyn Schedule>>,
+    k: Option<KMatrix>,
+    placement: Placement,
+    drafters: usize,
+) -> Result<Box<dyn Schedule>> {
+    let k = match (schedule, k) {
+        (Some(_), Some(_)) => return Err(Error::TwoSchedules),
+        (Some(schedule), None) => return Ok(schedule),
+        (None, Some(k)) => k,
+        (None, None) if drafters == 0 => KMatrix::default(),
+        (None, None) => return Err(Error::NoKMatrix { drafters }),
+    };
+    Ok(Box::new(StaticSchedule::new(k).with_placement(placement)))
 }
 
 fn check_fits(drafter: &Neural, target: &Neural) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What can be wrong with a cascade, and what can go wrong in it.
 
-use cascade_core::Architecture;
+use cascade_core::{Architecture, LevelId};
 use cascade_verify::InvalidLenience;
 
 use crate::KMatrixError;
@@ -16,14 +16,38 @@ pub enum Error {
     #[error("a cascade needs a target model; call `target` on the builder")]
     NoTarget,
 
-    /// There are drafters and no K matrix.
+    /// There are drafters, and neither a K matrix nor another schedule.
     #[error(
         "a cascade with {drafters} drafters needs a K matrix of {drafters} rows and columns; \
-         call `k_matrix` on the builder"
+         call `k_matrix` on the builder, or `schedule` for another schedule"
     )]
     NoKMatrix {
         /// Number of drafters.
         drafters: usize,
+    },
+
+    /// There are a K matrix and another schedule.
+    #[error("a cascade has one schedule: call `k_matrix` or `schedule` on the builder, not both")]
+    TwoSchedules,
+
+    /// A stop rule that belongs to no drafter.
+    #[error(
+        "a stop rule belongs to the drafter before it; call `stop_rule` after adding a drafter"
+    )]
+    StopRuleWithoutDrafter,
+
+    /// A schedule asked somebody to draft who is not below the reviewer.
+    #[error(
+        "the schedule asks level {} to draft for level {}, where only levels {} to {} are below it",
+        drafter.0, reviewer.0, reviewer.0 + 1, last.0
+    )]
+    ScheduledDrafter {
+        /// Who is to review.
+        reviewer: LevelId,
+        /// Who was asked to draft.
+        drafter: LevelId,
+        /// The smallest level.
+        last: LevelId,
     },
 
     /// The K matrix does not fit the drafters.

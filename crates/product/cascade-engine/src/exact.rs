@@ -1,8 +1,9 @@
 //! Settings that would change the distribution of the output.
 
+use cascade_core::LevelId;
 use cascade_verify::ReviewRule;
 
-use crate::{Branching, Error, KMatrix, Result, Siblings};
+use crate::{Branching, Error, Result, Schedule, Siblings};
 
 /// What of a neural model decides whether reviews are exact.
 #[derive(Clone, Copy, Debug)]
@@ -22,18 +23,15 @@ pub struct Reviewer<'a> {
 /// # Errors
 /// [`Error::InexactOrder`]: a rule that looks at draws in another order than theirs must not meet draws that depend on those
 /// before.
-///
-/// # Panics
-/// If the matrix has fewer rows than there are drafters.
-pub fn check_exact(levels: &[Option<Reviewer<'_>>], k: &KMatrix) -> Result<()> {
-    let drafters = levels.get(1..).unwrap_or_default();
-    for (row, reviewer) in levels.iter().enumerate().take(drafters.len()) {
+pub fn check_exact(levels: &[Option<Reviewer<'_>>], schedule: &dyn Schedule) -> Result<()> {
+    for (r, reviewer) in levels.iter().enumerate() {
         let Some(reviewer) = reviewer.filter(|reviewer| reviewer.rule.reorders()) else {
             continue;
         };
-        for (j, drafter) in drafters.iter().enumerate().skip(row) {
+        for (d, drafter) in levels.iter().enumerate().skip(r + 1) {
+            let pair = || schedule.may_pair(LevelId(r), LevelId(d));
             match drafter {
-                Some(drafter) if k.added(row, j) > 0 && depends_on_siblings(drafter.branching) => {
+                Some(drafter) if depends_on_siblings(drafter.branching) && pair() => {
                     return Err(Error::InexactOrder {
                         rule: reviewer.rule.name().to_owned(),
                         reviewer: reviewer.name.to_owned(),

@@ -1,132 +1,349 @@
-//! What a generation was: tokens, steps, and what each model did.
+//! A generation: one prompt on its way through a cascade, step by step.
 
-use std::time::Duration;
+use std::borrow::BorrowMut;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
-use cascade_core::{LevelId, TokenId};
+use cascade_core::{
+    Decoding, Draft, LevelId, Observation, Prompt, RandomSource, Scores, SeededRandom,
+};
+use cascade_verify::{LeniencePolicy, Verdict};
 
-use crate::Usage;
+use crate::context_stack::ContextStack;
+use crate::decoding::DecodingState;
+use crate::emission::{Emission, OnEvent};
+use crate::policy::{ForwardCost, Outcome};
+use crate::recursion::Drafted;
+use crate::report::{LevelStep, StepReport, StepTimings};
+use crate::{
+    Branching, Cascade, Error, Event, Finish, GenerationOutput, Options, Result, Step, Usage,
+};
 
-/// The outcome of one prompt.
-#[derive(Clone, Debug)]
-pub struct Generation {
-    /// Emitted tokens, the EOS token included if there was one.
-    pub tokens: Vec<TokenId>,
-    /// For each token, the model that proposed it first: [`LevelId::TARGET`] for the target's own.
-    pub proposers: Vec<LevelId>,
-    /// Their text, up to a stop sequence; `None` without a codec.
-    pub text: Option<String>,
-    /// Why it ended.
-    pub finish: Finish,
-    /// One entry for each forward of the target, in order.
-    pub steps: Vec<Step>,
-    /// What each model did, the target first.
-    pub models: Vec<ModelUsage>,
-    /// Time from the prompt's tokens to the last token.
-    pub wall: Duration,
+/// One prompt on its way through a cascade.
+///
+/// [`step`](Self::step) drafts, lets the target verify the draft and emits what comes of it. Between
+/// steps a generation costs nothing and can wait as long as it likes; it can be dropped at any time,
+/// and the cascade is ready for the next prompt. As an iterator it yields its steps.
+///
+/// `C` is the cascade itself ([`Cascade::into_generation`]) or a borrow of it ([`Cascade::start`]).
+///
+/// ```
+/// use cascade_core::{toy::ToyScorer, Prompt};
+/// use cascade_engine::{Cascade, Options};
+///
+/// let mut cascade = Cascade::builder()
+///     .target("target", ToyScorer::target("target", 16, 7))
+///     .build()?;
+/// let prompt = Prompt { context: vec![1, 2, 3], ..Prompt::default() };
+/// let options = Options::default().with_max_new_tokens(8);
+/// let mut generation = cascade.start_tokens(&prompt, &options)?;
+/// let mut tokens = Vec::new();
+/// while let Some(step) = generation.step()? {
+///     tokens.extend(step.tokens);
+/// }
+/// assert_eq!(tokens, generation.into_output().tokens);
+/// # Ok::<(), cascade_engine::Error>(())
+/// ```
+pub struct Generation<C = Cascade> {
+    cascade: C,
+    decoding: Decoding,
+    speculate: bool,
+    random: SeededRandom,
+    context: ContextStack,
+    emission: Emission,
+    steps: Vec<Step>,
+    finish: Option<Finish>,
+    wall: Duration,
 }
 
-/// Why a generation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// The model ended its text.
-    Eos,
-    /// As many tokens as were asked for.
-    MaxNewTokens,
-    /// A stop sequence came up.
-    StopSequence(String),
-    /// The target has no position left.
-    ContextFull,
-    /// The receiver of the events had enough.
-    Cancelled,
-}
+impl<C: BorrowMut<Cascade>> Generation<C> {
+    pub(crate) fn new(mut cascade: C, prompt: &Prompt, options: &Options) -> Result<Self> {
+        let models = cascade.borrow_mut();
+        models.check(prompt)?;
+        let emission = Emission::new(options, models.codec.clone())?;
+        let started = Instant::now();
+        models.models.set_source(&prompt.source)?;
+        Ok(Self {
+            cascade,
+            decoding: options.decoding,
+            speculate: options.speculate,
+            random: SeededRandom::new(options.seed),
+            context: ContextStack::new(prompt.context.clone()),
+            emission,
+            steps: Vec::new(),
+            finish: None,
+            wall: started.elapsed(),
+        })
+    }
 
-/// One step: a draft and the target's review of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Nodes that the target reviewed.
-    pub drafted: usize,
-    /// Nodes that it kept.
-    pub accepted: usize,
-}
+    /// Takes the next step; `None` once the generation has ended.
+    ///
+    /// # Errors
+    /// [`Error::Model`] if a model fails or breaks its contract, [`Error::ScheduledDrafter`] if the
+    /// schedule does; [`Error::Codec`]. Models are as usable as before.
+    pub fn step(&mut self) -> Result<Option<StepReport>> {
+        self.step_with(&mut |_| ControlFlow::Continue(()))
+    }
 
-/// What one model did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelUsage {
-    /// Its name.
-    pub name: String,
-    /// Its place in the cascade.
-    pub role: Role,
-    /// The ledger's page.
-    pub usage: Usage,
-}
+    /// The same, and `on_event` hears of every token and piece of text of the step; it may end the
+    /// generation within the step, so that no token after that is emitted.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn step_with(
+        &mut self,
+        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<StepReport>> {
+        if self.finish.is_some() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let report = match self.draft_limit() {
+            Err(finish) => {
+                self.finish = Some(self.emission.flush(finish, on_event)?);
+                None
+            }
+            Ok(limit) => Some(self.verified_step(limit, on_event)?),
+        };
+        self.wall += started.elapsed();
+        Ok(report)
+    }
 
-/// A model's place in the cascade.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Its answers are kept.
-    Target,
-    /// A neural drafter.
-    Drafter,
-    /// A statistical drafter.
-    Statistical,
-}
+    /// How deep the next draft may be, or why there is no next step.
+    fn draft_limit(&self) -> std::result::Result<usize, Finish> {
+        let remaining = self.emission.remaining();
+        if remaining == 0 {
+            return Err(Finish::MaxNewTokens);
+        }
+        let target = &self.cascade.borrow().models.target;
+        let Some(room) = target.room(self.context.tokens().len()) else {
+            return Err(Finish::ContextFull);
+        };
+        // One token less than is wanted, since the target adds its own.
+        Ok(match self.speculate {
+            true => (remaining - 1).min(room),
+            false => 0,
+        })
+    }
 
-impl Role {
-    /// `target`, `drafter` or `statistical`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Target => "target",
-            Self::Drafter => "drafter",
-            Self::Statistical => "statistical",
+    fn verified_step(&mut self, limit: usize, on_event: OnEvent<'_>) -> Result<StepReport> {
+        let before = self.cascade.borrow().models.usage();
+        let first = self.emission.tokens.len();
+        let mut clock = Clock::start();
+        let drafted = self.draft(limit)?;
+        let drafting = clock.lap();
+        let verified = self.verify(&drafted.draft)?;
+        self.learn(&drafted, &verified);
+        let verification = clock.lap().saturating_sub(verified.forward.time);
+        let finish = self.emit(&drafted.draft, &verified.verdict, on_event)?;
+        let timings = StepTimings {
+            drafting,
+            forward: verified.forward.time,
+            verification,
+            emission: clock.lap(),
+        };
+        let step = Step {
+            drafted: drafted.draft.len(),
+            accepted: verified.verdict.kept.len(),
+        };
+        self.steps.push(step);
+        self.finish = finish.clone();
+        Ok(StepReport {
+            tokens: self.emission.tokens[first..].to_vec(),
+            proposers: self.emission.proposers[first..].to_vec(),
+            text: self.emission.take_pieces(),
+            step,
+            levels: self.level_steps(&drafted.draft, &verified.verdict, &before),
+            timings,
+            finish,
+        })
+    }
+
+    /// Drafts at most `limit` tokens deep.
+    fn draft(&mut self, limit: usize) -> Result<Drafted> {
+        let cascade = self.cascade.borrow_mut();
+        let budget = cascade.recursion.settings.budget(limit);
+        let mut decoding = DecodingState {
+            decoding: self.decoding,
+            random: &mut self.random,
+        };
+        cascade.recursion.draft(
+            &mut cascade.models.drafters,
+            LevelId::TARGET,
+            &mut self.context,
+            budget,
+            &mut decoding,
+        )
+    }
+
+    /// Lets the target review a draft, strictly.
+    fn verify(&mut self, draft: &Draft) -> Result<Verified> {
+        let target = &mut self.cascade.borrow_mut().models.target;
+        let random: &mut dyn RandomSource = &mut self.random;
+        let mut decoding = DecodingState {
+            decoding: self.decoding,
+            random,
+        };
+        let want = decoding.want(LeniencePolicy::STRICT, &Branching::chain());
+        let (scores, forward) = target.score(self.context.tokens(), draft.tree(), want)?;
+        let verdict = decoding
+            .view(&scores)
+            .review(draft, None, &*target.rule, LeniencePolicy::STRICT)
+            .map_err(|source| target.failed(source))?;
+        Ok(Verified {
+            scores,
+            forward,
+            verdict,
+        })
+    }
+
+    /// Policies and statistical drafters learn from the target's verdict.
+    fn learn(&mut self, drafted: &Drafted, verified: &Verified) {
+        if !self.speculate {
+            return;
+        }
+        let cascade = self.cascade.borrow_mut();
+        let Verified {
+            scores,
+            forward,
+            verdict,
+        } = verified;
+        let outcome = Outcome {
+            reviewer: LevelId::TARGET,
+            draft: &drafted.draft,
+            turns: &drafted.turns,
+            start: None,
+            accepted: &verdict.kept,
+            next: verdict.next,
+            forward: *forward,
+        };
+        let drafters = &mut cascade.models.drafters;
+        cascade.recursion.observe(drafters, &outcome);
+        cascade.models.observe_step(&Observation::new(
+            self.context.tokens(),
+            drafted.draft.tree(),
+            &verdict.kept,
+            verdict.next,
+            &scores.argmax,
+        ));
+    }
+
+    fn emit(
+        &mut self,
+        draft: &Draft,
+        verdict: &Verdict,
+        on_event: OnEvent<'_>,
+    ) -> Result<Option<Finish>> {
+        let settings = &self.cascade.borrow().recursion.settings;
+        let finish = self.emission.emit_step(
+            draft,
+            verdict,
+            &mut self.context,
+            |token| settings.is_eos(token),
+            on_event,
+        )?;
+        let flush = |finish| self.emission.flush(finish, on_event);
+        finish.map(flush).transpose()
+    }
+
+    fn level_steps(&self, draft: &Draft, verdict: &Verdict, before: &[Usage]) -> Vec<LevelStep> {
+        let after = self.cascade.borrow().models.usage();
+        let used = after.iter().zip(before);
+        let mut levels: Vec<LevelStep> = used
+            .map(|(after, before)| LevelStep {
+                usage: after.since(before),
+                ..LevelStep::default()
+            })
+            .collect();
+        for node in 0..draft.len() {
+            levels[draft.proposer(node).0].drafted += 1;
+        }
+        for &node in &verdict.kept {
+            levels[draft.proposer(node).0].accepted += 1;
+        }
+        levels
+    }
+
+    /// Takes all steps that are left.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run(self) -> Result<GenerationOutput> {
+        self.run_with(|_| ControlFlow::Continue(()))
+    }
+
+    /// The same, and `on_event` hears of everything while it happens; it may end the generation.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run_with(
+        mut self,
+        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<GenerationOutput> {
+        while self.step_with(&mut on_event)?.is_some() {}
+        Ok(self.into_output())
+    }
+
+    /// Why the generation ended, if it has.
+    pub fn finish(&self) -> Option<&Finish> {
+        self.finish.as_ref()
+    }
+
+    /// What has been generated. A generation that has not ended counts as
+    /// [cancelled](Finish::Cancelled).
+    pub fn into_output(self) -> GenerationOutput {
+        let models = self.cascade.borrow().models.named_usage();
+        let (tokens, proposers, text) = self.emission.into_text();
+        GenerationOutput {
+            tokens,
+            proposers,
+            text,
+            finish: self.finish.unwrap_or(Finish::Cancelled),
+            steps: self.steps,
+            models,
+            wall: self.wall,
         }
     }
 }
 
-impl Generation {
-    /// Emitted tokens per forward of the target; the target's own token counts, so plain decoding has 1. 0 if nothing was
-    /// generated.
-    pub fn mean_acceptance_length(&self) -> f64 {
-        ratio(self.tokens.len(), self.steps.len())
-    }
-
-    /// Share of drafted tokens that the target kept; 0 if nothing was drafted.
-    pub fn draft_acceptance_rate(&self) -> f64 {
-        ratio(self.num_accepted_draft_tokens(), self.num_draft_tokens())
-    }
-
-    /// Tokens that the target reviewed.
-    pub fn num_draft_tokens(&self) -> usize {
-        self.steps.iter().map(|step| step.drafted).sum()
-    }
-
-    /// Drafted tokens that the target kept.
-    pub fn num_accepted_draft_tokens(&self) -> usize {
-        self.steps.iter().map(|step| step.accepted).sum()
-    }
-
-    /// Entry `i` counts the steps of which the target kept `i` drafted tokens.
-    pub fn acceptance_histogram(&self) -> Vec<usize> {
-        let longest = self.steps.iter().map(|step| step.accepted).max();
-        let mut histogram = vec![0; longest.map_or(0, |longest| longest + 1)];
-        for step in &self.steps {
-            histogram[step.accepted] += 1;
-        }
-        histogram
-    }
-
-    /// Emitted tokens per second of wall time; 0 if nothing was generated.
-    pub fn tokens_per_second(&self) -> f64 {
-        if self.tokens.is_empty() {
-            return 0.0;
-        }
-        self.tokens.len() as f64 / self.wall.as_secs_f64()
+impl Generation<Cascade> {
+    /// The cascade, ready for the next prompt.
+    pub fn into_cascade(self) -> Cascade {
+        self.cascade
     }
 }
 
-fn ratio(part: usize, whole: usize) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
+impl<C: BorrowMut<Cascade>> Iterator for Generation<C> {
+    type Item = std::result::Result<StepReport, Error>;
+
+    /// The next step. Ends after an error.
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = self.step();
+        if step.is_err() {
+            self.finish = Some(Finish::Cancelled);
+        }
+        step.transpose()
+    }
+}
+
+/// A verified draft.
+struct Verified {
+    scores: Scores,
+    forward: ForwardCost,
+    verdict: Verdict,
+}
+
+/// Measures one phase after the other.
+struct Clock(Instant);
+
+impl Clock {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Time since the start or the last lap.
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.0, now)
     }
 }

@@ -1,5 +1,9 @@
 //! The K matrix: how many tokens each drafter adds.
 
+use cascade_core::LevelId;
+
+use crate::policy::idle_drafters;
+
 /// A square upper-triangular matrix for n drafters, largest first, the statistical one included (K_nn in Cascade
 /// Speculative Drafting, Algorithm 1).
 ///
@@ -24,7 +28,7 @@
 /// assert_eq!(added, running);
 /// # Ok::<(), cascade_engine::KMatrixError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KMatrix {
     /// Tokens added, row by row.
     added: Vec<Vec<usize>>,
@@ -118,30 +122,28 @@ impl KMatrix {
         self.added.len()
     }
 
-    /// Tokens that drafter `drafter` adds when the reviewer of row `row` reviews.
-    ///
-    /// # Panics
-    /// If `row` or `drafter` is not below [`size`](Self::size).
-    pub fn added(&self, row: usize, drafter: usize) -> usize {
-        self.added[row][drafter]
+    /// Tokens added, row by row, in the [`Convention::Added`]: n rows of n.
+    pub fn rows(&self) -> &[Vec<usize>] {
+        &self.added
     }
 
-    /// Drafters that are never asked for a token, starting from the target: their columns are zero in every row that is
-    /// ever used. `reviews(j)` says whether drafter `j` reviews at all; a statistical one does not.
-    pub fn idle_drafters(&self, reviews: impl Fn(usize) -> bool) -> Vec<usize> {
-        let n = self.size();
-        let mut drafts = vec![false; n];
-        let mut row_used = vec![false; n + 1];
-        row_used[0] = true;
-        for row in 0..n {
-            for drafter in row..n {
-                if row_used[row] && self.added[row][drafter] > 0 {
-                    drafts[drafter] = true;
-                    row_used[drafter + 1] |= reviews(drafter);
-                }
-            }
+    /// Tokens that `drafter` adds when `reviewer` reviews; 0 if it is not a smaller level.
+    ///
+    /// # Panics
+    /// If there is no such drafter, or if `reviewer` is the smallest level, for which nobody drafts.
+    pub fn tokens(&self, reviewer: LevelId, drafter: LevelId) -> usize {
+        match drafter.0.checked_sub(1) {
+            Some(column) => self.added[reviewer.0][column],
+            None => 0,
         }
-        (0..n).filter(|&j| !drafts[j]).collect()
+    }
+
+    /// Drafters that are never asked for a token, directly or through a reviewer that is asked:
+    /// their columns are zero in every row that is ever used. `reviews` says whether a level
+    /// reviews at all; a statistical one does not.
+    pub fn idle_drafters(&self, reviews: impl Fn(LevelId) -> bool) -> Vec<LevelId> {
+        let may_pair = |reviewer, drafter| self.tokens(reviewer, drafter) > 0;
+        idle_drafters(self.size(), may_pair, reviews)
     }
 }
 
@@ -204,9 +206,9 @@ mod tests {
         assert!(all.idle_drafters(|_| true).is_empty());
         // Drafter 1 would draft for drafter 0 only, and drafter 0 drafts for nobody.
         let idle = added(&[&[0, 0, 10], &[0, 4, 10], &[0, 0, 10]]).unwrap();
-        assert_eq!(idle.idle_drafters(|_| true), [0, 1]);
+        assert_eq!(idle.idle_drafters(|_| true), [LevelId(1), LevelId(2)]);
         // A statistical drafter reviews nothing, so the row of drafter 0 is not used.
         let statistical = added(&[&[3, 0], &[0, 4]]).unwrap();
-        assert_eq!(statistical.idle_drafters(|j| j > 0), [1]);
+        assert_eq!(statistical.idle_drafters(|level| level.0 > 1), [LevelId(2)]);
     }
 }

@@ -7,6 +7,8 @@ use cascade_core::{
     TokenTree, Want,
 };
 
+use crate::contract::check_scores;
+
 /// What one model did during one generation. Costs are applied to it later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -22,7 +24,26 @@ pub struct Usage {
     pub time: Duration,
 }
 
-/// Decorates a scorer or a drafter and books what it does.
+impl Usage {
+    /// What was added since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            calls: self.calls - earlier.calls,
+            rows: self.rows - earlier.rows,
+            catch_up_rows: self.catch_up_rows - earlier.catch_up_rows,
+            prefill_rows: self.prefill_rows - earlier.prefill_rows,
+            time: self.time.saturating_sub(earlier.time),
+        }
+    }
+
+    /// All rows computed.
+    pub(crate) fn all_rows(&self) -> u64 {
+        self.rows + self.catch_up_rows + self.prefill_rows
+    }
+}
+
+/// Decorates a scorer or a drafter: books what it does, and refuses scores that break the contract of
+/// [`Scorer::score`].
 #[derive(Clone, Debug)]
 pub struct Metered<M> {
     model: M,
@@ -70,6 +91,7 @@ impl<S: Scorer> Scorer for Metered<S> {
         let started = Instant::now();
         let scores = self.model.score(context, tree, want)?;
         self.usage.time += started.elapsed();
+        check_scores(&scores, tree, want, self.model.vocab_size())?;
         let wanted = tree.len() as u64 + 1;
         let others = (scores.rows_computed as u64).saturating_sub(wanted);
         if self.usage.calls == 0 {

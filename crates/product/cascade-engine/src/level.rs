@@ -1,12 +1,15 @@
-//! A drafter of the cascade, with its name and its ledger.
-
-use cascade_core::{Drafter, Scorer, TokenId};
+//! The models of a cascade, with their names, their ledgers and what drafting with them means.
 
 use std::sync::Arc;
 
+use cascade_core::{
+    Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, Scores, TokenId, TokenTree, Want,
+};
 use cascade_verify::{ReviewRule, Rule};
 
-use crate::{Branching, Error, Metered, Result, Reviewer, Usage};
+use crate::contract::check_proposal;
+use crate::policy::{ForwardCost, Outcome, StopRule};
+use crate::{Branching, Error, Metered, ModelUsage, Result, Reviewer, Role, Usage};
 
 pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
 pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
@@ -44,6 +47,8 @@ pub(crate) struct Neural {
     pub(crate) rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
     pub(crate) branching: Branching,
+    /// When its turns end early.
+    pub(crate) stop_rule: Option<Box<dyn StopRule>>,
 }
 
 impl Neural {
@@ -53,6 +58,7 @@ impl Neural {
             scorer: Metered::new(scorer),
             rule: options.rule,
             branching: options.branching,
+            stop_rule: None,
         }
     }
 
@@ -64,16 +70,31 @@ impl Neural {
         }
     }
 
-    pub(crate) fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        let begun = self.scorer.set_source(source);
-        begun.map_err(|source| self.failed(source))
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        let set = self.scorer.set_source(source);
+        set.map_err(|source| self.failed(source))
+    }
+
+    /// One forward, and what it cost.
+    pub(crate) fn score(
+        &mut self,
+        context: &[TokenId],
+        tree: &TokenTree,
+        want: Want,
+    ) -> Result<(Scores, ForwardCost)> {
+        let before = self.scorer.usage();
+        let scores = self.scorer.score(context, tree, want);
+        let scores = scores.map_err(|source| self.failed(source))?;
+        let spent = self.scorer.usage().since(&before);
+        let cost = ForwardCost {
+            rows: spent.all_rows() as usize,
+            time: spent.time,
+        };
+        Ok((scores, cost))
     }
 
     pub(crate) fn failed(&self, source: cascade_core::Error) -> Error {
-        Error::Model {
-            model: self.name.clone(),
-            source,
-        }
+        failed(&self.name, source)
     }
 
     /// Tokens that may still follow a context of `context_len` before the model runs out of positions.
@@ -85,50 +106,151 @@ impl Neural {
     }
 }
 
+/// A statistical model and its name.
+pub(crate) struct Statistical {
+    pub(crate) name: String,
+    drafter: Metered<BoxedDrafter>,
+    pub(crate) stop_rule: Option<Box<dyn StopRule>>,
+}
+
+impl Statistical {
+    pub(crate) fn new(name: String, drafter: BoxedDrafter) -> Self {
+        Self {
+            name,
+            drafter: Metered::new(drafter),
+            stop_rule: None,
+        }
+    }
+
+    pub(crate) fn propose(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        vocab_size: usize,
+    ) -> Result<ScoredTree> {
+        let proposed = self.drafter.propose(context, budget);
+        check_proposal(&proposed, vocab_size).map_err(|source| failed(&self.name, source))?;
+        Ok(proposed)
+    }
+}
+
 /// One drafter.
 pub(crate) enum Level {
     /// It reviews what the levels below it draft, and adds a token of its own.
     Neural(Neural),
     /// It proposes directly.
-    Statistical {
-        name: String,
-        drafter: Metered<BoxedDrafter>,
-    },
+    Statistical(Statistical),
 }
 
 impl Level {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Neural(neural) => &neural.name,
-            Self::Statistical { name, .. } => name,
+            Self::Statistical(statistical) => &statistical.name,
         }
     }
 
     pub(crate) fn as_reviewer(&self) -> Option<Reviewer<'_>> {
         match self {
             Self::Neural(neural) => Some(neural.as_reviewer()),
-            Self::Statistical { .. } => None,
+            Self::Statistical(_) => None,
         }
     }
 
-    pub(crate) fn is_neural(&self) -> bool {
-        matches!(self, Self::Neural(_))
+    pub(crate) fn stop_rule_mut(&mut self) -> &mut Option<Box<dyn StopRule>> {
+        match self {
+            Self::Neural(neural) => &mut neural.stop_rule,
+            Self::Statistical(statistical) => &mut statistical.stop_rule,
+        }
     }
 
-    pub(crate) fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         match self {
             Self::Neural(neural) => neural.set_source(source),
-            Self::Statistical { drafter, .. } => {
-                drafter.set_source(source);
+            Self::Statistical(statistical) => {
+                statistical.drafter.set_source(source);
                 Ok(())
             }
         }
     }
 
-    pub(crate) fn usage(&self) -> Usage {
+    /// The level's stop rule learns from a review of a draft that it contributed to.
+    pub(crate) fn observe_outcome(&mut self, level: LevelId, outcome: &Outcome<'_>) {
+        let contributed = outcome.turns.iter().any(|turn| turn.turn.drafter == level);
+        if let Some(rule) = self.stop_rule_mut().as_mut().filter(|_| contributed) {
+            rule.observe(outcome);
+        }
+    }
+
+    fn role(&self) -> Role {
+        match self {
+            Self::Neural(_) => Role::Drafter,
+            Self::Statistical(_) => Role::Statistical,
+        }
+    }
+
+    fn usage(&self) -> Usage {
         match self {
             Self::Neural(neural) => neural.scorer.usage(),
-            Self::Statistical { drafter, .. } => drafter.usage(),
+            Self::Statistical(statistical) => statistical.drafter.usage(),
         }
+    }
+}
+
+/// The target and its drafters, largest first.
+pub(crate) struct Models {
+    pub(crate) target: Neural,
+    pub(crate) drafters: Vec<Level>,
+}
+
+impl Models {
+    /// Names of all levels; the index is the [`LevelId`].
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let drafters = self.drafters.iter().map(Level::name);
+        std::iter::once(self.target.name.as_str()).chain(drafters)
+    }
+
+    pub(crate) fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.target.set_source(source)?;
+        let mut drafters = self.drafters.iter_mut();
+        drafters.try_for_each(|level| level.set_source(source))
+    }
+
+    /// Statistical drafters learn from a step of the target.
+    pub(crate) fn observe_step(&mut self, observation: &Observation<'_>) {
+        for level in &mut self.drafters {
+            if let Level::Statistical(statistical) = level {
+                statistical.drafter.observe(observation);
+            }
+        }
+    }
+
+    /// What each model has done, by level.
+    pub(crate) fn usage(&self) -> Vec<Usage> {
+        let drafters = self.drafters.iter().map(Level::usage);
+        std::iter::once(self.target.scorer.usage())
+            .chain(drafters)
+            .collect()
+    }
+
+    /// The same with names and roles.
+    pub(crate) fn named_usage(&self) -> Vec<ModelUsage> {
+        let roles = self.drafters.iter().map(Level::role);
+        let roles = std::iter::once(Role::Target).chain(roles);
+        let named = self.names().zip(roles).zip(self.usage());
+        named
+            .map(|((name, role), usage)| ModelUsage {
+                name: name.to_owned(),
+                role,
+                usage,
+            })
+            .collect()
+    }
+}
+
+fn failed(model: &str, source: cascade_core::Error) -> Error {
+    Error::Model {
+        model: model.to_owned(),
+        source,
     }
 }

@@ -1,40 +1,61 @@
-//! The cascade: who drafts for whom, how much, and the loop that turns reviews into text.
+//! The cascade: who drafts for whom, how much, and the steps that turn verified drafts into text.
 //!
-//! * [`KMatrix`]: how many tokens each drafter adds when each model reviews (Cascade Speculative Drafting, §3.4).
-//! * [`Cascade`]: a target and its drafters, put together by [`Cascade::builder`]. [`Cascade::generate`] streams
-//!   [`Event`]s and returns a [`Generation`].
+//! * [`Cascade`]: a target and its drafters, put together by [`Cascade::builder`].
+//! * [`Generation`]: one prompt on its way through a cascade. [`step`](Generation::step) it, iterate
+//!   over it, or let [`Cascade::generate`] run it to its [`GenerationOutput`].
+//! * [`Schedule`]: who drafts next for a reviewer, and how much. The first one is the [`KMatrix`] of
+//!   Cascade Speculative Drafting (§3.4). [`StopRule`]: whether a draft ends after a token. Both
+//!   learn from [`Outcome`]s.
 //! * [`Branching`]: how drafts become trees.
 //! * [`Usage`]: what each model was asked to do, booked by [`Metered`].
 //! * [`StopSequences`]: texts that end a generation, found across the borders of tokens.
 //!
-//! The engine knows models as [`Scorer`](cascade_core::Scorer)s and [`Drafter`](cascade_core::Drafter)s and never sees a
-//! tensor. Its output is the target's own, greedy or sampled, whatever the drafters, the matrix, the lenience and the shape
-//! of the drafts.
+//! The engine knows models as [`Scorer`](cascade_core::Scorer)s and
+//! [`Drafter`](cascade_core::Drafter)s and never sees a tensor. Its output is the target's own,
+//! greedy or sampled, whatever the drafters, the policies, the lenience and the shape of the drafts.
+
+#![forbid(unsafe_code)]
 
 mod branching;
 mod builder;
 mod cascade;
-mod choosing;
-mod drafting;
+mod context_stack;
+mod contract;
+mod decoding;
+mod draft_builder;
+mod emission;
 mod error;
+mod event;
 mod exact;
 mod generation;
-mod growing;
 mod k_matrix;
 mod ledger;
 mod level;
+mod neural_drafting;
+mod options;
+mod output;
+mod policy;
 mod recursion;
-mod stop;
+mod report;
+mod stop_sequences;
 mod text;
 
 pub use branching::{Branching, Expand, Placement, Siblings};
-pub use builder::CascadeBuilder;
-pub use cascade::{Cascade, Event, Options};
+pub use builder::{CascadeBuilder, DEFAULT_MAX_NODES};
+pub use cascade::Cascade;
 pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule, UnknownRule};
 pub use error::{Error, Result};
+pub use event::Event;
 pub use exact::{check_exact, Reviewer};
-pub use generation::{Finish, Generation, ModelUsage, Role, Step};
+pub use generation::Generation;
 pub use k_matrix::{Convention, KMatrix, KMatrixError};
 pub use ledger::{Metered, Usage};
 pub use level::NeuralOptions;
-pub use stop::StopSequences;
+pub use options::Options;
+pub use output::{Finish, GenerationOutput, ModelUsage, Role, Step};
+pub use policy::{
+    ConfidenceThreshold, DraftState, DraftedToken, ForwardCost, Judgement, Outcome, Schedule,
+    StaticSchedule, StopRule, Turn, TurnRecord, TurnStart,
+};
+pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
+pub use stop_sequences::StopSequences;

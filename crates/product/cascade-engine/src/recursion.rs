@@ -1,64 +1,32 @@
-//! The recursion: vertical and horizontal cascade (Cascade Speculative Drafting, Algorithm 1), over trees.
+//! The recursion: vertical and horizontal cascade (Cascade Speculative Drafting, Algorithm 1), over
+//! trees, for any schedule.
 
-use cascade_core::{Budget, Draft, Drafter, LevelId, NodeId, Proposal, Proposed, TokenId};
+use cascade_core::{Budget, Draft, LevelId, NodeId, Proposal, Proposed, ScoredTree, TokenId};
 use cascade_verify::LeniencePolicy;
 
-use crate::choosing::Choosing;
-use crate::drafting::{Drafting, Place};
-use crate::growing::Growing;
-use crate::level::Level;
-use crate::{KMatrix, Placement, Result};
+use crate::context_stack::ContextStack;
+use crate::decoding::DecodingState;
+use crate::draft_builder::DraftBuilder;
+use crate::level::{Level, Statistical};
+use crate::neural_drafting::NeuralDrafting;
+use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
+use crate::{Error, Result};
 
-/// How a cascade drafts: everything about the recursion that is not a model.
-pub(crate) struct Recursion {
-    pub(crate) k: KMatrix,
+/// How a cascade drafts: everything that is neither a model nor a policy.
+pub(crate) struct DraftSettings {
     /// For reviews by drafters. The target's is strict.
-    pub(crate) leniences: LeniencePolicy,
-    pub(crate) placement: Placement,
+    pub(crate) lenience: LeniencePolicy,
     /// Nodes of a draft at most, whoever reviews it.
     pub(crate) max_nodes: usize,
     /// Nothing is drafted after one of these.
     pub(crate) eos: Vec<TokenId>,
+    /// Whether the rule of any reviewer looks at siblings in another order than they were drawn in.
+    pub(crate) reorders: bool,
+    /// The target's; what statistical drafters propose must be part of it.
+    pub(crate) vocab_size: usize,
 }
 
-impl Recursion {
-    /// Drafts for the reviewer of row `row`, whose drafters are `levels`: each of them, in order, until the leading path
-    /// holds `k[row][row] + … + k[row][j]` tokens (the horizontal cascade), within `budget`.
-    ///
-    /// A chunk may overshoot its drafter's share, since a review keeps what it accepts; the drafters after it then add so
-    /// much less. `context` is extended while drafting and given back as it was.
-    pub(crate) fn draft(
-        &self,
-        levels: &mut [Level],
-        row: usize,
-        context: &mut Vec<TokenId>,
-        budget: Budget,
-        choosing: &mut Choosing<'_>,
-    ) -> Result<Draft> {
-        let context_len = context.len();
-        let mut growing = Growing::default();
-        let mut sum = 0;
-        for index in 0..levels.len() {
-            let added = self.k.added(row, row + index);
-            sum += added;
-            let goal = match self.placement {
-                Placement::Sequential => sum,
-                Placement::Merged => {
-                    growing.restart();
-                    added
-                }
-            };
-            let Some(place) = self.place(&growing, row, index, goal, budget) else {
-                continue;
-            };
-            context.extend(growing.lead_tokens());
-            let chunk = self.chunk(&mut levels[index..], context, place, choosing);
-            context.truncate(context_len);
-            growing.append(chunk?);
-        }
-        Ok(growing.draft)
-    }
-
+impl DraftSettings {
     /// The most that a draft may hold if it may be `depth` tokens deep.
     pub(crate) fn budget(&self, depth: usize) -> Budget {
         Budget {
@@ -67,79 +35,230 @@ impl Recursion {
         }
     }
 
-    /// Where drafter `row + index` drafts, until the leading path holds `goal` tokens; `None` if it has nothing to add.
-    fn place(
-        &self,
-        growing: &Growing,
-        row: usize,
-        index: usize,
-        goal: usize,
+    pub(crate) fn is_eos(&self, token: TokenId) -> bool {
+        self.eos.contains(&token)
+    }
+}
+
+/// A draft for a reviewer, and who made it.
+pub(crate) struct Drafted {
+    pub(crate) draft: Draft,
+    pub(crate) turns: Vec<TurnRecord>,
+}
+
+/// Where and how much a drafter drafts in a turn.
+#[derive(Clone, Copy)]
+pub(crate) struct DraftSlot {
+    pub(crate) reviewer: LevelId,
+    pub(crate) drafter: LevelId,
+    /// Depth of its first token in the draft.
+    pub(crate) depth: usize,
+    /// Tokens that it should add to the main path.
+    pub(crate) quota: usize,
+    /// What it may add at most.
+    pub(crate) capacity: Budget,
+    /// Nodes that branches must leave to the turns after this one.
+    pub(crate) reserved: usize,
+}
+
+/// The settings and the schedule of a cascade: all that drafting needs beside models.
+pub(crate) struct Recursion {
+    pub(crate) settings: DraftSettings,
+    pub(crate) schedule: Box<dyn Schedule>,
+}
+
+impl Recursion {
+    /// Drafts for `reviewer` within `budget`: the schedule says who of `levels`, those below it,
+    /// drafts next and how much (the horizontal cascade), until it takes the draft to be complete.
+    pub(crate) fn draft(
+        &mut self,
+        levels: &mut [Level],
+        reviewer: LevelId,
+        context: &mut ContextStack,
         budget: Budget,
-    ) -> Option<Place> {
-        let drafter = row + index;
-        let depth = growing.depth();
-        let place = Place {
-            drafter,
-            depth,
-            share: goal.min(budget.depth).saturating_sub(depth),
-            room: Budget {
-                depth: budget.depth - depth,
-                nodes: budget.nodes - growing.draft.len(),
-            },
-            reserved: (drafter + 1..self.k.size())
-                .map(|j| self.k.added(row, j))
-                .sum(),
-        };
-        let idle = self.k.added(row, drafter) == 0 || growing.ended;
-        (!idle && place.share > 0 && place.room.nodes > 0).then_some(place)
+        decoding: &mut DecodingState<'_>,
+    ) -> Result<Drafted> {
+        let mut builder = DraftBuilder::default();
+        let mut turns: Vec<TurnRecord> = Vec::new();
+        let (mut fruitless, mut granted) = (0, 0);
+        while fruitless <= levels.len() {
+            let state = DraftState {
+                depth: builder.depth(),
+                nodes: builder.draft.len(),
+                ended: builder.ended,
+                budget,
+                drafters: levels.len(),
+                turns: &turns,
+            };
+            let Some(turn) = self.schedule.next(reviewer, &state) else {
+                break;
+            };
+            let candidates = builder.draft.candidates().len();
+            let taken = match turn.start {
+                TurnStart::Tip => builder.draft.len(),
+                TurnStart::Root => granted,
+            };
+            let left = Budget {
+                nodes: turn.nodes.min(budget.nodes.saturating_sub(taken)),
+                ..budget
+            };
+            granted = granted.saturating_add(left.nodes);
+            let drafting = levels_from(levels, reviewer, turn.drafter)?;
+            builder.begin(turn.start);
+            let chunk = match slot(&builder, reviewer, turn, left) {
+                None => DraftBuilder::nothing_after(&builder),
+                Some(slot) => context.extended(&builder.main_path(), |context| {
+                    self.chunk(drafting, context, slot, decoding)
+                })?,
+            };
+            turns.push(TurnRecord {
+                turn,
+                stopped: chunk.stopped,
+                path: builder.graft(chunk),
+            });
+            let grew = builder.draft.candidates().len() > candidates;
+            fruitless = if grew { 0 } else { fruitless + 1 };
+        }
+        let draft = builder.draft;
+        Ok(Drafted { draft, turns })
+    }
+
+    /// The policies learn from a review of what `levels`, those below the reviewer, drafted.
+    pub(crate) fn observe(&mut self, levels: &mut [Level], outcome: &Outcome<'_>) {
+        self.schedule.observe(outcome);
+        for (index, level) in levels.iter_mut().enumerate() {
+            level.observe_outcome(LevelId(outcome.reviewer.0 + 1 + index), outcome);
+        }
     }
 
     /// What the first of `levels` drafts.
     fn chunk(
-        &self,
+        &mut self,
         levels: &mut [Level],
-        context: &mut Vec<TokenId>,
-        place: Place,
-        choosing: &mut Choosing<'_>,
-    ) -> Result<Growing> {
+        context: &mut ContextStack,
+        slot: DraftSlot,
+        decoding: &mut DecodingState<'_>,
+    ) -> Result<DraftBuilder> {
         match levels.split_first_mut() {
-            None => Ok(Growing::default()),
-            Some((Level::Statistical { drafter, .. }, _)) => {
-                Ok(self.propose(drafter, context, place))
+            None => Ok(DraftBuilder::default()),
+            Some((Level::Statistical(statistical), _)) => {
+                self.propose(statistical, context.tokens(), slot)
             }
             Some((Level::Neural(neural), below)) => {
-                Drafting::new(self, neural, place).run(below, context, choosing)
+                NeuralDrafting::new(self, neural, slot).run(below, context, decoding)
             }
         }
     }
 
     /// The base of the recursion: a statistical drafter proposes directly.
-    fn propose(&self, model: &mut impl Drafter, context: &[TokenId], place: Place) -> Growing {
-        let depth = place.share.min(place.room.nodes);
+    fn propose(
+        &self,
+        model: &mut Statistical,
+        context: &[TokenId],
+        slot: DraftSlot,
+    ) -> Result<DraftBuilder> {
+        let depth = slot.quota.min(slot.capacity.nodes);
+        let free = slot.capacity.nodes.saturating_sub(slot.reserved);
         let budget = Budget {
             depth,
-            nodes: place.room.nodes.saturating_sub(place.reserved).max(depth),
+            nodes: free.max(depth),
         };
-        let tree = model.propose(context, budget).tree;
-        let mut chunk = Growing::default();
-        // Where each node of the tree went: nowhere, if it follows an EOS token or is beyond the budget.
+        let proposed = model.propose(context, budget, self.settings.vocab_size)?;
+        let depth = stopped_depth(model, &proposed, slot);
+        let budget = Budget {
+            depth: depth.unwrap_or(budget.depth),
+            ..budget
+        };
+        let mut chunk = self.fitting(&proposed, slot.drafter, budget);
+        chunk.follow_first_children(&self.settings.eos);
+        chunk.stopped = depth.is_some();
+        Ok(chunk)
+    }
+
+    /// The part of a proposal that is within the budget and not behind an EOS token.
+    fn fitting(&self, proposed: &ScoredTree, drafter: LevelId, budget: Budget) -> DraftBuilder {
+        let tree = &proposed.tree;
+        let mut chunk = DraftBuilder::default();
+        // Where each node of the tree went: nowhere, if it is left out.
         let mut places: Vec<Option<NodeId>> = Vec::with_capacity(tree.len());
         for node in 0..tree.len() {
             let fits = tree.depth(node) < budget.depth && chunk.draft.len() < budget.nodes;
             let under = match tree.parent(node) {
                 None => Some(None),
-                Some(parent) if self.eos.contains(&tree.token(parent)) => None,
+                Some(parent) if self.settings.is_eos(tree.token(parent)) => None,
                 Some(parent) => places[parent].map(Some),
             };
             places.push(under.filter(|_| fits).map(|parent| {
                 let proposed = Proposed {
                     proposal: Proposal::PointMass,
-                    proposer: LevelId::drafter(place.drafter),
+                    proposer: drafter,
                 };
                 chunk.draft.push(tree.token(node), parent, proposed)
             }));
         }
-        chunk.follow_first_children(&self.eos);
         chunk
     }
+}
+
+/// The levels from `drafter` on.
+fn levels_from(levels: &mut [Level], reviewer: LevelId, drafter: LevelId) -> Result<&mut [Level]> {
+    let last = LevelId(reviewer.0 + levels.len());
+    match drafter.0.checked_sub(reviewer.0 + 1) {
+        Some(index) if index < levels.len() => Ok(&mut levels[index..]),
+        _ => Err(Error::ScheduledDrafter {
+            reviewer,
+            drafter,
+            last,
+        }),
+    }
+}
+
+/// Where a turn drafts; `None` if it has nothing to add. `budget` has the depth of the whole draft
+/// and the nodes that are left to the turn.
+fn slot(
+    builder: &DraftBuilder,
+    reviewer: LevelId,
+    turn: Turn,
+    budget: Budget,
+) -> Option<DraftSlot> {
+    let depth = builder.depth();
+    let slot = DraftSlot {
+        reviewer,
+        drafter: turn.drafter,
+        depth,
+        quota: turn.tokens.min(budget.depth.saturating_sub(depth)),
+        capacity: Budget {
+            depth: budget.depth.saturating_sub(depth),
+            nodes: budget.nodes,
+        },
+        reserved: turn.reserved,
+    };
+    (!builder.ended && slot.quota > 0 && slot.capacity.nodes > 0).then_some(slot)
+}
+
+/// Depth at which the drafter's stop rule ends its proposal, if it does: asked along the first
+/// children.
+fn stopped_depth(model: &mut Statistical, proposed: &ScoredTree, slot: DraftSlot) -> Option<usize> {
+    let rule = model.stop_rule.as_mut()?;
+    let tree = &proposed.tree;
+    let mut node = tree.children(None).next();
+    while let Some(at) = node.filter(|&at| tree.depth(at) < slot.quota) {
+        let turn_position = tree.depth(at);
+        let drafted = DraftedToken {
+            reviewer: slot.reviewer,
+            drafter: slot.drafter,
+            position: slot.depth + turn_position,
+            turn_position,
+            token: tree.token(at),
+            probability: proposed.probability(at),
+            top: &[],
+            entropy: None,
+            hidden: None,
+        };
+        if rule.stop(&drafted) {
+            return Some(turn_position + 1);
+        }
+        node = tree.children(Some(at)).next();
+    }
+    None
 }

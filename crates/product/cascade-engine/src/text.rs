@@ -4,24 +4,24 @@ use std::collections::VecDeque;
 
 use cascade_core::{LevelId, TextDecoder, TokenId};
 
-use crate::stop::StopStream;
+use crate::stop_sequences::{Released, StopSequences, StopStream};
 use crate::{Error, Result};
 
 /// Decodes tokens as they come, watches for stop sequences, and remembers who proposed which piece of text.
-pub(crate) struct TextStream<'a> {
+pub(crate) struct TextStream {
     decoder: Box<dyn TextDecoder + Send>,
-    stops: StopStream<'a>,
+    stops: Option<StopStream>,
     /// Text that may be the beginning of a stop sequence, by proposer.
     held: VecDeque<(String, LevelId)>,
     text: String,
     last: LevelId,
 }
 
-impl<'a> TextStream<'a> {
-    pub(crate) fn new(decoder: Box<dyn TextDecoder + Send>, stops: StopStream<'a>) -> Self {
+impl TextStream {
+    pub(crate) fn new(decoder: Box<dyn TextDecoder + Send>, stops: Option<StopSequences>) -> Self {
         Self {
             decoder,
-            stops,
+            stops: stops.map(StopSequences::into_stream),
             held: VecDeque::new(),
             text: String::new(),
             last: LevelId::TARGET,
@@ -60,7 +60,10 @@ impl<'a> TextStream<'a> {
         if piece.is_empty() {
             return None;
         }
-        let released = self.stops.push(&piece);
+        let released = match &mut self.stops {
+            Some(stops) => stops.push(&piece),
+            None => Released::all(&piece),
+        };
         self.held.push_back((piece, self.last));
         self.release(released.bytes, show);
         released.stop

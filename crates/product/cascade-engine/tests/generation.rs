@@ -11,8 +11,8 @@ use cascade_core::{
     TextCodec, TextDecoder, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, Error, Event, Expand, Finish, Generation,
-    KMatrix, NeuralOptions, Options, Placement, Rule, Siblings, StopSequences,
+    Branching, Cascade, CascadeBuilder, Convention, Error, Event, Expand, Finish, GenerationOutput,
+    KMatrix, Lenience, NeuralOptions, Options, Placement, Rule, Siblings, StopSequences,
 };
 use proptest::prelude::*;
 
@@ -68,10 +68,8 @@ fn prompt(architecture: Architecture, tokens: &[TokenId]) -> Prompt {
     Prompt::new(architecture, tokens.to_vec())
 }
 
-fn generate(cascade: &mut Cascade, prompt: &Prompt, options: &Options) -> Generation {
-    cascade
-        .generate_tokens(prompt, options, |_| ControlFlow::Continue(()))
-        .unwrap()
+fn generate(cascade: &mut Cascade, prompt: &Prompt, options: &Options) -> GenerationOutput {
+    cascade.generate_tokens(prompt, options).unwrap()
 }
 
 fn plainly(
@@ -79,16 +77,13 @@ fn plainly(
     prompt: &Prompt,
     tokens: usize,
     eos: &[TokenId],
-) -> Generation {
+) -> GenerationOutput {
     let mut plain = Cascade::builder()
         .target("target", target().with_architecture(architecture))
         .eos(eos.iter().copied())
         .build()
         .unwrap();
-    let options = Options {
-        max_new_tokens: tokens,
-        ..Options::default()
-    };
+    let options = Options::default().with_max_new_tokens(tokens);
     generate(&mut plain, prompt, &options)
 }
 
@@ -148,8 +143,8 @@ fn family(
         .max_nodes(shape.max_nodes)
         .target("target", target().with_architecture(architecture))
         .eos(eos.iter().copied())
-        .lenience(lenience)
-        .statistical_lenience(lenience)
+        .lenience(Lenience::new(lenience).unwrap())
+        .statistical_lenience(Lenience::new(lenience).unwrap())
         .k_matrix(KMatrix::new(k, Convention::Added).unwrap());
     for j in 0..neural {
         let toy = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, j as u64, 230 - 40 * j as u64)
@@ -204,7 +199,7 @@ proptest! {
         let eos: Vec<u32> = eos.into_iter().collect();
         let expected = plainly(architecture, &prompt, tokens, &eos);
         let mut cascade = family(architecture, neural, siblings, k, lenience, &eos, shape.clone());
-        let options = Options { max_new_tokens: tokens, ..Options::default() };
+        let options = Options::default().with_max_new_tokens(tokens);
         let generation = generate(&mut cascade, &prompt, &options);
         prop_assert_eq!(&generation.tokens, &expected.tokens);
         prop_assert_eq!(&generation.finish, &expected.finish);
@@ -284,7 +279,6 @@ fn a_full_context_ends_the_generation_and_small_drafters_just_fall_silent() {
                 ..Prompt::default()
             },
             &Options::default(),
-            |_| ControlFlow::Continue(()),
         )
         .unwrap_err();
     assert!(
@@ -351,17 +345,15 @@ fn with_text() -> CascadeBuilder {
 #[test]
 fn events_tell_the_same_story_as_the_result() {
     let mut cascade = with_text().build().unwrap();
-    let options = Options {
-        max_new_tokens: 20,
-        ..Options::default()
-    };
+    let options = Options::default().with_max_new_tokens(20);
     let (mut tokens, mut text, mut steps) = (Vec::new(), String::new(), Vec::new());
     let generation = cascade
-        .generate("abc", &options, |event| {
+        .generate_with("abc", &options, |event| {
             match event {
                 Event::Token { token, proposer } => tokens.push((token, proposer)),
                 Event::Text { text: piece, .. } => text.push_str(piece),
                 Event::Step(step) => steps.push(step),
+                _ => {}
             }
             ControlFlow::Continue(())
         })
@@ -396,15 +388,11 @@ fn stop_sequences_end_the_text_where_they_begin() {
     assert_eq!(never.text.as_deref(), Some(whole.as_str()));
 }
 
-fn generate_text(cascade: &mut Cascade, stop: Option<&str>) -> Generation {
-    let options = Options {
-        max_new_tokens: 40,
-        stop: stop.map(|stop| StopSequences::new([stop]).unwrap()),
-        ..Options::default()
-    };
-    cascade
-        .generate("abc", &options, |_| ControlFlow::Continue(()))
-        .unwrap()
+fn generate_text(cascade: &mut Cascade, stop: Option<&str>) -> GenerationOutput {
+    let options = Options::default()
+        .with_max_new_tokens(40)
+        .with_stop(stop.map(|stop| StopSequences::new([stop]).unwrap()));
+    cascade.generate("abc", &options).unwrap()
 }
 
 #[test]
@@ -412,7 +400,7 @@ fn the_receiver_can_end_it() {
     let mut cascade = with_text().build().unwrap();
     let mut seen = 0;
     let generation = cascade
-        .generate("abc", &Options::default(), |event| {
+        .generate_with("abc", &Options::default(), |event| {
             seen += usize::from(matches!(event, Event::Token { .. }));
             if seen == 5 {
                 ControlFlow::Break(())
@@ -460,12 +448,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
             .k_matrix(one()),
     );
     assert!(architecture.contains("EncoderDecoder") && architecture.contains("DecoderOnly"));
-    let lenience = message(
-        base()
-            .neural("small", drafter())
-            .k_matrix(one())
-            .lenience(0.5),
-    );
+    let lenience = Lenience::new(0.5).unwrap_err().to_string();
     assert!(lenience.contains("at least 1") && lenience.contains("0.5"));
     let nodes = message(
         base()
@@ -517,24 +500,19 @@ fn prompts_that_cannot_be_answered_are_refused() {
         .target("target", target())
         .build()
         .unwrap();
-    let ignore = |_: Event<'_>| ControlFlow::Continue(());
-    let empty = silent.generate_tokens(&Prompt::default(), &Options::default(), ignore);
+    let empty = silent.generate_tokens(&Prompt::default(), &Options::default());
     assert!(matches!(empty, Err(Error::EmptyPrompt)));
     assert!(matches!(
-        silent.generate("a", &Options::default(), ignore),
+        silent.generate("a", &Options::default()),
         Err(Error::NoCodec)
     ));
-    let stops = Options {
-        stop: Some(StopSequences::new(["x"]).unwrap()),
-        ..Options::default()
-    };
+    let stops = Options::default().with_stop(Some(StopSequences::new(["x"]).unwrap()));
     let no_codec = silent.generate_tokens(
         &Prompt {
             context: vec![1],
             ..Prompt::default()
         },
         &stops,
-        ignore,
     );
     assert!(matches!(no_codec, Err(Error::NoCodec)));
     let strange = silent.generate_tokens(
@@ -543,7 +521,6 @@ fn prompts_that_cannot_be_answered_are_refused() {
             ..Prompt::default()
         },
         &Options::default(),
-        ignore,
     );
     let message = strange.unwrap_err().to_string();
     assert!(
@@ -552,7 +529,7 @@ fn prompts_that_cannot_be_answered_are_refused() {
     );
     let mut speaking = with_text().build().unwrap();
     assert!(matches!(
-        speaking.generate("  ", &Options::default(), ignore),
+        speaking.generate("  ", &Options::default()),
         Err(Error::EmptyPrompt)
     ));
 }

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::ops::ControlFlow;
-
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
     Architecture, Budget, Decoding, Drafter, Matrix, Prompt, Result, Sampling, ScoredTree, Scorer,
     Scores, TokenId, TokenTree, Want,
 };
-use cascade_engine::{Cascade, CascadeBuilder, Convention, Error, Generation, KMatrix, Options};
+use cascade_engine::{
+    Cascade, CascadeBuilder, Convention, Error, GenerationOutput, KMatrix, Options,
+};
 
 const VOCABULARY: usize = 8;
 
@@ -74,19 +74,20 @@ impl Drafter for Excessive {
     }
 }
 
-fn generate(builder: CascadeBuilder, sampled: bool) -> std::result::Result<Generation, Error> {
-    let options = Options {
-        max_new_tokens: 12,
-        decoding: if sampled {
+fn generate(
+    builder: CascadeBuilder,
+    sampled: bool,
+) -> std::result::Result<GenerationOutput, Error> {
+    let options = Options::default()
+        .with_max_new_tokens(12)
+        .with_decoding(if sampled {
             Decoding::Sampled(Sampling::new(1.0).unwrap())
         } else {
             Decoding::Greedy
-        },
-        ..Options::default()
-    };
+        });
     let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 2]);
     let mut cascade = builder.build().unwrap();
-    cascade.generate_tokens(&prompt, &options, |_| ControlFlow::Continue(()))
+    cascade.generate_tokens(&prompt, &options)
 }
 
 fn matrix(rows: Vec<Vec<usize>>) -> KMatrix {

@@ -6,12 +6,10 @@
 
 mod common;
 
-use std::ops::ControlFlow;
-
 use cascade_core::Prompt;
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, Expand, Generation, KMatrix, NeuralOptions,
-    Options, Placement, Rule,
+    Branching, Cascade, CascadeBuilder, Convention, Expand, GenerationOutput, KMatrix, Lenience,
+    NeuralOptions, Options, Placement, Rule,
 };
 use common::{Log, Scripted};
 
@@ -20,19 +18,14 @@ fn matrix(rows: &[&[usize]]) -> KMatrix {
 }
 
 /// Generates from the context 0 1 and returns the calls.
-fn calls(builder: CascadeBuilder, tokens: usize, log: &Log) -> (Vec<String>, Generation) {
+fn calls(builder: CascadeBuilder, tokens: usize, log: &Log) -> (Vec<String>, GenerationOutput) {
     let mut cascade = builder.build().unwrap();
     let prompt = Prompt {
         context: vec![0, 1],
         ..Prompt::default()
     };
-    let options = Options {
-        max_new_tokens: tokens,
-        ..Options::default()
-    };
-    let generation = cascade
-        .generate_tokens(&prompt, &options, |_| ControlFlow::Continue(()))
-        .unwrap();
+    let options = Options::default().with_max_new_tokens(tokens);
+    let generation = cascade.generate_tokens(&prompt, &options).unwrap();
     let expected: Vec<u32> = (2..2 + tokens as u32).collect();
     assert_eq!(generation.tokens, expected, "the output is the target's");
     (std::mem::take(&mut *log.lock().unwrap()), generation)
@@ -170,7 +163,7 @@ fn lenience_keeps_what_is_nearly_as_likely() {
             .unwrap(),
         "target 0 1 | 2 3 104 5"
     );
-    let (calls_lenient, _) = calls(strict().lenience(2.0), 5, &log);
+    let (calls_lenient, _) = calls(strict().lenience(Lenience::new(2.0).unwrap()), 5, &log);
     assert_eq!(
         calls_lenient
             .iter()

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
@@ -13,8 +12,8 @@ use cascade_core::{
     Sampling, ScoredTree, Scorer, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, Expand, KMatrix, NeuralOptions, Options,
-    Placement, ReviewRule, Rule, Siblings,
+    Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Expand, KMatrix, Lenience,
+    NeuralOptions, Options, Outcome, Placement, ReviewRule, Rule, Siblings, StopRule,
 };
 use cascade_verify::CandidateToken;
 use rand::seq::IndexedRandom;
@@ -67,6 +66,65 @@ struct Setting {
     sampling: Sampling,
     eos: Vec<TokenId>,
     prompt: Vec<TokenId>,
+    stops: [Stops; 3],
+}
+
+/// Ends turns by all that a rule may look at: the token, its probability, its position, the outcomes
+/// of earlier reviews. Half of them never do.
+#[derive(Clone, Debug)]
+struct Stops {
+    tokens: Vec<TokenId>,
+    below: f32,
+    position: usize,
+    after_rejections: usize,
+    rejections: usize,
+}
+
+impl Stops {
+    fn never() -> Self {
+        Self {
+            tokens: Vec::new(),
+            below: 0.0,
+            position: usize::MAX,
+            after_rejections: usize::MAX,
+            rejections: 0,
+        }
+    }
+
+    fn random(rng: &mut ChaCha8Rng) -> Self {
+        let active = rng.random::<bool>();
+        Self {
+            tokens: match active {
+                true => vec![rng.random_range(0..VOCABULARY as TokenId)],
+                false => Vec::new(),
+            },
+            below: if active { 0.15 } else { 0.0 },
+            position: if active { rng.random_range(1..6) } else { 99 },
+            after_rejections: if active {
+                rng.random_range(1..9)
+            } else {
+                usize::MAX
+            },
+            rejections: 0,
+        }
+    }
+}
+
+impl StopRule for Stops {
+    fn want(&self) -> Want {
+        Want::GATHERED.with_top(2).with_entropy().with_hidden()
+    }
+
+    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
+        self.tokens.contains(&drafted.token)
+            || drafted.probability.is_some_and(|p| p < self.below)
+            || drafted.position >= self.position
+            || self.rejections > 0 && self.rejections.is_multiple_of(self.after_rejections)
+    }
+
+    fn observe(&mut self, outcome: &Outcome<'_>) {
+        self.rejections += outcome.judgements().filter(|j| !j.accepted).count();
+    }
 }
 
 impl Setting {
@@ -120,6 +178,7 @@ impl Setting {
             prompt: (0..3)
                 .map(|_| rng.random_range(0..VOCABULARY as TokenId))
                 .collect(),
+            stops: std::array::from_fn(|_| Stops::random(rng)),
         }
     }
 
@@ -134,11 +193,14 @@ impl Setting {
         Cascade::builder()
             .target_with("target", target(), self.rules[0])
             .neural_with("base", drafter(0, 128), options(0))
+            .stop_rule(self.stops[0].clone())
             .neural_with("small", drafter(1, 64), options(1))
+            .stop_rule(self.stops[1].clone())
             .statistical("guesser", Guesser)
+            .stop_rule(self.stops[2].clone())
             .k_matrix(KMatrix::new(self.k.clone(), Convention::Added).unwrap())
-            .lenience(self.leniences[0])
-            .statistical_lenience(self.leniences[1])
+            .lenience(Lenience::new(self.leniences[0]).unwrap())
+            .statistical_lenience(Lenience::new(self.leniences[1]).unwrap())
             .placement(self.placement)
             .max_nodes(self.max_nodes)
             .eos(self.eos.iter().copied())
@@ -178,15 +240,11 @@ impl Setting {
         let prompt = Prompt::new(Architecture::DecoderOnly, self.prompt.clone());
         let mut counts = HashMap::new();
         for seed in 0..samples {
-            let options = Options {
-                max_new_tokens: NEW_TOKENS,
-                decoding: Decoding::Sampled(self.sampling),
-                seed,
-                ..Options::default()
-            };
-            let generation = cascade
-                .generate_tokens(&prompt, &options, |_| ControlFlow::Continue(()))
-                .unwrap();
+            let options = Options::default()
+                .with_max_new_tokens(NEW_TOKENS)
+                .with_decoding(Decoding::Sampled(self.sampling))
+                .with_seed(seed);
+            let generation = cascade.generate_tokens(&prompt, &options).unwrap();
             let mut tokens = generation.tokens;
             tokens.truncate(POSITIONS);
             *counts.entry(tokens).or_default() += 1;
@@ -339,6 +397,7 @@ fn controlled(target_rule: impl ReviewRule + 'static, base: impl ReviewRule + 's
         sampling: Sampling::new(1.6).unwrap(),
         eos: Vec::new(),
         prompt: vec![1, 2],
+        stops: std::array::from_fn(|_| Stops::never()),
     };
     let drafter =
         |seed, agreement| ToyScorer::drafter("drafter", VOCABULARY, FAMILY, seed, agreement);

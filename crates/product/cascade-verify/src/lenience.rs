@@ -1,5 +1,7 @@
 //! Lenience λ: how much a drafter's review is loosened (Cascade Speculative Drafting, §3.1).
 
+use std::fmt;
+
 use cascade_core::Proposal;
 
 /// A lenience λ, finite and at least 1. With λ = 1 a review is strict: only what the reviewer would have said is kept.
@@ -32,6 +34,20 @@ impl Lenience {
     /// Whether λ = 1.
     pub fn is_strict(self) -> bool {
         self.0 == 1.0
+    }
+}
+
+impl TryFrom<f32> for Lenience {
+    type Error = InvalidLenience;
+
+    fn try_from(value: f32) -> Result<Self, InvalidLenience> {
+        Self::new(value)
+    }
+}
+
+impl fmt::Display for Lenience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

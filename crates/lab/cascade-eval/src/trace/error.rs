@@ -166,7 +166,7 @@ pub enum Error {
     #[error(
         "the model cannot compute what another one said: {reason}; take one of the recorded family"
     )]
-    CannotPace {
+    CannotTime {
         /// What differs.
         reason: String,
     },

@@ -158,10 +158,10 @@ impl Header {
                 }
             });
         }
-        if let Some(gaps) = record.gaps.as_ref().filter(|g| g.len() != output.len()) {
+        if let Some(margins) = record.margins.as_ref().filter(|g| g.len() != output.len()) {
             return Some(format!(
                 "{} gaps for {} output tokens",
-                gaps.len(),
+                margins.len(),
                 output.len()
             ));
         }

@@ -9,7 +9,7 @@
 //! * [`Recorder`]: decodes plainly and measures how far apart the two best logits were.
 //! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that answers as the recorded target.
 //! * [`replay`](fn@replay), [`Tally`]: one record through a cascade around a [`TraceScorer`], and sums over records.
-//! * [`PacedScorer`], [`replay_timed`]: the same with a live model computing every forward, and what the steps take.
+//! * [`TimedReplayScorer`], [`replay_timed`]: the same with a live model computing every forward, and what the steps take.
 //! * [`spec_bench`]: traces from recorded answers of Spec-Bench.
 //! * [`Summary`]: what a trace holds, in numbers.
 //!
@@ -22,7 +22,7 @@
 //!
 //! // A target is recorded once …
 //! let target = ToyScorer::target("target", 16, 7);
-//! let options = Options { max_new_tokens: 40, ..Options::default() };
+//! let options = Options::default().with_max_new_tokens(40);
 //! let vocabulary = Fingerprint::from_stored("a toy's");
 //! let header = Header::measured("target", Architecture::DecoderOnly, &vocabulary, 16, &options);
 //! let mut recorder = Recorder::new("target", target, [], None, &options)?;
@@ -44,9 +44,8 @@
 
 mod error;
 mod format;
-mod gaps;
 mod header;
-mod paced;
+mod margins;
 mod reader;
 mod record;
 mod recorder;
@@ -56,12 +55,12 @@ pub mod spec_bench;
 mod step_cost;
 mod summary;
 mod tally;
+mod timed_replay;
 mod writer;
 
 pub use error::{Error, Result};
 pub use format::Trace;
 pub use header::{Header, Provenance, VERSION};
-pub use paced::{CallLog, PacedScorer};
 pub use reader::Reader;
 pub use record::{Finish, Record, Subject};
 pub use recorder::Recorder;
@@ -70,4 +69,5 @@ pub use scorer::{TraceScorer, NO_TOKEN};
 pub use step_cost::{replay_timed, StepCost};
 pub use summary::{Quantiles, Summary, NEAR_TIE};
 pub use tally::{Calls, Tallies, Tally};
+pub use timed_replay::{LookupLog, TimedReplayScorer};
 pub use writer::Writer;

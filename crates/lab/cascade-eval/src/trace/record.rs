@@ -47,7 +47,8 @@ pub struct Record {
     /// For each of them, by how much its logit was above the second best: how little it takes to turn the choice. Absent if
     /// nobody measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gaps: Option<Vec<f32>>,
+    #[serde(rename = "gaps")]
+    pub margins: Option<Vec<f32>>,
     /// Why the output ends.
     pub finish: Finish,
 }

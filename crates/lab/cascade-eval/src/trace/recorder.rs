@@ -1,4 +1,4 @@
-//! Recording a target: plain greedy decoding, with the gaps.
+//! Recording a target: plain greedy decoding, with the margins.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use cascade_core::{Prompt, Scorer, TextCodec, TokenId};
 use cascade_engine::{Cascade, Event, Options};
 
-use super::gaps::{GapMeter, Gaps};
+use super::margins::{MarginMeter, Margins};
 use super::{Error, Finish, Record, Result, Subject};
 
 /// Decodes with a target alone, and notes what it says. This is the plain decoding of the engine, so a record ends exactly
 /// where a cascade around the target ends: at an end token, at a stop sequence, or at the number of tokens asked for.
 pub struct Recorder {
     cascade: Cascade,
-    gaps: Gaps,
+    margins: Margins,
     options: Options,
 }
 
@@ -33,18 +33,15 @@ impl Recorder {
         if !options.decoding.is_greedy() {
             return Err(Error::NotGreedy);
         }
-        let (meter, gaps) = GapMeter::new(target);
+        let (meter, margins) = MarginMeter::new(target);
         let mut builder = Cascade::builder().target(name, meter).eos(eos);
         if let Some(codec) = codec {
             builder = builder.codec(codec);
         }
         Ok(Self {
             cascade: builder.build()?,
-            gaps,
-            options: Options {
-                speculate: false,
-                ..options.clone()
-            },
+            margins,
+            options: options.clone().with_speculation(false),
         })
     }
 
@@ -74,7 +71,7 @@ impl Recorder {
         };
         let generation = self
             .cascade
-            .generate_tokens(prompt, &self.options, on_event)?;
+            .generate_tokens_with(prompt, &self.options, on_event)?;
         let record = Record {
             id: subject.id,
             category: subject.category,
@@ -82,7 +79,7 @@ impl Recorder {
             source: prompt.source.clone(),
             context: prompt.context.clone(),
             output: generation.tokens,
-            gaps: Some(self.gaps.take()),
+            margins: Some(self.margins.take()),
             finish: finish(&generation.finish),
         };
         Ok((record, generation.text))
@@ -96,6 +93,6 @@ fn finish(finish: &cascade_engine::Finish) -> Finish {
         Engine::StopSequence(_) => Finish::Stop,
         Engine::ContextFull => Finish::ContextFull,
         // Nobody cancels here; if somebody did, the text would have been cut short just so.
-        Engine::MaxNewTokens | Engine::Cancelled => Finish::Length,
+        _ => Finish::Length,
     }
 }

@@ -1,8 +1,6 @@
 //! One record through a cascade.
 
-use std::ops::ControlFlow;
-
-use cascade_engine::{Cascade, Event, Generation, Options};
+use cascade_engine::{Cascade, GenerationOutput, Options, StepReport};
 
 use super::{Error, Record, Result};
 
@@ -23,26 +21,33 @@ pub fn limit(record: &Record, max_new_tokens: usize) -> usize {
 /// # Errors
 /// [`Error::NotGreedy`] if `options` samples; [`Error::Diverged`] if the answer is not what was recorded; whatever the drafters
 /// fail with.
-pub fn replay(cascade: &mut Cascade, record: &Record, options: &Options) -> Result<Generation> {
-    replay_with(cascade, record, options, |_| ControlFlow::Continue(()))
+pub fn replay(
+    cascade: &mut Cascade,
+    record: &Record,
+    options: &Options,
+) -> Result<GenerationOutput> {
+    replay_with(cascade, record, options, |_| {})
 }
 
-/// [`replay`], with a receiver of events.
+/// [`replay`], with a receiver of steps.
 pub(super) fn replay_with(
     cascade: &mut Cascade,
     record: &Record,
     options: &Options,
-    on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
-) -> Result<Generation> {
+    mut on_step: impl FnMut(&StepReport),
+) -> Result<GenerationOutput> {
     if !options.decoding.is_greedy() {
         return Err(Error::NotGreedy);
     }
-    let options = Options {
-        max_new_tokens: limit(record, options.max_new_tokens),
-        stop: None,
-        ..options.clone()
-    };
-    let generation = cascade.generate_tokens(&record.prompt(), &options, on_event)?;
+    let options = options
+        .clone()
+        .with_max_new_tokens(limit(record, options.max_new_tokens))
+        .with_stop(None);
+    let mut generation = cascade.start_tokens(&record.prompt(), &options)?;
+    while let Some(report) = generation.step()? {
+        on_step(&report);
+    }
+    let generation = generation.into_output();
     let wanted = record.output.len().min(options.max_new_tokens);
     let (found, recorded) = (&generation.tokens, &record.output[..wanted]);
     if found == recorded {

@@ -136,7 +136,7 @@ impl Import<'_> {
             source: Vec::new(),
             context: prompt,
             output,
-            gaps: None,
+            margins: None,
             finish,
         })
     }

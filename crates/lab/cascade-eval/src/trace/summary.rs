@@ -22,8 +22,8 @@ pub struct Summary {
     pub prompt_tokens: Vec<usize>,
     /// Lengths of the outputs, in tokens.
     pub output_tokens: Vec<usize>,
-    /// All gaps there are.
-    pub gaps: Vec<f32>,
+    /// All margins there are.
+    pub margins: Vec<f32>,
 }
 
 impl Summary {
@@ -43,12 +43,15 @@ impl Summary {
         *self.finishes.entry(record.finish).or_default() += 1;
         self.prompt_tokens.push(record.prompt().len());
         self.output_tokens.push(record.output.len());
-        self.gaps.extend(record.gaps.iter().flatten());
+        self.margins.extend(record.margins.iter().flatten());
     }
 
     /// Gaps below [`NEAR_TIE`].
     pub fn near_ties(&self) -> usize {
-        self.gaps.iter().filter(|&&gap| gap < NEAR_TIE).count()
+        self.margins
+            .iter()
+            .filter(|&&margin| margin < NEAR_TIE)
+            .count()
     }
 }
 

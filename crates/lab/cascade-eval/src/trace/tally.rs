@@ -1,6 +1,6 @@
 //! Sums over replays.
 
-use cascade_engine::{Generation, Role};
+use cascade_engine::{GenerationOutput, Role};
 use serde::Serialize;
 
 /// What the generations of some records sum to.
@@ -33,7 +33,7 @@ pub struct Calls {
 
 impl Tally {
     /// Adds a generation; all must be of one cascade.
-    pub fn add(&mut self, generation: &Generation) {
+    pub fn add(&mut self, generation: &GenerationOutput) {
         self.records += 1;
         self.tokens += generation.tokens.len();
         self.steps += generation.steps.len();
@@ -73,7 +73,7 @@ pub struct Tallies {
 
 impl Tallies {
     /// Adds the generation of a record.
-    pub fn add(&mut self, category: Option<&str>, generation: &Generation) {
+    pub fn add(&mut self, category: Option<&str>, generation: &GenerationOutput) {
         self.total.add(generation);
         let Some(category) = category else {
             return;

@@ -109,7 +109,7 @@ impl Recording {
 }
 
 impl Recorded {
-    fn choices(&self) -> Option<&[TokenId]> {
+    pub(super) fn choices(&self) -> Option<&[TokenId]> {
         match self {
             Self::Neural { choices, .. } => Some(choices),
             Self::Statistical { .. } => None,

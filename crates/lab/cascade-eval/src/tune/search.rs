@@ -1,6 +1,6 @@
 //! The search.
 
-use cascade_engine::{Convention, KMatrix};
+use cascade_engine::{Convention, KMatrix, Lenience, Result};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -13,8 +13,8 @@ pub struct Space {
     pub max_neural: usize,
     /// Numbers of tokens that a statistical drafter may add.
     pub statistical: Vec<usize>,
-    /// LeniencePolicy.
-    pub leniences: Vec<f32>,
+    /// Leniences of drafters' reviews of neural drafts.
+    pub leniences: Vec<Lenience>,
     /// Starting points; the first is plain decoding, the others are random.
     pub starts: usize,
     /// Of the random ones.
@@ -26,7 +26,10 @@ impl Default for Space {
         Self {
             max_neural: 20,
             statistical: vec![0, 1, 2, 3, 5, 7, 10, 16],
-            leniences: vec![1.0, 1.5, 2.0, 3.0, 4.0, 5.0],
+            leniences: [1.0, 1.5, 2.0, 3.0, 4.0, 5.0]
+                .into_iter()
+                .filter_map(|value| Lenience::new(value).ok())
+                .collect(),
             starts: 8,
             seed: 0,
         }
@@ -49,7 +52,10 @@ pub struct Candidate {
 /// From several starting points, one entry at a time takes the value that is best, until none gets better. `costs` are those
 /// of the target and of each drafter, 0 for statistical ones. Cost: some thousand predictions, each one pass over the
 /// recorded texts.
-pub fn search(recordings: &Recordings, space: &Space, costs: &[f64]) -> Vec<Candidate> {
+///
+/// # Errors
+/// As [`Recordings::predict`].
+pub fn search(recordings: &Recordings, space: &Space, costs: &[f64]) -> Result<Vec<Candidate>> {
     let mut searcher = Searcher {
         recordings,
         space,
@@ -59,9 +65,9 @@ pub fn search(recordings: &Recordings, space: &Space, costs: &[f64]) -> Vec<Cand
     let mut rng = ChaCha8Rng::seed_from_u64(space.seed);
     for start in 0..space.starts.max(1) {
         let point = searcher.start((start > 0).then_some(&mut rng));
-        searcher.climb(point);
+        searcher.climb(point)?;
     }
-    frontier(searcher.seen, costs)
+    Ok(frontier(searcher.seen, costs))
 }
 
 /// Entries of the upper triangle, row by row, and the index of the lenience.
@@ -117,16 +123,16 @@ impl Searcher<'_> {
         }
     }
 
-    fn climb(&mut self, mut point: Point) {
+    fn climb(&mut self, mut point: Point) -> Result<()> {
         let places = self.places();
-        let mut best = self.swi(&point);
+        let mut best = self.swi(&point)?;
         loop {
             let before = best;
             for (i, &(_, column)) in places.iter().enumerate() {
                 for value in self.values(column) {
                     let mut next = point.clone();
                     next.entries[i] = value;
-                    self.take_if_better(next, &mut point, &mut best);
+                    self.take_if_better(next, &mut point, &mut best)?;
                 }
             }
             for lenience in 0..self.space.leniences.len() {
@@ -134,27 +140,28 @@ impl Searcher<'_> {
                     lenience,
                     ..point.clone()
                 };
-                self.take_if_better(next, &mut point, &mut best);
+                self.take_if_better(next, &mut point, &mut best)?;
             }
             if best <= before {
-                return;
+                return Ok(());
             }
         }
     }
 
-    fn take_if_better(&mut self, next: Point, point: &mut Point, best: &mut f64) {
-        let swi = self.swi(&next);
+    fn take_if_better(&mut self, next: Point, point: &mut Point, best: &mut f64) -> Result<()> {
+        let swi = self.swi(&next)?;
         if swi > *best {
             (*point, *best) = (next, swi);
         }
+        Ok(())
     }
 
-    fn swi(&mut self, point: &Point) -> f64 {
+    fn swi(&mut self, point: &Point) -> Result<f64> {
         if let Some((_, candidate)) = self.seen.iter().find(|(seen, _)| seen == point) {
-            return candidate.swi;
+            return Ok(candidate.swi);
         }
-        let setting = self.setting(point);
-        let prediction = self.recordings.predict(&setting);
+        let setting = self.setting(point)?;
+        let prediction = self.recordings.predict(&setting)?;
         let swi = prediction.swi(self.costs);
         let candidate = Candidate {
             setting,
@@ -162,20 +169,19 @@ impl Searcher<'_> {
             swi,
         };
         self.seen.push((point.clone(), candidate));
-        swi
+        Ok(swi)
     }
 
-    fn setting(&self, point: &Point) -> Setting {
+    fn setting(&self, point: &Point) -> Result<Setting> {
         let n = self.recordings.drafters();
         let mut rows = vec![vec![0; n]; n];
         for (&(row, column), &value) in self.places().iter().zip(&point.entries) {
             rows[row][column] = value;
         }
-        Setting {
-            k: KMatrix::new(rows, Convention::Added)
-                .unwrap_or_else(|_| unreachable!("places are above the diagonal")),
+        Ok(Setting {
+            k: KMatrix::new(rows, Convention::Added)?,
             lenience: self.space.leniences[point.lenience],
-        }
+        })
     }
 }
 
@@ -197,6 +203,7 @@ fn frontier(seen: Vec<(Point, Candidate)>, costs: &[f64]) -> Vec<Candidate> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::tune::Recording;
@@ -222,7 +229,7 @@ mod tests {
         recording
             .add_neural(&mut toy(1, 230), &prompt)
             .expect("a toy does not fail");
-        Recordings(vec![recording])
+        Recordings::new(vec![recording])
     }
 
     #[test]
@@ -232,10 +239,10 @@ mod tests {
             starts: 3,
             ..Space::default()
         };
-        let dear = search(&recordings, &space, &[1.0, 2.0, 2.0]);
+        let dear = search(&recordings, &space, &[1.0, 2.0, 2.0]).unwrap();
         assert_eq!(dear[0].swi, 1.0, "plain decoding");
         assert_eq!(dear[0].prediction.calls[1..], [0, 0]);
-        let free = search(&recordings, &space, &[1.0, 0.001, 0.001]);
+        let free = search(&recordings, &space, &[1.0, 0.001, 0.001]).unwrap();
         assert!(free[0].swi > 3.0, "{}", free[0].swi);
         let drafting = |c: &Candidate| c.prediction.drafting_per_token(&[1.0, 0.001, 0.001]);
         assert!(free

@@ -1,8 +1,10 @@
 //! What a cascade would do along recorded texts.
 
-use cascade_core::TokenId;
-use cascade_engine::KMatrix;
+use std::sync::Arc;
 
+use cascade_engine::{KMatrix, Lenience, Options};
+
+use super::recorded;
 use super::{Recorded, Recording};
 
 /// A setting of a cascade: what a search varies.
@@ -11,7 +13,7 @@ pub struct Setting {
     /// Tokens that each drafter adds for each reviewer.
     pub k: KMatrix,
     /// λ of drafters' reviews of neural drafts.
-    pub lenience: f32,
+    pub lenience: Lenience,
 }
 
 /// What a setting is predicted to do.
@@ -54,159 +56,83 @@ impl Prediction {
 
 /// Recordings of several texts, all with the same drafters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recordings(pub Vec<Recording>);
+pub struct Recordings {
+    texts: Vec<Arc<Recording>>,
+}
 
 impl Recordings {
-    /// What a cascade of chains with `setting` would do, decoding greedily.
+    /// Recordings of these texts.
+    pub fn new(texts: Vec<Recording>) -> Self {
+        Self {
+            texts: texts.into_iter().map(Arc::new).collect(),
+        }
+    }
+
+    /// What a cascade of chains with `setting` does, decoding greedily: the engine runs on the
+    /// recordings in the place of the models.
     ///
-    /// As long as a draft follows the text, this is what the cascade does, call by call. Beyond the first token that does not,
-    /// nothing is accepted whatever it is, but drafting goes on and costs calls; there the drafters are taken to agree with
-    /// each other as they do along the text.
+    /// How often the target is asked is exact. What a draft costs beyond its first rejected token is
+    /// an estimate: there the drafters are taken to agree with each other as they do along the text.
     ///
-    /// # Panics
-    /// If the matrix does not have one row for each drafter.
-    pub fn predict(&self, setting: &Setting) -> Prediction {
-        let drafters = setting.k.size();
+    /// # Errors
+    /// A K matrix that does not have one row for each drafter.
+    pub fn predict(&self, setting: &Setting) -> cascade_engine::Result<Prediction> {
         let mut prediction = Prediction {
             tokens: 0,
-            calls: vec![0; drafters + 1],
+            calls: vec![0; setting.k.size() + 1],
         };
-        for recording in &self.0 {
-            assert_eq!(
-                recording.drafters.len(),
-                drafters,
-                "one row for each drafter"
-            );
-            Walk {
-                setting,
-                text: &recording.tokens,
-                drafters: &recording.drafters,
-                calls: &mut prediction.calls,
+        for text in self.texts.iter().filter(|text| !text.is_empty()) {
+            let mut cascade = recorded::cascade(text)
+                .k_matrix(setting.k.clone())
+                .lenience(setting.lenience)
+                .max_nodes(usize::MAX)
+                .build()?;
+            let options = Options::default().with_max_new_tokens(text.len());
+            let output = cascade.generate_tokens(&recorded::prompt(), &options)?;
+            for (calls, model) in prediction.calls.iter_mut().zip(&output.models) {
+                *calls += model.usage.calls;
             }
-            .run();
-            prediction.tokens += recording.tokens.len() as u64;
+            prediction.tokens += output.tokens.len() as u64;
         }
-        prediction
+        Ok(prediction)
+    }
+
+    /// Number of texts.
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Tokens of all texts.
+    pub fn tokens(&self) -> usize {
+        self.texts.iter().map(|text| text.len()).sum()
     }
 
     /// Number of drafters.
     pub fn drafters(&self) -> usize {
-        self.0
-            .first()
-            .map_or(0, |recording| recording.drafters.len())
+        self.texts.first().map_or(0, |text| text.drafters.len())
     }
 
     /// Whether drafter `j` is neural.
     pub fn is_neural(&self, j: usize) -> bool {
-        let recorded = self
-            .0
-            .first()
-            .and_then(|recording| recording.drafters.get(j));
+        let recorded = self.texts.first().and_then(|text| text.drafters.get(j));
         matches!(recorded, Some(Recorded::Neural { .. }))
     }
 }
 
-/// One text.
-struct Walk<'a> {
-    setting: &'a Setting,
-    text: &'a [TokenId],
-    drafters: &'a [Recorded],
-    calls: &'a mut [u64],
-}
-
-/// A drafted token and the probability that a lenient review compares; none if it is a statistical drafter's.
-#[derive(Clone, Copy)]
-struct Guess {
-    token: TokenId,
-    probability: Option<f32>,
-}
-
-impl Walk<'_> {
-    fn run(&mut self) {
-        let mut at = 0;
-        while at < self.text.len() {
-            let draft = self.draft(0, at, self.text.len() - at - 1);
-            let follows = draft.iter().zip(&self.text[at..]);
-            let accepted = follows
-                .take_while(|(guess, token)| guess.token == **token)
-                .count();
-            self.calls[0] += 1;
-            at += accepted + 1;
-        }
-    }
-
-    /// What is drafted for the reviewer of `row` after `at` tokens: the recursion of the engine, over recorded answers.
-    fn draft(&mut self, row: usize, at: usize, limit: usize) -> Vec<Guess> {
-        let mut draft: Vec<Guess> = Vec::new();
-        let mut share = 0;
-        for j in row..self.drafters.len() {
-            let added = self.setting.k.added(row, j);
-            share += added;
-            while added > 0 && draft.len() < share.min(limit) {
-                let place = at + draft.len();
-                match &self.drafters[j] {
-                    Recorded::Statistical { chains } => {
-                        let quota = share.min(limit) - draft.len();
-                        self.calls[j + 1] += 1;
-                        let chain = chains[place].iter().take(quota);
-                        draft.extend(chain.map(|&token| Guess {
-                            token,
-                            probability: None,
-                        }));
-                        break;
-                    }
-                    Recorded::Neural { .. } => {
-                        let room = limit - draft.len();
-                        draft.extend(self.draft_and_review(j, place, room));
-                    }
-                }
-            }
-        }
-        draft
-    }
-
-    /// The levels below drafter `j` draft, it reviews, and adds a token of its own.
-    fn draft_and_review(&mut self, j: usize, at: usize, room: usize) -> Vec<Guess> {
-        let below = self.draft(j + 1, at, room - 1);
-        self.calls[j + 1] += 1;
-        let (reviewer, smaller) = (&self.drafters[j], &self.drafters[j + 1..]);
-        let Recorded::Neural { choices, .. } = reviewer else {
-            return Vec::new();
-        };
-        let mut kept = Vec::with_capacity(below.len() + 1);
-        for guess in below {
-            let place = at + kept.len();
-            let p = reviewer.probability(place, guess.token, smaller, self.text);
-            let lenience = self.setting.lenience;
-            let excused = guess
-                .probability
-                .is_some_and(|q| lenience > 1.0 && q <= lenience * p);
-            if choices[place] != guess.token && !excused {
-                break;
-            }
-            kept.push(Guess {
-                token: guess.token,
-                probability: Some(p),
-            });
-        }
-        let place = at + kept.len();
-        kept.push(Guess {
-            token: choices[place],
-            probability: Some(reviewer.probability(place, choices[place], smaller, self.text)),
-        });
-        kept
-    }
-}
-
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use cascade_core::toy::ToyScorer;
     use cascade_core::{
-        Architecture, Budget, Drafter, Prompt, ScoredTree, Scorer, TokenTree, Want,
+        Architecture, Budget, Drafter, Prompt, ScoredTree, Scorer, TokenId, TokenTree, Want,
     };
     use cascade_engine::{Cascade, Convention, Options};
-    use std::ops::ControlFlow;
 
     const VOCABULARY: usize = 12;
 
@@ -254,7 +180,7 @@ mod tests {
         recording
             .add_neural(&mut toy(1, 220), prompt)
             .expect("a toy does not fail");
-        Recordings(vec![recording])
+        Recordings::new(vec![recording])
     }
 
     fn measured(prompt: &Prompt, length: usize, setting: &Setting) -> Vec<u64> {
@@ -267,12 +193,9 @@ mod tests {
             .lenience(setting.lenience)
             .build()
             .expect("fits");
-        let options = Options {
-            max_new_tokens: length,
-            ..Options::default()
-        };
+        let options = Options::default().with_max_new_tokens(length);
         let generation = cascade
-            .generate_tokens(prompt, &options, |_| ControlFlow::Continue(()))
+            .generate_tokens(prompt, &options)
             .expect("toys do not fail");
         generation
             .models
@@ -295,9 +218,9 @@ mod tests {
             ] {
                 let setting = Setting {
                     k: matrix(&k),
-                    lenience: 1.0,
+                    lenience: Lenience::STRICT,
                 };
-                let predicted = recordings.predict(&setting);
+                let predicted = recordings.predict(&setting).unwrap();
                 let measured = measured(&prompt, 60, &setting);
                 // What a draft costs beyond its first mistake is an estimate; how often the target is asked is not.
                 assert_eq!(predicted.calls[0], measured[0], "{k:?}");
@@ -312,12 +235,12 @@ mod tests {
     fn estimates_of_the_drafters_calls_are_close() {
         let setting = Setting {
             k: matrix(&[[4, 2, 3], [0, 2, 2], [0, 0, 2]]),
-            lenience: 2.0,
+            lenience: Lenience::new(2.0).unwrap(),
         };
         let (mut predicted, mut found) = ([0.0; 3], [0.0; 3]);
         for start in 0..12 {
             let prompt = Prompt::new(Architecture::DecoderOnly, vec![start, 5]);
-            let calls = recorded(&prompt, 80).predict(&setting).calls;
+            let calls = recorded(&prompt, 80).predict(&setting).unwrap().calls;
             let measured = measured(&prompt, 80, &setting);
             for model in 0..3 {
                 predicted[model] += calls[model] as f64;
@@ -334,9 +257,9 @@ mod tests {
         let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 3]);
         let setting = Setting {
             k: matrix(&[[0; 3]; 3]),
-            lenience: 1.0,
+            lenience: Lenience::STRICT,
         };
-        let prediction = recorded(&prompt, 30).predict(&setting);
+        let prediction = recorded(&prompt, 30).predict(&setting).unwrap();
         assert_eq!(prediction.swi(&[11300.0, 220.0, 60.0, 0.0]), 1.0);
         assert_eq!(prediction.mean_acceptance_length(), 1.0);
         assert_eq!(prediction.drafting_per_token(&[1.0, 0.1, 0.1, 0.0]), 0.0);

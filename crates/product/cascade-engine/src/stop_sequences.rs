@@ -15,8 +15,8 @@ pub struct StopSequences {
 
 /// The state of one stream of text.
 #[derive(Debug)]
-pub(crate) struct StopStream<'a> {
-    stops: &'a StopSequences,
+pub(crate) struct StopStream {
+    stops: StopSequences,
     /// Text that is the beginning of a stop sequence, perhaps.
     held: String,
 }
@@ -28,6 +28,16 @@ pub(crate) struct Released {
     pub(crate) bytes: usize,
     /// The stop sequence that follows them, by its index.
     pub(crate) stop: Option<usize>,
+}
+
+impl Released {
+    /// All of a text, where nothing is looked for.
+    pub(crate) fn all(text: &str) -> Self {
+        Self {
+            bytes: text.len(),
+            stop: None,
+        }
+    }
 }
 
 impl StopSequences {
@@ -58,7 +68,7 @@ impl StopSequences {
         &self.sequences[index]
     }
 
-    pub(crate) fn stream(&self) -> StopStream<'_> {
+    pub(crate) fn into_stream(self) -> StopStream {
         StopStream {
             stops: self,
             held: String::new(),
@@ -78,7 +88,7 @@ impl StopSequences {
     }
 }
 
-impl StopStream<'_> {
+impl StopStream {
     /// Takes the next piece of text.
     pub(crate) fn push(&mut self, piece: &str) -> Released {
         self.held.push_str(piece);
@@ -102,7 +112,7 @@ mod tests {
     /// Text shown and stop found when `pieces` come one by one.
     fn run(stops: &[&str], pieces: &[&str]) -> (String, Option<usize>) {
         let stops = StopSequences::new(stops.iter().copied()).unwrap();
-        let mut stream = stops.stream();
+        let mut stream = stops.into_stream();
         let (mut text, mut shown) = (String::new(), 0);
         for piece in pieces {
             text.push_str(piece);

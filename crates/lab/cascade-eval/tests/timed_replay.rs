@@ -8,7 +8,7 @@ use cascade_core::toy::ToyScorer;
 use cascade_core::{Architecture, Fingerprint, Prompt, Scorer, TokenTree, Want};
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
 use cascade_eval::trace::{
-    replay, replay_timed, CallLog, Error, Header, PacedScorer, Recorder, Subject, Trace,
+    replay, replay_timed, Error, Header, LookupLog, Recorder, Subject, TimedReplayScorer, Trace,
     TraceScorer,
 };
 use cascade_ngram::MaxGram;
@@ -16,10 +16,7 @@ use cascade_ngram::MaxGram;
 const VOCABULARY: usize = 16;
 
 fn options() -> Options {
-    Options {
-        max_new_tokens: 40,
-        ..Options::default()
-    }
+    Options::default().with_max_new_tokens(40)
 }
 
 fn trace() -> Arc<Trace> {
@@ -57,16 +54,19 @@ fn answers_are_the_recorded_ones_whatever_the_live_model_says() {
     let expected = replay(&mut cascade(recorded()), record, &options()).unwrap();
     for seed in [7, 8] {
         let live = ToyScorer::target("live", 2 * VOCABULARY, seed);
-        let log = CallLog::default();
-        let paced = PacedScorer::new(live, recorded(), log.clone()).unwrap();
-        let timed = replay_timed(&mut cascade(paced), record, &options(), &log);
+        let log = LookupLog::default();
+        let timed_scorer = TimedReplayScorer::new(live, recorded(), log.clone()).unwrap();
+        let timed = replay_timed(&mut cascade(timed_scorer), record, &options(), &log);
         let (generation, costs) = timed.unwrap();
         assert_eq!(generation.tokens, record.output);
         assert_eq!(generation.steps, expected.steps);
         let steps: Vec<_> = costs.iter().map(|cost| cost.step).collect();
         assert_eq!(steps, expected.steps[1..]);
         for cost in costs {
-            assert!(cost.overhead() <= generation.wall && cost.forward <= generation.wall);
+            assert!(
+                cost.timings.overhead() <= generation.wall
+                    && cost.timings.forward <= generation.wall
+            );
         }
     }
 }
@@ -75,29 +75,29 @@ fn answers_are_the_recorded_ones_whatever_the_live_model_says() {
 fn rows_are_those_that_the_live_model_computed() {
     let live = ToyScorer::target("live", VOCABULARY, 9);
     let mut alone = ToyScorer::target("live", VOCABULARY, 9);
-    let mut paced = PacedScorer::new(live, recorded(), CallLog::default()).unwrap();
-    paced.set_source(&[]).unwrap();
+    let mut timed_scorer = TimedReplayScorer::new(live, recorded(), LookupLog::default()).unwrap();
+    timed_scorer.set_source(&[]).unwrap();
     alone.set_source(&[]).unwrap();
     let score = |scorer: &mut dyn Scorer| {
         let scores = scorer.score(&[1, 2, 3], &TokenTree::chain([4]), Want::ARGMAX);
         scores.unwrap().rows_computed
     };
-    assert_eq!(score(&mut paced), score(&mut alone));
+    assert_eq!(score(&mut timed_scorer), score(&mut alone));
 }
 
 #[test]
 fn the_shorter_of_two_limits_counts() {
     let live = ToyScorer::target("live", VOCABULARY, 9).with_max_context(24);
-    let paced = PacedScorer::new(live, recorded(), CallLog::default()).unwrap();
-    assert_eq!(paced.max_context(), Some(24));
-    assert_eq!(paced.vocab_size(), VOCABULARY);
+    let timed_scorer = TimedReplayScorer::new(live, recorded(), LookupLog::default()).unwrap();
+    assert_eq!(timed_scorer.max_context(), Some(24));
+    assert_eq!(timed_scorer.vocab_size(), VOCABULARY);
 }
 
 #[test]
 fn models_that_cannot_compute_it_are_refused() {
     let refused = |live: ToyScorer, what: &str| {
-        let error = PacedScorer::new(live, recorded(), CallLog::default()).unwrap_err();
-        assert!(matches!(error, Error::CannotPace { .. }));
+        let error = TimedReplayScorer::new(live, recorded(), LookupLog::default()).unwrap_err();
+        assert!(matches!(error, Error::CannotTime { .. }));
         assert!(error.to_string().contains(what), "{error}");
     };
     refused(ToyScorer::target("live", 8, 1), "8 tokens, not 16");

@@ -11,19 +11,19 @@ use cascade_verify::{
 
 use crate::{Branching, Siblings};
 
-/// Greedy or sampled, and the chance that samples are drawn by.
-pub(crate) struct Choosing<'c> {
+/// Greedy or sampled, and the random source that samples are drawn from.
+pub(crate) struct DecodingState<'r> {
     pub(crate) decoding: Decoding,
-    pub(crate) chance: &'c mut dyn RandomSource,
+    pub(crate) random: &'r mut dyn RandomSource,
 }
 
-impl Choosing<'_> {
+impl DecodingState<'_> {
     /// What must be known of each row to review leniently or not, and to branch.
-    pub(crate) fn want(&self, leniences: LeniencePolicy, branching: &Branching) -> Want {
+    pub(crate) fn want(&self, lenience: LeniencePolicy, branching: &Branching) -> Want {
         match self.decoding {
             Decoding::Sampled(_) => Want::LOGITS,
             Decoding::Greedy => {
-                let want = if leniences.is_strict() {
+                let want = if lenience.is_strict() {
                     Want::ARGMAX
                 } else {
                     Want::GATHERED
@@ -36,101 +36,106 @@ impl Choosing<'_> {
         }
     }
 
-    /// Looks at `scores` in the way of this generation.
-    pub(crate) fn read<'s>(&'s mut self, scores: &'s Scores) -> Reading<'s> {
+    /// Whether tokens are sampled.
+    pub(crate) fn is_sampled(&self) -> bool {
+        !self.decoding.is_greedy()
+    }
+
+    /// Reads `scores` according to the decoding mode.
+    pub(crate) fn view<'s>(&'s mut self, scores: &'s Scores) -> ScoreView<'s> {
         match (&self.decoding, &scores.logits) {
-            (Decoding::Sampled(sampling), Some(logits)) => Reading::Sampled {
+            (Decoding::Sampled(sampling), Some(logits)) => ScoreView::Sampled {
                 rows: SampledRows::new(logits, sampling),
-                chance: self.chance,
+                random: self.random,
             },
-            _ => Reading::Greedy(scores),
+            _ => ScoreView::Greedy(scores),
         }
     }
 }
 
 /// A model's scores, read in one of the two ways.
-pub(crate) enum Reading<'s> {
+pub(crate) enum ScoreView<'s> {
     Greedy(&'s Scores),
     Sampled {
         rows: SampledRows<'s>,
-        chance: &'s mut dyn RandomSource,
+        random: &'s mut dyn RandomSource,
     },
 }
 
-impl Reading<'_> {
+impl ScoreView<'_> {
     pub(crate) fn review(
         &mut self,
         draft: &Draft,
         start: Option<NodeId>,
         rule: &dyn ReviewRule,
-        leniences: LeniencePolicy,
+        lenience: LeniencePolicy,
     ) -> Result<Verdict> {
         match self {
-            Self::Greedy(scores) => Ok(greedy::review(draft, start, scores, leniences)),
-            Self::Sampled { rows, chance } => {
-                sampled::review(draft, start, rows, rule, leniences, *chance)
+            Self::Greedy(scores) => Ok(greedy::review(draft, start, scores, lenience)),
+            Self::Sampled { rows, random } => {
+                sampled::review(draft, start, rows, rule, lenience, *random)
             }
         }
     }
 
-    /// How many draws give a node of multiplicity `times` its `width` children, beside the lead if there is one.
+    /// How many draws give a node of multiplicity `times` its `width` children, beside the token on the main path if there is one.
     pub(crate) fn draws(
         &self,
         siblings: Siblings,
         width: usize,
         times: usize,
-        lead: Option<TokenId>,
+        on_path: Option<TokenId>,
     ) -> usize {
-        let beside = usize::from(lead.is_some());
+        let beside = usize::from(on_path.is_some());
         match (self, siblings) {
             (Self::Sampled { .. }, Siblings::WithReplacement) => width * times - beside,
-            // The lead is a sample, and none of the most probable tokens makes way for it.
+            // The token on the main path is a sample, and none of the most probable tokens makes way for it.
             (Self::Sampled { .. }, Siblings::TopK) if width > beside => width,
             _ => width - beside,
         }
     }
 
-    /// Draws `count` children from a row, beside a lead that has been drawn already if there is one.
+    /// Draws `count` children from a row, beside a token of the main path that has been drawn already, if there is one.
     pub(crate) fn children(
         &mut self,
         row: usize,
         count: usize,
         siblings: Siblings,
-        lead: Option<TokenId>,
+        on_path: Option<TokenId>,
     ) -> Result<Vec<(TokenId, Proposal)>> {
         if count == 0 {
             return Ok(Vec::new());
         }
         match self {
-            Self::Greedy(scores) => Ok(top_of(scores, row, count, lead)),
-            Self::Sampled { rows, chance } => {
+            Self::Greedy(scores) => Ok(top_of(scores, row, count, on_path)),
+            Self::Sampled { rows, random } => {
                 let p = rows.distribution(row)?;
                 Ok(match siblings {
                     Siblings::TopK => point_masses(&p, count),
-                    Siblings::WithReplacement => with_replacement(&p, count, *chance),
-                    Siblings::WithoutReplacement => without_replacement(p, count, lead, *chance),
+                    Siblings::WithReplacement => with_replacement(&p, count, *random),
+                    Siblings::WithoutReplacement => without_replacement(p, count, on_path, *random),
                 })
             }
         }
     }
 }
 
-/// The most probable tokens of a row beside the lead.
+/// The most probable tokens of a row beside that of the main path.
 fn top_of(
     scores: &Scores,
     row: usize,
     count: usize,
-    lead: Option<TokenId>,
+    on_path: Option<TokenId>,
 ) -> Vec<(TokenId, Proposal)> {
     let top = scores.top.as_ref().map_or(&[][..], |top| top.row(row));
     top.iter()
-        .filter(|&&(token, _)| Some(token) != lead)
+        .filter(|&&(token, _)| Some(token) != on_path)
         .take(count)
         .map(|&(token, probability)| (token, Proposal::Pick { probability }))
         .collect()
 }
 
-/// They do not depend on the lead, which may be one of them: a review may look at them in any order.
+/// They do not depend on the token of the main path, which may be one of them: a review may look at them in any order.
 fn point_masses(p: &Distribution, count: usize) -> Vec<(TokenId, Proposal)> {
     let top = p.top(count).into_iter();
     top.map(|token| (token, Proposal::PointMass)).collect()
@@ -139,25 +144,25 @@ fn point_masses(p: &Distribution, count: usize) -> Vec<(TokenId, Proposal)> {
 fn with_replacement(
     p: &Arc<Distribution>,
     count: usize,
-    chance: &mut dyn RandomSource,
+    random: &mut dyn RandomSource,
 ) -> Vec<(TokenId, Proposal)> {
-    let draw = |_| (chance.draw(p), Proposal::Sampled(Arc::clone(p)));
+    let draw = |_| (random.draw(p), Proposal::Sampled(Arc::clone(p)));
     (0..count).map(draw).collect()
 }
 
 fn without_replacement(
     p: Arc<Distribution>,
     count: usize,
-    lead: Option<TokenId>,
-    chance: &mut dyn RandomSource,
+    on_path: Option<TokenId>,
+    random: &mut dyn RandomSource,
 ) -> Vec<(TokenId, Proposal)> {
-    let mut left = match lead {
+    let mut left = match on_path {
         None => Some(p),
-        Some(lead) => p.without(&[lead]).map(Arc::new),
+        Some(on_path) => p.without(&[on_path]).map(Arc::new),
     };
     let mut children = Vec::with_capacity(count);
     while let Some(q) = left.filter(|_| children.len() < count) {
-        let token = chance.draw(&q);
+        let token = random.draw(&q);
         left = q.without(&[token]).map(Arc::new);
         children.push((token, Proposal::Sampled(q)));
     }

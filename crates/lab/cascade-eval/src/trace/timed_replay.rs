@@ -7,28 +7,18 @@ use cascade_core::{Architecture, Result, Scorer, Scores, TokenId, TokenTree, Wan
 
 use super::{Error, TraceScorer};
 
-/// One forward of a [`PacedScorer`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    /// When it was asked.
-    pub(super) entered: Instant,
-    /// What the live model took.
-    pub(super) forward: Duration,
-    /// When it answered.
-    pub(super) left: Instant,
-}
-
-/// The forwards of a [`PacedScorer`], which a cascade owns, for those who measure it. Clones share the entries.
+/// How long the forwards of a [`TimedReplayScorer`], which a cascade owns, looked for the recorded
+/// answer: time that a live target would not spend. Clones share the entries.
 #[derive(Clone, Debug, Default)]
-pub struct CallLog(Arc<Mutex<Vec<Call>>>);
+pub struct LookupLog(Arc<Mutex<Vec<Duration>>>);
 
-impl CallLog {
-    /// The entries so far, which are forgotten.
-    pub(super) fn take(&self) -> Vec<Call> {
-        std::mem::take(&mut self.calls())
+impl LookupLog {
+    /// The entries so far, one for each forward, which are forgotten.
+    pub(super) fn take(&self) -> Vec<Duration> {
+        std::mem::take(&mut self.entries())
     }
 
-    fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<Duration>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -41,19 +31,19 @@ impl CallLog {
 /// # Errors of `score`
 /// Those of the live model and of a [`TraceScorer`].
 #[derive(Debug)]
-pub struct PacedScorer<S> {
+pub struct TimedReplayScorer<S> {
     live: S,
     recorded: TraceScorer,
-    log: CallLog,
+    log: LookupLog,
 }
 
-impl<S: Scorer> PacedScorer<S> {
-    /// Answers of `recorded` in the time of `live`, whose forwards are booked in `log`.
+impl<S: Scorer> TimedReplayScorer<S> {
+    /// Answers of `recorded` in the time of `live`, whose look-ups are booked in `log`.
     ///
     /// # Errors
-    /// [`Error::CannotPace`] if `live` reads its prompt in another way, or has fewer tokens than were recorded.
-    pub fn new(live: S, recorded: TraceScorer, log: CallLog) -> super::Result<Self> {
-        let cannot = |reason: String| Err(Error::CannotPace { reason });
+    /// [`Error::CannotTime`] if `live` reads its prompt in another way, or has fewer tokens than were recorded.
+    pub fn new(live: S, recorded: TraceScorer, log: LookupLog) -> super::Result<Self> {
+        let cannot = |reason: String| Err(Error::CannotTime { reason });
         let name = |architecture| match architecture {
             Architecture::EncoderDecoder => "an encoder-decoder model",
             Architecture::DecoderOnly => "a decoder-only model",
@@ -74,7 +64,7 @@ impl<S: Scorer> PacedScorer<S> {
     }
 }
 
-impl<S: Scorer> Scorer for PacedScorer<S> {
+impl<S: Scorer> Scorer for TimedReplayScorer<S> {
     fn architecture(&self) -> Architecture {
         self.recorded.architecture()
     }
@@ -94,15 +84,10 @@ impl<S: Scorer> Scorer for PacedScorer<S> {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        let entered = Instant::now();
         let computed = self.live.score(context, tree, want)?;
-        let forward = entered.elapsed();
+        let started = Instant::now();
         let recorded = self.recorded.score(context, tree, want)?;
-        self.log.calls().push(Call {
-            entered,
-            forward,
-            left: Instant::now(),
-        });
+        self.log.entries().push(started.elapsed());
         Ok(Scores {
             rows_computed: computed.rows_computed,
             ..recorded

@@ -1,0 +1,133 @@
+//! Recordings in the place of models, for the real engine.
+//!
+//! A recorded model answers by position alone: after n tokens of the text it says what it said there
+//! when it was recorded, whatever was drafted since. So as long as a draft follows the text, a
+//! cascade of recorded models does what the cascade of the models does, call by call. Behind the
+//! first token that does not, nothing is accepted whatever it is, but drafting goes on and costs
+//! calls; there the drafters are taken to agree with each other as they do along the text.
+
+use std::sync::Arc;
+
+use cascade_core::{
+    Architecture, Budget, Drafter, GatheredProbs, Prompt, Result, RowDetail, ScoredTree, Scorer,
+    Scores, TokenId, TokenTree, Want,
+};
+use cascade_engine::{Cascade, CascadeBuilder};
+
+use super::recording::{Recorded, Recording};
+use crate::trace::NO_TOKEN;
+
+/// Tokens before the text: one, since a decoder-only model needs something to continue.
+const PROMPT: [TokenId; 1] = [0];
+
+/// The prompt of a recorded text.
+pub(super) fn prompt() -> Prompt {
+    Prompt::new(Architecture::DecoderOnly, PROMPT.to_vec())
+}
+
+/// A cascade of a recorded target and recorded drafters, largest first.
+pub(super) fn cascade(recording: &Arc<Recording>) -> CascadeBuilder {
+    let model = |drafter| RecordedModel {
+        recording: Arc::clone(recording),
+        drafter,
+    };
+    let drafters = recording.drafters.iter().enumerate();
+    drafters.fold(
+        Cascade::builder().target("target", model(None)),
+        |builder, (j, drafter)| match drafter {
+            Recorded::Neural { .. } => builder.neural(format!("drafter {j}"), model(Some(j))),
+            Recorded::Statistical { .. } => {
+                builder.statistical(format!("drafter {j}"), model(Some(j)))
+            }
+        },
+    )
+}
+
+/// The target of a recording, or one of its drafters.
+struct RecordedModel {
+    recording: Arc<Recording>,
+    drafter: Option<usize>,
+}
+
+impl RecordedModel {
+    /// The most probable token after `at` tokens of the text.
+    fn choice(&self, at: usize) -> TokenId {
+        let choices = match self.drafter {
+            None => Some(self.recording.tokens.as_slice()),
+            Some(j) => self.recording.drafters[j].choices(),
+        };
+        let choice = choices.and_then(|choices| choices.get(at));
+        choice.copied().unwrap_or(NO_TOKEN)
+    }
+
+    /// The probability of a token after `at` tokens of the text.
+    fn probability(&self, at: usize, token: TokenId) -> f32 {
+        let Recording { tokens, drafters } = &*self.recording;
+        match self.drafter {
+            Some(j) if at < tokens.len() => {
+                drafters[j].probability(at, token, &drafters[j + 1..], tokens)
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn gathered(&self, at: usize, tree: &TokenTree, argmax: &[TokenId]) -> GatheredProbs {
+        let depth = |node: Option<usize>| node.map_or(0, |node| tree.depth(node) + 1);
+        let rows = std::iter::once(None).chain((0..tree.len()).map(Some));
+        let probabilities = rows
+            .zip(argmax)
+            .map(|(node, &token)| self.probability(at + depth(node), token));
+        let nodes =
+            (0..tree.len()).map(|node| self.probability(at + tree.depth(node), tree.token(node)));
+        GatheredProbs {
+            argmax: probabilities.collect(),
+            nodes: nodes.collect(),
+        }
+    }
+}
+
+impl Scorer for RecordedModel {
+    fn architecture(&self) -> Architecture {
+        Architecture::DecoderOnly
+    }
+
+    fn vocab_size(&self) -> usize {
+        NO_TOKEN as usize
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        None
+    }
+
+    fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {
+        Ok(())
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        let at = context.len() - PROMPT.len();
+        let after_nodes = (0..tree.len()).map(|node| self.choice(at + tree.depth(node) + 1));
+        let argmax: Vec<TokenId> = std::iter::once(self.choice(at))
+            .chain(after_nodes)
+            .collect();
+        Ok(Scores {
+            gathered: (want.rows == RowDetail::Gathered).then(|| self.gathered(at, tree, &argmax)),
+            argmax,
+            rows_computed: tree.len() + 1,
+            ..Scores::default()
+        })
+    }
+}
+
+impl Drafter for RecordedModel {
+    fn set_source(&mut self, _source: &[TokenId]) {}
+
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
+        let at = context.len() - PROMPT.len();
+        let drafter = self.drafter.map(|j| &self.recording.drafters[j]);
+        let chain = match drafter {
+            Some(Recorded::Statistical { chains }) => chains.get(at).map_or(&[][..], Vec::as_slice),
+            _ => &[],
+        };
+        TokenTree::chain(chain.iter().copied().take(budget.depth)).into()
+    }
+}

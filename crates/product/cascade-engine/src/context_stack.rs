@@ -1,0 +1,33 @@
+//! The context, lengthened while a draft is made behind it.
+
+use cascade_core::TokenId;
+
+/// The tokens before a draft. Drafting lengthens them for a while; they are always given back as
+/// they were, errors included.
+pub(crate) struct ContextStack {
+    tokens: Vec<TokenId>,
+}
+
+impl ContextStack {
+    pub(crate) fn new(tokens: Vec<TokenId>) -> Self {
+        Self { tokens }
+    }
+
+    pub(crate) fn tokens(&self) -> &[TokenId] {
+        &self.tokens
+    }
+
+    /// Appends a token that was emitted.
+    pub(crate) fn push(&mut self, token: TokenId) {
+        self.tokens.push(token);
+    }
+
+    /// Calls `work` with the context lengthened by `more`.
+    pub(crate) fn extended<T>(&mut self, more: &[TokenId], work: impl FnOnce(&mut Self) -> T) -> T {
+        let len = self.tokens.len();
+        self.tokens.extend_from_slice(more);
+        let result = work(self);
+        self.tokens.truncate(len);
+        result
+    }
+}

@@ -1,0 +1,152 @@
+//! From a verdict to emitted tokens, text and the end of a generation.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cascade_core::{Draft, LevelId, TextCodec, TokenId};
+use cascade_verify::Verdict;
+
+use crate::context_stack::ContextStack;
+use crate::text::TextStream;
+use crate::{Error, Event, Finish, Options, Result, Step, StopSequences, TextPiece};
+
+/// Receives what happens. Its answer may end the generation.
+pub(crate) type OnEvent<'a> = &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>;
+
+/// Everything that leaves a generation.
+pub(crate) struct Emission {
+    pub(crate) tokens: Vec<TokenId>,
+    pub(crate) proposers: Vec<LevelId>,
+    text: Option<TextStream>,
+    stops: Option<StopSequences>,
+    max_new_tokens: usize,
+    cancelled: bool,
+    /// What the step under way has let out.
+    pieces: Vec<TextPiece>,
+}
+
+impl Emission {
+    pub(crate) fn new(options: &Options, codec: Option<Arc<dyn TextCodec>>) -> Result<Self> {
+        let stops = options.stop.clone().filter(|stops| !stops.is_empty());
+        if codec.is_none() && stops.is_some() {
+            return Err(Error::NoCodec);
+        }
+        Ok(Self {
+            tokens: Vec::new(),
+            proposers: Vec::new(),
+            text: codec.map(|codec| TextStream::new(codec.decoder(), stops.clone())),
+            stops,
+            max_new_tokens: options.max_new_tokens,
+            cancelled: false,
+            pieces: Vec::new(),
+        })
+    }
+
+    /// Tokens that may still be emitted.
+    pub(crate) fn remaining(&self) -> usize {
+        self.max_new_tokens - self.tokens.len()
+    }
+
+    /// Emits the accepted tokens and the target's own, lengthens the context by them, and says
+    /// whether that ends the generation.
+    pub(crate) fn emit_step(
+        &mut self,
+        draft: &Draft,
+        verdict: &Verdict,
+        context: &mut ContextStack,
+        is_eos: impl Fn(TokenId) -> bool,
+        on_event: OnEvent<'_>,
+    ) -> Result<Option<Finish>> {
+        self.send(
+            on_event,
+            Event::Step(Step {
+                drafted: draft.len(),
+                accepted: verdict.kept.len(),
+            }),
+        );
+        let kept = verdict
+            .kept
+            .iter()
+            .map(|&node| (draft.tree().token(node), draft.proposer(node)));
+        let own = std::iter::once((verdict.next, LevelId::TARGET));
+        for (token, proposer) in kept.chain(own) {
+            context.push(token);
+            let finish = self.emit(token, proposer, is_eos(token), on_event)?;
+            if finish.is_some() {
+                return Ok(finish);
+            }
+        }
+        Ok(None)
+    }
+
+    fn emit(
+        &mut self,
+        token: TokenId,
+        proposer: LevelId,
+        is_eos: bool,
+        on_event: OnEvent<'_>,
+    ) -> Result<Option<Finish>> {
+        self.tokens.push(token);
+        self.proposers.push(proposer);
+        self.send(on_event, Event::Token { token, proposer });
+        let stop = self.with_text(on_event, |text, show| text.push(token, proposer, show))?;
+        Ok(match stop {
+            Some(stop) => Some(stop),
+            None if self.cancelled => Some(Finish::Cancelled),
+            None if is_eos => Some(Finish::Eos),
+            None if self.remaining() == 0 => Some(Finish::MaxNewTokens),
+            None => None,
+        })
+    }
+
+    /// Lets out the text still held back when a generation has ended by `finish`, unless a stop
+    /// sequence ended it. A stop sequence may come to light only here.
+    pub(crate) fn flush(&mut self, finish: Finish, on_event: OnEvent<'_>) -> Result<Finish> {
+        if matches!(finish, Finish::StopSequence(_)) {
+            return Ok(finish);
+        }
+        let stop = self.with_text(on_event, |text, show| text.finish(show))?;
+        Ok(stop.unwrap_or(finish))
+    }
+
+    /// The text that was let out since this was asked last.
+    pub(crate) fn take_pieces(&mut self) -> Vec<TextPiece> {
+        std::mem::take(&mut self.pieces)
+    }
+
+    /// All text.
+    pub(crate) fn into_text(self) -> (Vec<TokenId>, Vec<LevelId>, Option<String>) {
+        let text = self.text.map(TextStream::into_text);
+        (self.tokens, self.proposers, text)
+    }
+
+    fn with_text(
+        &mut self,
+        on_event: OnEvent<'_>,
+        work: impl FnOnce(&mut TextStream, &mut dyn FnMut(&str, LevelId)) -> Result<Option<usize>>,
+    ) -> Result<Option<Finish>> {
+        let Self {
+            text,
+            stops,
+            cancelled,
+            pieces,
+            ..
+        } = self;
+        let Some(text) = text else {
+            return Ok(None);
+        };
+        let stop = work(text, &mut |text, proposer| {
+            *cancelled |= on_event(Event::Text { text, proposer }).is_break();
+            pieces.push(TextPiece {
+                text: text.to_owned(),
+                proposer,
+            });
+        })?;
+        let found = stop.zip(stops.as_ref());
+        Ok(found.map(|(index, stops)| Finish::StopSequence(stops.get(index).to_owned())))
+    }
+
+    fn send(&mut self, on_event: OnEvent<'_>, event: Event<'_>) {
+        self.cancelled |= on_event(event).is_break();
+    }
+}

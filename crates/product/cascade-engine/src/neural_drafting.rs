@@ -1,0 +1,343 @@
+//! How one neural drafter drafts: the levels below it guess, it reviews, and its draft grows.
+
+use cascade_core::{
+    Budget, Draft, LevelId, NodeId, Proposal, Proposed, RowDetail, Scores, TokenId, TokenTree, Want,
+};
+use cascade_verify::Verdict;
+
+use crate::context_stack::ContextStack;
+use crate::decoding::{DecodingState, ScoreView};
+use crate::draft_builder::DraftBuilder;
+use crate::level::{Level, Neural};
+use crate::policy::{DraftedToken, ForwardCost, Outcome};
+use crate::recursion::{DraftSlot, Drafted, Recursion};
+use crate::{Expand, Result};
+
+/// One neural drafter at work in a turn.
+pub(crate) struct NeuralDrafting<'a> {
+    recursion: &'a mut Recursion,
+    neural: &'a mut Neural,
+    slot: DraftSlot,
+    chunk: DraftBuilder,
+}
+
+impl<'a> NeuralDrafting<'a> {
+    pub(crate) fn new(
+        recursion: &'a mut Recursion,
+        neural: &'a mut Neural,
+        slot: DraftSlot,
+    ) -> Self {
+        Self {
+            recursion,
+            neural,
+            slot,
+            chunk: DraftBuilder::default(),
+        }
+    }
+
+    /// Drafts after `context` until the main path holds its quota: again and again, the levels below
+    /// draft, the model reviews, and what it accepts grows the chunk, with the token it adds (the
+    /// vertical cascade). Ends early if its stop rule says so or the model has no position left.
+    pub(crate) fn run(
+        mut self,
+        below: &mut [Level],
+        context: &mut ContextStack,
+        decoding: &mut DecodingState<'_>,
+    ) -> Result<DraftBuilder> {
+        while self.wants_more() {
+            let main_path = self.chunk.main_path();
+            let positions = self.neural.room(context.tokens().len() + main_path.len());
+            let Some(positions) = positions else {
+                break;
+            };
+            let budget = self.budget_below(positions);
+            let drafter = self.slot.drafter;
+            let growth = self.growth(budget.depth + 1, decoding);
+            let drafted = context.extended(&main_path, |context| {
+                self.recursion
+                    .draft(below, drafter, context, budget, decoding)
+            })?;
+            let reviewed = self.review(drafted, context, &main_path, growth, decoding)?;
+            self.recursion.observe(below, &reviewed.outcome(drafter));
+        }
+        Ok(self.chunk)
+    }
+
+    fn wants_more(&self) -> bool {
+        let done = self.chunk.ended || self.chunk.stopped;
+        !done && self.chunk.depth() < self.slot.quota && self.spare() > 0
+    }
+
+    /// Nodes that the chunk may still grow by.
+    fn spare(&self) -> usize {
+        let capacity = self.slot.capacity.nodes;
+        capacity.saturating_sub(self.chunk.draft.len())
+    }
+
+    /// Tokens that branches must leave to the main path from now on, of which a review adds `most` at
+    /// most.
+    ///
+    /// As a rule, what the path still owes after the review. But where siblings are looked at in
+    /// another order, how many there are must not depend on how far the path has come, which depends
+    /// on its tokens: then it is the most that it may come to.
+    fn growth(&self, most: usize, decoding: &DecodingState<'_>) -> Growth {
+        let owed = self.slot.quota.saturating_sub(self.chunk.depth());
+        Growth {
+            depth: self.chunk.depth(),
+            claimed: match decoding.is_sampled() && self.recursion.settings.reorders {
+                true => owed.max(most),
+                false => owed,
+            },
+        }
+    }
+
+    /// What the levels below may draft: one token less than there is room for, since the model adds
+    /// its own.
+    fn budget_below(&self, positions: usize) -> Budget {
+        let room = (self.slot.capacity.depth - self.chunk.depth()).min(self.spare());
+        let budget = self.recursion.settings.budget((room - 1).min(positions));
+        match self.neural.branching.expand {
+            Expand::MainPath => budget,
+            // The chunk is scored together with what is drafted below it.
+            Expand::AllLeaves => {
+                let nodes = budget.nodes.saturating_sub(self.chunk.draft.len());
+                Budget {
+                    depth: budget.depth.min(nodes),
+                    nodes,
+                }
+            }
+        }
+    }
+
+    /// Reviews what was drafted after the main path, and grows the chunk by the outcome.
+    fn review(
+        &mut self,
+        drafted: Drafted,
+        context: &mut ContextStack,
+        main_path: &[TokenId],
+        growth: Growth,
+        decoding: &mut DecodingState<'_>,
+    ) -> Result<Reviewed> {
+        match self.neural.branching.expand {
+            // Where only the main path has children, nothing else of the chunk is worth a row.
+            Expand::MainPath => context.extended(main_path, |context| {
+                self.review_from(drafted, None, context.tokens(), growth, decoding)
+            }),
+            Expand::AllLeaves => {
+                let start = self.chunk.tip;
+                let whole = self.behind_chunk(drafted);
+                self.review_from(whole, start, context.tokens(), growth, decoding)
+            }
+        }
+    }
+
+    /// The chunk with what was drafted after its main path.
+    fn behind_chunk(&self, drafted: Drafted) -> Drafted {
+        let mut draft = self.chunk.draft.clone();
+        let places = draft.graft(self.chunk.tip, drafted.draft);
+        let mut turns = drafted.turns;
+        let paths = turns.iter_mut().flat_map(|turn| &mut turn.path);
+        paths.for_each(|node| *node = places[*node]);
+        Drafted { draft, turns }
+    }
+
+    /// Reviews the part of `drafted` that follows `start`.
+    fn review_from(
+        &mut self,
+        drafted: Drafted,
+        start: Option<NodeId>,
+        context: &[TokenId],
+        growth: Growth,
+        decoding: &mut DecodingState<'_>,
+    ) -> Result<Reviewed> {
+        let lenience = self.recursion.settings.lenience;
+        let want = self.want(decoding);
+        let draft = &drafted.draft;
+        let (scores, forward) = self.neural.score(context, draft.tree(), want)?;
+        let mut view = decoding.view(&scores);
+        let verdict = view
+            .review(draft, start, &*self.neural.rule, lenience)
+            .map_err(|source| self.neural.failed(source))?;
+        let leaves = self.growing_leaves();
+        let steps = self.lengthen(draft, start, &verdict, &scores);
+        self.branch_out(steps, leaves, growth, &mut view)
+            .map_err(|source| self.neural.failed(source))?;
+        Ok(Reviewed {
+            drafted,
+            start,
+            verdict,
+            forward,
+        })
+    }
+
+    /// What the review, the branches and the stop rule read.
+    fn want(&self, decoding: &DecodingState<'_>) -> Want {
+        let lenience = self.recursion.settings.lenience;
+        let want = decoding.want(lenience, &self.neural.branching);
+        match &self.neural.stop_rule {
+            None => want,
+            Some(rule) => want.union(Want {
+                // Rules are not shown logits, and lenient reviews read the gathered probabilities.
+                rows: rule.want().rows.min(RowDetail::Gathered),
+                ..rule.want()
+            }),
+        }
+    }
+
+    /// Lengthens the main path by the accepted tokens, with what they were emitted from and their
+    /// first proposers, and by the model's next token, unless the text ends or the stop rule ends
+    /// the turn before.
+    fn lengthen(
+        &mut self,
+        scored: &Draft,
+        start: Option<NodeId>,
+        verdict: &Verdict,
+        scores: &Scores,
+    ) -> Vec<PathStep> {
+        let kept = verdict
+            .kept
+            .iter()
+            .map(|&node| (scored.tree().token(node), scored.proposer(node), Some(node)));
+        let own = (verdict.next, self.slot.drafter, None);
+        let mut steps = Vec::with_capacity(verdict.emitted.len());
+        let mut at = start;
+        for ((token, proposer, node), proposal) in kept.chain([own]).zip(&verdict.emitted) {
+            let row = TokenTree::row(at);
+            let parent = self.chunk.tip;
+            steps.push(PathStep { parent, row, token });
+            self.chunk.stopped = self.stops(token, proposal, scores, row);
+            self.chunk.extend(token, proposal.clone(), proposer);
+            self.chunk.ended = self.recursion.settings.is_eos(token);
+            if self.chunk.ended || self.chunk.stopped {
+                break;
+            }
+            at = node;
+        }
+        steps
+    }
+
+    /// Asks the stop rule about the next token of the main path.
+    fn stops(&mut self, token: TokenId, from: &Proposal, scores: &Scores, row: usize) -> bool {
+        let Some(rule) = &mut self.neural.stop_rule else {
+            return false;
+        };
+        let turn_position = self.chunk.depth();
+        let drafted = DraftedToken {
+            reviewer: self.slot.reviewer,
+            drafter: self.slot.drafter,
+            position: self.slot.depth + turn_position,
+            turn_position,
+            token,
+            probability: match from {
+                Proposal::PointMass => None,
+                Proposal::Pick { probability } => Some(*probability),
+                Proposal::Sampled(q) => Some(q.probability(token) as f32),
+            },
+            top: scores.top.as_ref().map_or(&[], |top| top.row(row)),
+            entropy: scores.entropy.as_ref().map(|entropy| entropy[row]),
+            hidden: scores.hidden.as_ref().map(|hidden| hidden.row(row)),
+        };
+        rule.stop(&drafted)
+    }
+
+    /// Leaves beside the main path that get children of their own.
+    fn growing_leaves(&self) -> Vec<NodeId> {
+        match self.neural.branching.expand {
+            Expand::MainPath => Vec::new(),
+            Expand::AllLeaves => self.chunk.other_leaves(),
+        }
+    }
+
+    /// Branches beside the new tokens of the main path, and under other leaves.
+    fn branch_out(
+        &mut self,
+        steps: Vec<PathStep>,
+        leaves: Vec<NodeId>,
+        growth: Growth,
+        view: &mut ScoreView<'_>,
+    ) -> cascade_core::Result<()> {
+        let grown = self.chunk.depth() - growth.depth;
+        let owed = growth.claimed.saturating_sub(grown);
+        for step in steps {
+            self.branch(step.parent, step.row, Some(step.token), owed, view)?;
+        }
+        for leaf in leaves {
+            let token = self.chunk.draft.tree().token(leaf);
+            let ends = self.recursion.settings.is_eos(token);
+            if !ends && self.chunk.depth_after(Some(leaf)) < self.slot.quota {
+                self.branch(Some(leaf), TokenTree::row(Some(leaf)), None, owed, view)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives `parent` children from a row, beside `on_path` if that is one of them, as far as the
+    /// budget goes after what the main path is still owed.
+    ///
+    /// How many is settled before any of them is drawn: a child left out because of what it is would
+    /// bias the others.
+    fn branch(
+        &mut self,
+        parent: Option<NodeId>,
+        row: usize,
+        on_path: Option<TokenId>,
+        owed: usize,
+        view: &mut ScoreView<'_>,
+    ) -> cascade_core::Result<()> {
+        let branching = &self.neural.branching;
+        let depth = self.slot.depth + self.chunk.depth_after(parent);
+        let times = match (branching.expand, parent) {
+            (Expand::AllLeaves, Some(parent)) => self.chunk.draft.multiplicity(parent),
+            _ => 1,
+        };
+        let draws = view.draws(branching.siblings, branching.width(depth), times, on_path);
+        let spare = self.spare().saturating_sub(self.slot.reserved + owed);
+        let children = view.children(row, draws.min(spare), branching.siblings, on_path)?;
+        for (token, proposal) in children {
+            let proposer = self.slot.drafter;
+            let proposed = Proposed { proposal, proposer };
+            self.chunk.draft.push(token, parent, proposed);
+        }
+        Ok(())
+    }
+}
+
+/// A token by which the main path grew.
+struct PathStep {
+    /// The node before it.
+    parent: Option<NodeId>,
+    /// The row that it comes from.
+    row: usize,
+    token: TokenId,
+}
+
+/// What the main path may grow by.
+#[derive(Clone, Copy)]
+struct Growth {
+    /// Its depth before a review.
+    depth: usize,
+    /// Tokens from there on that branches must leave to it.
+    claimed: usize,
+}
+
+/// A review by the drafter.
+struct Reviewed {
+    drafted: Drafted,
+    start: Option<NodeId>,
+    verdict: Verdict,
+    forward: ForwardCost,
+}
+
+impl Reviewed {
+    fn outcome(&self, reviewer: LevelId) -> Outcome<'_> {
+        Outcome {
+            reviewer,
+            draft: &self.drafted.draft,
+            turns: &self.drafted.turns,
+            start: self.start,
+            accepted: &self.verdict.kept,
+            next: self.verdict.next,
+            forward: self.forward,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a generation is asked for.
+
+use cascade_core::Decoding;
+
+use crate::StopSequences;
+
+/// Length, stop sequences, decoding mode and seed of a generation.
+///
+/// ```
+/// use cascade_engine::Options;
+///
+/// let options = Options::default().with_max_new_tokens(40).with_seed(7);
+/// assert!(options.speculate && options.decoding.is_greedy());
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Tokens at most; the count is exact. 256 by default.
+    pub max_new_tokens: usize,
+    /// Texts that end the generation.
+    pub stop: Option<StopSequences>,
+    /// Whether to draft at all. Without, the target decodes plainly, one token per forward.
+    pub speculate: bool,
+    /// How tokens are chosen, by the target and by its drafters alike; greedy by default.
+    pub decoding: Decoding,
+    /// Seed of the samples: the same seed, prompt and cascade give the same output (if the models
+    /// compute the same logits). Another cascade, or none, gives other samples of the same
+    /// distribution.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_new_tokens: 256,
+            stop: None,
+            speculate: true,
+            decoding: Decoding::Greedy,
+            seed: 0,
+        }
+    }
+}
+
+impl Options {
+    /// The same with another length.
+    pub fn with_max_new_tokens(self, max_new_tokens: usize) -> Self {
+        Self {
+            max_new_tokens,
+            ..self
+        }
+    }
+
+    /// The same with these stop sequences, or without any.
+    pub fn with_stop(self, stop: impl Into<Option<StopSequences>>) -> Self {
+        Self {
+            stop: stop.into(),
+            ..self
+        }
+    }
+
+    /// The same with drafting switched on or off.
+    pub fn with_speculation(self, speculate: bool) -> Self {
+        Self { speculate, ..self }
+    }
+
+    /// The same with another decoding mode.
+    pub fn with_decoding(self, decoding: Decoding) -> Self {
+        Self { decoding, ..self }
+    }
+
+    /// The same with another seed.
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+}

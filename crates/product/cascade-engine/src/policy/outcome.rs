@@ -1,0 +1,78 @@
+//! What became of a draft: the feedback that policies learn from.
+
+use std::time::Duration;
+
+use cascade_core::{Draft, LevelId, NodeId, TokenId};
+
+use super::TurnRecord;
+
+/// A review of a draft.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Outcome<'a> {
+    /// Who reviewed it.
+    pub reviewer: LevelId,
+    /// The draft, as it was scored.
+    pub draft: &'a Draft,
+    /// Who drafted it, turn by turn.
+    pub turns: &'a [TurnRecord],
+    /// The node that the review began after; `None` for the context itself. Only what follows was
+    /// reviewed.
+    pub start: Option<NodeId>,
+    /// The nodes that the reviewer accepted: a path from there.
+    pub accepted: &'a [NodeId],
+    /// The reviewer's own token after them.
+    pub next: TokenId,
+    /// What the reviewer's forward cost.
+    pub forward: ForwardCost,
+}
+
+/// What one forward cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwardCost {
+    /// Rows that were computed.
+    pub rows: usize,
+    /// Time that it took.
+    pub time: Duration,
+}
+
+/// What a review says of one token of a turn's main path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// Who drafted the token for this reviewer.
+    pub drafter: LevelId,
+    /// Its position in the draft, 0 for the first token.
+    pub position: usize,
+    /// Whether the reviewer accepted it. If not, it is the first one on its path that it rejected.
+    pub accepted: bool,
+}
+
+impl<'a> Outcome<'a> {
+    /// The tokens on the main paths that the review came to: those that it accepted, and the first
+    /// that it rejected. Tokens behind a rejected one were not looked at and say nothing.
+    pub fn judgements(&self) -> impl Iterator<Item = Judgement> + 'a {
+        let Self {
+            draft,
+            start,
+            accepted,
+            turns,
+            ..
+        } = *self;
+        let tree = draft.tree();
+        let first = start.map_or(0, |start| tree.depth(start) + 1);
+        let reached = move |node: NodeId| {
+            let parent = tree.parent(node);
+            parent == start || parent.is_some_and(|parent| accepted.contains(&parent))
+        };
+        turns.iter().flat_map(move |record| {
+            let drafter = record.turn.drafter;
+            let path = record.path.iter().copied();
+            path.filter(move |&node| reached(node))
+                .map(move |node| Judgement {
+                    drafter,
+                    position: tree.depth(node) - first,
+                    accepted: accepted.contains(&node),
+                })
+        })
+    }
+}

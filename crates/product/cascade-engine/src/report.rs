@@ -1,0 +1,82 @@
+//! What one step of a generation did.
+
+use std::time::Duration;
+
+use cascade_core::{LevelId, TokenId};
+
+use crate::{Finish, Step, Usage};
+
+/// One step: a draft, the target's verification of it, and the tokens that came of it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StepReport {
+    /// Tokens that the step emitted, in order.
+    pub tokens: Vec<TokenId>,
+    /// For each of them, the model that proposed it first.
+    pub proposers: Vec<LevelId>,
+    /// The text that became final, piece by piece; empty without a codec. It may lag behind the
+    /// tokens, as [`Event::Text`](crate::Event::Text) does.
+    pub text: Vec<TextPiece>,
+    /// Nodes that the target verified and accepted.
+    pub step: Step,
+    /// The same by level, and what each model was asked to do; the target first.
+    pub levels: Vec<LevelStep>,
+    /// Where the time went.
+    pub timings: StepTimings,
+    /// Why the generation ended, if this was its last step.
+    pub finish: Option<Finish>,
+}
+
+/// A piece of text, and who proposed the token that it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextPiece {
+    /// The text, never empty.
+    pub text: String,
+    /// The model that first proposed its token.
+    pub proposer: LevelId,
+}
+
+/// One level's part in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelStep {
+    /// Nodes of the target's draft that this level proposed first; 0 for the target.
+    pub drafted: usize,
+    /// How many of these the target accepted.
+    pub accepted: usize,
+    /// Forwards, rows and time of its model within the step. Encoding the source is not part of it.
+    pub usage: Usage,
+}
+
+/// Where the time of a step went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StepTimings {
+    /// Drafting; forwards of neural drafters are part of it.
+    pub drafting: Duration,
+    /// The target's forward.
+    pub forward: Duration,
+    /// From the target's scores to the verdict, learning from it included.
+    pub verification: Duration,
+    /// From the verdict to the last of its tokens, decoding of text included.
+    pub emission: Duration,
+}
+
+impl StepTimings {
+    /// Everything but the target's forward.
+    pub fn overhead(&self) -> Duration {
+        self.drafting + self.verification + self.emission
+    }
+
+    /// The whole step.
+    pub fn total(&self) -> Duration {
+        self.overhead() + self.forward
+    }
+}
+
+impl StepReport {
+    /// All text of the step.
+    pub fn text(&self) -> String {
+        self.text.iter().map(|piece| piece.text.as_str()).collect()
+    }
+}
