@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, in one go: kernels and models against their twins, cascades against plain decoding, and
-# what forwards cost. Prints as it goes; ends with an error if anything that is not a measurement failed.
+# Everything that needs a real GPU, in one go: kernels and models against references, cascades against plain decoding, and the
+# cost of forwards. Prints as it goes; exits with an error if anything but a measurement failed.
 #
 #   scripts/check-gpu.sh                       # on a machine with a GPU and Rust
 #   scripts/check-gpu.sh --pack FOLDER         # without a GPU: puts what it needs into FOLDER and FOLDER.tar.xz
 #   FOLDER/check-gpu.sh                        # there, without Rust, in the root of the sources
 #
 # $DEVICE is cuda:0 by default. $PYTHON must have torch and transformers for the comparison with them; without, it is left out.
-# $LIMIT and $GENERATIONS say how much decoding is compared and verified, $SHAPES what is measured (none, if empty).
+# $LIMIT and $GENERATIONS set how many prompts are compared and checked, $SHAPES what is measured (nothing if empty).
 set -uo pipefail
 device=${DEVICE:-cuda:0}
 limit=${LIMIT:-8}
@@ -45,7 +45,7 @@ fi
 
 failed=()
 step() { printf '\n== %s\n' "$*"; "$@" || failed+=("$*"); }
-# A measurement that cannot be taken is no failure of the program.
+# A measurement that cannot be taken is not a failure of the program.
 measure() { printf '\n== %s\n' "$*"; "$@" || echo "(not measured)"; }
 
 export CASCADE_TEST_DEVICE=$device
@@ -53,7 +53,7 @@ if [ -x "$here/cascade" ]; then
   cascade=$here/cascade
   for test in "$here"/tests/*; do
     crate=$(basename "$test"); crate=${crate%%--*}
-    export CARGO_MANIFEST_DIR=$PWD/crates/$crate
+    export CARGO_MANIFEST_DIR=$PWD/crates/product/$crate
     step "$test" --quiet
   done
 else
@@ -69,18 +69,18 @@ step "$cascade" doctor
 for family in t5 llama; do
   config=configs/demo-$family.yaml
   step "$cascade" run --config "$config" --device "$device" --dataset gsm8k --limit "$limit" --compare
-  step "$cascade" verify --config "$config" --device "$device" --random-settings 1 --generations "$generations" --dataset gsm8k
+  step "$cascade" check-lossless --config "$config" --device "$device" --random-settings 1 --generations "$generations" --dataset gsm8k
   # The same in bf16, every model of it.
   bf16=$(mktemp --suffix .yaml)
   sed -E 's/^( *(- )?)model: (.*)$/\1model: \3\n\1dtype: bf16/; ' "$config" | sed -E 's/^( *)- dtype:/\1  dtype:/' > "$bf16"
-  step "$cascade" verify --config "$bf16" --device "$device" --random-settings 1 --generations "$generations" --dataset gsm8k
+  step "$cascade" check-lossless --config "$bf16" --device "$device" --random-settings 1 --generations "$generations" --dataset gsm8k
   rm -f "$bf16"
 done
 for shape in $shapes; do
   measure "$cascade" bench model --shape "$shape" --random-weights --device "$device"
   measure "$cascade" bench model --shape "$shape" --random-weights --device "$device" --rows 1,16 --contexts 512 --profile
 done
-# What a step costs beside the target's forward, with acceptance as it was recorded.
+# Engine overhead per step, with recorded acceptance.
 for pair in llama:vicuna-7b t5:flan-t5-xxl; do
   family=${pair%%:*}
   [[ " $shapes " = *" ${pair#*:} "* ]] || continue

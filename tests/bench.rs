@@ -1,4 +1,4 @@
-//! `cascade bench` as people use it.
+//! `cascade bench`, end to end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Standard error of a command that must fail with a message, and not by panicking.
+/// Standard error of a command that must fail with a message, without a panic.
 fn error(args: &[&str]) -> String {
     let output = cascade(args);
     let message = String::from_utf8(output.stderr.clone()).unwrap();
@@ -124,7 +124,7 @@ fn a_shape_with_random_weights() {
 }
 
 #[test]
-fn a_bench_needs_one_subject_and_random_weights_are_said_aloud() {
+fn a_bench_needs_one_model_and_explicit_random_weights() {
     assert!(error(&["bench", "model"]).contains("<MODEL|--shape <SHAPE>>"));
     let both = [
         "bench",
@@ -167,7 +167,7 @@ fn steps_of_both_families_with_their_own_targets() {
         assert_eq!(measured["simulated"], true);
         assert_eq!(measured["records"], 2);
         assert!(measured["steps"].as_u64().unwrap() > 4);
-        // As often kept as in a replay.
+        // Acceptance equals that of a replay.
         let replay = ["replay", "--trace", &trace, "--config", config.path()];
         let replayed = stdout(&cascade(
             &[&replay[..], &["--limit", "2", "--json"]].concat(),

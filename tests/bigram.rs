@@ -1,4 +1,4 @@
-//! `cascade bigram` as people use it, and as machines fail under it.
+//! `cascade bigram`, end to end, and when the machine fails.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Standard error of a command that must fail with a message, and not by panicking.
+/// Standard error of a command that must fail with a message, without a panic.
 fn error(output: &Output) -> String {
     let message = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
@@ -43,7 +43,7 @@ fn error(output: &Output) -> String {
     message
 }
 
-/// Text of about as many bytes, the same for the same seed.
+/// Text of about this many bytes, determined by the seed.
 fn text(seed: u64, bytes: usize) -> String {
     let mut rng = StdRng::seed_from_u64(seed);
     let words: Vec<String> = (0..500)
@@ -116,7 +116,7 @@ fn builds_shows_compares_and_converts() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    // A tokenizer of the program is found by the table's fingerprint.
+    // An embedded tokenizer is found by the table's fingerprint.
     let text = stdout(&run(folder, &["show", "table", "--token", "▁the"]));
     assert!(text.contains("\"▁the\" occurs 3 times"), "{text}");
     for (token, message) in [
@@ -279,10 +279,10 @@ fn killed_at_any_moment_it_resumes_to_the_same_bytes() {
     assert!(resumed > 0, "never was anything safe before the kill");
 }
 
-/// A disk that is full: files may not become longer than some blocks.
+/// A full disk: files are limited to a few blocks.
 #[cfg(unix)]
 #[test]
-fn a_full_disk_is_said_and_leaves_no_partial_file() {
+fn a_full_disk_is_reported_and_leaves_no_partial_file() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("text"), text(1, 100_000)).unwrap();
@@ -304,7 +304,7 @@ fn a_full_disk_is_said_and_leaves_no_partial_file() {
         );
         assert!(!folder.join("table").exists(), "{message}");
     }
-    // What had been counted was safe.
+    // Earlier counts were kept.
     let args = build(&["short"], "table", &["--resume"]);
     stdout(&run(folder, &args));
     assert_eq!(names(folder), ["short", "table", "text"]);

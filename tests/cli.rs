@@ -1,4 +1,4 @@
-//! The `cascade` command as people use it.
+//! The `cascade` command, end to end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Standard error of a command that must fail with a message, and not by panicking.
+/// Standard error of a command that must fail with a message, without a panic.
 fn error(output: &Output) -> String {
     let message = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
@@ -66,7 +66,7 @@ fn file(name: &str, content: &[u8]) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn runs_the_embedded_demo_without_a_word() {
+fn runs_the_embedded_demo_without_arguments() {
     let text = stdout(&cascade(&["run", "--max-new-tokens", "12"]));
     assert!(
         text.starts_with("first proposed by: demo-t5-target demo-t5-base demo-t5-small max-gram"),
@@ -100,7 +100,7 @@ fn colours_on_demand() {
 }
 
 #[test]
-fn json_tells_everything_and_the_comparison_holds() {
+fn json_is_complete_and_the_comparison_equal() {
     for family in ["demo-t5.yaml", "demo-llama.yaml"] {
         let output = cascade(&[
             "run",
@@ -194,7 +194,7 @@ fn prompts_from_a_file_carry_their_fields_through() {
     assert_eq!(records[0]["num_tokens"], 4);
 }
 
-/// A file of the excerpts that the datasets' own tests read.
+/// A dataset excerpt of the datasets' own tests.
 fn excerpt(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../lab/cascade-eval/tests/data")
@@ -312,7 +312,7 @@ fn conversations_go_on_with_the_models_own_answers() {
 }
 
 #[test]
-fn datasets_that_do_not_fit_are_refused_with_a_cure() {
+fn unsuitable_datasets_are_refused_with_a_cure() {
     let mmlu = excerpt("mmlu");
     let cases: [(&[&str], &[&str]); 7] = [
         (
@@ -461,7 +461,7 @@ fn doctor_help_and_completions() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_cascade"))
         .args(["run", "--limit", "1", "--max-new-tokens", "64"])
         .stdout(Stdio::piped())
@@ -533,7 +533,7 @@ fn temperature_zero_is_greedy_and_bad_sampling_is_refused() {
     };
     let ids = |output: &Output| records(output)[0]["token_ids"].clone();
     assert_eq!(ids(&run(&["--temperature", "0"])), ids(&run(&[])));
-    // More than the vocabulary keeps all tokens.
+    // A top-k beyond the vocabulary keeps all tokens.
     let all = ids(&run(&["--temperature", "1", "--top-k", "1000000"]));
     assert_eq!(all, ids(&run(&["--temperature", "1"])));
     assert!(error(&run(&["--temperature=-1"])).contains("temperature is -1"));
@@ -606,7 +606,7 @@ fn reproduce_runs_resumes_and_merges() {
     let results =
         |name: &str| std::fs::read(folder.path().join(name).join("results.jsonl")).unwrap();
     assert_eq!(results("one"), results("both"));
-    // The report is made again from what the folder holds, and still says how the figures came about.
+    // The report is written again from the folder, and keeps the manifest of the run.
     let read = |file: &str| std::fs::read(folder.path().join("one").join(file)).unwrap();
     let (manifest, report) = (read("manifest.json"), read("report.html"));
     stdout(&cascade(&["reproduce", "report", &at("one")]));
@@ -634,7 +634,7 @@ fn reproduce_runs_resumes_and_merges() {
 }
 
 #[test]
-fn reproduce_refuses_what_makes_no_experiment() {
+fn reproduce_refuses_invalid_experiments() {
     let unknown = error(&cascade(&["reproduce", "table9"]));
     assert!(unknown.contains("table1, table2"), "{unknown}");
     let trace = error(&cascade(&["reproduce", "spec-bench"]));

@@ -1,5 +1,6 @@
-//! The demo families against HF transformers: plain decoding equals its greedy ids, and every cascade equals plain
-//! decoding. The ids are in `tests/goldens/demo-*-greedy.jsonl`; `tests/goldens/make_demo_greedy.py` makes them.
+//! The demo families against HF transformers: plain decoding gives its greedy token ids, and every
+//! cascade equals plain decoding. The ids are in `tests/goldens/demo-*-greedy.jsonl`, made by
+//! `tests/goldens/make_demo_greedy.py`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,13 +21,13 @@ struct Golden {
     prompt: String,
     prompt_ids: Vec<u32>,
     greedy_ids: Vec<u32>,
-    /// The smallest distance between the best and the second-best logit, and the token at which it was found.
+    /// The smallest gap between the top two logits, and the index of its token.
     min_gap: f32,
     min_gap_at: usize,
 }
 
-/// Logits that are nearer to each other than this are equal as far as f32 can tell: which of them is larger depends on the
-/// order in which a processor adds. Ours differ from those of transformers by less.
+/// Logits closer than this are equal within f32 rounding: which one is larger depends on the order
+/// of additions. Ours differ from those of transformers by less.
 const NEAR_TIE: f32 = 1e-4;
 
 impl Golden {

@@ -1,4 +1,4 @@
-//! `cascade ewif` as people use it.
+//! `cascade ewif`, end to end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ fn records(args: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Standard error of a command that must fail with a message, and not by panicking.
+/// Standard error of a command that must fail with a message, without a panic.
 fn error(args: &str) -> String {
     let output = ewif(args);
     let message = String::from_utf8(output.stderr).unwrap();
@@ -47,7 +47,7 @@ fn assert_contains(text: &str, parts: &[&str]) {
     }
 }
 
-/// A simulation is within 4 standard errors of the formula, and has errors at all.
+/// A simulation is within 4 standard errors of the formula, and its error is not 0.
 fn assert_agrees(record: &Value) {
     let figure = |of: &str, key: &str| record[of][key].as_f64().unwrap();
     let error = figure("simulated", "standard_error");
@@ -85,7 +85,7 @@ fn speculative_with_a_length_and_without() {
 }
 
 #[test]
-fn a_loss_is_said_aloud() {
+fn a_slowdown_is_noted() {
     let text = stdout("speculative --alpha 0.2 --cost 0.5 --k 4");
     assert_contains(&text, &["note: slower than plain decoding"]);
     let text = stdout("speculative --alpha 0.2 --cost 0.5");
@@ -224,7 +224,7 @@ fn bad_numbers_are_refused() {
 }
 
 #[test]
-fn drafters_of_a_horizontal_cascade_must_be_whole() {
+fn drafters_of_a_horizontal_cascade_must_be_complete() {
     let two_rates = "horizontal --alpha 0.8 --alpha 0.6 --cost 0.1";
     assert_contains(
         &error(two_rates),

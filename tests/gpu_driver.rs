@@ -1,5 +1,5 @@
-//! The program as a whole on GPUs that the processor plays, behind a library that plays NVIDIA's driver: kernels as they are shipped,
-//! loaded, recorded and launched as on a real one.
+//! The whole program on the mock CUDA driver: the shipped PTX is loaded, captured and launched as
+//! on a real GPU, and executed by the PTX interpreter.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
@@ -53,7 +53,7 @@ impl Config {
         let neural = |level: &str, more: &str| {
             format!("{{ model: embedded:demo-{family}-{level}, dtype: {dtype}{more} }}")
         };
-        // What a GPU plays at leisure: the small ones of the family.
+        // The small models of the family, to keep the emulation fast.
         let target = neural("base", "");
         let drafter = neural("small", ", branches: { widths: [2] }");
         let text = format!(
@@ -75,7 +75,7 @@ impl Config {
 }
 
 #[test]
-fn the_doctor_sees_the_gpu() {
+fn doctor_lists_the_gpu() {
     let said = stdout(&["doctor"], &[]);
     let line = said
         .lines()
@@ -87,7 +87,7 @@ fn the_doctor_sees_the_gpu() {
     );
 }
 
-/// Token ids of a prompt's answer, which must be those of plain decoding.
+/// Token ids of an output, which must equal plain decoding.
 fn answer(config: &Config, device: &str, variables: &[(&str, &str)]) -> Vec<Value> {
     let run = ["run", "--config", config.path(), "--device", device];
     let prompt = ["--prompt", "Tom has 3 apples and buys 4 more."];
@@ -99,7 +99,7 @@ fn answer(config: &Config, device: &str, variables: &[(&str, &str)]) -> Vec<Valu
 }
 
 #[test]
-fn cascades_say_what_plain_decoding_says() {
+fn cascades_equal_plain_decoding() {
     for family in ["t5", "llama"] {
         let config = Config::new(family, "bf16");
         let ids = answer(&config, "cuda:0", &[]);
@@ -113,7 +113,7 @@ fn cascades_say_what_plain_decoding_says() {
 }
 
 #[test]
-fn in_f32_a_gpu_says_what_the_cpu_says() {
+fn in_f32_a_gpu_equals_the_cpu() {
     for family in ["t5", "llama"] {
         let config = Config::new(family, "f32");
         let of_cpu = answer(&config, "cpu", &[]);
@@ -140,11 +140,11 @@ fn forwards_are_measured_and_profiled() {
         "--profile",
         "--json",
     ];
-    // The less memory there is, the less is read to measure how fast that goes.
+    // The less memory there is, the less is read to measure the bandwidth.
     let memory = [("CASCADE_PTX_MEMORY", "20000000")];
     let said = stdout(&[&bench[..], &rest].concat(), &memory);
     let said: Value = serde_json::from_str(&said).unwrap();
-    // One layer of five launches, and three.
+    // One layer of five launches, and three more.
     assert_eq!(said["forwards"][0]["launches"], 8);
     let purposes = said["profiles"][0]["purposes"].as_array().unwrap();
     let launches = purposes
@@ -158,7 +158,7 @@ fn forwards_are_measured_and_profiled() {
 }
 
 #[test]
-fn what_a_gpu_lacks_is_told() {
+fn missing_gpus_and_memory_are_reported() {
     let config = Config::new("t5", "bf16");
     let run = [
         "run",

@@ -1,6 +1,7 @@
-//! Cascades on a GPU say what plain decoding says there, token by token, in f32 as in bf16; and in f32 what the CPU says.
+//! Cascades on a GPU equal plain decoding there, token by token, in f32 and bf16; in f32 they also
+//! equal the CPU.
 //!
-//! Kernels run in the emulator, and on the GPU that `CASCADE_TEST_DEVICE` names (`cuda:0`), if it does.
+//! Kernels run in the emulator, and on the GPU named by `CASCADE_TEST_DEVICE` (`cuda:0`), if set.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +27,7 @@ fn devices() -> Vec<Device> {
 }
 
 fn model(name: &str, device: &Device, dtype: DType) -> LoadedModel {
-    // Where the sources are now, if the test was built elsewhere.
+    // The current location of the sources, if the test was built elsewhere.
     let here = std::env::var("CARGO_MANIFEST_DIR");
     let folder = Path::new(here.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR")))
         .join("../../lab/cascade-demo/models")

@@ -1,4 +1,5 @@
-//! Temperature, top-k, top-p and min-p, compared with Hugging Face transformers (`tests/goldens/sampling_hf.py`).
+//! Temperature, top-k, top-p and min-p, compared with Hugging Face transformers
+//! (`tests/goldens/sampling_hf.py`).
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! `cascade trace` and `cascade replay` as people use them.
+//! `cascade trace` and `cascade replay`, end to end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{json, Value};
 
-/// Logits that are nearer to each other than this may change places on another machine.
+/// Logits closer than this may swap ranks on another machine.
 const NEAR_TIE: f64 = 1e-4;
 
 fn cascade(args: &[&str]) -> Output {
@@ -27,7 +27,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Standard error of a command that must fail with a message, and not by panicking.
+/// Standard error of a command that must fail with a message, without a panic.
 fn error(output: &Output) -> String {
     let message = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
@@ -93,7 +93,7 @@ fn record(folder: &Folder, family: &str, name: &str, more: &[&str]) -> Output {
     cascade(&[&args[..], more].concat())
 }
 
-/// The files that the project ships hold what the targets say.
+/// The shipped traces equal the targets' outputs.
 fn ships_what_the_target_says(family: &str) {
     let shipped = std::fs::read_to_string(project(&format!("traces/demo-{family}-gsm8k.jsonl")));
     let shipped = objects(&shipped.unwrap());
@@ -158,7 +158,7 @@ fn ships_what_the_llama_target_says() {
     ships_what_the_target_says("llama");
 }
 
-/// A replay has the tokens, the steps and the calls of the real run.
+/// A replay has the tokens, steps and calls of the real run.
 fn replays_what_runs(family: &str) {
     let folder = Folder::new();
     let config = project(&format!("configs/demo-{family}.yaml"));
@@ -251,7 +251,7 @@ fn an_interrupted_recording_resumes_to_the_same_file() {
     ] {
         let output = record(&folder, "llama", "whole.jsonl", args);
         match expected {
-            "" => assert!(stdout(&output).contains("4 of them were there")),
+            "" => assert!(stdout(&output).contains("4 of them recorded earlier")),
             expected => assert!(error(&output).contains(expected), "{}", error(&output)),
         }
         assert_eq!(folder.read("whole.jsonl"), whole);
@@ -371,7 +371,7 @@ fn imported_answers_are_replayed_without_their_target() {
         .collect();
     assert_eq!(finishes, ["eos", "length", "eos"]);
     assert!(trace[1..].iter().all(|record| record.get("gaps").is_none()));
-    // The conversation goes on where the answer ended.
+    // The conversation continues where the answer ended.
     let ids = |record: &Value, key: &str| record[key].as_array().unwrap().clone();
     let first = [ids(&trace[1], "context"), ids(&trace[1], "output")].concat();
     assert_eq!(ids(&trace[2], "context")[..first.len()], first);
@@ -439,7 +439,7 @@ fn answers_that_fit_no_question_are_refused() {
 }
 
 #[test]
-fn shows_what_a_trace_holds() {
+fn describes_a_trace() {
     let trace = project("traces/demo-llama-gsm8k.jsonl");
     let text = stdout(&cascade(&["trace", "show", &trace]));
     for part in [
@@ -519,7 +519,7 @@ fn what_cannot_be_replayed_is_refused_with_the_cure() {
 }
 
 #[test]
-fn records_longer_than_the_configuration_wants_are_cut_aloud() {
+fn records_longer_than_the_configuration_are_cut_with_a_warning() {
     let folder = Folder::new();
     let demo = std::fs::read_to_string(project("configs/demo-t5.yaml")).unwrap();
     let short = folder.file(

@@ -1,4 +1,4 @@
-//! `cascade tune` on the traces that ship with the project.
+//! `cascade tune` on the shipped traces.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +50,7 @@ fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
         "{predicted} {replayed}"
     );
     assert!(replayed > report["own_predicted_swi"].as_f64().unwrap() + 1.0);
-    // Each further one drafts more cheaply.
+    // Each further setting drafts more cheaply.
     let drafting: Vec<u64> = report["frontier"]
         .as_array()
         .unwrap()
@@ -67,7 +67,7 @@ fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
 }
 
 #[test]
-fn costs_that_make_no_sense_are_refused() {
+fn invalid_costs_are_refused() {
     let costs = |text| {
         error(&tune(
             "demo-t5-gsm8k.jsonl",

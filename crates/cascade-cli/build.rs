@@ -1,11 +1,11 @@
-//! Tells the program which commit it is built from, as `CASCADE_COMMIT`, unless whoever builds it has said so.
+//! Sets `CASCADE_COMMIT` to the commit that the program is built from, unless it is set already.
 //!
-//! Outside of a checkout of this repository nothing is told, and nothing fails.
+//! Outside a checkout of this repository it stays unset, without an error.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the program is made of, from this crate's folder.
+/// The program's sources, relative to this crate.
 const SOURCES: [&str; 4] = [
     "../../crates",
     "../../configs",
@@ -19,7 +19,7 @@ fn main() {
     if std::env::var_os("CASCADE_COMMIT").is_some() || !is_own_checkout() {
         return;
     }
-    // A commit moves HEAD or the branch that it names; an edit makes the sources others than the commit's.
+    // A commit moves HEAD or its branch; an edit makes the sources differ from the commit.
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
     for name in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {
         watch(git(&["rev-parse", "--git-path", name]));
@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// Whether this is the repository's own checkout, and not a copy inside of another one.
+/// Whether this is the repository's own checkout, and not a copy inside another repository.
 fn is_own_checkout() -> bool {
     let canonical = |path: &Path| path.canonicalize().ok();
     let top = git(&["rev-parse", "--show-toplevel"]).map(PathBuf::from);
@@ -40,7 +40,7 @@ fn is_own_checkout() -> bool {
     top.is_some() && top == canonical(Path::new("../.."))
 }
 
-/// `-dirty`, as `git describe` says it, if a source is not as it was committed.
+/// `-dirty`, as in `git describe`, if a source differs from the commit.
 fn edited() -> &'static str {
     let status = ["status", "--porcelain", "--untracked-files=no", "--"];
     match git(&[&status[..], &SOURCES].concat()).as_deref() {
@@ -49,14 +49,14 @@ fn edited() -> &'static str {
     }
 }
 
-/// Cargo takes a file that is not there for one that has changed.
+/// Watches existing files only: cargo treats a missing file as changed.
 fn watch(path: Option<String>) {
     if let Some(path) = path.filter(|path| Path::new(path).exists()) {
         println!("cargo::rerun-if-changed={path}");
     }
 }
 
-/// What git says, or nothing if it fails or is not there.
+/// The output of git, or nothing if it fails or is missing.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -1,4 +1,4 @@
-//! `cascade bench`: what forwards and steps cost on this machine.
+//! `cascade bench`: cost of forwards and steps on this machine.
 
 mod model;
 mod options;
@@ -13,13 +13,14 @@ use serde::Serialize;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure a model's forwards by rows and context, beside the speed at which memory can be read.
+    /// Time a model's forwards by rows and context, relative to memory bandwidth.
     Model(model::ModelArgs),
-    /// Measure what the engine adds to the target's forwards, step by step; simulated.
+    /// Time the engine's overhead per step on top of the target's forwards (simulated acceptance).
     ///
-    /// The target computes every forward, and a recorded trace answers in its place, so that drafts are kept as they were in the
-    /// recording, whatever the target's weights. The statistical drafters of the configuration draft as always. Greedy; tokens
-    /// only, no text is decoded. The first step of each record reads the prompt and is left out.
+    /// The target computes every forward, but a recorded trace answers in its place, so acceptance
+    /// is that of the recording whatever the target's weights. The configuration's statistical
+    /// drafters draft as usual. Greedy; tokens only, no text is decoded. The first step of each
+    /// record, which reads the prompt, is excluded.
     Step(step::StepArgs),
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what was measured: for people, or as one JSON object.
+/// Prints measurements as text or as one JSON object.
 fn report<T: Serialize>(
     measured: &T,
     json: bool,

@@ -1,14 +1,32 @@
 //! `cascade config check`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_config::{AssembleOptions, Config, Drafter, LoadedPart, Neural};
 use cascade_engine::{Branching, Expand, Siblings};
+use clap::Subcommand;
 
-pub(crate) fn check(file: &Path, load: bool) -> Result<ExitCode> {
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check a configuration and describe its cascade.
+    Check {
+        /// The configuration.
+        file: PathBuf,
+        /// Also load the models, downloading them if needed, and check that they fit together.
+        #[arg(long)]
+        load: bool,
+    },
+}
+
+pub(crate) fn run(command: &ConfigCommand) -> Result<ExitCode> {
+    let ConfigCommand::Check { file, load } = command;
+    check(file, *load)
+}
+
+fn check(file: &Path, load: bool) -> Result<ExitCode> {
     let config = Config::open(file)?;
     let mut out = std::io::stdout().lock();
     describe(&mut out, &config)?;
@@ -16,7 +34,7 @@ pub(crate) fn check(file: &Path, load: bool) -> Result<ExitCode> {
         writeln!(out, "warning: {warning}")?;
     }
     if !load {
-        writeln!(out, "{}: ok (models not loaded; --load does)", config.label)?;
+        writeln!(out, "{}: ok (models not loaded; use --load)", config.label)?;
         return Ok(ExitCode::SUCCESS);
     }
     let assembled = config.assemble(&AssembleOptions::default())?;
@@ -57,7 +75,7 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
     writeln!(out, "decoding   {}", config.sampling)?;
     writeln!(
         out,
-        "drafts     at most {} nodes; the target's rule is {}",
+        "drafts     at most {} nodes; the target's acceptance rule is {}",
         config.max_nodes, config.target.rule
     )?;
     writeln!(
@@ -89,16 +107,16 @@ fn branches(branching: &Branching) -> String {
         return String::new();
     }
     let parents = match branching.expand {
-        Expand::MainPath => "the leading node",
-        Expand::AllLeaves => "every node",
+        Expand::MainPath => "the main path node",
+        Expand::AllLeaves => "every leaf",
     };
     let siblings = match branching.siblings {
-        Siblings::TopK => "most probable",
+        Siblings::TopK => "the most probable",
         Siblings::WithReplacement => "sampled",
         Siblings::WithoutReplacement => "sampled without replacement",
     };
     format!(
-        "; {parents} of a depth has {:?} children, {siblings}",
+        "; {parents} at each depth has {:?} children, {siblings}",
         branching.widths
     )
 }

@@ -17,7 +17,7 @@ pub(crate) fn doctor() -> Result<ExitCode> {
             "system",
             format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         ),
-        ("processor", processor()),
+        ("cpu model", cpu_model()),
         ("threads", threads()),
         ("cpu", "ok".to_owned()),
         ("cuda:0", cuda()),
@@ -58,7 +58,7 @@ fn built_with() -> String {
     format!("candle {}, {profile}", cascade_models::CANDLE_VERSION)
 }
 
-pub(crate) fn processor() -> String {
+pub(crate) fn cpu_model() -> String {
     let features = cascade_models::cpu_features();
     let model = std::fs::read_to_string("/proc/cpuinfo")
         .ok()
@@ -73,7 +73,7 @@ pub(crate) fn processor() -> String {
 fn threads() -> String {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     match std::env::var("RAYON_NUM_THREADS") {
-        Ok(set) => format!("{set} by RAYON_NUM_THREADS, of {available} available"),
+        Ok(set) => format!("{set} (RAYON_NUM_THREADS), {available} available"),
         Err(_) => format!("{available}"),
     }
 }
@@ -99,10 +99,7 @@ fn cuda() -> String {
 
 fn endpoint(hub: &HubOptions) -> String {
     if hub.offline {
-        format!(
-            "{}, offline by HF_HUB_OFFLINE: the cache only",
-            hub.endpoint
-        )
+        format!("{}, offline (HF_HUB_OFFLINE): cache only", hub.endpoint)
     } else {
         hub.endpoint.clone()
     }

@@ -1,4 +1,4 @@
-//! What to generate from.
+//! Inputs: what to generate from.
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config};
@@ -7,19 +7,19 @@ use serde_json::{json, Map, Value};
 
 use crate::args::InputArgs;
 
-/// Questions of the demo when nothing else is asked for.
+/// Number of demo questions if no input is given.
 const DEMO_QUESTIONS: usize = 3;
 
-/// What is asked, in one or several turns.
+/// An input of one or several turns.
 pub(crate) struct Input {
     sample: Sample,
     template: PromptTemplate,
-    /// Fields that are carried through.
+    /// Fields copied to the output.
     pub(crate) fields: Map<String, Value>,
 }
 
 impl Input {
-    /// An input whose first prompt can be made, and so all of its prompts.
+    /// An input whose first prompt can be formatted, and therefore all of them.
     fn new(sample: Sample, template: PromptTemplate, fields: Map<String, Value>) -> Result<Self> {
         template.apply(&sample)?;
         Ok(Self {
@@ -29,27 +29,27 @@ impl Input {
         })
     }
 
-    /// Number of turns that are asked.
+    /// Number of turns asked.
     pub(crate) fn turns(&self) -> usize {
         self.template.turns(&self.sample)
     }
 
-    /// What the model reads, to the byte, after it gave these answers.
+    /// The exact prompt after these answers.
     pub(crate) fn prompt(&self, answers: &[String]) -> Result<String> {
         Ok(self.template.apply_after(&self.sample, answers)?)
     }
 
-    /// What the dataset calls it.
+    /// Its id in the dataset.
     pub(crate) fn id(&self) -> &str {
         &self.sample.id
     }
 
-    /// Its subject or category, if the dataset tells.
+    /// Its subject or category, if the dataset has one.
     pub(crate) fn category(&self) -> Option<&str> {
         self.sample.category.as_deref()
     }
 
-    /// What a person wants to see of a turn, from 0.
+    /// The text shown for a turn, from 0.
     pub(crate) fn title(&self, turn: usize) -> &str {
         let turns = self.sample.content.turns();
         turns.get(turn).map_or("", |title| title.trim())
@@ -60,7 +60,26 @@ impl Input {
     }
 }
 
-/// Everything that the arguments ask for, read and checked before the first prompt is answered.
+/// One turn of an input.
+pub(crate) struct Question<'a> {
+    pub(crate) input: &'a Input,
+    /// Index of the input, from 0.
+    pub(crate) index: usize,
+    /// Index of the turn, from 0.
+    pub(crate) turn: usize,
+    pub(crate) prompt: String,
+}
+
+impl Question<'_> {
+    /// Its seed: consecutive for inputs, and far apart for the turns of one input.
+    pub(crate) fn seed(&self, first: u64) -> u64 {
+        first
+            .wrapping_add(self.index as u64)
+            .wrapping_add((self.turn as u64) << 32)
+    }
+}
+
+/// All inputs, read and checked before the first prompt is answered.
 pub(crate) fn inputs(args: &InputArgs, config: &Config) -> Result<Vec<Input>> {
     if let Some(prompt) = &args.prompt {
         let sample = Sample::new("0", Content::Text(prompt.as_str().into()));
@@ -92,7 +111,7 @@ pub(crate) fn inputs(args: &InputArgs, config: &Config) -> Result<Vec<Input>> {
     }
 }
 
-/// How many inputs have turns that their template does not ask.
+/// Number of inputs with turns that their template does not ask.
 pub(crate) fn cut_short(inputs: &[Input]) -> usize {
     inputs
         .iter()
@@ -116,7 +135,8 @@ fn samples(args: &InputArgs) -> Result<Vec<Sample>> {
             Ok(dataset.parse(label, cascade_demo::GSM8K_TEST.as_bytes(), selection)?)
         }
         (None, other) => bail!(
-            "the dataset {other} is not part of the program; download it with --data hub, or name its file with --data FILE (docs/datasets.md tells where it is)"
+            "the dataset {other} is not part of the program; download it with --data hub, or give its \
+             file with --data FILE (docs/datasets.md lists the sources)"
         ),
     }
 }
@@ -130,7 +150,7 @@ fn selection(args: &InputArgs) -> Selection {
     }
 }
 
-/// What a record tells of a sample: its own fields last, so that they stand as they were.
+/// Fields of a sample copied to its record; its own fields last, so that they take precedence.
 fn carried(sample: &Sample) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("id".to_owned(), json!(sample.id));

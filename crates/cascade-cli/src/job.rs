@@ -1,4 +1,4 @@
-//! What every command that generates begins with: configuration, inputs, options.
+//! The common start of every command that generates: configuration, inputs, options.
 
 use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, Assembled, Config, SamplingSettings};
@@ -9,7 +9,7 @@ use cascade_models::LoadedModel;
 use crate::args::{DecodingArgs, JobArgs};
 use crate::inputs::{cut_short, inputs, Input};
 
-/// A checked job: nothing has been loaded yet.
+/// A checked job; no model has been loaded yet.
 pub(crate) struct Job {
     pub(crate) config: Config,
     pub(crate) inputs: Vec<Input>,
@@ -39,7 +39,7 @@ impl Job {
         })
     }
 
-    /// Where models compute.
+    /// The device of the models.
     pub(crate) fn device(&self) -> &str {
         self.device.as_ref().unwrap_or(&self.config.device)
     }
@@ -56,7 +56,7 @@ impl Job {
         }
     }
 
-    /// Loads the models, and says aloud what is hardly meant.
+    /// Loads the models, and prints warnings about what is valid but probably unintended.
     pub(crate) fn assemble(&self) -> Result<Assembled> {
         let assembled = self.config.assemble(&self.assemble_options())?;
         for warning in &assembled.warnings {
@@ -70,14 +70,14 @@ fn warn_of_unasked_turns(inputs: &[Input]) {
     match cut_short(inputs) {
         0 => {}
         some => eprintln!(
-            "warning: {some} of {} samples have several turns, of which this prompt template asks the first; \
-             --template vicuna asks them all",
+            "warning: {some} of {} samples have several turns; this prompt template asks only the \
+             first (--template vicuna asks all)",
             inputs.len()
         ),
     }
 }
 
-/// The configuration's settings, where the arguments do not say otherwise.
+/// The configuration's settings, overridden by the arguments.
 fn decoding(args: &DecodingArgs, settings: SamplingSettings) -> Result<Decoding> {
     let settings = SamplingSettings {
         temperature: args.temperature.unwrap_or(settings.temperature),
@@ -88,8 +88,8 @@ fn decoding(args: &DecodingArgs, settings: SamplingSettings) -> Result<Decoding>
     let truncates = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
     if truncates && settings.truncates_in_vain() {
         bail!(
-            "--top-k, --top-p and --min-p do nothing at temperature 0, which is greedy decoding; \
-             give --temperature too"
+            "--top-k, --top-p and --min-p have no effect at temperature 0 (greedy decoding); \
+             also give --temperature"
         );
     }
     Ok(settings.decoding()?)

@@ -1,22 +1,21 @@
-//! The machine-readable record of a generation, in the names that vLLM uses where it has one.
+//! The machine-readable record of a generation; field names follow vLLM where it has them.
 
-use cascade_core::Decoding;
 use cascade_engine::GenerationOutput;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::inputs::Input;
-use crate::run::Question;
+use crate::comparison::Comparison;
+use crate::inputs::{Input, Question};
 
 #[derive(Serialize)]
 pub(crate) struct Record<'a> {
-    /// Which turn of a conversation this is, from 1, if it has several.
+    /// Turn of the conversation, from 1, if it has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<usize>,
     prompt: &'a str,
     text: &'a str,
     token_ids: &'a [u32],
-    /// For each token, the index in `models` of the one that proposed it first.
+    /// For each token, the index in `models` of the model that first proposed it.
     token_origins: Vec<usize>,
     finish_reason: &'static str,
     num_tokens: usize,
@@ -59,40 +58,6 @@ struct ComparisonRecord {
     speedup: f64,
 }
 
-/// A generation beside plain decoding of the same prompt.
-pub(crate) struct Comparison {
-    pub(crate) plain: GenerationOutput,
-    /// Whether the tokens can be compared: samples cannot.
-    pub(crate) comparable: bool,
-    /// Index of the first token that differs.
-    pub(crate) first_difference: Option<usize>,
-    /// Ratio of tokens per second.
-    pub(crate) speedup: f64,
-}
-
-impl Comparison {
-    pub(crate) fn new(
-        generation: &GenerationOutput,
-        plain: GenerationOutput,
-        decoding: Decoding,
-    ) -> Self {
-        let comparable = decoding.is_greedy();
-        Self {
-            comparable,
-            first_difference: comparable
-                .then(|| first_difference(&generation.tokens, &plain.tokens))
-                .flatten(),
-            speedup: generation.tokens_per_second() / plain.tokens_per_second(),
-            plain,
-        }
-    }
-}
-
-fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
-    let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    (common < a.len().max(b.len())).then_some(common)
-}
-
 impl<'a> Record<'a> {
     pub(crate) fn new(
         question: &'a Question<'_>,
@@ -131,7 +96,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The record as one object: fields of the prompt's line come first, and the record's own take precedence.
+/// The record as one object: the fields of the prompt's line first; the record's own take
+/// precedence.
 pub(crate) fn with_carried_fields(
     input: &Input,
     record: &Record<'_>,

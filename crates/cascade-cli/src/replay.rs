@@ -1,4 +1,4 @@
-//! `cascade replay`.
+//! `cascade replay`: runs a cascade against a recorded target.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -18,27 +18,27 @@ use crate::bigram::grouped;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The trace, plain or compressed by gzip.
+    /// The trace, plain or gzip.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
-    /// Configuration of the cascade; `embedded:demo-t5` if not given. Its target is not loaded.
+    /// Configuration of the cascade, whose target is not loaded [default: embedded:demo-t5].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How many records to take.
+    /// Maximum number of records.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
-    /// How many records to pass over first.
+    /// Number of records to skip first.
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
 
-    /// Print one JSON object per record, and a last one with the sums; nothing else.
+    /// Print one JSON object per record and a final one with the totals, and nothing else.
     #[arg(long)]
     json: bool,
 
-    /// Where the drafters compute, in place of the configuration's device: cpu or cuda:N.
+    /// Device of the drafters, overriding the configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 }
@@ -81,13 +81,13 @@ fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<As
     assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))
 }
 
-/// What may not be meant.
+/// What is valid but probably unintended.
 fn warnings(config: &Config, trace: &Trace) -> Vec<String> {
     let mut warnings = Vec::new();
     let (found, named) = (&trace.header.model, model(&config.target.source));
     if *found != named {
         warnings.push(format!(
-            "the trace is of {found}, and the target of {} is {named}: the trace stands for it",
+            "the trace is of {found}, and the target of {} is {named}; the trace is used",
             config.label
         ));
     }
@@ -99,23 +99,25 @@ fn warnings(config: &Config, trace: &Trace) -> Vec<String> {
     match longer.count() {
         0 => {}
         longer => warnings.push(format!(
-            "{longer} of {} records are longer than generation.max_new_tokens, which is {wanted}: they are replayed up to there",
+            "{longer} of {} records are longer than generation.max_new_tokens ({wanted}); they are \
+             replayed up to that length",
             trace.records.len()
         )),
     }
     if config.ignore_eos && !trace.header.eos.is_empty() {
-        warnings.push("generation.ignore_eos: what the target would have said after an end token was not recorded".to_owned());
+        warnings.push(
+            "generation.ignore_eos: recordings end at EOS, so the replay does too".to_owned(),
+        );
     }
     if config.options.stop.is_some() {
         warnings.push(
-            "stop sequences are not looked for in a replay: a record ends where its text ended"
-                .to_owned(),
+            "stop sequences are ignored in a replay; records end where recording ended".to_owned(),
         );
     }
     warnings
 }
 
-/// What a trace of the source would call its model.
+/// The model name that a trace of this source would have.
 fn model(source: &ModelSource) -> String {
     match source {
         ModelSource::Hub { id, .. } => id.clone(),
@@ -184,7 +186,7 @@ impl Replay<'_> {
         let header = &self.trace.header;
         writeln!(
             out,
-            "replayed from {} ({} outputs of {}), drafted for by {}; no time was measured\n",
+            "replayed from {} ({} outputs of {}) with the drafters of {}; times are not measured\n",
             self.trace.label,
             header.provenance.as_str(),
             header.model,
@@ -199,7 +201,7 @@ impl Replay<'_> {
         writeln!(
             out,
             "{:<18}{:>8}{:>9}{:>9}{:>9}{:>7}   calls:{calls}",
-            "", "records", "tokens", "drafted", "kept", "length"
+            "", "records", "tokens", "drafted", "accepted", "length"
         )?;
         let categories = tallies
             .categories
@@ -208,7 +210,11 @@ impl Replay<'_> {
         for (name, tally) in categories.chain([("total", &tallies.total)]) {
             writeln!(out, "{}", row(name, tally))?;
         }
-        writeln!(out, "\nlength: tokens per forward of the target (mean acceptance length); kept: share of drafted tokens that the target accepted")?;
+        writeln!(
+            out,
+            "\nlength: tokens per target forward (mean acceptance length); \
+             accepted: share of drafted tokens accepted by the target"
+        )?;
         Ok(())
     }
 }
@@ -234,7 +240,7 @@ fn column(text: &str, name: &str) -> String {
     format!("  {text:>width$}", width = name.chars().count().max(7))
 }
 
-/// The record of `cascade run --json`, as far as a replay can tell.
+/// The record of `cascade run --json`, without what a replay cannot know.
 fn object(record: &Record, generation: &GenerationOutput) -> Value {
     let mut tally = Tally::default();
     tally.add(generation);

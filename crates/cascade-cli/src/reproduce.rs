@@ -1,4 +1,4 @@
-//! `cascade reproduce`.
+//! `cascade reproduce`: the papers' tables and figures.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use crate::bigram::tokenizer;
 const T5_XXL: &str = include_str!("../../../configs/t5-xxl.yaml");
 const VICUNA_7B: &str = include_str!("../../../configs/vicuna-7b.yaml");
 
-/// `cascade reproduce list` shows the experiments.
+/// `cascade reproduce list` lists the experiments.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct ReproduceArgs {
@@ -36,20 +36,20 @@ pub(crate) struct ReproduceArgs {
 
 #[derive(Debug, Subcommand)]
 enum ReproduceCommand {
-    /// Show the experiments.
+    /// List the experiments.
     List,
-    /// Put the folders of shards together, and make the report of all.
+    /// Merge the results of shards and write the report.
     Merge {
-        /// The folders of the shards.
+        /// Folders of the shards.
         #[arg(value_name = "FOLDER", required = true)]
         shards: Vec<PathBuf>,
-        /// The folder that they become.
+        /// Folder to write.
         #[arg(long, value_name = "FOLDER")]
         into: PathBuf,
     },
-    /// Make the report of a folder of results again.
+    /// Write the report of a results folder again.
     Report {
-        /// The folder.
+        /// The results folder.
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },
@@ -57,57 +57,58 @@ enum ReproduceCommand {
 
 #[derive(Debug, Args)]
 struct RunExperiment {
-    /// The experiment: a name that `list` shows.
+    /// Name of the experiment; see `list`.
     #[arg(value_name = "NAME", required_unless_present = "config")]
     name: Option<String>,
 
-    /// An experiment of your own, in the form of the files in configs/reproduce.
+    /// Your own experiment, in the format of the files in configs/reproduce.
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     config: Option<PathBuf>,
 
-    /// The models: demo, paper, demo-t5, demo-llama, t5-xxl, vicuna-7b, or a configuration, whose target, largest and smallest
-    /// neural drafter and Max-Gram are taken.
+    /// The models: demo, paper, demo-t5, demo-llama, t5-xxl, vicuna-7b, or a configuration file, of
+    /// which the target, the largest and the smallest neural drafter and Max-Gram are used.
     #[arg(long, value_name = "demo|paper|CONFIG", default_value = "demo")]
     models: String,
 
-    /// Prompts of each dataset, in place of the experiment's number.
+    /// Prompts per dataset, overriding the experiment.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
-    /// Of the choice of prompts, and of the bootstrap.
+    /// Seed for the selection of prompts and for the bootstrap.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
-    /// Take this dataset alone; may be given several times.
+    /// Use only this dataset; may be repeated.
     #[arg(long, value_name = "NAME")]
     dataset: Vec<String>,
 
-    /// Where a dataset is that is not part of the program, such as mmlu=FOLDER or mmlu=hub; may be given several times.
+    /// Location of a dataset that is not embedded, such as mmlu=FOLDER or mmlu=hub; may be
+    /// repeated.
     #[arg(long, value_name = "NAME=WHERE", value_parser = named_source)]
     data: Vec<(String, DataSource)>,
 
-    /// Recorded outputs to replay, for experiments that do.
+    /// Recorded outputs, for experiments that replay.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Tokenizer of the recorded target, by which samples in the report have text and not numbers: a tokenizer.json, a folder or
-    /// a model of the hub that has one, or `embedded:NAME`.
+    /// Tokenizer of the recorded target, to show samples in the report as text instead of token
+    /// ids: a tokenizer.json, a folder or hub model that has one, or `embedded:NAME`.
     #[arg(long, value_name = "TOKENIZER", requires = "trace")]
     tokenizer: Option<String>,
 
-    /// Run the i-th of n parts of the prompts, into a folder of its own.
+    /// Run only part i of n of the prompts, in a separate folder.
     #[arg(long, value_name = "i/n")]
     shard: Option<String>,
 
-    /// Go on with a run that was stopped; the results become the same as if it had not been.
+    /// Resume an interrupted run; the results equal those of an uninterrupted one.
     #[arg(long)]
     resume: bool,
 
-    /// Folder of the results; results/NAME if not given, results/NAME-i-of-n for a shard.
+    /// Results folder [default: results/NAME, or results/NAME-i-of-n for a shard].
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 
-    /// Where to compute, in place of the models' device: cpu or cuda:N.
+    /// Device, overriding the models' configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 }
@@ -130,7 +131,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
             finish(report(into, finished(manifest(started, None)))?, into)
         }
         Some(ReproduceCommand::Report { folder }) => {
-            // How the figures came about has not changed; a run that was stopped has left nothing about it.
+            // The manifest of the run still applies; an interrupted run left none.
             let of_run = Manifest::of_folder(folder)?;
             let manifest = of_run.unwrap_or_else(|| manifest(started, None));
             finish(report(folder, manifest)?, folder)
@@ -172,7 +173,7 @@ impl RunExperiment {
         match (&self.config, &self.name) {
             (Some(file), _) => Ok(Definition::open(file)?),
             (None, Some(name)) => Ok(Definition::named(name)?),
-            (None, None) => bail!("name an experiment; `cascade reproduce list` shows them"),
+            (None, None) => bail!("name an experiment; `cascade reproduce list` lists them"),
         }
     }
 
@@ -283,7 +284,7 @@ fn finish(reported: Reported, folder: &Path) -> Result<ExitCode> {
     match reported.unequal {
         0 => Ok(ExitCode::SUCCESS),
         unequal => {
-            eprintln!("error: {unequal} outputs differ from plain decoding; the tables say which");
+            eprintln!("error: {unequal} outputs differ from plain decoding; see the tables");
             Ok(ExitCode::FAILURE)
         }
     }

@@ -7,18 +7,53 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use cascade_config::Assembled;
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
+use clap::{Args, ValueEnum};
 
-use crate::args::{Color, RunArgs};
-use crate::inputs::Input;
+use crate::args::JobArgs;
+use crate::comparison::Comparison;
+use crate::inputs::{Input, Question};
 use crate::job::Job;
-use crate::record::{with_carried_fields, Comparison, Record};
+use crate::record::{with_carried_fields, Record};
 use crate::show::{self, Totals};
 
 /// Exit status when the output differs from plain decoding.
 const DIFFERENT: u8 = 1;
 
-/// Tokens that both sides of a comparison generate before any is timed, so that neither pays for cold memory.
+/// Tokens that both sides of a comparison generate before timing starts, to warm up memory.
 const WARM_UP_TOKENS: usize = 8;
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    job: JobArgs,
+
+    /// Plain decoding: the target alone, one token per forward.
+    #[arg(long)]
+    no_speculation: bool,
+
+    /// Also decode plainly, check that the outputs are equal, and print the speedup. Samples are
+    /// not compared token by token: they are different draws from the same distribution.
+    #[arg(long, conflicts_with = "no_speculation")]
+    compare: bool,
+
+    /// Colour each token by the model that first proposed it.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+
+    /// Print one JSON object per prompt and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Color {
+    /// If standard output is a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     set_colors(args.color);
@@ -45,31 +80,12 @@ fn set_colors(color: Color) {
     }
 }
 
-/// One prompt.
-pub(crate) struct Question<'a> {
-    pub(crate) input: &'a Input,
-    /// Number of the input, from 0.
-    index: usize,
-    /// Number of its turn, from 0.
-    pub(crate) turn: usize,
-    pub(crate) prompt: String,
-}
-
-impl Question<'_> {
-    /// Its seed: one more for each input, and far from those for each further turn.
-    fn seed(&self, first: u64) -> u64 {
-        first
-            .wrapping_add(self.index as u64)
-            .wrapping_add((self.turn as u64) << 32)
-    }
-}
-
 struct Runner {
     cascade: Cascade,
-    /// The target alone, with a session of its own: neither side profits from what the other has computed.
+    /// The target alone, with its own session: neither side benefits from the other's cache.
     plain: Option<Cascade>,
     options: Options,
-    /// Of the first prompt.
+    /// Seed of the first prompt.
     seed: u64,
 }
 
@@ -96,7 +112,7 @@ impl Runner {
         Ok(())
     }
 
-    /// One JSON object per prompt, each as soon as it is there.
+    /// One JSON object per prompt, printed as soon as it is complete.
     fn print_records(&mut self, inputs: &[Input]) -> Result<Totals> {
         let mut out = std::io::stdout().lock();
         let mut totals = Totals::default();
@@ -147,7 +163,7 @@ impl Runner {
         Ok(totals)
     }
 
-    /// Asks all turns of all inputs, each after the answers to those before it.
+    /// Asks all turns of all inputs, each after the answers to the earlier turns.
     fn ask(
         &mut self,
         inputs: &[Input],
@@ -170,8 +186,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Generates, and decodes plainly as well if that is wanted: before on odd prompts and after on even ones, so that a
-    /// machine that changes its speed favours neither.
+    /// Generates, and also decodes plainly if --compare: before on odd prompts and after on even
+    /// ones, so that a machine whose speed drifts favours neither.
     fn answer(
         &mut self,
         question: &Question<'_>,
@@ -204,7 +220,7 @@ impl Runner {
     }
 }
 
-/// Which prompt of how many this is, and what it asks.
+/// The number and the text of a prompt.
 fn heading(question: &Question<'_>, inputs: usize) -> String {
     let title = show::beginning(question.input.title(question.turn));
     let (index, turn) = (question.index + 1, question.turn + 1);
@@ -223,11 +239,11 @@ fn show_event(out: &mut impl Write, event: Event<'_>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Why the text ends where it does, unless the model ended it.
+/// Why the text ends, unless the model ended it.
 fn ending(generation: &GenerationOutput) -> &'static str {
     match generation.finish {
         Finish::MaxNewTokens => " …",
-        Finish::ContextFull => " … [the model has no position left]",
+        Finish::ContextFull => " … [the model's context is full]",
         _ => "",
     }
 }

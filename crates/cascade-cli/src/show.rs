@@ -1,4 +1,4 @@
-//! What a person sees of a generation.
+//! Human-readable output of a generation.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -9,9 +9,9 @@ use anyhow::Result;
 use cascade_core::LevelId;
 use cascade_engine::{GenerationOutput, ModelUsage};
 
-use crate::record::Comparison;
+use crate::comparison::Comparison;
 
-/// Colours of the levels. The target's own tokens are plain, so that colour means saved work.
+/// Colours of the drafters. The target's own tokens are uncoloured, so colour means saved work.
 const PALETTE: [AnsiColor; 5] = [
     AnsiColor::Green,
     AnsiColor::Cyan,
@@ -20,7 +20,7 @@ const PALETTE: [AnsiColor; 5] = [
     AnsiColor::Blue,
 ];
 
-/// The style of tokens that a level proposed first.
+/// The style of tokens first proposed by a level.
 pub(crate) fn style(level: LevelId) -> Style {
     match level.0 {
         0 => Style::new(),
@@ -28,7 +28,7 @@ pub(crate) fn style(level: LevelId) -> Style {
     }
 }
 
-/// A text, or as much of it as a person reads before the answer.
+/// A text, truncated to what fits above the answer.
 pub(crate) fn beginning(text: &str) -> Cow<'_, str> {
     const CHARS: usize = 800;
     match text.char_indices().nth(CHARS) {
@@ -150,7 +150,7 @@ impl Totals {
 
     fn comparison(&self, compared: &Compared) -> String {
         let equality = match compared.unequal {
-            _ if !compared.comparable => "samples of plain decoding taken beside".to_owned(),
+            _ if !compared.comparable => "samples, not compared with plain decoding".to_owned(),
             0 => "equal to plain decoding".to_owned(),
             n => format!(
                 "DIFFERENT from plain decoding on {n} of {} prompts",
@@ -162,7 +162,7 @@ impl Totals {
             compared.plain_tokens as f64 * self.wall.as_secs_f64(),
         );
         let verdict = if speedup < 1.0 {
-            " (slower: draft less, or with cheaper models)"
+            " (slower: draft fewer tokens, or use cheaper drafters)"
         } else {
             ""
         };

@@ -1,4 +1,4 @@
-//! `cascade trace`.
+//! `cascade trace`: records and imports a target's outputs.
 
 mod import;
 mod record;
@@ -14,16 +14,16 @@ use crate::args::JobArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Record what a configuration's target says, decoding plainly and greedily.
+    /// Record the outputs of a configuration's target, by plain greedy decoding.
     ///
-    /// For each prompt the file gets a line with the tokens of the prompt, the target's tokens, and by how much the best logit
-    /// was above the second best. The drafters of the configuration are not loaded. docs/traces.md tells the format.
+    /// Writes one line per prompt: the tokens of the prompt, the target's tokens, and for each the
+    /// gap between its logit and the runner-up. Drafters are not loaded. Format: docs/traces.md.
     Record(RecordArgs),
-    /// Make a trace of recorded texts.
+    /// Make a trace from texts recorded by other programs.
     Import(ImportArgs),
-    /// Show what a trace holds.
+    /// Describe a trace.
     Show {
-        /// The trace, plain or compressed by gzip.
+        /// The trace, plain or gzip.
         file: PathBuf,
         /// Print one JSON object and nothing else.
         #[arg(long)]
@@ -36,18 +36,18 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     job: JobArgs,
 
-    /// Where the trace goes.
+    /// The trace to write.
     #[arg(long, short, value_name = "FILE.jsonl")]
     output: PathBuf,
 
-    /// Go on after the last whole record of the output, if there is one; the file becomes the same as if nothing had happened.
+    /// Resume after the last complete record; the file equals that of an uninterrupted recording.
     #[arg(long)]
     resume: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// What the texts are.
+    /// Format of the texts.
     #[arg(long, value_name = "FORMAT", default_value = "spec-bench")]
     format: Format,
 
@@ -59,11 +59,12 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "FILE.jsonl")]
     answers: PathBuf,
 
-    /// The target's tokenizer: a tokenizer.json, a folder or a model of the hub that has one, or `embedded:NAME`.
+    /// The target's tokenizer: a tokenizer.json, a folder or hub model that has one, or
+    /// `embedded:NAME`.
     #[arg(long, value_name = "TOKENIZER")]
     tokenizer: String,
 
-    /// What the target is, such as lmsys/vicuna-7b-v1.3; what the answers call it if not given.
+    /// Name of the target, such as lmsys/vicuna-7b-v1.3 [default: the name in the answers].
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
@@ -71,27 +72,27 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "REVISION")]
     revision: Option<String>,
 
-    /// What the target computed in.
+    /// Data type the target computed in.
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
 
-    /// Columns of the target's logits, if they are more than the tokenizer has tokens.
+    /// Columns of the target's logits, if more than the tokenizer has tokens.
     #[arg(long, value_name = "N")]
     vocab_size: Option<usize>,
 
-    /// Where the recording stopped: answers of so many tokens have no end of their own.
+    /// Token limit of the recording: answers of this length are taken to be cut off.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     max_new_tokens: usize,
 
-    /// Where the trace goes.
+    /// The trace to write.
     #[arg(long, short, value_name = "FILE.jsonl")]
     output: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Answer files of Spec-Bench or MT-bench in Vicuna's conversation: `choices[0].turns`, joined with the questions by
-    /// `question_id`.
+    /// Answer files of Spec-Bench or MT-bench in Vicuna's conversation format: `choices[0].turns`,
+    /// joined with the questions by `question_id`.
     SpecBench,
 }
 

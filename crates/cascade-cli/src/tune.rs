@@ -1,4 +1,4 @@
-//! `cascade tune`.
+//! `cascade tune`: searches K and lenience by predicted cost on recorded outputs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,41 +16,42 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 
-/// Tokens that statistical drafters are recorded for.
+/// Draft depth recorded for statistical drafters.
 const STATISTICAL_DEPTH: usize = 16;
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
-    /// Texts of the target: a trace made by `cascade trace record`, plain or compressed by gzip.
+    /// The target's recorded outputs: a trace from `cascade trace record`, plain or gzip.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
-    /// Configuration whose drafters are tuned; `embedded:demo-t5` if not given.
+    /// Configuration whose drafters are tuned [default: embedded:demo-t5].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How many records to take.
+    /// Maximum number of records.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
-    /// What a forward costs: `parameters`, as counted; `measured`, on this machine (both load the target); or numbers for
-    /// the target and each neural drafter, as 11300,220,60.
+    /// Cost of a forward: `parameters` (parameter counts) or `measured` (timed on this machine),
+    /// which both load the target; or values for the target and each neural drafter, such as
+    /// 11300,220,60.
     #[arg(long, value_name = "COSTS", default_value = "parameters")]
     costs: Costs,
 
-    /// The most tokens that a neural drafter adds.
+    /// Maximum number of tokens a neural drafter adds.
     #[arg(long, value_name = "N", default_value_t = 20)]
     max_k: usize,
 
-    /// Starting points of the search.
+    /// Number of starting points of the search.
     #[arg(long, value_name = "N", default_value_t = 8)]
     starts: usize,
 
-    /// Of the starting points.
+    /// Seed for the search's starting points.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
-    /// Settings of the frontier that are replayed to check the prediction.
+    /// Number of settings on the frontier to replay, as a check of the prediction.
     #[arg(long, value_name = "N", default_value_t = 3)]
     check: usize,
 
@@ -58,7 +59,7 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     json: bool,
 
-    /// Where to compute, in place of the configuration's device: cpu or cuda:N.
+    /// Device, overriding the configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 }
@@ -80,13 +81,13 @@ impl FromStr for Costs {
             _ => {}
         }
         let costs = text.split(',').map(|cost| cost.trim().parse::<f64>());
-        let costs: Vec<f64> = costs.collect::<Result<_, _>>().map_err(|_| {
-            "give `parameters`, `measured`, or numbers with commas between".to_owned()
-        })?;
+        let costs: Vec<f64> = costs
+            .collect::<Result<_, _>>()
+            .map_err(|_| "give `parameters`, `measured`, or comma-separated numbers".to_owned())?;
         if costs.iter().all(|cost| cost.is_finite() && *cost > 0.0) {
             Ok(Self::Given(costs))
         } else {
-            Err("costs are finite numbers above 0".to_owned())
+            Err("costs must be finite and above 0".to_owned())
         }
     }
 }
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     let mut trace = Trace::open(&args.trace)?;
     trace.records.truncate(args.limit.unwrap_or(usize::MAX));
     if trace.records.iter().all(|record| record.output.is_empty()) {
-        bail!("{}: there is no text to tune on", trace.label);
+        bail!("{}: the trace has no output tokens to tune on", trace.label);
     }
     let options = AssembleOptions {
         device: args.device.clone(),
@@ -169,7 +170,7 @@ fn measured(scorer: &mut dyn cascade_core::Scorer) -> Result<f64> {
     let costs = bench.run(scorer)?;
     let first = costs
         .first()
-        .context("the model has no room for 128 tokens")?;
+        .context("the model has fewer than 128 positions")?;
     Ok(first.median.as_secs_f64())
 }
 
@@ -203,7 +204,7 @@ impl Tuner<'_> {
         }
     }
 
-    /// What each drafter says along the target's texts, smallest first.
+    /// Each drafter's predictions along the target's texts, smallest drafter first.
     fn record(&self) -> Result<Recordings> {
         let mut models = self.drafters.models(&self.config);
         let progress = ProgressBar::new(self.trace.records.len() as u64);
@@ -242,7 +243,7 @@ impl Tuner<'_> {
         Ok(recordings.predict(&setting)?.swi(&self.costs))
     }
 
-    /// The SWI of a setting whose calls were counted in a replay.
+    /// The SWI of a setting, with calls counted in a replay.
     fn replayed(&self, setting: &Setting) -> Result<f64> {
         let mut config = self.config.clone();
         config.k = setting.k.clone();
@@ -284,12 +285,12 @@ impl Tuner<'_> {
         let tokens: usize = recordings.tokens();
         writeln!(
             out,
-            "predicted from {} recorded texts of {}, {tokens} tokens; costs {:?}",
+            "predicted from {} recorded outputs of {}, {tokens} tokens; costs {:?}",
             recordings.len(),
             self.trace.header.model,
             self.costs
         )?;
-        writeln!(out, "the configuration's own setting: SWI {own:.2}\n")?;
+        writeln!(out, "current setting of the configuration: SWI {own:.2}\n")?;
         writeln!(
             out,
             "{:>9} {:>8} {:>11} {:>13} {:>8}  k",

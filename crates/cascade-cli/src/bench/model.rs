@@ -1,6 +1,7 @@
-//! `cascade bench model`: what forwards cost on this machine.
+//! `cascade bench model`: cost of forwards on this machine.
 
-use std::io::Write;
+mod show;
+
 use std::sync::Arc;
 
 use anyhow::{bail, Result};
@@ -16,38 +17,38 @@ use super::options::{load_options, of_shape, ShapeArgs};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("measured").required(true).args(["model", "shape"])))]
 pub(crate) struct ModelArgs {
-    /// A folder, a model of the hub (org/name or org/name@revision), or embedded:NAME.
+    /// A folder, a hub model (org/name or org/name@revision), or embedded:NAME.
     #[arg(value_name = "MODEL")]
     model: Option<String>,
 
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// Rows of one forward: 1 is plain decoding, n + 1 checks a draft of n tokens.
+    /// Rows per forward: 1 is plain decoding, n + 1 verifies a draft of n tokens.
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
     rows: Vec<usize>,
 
-    /// Tokens of context before the rows.
+    /// Context lengths, in tokens, before the rows.
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_values_t = [128, 512, 2048])]
     contexts: Vec<usize>,
 
-    /// Tokens of the source, for encoder-decoder models.
+    /// Source length in tokens, for encoder-decoder models.
     #[arg(long, value_name = "N", default_value_t = 128)]
     source: usize,
 
-    /// Forwards of which the median is taken.
+    /// Forwards per measurement, of which the median is reported.
     #[arg(long, value_name = "N", default_value_t = 9)]
     repeats: usize,
 
-    /// What to compute in: f32, f16 or bf16. If not given, f32 on the CPU and bf16 on a GPU.
+    /// Data type: f32, f16 or bf16 [default: f32 on the CPU, bf16 on a GPU].
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
 
-    /// Where to compute: cpu or cuda:N.
+    /// Device: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
 
-    /// On a GPU: also measure what the launches of a forward take by purpose, in the last context.
+    /// On a GPU: also time the launches of a forward by purpose, at the last context length.
     #[arg(long)]
     profile: bool,
 
@@ -56,7 +57,7 @@ pub(crate) struct ModelArgs {
     json: bool,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Serialize)]
 struct Measured {
     model: String,
@@ -64,36 +65,36 @@ struct Measured {
     device: String,
     dtype: String,
     parameters: usize,
-    /// Layers that a forward goes through.
+    /// Layers of a forward.
     layers: usize,
-    /// Weights that one forward reads.
+    /// Weight bytes read by one forward.
     bytes_per_forward: usize,
-    /// Tokens of the source, if there is one.
+    /// Source length in tokens, if there is a source.
     source: Option<usize>,
-    /// Read from the device's memory, by all its processors together.
+    /// Read bandwidth of the device's memory, with all cores.
     memory_bytes_per_second: f64,
-    /// Read and written by a copy, on a GPU.
+    /// Bandwidth of a copy (read and write), on a GPU.
     copy_bytes_per_second: Option<f64>,
-    /// The most bytes that the model took, on a GPU; that this process took, on the CPU, if the system tells.
+    /// Peak memory of the model on a GPU; of this process on the CPU, if known.
     peak_memory_bytes: Option<usize>,
     forwards: Vec<Forward>,
-    /// If asked for, on a GPU.
+    /// With --profile, on a GPU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     profiles: Vec<Profile>,
 }
 
-/// Where a forward's time goes.
+/// Launch times of a forward, by purpose.
 #[derive(Serialize)]
 struct Profile {
     context: usize,
     rows: usize,
     forward_seconds: f64,
-    /// As many launches as the forward has, that do nothing.
+    /// The same number of empty launches.
     empty_launches_seconds: f64,
     purposes: Vec<Purpose>,
 }
 
-/// The launches of a forward that are for one purpose, one after the other.
+/// All launches of a forward for one purpose.
 #[derive(Serialize)]
 struct Purpose {
     purpose: &'static str,
@@ -110,22 +111,22 @@ struct Forward {
     fastest_seconds: f64,
     slowest_seconds: f64,
     rows_per_second: f64,
-    /// Weights, keys and values.
+    /// Bytes of weights, keys and values.
     bytes_read: usize,
     bytes_per_second: f64,
-    /// Of what memory can be read at.
+    /// Fraction of the memory's read bandwidth.
     memory_share: f64,
-    /// Of one row in the same context.
+    /// Time relative to one row at the same context length.
     cost_of_one_row: Option<f64>,
     /// Kernels launched, on a GPU.
     launches: Option<usize>,
-    /// The same for each layer, embedding and head included.
+    /// Launches per layer, embedding and head included.
     launches_per_layer: Option<f64>,
 }
 
 pub(super) fn run(args: &ModelArgs) -> Result<()> {
     super::report(&measure(args)?, args.json, |out, measured| {
-        show(out, measured)
+        show::show(out, measured)
     })
 }
 
@@ -135,7 +136,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     }
     let options = load_options(&args.device, args.dtype.as_deref())?;
     if args.profile && matches!(options.device, Device::Cpu) {
-        bail!("--profile is for models on a GPU: give one with --device");
+        bail!("--profile needs a model on a GPU; give one with --device");
     }
     let (name, model) = subject(args, &options)?;
     let bench = ForwardBench {
@@ -148,14 +149,14 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     let mut session = model.session();
     let costs = bench.run(&mut session)?;
     if costs.is_empty() {
-        bail!("the model has no room for any of these contexts and rows; ask for smaller ones");
+        bail!("none of these contexts and rows fit into the model; use smaller ones");
     }
     let profiles = match args.profile {
         true => profiles(&bench, &costs, &model, &mut session)?,
         false => Vec::new(),
     };
     drop(session);
-    // Before the bandwidth is measured, which takes memory too.
+    // Before measuring the bandwidth, which takes memory too.
     let peak = options.device.peak_memory();
     let (read, copy) = bandwidth(&options.device)?;
     Ok(Measured {
@@ -178,7 +179,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     })
 }
 
-/// Where the time of the forwards goes that were measured in the last context.
+/// Launch times of the forwards measured at the last context length.
 fn profiles(
     bench: &ForwardBench,
     costs: &[ForwardCost],
@@ -218,7 +219,7 @@ fn profiles(
     Ok(profiles)
 }
 
-/// The model that is measured, and its name.
+/// The model to measure, and its name.
 fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Arc<Model>)> {
     if let Some(shape) = args.shape.shape()? {
         return Ok((shape.to_owned(), of_shape(shape, options)?));
@@ -228,9 +229,9 @@ fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Arc<Model
     Ok((loaded.name, loaded.model))
 }
 
-/// Bytes per second that the device's memory is read at, and copied at if it is a GPU's.
+/// Read bandwidth of the device's memory in bytes per second, and copy bandwidth on a GPU.
 fn bandwidth(device: &Device) -> Result<(f64, Option<f64>)> {
-    // Far more than any cache holds.
+    // Far larger than any cache.
     const MOST: usize = 2 << 30;
     match device {
         Device::Cpu => Ok((read_bandwidth(), None)),
@@ -269,128 +270,4 @@ fn forward(
         launches,
         launches_per_layer: launches.map(|count| count as f64 / model.layers() as f64),
     }
-}
-
-fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
-    show_model(out, measured)?;
-    writeln!(
-        out,
-        "\n{:>8} {:>5} {:>10} {:>21} {:>9} {:>10} {:>8} {:>8} {:>9}",
-        "context",
-        "rows",
-        "median ms",
-        "fastest to slowest",
-        "rows/s",
-        "x one row",
-        "GB/s",
-        "memory",
-        "launches"
-    )?;
-    measured
-        .forwards
-        .iter()
-        .try_for_each(|forward| show_forward(out, forward))?;
-    measured
-        .profiles
-        .iter()
-        .try_for_each(|profile| show_profile(out, profile))
-}
-
-fn show_profile(out: &mut impl Write, profile: &Profile) -> Result<()> {
-    let microseconds = |seconds: f64| 1e6 * seconds;
-    let all: f64 = profile.purposes.iter().map(|purpose| purpose.seconds).sum();
-    let launches: usize = profile.purposes.iter().map(|p| p.launches).sum();
-    writeln!(
-        out,
-        "\n{} rows after {} tokens: {:.1} us; its {launches} launches by purpose {:.1} us; as many that do nothing {:.1} us",
-        profile.rows,
-        profile.context,
-        microseconds(profile.forward_seconds),
-        microseconds(all),
-        microseconds(profile.empty_launches_seconds)
-    )?;
-    writeln!(
-        out,
-        "{:>26} {:>8} {:>10} {:>9} {:>7} {:>8}",
-        "", "launches", "us", "us each", "share", "GB/s"
-    )?;
-    for purpose in &profile.purposes {
-        let speed = match purpose.weight_bytes {
-            0 => "-".to_owned(),
-            bytes => format!("{:.0}", bytes as f64 / purpose.seconds / 1e9),
-        };
-        writeln!(
-            out,
-            "{:>26} {:>8} {:>10.1} {:>9.2} {:>6.1}% {:>8}",
-            purpose.purpose,
-            purpose.launches,
-            microseconds(purpose.seconds),
-            microseconds(purpose.seconds) / purpose.launches as f64,
-            100.0 * purpose.seconds / all,
-            speed
-        )?;
-    }
-    Ok(())
-}
-
-fn show_model(out: &mut impl Write, measured: &Measured) -> Result<()> {
-    let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
-    writeln!(
-        out,
-        "{}{} on {} in {}: {} parameters, {:.3} GiB of weights read by each forward of {} layers",
-        measured.model,
-        if measured.random_weights {
-            " with random weights"
-        } else {
-            ""
-        },
-        measured.device,
-        measured.dtype,
-        measured.parameters,
-        gib(measured.bytes_per_forward),
-        measured.layers
-    )?;
-    if let Some(source) = measured.source {
-        writeln!(out, "the source has {source} tokens")?;
-    }
-    if let Some(peak) = measured.peak_memory_bytes {
-        writeln!(out, "memory at its peak: {:.2} GiB", gib(peak))?;
-    }
-    let copied = match measured.copy_bytes_per_second {
-        Some(copy) => format!(", and read and written by a copy at {:.1} GB/s", copy / 1e9),
-        None => String::new(),
-    };
-    writeln!(
-        out,
-        "memory is read at {:.1} GB/s{copied}; what stays in a cache is read faster",
-        measured.memory_bytes_per_second / 1e9
-    )?;
-    Ok(())
-}
-
-fn show_forward(out: &mut impl Write, forward: &Forward) -> Result<()> {
-    let relative = forward
-        .cost_of_one_row
-        .map_or_else(String::new, |cost| format!("{cost:.2}"));
-    let launches = forward
-        .launches
-        .map_or_else(|| "-".to_owned(), |count| count.to_string());
-    writeln!(
-        out,
-        "{:>8} {:>5} {:>10.3} {:>21} {:>9.0} {:>10} {:>8.2} {:>7.0}% {:>9}",
-        forward.context,
-        forward.rows,
-        1e3 * forward.median_seconds,
-        format!(
-            "{:.3} to {:.3}",
-            1e3 * forward.fastest_seconds,
-            1e3 * forward.slowest_seconds
-        ),
-        forward.rows_per_second,
-        relative,
-        forward.bytes_per_second / 1e9,
-        100.0 * forward.memory_share,
-        launches
-    )?;
-    Ok(())
 }

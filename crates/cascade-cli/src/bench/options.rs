@@ -1,4 +1,4 @@
-//! What both benches are told of models without files.
+//! Arguments for models without files, shared by both benches.
 
 use std::sync::Arc;
 
@@ -9,23 +9,24 @@ use cascade_models::{
 };
 use clap::Args;
 
-/// A shape in a model's place.
+/// The shape of a model, with random weights.
 #[derive(Debug, Args)]
 pub(crate) struct ShapeArgs {
-    /// The shape of a released model, without its files: flan-t5-xxl, -xl, -large, -base or -small, vicuna-7b or vicuna-68m.
+    /// Shape of a released model, without its files: flan-t5-xxl, -xl, -large, -base or -small,
+    /// vicuna-7b or vicuna-68m.
     #[arg(long, value_name = "SHAPE", value_parser = known, requires = "random_weights")]
     shape: Option<String>,
 
-    /// Yes, random weights: what the model says means nothing, only what it costs.
+    /// Confirm random weights: the model's cost is meaningful, its output is not.
     #[arg(long)]
     random_weights: bool,
 }
 
 impl ShapeArgs {
-    /// The shape, if there is one.
+    /// The shape, if given.
     pub(crate) fn shape(&self) -> Result<Option<&str>> {
         if self.random_weights && self.shape.is_none() {
-            bail!("--random-weights goes with --shape: files have weights of their own");
+            bail!("--random-weights needs --shape; model files have their own weights");
         }
         Ok(self.shape.as_deref())
     }
@@ -34,11 +35,11 @@ impl ShapeArgs {
 fn known(name: &str) -> Result<String, String> {
     match shape(name) {
         Some(_) => Ok(name.to_owned()),
-        None => Err(format!("there is {}", shape_names().join(", "))),
+        None => Err(format!("known shapes: {}", shape_names().join(", "))),
     }
 }
 
-/// Where and in what to compute: the type is f32 on the CPU and bf16 on a GPU if none is given.
+/// Device and data type; the default type is f32 on the CPU and bf16 on a GPU.
 pub(crate) fn load_options(device: &str, dtype: Option<&str>) -> Result<LoadOptions> {
     let device = parse_device(device)?;
     let dtype = match (dtype, &device) {
@@ -55,8 +56,8 @@ pub(crate) fn load_options(device: &str, dtype: Option<&str>) -> Result<LoadOpti
     })
 }
 
-/// The model of a shape.
+/// A random model of a shape.
 pub(crate) fn of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
-    let config = shape(name).ok_or_else(|| anyhow!("there is no shape {name}"))?;
+    let config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
     random_model(config, options).with_context(|| format!("the shape {name}"))
 }

@@ -1,4 +1,4 @@
-//! `cascade bench step`: what the engine adds to the target's forwards, simulated.
+//! `cascade bench step`: engine overhead per step, with simulated acceptance.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,26 +20,26 @@ use super::options::{load_options, of_shape, ShapeArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
-    /// What the target says: a trace, plain or compressed by gzip.
+    /// Trace with the target's outputs, plain or gzip.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
-    /// Configuration of the cascade, with statistical drafters alone.
+    /// Configuration of the cascade, with statistical drafters only.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// How many records to take. They are replayed twice, and timed the second time.
+    /// Maximum number of records. Each is replayed twice; the second replay is timed.
     #[arg(long, value_name = "N", default_value_t = 8)]
     limit: usize,
 
-    /// What the shape computes in: f32, f16 or bf16. If not given, f32 on the CPU and bf16 on a GPU.
+    /// Data type of the shape: f32, f16 or bf16 [default: f32 on the CPU, bf16 on a GPU].
     #[arg(long, value_name = "DTYPE", requires = "shape")]
     dtype: Option<String>,
 
-    /// Where to compute, in place of the configuration's device: cpu or cuda:N.
+    /// Device, overriding the configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 
@@ -48,16 +48,16 @@ pub(crate) struct StepArgs {
     json: bool,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Serialize)]
 struct Measured {
-    /// Always: what the target computes and what it says come from two models.
+    /// Always true: the forwards and the tokens come from different models.
     simulated: bool,
-    /// What computes.
+    /// The model whose forwards are timed.
     target: String,
     device: String,
     dtype: String,
-    /// What was said.
+    /// The trace whose tokens are emitted.
     trace: String,
     config: String,
     records: usize,
@@ -66,7 +66,7 @@ struct Measured {
     drafted_per_step: f64,
     tokens_per_step: f64,
     median_seconds: Parts,
-    /// Median of the engine's own time by median of the forward's.
+    /// Median engine time divided by median forward time.
     overhead_share: f64,
     drafters: Vec<DrafterTime>,
 }
@@ -78,18 +78,18 @@ struct Parts {
     drafting: f64,
     review: f64,
     emission: f64,
-    /// All but the forward.
+    /// Everything but the forward.
     overhead: f64,
 }
 
-/// What a drafter took according to the ledger, which is a part of drafting.
+/// A drafter's own time according to the ledger, part of drafting.
 #[derive(Serialize)]
 struct DrafterTime {
     name: String,
     mean_seconds: f64,
 }
 
-/// The model that computes.
+/// The model whose forwards are timed.
 struct Target {
     name: String,
     device: String,
@@ -128,7 +128,7 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     let run = replay_all(args, &config, &trace, assembled.cascade, &log)?;
     let parts = run.medians().with_context(|| {
         format!(
-            "{}: no record has two steps, and the first one reads the prompt: take longer records",
+            "{}: no record has two steps, and the first step, which reads the prompt, is excluded; use longer records",
             trace.label
         )
     })?;
@@ -149,14 +149,14 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     })
 }
 
-/// Their forwards are no overhead of the engine, and could not be told from it.
+/// Forwards of neural drafters are not engine overhead, and could not be separated from it.
 fn refuse_neural_drafters(config: &Config) -> Result<()> {
     let neural = |drafter: &&Drafter| matches!(drafter, Drafter::Neural { .. });
     match config.drafters.iter().find(neural) {
         None => Ok(()),
         Some(drafter) => bail!(
-            "{}: the drafter `{}` is a neural model, and bench step times the engine around the target's forwards: take it out of \
-             `drafters` and `k`, and leave Max-Gram, bigrams or prompt lookup",
+            "{}: the drafter `{}` is a neural model, but bench step times the engine around the target's \
+             forwards only; remove it from `drafters` and `k`, and keep statistical drafters",
             config.label,
             drafter.name()
         ),
@@ -170,7 +170,7 @@ fn assemble_options(args: &StepArgs) -> AssembleOptions {
     }
 }
 
-/// The shape that was asked for, or the configuration's target.
+/// The given shape, or the configuration's target.
 fn target(args: &StepArgs, config: &Config) -> Result<Target> {
     let device = args.device.as_ref().unwrap_or(&config.device).clone();
     let Some(shape) = args.shape.shape()? else {
@@ -191,7 +191,7 @@ fn target(args: &StepArgs, config: &Config) -> Result<Target> {
     })
 }
 
-/// What was timed.
+/// Timed steps and their generations.
 struct Run {
     generations: Vec<GenerationOutput>,
     costs: Vec<StepCost>,
@@ -208,7 +208,7 @@ fn replay_all(
         generations: Vec::new(),
         costs: Vec::new(),
     };
-    // The first pass warms up: memory, caches, what a GPU records for each number of rows.
+    // The first pass warms up memory, caches, and the GPU's graphs for each number of rows.
     for timed in [false, true] {
         for record in trace.records.iter().take(args.limit) {
             let (generation, costs) = replay_timed(&mut cascade, record, &config.options, log)?;
@@ -222,13 +222,13 @@ fn replay_all(
 }
 
 impl Run {
-    /// Of the steps that were timed.
+    /// Over timed steps.
     fn drafted_per_step(&self) -> f64 {
         let drafted: usize = self.costs.iter().map(|cost| cost.step.drafted).sum();
         drafted as f64 / self.costs.len() as f64
     }
 
-    /// Of all steps: which tokens a step gave is known of whole records.
+    /// Over all steps: emitted tokens are known per record, not per step.
     fn tokens_per_step(&self) -> f64 {
         let tokens: usize = self.generations.iter().map(|g| g.tokens.len()).sum();
         tokens as f64 / self.steps() as f64
@@ -253,7 +253,7 @@ impl Run {
         })
     }
 
-    /// Means over all steps, the first ones of records included: the ledger has sums.
+    /// Means over all steps, including the first of each record: the ledger has totals only.
     fn drafters(&self) -> Vec<DrafterTime> {
         let models = self.generations.first().map_or(&[][..], |g| &g.models);
         let drafters = models
@@ -276,22 +276,22 @@ impl Run {
 fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
     writeln!(
         out,
-        "simulated: {} computes on {} in {}, and {} answers; drafted for by {}",
+        "simulated: {} on {} in {}; tokens of {}; drafters of {}",
         measured.target, measured.device, measured.dtype, measured.trace, measured.config
     )?;
     writeln!(
         out,
-        "{} steps of {} records, {:.2} tokens drafted and {:.3} emitted per step\n",
+        "{} steps of {} records; per step {:.2} tokens drafted, {:.3} emitted\n",
         measured.steps, measured.records, measured.drafted_per_step, measured.tokens_per_step
     )?;
     let parts = &measured.median_seconds;
-    writeln!(out, "{:<28}{:>12}{:>12}", "median of a step", "µs", "share")?;
+    writeln!(out, "{:<28}{:>12}{:>12}", "median per step", "µs", "share")?;
     for (name, seconds) in [
-        ("the target's forward", parts.forward),
+        ("target forward", parts.forward),
         ("drafting", parts.drafting),
-        ("review", parts.review),
+        ("verification", parts.review),
         ("emission", parts.emission),
-        ("the engine: all but forward", parts.overhead),
+        ("engine (all but forward)", parts.overhead),
     ] {
         let share = 100.0 * seconds / parts.forward;
         writeln!(out, "{name:<28}{:>12.2}{share:>11.3}%", 1e6 * seconds)?;
@@ -299,7 +299,7 @@ fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
     for drafter in &measured.drafters {
         writeln!(
             out,
-            "\nof drafting, {} itself takes {:.2} µs on average",
+            "\ndrafter {}: {:.2} µs per step on average, part of drafting",
             drafter.name,
             1e6 * drafter.mean_seconds
         )?;

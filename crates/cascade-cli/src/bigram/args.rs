@@ -1,4 +1,4 @@
-//! The command line of `cascade bigram`.
+//! Arguments of `cascade bigram`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,56 +8,58 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BigramCommand {
-    /// Count Wikipedia dumps and other texts, and write a table.
+    /// Build a table from Wikipedia dumps or other text.
     Build(BuildArgs),
-    /// Count a part of a corpus; `reduce` adds up such parts.
+    /// Count part of a corpus; `reduce` adds up such parts.
     Count(CountArgs),
-    /// Add up partial counts, and write a table.
+    /// Build a table from partial counts.
     Reduce(ReduceArgs),
-    /// Show what a table is of, and what follows a token.
+    /// Describe a table, or list the successors of a token.
     Show(ShowArgs),
-    /// Compare the first successors of two tables.
+    /// Compare the top successors of two tables.
     Compare {
-        /// The table by whose counts tokens are weighted.
+        /// The table whose counts weight the tokens.
         first: PathBuf,
-        /// The other.
+        /// The other table.
         second: PathBuf,
     },
-    /// Write the first successors of a table as a plain list.
+    /// Export the top successor of each token as a JSON list.
     Export(ExportArgs),
-    /// Make a table of a plain list of first successors.
+    /// Build a table from a JSON list of top successors.
     Import(ImportArgs),
 }
 
-/// Files may be MediaWiki dumps (XML), Parquet or JSONL with a column or field `text`, or plain text with blank lines between
-/// documents, compressed or not, in any mixture: what a file is, is told by what it holds.
+/// What to count, and within which limits.
 #[derive(Debug, Args)]
 pub(crate) struct InputArgs {
-    /// Files to count; `-` is standard input.
+    /// Files to count, or `-` for standard input: MediaWiki dumps (XML), Parquet or JSONL with a
+    /// column or field `text`, or plain text with blank lines between documents; plain, gzip, zstd
+    /// or bzip2. File types are detected from content.
     #[arg(value_name = "INPUT", required = true)]
     pub(crate) inputs: Vec<PathBuf>,
 
-    /// The tokenizer: a tokenizer.json, a folder with one, a model of the Hugging Face hub (org/name), or embedded:NAME.
+    /// The tokenizer: a tokenizer.json, a folder with one, a Hugging Face hub model (org/name), or
+    /// embedded:NAME.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: String,
 
-    /// Memory that the whole process may take, as 512MiB or 2GiB. What does not fit is sorted on the disk.
+    /// Memory limit of the whole process, such as 512MiB or 2GiB; the rest is sorted on disk.
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
     pub(crate) memory: u64,
 
-    /// Threads that strip, tokenize and count; as many as there are processors if not given.
+    /// Worker threads [default: the number of CPUs].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 
-    /// Stop after so many documents. Files are read in the order of their names.
+    /// Stop after N documents. Files are read in order of their names.
     #[arg(long, value_name = "N")]
     pub(crate) limit_pages: Option<u64>,
 
-    /// Go on where a count that was interrupted was last safe.
+    /// Resume an interrupted count from its last checkpoint.
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// Make safe what has been counted every so many seconds.
+    /// Checkpoint interval, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub(crate) checkpoint: Duration,
 }
@@ -68,11 +70,11 @@ pub(crate) struct TableArgs {
     #[arg(long, value_name = "TABLE.safetensors")]
     pub(crate) out: PathBuf,
 
-    /// Successors that are kept for each token.
+    /// Successors to keep per token.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) top_k: usize,
 
-    /// Drop pairs that occur less often.
+    /// Drop pairs that occur fewer than N times.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) min_count: u64,
 }
@@ -97,11 +99,11 @@ pub(crate) struct CountArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReduceArgs {
-    /// Partial counts.
+    /// Partial counts, from `count`.
     #[arg(value_name = "PART.parquet", required = true)]
     pub(crate) parts: Vec<PathBuf>,
 
-    /// If SQL has added up the parts already: the parts, which say what the counts are of.
+    /// The original parts, if the input was summed by SQL: their metadata is lost in SQL.
     #[arg(long, value_name = "PART.parquet", num_args = 1..)]
     pub(crate) summed: Vec<PathBuf>,
 
@@ -114,11 +116,11 @@ pub(crate) struct ShowArgs {
     /// The table: a file, or embedded:NAME.
     pub(crate) table: String,
 
-    /// Show what follows this token: as the vocabulary writes it, as a text that is one token, or #ID.
+    /// Token whose successors to list: a vocabulary entry, a text that is one token, or #ID.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) token: Option<String>,
 
-    /// The table's tokenizer, for texts instead of ids. Not needed for the embedded models.
+    /// The table's tokenizer, to show text instead of ids. Not needed for embedded models.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: Option<String>,
 }
@@ -128,19 +130,19 @@ pub(crate) struct ExportArgs {
     /// The table.
     pub(crate) table: PathBuf,
 
-    /// The file to write: a JSON list with the most frequent successor of each token. Where none is known, the most frequent
-    /// token stands in.
+    /// The file to write: a JSON list of the most frequent successor of each token, or of the most
+    /// frequent token where no successor is known.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) json: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// A JSON list with the most frequent successor of each token.
+    /// A JSON list of the most frequent successor of each token.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) json: PathBuf,
 
-    /// The tokenizer that the ids belong to.
+    /// The tokenizer of the ids.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: String,
 
@@ -163,15 +165,19 @@ fn size(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        unit => return Err(format!("{unit} is no unit; give a size as 512MiB or 2GiB")),
+        unit => {
+            return Err(format!(
+                "unknown unit {unit}; give a size such as 512MiB or 2GiB"
+            ))
+        }
     };
     let number: f64 = digits
         .trim()
         .parse()
-        .map_err(|_| "give a size as 512MiB or 2GiB".to_owned())?;
+        .map_err(|_| "give a size such as 512MiB or 2GiB".to_owned())?;
     let bytes = number * unit as f64;
     if !(1.0..1e18).contains(&bytes) {
-        return Err("give a size as 512MiB or 2GiB".to_owned());
+        return Err("give a size such as 512MiB or 2GiB".to_owned());
     }
     Ok(bytes as u64)
 }
@@ -186,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_as_people_write_them() {
+    fn parses_sizes() {
         for (text, bytes) in [
             ("2GiB", 2 << 30),
             ("0.5 g", 1 << 29),

@@ -13,8 +13,8 @@ use cascade_ngram::BigramTable;
 use super::args::{BuildArgs, CountArgs, InputArgs, ReduceArgs, TableArgs};
 use super::{grouped, progress, tokenizer};
 
-/// Bad pages that are told one by one.
-const TOLD: usize = 10;
+/// Bad pages reported individually.
+const REPORTED: usize = 10;
 
 pub(super) fn build(args: &BuildArgs) -> Result<()> {
     check(&args.table)?;
@@ -29,9 +29,9 @@ pub(super) fn build(args: &BuildArgs) -> Result<()> {
     let (table, summary) = counted(&args.input, out, &command, &status, |job| {
         cascade_bigram::build(job, *top_k, *min_count)
     })?;
-    tell_reading(&status, &summary)?;
-    tell_counts(&status, &summary, begin)?;
-    tell_table(out, &table)
+    report_reading(&status, &summary)?;
+    report_counts(&status, &summary, begin)?;
+    report_table(out, &table)
 }
 
 pub(super) fn count(args: &CountArgs) -> Result<()> {
@@ -45,8 +45,8 @@ pub(super) fn count(args: &CountArgs) -> Result<()> {
         &status,
         cascade_bigram::count,
     )?;
-    tell_reading(&status, &summary)?;
-    tell_counts(&status, &summary, begin)?;
+    report_reading(&status, &summary)?;
+    report_counts(&status, &summary, begin)?;
     let size = std::fs::metadata(&args.out)?.len();
     say(&format!("{}: {} bytes", args.out.display(), grouped(size)))
 }
@@ -67,18 +67,18 @@ pub(super) fn reduce(args: &ReduceArgs) -> Result<()> {
         min_count: args.table.min_count,
         command: &command,
     })?;
-    tell_counts(&Status::default(), &summary, begin)?;
-    tell_table(&args.table.out, &table)
+    report_counts(&Status::default(), &summary, begin)?;
+    report_table(&args.table.out, &table)
 }
 
 fn check(table: &TableArgs) -> Result<()> {
     if table.top_k == 0 {
-        bail!("--top-k 0 would keep no successor; give at least 1");
+        bail!("--top-k 0 would keep no successors; give at least 1");
     }
     Ok(())
 }
 
-/// Does a job with the tokenizer and the limits that are asked for.
+/// Runs a job with the given tokenizer and limits.
 fn counted<T: Send>(
     args: &InputArgs,
     output: &Path,
@@ -96,7 +96,7 @@ fn counted<T: Send>(
         vocab_size: tokenizer.id_bound(),
         limit_pages: args.limit_pages,
         memory: Memory::Process(args.memory),
-        threads: args.threads.unwrap_or_else(processors),
+        threads: args.threads.unwrap_or_else(cpus),
         checkpoint: args.checkpoint,
         resume: args.resume,
         command: &command,
@@ -109,14 +109,14 @@ fn counted<T: Send>(
     })
 }
 
-/// What is kept, where something is kept.
+/// The message of an error, with advice on resuming if there is a checkpoint.
 fn hint(error: &Error, output: &Path) -> String {
     let message = error.to_string();
     let mut folder = output.as_os_str().to_owned();
     folder.push(".checkpoint");
     let folder = PathBuf::from(folder);
-    // Those tell what to do about it themselves.
-    let told = matches!(
+    // These messages already contain advice.
+    let has_advice = matches!(
         error,
         Error::Unfinished { .. }
             | Error::OtherCommand { .. }
@@ -125,20 +125,20 @@ fn hint(error: &Error, output: &Path) -> String {
             | Error::Damaged { .. }
             | Error::Output { .. }
     );
-    if told || !folder.join("manifest.json").exists() {
+    if has_advice || !folder.join("manifest.json").exists() {
         return message;
     }
     format!(
-        "{message} (what was counted before is safe in {}; mend the cause, and go on by --resume)",
+        "{message} (counts so far are kept in {}; fix the cause, then continue with --resume)",
         folder.display()
     )
 }
 
-fn processors() -> NonZeroUsize {
+fn cpus() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The part of a command that bears on the counts.
+/// The part of the command that determines the counts.
 fn on_record(args: &InputArgs) -> String {
     let mut text = names(&args.inputs);
     text += &format!(" --tokenizer {}", tokenizer::on_record(&args.tokenizer));
@@ -152,7 +152,7 @@ fn options(args: &TableArgs) -> String {
     format!(" --top-k {} --min-count {}", args.top_k, args.min_count)
 }
 
-/// Names of files without their folders, in order.
+/// File names without their folders, sorted.
 fn names(paths: &[PathBuf]) -> String {
     let mut names: Vec<String> = paths
         .iter()
@@ -172,8 +172,8 @@ fn say(line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Pages, and what was passed over and why.
-fn tell_reading(status: &Status, summary: &Summary) -> Result<()> {
+/// Reports pages and documents, and what was skipped and why.
+fn report_reading(status: &Status, summary: &Summary) -> Result<()> {
     let Some(reading) = status.reading() else {
         return Ok(());
     };
@@ -190,17 +190,17 @@ fn tell_reading(status: &Status, summary: &Summary) -> Result<()> {
         }
     }
     say(&line)?;
-    for page in reading.bad_pages().iter().take(TOLD) {
+    for page in reading.bad_pages().iter().take(REPORTED) {
         eprintln!("warning: {page}");
     }
     if let Some(bad) = &summary.bad_line {
         let lines = grouped(summary.bad_lines);
-        eprintln!("warning: {lines} lines are no documents; the first: {bad}");
+        eprintln!("warning: {lines} lines are not documents; the first: {bad}");
     }
     Ok(())
 }
 
-fn tell_counts(status: &Status, summary: &Summary, begin: Instant) -> Result<()> {
+fn report_counts(status: &Status, summary: &Summary, begin: Instant) -> Result<()> {
     let seconds = begin.elapsed().as_secs_f64();
     let counted = summary.tokens.saturating_sub(status.resumed());
     say(&format!(
@@ -212,7 +212,7 @@ fn tell_counts(status: &Status, summary: &Summary, begin: Instant) -> Result<()>
     ))
 }
 
-fn tell_table(path: &Path, table: &BigramTable) -> Result<()> {
+fn report_table(path: &Path, table: &BigramTable) -> Result<()> {
     say(&format!(
         "{}: {} bytes, {} pairs kept for {} tokens",
         path.display(),

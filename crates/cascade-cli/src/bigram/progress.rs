@@ -1,4 +1,4 @@
-//! What a person sees while counting goes on.
+//! Progress of a count.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -11,12 +11,12 @@ use super::grouped;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Does some work and shows how far it has come, on standard error if that is a terminal.
+/// Runs some work and shows its progress, on standard error if that is a terminal.
 pub(super) fn shown<T: Send>(status: &Status, work: impl FnOnce() -> T + Send) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let display = scope.spawn(|| display(status, &done));
-        // Whatever becomes of the work, the display ends.
+        // Ends the display even if the work panics.
         let ender = Ender(&done);
         let result = work();
         drop(ender);
@@ -48,7 +48,7 @@ fn display(status: &Status, done: &AtomicBool) {
 
 fn show(bar: &ProgressBar, status: &Status, begin: Instant) {
     if status.merging() {
-        bar.set_style(style("{spinner} [{elapsed}] adding up"));
+        bar.set_style(style("{spinner} [{elapsed}] merging"));
         return bar.tick();
     }
     let Some(reading) = status.reading() else {

@@ -37,7 +37,7 @@ fn open(table: &str) -> Result<BigramTable> {
         Some(bytes) => Ok(BigramTable::from_bytes(table, bytes.to_vec())?),
         None => {
             let names = cascade_demo::BIGRAM_TABLES.join(", ");
-            bail!("there is no embedded table {name:?}; there are {names}")
+            bail!("there is no embedded table {name:?}; known: {names}")
         }
     }
 }
@@ -105,7 +105,7 @@ fn show_token(table: &BigramTable, text: &str, tokenizer: Option<&Tokenizer>) ->
     let total = table.unigram_count(token);
     writeln!(
         out,
-        "{} occurs {} times; after it come",
+        "{} occurs {} times; successors:",
         name(token),
         grouped(total)
     )?;
@@ -121,13 +121,13 @@ fn show_token(table: &BigramTable, text: &str, tokenizer: Option<&Tokenizer>) ->
     Ok(())
 }
 
-/// The id of a token that a user names.
+/// The id of a token given by the user.
 fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
     if let Some(id) = text.strip_prefix('#').and_then(|id| id.parse().ok()) {
         return Ok(id);
     }
     let Some(tokenizer) = tokenizer else {
-        bail!("to find the token {text:?}, name the table's tokenizer by --tokenizer, or give its id as #ID");
+        bail!("to look up the token {text:?}, give the table's tokenizer with --tokenizer, or the id as #ID");
     };
     if let Some(id) = tokenizer.token_to_id(text) {
         return Ok(id);
@@ -139,7 +139,7 @@ fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
                 .iter()
                 .filter_map(|&token| tokenizer.id_to_token(token))
                 .collect();
-            bail!("{text:?} is not one token but {pieces:?}; name one of them")
+            bail!("{text:?} is not one token but {pieces:?}; give one of them")
         }
     }
 }
@@ -203,10 +203,10 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let table = import_json(&args.json, provenance)?;
-    // More entries than tokens are in order: models have more embeddings than their tokenizers have tokens.
+    // More entries than tokens are fine: models can have more embeddings than tokens.
     if table.vocab_size() < tokenizer.id_bound() {
         bail!(
-            "{} has {} entries, and the tokenizer {} tokens; is it of the same vocabulary?",
+            "{} has {} entries, but the tokenizer {} tokens; is the vocabulary the same?",
             args.json.display(),
             grouped(table.vocab_size() as u64),
             grouped(tokenizer.id_bound() as u64)

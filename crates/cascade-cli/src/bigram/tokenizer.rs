@@ -9,7 +9,7 @@ use cascade_models::{HubOptions, ModelSource, Tokenizer};
 
 const EMBEDDED: &str = "embedded:";
 
-/// Finds a tokenizer: a file, a folder, a model of the hub, or `embedded:NAME`.
+/// Loads a tokenizer from a file, a folder, a hub model, or `embedded:NAME`.
 pub(crate) fn load(text: &str) -> Result<Tokenizer> {
     if let Some(name) = text.strip_prefix(EMBEDDED) {
         return embedded(name);
@@ -23,7 +23,7 @@ pub(crate) fn load(text: &str) -> Result<Tokenizer> {
     Ok(Tokenizer::load(&file)?)
 }
 
-/// The tokenizer of an embedded model that a table was built for, if there is one.
+/// The embedded tokenizer with this fingerprint, if there is one.
 pub(super) fn known(fingerprint: &Fingerprint) -> Option<Tokenizer> {
     cascade_demo::CHECKPOINTS
         .iter()
@@ -31,8 +31,8 @@ pub(super) fn known(fingerprint: &Fingerprint) -> Option<Tokenizer> {
         .find(|tokenizer| tokenizer.fingerprint() == *fingerprint)
 }
 
-/// What stands for a tokenizer in a command that is put on record: paths without the folders around them, so that the
-/// record does not depend on where things lie.
+/// How a tokenizer is written in a recorded command: paths without their parent folders, so that
+/// the record does not depend on file locations.
 pub(super) fn on_record(text: &str) -> String {
     let path = Path::new(text);
     if text.starts_with(EMBEDDED) || !path.exists() {
@@ -52,13 +52,13 @@ pub(super) fn on_record(text: &str) -> String {
 }
 
 fn embedded(name: &str) -> Result<Tokenizer> {
-    // All models of a family have one tokenizer, so the family will do.
+    // All models of a family share a tokenizer, so the family name is enough.
     let target = format!("{name}-target");
     let checkpoint = cascade_demo::checkpoint(name).or_else(|| cascade_demo::checkpoint(&target));
     let Some(checkpoint) = checkpoint else {
         let names: Vec<_> = cascade_demo::CHECKPOINTS.iter().map(|c| c.name).collect();
         bail!(
-            "there is no embedded model {name:?}; there are {}",
+            "there is no embedded model {name:?}; known: {}",
             names.join(", ")
         );
     };

@@ -14,7 +14,7 @@ use cascade_models::Tokenizer;
 use super::{Format, ImportArgs};
 use crate::bigram::{grouped, tokenizer};
 
-/// End of an answer in Vicuna's conversation.
+/// End-of-answer token of Vicuna's conversation format.
 const EOS: &str = "</s>";
 
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
@@ -26,7 +26,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
     let tokenizer = tokenizer::load(&args.tokenizer)?;
     let eos = tokenizer.token_to_id(EOS).with_context(|| {
         format!(
-            "{} has no token {EOS}, by which Vicuna's answers end; give the target's tokenizer",
+            "{} has no token {EOS}, which ends Vicuna's answers; give the target's tokenizer",
             tokenizer.file()
         )
     })?;
@@ -82,7 +82,7 @@ fn header(
         .or(named)
         .unwrap_or_else(|| "unknown".to_owned());
     let vocab_size = args.vocab_size.unwrap_or(tokenizer.id_bound());
-    // Tokenized again, a text may have a token more than the target wrote.
+    // Retokenized, a text may have one token more than the target generated.
     let longest = records.iter().map(|record| record.output.len()).max();
     let options =
         Options::default().with_max_new_tokens(args.max_new_tokens.max(longest.unwrap_or(0)));

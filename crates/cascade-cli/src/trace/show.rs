@@ -10,10 +10,10 @@ use serde_json::{json, Value};
 
 use crate::bigram::grouped;
 
-/// Shares of the records whose lengths are shown.
+/// Quantiles of the lengths.
 const LENGTHS: [(&str, f64); 4] = [("min", 0.0), ("median", 0.5), ("p90", 0.9), ("max", 1.0)];
 
-/// Shares of the gaps; the small ones are what matters.
+/// Quantiles of the gaps; the small ones matter.
 const GAPS: [(&str, f64); 5] = [
     ("min", 0.0),
     ("p0.1", 0.001),
@@ -146,10 +146,10 @@ fn gaps(summary: &Summary) -> String {
 }
 
 fn quantiles(
-    numbers: impl Iterator<Item = f64>,
+    values: impl Iterator<Item = f64>,
     shares: &[(&'static str, f64)],
 ) -> Vec<(&'static str, f64)> {
-    let quantiles = Quantiles::of(numbers);
+    let quantiles = Quantiles::of(values);
     let at = |&(name, share): &(&'static str, f64)| Some((name, quantiles.as_ref()?.at(share)));
     shares.iter().filter_map(at).collect()
 }

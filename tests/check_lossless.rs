@@ -1,4 +1,4 @@
-//! `cascade verify`: what is lossless passes, what is not does not.
+//! `cascade check-lossless`: lossless configurations pass, others do not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn verify(args: &[&str]) -> Output {
+fn check_lossless(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cascade"))
-        .arg("verify")
+        .arg("check-lossless")
         .args(args)
         .output()
         .unwrap()
@@ -22,14 +22,14 @@ fn config(name: &str) -> String {
 
 /// The report of a run with --json, which must end with `status`.
 fn report(args: &[&str], status: i32) -> Value {
-    let output = verify(&[args, &["--json"]].concat());
+    let output = check_lossless(&[args, &["--json"]].concat());
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{message}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn error(args: &[&str]) -> String {
-    let output = verify(args);
+    let output = check_lossless(args);
     assert_eq!(output.status.code(), Some(2));
     String::from_utf8(output.stderr).unwrap()
 }
@@ -102,7 +102,19 @@ fn the_same_settings_come_from_the_same_seed() {
 }
 
 #[test]
-fn settings_without_sense_are_refused() {
+fn the_former_name_still_works_and_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(["verify", "--samples", "0"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.starts_with("note: "), "{message}");
+    assert!(message.contains("cascade check-lossless"), "{message}");
+}
+
+#[test]
+fn invalid_settings_are_refused() {
     assert!(error(&["--samples", "0"]).contains("1 or more"));
     assert!(error(&["--length", "0"]).contains("1 or more"));
     assert!(error(&["--generations", "0"]).contains("1 or more"));
@@ -122,7 +134,7 @@ fn hundreds_of_random_settings_are_lossless() {
         let report = report(&[&args[..], &settings].concat(), 0);
         assert_eq!(
             report["tokens"], report["agreements"],
-            "row-invariant kernels know no near-ties"
+            "row-invariant kernels have no near-ties"
         );
     }
 }

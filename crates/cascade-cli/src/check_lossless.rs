@@ -1,0 +1,267 @@
+//! `cascade check-lossless`: whether a configuration is lossless.
+
+mod greedy;
+mod sampled;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{bail, Context, Result};
+use cascade_config::{Assembled, Config};
+use cascade_core::{Decoding, Prompt, Sampling, TokenId};
+use cascade_engine::{Cascade, Options};
+use cascade_eval::lossless::{agreement, rescore, Cells};
+use cascade_models::DType;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use self::greedy::Findings;
+use self::sampled::{Compared, Comparisons};
+use crate::args::JobArgs;
+use crate::job::Job;
+
+/// Exit status of a configuration that is not lossless.
+const VIOLATED: u8 = 1;
+
+/// Tokens generated beyond those that are compared, so that drafts are deep.
+const FURTHER_TOKENS: usize = 5;
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckLosslessArgs {
+    #[command(flatten)]
+    job: JobArgs,
+
+    /// Number of generations, cycling through the prompts [default: one per prompt].
+    #[arg(long, value_name = "N")]
+    generations: Option<usize>,
+
+    /// Randomise the settings of each generation: K matrix, lenience, rules, branching and node
+    /// budget; if greedy, also 64 to 128 new tokens, ignoring EOS. The same seed gives the same
+    /// settings.
+    #[arg(long, value_name = "SEED")]
+    random_settings: Option<u64>,
+
+    /// Greedy: logits at most this far apart are a near-tie, which is counted but is not a
+    /// violation [default: 0.001 in f32, 0.05 in f16, 0.4 in bf16].
+    #[arg(long, value_name = "GAP")]
+    tolerance: Option<f32>,
+
+    /// Sampled: samples per prompt.
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    samples: u64,
+
+    /// Sampled: tokens per sample, compared jointly.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    length: usize,
+
+    /// Sampled: significance level over all prompts together, the probability of reporting a
+    /// violation for a lossless configuration.
+    #[arg(long, value_name = "P", default_value_t = 0.001)]
+    level: f64,
+
+    /// Print one JSON object and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &CheckLosslessArgs) -> Result<ExitCode> {
+    check(args)?;
+    let job = Job::new(&args.job)?;
+    let assembled = job.assemble()?;
+    let checker = Checker {
+        args,
+        job: &job,
+        assembled: &assembled,
+    };
+    let lossless = match job.options.decoding {
+        Decoding::Greedy => checker.greedy()?,
+        Decoding::Sampled(sampling) => checker.sampled(&sampling)?,
+    };
+    Ok(if lossless {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(VIOLATED)
+    })
+}
+
+fn check(args: &CheckLosslessArgs) -> Result<()> {
+    if args.generations == Some(0) || args.samples == 0 || args.length == 0 {
+        bail!("--generations, --samples and --length must be 1 or more");
+    }
+    if args.tolerance.is_some_and(|gap| gap.is_nan() || gap < 0.0) {
+        bail!("--tolerance must be 0 or more");
+    }
+    if !(args.level > 0.0 && args.level < 1.0) {
+        bail!("--level must be between 0 and 1");
+    }
+    Ok(())
+}
+
+struct Checker<'a> {
+    args: &'a CheckLosslessArgs,
+    job: &'a Job,
+    assembled: &'a Assembled,
+}
+
+/// The prompt and settings of one generation.
+struct Trial {
+    number: usize,
+    config: Config,
+    prompt: Prompt,
+    cascade: Cascade,
+}
+
+impl Checker<'_> {
+    fn trials(&self) -> usize {
+        self.args.generations.unwrap_or(self.job.inputs.len())
+    }
+
+    fn trial(&self, number: usize) -> Result<Trial> {
+        let mut config = self.job.config.clone();
+        config.options = self.job.options.clone();
+        if let Some(seed) = self.args.random_settings {
+            config = config.with_random_settings(seed.wrapping_add(number as u64));
+        }
+        let cascade = self.assembled.cascade_with(&config)?;
+        let input = &self.job.inputs[number % self.job.inputs.len()];
+        let prompt = cascade.encode(&input.prompt(&[])?)?;
+        Ok(Trial {
+            number,
+            config,
+            prompt,
+            cascade,
+        })
+    }
+
+    fn greedy(&self) -> Result<bool> {
+        let tolerance = self
+            .args
+            .tolerance
+            .unwrap_or_else(|| self.default_tolerance());
+        let progress = progress(self.trials() as u64);
+        let mut findings = Findings::new(tolerance);
+        for number in 0..self.trials() {
+            let mut trial = self.trial(number)?;
+            let tokens = trial
+                .generate(&trial.config.options.clone())
+                .with_context(|| format!("prompt {}", number + 1))?;
+            let mut target = self.assembled.target_session();
+            let found = rescore(&mut target, &trial.prompt, &tokens, tolerance)?;
+            findings.add(&trial, found);
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        self.print(&findings, |out| findings.show(out))?;
+        Ok(findings.violations.is_empty())
+    }
+
+    fn sampled(&self, sampling: &Sampling) -> Result<bool> {
+        let trials = self.trials();
+        let progress = progress(trials as u64 * self.args.samples);
+        let mut report = Comparisons {
+            mode: "sampled",
+            lossless: true,
+            level: self.args.level,
+            length: self.args.length,
+            prompts: Vec::with_capacity(trials),
+        };
+        for number in 0..trials {
+            let mut trial = self.trial(number)?;
+            let cells = Cells::new(
+                &mut self.assembled.target_session(),
+                &trial.prompt,
+                sampling,
+                trial.eos(self.assembled),
+                self.args.length,
+                self.args.samples,
+            )?;
+            let samples = self.samples(&mut trial, &progress)?;
+            let found = agreement(&cells, samples.iter().map(Vec::as_slice));
+            // Bonferroni correction: the level holds for all prompts together.
+            let violated = found.p_value < self.args.level / trials as f64;
+            report.lossless &= !violated;
+            report
+                .prompts
+                .push(Compared::new(&trial, &cells, found, violated));
+        }
+        progress.finish_and_clear();
+        self.print(&report, |out| report.show(out))?;
+        Ok(report.lossless)
+    }
+
+    fn samples(&self, trial: &mut Trial, progress: &ProgressBar) -> Result<Vec<Vec<TokenId>>> {
+        let first = trial
+            .config
+            .options
+            .seed
+            .wrapping_add((trial.number as u64) << 32);
+        (0..self.args.samples)
+            .map(|i| {
+                let options = trial
+                    .config
+                    .options
+                    .clone()
+                    .with_max_new_tokens(self.args.length + FURTHER_TOKENS)
+                    .with_seed(first.wrapping_add(i))
+                    .with_stop(None);
+                progress.inc(1);
+                let mut tokens = trial.generate(&options)?;
+                tokens.truncate(self.args.length);
+                Ok(tokens)
+            })
+            .collect()
+    }
+
+    /// A few rounding errors of logits of about 30.
+    fn default_tolerance(&self) -> f32 {
+        match self.job.config.target.dtype {
+            DType::BF16 => 0.4,
+            DType::F16 => 0.05,
+            _ => 1e-3,
+        }
+    }
+
+    fn print<T: Serialize>(
+        &self,
+        report: &T,
+        show: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.args.json {
+            serde_json::to_writer(&mut out, report)?;
+            writeln!(out)?;
+        } else {
+            show(&mut out)?;
+        }
+        Ok(())
+    }
+}
+
+impl Trial {
+    fn generate(&mut self, options: &Options) -> Result<Vec<TokenId>> {
+        let generation = self.cascade.generate_tokens(&self.prompt, options)?;
+        Ok(generation.tokens)
+    }
+
+    fn eos<'e>(&self, assembled: &'e Assembled) -> &'e [TokenId] {
+        if self.config.ignore_eos {
+            &[]
+        } else {
+            assembled.eos()
+        }
+    }
+}
+
+fn progress(length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed} (about {eta} left)");
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn verdict(lossless: bool) -> &'static str {
+    if lossless {
+        "lossless"
+    } else {
+        "NOT LOSSLESS"
+    }
+}
