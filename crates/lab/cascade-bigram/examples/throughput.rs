@@ -1,13 +1,15 @@
 //! Counting against tokenizing alone: the same text, the same threads, one run.
 //!
 //! ```text
-//! cargo run --release -p cascade-bigram --example throughput -- tokenizer.json THREADS [--rounds N] INPUT…
+//! cargo run --release -p cascade-bigram --example throughput -- \
+//!     tokenizer.json THREADS [--rounds N] INPUT…
 //! ```
 //!
-//! Tokenizing alone is `encode_batch` of the `tokenizers` library, without special tokens, over the documents' text, which
-//! lies in memory. Counting is all of `cascade bigram build`: reading the inputs, stripping, tokenizing, counting, and the
-//! table on the disk. Both are done by turns, once to warm up and then so many rounds; medians are compared. Counting is
-//! shown for the inputs as they are, and for their text as a plain file.
+//! Tokenizing alone is `encode_batch` of the `tokenizers` library, without special tokens, over the
+//! documents' text, which lies in memory. Counting is all of `cascade bigram build`: reading the
+//! inputs, stripping, tokenizing, counting, and the table on the disk. Both are done by turns, once
+//! to warm up and then so many rounds; medians are compared. Counting is shown for the inputs as
+//! they are, and for their text as a plain file.
 
 use std::error::Error;
 use std::num::NonZeroUsize;

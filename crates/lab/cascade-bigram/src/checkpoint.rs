@@ -1,9 +1,10 @@
-//! What survives when the process does not.
+//! Checkpoints: what a killed process leaves to resume from.
 //!
-//! Beside the output stands a folder, `OUTPUT.checkpoint`, with runs (`run-000001`, …) and a manifest that names those that
-//! count. A run is on the disk before the manifest that names it, and the manifest is replaced as a whole; so whenever the
-//! process ends, the manifest and its runs tell exactly of the first `documents` documents of the inputs, and every other
-//! file of the folder is of no consequence. The manifest is the first to go when the output is written.
+//! Beside the output is a folder, `OUTPUT.checkpoint`, with runs (`run-000001`, …) and a manifest
+//! that names those that count. A run is on the disk before the manifest that names it, and the
+//! manifest is replaced as a whole; so whenever the process ends, the manifest and its runs cover
+//! exactly the first `documents` documents of the inputs, and all other files of the folder can be
+//! ignored. Once the output is written, the manifest is removed first.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -19,12 +20,10 @@ use crate::{Error, Result};
 
 const MANIFEST: &str = "manifest.json";
 const LOCK: &str = "lock";
-/// What is being written and will be moved to its place. Here, so that it goes with the folder if the process ends.
-const TEMPORARY: &str = "unfinished.tmp";
 const RUN: &str = "run-";
 const FORMAT: u32 = 1;
 
-/// How far the counting has come.
+/// The state of a count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     format: u32,
@@ -36,12 +35,12 @@ pub(crate) struct Manifest {
     pub(crate) tokens: u64,
     /// SHA-256 of them.
     pub(crate) digest: String,
-    /// Whether these are all.
+    /// Whether these are all documents.
     pub(crate) finished: bool,
     pub(crate) runs: Vec<Run>,
 }
 
-/// Where runs are made.
+/// The folder in which runs are written.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     folder: PathBuf,
@@ -49,7 +48,8 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// A new run, which counts for nothing until it is [committed](Checkpoint::commit). From any thread.
+    /// A new run, which is ignored until it is [committed](Checkpoint::commit). From any
+    /// thread.
     pub(crate) fn new_run(&self) -> Result<RunWriter> {
         let number = self.next.fetch_add(1, Relaxed);
         RunWriter::create(&self.folder, name_of(number))
@@ -71,7 +71,8 @@ impl Checkpoint {
     /// Makes the folder for an output, or opens it.
     ///
     /// # Errors
-    /// An unfinished count that is not to be resumed, or is of another command; a folder that another process uses.
+    /// An unfinished count that is not to be resumed, or is of another command; a folder that
+    /// another process uses.
     pub(crate) fn open(output: &Path, command: &str, resume: bool) -> Result<Self> {
         let folder = with_suffix(output, ".checkpoint");
         fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
@@ -115,13 +116,9 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// The folder. Outputs are begun in it, so that they go with it if the process is killed.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// Where to write what is to be moved to its place when it is whole.
-    pub(crate) fn temporary(&self) -> PathBuf {
-        self.folder.join(TEMPORARY)
     }
 
     pub(crate) fn runs(&self) -> Arc<RunFolder> {
@@ -131,17 +128,14 @@ impl Checkpoint {
     /// Replaces the manifest.
     pub(crate) fn commit(&mut self, manifest: Manifest) -> Result<()> {
         let json = serde_json::json!(manifest).to_string();
-        replace(
-            self.temporary(),
-            &self.folder.join(MANIFEST),
-            json.as_bytes(),
-        )?;
+        let path = self.folder.join(MANIFEST);
+        replace(&self.folder, &path, json.as_bytes())?;
         self.manifest = manifest;
         self.committed = true;
         Ok(())
     }
 
-    /// Merges runs until there are few enough to be read at once. Can be killed and repeated like everything else.
+    /// Merges runs until there are few enough to be read at once. Safe to kill and repeat.
     pub(crate) fn merge_to_few(&mut self) -> Result<()> {
         while self.manifest.runs.len() > FAN_IN {
             let mut manifest = self.manifest.clone();
@@ -167,7 +161,7 @@ impl Checkpoint {
         Merge::new(runs.iter().map(open).collect::<Result<_>>()?)
     }
 
-    /// Removes the folder: the output is written. Failing to do so harms nothing but the disk.
+    /// Removes the folder: the output is written. A failure costs disk space only.
     pub(crate) fn remove(self) {
         let _ = fs::remove_file(self.folder.join(MANIFEST));
         self.remove_files();
@@ -183,7 +177,7 @@ impl Checkpoint {
     fn remove_files(self) {
         self.remove_runs(|_| true);
         let _ = fs::remove_file(self.folder.join(LOCK));
-        // Nothing that is not ours is removed: then the folder stays.
+        // Files of others are never removed; the folder then stays.
         let _ = fs::remove_dir(&self.folder);
     }
 
@@ -191,14 +185,15 @@ impl Checkpoint {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            if name == TEMPORARY || (name.starts_with(RUN) && condemned(name)) {
+            let is_leftover = name.starts_with(cascade_fs::TEMPORARY_PREFIX);
+            if is_leftover || (name.starts_with(RUN) && condemned(name)) {
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 }
 
-/// The lock is the system's: it ends with the process, however that ends.
+/// An operating system lock: it ends with the process, however that ends.
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join(LOCK);
     let file = File::create(&path).map_err(Error::write(&path))?;
@@ -207,7 +202,7 @@ fn lock(folder: &Path) -> Result<File> {
         Err(TryLockError::WouldBlock) => Err(Error::Busy {
             folder: folder.to_owned(),
         }),
-        // Some network file systems have no locks. Then it is on the user to start one process only.
+        // Some network file systems have no locks. The user must then start one process only.
         Err(TryLockError::Error(_)) => Ok(file),
     }
 }
@@ -221,7 +216,7 @@ fn read(path: &Path) -> Result<Option<Manifest>> {
         file: path.to_owned(),
         reason: error.to_string(),
     })?;
-    // The names become paths.
+    // Names become paths, so they must be checked.
     match manifest
         .runs
         .iter()

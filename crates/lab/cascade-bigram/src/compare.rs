@@ -7,8 +7,8 @@ use cascade_ngram::{BigramTable, Error};
 pub struct Agreement {
     /// All tokens.
     pub all: Band,
-    /// By how often tokens occur in the text of the first table: never, 1 to 9 times, 10 to 99 times, and so on. Without
-    /// bands that have no token.
+    /// By how often tokens occur in the text of the first table: never, 1 to 9 times, 10 to 99
+    /// times, and so on. Without bands that have no token.
     pub bands: Vec<Band>,
 }
 
@@ -19,22 +19,23 @@ pub struct Band {
     pub from: u64,
     /// The number of tokens.
     pub tokens: u64,
-    /// Tokens of which only the first table knows a successor.
+    /// Tokens with a successor in the first table only.
     pub only_first: u64,
-    /// Tokens of which only the second table knows a successor.
+    /// Tokens with a successor in the second table only.
     pub only_second: u64,
-    /// Tokens of which both know a successor.
+    /// Tokens with a successor in both tables.
     pub both: u64,
-    /// Those of them whose first successor is the same.
+    /// Those of `both` whose first successor is the same.
     pub agree: u64,
-    /// How often the tokens occur of which both know a successor.
+    /// Occurrences of the tokens in `both`.
     pub weight: u64,
-    /// How often those of them occur whose first successor is the same.
+    /// Occurrences of the tokens in `agree`.
     pub agree_weight: u64,
 }
 
 impl Band {
-    /// Share of the tokens known to both whose first successors agree; `None` without any.
+    /// Share of the tokens in [`both`](Self::both) whose first successors agree; `None` without
+    /// any.
     pub fn share(&self) -> Option<f64> {
         (self.both > 0).then(|| self.agree as f64 / self.both as f64)
     }
@@ -61,7 +62,8 @@ impl Band {
     }
 }
 
-/// Compares the first successors of two tables. Tokens are weighted by how often they occur in the text of the first.
+/// Compares the first successors of two tables. Tokens are weighted by how often they occur in the
+/// text of the first.
 ///
 /// # Errors
 /// [`Error::Tokenizer`] if the tables are for different tokenizers.

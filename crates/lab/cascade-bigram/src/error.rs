@@ -1,4 +1,4 @@
-//! What can go wrong on the way from text to counts.
+//! Errors of counting.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a corpus cannot be counted, or counts cannot be read, added up or written.
 ///
-/// Every message names the file and, where there is one, the cure.
+/// Every message names the file and, if there is one, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -32,7 +32,7 @@ pub enum Error {
         file: String,
         /// Where the document starts, after decompression.
         offset: u64,
-        /// What the tokenizer says.
+        /// The tokenizer's error.
         source: BoxError,
     },
 
@@ -59,17 +59,17 @@ pub enum Error {
 
     /// The memory is used up before anything is counted.
     #[error(
-        "{memory} MiB of memory are too little: tokenizer, readers and {threads} threads take about {fixed} MiB \
+        "{memory} MiB of memory is too little: tokenizer, readers and {threads} threads take about {fixed} MiB \
          alone; give --memory {least}MiB at least, or fewer threads"
     )]
     Memory {
-        /// What is allowed, in MiB.
+        /// The limit, in MiB.
         memory: u64,
         /// The number of threads.
         threads: usize,
-        /// What is needed besides the counts.
+        /// What is needed besides the counts, in MiB.
         fixed: u64,
-        /// The least that would do.
+        /// The smallest sufficient limit, in MiB.
         least: u64,
     },
 
@@ -78,7 +78,7 @@ pub enum Error {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -90,11 +90,11 @@ pub enum Error {
     Write {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
 
-    /// The output could never be written there.
+    /// The output path is unusable.
     #[error("cannot write {}: {reason}", file.display())]
     Output {
         /// The file.
@@ -103,7 +103,7 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// There is an unfinished count, and it is not to be resumed.
+    /// There is an unfinished count, and resuming was not asked for.
     #[error(
         "{} holds an unfinished count of {documents} documents; go on with it by --resume, or delete the folder \
          to start anew",
@@ -127,7 +127,7 @@ pub enum Error {
         folder: PathBuf,
         /// Its command and vocabulary.
         found: String,
-        /// Those of now.
+        /// Command and vocabulary of this call.
         expected: String,
     },
 
@@ -144,7 +144,7 @@ pub enum Error {
         documents: u64,
     },
 
-    /// Another process is at it.
+    /// Another process uses the folder.
     #[error("{} is in use by another process that writes the same table; wait for it", folder.display())]
     Busy {
         /// The folder.
@@ -160,7 +160,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// A file that is no partial count.
+    /// A file that is not a file of partial counts.
     #[error("{file} is not a file of counts: {reason}")]
     Part {
         /// The file.
@@ -194,8 +194,8 @@ pub enum Error {
         successor: u32,
     },
 
-    /// A bug of ours, or of the tokenizer: other work is stopped in order.
-    #[error("a thread that counts has panicked; the reason is told above")]
+    /// A bug of this crate or of the tokenizer. The other threads were stopped cleanly.
+    #[error("a thread that counts has panicked; its message is printed above")]
     Panicked,
 }
 

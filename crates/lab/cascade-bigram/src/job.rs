@@ -1,4 +1,4 @@
-//! What is to be counted, and what came of it.
+//! Counting jobs, their progress and their results.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub type Encode<'a> = dyn Fn(&str) -> Result<Vec<TokenId>, BoxError> + Sync + 'a
 pub struct Job<'a> {
     /// The inputs, in any order: they are read in the order of their paths. `-` is standard input.
     pub inputs: &'a [PathBuf],
-    /// The file that is to be written. Runs and checkpoints lie beside it.
+    /// The file to write. Runs and checkpoints are in a folder beside it.
     pub output: &'a Path,
     /// The tokenizer.
     pub encode: &'a Encode<'a>,
@@ -32,20 +32,21 @@ pub struct Job<'a> {
     pub limit_pages: Option<u64>,
     /// The limit on memory.
     pub memory: Memory,
-    /// Threads that strip, tokenize and count; one more reads, and with bzip2 as many again decompress.
+    /// Threads that strip, tokenize and count; one more reads, and with bzip2 as many again
+    /// decompress.
     pub threads: NonZeroUsize,
-    /// How often what has been counted is made safe.
+    /// Checkpoint interval.
     pub checkpoint: Duration,
-    /// Whether to go on with an unfinished count, if there is one.
+    /// Whether to resume an unfinished count, if there is one.
     pub resume: bool,
-    /// The command, as it shall stand in the output: without what does not bear on the content. An unfinished count is
-    /// resumed only by the same command.
+    /// The command to record in the output, without options that do not affect the content. An
+    /// unfinished count is resumed only by the same command.
     pub command: &'a str,
-    /// Where to tell how far it has come.
+    /// Where progress is reported.
     pub status: &'a Status,
 }
 
-/// How far a count has come, for whoever shows it.
+/// Progress of a count, for display.
 #[derive(Debug, Default)]
 pub struct Status {
     reading: OnceLock<Arc<Progress>>,
@@ -84,7 +85,7 @@ impl Status {
     }
 }
 
-/// What has been counted.
+/// Totals of a finished count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Number of documents.
@@ -95,7 +96,7 @@ pub struct Summary {
     pub bigrams: u64,
     /// Number of different pairs.
     pub distinct: u64,
-    /// Lines of JSONL that are no documents.
+    /// Lines of JSONL that are not documents.
     pub bad_lines: u64,
     /// What is wrong with the first of them.
     pub bad_line: Option<String>,

@@ -1,23 +1,26 @@
-//! Counts the bigrams of corpora: exactly, in bounded memory, by many threads, and with the same bytes whatever the memory,
-//! the threads and the order of finishing.
+//! Counts the bigrams of corpora: exactly, in bounded memory, by many threads, and with the same
+//! bytes whatever the memory, the threads and the order of finishing.
 //!
 //! * [`build`]: from text to a [`BigramTable`](cascade_ngram::BigramTable) on the disk.
-//! * [`count`]: from text to a file of partial counts, and [`reduce`] from such files to a table, for corpora that take
-//!   more than one machine.
+//! * [`count`]: from text to a file of partial counts, and [`reduce`] from such files to a table,
+//!   for corpora that take more than one machine.
 //! * [`compare`]: how far two tables agree.
 //!
-//! One thread reads documents and hands them to workers, which strip the markup, tokenize and count. A worker whose memory
-//! is used up writes its counts to a sorted run; in the end all runs are merged. From time to time all workers do so, and a
-//! manifest says which documents the runs are of: from there a killed process [resumes](Job::resume).
+//! One thread reads documents and hands them to workers, which strip the markup, tokenize and
+//! count. A worker whose memory is used up writes its counts to a sorted run; in the end all runs
+//! are merged. From time to time all workers do so, and a manifest says which documents the runs
+//! are of: from there a killed process [resumes](Job::resume).
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | `count` | reader, workers, and how they come to a common state |
+//! | `count` | reader, workers and their synchronisation |
 //! | `pairs` | counts in memory |
 //! | `run`, `merge` | sorted counts on the disk, and their sum |
 //! | `checkpoint` | the folder with the runs, and the manifest |
 //! | `part` | partial counts as Parquet |
-//! | `output` | files that appear whole or not at all |
+//! | `output` | checks of output paths |
+
+#![forbid(unsafe_code)]
 
 mod checkpoint;
 mod compare;

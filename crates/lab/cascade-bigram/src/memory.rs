@@ -1,14 +1,16 @@
-//! How much memory counts may take.
+//! Memory limits.
 
 use std::num::NonZeroUsize;
+
+use sysinfo::{ProcessRefreshKind, ProcessesToUpdate};
 
 use crate::{Error, Result};
 
 /// A limit on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// For the whole process, in bytes: what it has when counting begins, and what reading, stripping and tokenizing take
-    /// by experience, is set aside.
+    /// For the whole process, in bytes. What it holds when counting begins is set aside, and so is
+    /// what reading, stripping and tokenizing were measured to take.
     Process(u64),
     /// For the counts alone, in bytes.
     Counts(u64),
@@ -19,7 +21,7 @@ const MIB: u64 = 1 << 20;
 const THREAD: u64 = 40 * MIB;
 /// The least that a thread's counts should have.
 const LEAST: u64 = 4 * MIB;
-/// What the process takes where that cannot be told.
+/// What the process takes where the system does not report it.
 const USUAL: u64 = 256 * MIB;
 
 impl Memory {
@@ -47,17 +49,27 @@ impl Memory {
     }
 }
 
-/// Memory that the process has now, where the system tells.
+/// Memory that the process holds now, in bytes; `None` on systems that do not report it.
 fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib << 10)
+    let process = sysinfo::get_current_pid().ok()?;
+    let mut system = sysinfo::System::new();
+    system.refresh_processes_specifics(
+        ProcessesToUpdate::Some(&[process]),
+        true,
+        ProcessRefreshKind::nothing().with_memory(),
+    );
+    Some(system.process(process)?.memory())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_process_holds_some_memory() {
+        let bytes = resident().unwrap();
+        assert!((MIB..1 << 40).contains(&bytes), "{bytes}");
+    }
 
     #[test]
     fn says_how_much_would_do() {

@@ -1,4 +1,4 @@
-//! Many sorted lists of counts as one.
+//! K-way merge of sorted counts.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,13 +6,13 @@ use std::collections::BinaryHeap;
 use crate::pairs::{parts, Count};
 use crate::{Error, Result};
 
-/// As many lists are merged at once, at most: each takes a buffer and an open file.
+/// At most this many lists are merged at once: each takes a buffer and an open file.
 pub(crate) const FAN_IN: usize = 64;
 
 /// Counts by rising key.
 pub(crate) type Counts = Box<dyn Iterator<Item = Result<Count>> + Send>;
 
-/// The sums of sorted lists, sorted. Whatever the lists are, the sums are the same if the counts are.
+/// The sums of sorted lists, in order. They do not depend on how the counts are divided into lists.
 pub(crate) struct Merge {
     lists: Vec<Counts>,
     /// The next count of each list that is not at its end.

@@ -1,61 +1,22 @@
-//! Files that appear whole or not at all.
+//! Output files: checks, and replacement as a whole.
 
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
+
+use cascade_fs::AtomicFile;
 
 use crate::{Error, Result};
 
-/// A file under a temporary name, which takes its final one when it is [finished](Self::finish), and is removed if it never
-/// is.
-pub(crate) struct Output {
-    path: PathBuf,
-    temporary: PathBuf,
-    file: File,
-    finished: bool,
+/// Begins the file that will stand at `path`, in a folder on the same file system.
+pub(crate) fn begin(folder: &Path, path: &Path) -> Result<AtomicFile> {
+    AtomicFile::create_in(folder, path).map_err(Error::write(path))
 }
 
-impl Output {
-    /// Begins a file that is to stand at `path`. The temporary one must be on the same disk.
-    pub(crate) fn create(temporary: PathBuf, path: &Path) -> Result<Self> {
-        let file = File::create(&temporary).map_err(Error::write(path))?;
-        Ok(Self {
-            path: path.to_owned(),
-            temporary,
-            file,
-            finished: false,
-        })
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-
-    pub(crate) fn finish(mut self) -> Result<()> {
-        self.file
-            .sync_all()
-            .and_then(|()| fs::rename(&self.temporary, &self.path))
-            .map_err(Error::write(&self.path))?;
-        self.finished = true;
-        sync_folder(&self.path);
-        Ok(())
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Whatever went wrong before is the error to report.
-            let _ = fs::remove_file(&self.temporary);
-        }
-    }
-}
-
-/// Replaces a file: whoever reads it sees the old content or the new.
-pub(crate) fn replace(temporary: PathBuf, path: &Path, content: &[u8]) -> Result<()> {
-    let output = Output::create(temporary, path)?;
-    io::Write::write_all(&mut output.file(), content).map_err(Error::write(path))?;
-    output.finish()
+/// Replaces a file by way of a temporary one in `folder`.
+pub(crate) fn replace(folder: &Path, path: &Path, content: &[u8]) -> Result<()> {
+    let output = begin(folder, path)?;
+    std::io::Write::write_all(&mut output.file(), content)
+        .and_then(|()| output.commit())
+        .map_err(Error::write(path))
 }
 
 /// The path with something added to the name.
@@ -65,7 +26,7 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Refuses a path at which no file can be written, before hours go into what should stand there.
+/// Refuses a path at which no file can be written, before hours of counting.
 pub(crate) fn check(path: &Path) -> Result<()> {
     let refuse = |reason| {
         Err(Error::Output {
@@ -76,26 +37,11 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     if path.file_name().is_none() || path.is_dir() {
         return refuse("it is a folder; give the name of a file");
     }
-    if !folder(path).is_dir() {
+    if !cascade_fs::parent(path).is_dir() {
         return refuse("its folder does not exist; make it first");
     }
     if path.exists() && !path.is_file() {
         return refuse("it is not an ordinary file");
     }
     Ok(())
-}
-
-/// The folder that a file is in.
-pub(crate) fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// Makes new names in a file's folder last, where the system knows how.
-fn sync_folder(path: &Path) {
-    if let Ok(folder) = File::open(folder(path)) {
-        let _ = folder.sync_all();
-    }
 }

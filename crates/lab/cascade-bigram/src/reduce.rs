@@ -12,15 +12,17 @@ use crate::part::{PartInfo, PartReader};
 use crate::run::{Run, RunReader, RunWriter};
 use crate::{output, Error, Result};
 
-/// As many Parquet files are read at once, at most: each takes some pages of three columns.
+/// At most this many Parquet files are read at once: each takes some pages of three columns.
 const FAN_IN: usize = 16;
 
 /// Partial counts that are to be added up.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction<'a> {
-    /// Files of counts, as [`count`](crate::count()) writes them, or sums of such that SQL has written. In any order.
+    /// Files of counts, as [`count`](crate::count()) writes them, or sums of such that SQL has
+    /// written. In any order.
     pub parts: &'a [PathBuf],
-    /// For sums that SQL has written: the files that were summed, which say what the counts are of. Otherwise empty.
+    /// For sums that SQL has written: the files that were summed, which say what the counts are of.
+    /// Otherwise empty.
     pub summed: &'a [PathBuf],
     /// The table that is to be written.
     pub output: &'a Path,
@@ -28,15 +30,16 @@ pub struct Reduction<'a> {
     pub top_k: usize,
     /// Pairs that are rarer are dropped.
     pub min_count: u64,
-    /// The command, as it shall stand in the table.
+    /// The command to record in the table.
     pub command: &'a str,
 }
 
-/// Adds up partial counts, and writes the table. Nothing is held in memory but the table and some rows of each file.
+/// Adds up partial counts, and writes the table. Only the table and some rows of each file are held
+/// in memory.
 ///
 /// # Errors
-/// Files that cannot be read, are no counts, not sorted, given twice, or of different tokenizers; a table that cannot be
-/// written.
+/// Files that cannot be read, are not counts, not sorted, given twice, or of different tokenizers;
+/// a table that cannot be written.
 pub fn reduce(reduction: &Reduction<'_>) -> Result<(BigramTable, Summary)> {
     output::check(reduction.output)?;
     let mut paths = reduction.parts.to_vec();
@@ -65,7 +68,7 @@ pub fn reduce(reduction: &Reduction<'_>) -> Result<(BigramTable, Summary)> {
     Ok((table, summary))
 }
 
-/// What all parts together are of.
+/// What all parts together were counted from.
 struct Origin {
     tokenizer: Fingerprint,
     vocab_size: usize,
@@ -133,11 +136,11 @@ fn check_twice(sorted: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// A folder for runs beside the output, which goes when it is dropped.
+/// A folder for runs beside the output, removed on drop.
 fn scratch(output: &Path) -> Result<tempfile::TempDir> {
     tempfile::Builder::new()
         .prefix(".cascade-bigram-")
-        .tempdir_in(output::folder(output))
+        .tempdir_in(cascade_fs::parent(output))
         .map_err(Error::write(output))
 }
 

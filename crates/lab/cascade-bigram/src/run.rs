@@ -1,8 +1,9 @@
 //! Sorted counts in a file.
 //!
-//! A run is a list of (key, count) by rising key: the distance from the key before, at least 1 but for the first, and the
-//! count, both as LEB128: seven bits in a byte, the lowest first. That is about three bytes for each pair. How many there
-//! are and what they sum up to stands in the manifest, so that a run which was cut off or changed is noticed.
+//! A run is a list of (key, count) by rising key: the distance from the key before, at least 1 but
+//! for the first, and the count, both as LEB128: seven bits in a byte, the lowest first. That is
+//! about three bytes for each pair. Their number and their sum are in the manifest, so that a run
+//! which was cut off or changed is detected.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -15,7 +16,7 @@ use crate::{Error, Result};
 
 const BUFFER: usize = 128 << 10;
 
-/// What is known of a run.
+/// A run, as the manifest records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// The name of its file.
@@ -61,7 +62,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Brings everything to the disk.
+    /// Flushes everything to disk.
     pub(crate) fn finish(mut self) -> Result<Run> {
         self.out
             .flush()

@@ -1,4 +1,4 @@
-//! What is told of an input in tables and parts.
+//! How tables and parts describe their inputs.
 
 use std::path::Path;
 
@@ -31,8 +31,8 @@ pub(crate) fn file_name(path: &Path) -> String {
     }
 }
 
-/// The day of a dump, as Wikimedia names files (`enwiki-20240601-pages-articles.xml.bz2`) and folders (`20240601`), and
-/// as Hugging Face names folders (`20231101.en`).
+/// The date of a dump, as Wikimedia names files (`enwiki-20240601-pages-articles.xml.bz2`) and
+/// folders (`20240601`), and as Hugging Face names folders (`20231101.en`).
 fn dump_date(path: &Path) -> Option<String> {
     let mut parts = path.iter().rev().map(|part| part.to_string_lossy());
     let name = parts.next()?;

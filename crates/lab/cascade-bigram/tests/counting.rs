@@ -1,4 +1,5 @@
-//! Counting, from files to tables and parts: exact, and with the same bytes whatever the circumstances.
+//! Counting, from files to tables and parts: exact, and with the same bytes whatever the
+//! circumstances.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,9 @@
-//! Reads the files that are named, one after the other, and prints for each what was found and how fast it was read.
+//! Reads the files that are named, one after the other, and prints for each what was found and how
+//! fast it was read.
 //!
-//! `cargo run --release -p cascade-corpus --example corpus -- [--text] FILE…`; with `--text` the documents are printed
-//! instead, each between two lines of JSON: `{"title": …, "source": …, "text": …}`.
+//! `cargo run --release -p cascade-corpus --example corpus -- [--text] FILE…`; with `--text` the
+//! documents are printed instead, each between two lines of JSON: `{"title": …, "source": …,
+//! "text": …}`.
 
 use std::time::{Duration, Instant};
 

@@ -1,13 +1,24 @@
 //! bzip2 in parallel: the streams of a multistream file are decompressed by several threads.
 //!
-//! Dumps of Wikipedia come as many bzip2 streams in one file, a hundred pages in each. A stream starts at a byte, with a
-//! header and the magic number of its first block, ten bytes that compressed data holds by chance once in 10^21 bytes. A
-//! splitter cuts the file there into pieces, workers decompress pieces, and the reader takes their output in the order of
-//! the file. Where a piece ends within a stream, because the stream is longer than a piece may be or because the ten
-//! bytes were chance after all, the reader takes over the decoder as it stands and goes on by itself; so a file of one
-//! stream is decompressed, correctly, by one thread.
+//! Dumps of Wikipedia come as many bzip2 streams in one file, a hundred pages in each. A stream
+//! starts at a byte, with a header and the magic number of its first block, ten bytes that
+//! compressed data holds by chance once in 10^21 bytes. A splitter cuts the file there into pieces,
+//! workers decompress pieces, and the reader takes their output in the order of the file. Where a
+//! piece ends within a stream, because the stream is longer than a piece may be or because the ten
+//! bytes were chance after all, the reader takes over the decoder as it stands and goes on by
+//! itself; so a file of one stream is decompressed, correctly, by one thread.
 //!
-//! Memory: for each thread two pieces of at most 5 MiB, at work and waiting, and 16 blocks of output of 256 KiB.
+//! # Why not a crate that exists
+//!
+//! `bzip2` does the decoding; this module only divides the file. Crates that decode in parallel
+//! (`parallel_bzip2_decoder`, `lbzip2`) are young, have one author each, and one of them needs a
+//! memory map. Dumps are also read from pipes, hold the magic number by chance, and end where a
+//! download was cut off; what was decoded before must then still be delivered.
+//!
+//! # Memory
+//!
+//! For each thread two pieces of at most 5 MiB, at work and waiting, and 16 blocks of
+//! output of 256 KiB.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -21,7 +32,7 @@ use crate::encoding::read_once;
 
 /// The start of every block: π in binary-coded decimals.
 const BLOCK: [u8; 6] = [0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
-/// What stands for a block at the end of a stream.
+/// In place of a block: the end of a stream.
 const END: [u8; 6] = [0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
 /// "BZh" and the size of blocks.
 const HEADER: usize = 4;
@@ -53,11 +64,11 @@ fn starts_stream(bytes: &[u8]) -> bool {
 /// A part of the file.
 struct Piece {
     bytes: Arc<Vec<u8>>,
-    /// What a worker makes of it; `None` where it does not start with a stream.
+    /// What a worker decompresses it to; `None` where it does not start with a stream.
     output: Option<Receiver<Output>>,
 }
 
-/// What a worker is to do.
+/// A worker's task.
 struct Job {
     bytes: Arc<Vec<u8>>,
     output: Sender<Output>,
@@ -89,7 +100,8 @@ impl StreamDecoder {
         self.decoder.is_some()
     }
 
-    /// Decompresses some of `input`, moves it forward, and answers what came out; `None` when `input` is used up.
+    /// Decompresses some of `input`, moves it forward, and answers what came out; `None` when
+    /// `input` is used up.
     fn step(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, String> {
         loop {
             if self.decoder.is_none() && input.iter().all(|&byte| byte == 0) {
@@ -143,10 +155,11 @@ pub(crate) struct Bz2Reader {
 }
 
 impl Bz2Reader {
-    /// Starts `threads` workers, at least one, and a splitter. They end with the data, or when the reader is dropped.
+    /// Starts `threads` workers, at least one, and a splitter. They end with the data, or when the
+    /// reader is dropped.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If no thread can be started.
     pub(crate) fn new(source: Box<dyn Read + Send>, threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
         let (jobs, work) = bounded::<Job>(threads);
@@ -236,7 +249,7 @@ fn invalid(reason: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// A worker: does jobs until there are no more. A reader that has gone away ends a job.
+/// A worker: takes jobs until there are no more. A job ends early if the reader is gone.
 fn work_on(jobs: &Receiver<Job>) {
     for Job { bytes, output } in jobs {
         let mut decoder = StreamDecoder::new();
@@ -276,7 +289,7 @@ impl Splitter {
                     }
                 }
                 Err(error) => {
-                    // What was read before the error comes first; whoever does not wait for it needs no error.
+                    // Data from before the error goes first; a reader that is gone needs no error.
                     let rest = std::mem::take(&mut self.buffer);
                     let _ = (rest.is_empty() || self.send(rest))
                         && self.pieces.send(Err(error)).is_ok();
@@ -316,7 +329,7 @@ impl Splitter {
                 return Ok(std::mem::replace(&mut self.buffer, rest));
             }
             if self.buffer.len() >= LONGEST {
-                // The last bytes may be the start of a start.
+                // A stream may start in the last bytes.
                 let rest = self
                     .buffer
                     .split_off(self.buffer.len() - HEADER - BLOCK.len());
@@ -407,7 +420,8 @@ mod tests {
         assert!(read(compressed, 2).unwrap() == [long, short.clone(), short].concat());
     }
 
-    /// As if the ten bytes of a start stood within a stream: a worker is at it, but the reader must go on itself.
+    /// As if the ten bytes of a start were inside a stream: a worker decodes from there, but the
+    /// reader must continue by itself.
     #[test]
     fn a_start_that_is_chance_does_no_harm() {
         let data = noise(500_000, 3);

@@ -1,4 +1,4 @@
-//! Files of any kind as one stream of documents.
+//! Files of any kind, read as one stream of documents.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Seek, Write};
@@ -28,7 +28,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// The input that a user names on a command line: `-` is standard input, anything else the path of a file.
+    /// The input that a user names on a command line: `-` is standard input, anything else the path
+    /// of a file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if path == Path::new("-") {
@@ -78,7 +79,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// All documents, and a thread for each processor.
+    /// All documents, and one thread per CPU.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         Self {
@@ -92,16 +93,17 @@ type Documents = Box<dyn Iterator<Item = Result<RawDocument>> + Send>;
 
 /// The documents of some inputs, in their order.
 ///
-/// What an input is, is told by what it holds, not by its name: layers of gzip (of any number of members), zstd (frames)
-/// and bzip2 (streams), and in them a MediaWiki dump, a Parquet file, JSONL, or plain text. Dumps and texts may start
-/// with a byte order mark, dumps may declare any encoding of the Encoding Standard.
+/// File types are detected from content, not from names: layers of gzip (of any number of
+/// members), zstd (frames) and bzip2 (streams), and in them a MediaWiki dump, a Parquet file,
+/// JSONL, or plain text. Dumps and texts may start with a byte order mark, dumps may declare any
+/// encoding of the Encoding Standard.
 ///
-/// Documents are read as the iterator is asked for them, in bounded memory: one document, some buffers, and with bzip2
-/// about 15 MiB for each thread. A Parquet file that is compressed or comes as a stream is first written to a temporary
-/// file.
+/// Documents are read lazily, in bounded memory: one document, some
+/// buffers, and with bzip2 about 15 MiB for each thread. A Parquet file that is compressed or comes
+/// as a stream is first written to a temporary file.
 ///
-/// An error ends its input, and the next one is opened, except that reading goes on behind a bad line of JSONL. Pages of
-/// dumps that cannot be read are skipped, counted and reported in [`Progress`].
+/// An error ends its input, and the next one is opened, except that a bad line of JSONL is skipped.
+/// Pages of dumps that cannot be read are skipped, counted and reported in [`Progress`].
 pub struct Corpus {
     inputs: vec::IntoIter<Input>,
     /// The place of the current input, plus one.
@@ -122,7 +124,7 @@ impl std::fmt::Debug for Corpus {
 }
 
 impl Corpus {
-    /// Makes sure that all inputs can be opened, and prepares to read them.
+    /// Checks that all inputs can be opened, and prepares to read them.
     ///
     /// # Errors
     /// If one of them does not exist, is a directory, or is an empty file.
@@ -143,7 +145,7 @@ impl Corpus {
         })
     }
 
-    /// The counters, for whoever shows them while the corpus is read elsewhere.
+    /// The counters, to be shown while another thread reads the corpus.
     #[must_use]
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
@@ -195,7 +197,7 @@ impl Iterator for Corpus {
     }
 }
 
-/// Layers of compression that are taken off: more are an attack.
+/// Layers of compression that are removed. More are an attack.
 const LAYERS: usize = 4;
 
 type Source = Box<dyn Read + Send>;
@@ -226,7 +228,7 @@ impl Opener {
         self.layers(Box::new(file), 0)
     }
 
-    /// Takes off one layer of compression after the other, and reads what is in them.
+    /// Removes one layer of compression after the other, and reads the content.
     fn layers(&self, source: Source, bytes: u64) -> Result<Documents> {
         let read = Arc::new(AtomicU64::new(bytes));
         let counted = Counted {
@@ -289,7 +291,7 @@ impl Opener {
             match read_once(source, &mut start[length..]) {
                 Ok(0) => break,
                 Ok(read) => length += read,
-                // What could be read may be a document; the error comes again after it.
+                // The bytes before the error may hold documents; the error recurs after them.
                 Err(_) if length > 0 => break,
                 Err(error) => return Err(Error::read(&self.file, read.load(Relaxed), error)),
             }
@@ -298,7 +300,7 @@ impl Opener {
         Ok(start)
     }
 
-    /// Reads what is no longer compressed.
+    /// Reads decompressed content.
     fn text(&self, start: &[u8], mut source: Source) -> Result<Documents> {
         let file = self.file.clone();
         if start.is_empty() {
@@ -334,7 +336,8 @@ impl Opener {
         )?))
     }
 
-    /// Writes a stream to a temporary file, because the table of contents of a Parquet file is at its end.
+    /// Writes a stream to a temporary file, because the table of contents of a Parquet file is at
+    /// its end.
     fn spool(&self, mut source: Source) -> Result<File> {
         let error = |error| Error::read(&self.file, 0, error);
         let mut file = tempfile::tempfile().map_err(error)?;
@@ -423,7 +426,7 @@ impl Layer {
         };
         match error.downcast::<Error>() {
             Ok(below) => below.into(),
-            // The system's own errors are about the file, not about what is in it.
+            // Operating system errors concern the file, not its content.
             Err(error) if error.raw_os_error().is_some() => error,
             Err(_) => Error::Compressed {
                 file: self.file.to_string(),

@@ -1,25 +1,26 @@
-//! A document as its file has it.
+//! Documents before their markup is stripped.
 
 use std::sync::Arc;
 
 use crate::site::Site;
 use crate::wikitext;
 
-/// The language in which a document is written down.
+/// The markup language of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Markup {
-    /// Text with MediaWiki's markup.
+    /// Wikitext.
     Wikitext,
-    /// Text.
+    /// Plain text.
     Plain,
 }
 
-/// A document as its file has it, before the work of stripping its markup.
+/// A document as it is in its file, before its markup is stripped.
 ///
-/// Reading is cheap and stripping is not: send documents to worker threads and call [`into_text`](Self::into_text) there.
+/// Reading is cheap and stripping is not: send documents to worker threads and call
+/// [`into_text`](Self::into_text) there.
 #[derive(Clone, Debug)]
 pub struct RawDocument {
-    /// The language of `text`.
+    /// The markup of `text`.
     pub markup: Markup,
     /// The title, where the file gives one.
     pub title: Option<String>,
@@ -27,7 +28,8 @@ pub struct RawDocument {
     pub text: String,
     /// The place of the input among those given to [`Corpus::open`](crate::Corpus::open), from 0.
     pub input: usize,
-    /// Where the document starts: the byte of the input's text in UTF-8, after decompression; in Parquet files the row.
+    /// Where the document starts: the byte of the input's text in UTF-8, after decompression; in
+    /// Parquet files the row.
     pub offset: u64,
     pub(crate) site: Option<Arc<Site>>,
 }
@@ -56,7 +58,8 @@ impl RawDocument {
         }
     }
 
-    /// The text that a reader sees, without the title. Plain text is moved; wikitext is stripped, in linear time.
+    /// The plain text, without the title. Plain text is moved; wikitext is stripped,
+    /// in linear time.
     #[must_use]
     pub fn into_text(self) -> String {
         match (self.markup, self.site) {

@@ -4,13 +4,13 @@ use std::io::{self, Read};
 
 use encoding_rs::{CoderResult, Decoder, DecoderResult, Encoding, UTF_16BE, UTF_16LE, UTF_8};
 
-/// How many bytes of a file are looked at to tell what it is.
+/// Bytes of a file that are examined to detect its type.
 pub(crate) const SNIFF: usize = 4096;
 
 /// The encoding of a text that starts with `start`, and the length of its byte order mark.
 ///
-/// A byte order mark decides, then the zero bytes of UTF-16, then an XML declaration; otherwise it is UTF-8. The error is
-/// the declared name, if it is unknown.
+/// A byte order mark decides, then the zero bytes of UTF-16, then an XML declaration; otherwise it
+/// is UTF-8. The error is the declared name, if it is unknown.
 pub(crate) fn detect(start: &[u8]) -> Result<(&'static Encoding, usize), String> {
     if let Some(found) = Encoding::for_bom(start) {
         return Ok(found);
@@ -24,7 +24,7 @@ pub(crate) fn detect(start: &[u8]) -> Result<(&'static Encoding, usize), String>
         return Ok((UTF_8, 0));
     };
     match Encoding::for_label(label) {
-        // Whoever can read the declaration byte by byte does not read UTF-16.
+        // A declaration that is readable byte by byte is not UTF-16.
         Some(found) if found == UTF_16LE || found == UTF_16BE => Ok((UTF_8, 0)),
         Some(found) => Ok((found, 0)),
         None => Err(String::from_utf8_lossy(label).into_owned()),
@@ -48,8 +48,8 @@ fn declared(start: &[u8]) -> Option<&[u8]> {
 
 /// Reads a text of another encoding as UTF-8.
 ///
-/// What is no text in that encoding comes out as the byte 0xFF, which is no text in UTF-8 either: so invalid input is
-/// found, and handled, where invalid UTF-8 is.
+/// Invalid input becomes the byte 0xFF, which is invalid in UTF-8 too: so it is detected and
+/// handled where invalid UTF-8 is.
 pub(crate) struct Utf8Reader<R> {
     source: R,
     decoder: Decoder,
@@ -125,7 +125,7 @@ impl<R: Read> Read for Utf8Reader<R> {
     }
 }
 
-/// Reads what there is, again if it was interrupted.
+/// Reads once, again if interrupted.
 pub(crate) fn read_once(source: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     loop {
         match source.read(into) {
@@ -135,7 +135,7 @@ pub(crate) fn read_once(source: &mut impl Read, into: &mut [u8]) -> io::Result<u
     }
 }
 
-/// The start of a text as UTF-8, for a look at it.
+/// The start of a text as UTF-8, for format detection.
 pub(crate) fn preview(start: &[u8], encoding: &'static Encoding) -> String {
     let mut text = String::with_capacity(start.len() * 3 + 16);
     let (result, _, _) = encoding

@@ -1,4 +1,4 @@
-//! What can go wrong on the way from a file to its documents.
+//! Errors of reading a corpus.
 
 use std::io;
 
@@ -7,8 +7,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an input, or a document of it, cannot be read.
 ///
-/// Every message names the file, the place and the cure. Offsets count bytes from 0: of the file where it is compressed,
-/// otherwise of its text after decompression, and after conversion to UTF-8 where it is in another encoding.
+/// Every message names the file, the place and the remedy. Offsets count bytes from 0: of the file
+/// where it is compressed, otherwise of its text after decompression, and after conversion to UTF-8
+/// where it is in another encoding.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +18,7 @@ pub enum Error {
     Open {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -28,21 +29,21 @@ pub enum Error {
         file: String,
     },
 
-    /// There is nothing in the file.
+    /// The file is empty.
     #[error("{file} is empty; was its download interrupted?")]
     Empty {
         /// The file.
         file: String,
     },
 
-    /// The system cannot read on.
+    /// Reading fails.
     #[error("cannot read {file} at byte {offset}: {source}")]
     Read {
         /// The file.
         file: String,
         /// How far the file had been read.
         offset: u64,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -58,11 +59,11 @@ pub enum Error {
         format: &'static str,
         /// How far the file had been read.
         offset: u64,
-        /// What the decoder says.
+        /// The decoder's message.
         reason: String,
     },
 
-    /// XML in an encoding that we do not know.
+    /// XML in an unknown encoding.
     #[error("{file} declares the encoding {name:?}, which is unknown; convert it to UTF-8 first (iconv)")]
     Encoding {
         /// The file.
@@ -71,7 +72,7 @@ pub enum Error {
         name: String,
     },
 
-    /// XML that is no export of a wiki.
+    /// XML that is not a MediaWiki dump.
     #[error(
         "{file} is XML but not a MediaWiki dump: there is no <mediawiki> element; \
          give a pages-articles dump, or extract the text first"
@@ -97,7 +98,7 @@ pub enum Error {
         within: &'static str,
     },
 
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     #[error("{file} is not valid text at byte {offset}; convert it to UTF-8 first (iconv -c drops what is invalid)")]
     InvalidText {
         /// The file.
@@ -131,7 +132,7 @@ pub enum Error {
         line: u64,
         /// Where it starts.
         offset: u64,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
 
@@ -142,7 +143,7 @@ pub enum Error {
         file: String,
         /// Rows that were read before.
         row: u64,
-        /// What the reader says.
+        /// The reader's message.
         reason: String,
     },
 
@@ -157,7 +158,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error of reading: ours, if a reader below carried one through `std::io`, or else the system's.
+    /// A read error: ours if an inner reader wrapped one in [`io::Error`], otherwise the operating
+    /// system's.
     pub(crate) fn read(file: &str, offset: u64, source: io::Error) -> Self {
         match source.downcast::<Self>() {
             Ok(ours) => ours,
@@ -171,7 +173,7 @@ impl Error {
 }
 
 impl From<Error> for io::Error {
-    /// To carry an error through a reader.
+    /// For readers that can return an [`io::Error`] only.
     fn from(error: Error) -> Self {
         Self::other(error)
     }

@@ -9,7 +9,7 @@ use crate::document::RawDocument;
 use crate::error::{Error, Result};
 use crate::lines::Lines;
 
-/// What is read of a line; other fields are passed over.
+/// The fields that are read of a line; others are ignored.
 #[derive(Deserialize)]
 struct Record {
     text: String,
@@ -17,7 +17,7 @@ struct Record {
     title: Option<String>,
 }
 
-/// Reads one document from each line. After a bad line it goes on with the next one.
+/// Reads one document from each line. A bad line is an error, after which reading continues.
 pub(crate) struct JsonlReader<R> {
     lines: Lines<R>,
     failed: bool,
@@ -65,7 +65,7 @@ impl<R: Read> Iterator for JsonlReader<R> {
             return None;
         }
         let document = self.record().transpose();
-        // Lines are independent of each other, so a bad one ends nothing; a file that cannot be read does.
+        // Lines are independent, so reading continues after a bad one, but not after an I/O error.
         self.failed = !matches!(
             document,
             None | Some(Ok(_) | Err(Error::Json { .. } | Error::InvalidText { .. }))

@@ -1,7 +1,8 @@
 //! The text of Wikipedia dumps and other corpora, document by document.
 //!
-//! [`Corpus`] opens files of any kind, told by their content, and iterates over their documents in bounded memory;
-//! [`RawDocument::into_text`] does the expensive part, stripping wikitext, on whatever thread calls it.
+//! [`Corpus`] opens files of any kind, detected from their content, and iterates over their
+//! documents in bounded memory; [`RawDocument::into_text`] does the expensive part, stripping
+//! wikitext, on whatever thread calls it.
 //!
 //! ```
 //! use cascade_corpus::{Corpus, Input, Options};
@@ -19,14 +20,16 @@
 //! # }
 //! ```
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | `corpus` | inputs, compression, formats told by content |
+//! | `corpus` | inputs, compression, formats detected from content |
 //! | `bz2` | bzip2 by several threads |
 //! | `encoding` | texts that are not UTF-8 |
 //! | `xml`, `site`, `redirect` | MediaWiki's dumps: pages, namespaces, redirects |
 //! | `parquet`, `jsonl`, `plain` | the other formats |
-//! | [`wikitext`] | from wikitext to the reader's text |
+//! | [`wikitext`] | plain text from wikitext |
+
+#![forbid(unsafe_code)]
 
 mod bz2;
 mod corpus;

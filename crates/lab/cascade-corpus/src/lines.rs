@@ -31,10 +31,11 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next line, with its line end, and where it starts. A byte order mark is no part of the first line.
+    /// The next line, with its line end, and where it starts. A byte order mark is not part of the
+    /// first line.
     ///
     /// # Errors
-    /// If the file cannot be read, the line is no UTF-8, or it is longer than 256 MiB.
+    /// If the file cannot be read, the line is not UTF-8, or it is longer than 256 MiB.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, &str)>> {
         self.bytes.clear();
         let start = self.offset;

@@ -16,10 +16,11 @@ use crate::document::RawDocument;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 
-/// Rows that are read at a time.
+/// Rows read at a time.
 const BATCH: usize = 64;
 
-/// Reads the rows of a file, row group by row group. Rows without a text are skipped by the caller as empty ones.
+/// Reads the rows of a file, row group by row group. Rows without a text are skipped by the caller
+/// as empty ones.
 pub(crate) struct ParquetReader {
     reader: SerializedFileReader<File>,
     file: Arc<str>,
@@ -168,7 +169,8 @@ fn string(value: &ByteArray) -> std::result::Result<String, ParquetError> {
     value.as_utf8().map(String::from)
 }
 
-/// Calls the Parquet library, which panics on some damaged files: an error, too. What was at work is not used again.
+/// Calls the Parquet library, and turns its panics on damaged files into errors. The reader must
+/// not be used afterwards.
 fn caught<T>(
     call: impl FnOnce() -> std::result::Result<T, ParquetError>,
 ) -> std::result::Result<T, ParquetError> {

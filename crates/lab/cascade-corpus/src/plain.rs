@@ -7,8 +7,8 @@ use crate::document::RawDocument;
 use crate::error::Result;
 use crate::lines::Lines;
 
-/// A document is ended at the end of a line when it has become this long, in bytes, so that text without blank lines is
-/// read in bounded memory.
+/// A document is ended at the end of a line when it has become this long, in bytes, so that text
+/// without blank lines is read in bounded memory.
 const LONGEST_DOCUMENT: usize = 16 << 20;
 
 /// Reads documents that have blank lines between them. Stops at the first error.

@@ -1,4 +1,4 @@
-//! How far the reading has come, and what was left out.
+//! Progress of reading, and what was skipped.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 pub enum Skip {
     /// Not in the main namespace: a discussion, a template, a category.
     Namespace,
-    /// Only points at another page.
+    /// A redirect to another page.
     Redirect,
-    /// Its content is data or program text, as the pages of Wikidata are.
+    /// Its content is data or source code, as on Wikidata.
     NotWikitext,
     /// It has no text.
     NoText,
@@ -39,7 +39,7 @@ impl Skip {
         Self::TooLong,
     ];
 
-    /// Whether something is wrong with such a page; the other reasons are the normal course of things.
+    /// Whether something is wrong with such a page; the other reasons are normal.
     #[must_use]
     pub fn is_bad(self) -> bool {
         matches!(
@@ -92,7 +92,7 @@ impl fmt::Display for BadPage {
     }
 }
 
-/// Counters that any thread may read while a [`Corpus`](crate::Corpus) is read.
+/// Counters that any thread can read while a [`Corpus`](crate::Corpus) is read.
 #[derive(Debug, Default)]
 pub struct Progress {
     bytes_total: Option<u64>,

@@ -1,6 +1,7 @@
-//! Redirects that only their text gives away, as in dumps of before 2008.
+//! Redirects that are recognisable by their text only, as in dumps from before 2008.
 
-/// The words that make a page a redirect, in small letters, on Wikipedias that have their own beside the English one.
+/// The words that make a page a redirect, in lower case, on Wikipedias that have their own
+/// beside the English one.
 const WORDS: &[&str] = &[
     "redirect",
     "перенаправление",
@@ -77,8 +78,8 @@ const WORDS: &[&str] = &[
     "redirixir",
 ];
 
-/// Whether MediaWiki takes this page for a redirect: its text starts with a hash sign, one of the words for it in the
-/// language of the wiki, perhaps a colon, and a link.
+/// Whether MediaWiki takes this page for a redirect: its text starts with a hash sign, one of the
+/// words for it in the language of the wiki, perhaps a colon, and a link.
 ///
 /// Words that are not in our list are recognised if that line is the whole page.
 pub(crate) fn is_redirect(text: &str) -> bool {

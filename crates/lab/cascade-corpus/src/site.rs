@@ -1,4 +1,4 @@
-//! What the names before the colon mean on a wiki: namespaces and languages.
+//! The prefixes of a wiki's links: namespaces and languages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -18,9 +18,9 @@ pub(crate) enum Prefix {
 
 /// The namespaces of one wiki, by every name under which they are known.
 ///
-/// A dump opens with the names of its own wiki; to these are added the names that wikis of other languages use, because
-/// articles are translated with their markup, and because the alternative names of a wiki (`Image` for `File`) are not
-/// in its dump.
+/// A dump opens with the names of its own wiki; to these are added the names that wikis of other
+/// languages use, because articles are translated with their markup, and because the alternative
+/// names of a wiki (`Image` for `File`) are not in its dump.
 #[derive(Clone, Debug)]
 pub struct Site {
     prefixes: HashMap<String, Prefix>,
@@ -57,7 +57,8 @@ impl Site {
         SITE.clone()
     }
 
-    /// Adds a name of the namespace `number`, as a dump's `<namespace key="number">name</namespace>` gives it.
+    /// Adds a name of the namespace `number`, as a dump's `<namespace
+    /// key="number">name</namespace>` gives it.
     ///
     /// The main namespace has number 0 and no name: nothing is added for it.
     pub fn add_namespace(&mut self, number: i32, name: &str) {
@@ -73,10 +74,10 @@ impl Site {
         self.prefixes.insert(name, prefix);
     }
 
-    /// Whether a page of this title lies in the main namespace.
+    /// Whether a page of this title is in the main namespace.
     ///
-    /// Only needed where a dump does not say so itself. A colon in a title means a namespace only if the name before it
-    /// is one: "2001: A Space Odyssey" is an article.
+    /// Only needed where a dump does not say so itself. A colon in a title means a namespace only
+    /// if the name before it is one: "2001: A Space Odyssey" is an article.
     #[must_use]
     pub fn in_main_namespace(&self, title: &str) -> bool {
         match title
@@ -88,16 +89,16 @@ impl Site {
         }
     }
 
-    /// What the name before a colon is, if it is anything.
+    /// The meaning of a prefix, if it has one.
     pub(crate) fn prefix(&self, name: &str) -> Option<Prefix> {
         let normal = normalize(name);
         let prefix = self.prefixes.get(&normal).copied()?;
-        // Languages are written in small letters; a capital makes it a title, as in "No: a novel".
+        // Language codes are lower case; a capital makes it a title, as in "No: a novel".
         (prefix != Prefix::Language || normal == name.trim()).then_some(prefix)
     }
 }
 
-/// Small letters, spaces for underscores: names of namespaces are compared so.
+/// Lower case, spaces for underscores: the form in which names of namespaces are compared.
 fn normalize(name: &str) -> String {
     name.trim().replace('_', " ").to_lowercase()
 }

@@ -1,31 +1,36 @@
-//! From wikitext to the text that a reader of the page sees.
+//! Strips wikitext to the plain text that a reader of the page sees.
 //!
-//! Templates, tables, references, galleries, files, categories, links to other languages, comments, formulas and tags go,
-//! with what they hold. Link texts, emphasised words, headings' words and list items stay, character references become
-//! characters, and white space is put in order: one blank line between paragraphs, none at the ends.
+//! Templates, tables, references, galleries, files, categories, links to other languages, comments,
+//! formulas and tags go, with what they hold. Link texts, emphasised words, headings' words and
+//! list items stay, character references become characters, and white space is put in order: one
+//! blank line between paragraphs, none at the ends.
 //!
 //! # Why not a parser that exists
 //!
-//! `parse-wiki-text-2`, the maintained one, gives up after a time limit of five seconds on 4 kB of `{{`, `{|`, `<ref>` or
-//! `[http://a `, and what it gives up on is the whole page. A page that somebody left open must not cost that. This is
-//! one pass with an explicit stack instead: text is written to the output as it comes, every construct remembers where
-//! its output began, and closing it cuts the output back to there. A construct that is never closed is therefore
-//! harmless: its text simply stays, as MediaWiki shows it. Every byte is written once, cut at most once, and looked at a
-//! bounded number of times, so the time is linear whatever the markup.
+//! `parse-wiki-text-2`, the maintained one, gives up after a time limit of five seconds on 4 kB of
+//! `{{`, `{|`, `<ref>` or `[http://a `, and what it gives up on is the whole page. A page that
+//! somebody left open must not cost that. This is one pass with an explicit stack instead: text is
+//! written to the output as it comes, every construct remembers where its output began, and closing
+//! it cuts the output back to there. A construct that is never closed is therefore harmless: its
+//! text simply stays, as MediaWiki shows it. Every byte is written once, cut at most once, and
+//! looked at a bounded number of times, so the time is linear whatever the markup.
 //!
 //! # What differs from mwparserfromhell's `strip_code`
 //!
-//! On purpose: tables, pictures with their captions, categories and links to other languages go (it keeps their text);
-//! the marks of lists, words like `__NOTOC__` and addresses without a link text go; source code stays; parentheses that
-//! held nothing but templates go; a no-break space becomes a space. That is the words of tables and captions: on the
-//! English sample one word in seven of its text.
+//! On purpose: tables, pictures with their captions, categories and links to other languages go (it
+//! keeps their text); the marks of lists, words like `__NOTOC__` and addresses without a link text
+//! go; source code stays; parentheses that held nothing but templates go; a no-break space becomes
+//! a space. That is the words of tables and captions: on the English sample one word in seven of
+//! its text.
 //!
-//! Without these, the words agree (`scripts/compare_wikitext.py`: identical on three of five samples), but for pages
-//! with mistakes in their markup. There we follow MediaWiki: a reference ends at the next `</ref>` whatever quotes are
-//! open in it, and a table ends at the next `|}` whatever its attributes look like. mwparserfromhell shows such tables as
-//! text, or loses the sections up to the end of the next table.
+//! Without these, the words agree (`scripts/compare_wikitext.py`: identical on three of five
+//! samples), but for pages with mistakes in their markup. There we follow MediaWiki: a reference
+//! ends at the next `</ref>` whatever quotes are open in it, and a table ends at the next `|}`
+//! whatever its attributes look like. mwparserfromhell shows such tables as text, or loses the
+//! sections up to the end of the next table.
 //!
-//! Both lose what templates would have shown in the midst of a sentence, such as converted measures.
+//! Both lose what templates would have shown in the midst of a sentence, such as converted
+//! measures.
 
 mod entities;
 mod tags;
@@ -43,7 +48,9 @@ use crate::site::{Prefix, Site};
 /// Never panics, and takes time and memory linear in the length of `source`, whatever it holds.
 ///
 /// ```
-/// let text = cascade_corpus::wikitext::strip("'''Rust''' is a [[programming language|language]].<ref>A book</ref>");
+/// use cascade_corpus::wikitext::strip;
+///
+/// let text = strip("'''Rust''' is a [[programming language|language]].<ref>A book</ref>");
 /// assert_eq!(text, "Rust is a language.");
 /// ```
 #[must_use]
@@ -94,24 +101,26 @@ struct Stripper<'a> {
     at: usize,
     out: String,
     stack: Vec<Frame>,
-    /// Frames of braces and of tables on the stack, to know without a search whether a closing mark has a partner.
+    /// Frames of braces and of tables on the stack, to know without a search whether a closing mark
+    /// has a partner.
     braces: usize,
     tables: usize,
     /// Nothing of this line has been read but white space and comments.
     fresh: bool,
     /// The equals signs that end the heading of this line.
     heading_end: Range<usize>,
-    /// For each tag with raw content: there is no closing tag from here on. Keeps the search for them linear.
+    /// For each tag with raw content: there is no closing tag from here on. Keeps the search for
+    /// them linear.
     unclosed: [bool; tags::COUNT],
     site: &'a Site,
 }
 
-/// How far the name before a link's colon is looked for.
+/// The longest prefix of a link.
 const LONGEST_PREFIX: usize = 64;
-/// How long a character reference or a magic word may be.
+/// The longest character reference or magic word.
 const LONGEST_WORD: usize = 40;
 
-/// The bytes that mean something anywhere in a line.
+/// The bytes that have a meaning anywhere in a line.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let marks = b"{}[]|<&'_=\n";
@@ -292,7 +301,8 @@ impl<'a> Stripper<'a> {
         self.fresh = false;
     }
 
-    /// At `|}`. Where braces are open within the table, `|}}` is their end, after an empty argument.
+    /// At `|}`. Where braces are open within the table, `|}}` is their end, after an empty
+    /// argument.
     fn close_table(&mut self) {
         let braces_end = self.wide() == Wide::Braces && self.peek(2) == Some(b'}');
         if braces_end || (self.tables == 0 && self.peek(2) == Some(b'}')) {
@@ -346,7 +356,8 @@ impl<'a> Stripper<'a> {
         self.copy(count);
     }
 
-    /// Pairs closing braces with open ones as MediaWiki does: three if both sides have three, else two.
+    /// Pairs closing braces with open ones as MediaWiki does: three if both sides have three, else
+    /// two.
     fn close_braces(&mut self) {
         let mut count = self.run_of(b'}', self.at);
         self.at += count;
@@ -396,7 +407,8 @@ impl<'a> Stripper<'a> {
         }
     }
 
-    /// What stands before the colon of the link here; a colon in front makes a plain link of anything.
+    /// What stands before the colon of the link here; a colon in front makes a plain link of
+    /// anything.
     fn link_prefix(&self) -> Option<Prefix> {
         let rest = &self.bytes[self.at..];
         let window = &rest[..rest.len().min(LONGEST_PREFIX)];
@@ -475,7 +487,8 @@ impl<'a> Stripper<'a> {
         }
     }
 
-    /// A comment that is never closed hides the rest of the page; one that is alone on its line takes the line with it.
+    /// A comment that is never closed hides the rest of the page; one that is alone on its line
+    /// takes the line with it.
     fn comment(&mut self, was_fresh: bool) {
         let rest = &self.bytes[self.at..];
         self.at += memmem::find(&rest[4..], b"-->").map_or(rest.len(), |end| 4 + end + 3);
@@ -522,7 +535,8 @@ impl<'a> Stripper<'a> {
         }
     }
 
-    /// Moves behind the closing tag of the tag that has just been read, and answers what lies between, if there is one.
+    /// Moves behind the closing tag of the tag that has just been read, and answers what lies
+    /// between, if there is one.
     fn raw_content(&mut self, index: usize) -> Option<Range<usize>> {
         if self.unclosed[index] {
             return None;
@@ -664,7 +678,8 @@ fn tag_at(text: &[u8]) -> Option<(usize, Tag)> {
     tags::lookup(std::str::from_utf8(&name[..length]).ok()?)
 }
 
-/// The character that `&name;` refers to. A no-break space is a space to a reader, and to a tokenizer it is not.
+/// The character that `&name;` refers to. A no-break space is a space to a reader, and to a
+/// tokenizer it is not.
 fn character(name: &str) -> Option<char> {
     let found = match name.strip_prefix('#') {
         None => entities::named(name),

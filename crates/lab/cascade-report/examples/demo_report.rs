@@ -1,4 +1,5 @@
-//! Writes an example of everything a report has. All its figures are made up: simulated, or stand-ins for the paper's.
+//! Writes an example of everything a report has. All its figures are made up: simulated, or
+//! stand-ins for the paper's.
 //!
 //!     cargo run -p cascade-report --example demo_report -- results/demo-report
 

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a report.
+//! Errors of results and reports.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub enum Error {
         key: String,
     },
 
-    /// A column has intervals and does not say which.
+    /// A column has intervals of an unnamed kind.
     #[error(
         "the column \"{column}\" of \"{table}\" has intervals and does not say of which kind; \
          add `.intervals(\"95 %, bootstrap over questions\")` or what they are"
@@ -51,7 +51,7 @@ pub enum Error {
         column: String,
     },
 
-    /// A figure of a table or plot is none.
+    /// A figure of a table or plot is invalid.
     #[error("\"{name}\" of \"{title}\", entry {entry}: {flaw}")]
     Figure {
         /// Title of the table or plot.
@@ -137,7 +137,7 @@ pub enum Error {
         names: usize,
     },
 
-    /// Text that should be a hash is none.
+    /// Text that should be a hash is not one.
     #[error("\"{text}\" is not a SHA-256; give its 64 hexadecimal digits")]
     NotAHash {
         /// The text.
@@ -163,7 +163,7 @@ pub enum Error {
         expected_records: u64,
     },
 
-    /// A folder has results and does not say of what.
+    /// A folder has results of an unknown experiment.
     #[error(
         "{folder} holds results.jsonl and no experiment.json, so it is unknown of what they are; \
          write to another folder, or delete that one if it is no longer wanted"
@@ -187,7 +187,7 @@ pub enum Error {
         file: PathBuf,
     },
 
-    /// A file is not what it should be.
+    /// A file is damaged.
     #[error(
         "line {line} of {file} cannot be read: {source}; \
          restore the file, or delete its folder and run the experiment again"
@@ -300,7 +300,7 @@ pub enum Error {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
 }

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// Taken in a run of real weights.
+    /// Measured in a run with real weights.
     Measured,
-    /// Drafting was run, against recorded outputs of a real target.
+    /// Drafting was run against recorded outputs of a real target.
     Replayed,
-    /// Models were stood in for by random numbers or toys.
+    /// Models were replaced by random numbers or toys.
     Simulated,
     /// Follows from a formula.
     Computed,
@@ -30,7 +30,7 @@ impl Evidence {
         Self::Paper,
     ];
 
-    /// The word for it that stands in headers: one lower-case word.
+    /// Its name in headers: one lower-case word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",

@@ -1,13 +1,14 @@
-//! Numbers with what is known of their precision.
+//! Values with confidence intervals.
 
-/// A number, and how far it may be off.
+/// A value, with a confidence interval if one is known.
 ///
-/// It has no [`Evidence`](crate::Evidence) of its own: that belongs to the column or the series that it stands in.
+/// It has no [`Evidence`](crate::Evidence) of its own: that belongs to the column or the series
+/// that it is in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
-    /// The number itself.
+    /// The value.
     pub value: f64,
-    /// Its confidence interval. Which one is said by the column.
+    /// Its confidence interval. The column names its kind.
     pub interval: Option<Interval>,
 }
 
@@ -39,7 +40,7 @@ pub enum Flaw {
 }
 
 impl Figure {
-    /// A number of which no interval is known.
+    /// A value without an interval.
     pub const fn new(value: f64) -> Self {
         Self {
             value,
@@ -47,7 +48,7 @@ impl Figure {
         }
     }
 
-    /// A number with its confidence interval.
+    /// A value with its confidence interval.
     pub const fn with_interval(value: f64, low: f64, high: f64) -> Self {
         Self {
             value,
@@ -75,7 +76,7 @@ impl Figure {
         }
     }
 
-    /// The figure for people: `1.73` or `1.73 [1.70, 1.76]`.
+    /// The figure for display: `1.73` or `1.73 [1.70, 1.76]`.
     pub(crate) fn display(&self, decimals: usize) -> String {
         let value = fixed(self.value, decimals);
         match self.interval {

@@ -1,15 +1,17 @@
-//! What an experiment leaves behind for people.
+//! Results of experiments: records, tables, plots and reports that open offline.
 //!
-//! A report is made of [`Table`]s, [`Plot`]s and [`Sample`]s, says how it came about in a [`Manifest`], and rests on the
-//! records of a [`Results`] folder. This crate knows tables, series and coloured tokens, and nothing of models, cascades or
-//! datasets: callers turn what they measured into [`Figure`]s.
+//! A report is made of [`Table`]s, [`Plot`]s and [`Sample`]s, records its provenance in a
+//! [`Manifest`], and rests on the records of a [`Results`] folder. This crate knows nothing of
+//! models, cascades or datasets: callers turn their measurements into [`Figure`]s, values with
+//! confidence intervals.
 //!
-//! Every figure belongs to one kind of [`Evidence`]. A column of a table and a series of a plot have one, and their figures
-//! have none, so that kinds cannot be mixed in a column; [`Figures::by_evidence`] makes one column per kind of figures that
-//! differ in it.
+//! Every figure belongs to one kind of [`Evidence`]. A column of a table and a series of a plot
+//! have one, and their figures have none, so that kinds cannot be mixed in a column;
+//! [`Figures::by_evidence`] makes one column per kind of figures that differ in it.
 //!
-//! Output is a function of its input: no clock is read, no font but the embedded one is used for pictures, and the same
-//! report is the same bytes on every run. (Only [`Machine::this`] looks around, and only when it is asked to.)
+//! Output is a function of its input: no clock is read, no font but the embedded one is used for
+//! pictures, and the same report is the same bytes on every run. (Only [`Machine::this`] reads its
+//! environment.)
 //!
 //! ```
 //! use cascade_report::{Evidence, Figure, Figures, Table};
@@ -29,6 +31,8 @@
 //! assert!(table.to_markdown().contains("| SWI (paper) |   SWI (simulated) |"));
 //! # Ok::<(), cascade_report::Error>(())
 //! ```
+
+#![forbid(unsafe_code)]
 
 mod error;
 mod evidence;

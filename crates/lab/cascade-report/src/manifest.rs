@@ -1,4 +1,4 @@
-//! How figures came about.
+//! The provenance of a run's figures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use sha2::Digest;
 
 use crate::error::{Error, Result};
 
-/// How figures came about: enough to make them again, and to doubt them.
+/// The provenance of figures: what is needed to reproduce and to question them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The command line, the program first.
@@ -99,9 +99,9 @@ fn quoted(word: &str) -> String {
 pub struct Machine {
     /// Operating system and kernel.
     pub os: String,
-    /// Model of the processor.
+    /// Model of the CPU.
     pub cpu: String,
-    /// Logical processors.
+    /// Logical CPU cores.
     pub cores: usize,
     /// Bytes of memory.
     pub memory: u64,
@@ -111,9 +111,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, as the system describes it; the caller adds accelerators. Names neither host nor user.
+    /// This machine, as the system describes it; the caller adds accelerators. Names neither host
+    /// nor user.
     ///
-    /// What the system does not tell is `"unknown"` or 0.
+    /// What the operating system does not report is `"unknown"` or 0.
     pub fn this() -> Self {
         let mut system = sysinfo::System::new();
         system.refresh_memory();

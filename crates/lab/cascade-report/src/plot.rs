@@ -1,4 +1,17 @@
 //! Plots, as SVG and as PNG of the same picture.
+//!
+//! # Why not a plotting crate
+//!
+//! * The same report is the same bytes on every machine and in every release, since reports are
+//!   compared and kept under version control. Text is therefore measured and drawn with the
+//!   embedded font, and coordinates have a fixed number of decimals.
+//! * Line styles and markers encode the kind of [`Evidence`], so that measured and simulated series
+//!   are distinguishable in grey too, and each element carries its value as a tooltip.
+//! * Text is dark on white at the contrast that WCAG asks for; only marks have series colours.
+//!
+//! `plotters`, the best kept crate, gives none of these: its SVG backend leaves fonts to the
+//! viewer, and a style per kind of evidence with legends and tooltips would be about as much code
+//! as this. The price is that there are two kinds of plot, lines and bars, and no third is planned.
 
 mod bars;
 mod font;
@@ -54,7 +67,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// A series of points (x, y), all of one kind of evidence. The intervals of y become error bars.
+    /// A series of points (x, y), all of one kind of evidence. The intervals of y become error
+    /// bars.
     pub fn new(
         name: impl Into<String>,
         evidence: Evidence,
@@ -113,8 +127,8 @@ struct Reference {
 
 /// A line chart or a bar chart.
 ///
-/// Colours are the series', and can be told apart by the colour-blind and in grey; dashes and hatchings are the evidence's:
-/// what was measured is solid, all else is not. The legend names both.
+/// Colour encodes the series, distinguishable for the colour-blind and in grey. Dashes and hatching
+/// encode the evidence: measured series are solid, all others are not. The legend names both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
     title: String,
@@ -127,7 +141,8 @@ impl Plot {
     /// A line chart.
     ///
     /// # Errors
-    /// [`Error::EmptyPlot`]; [`Error::Figure`] for a number that is not finite; [`Error::NotPositive`] on a log axis.
+    /// [`Error::EmptyPlot`]; [`Error::Figure`] for a number that is not finite;
+    /// [`Error::NotPositive`] on a log axis.
     pub fn lines(title: impl Into<String>, x: Axis, y: Axis, lines: Vec<Line>) -> Result<Self> {
         let plot = Self {
             title: title.into(),
@@ -138,11 +153,12 @@ impl Plot {
         plot.checked()
     }
 
-    /// A bar chart: for each group a bar of each series, with its figure to two decimals above where there is room.
+    /// A bar chart: for each group a bar of each series, with its figure to two decimals above
+    /// where there is room.
     ///
     /// # Errors
-    /// [`Error::EmptyPlot`]; [`Error::Groups`] if a series does not have one bar per group; [`Error::Figure`] for a number
-    /// that is not finite; [`Error::LogBars`] for a log axis.
+    /// [`Error::EmptyPlot`]; [`Error::Groups`] if a series does not have one bar per group;
+    /// [`Error::Figure`] for a number that is not finite; [`Error::LogBars`] for a log axis.
     pub fn bars(
         title: impl Into<String>,
         groups: impl IntoIterator<Item = impl Into<String>>,

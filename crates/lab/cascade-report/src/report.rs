@@ -14,7 +14,7 @@ use crate::plot::Plot;
 use crate::sample::Sample;
 use crate::table::Table;
 
-/// Something that stands in a report.
+/// A part of a report.
 #[derive(Clone, Debug)]
 enum Block {
     Heading(String),
@@ -24,7 +24,8 @@ enum Block {
     Sample(Sample),
 }
 
-/// What an experiment found, for people: one HTML file that opens offline, and the same tables and plots as files.
+/// What an experiment found, for people: one HTML file that opens offline, and the same tables and
+/// plots as files.
 #[derive(Clone, Debug)]
 pub struct Report {
     title: String,
@@ -77,9 +78,9 @@ impl Report {
         self.with(Block::Sample(sample))
     }
 
-    /// Writes `report.html`, `manifest.json`, `table.md` with all tables, `table.csv`, `plot.svg` and `plot.png` to a
-    /// folder, which is made if it is not there. Tables and plots after the first are numbered: `table-2.csv`,
-    /// `plot-2.svg`. Each file is replaced as a whole.
+    /// Writes `report.html`, `manifest.json`, `table.md` with all tables, `table.csv`, `plot.svg`
+    /// and `plot.png` to a folder, which is made if it is not there. Tables and plots after the
+    /// first are numbered: `table-2.csv`, `plot-2.svg`. Each file is replaced as a whole.
     ///
     /// # Errors
     /// [`Error::Io`], or [`Error::Draw`] and [`Error::Json`] of the parts.

@@ -27,10 +27,11 @@ pub trait Record: Serialize + DeserializeOwned {
 /// What a folder holds results of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Everything that the results depend on, so that equal keys mean equal results: a fingerprint of the configuration.
+    /// Everything that the results depend on, so that equal keys mean equal results: a fingerprint
+    /// of the configuration.
     pub key: String,
-    /// How many records the whole experiment has, whatever part of it goes to one folder. Their indices are
-    /// `0..records`.
+    /// How many records the whole experiment has, whatever part of it goes to one folder. Their
+    /// indices are `0..records`.
     pub records: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Generated text whose tokens know who drafted them.
+//! Generated text, each token with the level that drafted it.
 
 use cascade_core::LevelId;
 
@@ -26,7 +26,8 @@ impl Token {
 
 /// A prompt, and what was generated for it, step by step.
 ///
-/// A step is one forward of the target: the drafted tokens that it kept, and as a rule one of its own.
+/// A step is one forward of the target: the drafted tokens that it kept, and as a rule one of its
+/// own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub(crate) title: String,
@@ -37,7 +38,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample. `levels` are the names of the models, the target first; `steps` are the emitted tokens.
+    /// A sample. `levels` are the names of the models, the target first; `steps` are the emitted
+    /// tokens.
     ///
     /// # Errors
     /// [`Error::UnnamedLevel`], if a token was proposed by a level that has no name.

@@ -1,4 +1,4 @@
-//! Tables whose columns say where their figures come from.
+//! Tables whose columns name the evidence of their figures.
 
 mod csv;
 mod html;
@@ -22,7 +22,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// A column. `figures` are [`Figure`]s, or `Option<Figure>`s where some are missing; people see two decimals of them.
+    /// A column. `figures` are [`Figure`]s, or `Option<Figure>`s where some are missing; two
+    /// decimals are displayed.
     pub fn new<F: Into<Option<Figure>>>(
         header: impl Into<String>,
         evidence: Evidence,
@@ -38,8 +39,8 @@ impl Figures {
         }
     }
 
-    /// One column for each kind of evidence that occurs, in the order of [`Evidence::ALL`]. A figure stands in the column
-    /// of its kind and is missing from the others.
+    /// One column for each kind of evidence that occurs, in the order of [`Evidence::ALL`]. A
+    /// figure is in the column of its kind and is missing from the others.
     pub fn by_evidence(header: &str, figures: &[Option<(Evidence, Figure)>]) -> Vec<Self> {
         let of = |kind: Evidence| {
             let column = figures.iter().map(move |cell| match cell {
@@ -61,14 +62,15 @@ impl Figures {
         self
     }
 
-    /// How many decimals people see. CSV always has all.
+    /// Decimals to display. CSV always has all.
     #[must_use]
     pub fn decimals(mut self, decimals: usize) -> Self {
         self.decimals = decimals;
         self
     }
 
-    /// What the intervals are, such as `95 %, bootstrap over questions`. A column that has intervals must say so.
+    /// What the intervals are, such as `95 %, bootstrap over questions`. A column that has
+    /// intervals must say so.
     #[must_use]
     pub fn intervals(mut self, kind: impl Into<String>) -> Self {
         self.intervals = Some(kind.into());
@@ -120,11 +122,11 @@ impl Column {
     }
 }
 
-/// A table for people ([`to_markdown`](Self::to_markdown), [`to_html`](Self::to_html)) and for programs
-/// ([`to_csv`](Self::to_csv)).
+/// A table for people ([`to_markdown`](Self::to_markdown), [`to_html`](Self::to_html)) and for
+/// programs ([`to_csv`](Self::to_csv)).
 ///
-/// It is built column by column, since a column has the evidence. All columns have one cell per row, and every figure is a
-/// finite number; a column that breaks this is refused.
+/// It is built column by column, since a column has the evidence. All columns have one cell per
+/// row, and every figure is a finite number; a column that breaks this is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     title: String,

@@ -1,12 +1,13 @@
-//! Text from outside, made fit to be shown.
+//! Untrusted text, made safe to display.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Text of which every character can be seen or is white space.
 ///
-/// Control characters become their pictures (`␀`), and characters that reorder the text around them or are refused by XML
-/// become their numbers (`⟨U+202E⟩`). Line feeds and tabs stay. Escaping of markup is left to the writer.
+/// Control characters become their pictures (`␀`), and characters that reorder the text around them
+/// or are refused by XML become their numbers (`⟨U+202E⟩`). Line feeds and tabs stay. Escaping of
+/// markup is left to the writer.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
@@ -37,7 +38,8 @@ fn push_shown(out: &mut String, c: char) {
 fn is_plain(c: char) -> bool {
     match c {
         '\n' | '\t' => true,
-        // Marks, overrides and isolates of direction; zero width space, line and paragraph separators, byte order mark.
+        // Marks, overrides and isolates of direction; zero width space, line and paragraph
+        // separators, byte order mark.
         '\u{61C}' | '\u{200B}' | '\u{200E}' | '\u{200F}' => false,
         '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}' => false,
         '\u{FFFE}' | '\u{FFFF}' => false,

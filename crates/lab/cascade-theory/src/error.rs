@@ -1,4 +1,4 @@
-//! What can be wrong with rates, costs and vocabularies.
+//! Errors of the theory's inputs.
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -7,11 +7,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A number that is no acceptance rate.
+    /// A value that is not an acceptance rate.
     #[error("an acceptance rate is a probability, from 0 to 1, not {0}")]
     AcceptanceRate(f64),
 
-    /// A number that is no cost coefficient.
+    /// A value that is not a cost coefficient.
     #[error(
         "a cost coefficient is the time of a drafter's forward over that of the target's: \
          finite and not negative, not {0}"

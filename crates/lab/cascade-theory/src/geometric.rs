@@ -2,8 +2,8 @@
 
 /// Σ_{i=0}^{terms−1} ratio^i for ratio ≥ 0.
 ///
-/// The closed form (1 − ratio^terms) / (1 − ratio) loses all digits as the ratio comes near 1; `exp_m1` keeps them, and at
-/// 1 itself the sum is the number of terms.
+/// The closed form (1 − ratio^terms) / (1 − ratio) loses all digits as the ratio comes near 1;
+/// `exp_m1` keeps them, and at 1 itself the sum is the number of terms.
 pub(crate) fn geometric_sum(ratio: f64, terms: usize) -> f64 {
     if terms == 0 {
         0.0

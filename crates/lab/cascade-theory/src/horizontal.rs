@@ -6,8 +6,8 @@ use crate::geometric::geometric_sum;
 use crate::simulation::accepted_run;
 use crate::{Drafter, Step, System};
 
-/// The horizontal cascade (Cascade Speculative Drafting, §4.2): the first tokens of a draft come from the best drafter, the
-/// later ones, which are reached less often, from cheaper ones.
+/// The horizontal cascade (Cascade Speculative Drafting, §4.2): the first tokens of a draft come
+/// from the best drafter, the later ones, which are reached less often, from cheaper ones.
 ///
 /// Nothing is required of the order of the segments.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,7 +26,8 @@ pub struct Segment {
 }
 
 impl Horizontal {
-    /// The probability of each drafted token to be accepted: Π_{j≤i} α_j for token i (Corollary 4.6).
+    /// The probability of each drafted token to be accepted: Π_{j≤i} α_j for token i (Corollary
+    /// 4.6).
     pub fn token_acceptance(&self) -> Vec<f64> {
         self.rates()
             .scan(1.0, |reached, rate| {
@@ -36,10 +37,11 @@ impl Horizontal {
             .collect()
     }
 
-    /// The derivative of the EWIF by the acceptance rate α_l of each drafted token l (Corollary 4.6):
-    /// Σ_{i=l}^{k} Π_{j≤i, j≠l} α_j / (1 + Σ c_i).
+    /// The derivative of the EWIF by the acceptance rate α_l of each drafted token l (Corollary
+    /// 4.6): Σ_{i=l}^{k} Π_{j≤i, j≠l} α_j / (1 + Σ c_i).
     ///
-    /// It says what a better drafter would be worth at each position. It never rises along tokens of one drafter.
+    /// It says what a better drafter would be worth at each position. It never rises along tokens
+    /// of one drafter.
     pub fn gradient(&self) -> Vec<f64> {
         let rates: Vec<f64> = self.rates().collect();
         let walltime = self.walltime();

@@ -2,12 +2,13 @@
 //!
 //! Two theories, of two papers:
 //!
-//! * **Expected walltime improvement factor, EWIF** (Cascade Speculative Drafting, §4): how many times faster than plain
-//!   decoding a system is, if every token is accepted independently with a known rate. [`Speculative`], [`Vertical`] and
-//!   [`Horizontal`] are the systems, [`System`] what they have in common, [`simulate`] plays them, [`best_speculative`],
-//!   [`best_vertical`] and [`best_horizontal`] find their lengths, and [`table1`] is the paper's Table 1.
-//! * **[`rejection`]s** (A Theoretical Perspective for Speculative Decoding Algorithm): how often drafts must be rejected,
-//!   from the distributions themselves and without independence.
+//! * **Expected walltime improvement factor, EWIF** (Cascade Speculative Drafting, §4): how many
+//!   times faster than plain decoding a system is, if every token is accepted independently with a
+//!   known rate. [`Speculative`], [`Vertical`] and [`Horizontal`] are the systems, [`System`] what
+//!   they have in common, [`simulate`] simulates them, [`best_speculative`], [`best_vertical`] and
+//!   [`best_horizontal`] find their lengths, and [`table1`] is the paper's Table 1.
+//! * **[`rejection`]s** (A Theoretical Perspective for Speculative Decoding Algorithm): how often
+//!   drafts must be rejected, from the distributions themselves and without independence.
 //!
 //! ```
 //! use cascade_theory::{best_speculative, simulate, Drafter, Speculative, System};
@@ -24,6 +25,8 @@
 //! assert!(too_short.ewif() < best.ewif);
 //! # Ok::<(), cascade_theory::Error>(())
 //! ```
+
+#![forbid(unsafe_code)]
 
 mod error;
 mod geometric;

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use crate::{Error, Result};
 
-/// An expected acceptance rate α, from 0 to 1: the probability that a reviewer keeps a drafted token
-/// (Cascade Speculative Drafting, §4).
+/// An expected acceptance rate α, from 0 to 1: the probability that a reviewer keeps a drafted
+/// token (Cascade Speculative Drafting, §4).
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct AcceptanceRate(pub(crate) f64);
 
@@ -30,8 +30,9 @@ impl AcceptanceRate {
     }
 }
 
-/// A cost coefficient c, finite and not negative: the time of one forward of a drafter over that of one forward of the
-/// target (Cascade Speculative Drafting, §4). Statistical drafters cost nearly nothing.
+/// A cost coefficient c, finite and not negative: the time of one forward of a drafter over that of
+/// one forward of the target (Cascade Speculative Drafting, §4). Statistical drafters cost nearly
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct CostCoefficient(f64);
 
@@ -48,7 +49,8 @@ impl CostCoefficient {
         }
     }
 
-    /// The ratio of two numbers of parameters: a forward at batch 1 takes as long as its weights take to be read.
+    /// The ratio of two numbers of parameters: a forward at batch 1 takes as long as its weights
+    /// take to be read.
     pub fn of_sizes(drafter: NonZeroU64, target: NonZeroU64) -> Self {
         Self(drafter.get() as f64 / target.get() as f64)
     }
@@ -59,7 +61,7 @@ impl CostCoefficient {
     }
 }
 
-/// A drafter, as the theory sees it: how often it is right and what it costs.
+/// A drafter in the theory: its acceptance rate and its cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drafter {
     /// α: the rate at which its reviewer keeps its tokens.

@@ -1,15 +1,16 @@
-//! How often drafts must be rejected (Yin et al., A Theoretical Perspective for Speculative Decoding Algorithm).
+//! How often drafts must be rejected (Yin et al., A Theoretical Perspective for Speculative
+//! Decoding Algorithm).
 //!
-//! The paper writes p for the drafter and q for the target; here they are named. Its setting is speculative sampling with a
-//! drafter that costs nothing, so that drafts have no end: every target forward but the last ends in a rejection, and fewer
-//! rejections are all there is to gain. Nothing is assumed about independence: what is expected follows from the
-//! distributions.
+//! The paper writes p for the drafter and q for the target; here they are named. Its setting is
+//! speculative sampling with a drafter that costs nothing, so that drafts have no end: every target
+//! forward but the last ends in a rejection, and fewer rejections are all there is to gain. Nothing
+//! is assumed about independence: what is expected follows from the distributions.
 //!
-//! * [`Pair`]: target and drafter at one position. The probability of a rejection is their [total variation][tv], no
-//!   unbiased rule can do with less (Theorem 2), and what a biased one must give up for less is on a straight line
-//!   (Theorem 4).
-//! * [`Process`]: target and drafter over a whole sequence, with [`expected_rejections`] (Theorem 1) and, for several drafts
-//!   at a time, [`expected_batch_rejections`] (Theorem 3).
+//! * [`Pair`]: target and drafter at one position. The probability of a rejection is their [total
+//!   variation][tv], no unbiased rule can do with less (Theorem 2), and what a biased one must give
+//!   up for less is on a straight line (Theorem 4).
+//! * [`Process`]: target and drafter over a whole sequence, with [`expected_rejections`] (Theorem
+//!   1) and, for several drafts at a time, [`expected_batch_rejections`] (Theorem 3).
 //!
 //! ```
 //! use cascade_core::Distribution;

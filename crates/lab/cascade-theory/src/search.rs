@@ -5,12 +5,13 @@ use crate::{Drafter, Horizontal, Segment, Speculative, System, Vertical};
 /// The fastest system that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best<S> {
-    /// The system; of equally fast ones, the one that drafts least. It drafts nothing if drafting never pays.
+    /// The system; of equally fast ones, the one that drafts least. It drafts nothing if drafting
+    /// never pays.
     pub system: S,
     /// Its EWIF.
     pub ewif: f64,
-    /// Whether it uses all that the limit allows, so that a longer draft may be faster still. With a drafter that costs
-    /// nothing, longer is always faster.
+    /// Whether it uses all that the limit allows, so that a longer draft may be faster still. With
+    /// a drafter that costs nothing, longer is always faster.
     pub at_limit: bool,
 }
 
@@ -44,7 +45,8 @@ pub fn best_speculative(drafter: Drafter, limit: usize) -> Best<Speculative> {
     best
 }
 
-/// The best n and k of a vertical cascade, each from 0 to `limit`. With k = 0 the drafter below is not used.
+/// The best n and k of a vertical cascade, each from 0 to `limit`. With k = 0 the drafter below is
+/// not used.
 ///
 /// # Cost
 /// (`limit` + 1)² formulas.
@@ -67,13 +69,14 @@ pub fn best_vertical(drafter: Drafter, below: Drafter, limit: usize) -> Best<Ver
 
 /// The best lengths of a horizontal cascade of `drafters`, each from 0 to `limit`.
 ///
-/// The segments of the result are the drafters by falling acceptance rate (of equal ones, the cheaper first), which is the
-/// best order: a draft costs the same in any order, and whoever is reached should be the likeliest to be accepted. Drafters
-/// that are not used have 0 tokens.
+/// The segments of the result are the drafters by falling acceptance rate (of equal ones, the
+/// cheaper first), which is the best order: a draft costs the same in any order, and whoever is
+/// reached should be the likeliest to be accepted. Drafters that are not used have 0 tokens.
 ///
 /// # Cost
-/// Not that of trying all lengths: of the ends that a draft may have, only those are kept that are best for some beginning,
-/// and they are passed over `limit` times per drafter. Milliseconds for drafts of up to a hundred tokens each.
+/// Not that of trying all lengths: of the ends that a draft may have, only those are kept that are
+/// best for some beginning, and they are passed over `limit` times per drafter. Milliseconds for
+/// drafts of up to a hundred tokens each.
 pub fn best_horizontal(drafters: &[Drafter], limit: usize) -> Best<Horizontal> {
     let mut drafters = drafters.to_vec();
     drafters.sort_by(|a, b| {
@@ -105,9 +108,10 @@ pub fn best_horizontal(drafters: &[Drafter], limit: usize) -> Best<Horizontal> {
 
 /// The end of a draft, by the last drafters.
 ///
-/// After a beginning that is accepted with probability P, it adds P·`gain` tokens for `cost`. A draft is fastest, with EWIF
-/// λ, if no other adds more to tokens − λ·time; so only endings that maximise P·gain − λ·cost for some P and λ matter,
-/// which are the corners of the upper hull of all (cost, gain).
+/// After a beginning that is accepted with probability P, it adds P·`gain` tokens for `cost`. A
+/// draft is fastest, with EWIF λ, if no other adds more to tokens − λ·time; so only endings that
+/// maximise P·gain − λ·cost for some P and λ matter, which are the corners of the upper hull of all
+/// (cost, gain).
 #[derive(Clone, Default, PartialEq)]
 struct Ending {
     /// Expected number of its tokens that are accepted, if all before them are.

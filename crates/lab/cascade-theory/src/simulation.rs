@@ -66,7 +66,8 @@ impl Sums {
         self.ww += w * w;
     }
 
-    /// The ratio of the means and its standard error (the usual linearisation, exact where all steps take the same time).
+    /// The ratio of the means and its standard error (the usual linearisation, exact where all
+    /// steps take the same time).
     fn estimate(&self, steps: u64) -> Simulated {
         let n = steps as f64;
         let ratio = self.t / self.w;

@@ -6,7 +6,8 @@ use crate::geometric::geometric_sum;
 use crate::simulation::accepted_run;
 use crate::{AcceptanceRate, Drafter, Step, System};
 
-/// Speculative decoding: a drafter guesses `tokens` tokens, one forward each, and the target reviews them in one forward.
+/// Speculative decoding: a drafter guesses `tokens` tokens, one forward each, and the target
+/// reviews them in one forward.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speculative {
     /// The drafter.
@@ -16,13 +17,14 @@ pub struct Speculative {
 }
 
 impl Speculative {
-    /// φ_(α,k)(x), the probability generating function of the number of tokens that a step emits (Cascade Speculative
-    /// Drafting, Theorem 4.1):
+    /// φ_(α,k)(x), the probability generating function of the number of tokens that a step emits
+    /// (Cascade Speculative Drafting, Theorem 4.1):
     ///
     /// φ(x) = 1 + (x − 1)·(1 − α^{k+1} x^{k+1}) / (1 − αx).
     ///
-    /// For x from 0 to 1 it is the probability that *all* these tokens please a second reviewer who accepts each with
-    /// probability x. (Equation 6 of the paper's proof begins with x + … where 1 + … is meant; the theorem has it right.)
+    /// For x from 0 to 1 it is the probability that *all* these tokens please a second reviewer who
+    /// accepts each with probability x. (Equation 6 of the paper's proof begins with x + … where 1
+    /// + … is meant; the theorem has it right.)
     ///
     /// ```
     /// use cascade_theory::{AcceptanceRate, Drafter, Speculative};

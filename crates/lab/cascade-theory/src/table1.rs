@@ -1,4 +1,5 @@
-//! Table 1 of Cascade Speculative Drafting: EWIF of speculative decoding and of the horizontal cascade.
+//! Table 1 of Cascade Speculative Drafting: EWIF of speculative decoding and of the horizontal
+//! cascade.
 
 use std::num::NonZeroU64;
 
@@ -55,8 +56,8 @@ impl Table1Row {
     }
 }
 
-/// Acceptance rates of T5-small and T5-base by T5-XXL at temperature 0 (Leviathan et al., Fast Inference from Transformers
-/// via Speculative Decoding), which the paper's Table 1 is made of.
+/// Acceptance rates of T5-small and T5-base by T5-XXL at temperature 0 (Leviathan et al., Fast
+/// Inference from Transformers via Speculative Decoding), which the paper's Table 1 is made of.
 struct Dataset {
     name: &'static str,
     small: AcceptanceRate,
@@ -76,11 +77,13 @@ const ENDE: Dataset = Dataset {
 
 /// The six rows of Table 1, in the paper's order, with the costs that follow from `sizes`.
 ///
-/// The paper does not say which costs it took, and calls its figures simulated. With [`ModelSizes::FLAN_T5`] all six agree
-/// within 0.006: four when ours are rounded, the first two (2.656 and 2.965, printed 2.65 and 2.96) when ours are cut after
-/// two decimals. With a target of 11.23 billion parameters, less than 1% fewer, all six agree when rounded.
+/// The paper does not say which costs it took, and calls its figures simulated. With
+/// [`ModelSizes::FLAN_T5`] all six agree within 0.006: four when ours are rounded, the first two
+/// (2.656 and 2.965, printed 2.65 and 2.96) when ours are cut after two decimals. With a target of
+/// 11.23 billion parameters, less than 1% fewer, all six agree when rounded.
 ///
-/// The paper's lengths are the best ones in five rows. For CNNDM with both drafters it has 5 and 3, where 5 and 5 are better.
+/// The paper's lengths are the best ones in five rows. For CNNDM with both drafters it has 5 and 3,
+/// where 5 and 5 are better.
 pub fn table1(sizes: &ModelSizes) -> Vec<Table1Row> {
     vec![
         row(&CNNDM, sizes, None, Some(9), 2.65),

@@ -6,17 +6,18 @@ use crate::geometric::geometric_sum;
 use crate::simulation::accepted_run;
 use crate::{Drafter, Speculative, Step, System};
 
-/// The vertical cascade of two drafters (Cascade Speculative Drafting, §4.1): the drafter does not generate token by token
-/// but reviews what a smaller one, below it, has drafted.
+/// The vertical cascade of two drafters (Cascade Speculative Drafting, §4.1): the drafter does not
+/// generate token by token but reviews what a smaller one, below it, has drafted.
 ///
-/// A step is `rounds` rounds, in each of which the drafter below guesses `tokens` tokens and the drafter reviews them in one
-/// forward, adding one of its own; then the target reviews all that the rounds have left.
+/// A step is `rounds` rounds, in each of which the drafter below guesses `tokens` tokens and the
+/// drafter reviews them in one forward, adding one of its own; then the target reviews all that the
+/// rounds have left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Vertical {
     /// d1: the drafter. Its acceptance is α(target, d1).
     pub drafter: Drafter,
-    /// d2: the drafter below it. Its acceptance is α′ = α(d1, d2), by d1 and not by the target; its cost is relative to the
-    /// target, as d1's is.
+    /// d2: the drafter below it. Its acceptance is α′ = α(d1, d2), by d1 and not by the target; its
+    /// cost is relative to the target, as d1's is.
     pub below: Drafter,
     /// n: rounds per step. 0 is plain decoding.
     pub rounds: usize,
@@ -35,10 +36,11 @@ impl Vertical {
 }
 
 impl System for Vertical {
-    /// (1 − α·φⁿ(α)) / (1 − α) with φ = φ_(α′,k), where φⁿ is the power, not the composition (Theorem 4.3).
+    /// (1 − α·φⁿ(α)) / (1 − α) with φ = φ_(α′,k), where φⁿ is the power, not the composition
+    /// (Theorem 4.3).
     ///
-    /// Computed as 1 + α·S·(1 + φ + … + φ^{n−1}) with S = (1 − φ(α)) / (1 − α) = Σ_{i=0}^{k} (α′α)^i, which is the same,
-    /// has no pole at α = 1, and loses no digits beside it.
+    /// Computed as 1 + α·S·(1 + φ + … + φ^{n−1}) with S = (1 − φ(α)) / (1 − α) = Σ_{i=0}^{k}
+    /// (α′α)^i, which is the same, has no pole at α = 1, and loses no digits beside it.
     fn expected_tokens(&self) -> f64 {
         let alpha = self.drafter.acceptance;
         let ratio = self.below.acceptance.get() * alpha.get();

@@ -16,7 +16,8 @@ fn speculative(acceptance: f64, cost: f64, tokens: usize) -> Speculative {
     }
 }
 
-/// Probabilities of 0, 1, 2, … tokens emitted by a step of speculative decoding (Equation 3 of the paper).
+/// Probabilities of 0, 1, 2, … tokens emitted by a step of speculative decoding (Equation 3 of the
+/// paper).
 fn tokens_emitted(alpha: f64, k: usize) -> Vec<f64> {
     let mut probabilities = vec![0.0; k + 2];
     for accepted in 0..k {
@@ -37,7 +38,8 @@ fn convolve(a: &[f64], b: &[f64]) -> Vec<f64> {
     sum
 }
 
-/// Expected tokens of a vertical cascade from the distribution of the length of its draft, without generating functions.
+/// Expected tokens of a vertical cascade from the distribution of the length of its draft, without
+/// generating functions.
 fn vertical_written_out(alpha: f64, below: f64, rounds: usize, k: usize) -> f64 {
     let round = tokens_emitted(below, k);
     let drafted = (0..rounds).fold(vec![1.0], |sum, _| convolve(&sum, &round));
@@ -164,7 +166,8 @@ proptest! {
     fn gradient_is_the_slope(
         tokens in prop::collection::vec((0.05..0.95, 0.0..1.0), 1..8), l in any::<prop::sample::Index>(),
     ) {
-        // The EWIF is linear in each rate alone, so the difference quotient is exact but for rounding.
+        // The EWIF is linear in each rate alone, so the difference quotient is exact but for
+        // rounding.
         let l = l.index(tokens.len());
         let with = |rate: f64| {
             let mut tokens = tokens.clone();

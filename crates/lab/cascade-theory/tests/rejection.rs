@@ -92,7 +92,8 @@ fn any_history(vocabulary: usize, horizon: usize) -> impl Strategy<Value = Histo
     })
 }
 
-/// What batch speculative sampling does, enumerated: every draw of the drafter, every verdict, every replacement.
+/// What batch speculative sampling does, enumerated: every draw of the drafter, every verdict,
+/// every replacement.
 struct Enumeration<'a> {
     process: &'a History,
     drafts: usize,
@@ -123,7 +124,8 @@ impl<'a> Enumeration<'a> {
         self.review(&past, weight, target, &drafter, tries);
     }
 
-    /// Draws once from the drafter and reviews by what is left of the target; if rejected, tries again or replaces.
+    /// Draws once from the drafter and reviews by what is left of the target; if rejected, tries
+    /// again or replaces.
     fn review(
         &mut self,
         past: &[usize],
@@ -209,8 +211,8 @@ proptest! {
     fn no_unbiased_rule_rejects_less_over_a_sequence(
         process in any_history(2, 3), scale in prop::collection::vec(0.0..=1.0, 14),
     ) {
-        // Theorem 2. Rules that leave the target's distribution unchanged accept x with at most target(x)/drafter(x), which
-        // may depend on the past; `scale` makes them accept less.
+        // Theorem 2. Rules that leave the target's distribution unchanged accept x with at most
+        // target(x)/drafter(x), which may depend on the past; `scale` makes them accept less.
         let (mut rejections, mut scale) = (0.0, scale.into_iter());
         for length in 0..3 {
             for (past, weight) in target_outputs(&process, length) {
@@ -300,7 +302,8 @@ proptest! {
 
 #[test]
 fn drafts_without_end_emit_what_the_rejections_say() {
-    // The paper's second remark on Theorem 1: with equal rates, tokens per rejection are tokens per step with k = ∞.
+    // The paper's second remark on Theorem 1: with equal rates, tokens per rejection are tokens per
+    // step with k = ∞.
     let pair = pair(&[0.5, 0.3, 0.2], &[0.2, 0.4, 0.4]);
     let system = Speculative {
         drafter: Drafter::new(pair.acceptance().get(), 0.0).unwrap(),
@@ -312,12 +315,14 @@ fn drafts_without_end_emit_what_the_rejections_say() {
 
 #[test]
 fn many_drafts_do_not_do_away_with_rejections() {
-    // Two equal positions. More drafts help where they begin, and after an acceptance one draft is all there is.
+    // Two equal positions. More drafts help where they begin, and after an acceptance one draft is
+    // all there is.
     let pair = pair(&[0.5, 0.5], &[0.9, 0.1]);
     let process = Independent(vec![pair; 2]);
     let of = |m| expected_batch_rejections(&process, drafts(m), 2).expected;
     assert!((of(1) - 0.8).abs() < EXACT);
-    // TV(q², p) = TV((0, 1), (0.9, 0.1)) = 0.9, and so for all later ones: 0.4·0.9^{M−1} at the start.
+    // TV(q², p) = TV((0, 1), (0.9, 0.1)) = 0.9, and so for all later ones: 0.4·0.9^{M−1} at the
+    // start.
     let two = 0.4 * 0.9;
     assert!((of(2) - (two + two * two + (1.0 - two) * 0.4)).abs() < EXACT);
     assert!((of(1_000) - 0.4).abs() < EXACT);

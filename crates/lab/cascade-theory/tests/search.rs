@@ -93,7 +93,8 @@ proptest! {
 
 #[test]
 fn a_drafter_that_never_pays_is_left_out() {
-    // A token that is accepted half of the time and takes half as long as the target's is worth nothing.
+    // A token that is accepted half of the time and takes half as long as the target's is worth
+    // nothing.
     for hopeless in [drafter(0.5, 0.5), drafter(0.0, 0.0), drafter(1.0, 1.0)] {
         let best = best_speculative(hopeless, 20);
         assert_eq!(

@@ -46,9 +46,9 @@ fn deviation(simulated: Simulated, figure: f64) -> f64 {
     (simulated.ewif - figure) / simulated.standard_error
 }
 
-/// Deviations of random systems from their formulas must look like standard normal numbers: none is large (5 has a
-/// probability below 1e-6), and neither is the sum of their squares, nor is it small, as it would be if the standard errors
-/// were too generous.
+/// Deviations of random systems from their formulas must look like standard normal numbers: none is
+/// large (5 has a probability below 1e-6), and neither is the sum of their squares, nor is it
+/// small, as it would be if the standard errors were too generous.
 fn agrees<S: System>(seed: u64, random_system: impl Fn(&mut ChaCha8Rng) -> S) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut squares = 0.0;

@@ -1,6 +1,8 @@
-//! Cost of Max-Gram at a context of 128k tokens: appending a token, searching, and a whole proposal, chain and tree.
+//! Cost of Max-Gram at a context of 128k tokens: appending a token, searching, and a whole
+//! proposal, chain and tree.
 //!
-//! `cargo bench -p cascade-ngram`. Times of `append` are for the whole text: divide by 131,072, or read the throughput.
+//! `cargo bench -p cascade-ngram`. Times of `append` are for the whole text: divide by 131,072, or
+//! read the throughput.
 
 use std::{hint::black_box, time::Duration};
 
@@ -20,8 +22,8 @@ const TREE: Budget = Budget {
     nodes: 64,
 };
 
-/// Recorded conversations, over and over; each time, half of the rarer tokens are other ones, so that text repeats itself
-/// as much as natural text does.
+/// Recorded conversations, over and over; each time, half of the rarer tokens are other ones, so
+/// that text repeats itself as much as natural text does.
 fn conversations() -> Vec<u32> {
     const VOCABULARY: u32 = 32_000;
     const FREQUENT: u32 = 1_000;

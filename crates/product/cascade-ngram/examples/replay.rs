@@ -1,17 +1,20 @@
-//! How many tokens a target forward gives when recorded outputs are drafted by Max-Gram and by prompt lookup.
+//! How many tokens a target forward gives when recorded outputs are drafted by Max-Gram and by
+//! prompt lookup.
 //!
 //! ```text
-//! cargo run --release -p cascade-ngram --example replay -- conversations.jsonl [--table table.safetensors]
+//! cargo run --release -p cascade-ngram --example replay -- \
+//!     conversations.jsonl [--table table.safetensors]
 //!     [--branches 2,4,8 --nodes 16,32,64] [--width 1]
 //! ```
 //!
-//! The conversations are in the form that `tests/fixtures/make_vicuna_spec_bench.py` writes. Each output is replayed:
-//! a draft of at most 10 tokens is compared with what the model said, the common prefix and one token more are emitted,
-//! and that was one forward. Mean acceptance length is emitted tokens by forwards. Of a tree, the longest path from its
-//! root that the model said counts.
+//! The conversations are in the form that `tests/fixtures/make_vicuna_spec_bench.py` writes. Each
+//! output is replayed: a draft of at most 10 tokens is compared with what the model said, the
+//! common prefix and one token more are emitted, and that was one forward. Mean acceptance length
+//! is emitted tokens by forwards. Of a tree, the longest path from its root that the model said
+//! counts.
 //!
-//! Chains come first, by category. Then come the trees, for each number of branches and of nodes; a width above 1 lets what
-//! comes from the bigram table branch, too.
+//! Chains come first, by category. Then come the trees, for each number of branches and of nodes; a
+//! width above 1 lets what comes from the bigram table branch, too.
 
 use std::{collections::BTreeMap, error::Error, fs, sync::Arc};
 
@@ -195,7 +198,8 @@ fn replay(drafter: &mut dyn Drafter, conversation: &Conversation, budget: Budget
     tally
 }
 
-/// Length of the longest path from the root that begins `said`. Siblings differ, so there is one path to follow.
+/// Length of the longest path from the root that begins `said`. Siblings differ, so there is one
+/// path to follow.
 fn accepted(draft: &TokenTree, said: &[u32]) -> usize {
     let mut node = None;
     said.iter()

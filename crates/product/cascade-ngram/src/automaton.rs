@@ -1,6 +1,7 @@
 //! A suffix automaton that grows and shrinks at the end of its text.
 
 use cascade_core::TokenId;
+use hashbrown::HashTable;
 
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = 0;
@@ -10,24 +11,24 @@ const ROOT: u32 = 0;
 pub struct Match {
     /// Length of the suffix, in tokens; at least 1.
     pub len: usize,
-    /// Where its earliest occurrence ends: the tokens before this index end with the suffix, and the token at this index
-    /// is the first that follows. Always less than the length of the text.
+    /// Where its earliest occurrence ends: the tokens before this index end with the suffix, and
+    /// the token at this index is the first that follows. Always less than the length of the text.
     pub end: usize,
 }
 
 /// The suffix automaton of a token sequence, built online, with an undo log.
 ///
-/// It answers in constant time which is the longest suffix of the text that also occurs earlier, and where that
-/// occurrence is: this is the suffix link of the last state, and that state's first end position.
+/// In constant time it gives the longest suffix of the text that also occurs earlier, and where:
+/// this is the suffix link of the last state, and that state's first end position.
 ///
 /// # Cost
-/// [`push`](Self::push) is amortised O(1); one push alone can take time in proportion to the length (`b` after `aaa…a`).
-/// [`truncate`](Self::truncate) undoes each push at the cost of that push, so that going back and forth over such a spot
-/// pays for it each time.
+/// [`push`](Self::push) is amortised O(1); one push alone can take time in proportion to the length
+/// (`b` after `aaa…a`). [`truncate`](Self::truncate) undoes each push at the cost of that push, so
+/// that going back and forth over such a spot pays for it each time.
 ///
-/// Memory per token, in bytes: 20 for the token and its undo record, 24 for each state (1 to 2, 1.4 in natural text), and
-/// 32 to 48 for each edge beyond a state's first (fewer than 2). With spare capacity this comes to about 130 in natural
-/// text.
+/// Memory per token, in bytes: 20 for the token and its undo record, 24 for each state (1 to 2, 1.4
+/// in natural text), and 22 to 28 for each edge beyond a state's first (fewer than 2). With spare
+/// capacity this comes to about 100 in natural text.
 #[derive(Clone, Debug)]
 pub struct SuffixAutomaton {
     tokens: Vec<TokenId>,
@@ -39,14 +40,16 @@ pub struct SuffixAutomaton {
     table: EdgeTable,
 }
 
-/// A set of substrings that end at the same positions. Its first edge lies within it, because most states have no other.
+/// A set of substrings that end at the same positions. Its first edge lies within it, because most
+/// states have no other.
 #[derive(Clone, Copy, Debug)]
 struct State {
     /// Length of the longest substring.
     len: u32,
     /// The state of the longest suffix that ends at more positions; `NONE` at the root.
     link: u32,
-    /// The earliest position where the substrings end: number of tokens up to and including the last.
+    /// The earliest position where the substrings end: number of tokens up to and including the
+    /// last.
     first_end: u32,
     /// Label of the first edge.
     token: TokenId,
@@ -119,7 +122,7 @@ impl SuffixAutomaton {
             + self.steps.capacity() * size_of::<Step>()
             + self.states.capacity() * size_of::<State>()
             + self.edges.capacity() * size_of::<Edge>()
-            + self.table.slots.capacity() * size_of::<u64>()
+            + self.table.places.allocation_size()
     }
 
     /// Appends a token. Amortised O(1).
@@ -138,8 +141,8 @@ impl SuffixAutomaton {
         self.tokens.push(token);
         self.states.push(State::new(self.tokens.len() as u32, ROOT));
 
-        // The whole text has never been continued, whereas any state above it has: that is why only this edge is stored
-        // within its state, and why `pop` knows where to find it.
+        // The whole text has never been continued, whereas any state above it has: that is why only
+        // this edge is stored within its state, and why `pop` knows where to find it.
         let whole = &mut self.states[last as usize];
         (whole.token, whole.target) = (token, created);
 
@@ -168,8 +171,8 @@ impl SuffixAutomaton {
         self.steps.push(step);
     }
 
-    /// Shortens the text to its first `len` tokens; does nothing if it is not longer. Costs what pushing the dropped
-    /// tokens did, and O(capacity) if `len` is 0.
+    /// Shortens the text to its first `len` tokens; does nothing if it is not longer. Costs what
+    /// pushing the dropped tokens did, and O(capacity) if `len` is 0.
     pub fn truncate(&mut self, len: usize) {
         if len == 0 && !self.is_empty() {
             self.clear();
@@ -179,16 +182,18 @@ impl SuffixAutomaton {
         }
     }
 
-    /// The longest suffix of at most `limit` tokens that also occurs earlier, overlapping itself or not; of its
-    /// occurrences the earliest. `None` if the last token is new or `limit` is 0.
+    /// The longest suffix of at most `limit` tokens that also occurs earlier, overlapping itself or
+    /// not; of its occurrences the earliest. `None` if the last token is new or `limit` is 0.
     ///
-    /// O(1) if `limit` is not below the length of the match, otherwise O(number of suffix links to it).
+    /// O(1) if `limit` is not below the length of the match, otherwise O(number of suffix links to
+    /// it).
     pub fn longest_earlier_match(&self, limit: usize) -> Option<Match> {
         let mut state = self.states[self.last_state() as usize].link;
         if state == NONE || state == ROOT || limit == 0 {
             return None;
         }
-        // All substrings of a state share their ends, so the state whose lengths include `limit` has the answer.
+        // All substrings of a state share their ends, so the state whose lengths include `limit`
+        // has the answer.
         loop {
             let link = self.states[state as usize].link;
             if (self.states[link as usize].len as usize) < limit {
@@ -209,7 +214,7 @@ impl SuffixAutomaton {
         self.states.clear();
         self.states.push(State::new(0, NONE));
         self.edges.clear();
-        self.table.slots.fill(EMPTY);
+        self.table.places.clear();
     }
 
     /// State of the whole text.
@@ -244,8 +249,9 @@ impl SuffixAutomaton {
         self.table.insert_newest(&self.edges);
     }
 
-    /// Parts the substrings of `original` that end at the end of the text, too, from those that do not: the former go to
-    /// a clone, which is returned. `parent` is the longest state with an edge to `original` among those to redirect.
+    /// Separates the substrings of `original` that also end at the end of the text from those that
+    /// do not: the former go to a clone, which is returned. `parent` is the longest state with an
+    /// edge to `original` among those to redirect.
     fn split(&mut self, parent: u32, token: TokenId, original: u32) -> u32 {
         let clone = self.states.len() as u32;
         let from = self.states[original as usize];
@@ -281,7 +287,7 @@ impl SuffixAutomaton {
         }
     }
 
-    /// Takes the last push back, in the reverse order.
+    /// Undoes the last push, in reverse order.
     fn pop(&mut self) {
         let (Some(step), Some(token)) = (self.steps.pop(), self.tokens.pop()) else {
             return;
@@ -323,77 +329,46 @@ impl State {
     }
 }
 
-const EMPTY: u64 = 0;
-
-/// Open-addressing index of the edges by state and token.
-///
-/// A slot holds 32 bits of the key's hash and the edge's index plus one. Edges are only ever removed newest first, and a
-/// larger table is filled oldest first. So the slot of the newest edge was the last to be taken, no probe for an older
-/// edge passes it, and removing it is clearing it: there are no tombstones.
+/// Index of the edges by state and token: a hash table of places in the list of edges.
 #[derive(Clone, Debug, Default)]
 struct EdgeTable {
-    /// Their number is a power of two and at least twice the number of edges, or 0.
-    slots: Vec<u64>,
+    places: HashTable<u32>,
 }
 
 impl EdgeTable {
-    /// Index of the edge of `state` by `token`. The table must not be empty.
+    /// Place of the edge of `state` by `token`.
     fn find(&self, edges: &[Edge], state: u32, token: TokenId) -> Option<usize> {
-        let hash = hash(state, token);
-        let mut at = self.home(hash);
-        loop {
-            let slot = self.slots[at];
-            if slot == EMPTY {
-                return None;
-            }
-            let index = (slot as u32 - 1) as usize;
-            if slot >> 32 == hash & 0xffff_ffff {
-                let edge = &edges[index];
-                if edge.state == state && edge.token == token {
-                    return Some(index);
-                }
-            }
-            at = (at + 1) & (self.slots.len() - 1);
-        }
+        let is_it = |&place: &u32| {
+            let edge = &edges[place as usize];
+            edge.state == state && edge.token == token
+        };
+        let place = self.places.find(hash(state, token), is_it)?;
+        Some(*place as usize)
     }
 
     /// Enters the last of `edges`.
     fn insert_newest(&mut self, edges: &[Edge]) {
-        if edges.len() * 2 > self.slots.len() {
-            self.slots = vec![EMPTY; (edges.len() * 4).next_power_of_two().max(16)];
-            for index in 0..edges.len() {
-                self.insert(edges, index);
-            }
-        } else {
-            self.insert(edges, edges.len() - 1);
+        if let Some((newest, older)) = edges.split_last() {
+            let rehash = |&place: &u32| edges[place as usize].hash();
+            let place = older.len() as u32;
+            self.places.insert_unique(newest.hash(), place, rehash);
         }
-    }
-
-    fn insert(&mut self, edges: &[Edge], index: usize) {
-        let hash = hash(edges[index].state, edges[index].token);
-        let mut at = self.home(hash);
-        while self.slots[at] != EMPTY {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        self.slots[at] = hash << 32 | (index as u64 + 1);
     }
 
     /// Removes the last of `edges`.
     fn remove_newest(&mut self, edges: &[Edge]) {
-        let Some(newest) = edges.last() else {
-            return;
-        };
-        let index = edges.len() as u32;
-        let mut at = self.home(hash(newest.state, newest.token));
-        while self.slots[at] as u32 != index {
-            at = (at + 1) & (self.slots.len() - 1);
+        if let Some((newest, older)) = edges.split_last() {
+            let is_it = |&place: &u32| place == older.len() as u32;
+            if let Ok(entry) = self.places.find_entry(newest.hash(), is_it) {
+                entry.remove();
+            }
         }
-        self.slots[at] = EMPTY;
     }
+}
 
-    /// Where a probe begins: by the hash's upper half, as the lower half is what slots hold.
-    fn home(&self, hash: u64) -> usize {
-        (hash >> 32) as usize & (self.slots.len() - 1)
+impl Edge {
+    fn hash(&self) -> u64 {
+        hash(self.state, self.token)
     }
 }
 
@@ -432,8 +407,7 @@ mod tests {
         for len in (0..=text.len()).rev() {
             whole.truncate(len);
             assert!(content(&whole) == prefixes[len], "at {len}");
-            let taken = whole.table.slots.iter().filter(|&&slot| slot != EMPTY);
-            assert_eq!(taken.count(), whole.edges.len());
+            assert_eq!(whole.table.places.len(), whole.edges.len());
         }
     }
 }

@@ -4,31 +4,33 @@ use cascade_core::{NodeId, TokenId, TokenTree};
 
 use crate::BigramTable;
 
-/// At most so many earlier occurrences of the last token are looked at, the latest ones.
+/// The latest occurrences of the last token that are examined, at most.
 const OCCURRENCES: usize = 256;
 
-/// Matches of so many tokens and more count as equally long, so that a text that repeats itself for long costs no more
-/// than another.
+/// Matches of this many tokens and more count as equally long, which bounds the cost of repetitive
+/// text.
 const LONGEST: usize = 64;
 
-/// A chain, called the lead, and the continuations that were merged with it.
+/// A chain, called the main chain, and the continuations that were merged with it.
 ///
-/// The lead is what a drafter would propose as a chain. It stays as it is: others part from it before its end.
+/// The main chain is what a drafter would propose as a chain. It stays as it is: others branch off
+/// before its end.
 pub(crate) struct Branches {
-    /// Its first nodes are the lead.
+    /// Its first nodes are the main chain.
     tree: TokenTree,
-    lead: usize,
+    main: usize,
 }
 
 impl Branches {
-    pub(crate) fn new(lead: &[TokenId]) -> Self {
+    pub(crate) fn new(main: &[TokenId]) -> Self {
         Self {
-            tree: TokenTree::chain(lead.iter().copied()),
-            lead: lead.len(),
+            tree: TokenTree::chain(main.iter().copied()),
+            main: main.len(),
         }
     }
 
-    /// Merges what follows in `text` at each of `ends`, up to `depth` tokens, until `count` of them have added something.
+    /// Merges what follows in `text` at each of `ends`, up to `depth` tokens, until `count` of them
+    /// have added something.
     pub(crate) fn graft(&mut self, text: &[TokenId], ends: &[usize], depth: usize, count: usize) {
         let mut left = count;
         for &end in ends {
@@ -40,13 +42,13 @@ impl Branches {
         }
     }
 
-    /// Merges a continuation, and tells whether it added anything.
+    /// Merges a continuation; true if it added anything.
     fn merge(&mut self, continuation: &[TokenId]) -> bool {
         let before = self.tree.len();
         let mut parent = None;
         for &token in continuation {
             let node = self.tree.child(parent, token);
-            if node.is_some_and(|node| node + 1 == self.lead) {
+            if node.is_some_and(|node| node + 1 == self.main) {
                 break;
             }
             parent = node.or_else(|| Some(self.tree.push(token, parent)));
@@ -54,8 +56,9 @@ impl Branches {
         self.tree.len() > before
     }
 
-    /// Gives each token of the lead from the one at `from` on, which are the best followers in `table`, the next best ones
-    /// as siblings, so that there are at most `width` followers of each. `last` is the token before the lead.
+    /// Gives each token of the main chain from the one at `from` on, which are the best followers
+    /// in `table`, the next best ones as siblings, so that there are at most `width` followers of
+    /// each. `last` is the token before the main chain.
     pub(crate) fn graft_followers(
         &mut self,
         table: &BigramTable,
@@ -63,7 +66,7 @@ impl Branches {
         from: usize,
         width: usize,
     ) {
-        for node in from..self.lead {
+        for node in from..self.main {
             let parent = self.tree.parent(node);
             let Some(before) = parent.map(|node| self.tree.token(node)).or(last) else {
                 continue;
@@ -76,17 +79,18 @@ impl Branches {
         }
     }
 
-    /// The lead, then the other nodes, nearest to the context first, those of one depth as they were merged: `nodes` in all.
+    /// The main chain, then the other nodes, nearest to the context first, those of one depth as
+    /// they were merged: `nodes` in all.
     ///
-    /// A node's worth is the chance that a review gets to it, which falls with every token on its path; so a new token
-    /// after the context is worth more than another step on a branch that is a guess already.
+    /// A node is worth the probability that verification reaches it, which falls with every token
+    /// on its path; so a new token after the context is worth more than another step on a branch.
     pub(crate) fn within(self, nodes: usize) -> TokenTree {
-        let Self { tree, lead } = self;
-        let mut others: Vec<NodeId> = (lead..tree.len()).collect();
+        let Self { tree, main } = self;
+        let mut others: Vec<NodeId> = (main..tree.len()).collect();
         others.sort_by_key(|&node| tree.depth(node));
-        others.truncate(nodes.saturating_sub(lead));
+        others.truncate(nodes.saturating_sub(main));
 
-        let mut kept = TokenTree::chain(tree.tokens().take(lead));
+        let mut kept = TokenTree::chain(tree.tokens().take(main));
         let mut place: Vec<NodeId> = (0..tree.len()).collect();
         for node in others {
             let parent = tree.parent(node).map(|parent| place[parent]);
@@ -96,17 +100,18 @@ impl Branches {
     }
 }
 
-/// Ends of earlier occurrences of suffixes of `text` that have between `shortest` and `longest` tokens: those of longer
-/// suffixes first, of suffixes of one length the latest first. Each is before the end of the text, so that a token follows.
+/// Ends of earlier occurrences of suffixes of `text` that have between `shortest` and `longest`
+/// tokens: those of longer suffixes first, of suffixes of one length the latest first. Each is
+/// before the end of the text, so that a token follows.
 ///
-/// One pass backwards at the speed of `memcmp`, until [`OCCURRENCES`] of the last token are found; each of them is compared
-/// over at most [`LONGEST`] tokens.
+/// One pass backwards at the speed of `memcmp`, until [`OCCURRENCES`] of the last token are found;
+/// each of them is compared over at most [`LONGEST`] tokens.
 pub(crate) fn earlier_ends(text: &[TokenId], shortest: usize, longest: usize) -> Vec<usize> {
     let Some((&last, before)) = text.split_last() else {
         return Vec::new();
     };
     let longest = longest.min(LONGEST);
-    // A longer match than can be told apart is long enough.
+    // Longer matches than these are not distinguished.
     let shortest = shortest.clamp(1, LONGEST);
     let mut found: Vec<(usize, usize)> = latest_first(before, last)
         .take(OCCURRENCES)
@@ -157,7 +162,8 @@ mod tests {
     fn the_lead_comes_first_and_stays_as_it_is() {
         let text = [1, 2, 3, 1, 9, 8, 7, 1, 2, 5, 6];
         let mut branches = Branches::new(&[1, 2, 3]);
-        // 1 2 3 … has the whole lead in it, 1 9 8 parts at the second token, 1 2 5 at the third.
+        // 1 2 3 … has the whole main chain in it, 1 9 8 parts at the second token, 1 2 5 at the
+        // third.
         branches.graft(&text, &[0, 3, 7], 3, 2);
         let tree = branches.within(usize::MAX);
         let expected: [&[u32]; 6] = [&[1], &[1, 2], &[1, 2, 3], &[1, 9], &[1, 9, 8], &[1, 2, 5]];

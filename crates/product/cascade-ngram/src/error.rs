@@ -1,14 +1,14 @@
-//! What can go wrong with bigram tables.
+//! Errors of bigram tables.
 
 use std::{io, path::PathBuf};
 
 use cascade_core::{Fingerprint, TokenId};
-use safetensors::{Dtype, SafeTensorError};
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of reading, building or writing a bigram table. `file` is the path, or the name of an embedded table.
+/// An error of reading, building or writing a bigram table. `file` is the path, or the name of an
+/// embedded table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -36,10 +36,10 @@ pub enum Error {
         /// The file.
         file: String,
         /// The reason.
-        source: SafeTensorError,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 
-    /// A safetensors file that says it is something else, or says nothing.
+    /// A safetensors file whose metadata does not declare a bigram table.
     #[error(
         "{file} is not a bigram table: its metadata has no `format` of `cascade-bigram`; \
          build one with `cascade bigram build`"
@@ -63,93 +63,14 @@ pub enum Error {
         supported: u32,
     },
 
-    /// Metadata that is missing or cannot be read.
-    #[error("{file}: the metadata `{key}` is missing or is not of the right form")]
-    Metadata {
+    /// A table whose content breaks the format: metadata or tensors that are missing, of another
+    /// type or of another shape, rows that are not in order, an empty vocabulary.
+    #[error("{file}: {reason}")]
+    Invalid {
         /// The file.
         file: String,
-        /// Name of the entry.
-        key: &'static str,
-    },
-
-    /// A tensor that is not there.
-    #[error("{file}: tensor `{tensor}` is missing")]
-    MissingTensor {
-        /// The file.
-        file: String,
-        /// Name of the tensor.
-        tensor: &'static str,
-    },
-
-    /// A tensor of the wrong type.
-    #[error("{file}: tensor `{tensor}` is {found:?}, expected {expected:?}")]
-    Dtype {
-        /// The file.
-        file: String,
-        /// Name of the tensor.
-        tensor: &'static str,
-        /// Type in the file.
-        found: Dtype,
-        /// Type it should have.
-        expected: Dtype,
-    },
-
-    /// A tensor of the wrong shape.
-    #[error("{file}: tensor `{tensor}` has shape {found:?}, expected {expected}")]
-    Shape {
-        /// The file.
-        file: String,
-        /// Name of the tensor.
-        tensor: &'static str,
-        /// Shape in the file.
-        found: Vec<usize>,
-        /// Shape it should have, in words.
-        expected: String,
-    },
-
-    /// Offsets that do not divide the successors into rows.
-    #[error(
-        "{file}: the offsets of token {token} are {start}..{end}, which is no row of {pairs} pairs; \
-         offsets begin at 0, never fall, and end at the number of pairs"
-    )]
-    Offsets {
-        /// The file.
-        file: String,
-        /// Token whose row is wrong.
-        token: usize,
-        /// First pair of the row.
-        start: u64,
-        /// First pair of the next row.
-        end: u64,
-        /// Number of pairs in the table.
-        pairs: usize,
-    },
-
-    /// A successor that is not in the vocabulary.
-    #[error(
-        "{file}: successor {successor} of token {token} is outside the vocabulary of {vocab_size}"
-    )]
-    Successor {
-        /// The file.
-        file: String,
-        /// The token.
-        token: usize,
-        /// What is said to follow it.
-        successor: TokenId,
-        /// Size of the vocabulary.
-        vocab_size: usize,
-    },
-
-    /// Successors out of order, twice in a row, or counted 0 times.
-    #[error(
-        "{file}: the successors of token {token} are not in order; \
-         each stands once, by falling count, equal counts by rising token"
-    )]
-    Order {
-        /// The file.
-        file: String,
-        /// The token.
-        token: usize,
+        /// What is wrong, and what was expected.
+        reason: String,
     },
 
     /// A table for another vocabulary.
@@ -208,4 +129,13 @@ pub enum Error {
         /// Size of the other.
         right: usize,
     },
+}
+
+impl Error {
+    pub(crate) fn invalid(file: &str, reason: impl Into<String>) -> Self {
+        Self::Invalid {
+            file: file.to_owned(),
+            reason: reason.into(),
+        }
+    }
 }

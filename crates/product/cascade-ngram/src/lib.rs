@@ -1,15 +1,18 @@
-//! Statistical drafters: they guess the next tokens from the text so far and from counts, at a cost not worth counting.
+//! Statistical drafters: they predict the next tokens from the text so far and from counts, at
+//! negligible cost.
 //!
-//! * [`MaxGram`]: what followed the longest suffix of the context where it occurred before (Cascade Speculative Drafting, §3.3), found by an
-//!   incremental [`SuffixAutomaton`], and a bigram table where nothing occurred before.
+//! * [`MaxGram`]: what followed the longest suffix of the context where it occurred before (Cascade
+//!   Speculative Drafting, §3.3), found by an incremental [`SuffixAutomaton`], and a bigram table
+//!   where nothing occurred before.
 //! * [`Bigram`]: each token's most frequent successor, from a [`BigramTable`] alone.
 //! * [`PromptLookup`]: the baseline that looks for n-grams of at most three tokens.
 //!
-//! All three propose chains unless they are told to branch: into what followed other occurrences, or into less frequent
-//! successors.
+//! All three propose chains unless they are configured to branch: into what followed other
+//! occurrences, or into less frequent successors.
 //!
-//! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by a [`BigramBuilder`], made from sorted counts by
-//! [`BigramRows`] (crate `cascade-bigram` counts whole dumps), or imported by [`import_json`].
+//! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by a [`BigramBuilder`],
+//! made from sorted counts by [`BigramRows`] (crate `cascade-bigram` counts whole dumps), or
+//! imported by [`import_json`].
 
 mod automaton;
 mod bigram;

@@ -1,4 +1,5 @@
-//! Max-Gram: what followed the last time (Cascade Speculative Drafting, §3.3 and Appendix A).
+//! Max-Gram: copies what followed the longest match (Cascade Speculative Drafting, §3.3 and
+//! Appendix A).
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ pub enum Occurrence {
     /// The first one, as in the paper's Listing 1. Known in constant time.
     #[default]
     Earliest,
-    /// The one nearest to the end. The automaton does not know it: it is found by a scan backwards, in time and memory
-    /// linear in the match and in the distance to that occurrence.
+    /// The one nearest to the end. The automaton does not store it: it is found by a backward scan,
+    /// in time and memory linear in the match and in the distance to that occurrence.
     Latest,
 }
 
@@ -25,13 +26,15 @@ pub enum Occurrence {
 pub struct MaxGramOptions {
     /// Which occurrence to copy from.
     pub occurrence: Occurrence,
-    /// Matches of fewer tokens count as none, so that the bigram table has its say. 0 and 1 are the same.
+    /// Matches of fewer tokens count as none, so that the bigram table is used. 0 and 1 are the
+    /// same.
     pub min_match: usize,
-    /// Continuations to propose, the lead included, if the budget has nodes for more than one chain: what followed other
-    /// occurrences of the matched suffix, and then of shorter ones. 0 and 1 are the same.
+    /// Continuations to propose, the main chain included, if the budget has nodes for more than one
+    /// chain: what followed other occurrences of the matched suffix, and then of shorter ones. 0
+    /// and 1 are the same.
     pub branches: usize,
-    /// Followers to propose wherever the lead is filled from the bigram table, the lead included, as
-    /// [`Bigram::with_width`](crate::Bigram::with_width). 0 and 1 are the same.
+    /// Followers to propose wherever the main chain is filled from the bigram table, the main chain
+    /// included, as [`Bigram::with_width`](crate::Bigram::with_width). 0 and 1 are the same.
     pub width: usize,
 }
 
@@ -48,30 +51,34 @@ impl Default for MaxGramOptions {
 
 /// The Max-Gram drafter.
 ///
-/// The corpus is the source followed by the context. Of the suffixes of the context the longest is taken that occurs in
-/// the corpus earlier than at its end; occurrences may lie in the source, in the context, or across their border, and may
-/// overlap the suffix. The draft is what follows the earliest occurrence. If the corpus ends before the draft is
-/// complete, the search is made once more, for the context and the corpus with the draft appended. What is still missing
-/// is filled from the bigram table, if there is one: each token's most frequent successor, until a token has none.
-/// An empty context has no suffix and no last token, and gives the empty draft.
+/// The corpus is the source followed by the context. Of the suffixes of the context the longest is
+/// taken that occurs in the corpus earlier than at its end; occurrences may lie in the source, in
+/// the context, or across their border, and may overlap the suffix. The draft is what follows the
+/// earliest occurrence. If the corpus ends before the draft is complete, the search is made once
+/// more, for the context and the corpus with the draft appended. What is still missing is filled
+/// from the bigram table, if there is one: each token's most frequent successor, until a token has
+/// none. An empty context has no suffix and no last token, and gives the empty draft.
 ///
 /// # Siblings
-/// All this makes the lead, and without other settings the draft is the lead. [`MaxGramOptions::branches`] and
-/// [`MaxGramOptions::width`] let it branch if the budget has more nodes than depth. A prefix tree is made of the lead and
-/// of what follows other occurrences in the corpus: longest match first, of one length the latest occurrence first,
-/// whichever the lead was copied from; an occurrence counts as a branch only if its tokens up to the depth are new to the
-/// tree. The lead is kept whole, and nothing continues it. The nodes that it leaves are spent by depth, nearest to the
-/// context first; of one depth the branches come first, in that order, and then the table's followers by falling count.
-/// The search for branches looks at the latest 256 earlier occurrences of the last token, and takes matches of 64 tokens
-/// and more as equally long.
+/// All this makes the main chain, and without other settings the draft is the main chain.
+/// [`MaxGramOptions::branches`] and [`MaxGramOptions::width`] let it branch if the budget has more
+/// nodes than depth. A prefix tree is made of the main chain and of what follows other occurrences
+/// in the corpus: longest match first, of one length the latest occurrence first, whichever the
+/// main chain was copied from; an occurrence counts as a branch only if its tokens up to the depth
+/// are new to the tree. The main chain is kept whole, and nothing continues it. The nodes that it
+/// leaves are spent by depth, nearest to the context first; of one depth the branches come first,
+/// in that order, and then the table's followers by falling count. The search for branches looks at
+/// the latest 256 earlier occurrences of the last token, and takes matches of 64 tokens and more as
+/// equally long.
 ///
 /// # Cost
-/// The corpus of the previous call is kept in a [`SuffixAutomaton`]; tokens that are new since then cost amortised O(1)
-/// each, tokens that were taken back the same. The search is O(1) for decoder-only models. Comparing the context with
-/// the one of the previous call is the only part that grows with its length: one pass at the speed of `memcmp`.
+/// The corpus of the previous call is kept in a [`SuffixAutomaton`]; tokens that are new since then
+/// cost amortised O(1) each, tokens that were taken back the same. The search is O(1) for
+/// decoder-only models. Comparing the context with the one of the previous call is the only part
+/// that grows with its length: one pass at the speed of `memcmp`.
 ///
-/// Branches need no memory between calls. They cost a second such pass at most, 256 comparisons of at most 64 tokens, and
-/// what it takes to merge the continuations that were found.
+/// Branches need no memory between calls. They cost a second such pass at most, 256 comparisons of
+/// at most 64 tokens, and what it takes to merge the continuations that were found.
 #[derive(Clone, Debug, Default)]
 pub struct MaxGram {
     options: MaxGramOptions,
@@ -87,7 +94,8 @@ impl MaxGram {
         Self::default()
     }
 
-    /// The same, filling what is missing from `table`. Its vocabulary must be the one of the contexts.
+    /// The same, filling what is missing from `table`. Its vocabulary must be the one of the
+    /// contexts.
     pub fn with_bigram(self, table: Arc<BigramTable>) -> Self {
         Self {
             bigram: Some(table),
@@ -118,8 +126,8 @@ impl MaxGram {
         }
     }
 
-    /// Searches the corpus for its own suffix of at most `limit` tokens, and appends to `draft` what follows there,
-    /// up to `budget` tokens in all.
+    /// Searches the corpus for its own suffix of at most `limit` tokens, and appends to `draft`
+    /// what follows there, up to `budget` tokens in all.
     fn copy(&self, limit: usize, draft: &mut Vec<TokenId>, budget: usize) {
         let Some(found) = self
             .corpus
@@ -136,13 +144,14 @@ impl MaxGram {
         draft.extend(self.corpus.tokens()[end..].iter().take(room));
     }
 
-    /// What both searches give, for a corpus that is source and context. Leaves the corpus with the first part of the
-    /// draft appended, if there was a second search.
+    /// What both searches give, for a corpus that is source and context. Leaves the corpus with the
+    /// first part of the draft appended, if there was a second search.
     fn copies(&mut self, context: &[TokenId], budget: usize) -> Vec<TokenId> {
         let mut draft = Vec::new();
         self.copy(context.len(), &mut draft, budget);
         if !draft.is_empty() && draft.len() < budget {
-            // Left in the corpus afterwards: if the draft is accepted, the next call finds it there.
+            // Left in the corpus afterwards: if the draft is accepted, the next call finds it
+            // there.
             for &token in &draft {
                 self.corpus.push(token);
             }
@@ -151,8 +160,8 @@ impl MaxGram {
         draft
     }
 
-    /// The lead, of which the first `copied` tokens come from the corpus, and as many siblings as settings and budget
-    /// allow.
+    /// The main chain, of which the first `copied` tokens come from the corpus, and as many
+    /// siblings as settings and budget allow.
     fn with_siblings(
         &self,
         context: &[TokenId],
@@ -206,8 +215,8 @@ impl Drafter for MaxGram {
     }
 }
 
-/// End of the latest occurrence of the matched suffix before the end of the text: Knuth, Morris and Pratt's search in the
-/// reversed text, which stops at the first hit.
+/// End of the latest occurrence of the matched suffix before the end of the text: Knuth, Morris and
+/// Pratt's search in the reversed text, which stops at the first hit.
 fn latest_end(text: &[TokenId], found: Match) -> usize {
     let reversed = |i: usize| text[text.len() - 1 - i];
     // borders[i]: longest proper border of the first i + 1 tokens of the reversed suffix.

@@ -8,12 +8,14 @@ use crate::branches::{earlier_ends, Branches};
 
 /// Prompt lookup as in Hugging Face transformers (`PromptLookupCandidateGenerator`).
 ///
-/// For n from `max_ngram` down to 1, the last n tokens of the context are looked for in source and context; the first
-/// earlier occurrence gives the draft: the tokens that follow it, at most the budget, fewer where the text ends. There is
-/// no second search and no bigram table. As in transformers, n is less than the length of the text; with a source, n is
-/// also at most the length of the context.
+/// For n from `max_ngram` down to 1, the last n tokens of the context are looked for in source and
+/// context; the first earlier occurrence gives the draft: the tokens that follow it, at most the
+/// budget, fewer where the text ends. There is no second search and no bigram table. As in
+/// transformers, n is less than the length of the text; with a source, n is also at most the length
+/// of the context.
 ///
-/// With several [branches](Self::with_branches) and a budget of more nodes than depth, the draft is a tree.
+/// With several [branches](Self::with_branches) and a budget of more nodes than depth, the draft is
+/// a tree.
 ///
 /// A proposal scans the text once for each n, and once more for branches.
 #[derive(Clone, Debug)]
@@ -33,9 +35,10 @@ impl PromptLookup {
         }
     }
 
-    /// The same with up to `branches` continuations, what transformers proposes included: it is the lead, and others join it
-    /// in the order and within the bounds that [`MaxGram`](crate::MaxGram#siblings) has, with matches of `max_ngram` tokens
-    /// and more as equally long. 0 and 1 are the same.
+    /// The same with up to `branches` continuations, what transformers proposes included: it is the
+    /// main chain, and others join it in the order and within the bounds that
+    /// [`MaxGram`](crate::MaxGram#siblings) has, with matches of `max_ngram` tokens and more as
+    /// equally long. 0 and 1 are the same.
     pub fn with_branches(self, branches: usize) -> Self {
         Self { branches, ..self }
     }
@@ -123,7 +126,8 @@ mod tests {
 
     #[test]
     fn branches_into_what_followed_elsewhere() {
-        // (1, 2, 3) before 7 is the lead; (2, 3) before 6 is the next longest, 3 alone came before 9 and 5.
+        // (1, 2, 3) before 7 is the main chain; (2, 3) before 6 is the next longest, 3 alone came
+        // before 9 and 5.
         let context = [3, 5, 2, 3, 6, 3, 9, 1, 2, 3, 7, 8, 1, 2, 3];
         let budget = Budget { depth: 2, nodes: 6 };
         let paths = |branches| -> Vec<Vec<TokenId>> {

@@ -1,4 +1,5 @@
-//! Trees of the statistical drafters: the lead is the chain, and every other path is somewhere in the corpus.
+//! Trees of the statistical drafters: the lead is the chain, and every other path is somewhere in
+//! the corpus.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod common;
@@ -71,8 +72,8 @@ fn depths_rise(tree: &TokenTree, nodes: &[NodeId]) -> bool {
         .all(|pair| tree.depth(pair[0]) <= tree.depth(pair[1]))
 }
 
-/// Naive search for all that Max-Gram may branch into: by falling length of the match, then from the end, the tokens that
-/// follow each earlier occurrence of a suffix of the context.
+/// Naive search for all that Max-Gram may branch into: by falling length of the match, then from
+/// the end, the tokens that follow each earlier occurrence of a suffix of the context.
 fn continuations(source: &[u32], context: &[u32], depth: usize, min_match: usize) -> Vec<Vec<u32>> {
     let corpus = [source, context].concat();
     let mut seen = HashSet::new();
@@ -88,7 +89,8 @@ fn continuations(source: &[u32], context: &[u32], depth: usize, min_match: usize
     all
 }
 
-/// The tree of the documentation, by the letter: which paths it has, from those sets of prefixes that a tree is.
+/// The tree of the documentation, by the letter: which paths it has, from those sets of prefixes
+/// that a tree is.
 fn expected(
     lead: &[u32],
     mut continuations: Vec<Vec<u32>>,

@@ -1,17 +1,19 @@
-//! The tags of HTML and of MediaWiki's extensions that may stand in wikitext, and what a reader sees of them.
+//! The tags of HTML and of MediaWiki's extensions that may occur in wikitext, and what a reader
+//! sees of them.
 
-/// What becomes of a tag.
+/// How a tag is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// The tag goes, its content stays in the line: `<b>`.
+    /// The tag is removed, its content stays in the line: `<b>`.
     Inline,
-    /// The tag goes, its content stands in lines of its own: `<div>`.
+    /// The tag is removed, its content stays on lines of its own: `<div>`.
     Block,
-    /// A table of HTML: goes with its content.
+    /// An HTML table: removed with its content.
     Table,
-    /// Goes with its content, which is not wikitext of the page: `<ref>`, `<math>`.
+    /// Removed with its content, which is not wikitext of the page: `<ref>`, `<math>`.
     Drop,
-    /// The tag goes, its content stays as it is, whatever markup it seems to hold: `<nowiki>`.
+    /// The tag is removed, its content stays as it is, whatever markup it seems to hold:
+    /// `<nowiki>`.
     Raw,
 }
 

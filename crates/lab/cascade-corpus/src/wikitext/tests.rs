@@ -205,7 +205,8 @@ fn time(source: &str) -> Duration {
     start.elapsed()
 }
 
-/// A megabyte and more of each, and each followed by the marks that would close it. Quadratic work would take hours.
+/// A megabyte and more of each, and each followed by the marks that would close it. Quadratic work
+/// would take hours.
 #[test]
 fn hostile_markup_takes_linear_time() {
     let closings = ["", "]]", "}}", "\n|}", "</table>", "\n\n", "|", "]"];

@@ -2,9 +2,10 @@
 
 /// Puts the lines of a page in order, in one pass.
 ///
-/// Runs of blanks become one space, runs of blank lines one blank line; parentheses that hold nothing go, and blanks
-/// before a comma, a full stop or a closing parenthesis. Lines that begin with a bar are rows of tables whose start or
-/// end comes from a template: they go; so do header rows from `open_table` on, where a table was left open.
+/// Runs of blanks become one space, runs of blank lines one blank line; parentheses that hold
+/// nothing go, and blanks before a comma, a full stop or a closing parenthesis. Lines that begin
+/// with a bar are rows of tables whose start or end comes from a template: they go; so do header
+/// rows from `open_table` on, where a table was left open.
 pub(super) fn tidy(text: &str, open_table: Option<usize>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut offset = 0;
@@ -89,7 +90,8 @@ fn hugs(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Takes back the parenthesis that was just opened, unless it belongs to the word before it, as in "main()".
+/// Takes back the parenthesis that was just opened, unless it belongs to the word before it, as in
+/// "main()".
 fn close_empty(out: &mut String, start: usize) -> bool {
     let before = &out[start..out.len() - 1];
     if !before.is_empty() && !before.ends_with(' ') {

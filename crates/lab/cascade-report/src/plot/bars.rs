@@ -1,4 +1,4 @@
-//! What is particular to bar charts.
+//! Bar charts.
 
 use maud::{html, Markup};
 
@@ -13,7 +13,7 @@ use crate::text::shown_line;
 const FILLED: f64 = 0.74;
 /// No bar is wider than this.
 const WIDEST: f64 = 54.0;
-/// Size of the numbers above bars.
+/// Font size of the values above bars.
 const NUMBER: f64 = 11.0;
 /// How far above a bar's end its number stands.
 const LIFT: f64 = 5.0;

@@ -1,4 +1,4 @@
-//! What is particular to line charts.
+//! Line charts.
 
 use maud::{html, Markup};
 

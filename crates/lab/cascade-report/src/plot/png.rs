@@ -9,8 +9,9 @@ use super::{font, Plot};
 use crate::error::{Error, Result};
 
 impl Plot {
-    /// The picture of [`to_svg`](Self::to_svg) as PNG, with `scale` pixels per unit of the SVG (2 for sharp print; it is
-    /// kept between 0.25 and 8). Drawn with the embedded font, whatever fonts the machine has.
+    /// The picture of [`to_svg`](Self::to_svg) as PNG, with `scale` pixels per unit of the SVG (2
+    /// for sharp print; it is kept between 0.25 and 8). Drawn with the embedded font, whatever
+    /// fonts the machine has.
     ///
     /// # Errors
     /// [`Error::Draw`], which no plot is known to cause.

@@ -1,19 +1,19 @@
-//! From numbers to places.
+//! Axis scales.
 
 use super::Axis;
 
-/// A scale from numbers to `0..=1`, with round numbers marked.
+/// A map from values to `0..=1`, with ticks at round values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scale {
     min: f64,
     max: f64,
     log: bool,
-    /// Round numbers between `min` and `max`, and how they are written.
+    /// Ticks: round values between `min` and `max`, and their labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Scale {
-    /// A scale that begins and ends at round numbers.
+    /// A scale that begins and ends at round values.
     pub(super) fn rounded(axis: &Axis, numbers: impl Iterator<Item = f64>) -> Self {
         let (min, max) = extent(axis, numbers);
         if axis.log {
@@ -26,7 +26,7 @@ impl Scale {
         Self::linear(first * step, last * step, step)
     }
 
-    /// A scale a little wider than the numbers.
+    /// A scale a little wider than the values.
     pub(super) fn tight(axis: &Axis, numbers: impl Iterator<Item = f64>) -> Self {
         let (min, max) = extent(axis, numbers);
         if axis.log {

@@ -1,11 +1,11 @@
-//! How series look.
+//! Colours, dashes, markers and fills of series.
 
 use maud::{html, Markup};
 
 use crate::evidence::Evidence;
 
-/// Colours of series: those of Tol's high-contrast scheme and three more. Their lightness differs by ten and more, so that
-/// they differ in grey too, and to the colour-blind.
+/// Colours of series: those of Tol's high-contrast scheme and three more. Their lightness differs
+/// by ten and more, so that they differ in grey too, and to the colour-blind.
 const COLOURS: [&str; 6] = [
     "#004488", "#DDAA33", "#BB5566", "#6699CC", "#1B6B3A", "#222222",
 ];

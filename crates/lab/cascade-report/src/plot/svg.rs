@@ -48,8 +48,8 @@ impl Area {
 }
 
 impl Plot {
-    /// The plot as an SVG file, 760 units wide. Text is text, and every mark has a title that names its series, evidence,
-    /// figure and interval.
+    /// The plot as an SVG file, 760 units wide. Text is text, and every mark has a title that names
+    /// its series, evidence, figure and interval.
     pub fn to_svg(&self) -> String {
         let svg = self.markup("plot").into_string();
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{svg}\n")
@@ -126,7 +126,7 @@ impl Plot {
         )
     }
 
-    /// What stands below the area, and the height of the picture.
+    /// Everything below the area, and the height of the picture.
     fn x_axis(&self, area: &Area) -> (Markup, f64) {
         match &self.chart {
             Chart::Lines { x, lines } => lines::x_axis(area, x, lines),
@@ -258,7 +258,7 @@ pub(super) fn whisker(x: f64, top: f64, bottom: f64, colour: &str) -> Markup {
     }
 }
 
-/// What stands at the right of a reference line.
+/// The label at the right of a reference line.
 struct Label<'a> {
     reference: &'a Reference,
     lines: Vec<String>,
@@ -273,7 +273,8 @@ impl<'a> Label<'a> {
     }
 }
 
-/// Where the first lines of labels stand: at their values, from top to bottom, and lower where they would overlap.
+/// Where the first lines of labels stand: at their values, from top to bottom, and lower where they
+/// would overlap.
 fn label_places(area: &Area, y: &Scale, labels: &[Label<'_>]) -> Vec<f64> {
     let mut free = f64::NEG_INFINITY;
     let place = |label: &Label<'_>| {

@@ -12,8 +12,9 @@ use crate::text::shown;
 const STYLE: &str = include_str!("style.css");
 
 impl Report {
-    /// The report as one HTML file that opens offline and needs no script. Its content security policy forbids every
-    /// request, every script and every style but its own, so that it stays harmless whatever the models said.
+    /// The report as one HTML file that opens offline and needs no script. Its content security
+    /// policy forbids every request, every script and every style but its own, so that it stays
+    /// harmless whatever the models said.
     pub fn to_html(&self) -> String {
         self.document().into_string() + "\n"
     }

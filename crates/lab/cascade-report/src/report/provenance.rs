@@ -1,11 +1,11 @@
-//! How figures came about, in HTML.
+//! The provenance of figures, in HTML.
 
 use maud::{html, Markup};
 
 use crate::manifest::{Machine, Manifest, Weights};
 use crate::text::shown;
 
-/// Digits of a commit that are enough to know it by.
+/// Digits that identify a commit.
 const SHORT_COMMIT: usize = 10;
 
 /// One line below the title.

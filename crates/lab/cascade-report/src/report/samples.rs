@@ -71,8 +71,8 @@ fn step_markup(sample: &Sample, i: usize, tokens: &[Token]) -> Markup {
     }
 }
 
-/// The text of a token with its white space made visible by the style sheet, so that it is copied as it is. A token without text
-/// of its own, such as a part of a character, is a mark.
+/// The text of a token with its white space made visible by the style sheet, so that it is copied
+/// as it is. A token without text of its own, such as a part of a character, is a mark.
 fn piece(text: &str) -> Markup {
     let text = shown(text);
     html! {

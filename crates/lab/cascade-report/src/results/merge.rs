@@ -9,12 +9,13 @@ use super::{Experiment, Record, Results, RECORDS};
 use crate::error::{Error, Result};
 use crate::file::write_atomically;
 
-/// Puts shards of one experiment together in a new folder, which then holds, byte for byte, what one run in the order of
-/// indices would have left, and opens it. The shards are only read.
+/// Puts shards of one experiment together in a new folder, which then holds, byte for byte, what
+/// one run in the order of indices would have left, and opens it. The shards are only read.
 ///
 /// # Errors
-/// If there are no shards, they are of different experiments, two have the same record, a record is missing, a line
-/// cannot be read, the new folder has results already, or the system refuses. Unless the last, nothing is written.
+/// If there are no shards, they are of different experiments, two have the same record, a record is
+/// missing, a line cannot be read, the new folder has results already, or the system refuses.
+/// Unless the last, nothing is written.
 pub fn merge<R: Record>(shards: &[impl AsRef<Path>], into: &Path) -> Result<Results<R>> {
     let shards: Vec<Shard<R>> = shards
         .iter()

@@ -12,8 +12,8 @@ use crate::file::write_atomically;
 
 /// A folder of results that is open for appending, and locked against other processes.
 ///
-/// `experiment.json` says of what they are, and `results.jsonl` has one record per line, in the order in which they were
-/// appended.
+/// `experiment.json` says of what they are, and `results.jsonl` has one record per line, in the
+/// order in which they were appended.
 #[derive(Debug)]
 pub struct Results<R> {
     folder: PathBuf,
@@ -27,12 +27,12 @@ pub struct Results<R> {
 }
 
 impl<R: Record> Results<R> {
-    /// Opens a folder, which is made if it is not there. If it holds results of this experiment, they are continued. A
-    /// last line without its end, as a killed process leaves it, is cut off.
+    /// Opens a folder, which is made if it is not there. If it holds results of this experiment,
+    /// they are continued. A last line without its end, as a killed process leaves it, is cut off.
     ///
     /// # Errors
-    /// If the folder holds results of another experiment or of an unknown one, a line cannot be read, two records are the
-    /// same, another process has the folder open, or the system refuses.
+    /// If the folder holds results of another experiment or of an unknown one, a line cannot be
+    /// read, two records are the same, another process has the folder open, or the system refuses.
     pub fn open(folder: impl Into<PathBuf>, experiment: &Experiment) -> Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(Error::io("make", &folder))?;
@@ -87,11 +87,12 @@ impl<R: Record> Results<R> {
         self.cut
     }
 
-    /// Appends a record. When this returns, the operating system has it: it outlives a kill of this process, though
-    /// perhaps not a power failure.
+    /// Appends a record. When this returns, the operating system has it: it outlives a kill of this
+    /// process, though perhaps not a power failure.
     ///
     /// # Errors
-    /// [`Error::Duplicate`], [`Error::OutOfRange`], or what the system says. The file is then as it was.
+    /// [`Error::Duplicate`], [`Error::OutOfRange`], or what the system says. The file is then as it
+    /// was.
     pub fn append(&mut self, record: R) -> Result<()> {
         let line = line(&record)?;
         self.known.insert(&self.path, &self.experiment, &record)?;
@@ -155,7 +156,8 @@ impl Known {
 pub(super) struct Shard<R> {
     pub(super) folder: PathBuf,
     pub(super) experiment: Experiment,
-    /// Whole lines, without their ends, as they are in the file, with the index and id of their records.
+    /// Whole lines, without their ends, as they are in the file, with the index and id of their
+    /// records.
     pub(super) lines: Vec<(u64, String, Vec<u8>)>,
     record: PhantomData<R>,
 }

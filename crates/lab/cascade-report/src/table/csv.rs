@@ -10,9 +10,10 @@ use crate::figure::{Figure, Interval};
 impl Table {
     /// The table as CSV (RFC 4180, with line feeds), a record per row below one of names.
     ///
-    /// A name is the header in lower case, the unit and the evidence, joined by underscores: `walltime_ms_measured`.
-    /// Columns with intervals are followed by `…_low` and `…_high`. Numbers have the fewest digits that give back the same
-    /// `f64`; missing ones are empty. Title and notes are left out.
+    /// A name is the header in lower case, the unit and the evidence, joined by underscores:
+    /// `walltime_ms_measured`. Columns with intervals are followed by `…_low` and `…_high`. Numbers
+    /// have the fewest digits that give back the same `f64`; missing ones are empty. Title and
+    /// notes are left out.
     pub fn to_csv(&self) -> String {
         let mut writer = WriterBuilder::new()
             .terminator(Terminator::Any(b'\n'))

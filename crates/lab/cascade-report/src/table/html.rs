@@ -8,8 +8,9 @@ use crate::figure::Figure;
 use crate::text::shown;
 
 impl Table {
-    /// The table as an HTML fragment, escaped, with classes for the style sheet of a report. Columns beside each other
-    /// that share header and unit share a header cell, so that ours and the paper's figures stand together.
+    /// The table as an HTML fragment, escaped, with classes for the style sheet of a report.
+    /// Columns beside each other that share header and unit share a header cell, so that ours and
+    /// the paper's figures stand together.
     pub fn to_html(&self) -> String {
         self.markup().into_string()
     }

@@ -4,8 +4,8 @@ use super::{Column, Figures, Table};
 use crate::text::shown_line;
 
 impl Table {
-    /// The table as GitHub-flavoured Markdown: a heading, the table with its columns aligned in the source too, and the
-    /// notes as a list. Headers name unit and evidence; `–` stands for what is missing.
+    /// The table as GitHub-flavoured Markdown: a heading, the table with its columns aligned in the
+    /// source too, and the notes as a list. Headers name unit and evidence; missing ones are `–`.
     pub fn to_markdown(&self) -> String {
         let columns: Vec<Vec<String>> = self.columns.iter().map(cells).collect();
         let mut out = format!("## {}\n\n", escaped(&self.title));

@@ -6,7 +6,7 @@ use cascade_core::{Distribution, TokenId};
 
 use crate::{AcceptanceRate, Error, Result};
 
-/// What target and drafter say of the next token, over one vocabulary.
+/// The distributions of target and drafter for the next token, over one vocabulary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     target: Distribution,
@@ -15,11 +15,12 @@ pub struct Pair {
     distance: f64,
 }
 
-/// What becomes of a position at which several drafts begin.
+/// The outcome at a position where several drafts begin.
 pub(super) struct BatchOutcome {
     /// Probability that all drafts are rejected.
     pub(super) rejection: f64,
-    /// For each token, the probability that all drafts are rejected and the target says this token instead.
+    /// For each token, the probability that all drafts are rejected and the target says this token
+    /// instead.
     pub(super) replacement: Vec<f64>,
 }
 
@@ -54,11 +55,12 @@ impl Pair {
         &self.drafter
     }
 
-    /// The probability that speculative sampling rejects a token drawn from the drafter: the total variation distance
-    /// (Theorem 1 at one position).
+    /// The probability that speculative sampling rejects a token drawn from the drafter: the total
+    /// variation distance (Theorem 1 at one position).
     ///
-    /// No rule that accepts or rejects draws of the drafter and leaves the target's distribution unchanged rejects less
-    /// often (Theorem 2): such a rule accepts x with b(x) ≤ min(1, target(x)/drafter(x)), and this one with equality.
+    /// No rule that accepts or rejects draws of the drafter and leaves the target's distribution
+    /// unchanged rejects less often (Theorem 2): such a rule accepts x with b(x) ≤ min(1,
+    /// target(x)/drafter(x)), and this one with equality.
     pub fn rejection(&self) -> f64 {
         self.distance
     }
@@ -68,14 +70,15 @@ impl Pair {
         AcceptanceRate::clamped(1.0 - self.distance)
     }
 
-    /// The probability that all of `drafts` independent draws are rejected, one after the other: Π_m TV(q^m, drafter), where
-    /// q¹ is the target and q^{m+1} ∝ max(0, q^m − drafter) what is left of it (Theorem 3).
+    /// The probability that all of `drafts` independent draws are rejected, one after the other:
+    /// Π_m TV(q^m, drafter), where q¹ is the target and q^{m+1} ∝ max(0, q^m − drafter) what is
+    /// left of it (Theorem 3).
     pub fn batch_rejection(&self, drafts: NonZeroUsize) -> f64 {
         self.batch(drafts).rejection
     }
 
-    /// The probability of a rejection under any rule: 1 − Σ_x b(x)·drafter(x), where `accept` is b, the probability of each
-    /// token to be accepted.
+    /// The probability of a rejection under any rule: 1 − Σ_x b(x)·drafter(x), where `accept` is b,
+    /// the probability of each token to be accepted.
     ///
     /// # Errors
     /// [`Error::Vocabulary`] if `accept` is not of the vocabulary's size.
@@ -86,8 +89,8 @@ impl Pair {
         Ok((1.0 - accepted).clamp(0.0, 1.0))
     }
 
-    /// The least total variation distance between the target and what is emitted, if tokens are accepted with `accept` (b)
-    /// and replaced in the best way when they are rejected (Theorem 4):
+    /// The least total variation distance between the target and what is emitted, if tokens are
+    /// accepted with `accept` (b) and replaced in the best way when they are rejected (Theorem 4):
     /// ½·Σ|target − b·drafter| − ½·Σ(1 − b)·drafter.
     ///
     /// It is 0 exactly if b·drafter ≤ target everywhere. The best replacement is proportional to
@@ -104,8 +107,9 @@ impl Pair {
         Ok((twice / 2.0).clamp(0.0, 1.0))
     }
 
-    /// The least bias of all rules that reject with probability `rejection`: max(0, TV − rejection), a straight line from no
-    /// rejection with bias TV to rejection TV with no bias (Theorem 4, the Pareto front).
+    /// The least bias of all rules that reject with probability `rejection`: max(0, TV −
+    /// rejection), a straight line from no rejection with bias TV to rejection TV with no bias
+    /// (Theorem 4, the Pareto front).
     pub fn pareto_bias(&self, rejection: AcceptanceRate) -> f64 {
         (self.distance - rejection.get()).max(0.0)
     }

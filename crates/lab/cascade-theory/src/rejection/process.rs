@@ -8,23 +8,24 @@ use crate::{Error, Result};
 
 /// Target and drafter as processes that emit token after token.
 ///
-/// A *state* is all of the past that the next distributions depend on: nothing, the last token, or the whole sequence. The
-/// fewer states there are, the cheaper is an expectation over all sequences.
+/// A *state* is all of the past that the next distributions depend on: nothing, the last token, or
+/// the whole sequence. The fewer states there are, the cheaper is an expectation over all
+/// sequences.
 pub trait Process {
-    /// All of the past that matters.
+    /// A state.
     type State: Ord;
 
     /// The state before the first token.
     fn start(&self) -> Self::State;
 
-    /// What target and drafter say next, or nothing if the sequence has ended.
+    /// The next distributions of target and drafter, or `None` if the sequence has ended.
     fn pair(&self, state: &Self::State) -> Option<&Pair>;
 
     /// The state after one more token.
     fn follow(&self, state: &Self::State, token: usize) -> Self::State;
 }
 
-/// What is expected of a sequence.
+/// Expectations over a sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rejections {
     /// Expected number of rejections.
@@ -34,18 +35,18 @@ pub struct Rejections {
 }
 
 impl Rejections {
-    /// Tokens per rejection, the acceleration over plain decoding if drafting costs nothing and drafts have no end (Theorem
-    /// 1 and its second remark). Infinite if nothing is ever rejected.
+    /// Tokens per rejection, the acceleration over plain decoding if drafting costs nothing and
+    /// drafts have no end (Theorem 1 and its second remark). Infinite if nothing is ever rejected.
     pub fn acceleration(&self) -> f64 {
         self.tokens / self.expected
     }
 }
 
-/// The expected number of rejections of speculative sampling over the first `horizon` tokens (Theorem 1):
-/// Σ_n E_{x_{1..n−1} ∼ target} TV(target_n, drafter_n)(· | x_{1..n−1}).
+/// The expected number of rejections of speculative sampling over the first `horizon` tokens
+/// (Theorem 1): Σ_n E_{x_{1..n−1} ∼ target} TV(target_n, drafter_n)(· | x_{1..n−1}).
 ///
-/// It is also the least that any rejection-based algorithm can have which leaves the target's distribution unchanged
-/// (Theorem 2).
+/// It is also the least that any rejection-based algorithm can have which leaves the target's
+/// distribution unchanged (Theorem 2).
 ///
 /// # Cost
 /// `horizon` × states × vocabulary.
@@ -53,13 +54,15 @@ pub fn expected_rejections<P: Process>(process: &P, horizon: usize) -> Rejection
     expected_batch_rejections(process, NonZeroUsize::MIN, horizon)
 }
 
-/// The expected number of rejections of batch speculative sampling over the first `horizon` tokens (Theorem 3, Algorithm 4):
-/// wherever drafting begins, at the start and after each rejection, `drafts` drafts are drawn; their first tokens are
-/// reviewed one after the other, and the draft whose first token is accepted is followed until it is rejected.
+/// The expected number of rejections of batch speculative sampling over the first `horizon` tokens
+/// (Theorem 3, Algorithm 4): wherever drafting begins, at the start and after each rejection,
+/// `drafts` drafts are drawn; their first tokens are reviewed one after the other, and the draft
+/// whose first token is accepted is followed until it is rejected.
 ///
-/// Σ_n E_{x ∼ target} TV(target_n, drafter_n) − Σ_n E_{x ∼ f} (TV(target_n, drafter_n) − Π_m TV(q_n^m, drafter_n)), with q^m as in
-/// [`Pair::batch_rejection`], where f(x_{1..n−1}) is the probability that x_{1..n−1} is emitted and drafting begins after it.
-/// Only where drafting begins do more drafts help, so the number does not go to 0 with more of them.
+/// Σ_n E_{x ∼ target} TV(target_n, drafter_n) − Σ_n E_{x ∼ f} (TV(target_n, drafter_n) − Π_m
+/// TV(q_n^m, drafter_n)), with q^m as in [`Pair::batch_rejection`], where f(x_{1..n−1}) is the
+/// probability that x_{1..n−1} is emitted and drafting begins after it. Only where drafting begins
+/// do more drafts help, so the number does not go to 0 with more of them.
 ///
 /// # Cost
 /// `horizon` × states × vocabulary × `drafts`.
@@ -136,7 +139,8 @@ impl Weight {
     }
 }
 
-/// Positions whose distributions do not depend on the tokens before, one pair each. The sequence ends after the last.
+/// Positions whose distributions do not depend on the tokens before, one pair each. The sequence
+/// ends after the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Independent(pub Vec<Pair>);
 
@@ -157,7 +161,8 @@ impl Process for Independent {
     }
 }
 
-/// A Markov chain whose distributions depend on position and last token, as in the paper's simulations.
+/// A Markov chain whose distributions depend on position and last token, as in the paper's
+/// simulations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Markov {
     first: Pair,
@@ -165,11 +170,12 @@ pub struct Markov {
 }
 
 impl Markov {
-    /// `first` is the pair of the first position, `later[n][x]` the one of position n + 1 (from 0) after token x. The
-    /// sequence ends after the last position.
+    /// `first` is the pair of the first position, `later[n][x]` the one of position n + 1 (from 0)
+    /// after token x. The sequence ends after the last position.
     ///
     /// # Errors
-    /// [`Error::Vocabulary`] if a position has not one pair for each token, or a pair is over another vocabulary.
+    /// [`Error::Vocabulary`] if a position has not one pair for each token, or a pair is over
+    /// another vocabulary.
     pub fn new(first: Pair, later: Vec<Vec<Pair>>) -> Result<Self> {
         let expected = first.target().vocab_size();
         let check = |what, found| match found == expected {

@@ -1,22 +1,24 @@
 //! Counting bigrams.
 
 use cascade_core::TokenId;
-use rustc_hash::FxHashMap;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 
 use super::{BigramRows, BigramTable, Provenance};
 use crate::{Error, Result};
 
-/// Counts pairs of neighbouring tokens, exactly and in memory: about 30 bytes for each distinct pair.
+/// Counts pairs of neighbouring tokens, exactly and in memory: about 30 bytes for each distinct
+/// pair.
 ///
-/// Counts of parts can be made in parallel and [merged](Self::merge); the table does not depend on how documents were
-/// divided or ordered.
+/// Counts of parts can be made in parallel and [merged](Self::merge); the table does not depend on
+/// how documents were divided or ordered.
 #[derive(Clone, Debug)]
 pub struct BigramBuilder {
     provenance: Provenance,
     documents: u64,
     unigrams: Vec<u64>,
     /// Keyed by `token << 32 | successor`.
-    bigrams: FxHashMap<u64, u64>,
+    bigrams: HashMap<u64, u64, FxBuildHasher>,
 }
 
 impl BigramBuilder {
@@ -26,7 +28,7 @@ impl BigramBuilder {
             provenance,
             documents: 0,
             unigrams: vec![0; vocab_size],
-            bigrams: FxHashMap::default(),
+            bigrams: HashMap::default(),
         }
     }
 
@@ -83,11 +85,11 @@ impl BigramBuilder {
         self.bigrams.len()
     }
 
-    /// The table of the `top_k` most frequent successors of each token, of those that follow it at least `min_count`
-    /// times.
+    /// The table of the `top_k` most frequent successors of each token, of those that follow it at
+    /// least `min_count` times.
     ///
     /// # Errors
-    /// [`Error::Shape`] for an empty vocabulary.
+    /// [`Error::Invalid`] for an empty vocabulary.
     pub fn finish(self, top_k: usize, min_count: u64) -> Result<BigramTable> {
         let mut pairs: Vec<(u64, u64)> = self.bigrams.into_iter().collect();
         pairs.sort_unstable();

@@ -7,8 +7,9 @@ use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
 use super::BigramTable;
 use crate::branches::Branches;
 
-/// Proposes the most frequent successor of the context's last token, the most frequent successor of that one, and so on:
-/// the statistical part of Max-Gram that needs no match. The source plays no part, and an empty context gives nothing.
+/// Proposes the most frequent successor of the context's last token, the most frequent successor of
+/// that one, and so on: the statistical part of Max-Gram that needs no match. The source plays no
+/// part, and an empty context gives nothing.
 ///
 /// With a width above 1 and a budget of more nodes than depth, the chain gets siblings; see
 /// [`with_width`](Self::with_width).
@@ -24,12 +25,13 @@ impl Bigram {
         Self { table, width: 1 }
     }
 
-    /// The same with the `width` most frequent successors after the context's last token and after each token of the
-    /// chain; only the most frequent one goes on. The chain has the first call on the budget's nodes, then the siblings
-    /// nearest to the context, by falling count, of equal counts the lower token. 0 and 1 are the same.
+    /// The same with the `width` most frequent successors after the context's last token and after
+    /// each token of the chain; only the most frequent one is continued. The chain takes precedence
+    /// for the budget's nodes, then the siblings nearest to the context, by falling count, of equal
+    /// counts the lower token. 0 and 1 are the same.
     ///
-    /// A table holds only so many successors of a token as it was built to hold (`top_k` of its provenance); there are no
-    /// more siblings than that.
+    /// A table holds only so many successors of a token as it was built to hold (`top_k` of its
+    /// provenance); there are no more siblings than that.
     pub fn with_width(self, width: usize) -> Self {
         Self { width, ..self }
     }

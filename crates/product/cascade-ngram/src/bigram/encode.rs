@@ -1,4 +1,4 @@
-//! A table's bytes.
+//! Serialisation of tables.
 
 use serde_json::{json, Map, Value};
 
@@ -31,8 +31,8 @@ impl Csr {
     }
 }
 
-/// The safetensors file of a table. Equal content gives equal bytes: the order of everything in the header is fixed,
-/// which the safetensors crate does not promise for metadata.
+/// The safetensors file of a table. Equal content gives equal bytes: the order of everything in the
+/// header is fixed, which the safetensors crate does not promise for metadata.
 pub(super) fn encode(metadata: &BigramMetadata, csr: &Csr) -> Vec<u8> {
     // Wider types first, so that all are aligned; then by name, as the safetensors crate does.
     let mut data = Vec::new();

@@ -1,4 +1,4 @@
-//! Tables in the form of the paper's authors.
+//! Import and export in the format of the paper's authors.
 
 use std::{fs, path::Path};
 
@@ -7,11 +7,11 @@ use cascade_core::TokenId;
 use super::{builder::check_tokens, encode::Csr, BigramMetadata, BigramTable, Provenance};
 use crate::{Error, Result};
 
-/// Imports a table in the form that the paper's authors use: a JSON list with, for each token of the vocabulary, the id of
-/// the token that follows it most often.
+/// Imports a table in the form that the paper's authors use: a JSON list with, for each token of
+/// the vocabulary, the id of the token that follows it most often.
 ///
-/// The list knows one successor for every token and no counts, so the table has `top_k` 1, every count is 1, and so is
-/// every unigram count; the number of documents and the totals are 0.
+/// The list has one successor for every token and no counts, so the table has `top_k` 1, every
+/// count is 1, and so is every unigram count; the number of documents and the totals are 0.
 ///
 /// # Errors
 /// A file that cannot be read, is not such a list, or names a token that the list has no entry for.
@@ -39,11 +39,11 @@ pub fn import_json(path: impl AsRef<Path>, provenance: Provenance) -> Result<Big
     BigramTable::from_csr(&file, &metadata, &Csr::new(&rows, vec![1; next.len()]))
 }
 
-/// The table's most frequent successors in the form that [`import_json`] reads: a JSON list with one token id for each
-/// token of the vocabulary.
+/// The table's most frequent successors in the form that [`import_json`] reads: a JSON list with
+/// one token id for each token of the vocabulary.
 ///
-/// The form has no word for a token that nothing is known to follow; it gets the most frequent token of all, of equally
-/// frequent ones the first.
+/// The format has no entry for a token without successors; it gets the most frequent
+/// token of all, of equally frequent ones the first.
 pub fn export_json(table: &BigramTable) -> String {
     let tokens = 0..table.vocab_size() as TokenId;
     let frequent = tokens

@@ -1,4 +1,4 @@
-//! What a table says about itself.
+//! Metadata of tables.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result};
 
 const FORMAT: &str = "cascade-bigram";
-// Version 1 told of its corpus and its producer in words, instead of sources, command and version.
+// Version 1 described corpus and producer in prose, instead of sources, command and version.
 const FORMAT_VERSION: u32 = 2;
 
 /// A file that was counted.
@@ -18,7 +18,8 @@ pub struct Source {
     pub name: String,
     /// Its size as it was on the disk; `None` for a stream.
     pub bytes: Option<u64>,
-    /// The day of the dump, as 2024-06-01, where the name of the file or of its folder tells.
+    /// The date of the dump, as 2024-06-01, where the name of the file or of its folder contains
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dump_date: Option<String>,
 }
@@ -30,13 +31,14 @@ pub struct Provenance {
     pub tokenizer: Fingerprint,
     /// The files that were counted. A table holds them sorted, in whatever order they were given.
     pub sources: Vec<Source>,
-    /// The command that made it, without what does not bear on the content (threads, memory, folders).
+    /// The command that made it, without options that do not affect the content (threads, memory,
+    /// folders).
     pub command: String,
     /// Version of the program that made it.
     pub version: String,
 }
 
-/// What a table says about itself: the `__metadata__` of its file.
+/// The metadata of a table: the `__metadata__` of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BigramMetadata {
     /// Where it comes from.
@@ -91,12 +93,11 @@ impl BigramMetadata {
         if entry("format").map(String::as_str) != Some(FORMAT) {
             return Err(Error::NotATable { file: file.into() });
         }
-        let text = |key| {
-            entry(key).cloned().ok_or_else(|| Error::Metadata {
-                file: file.into(),
-                key,
-            })
+        let bad = |key| {
+            let reason = format!("the metadata `{key}` is missing or is not of the right form");
+            Error::invalid(file, reason)
         };
+        let text = |key| entry(key).cloned().ok_or_else(|| bad(key));
         let version = text("format_version")?;
         if version != FORMAT_VERSION.to_string() {
             return Err(Error::Version {
@@ -105,19 +106,11 @@ impl BigramMetadata {
                 supported: FORMAT_VERSION,
             });
         }
-        let number = |key| {
-            text(key)?.parse().map_err(|_| Error::Metadata {
-                file: file.into(),
-                key,
-            })
-        };
+        let number = |key| text(key)?.parse().map_err(|_| bad(key));
         Ok(Self {
             provenance: Provenance {
                 tokenizer: Fingerprint::from_stored(text("tokenizer")?),
-                sources: serde_json::from_str(&text("sources")?).map_err(|_| Error::Metadata {
-                    file: file.into(),
-                    key: "sources",
-                })?,
+                sources: serde_json::from_str(&text("sources")?).map_err(|_| bad("sources"))?,
                 command: text("command")?,
                 version: text("version")?,
             },

@@ -1,9 +1,12 @@
 //! Bigram tables: what most often follows each token.
 
 mod builder;
+mod bytes;
+mod check;
 mod drafter;
 mod encode;
 mod import;
+mod layout;
 mod metadata;
 mod rows;
 mod table;

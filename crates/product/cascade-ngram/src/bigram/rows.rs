@@ -1,4 +1,4 @@
-//! From sorted counts to a table.
+//! Builds tables from sorted counts.
 
 use std::cmp::Reverse;
 
@@ -7,8 +7,8 @@ use cascade_core::TokenId;
 use super::{builder::check_tokens, encode::Csr, BigramMetadata, BigramTable, Provenance};
 use crate::{Error, Result};
 
-/// Makes a table of counts that come in the order of (token, successor), and keeps of each token no more than the table
-/// will hold: in memory are the table and one token's successors.
+/// Makes a table of counts that come in the order of (token, successor), and keeps of each token no
+/// more than the table will hold: in memory are the table and one token's successors.
 #[derive(Clone, Debug)]
 pub struct BigramRows {
     top_k: usize,
@@ -23,8 +23,9 @@ pub struct BigramRows {
 }
 
 impl BigramRows {
-    /// A table for a vocabulary of `vocab_size` tokens that will hold the `top_k` most frequent successors of each token,
-    /// of those that follow it at least `min_count` times. Of equally frequent successors the lower ids are kept.
+    /// A table for a vocabulary of `vocab_size` tokens that will hold the `top_k` most frequent
+    /// successors of each token, of those that follow it at least `min_count` times. Of equally
+    /// frequent successors the lower ids are kept.
     pub fn new(vocab_size: usize, top_k: usize, min_count: u64) -> Self {
         Self {
             top_k,
@@ -37,7 +38,7 @@ impl BigramRows {
         }
     }
 
-    /// Sets how often a token occurs; a token that is not told of occurs never. In any order.
+    /// Sets how often a token occurs; a token without a call never occurs. In any order.
     ///
     /// # Errors
     /// A token outside the vocabulary.
@@ -68,7 +69,7 @@ impl BigramRows {
     /// The table.
     ///
     /// # Errors
-    /// [`Error::Shape`] for an empty vocabulary.
+    /// [`Error::Invalid`] for an empty vocabulary.
     pub fn finish(mut self, documents: u64, provenance: Provenance) -> Result<BigramTable> {
         self.begin_row(self.unigrams.len());
         let metadata = BigramMetadata {

@@ -1,7 +1,7 @@
 //! Max-Gram by the letter: Listing 1 of Cascade Speculative Drafting, and the steps around it.
 
-/// Listing 1, line by line. Tensors of shape `[1, n]` are slices, comparisons give vectors of 0 and 1, and instead of
-/// `encoder_ids[:, index : index + n]` the index is returned.
+/// Listing 1, line by line. Tensors of shape `[1, n]` are slices, comparisons give vectors of 0 and
+/// 1, and instead of `encoder_ids[:, index : index + n]` the index is returned.
 fn max_gram(input_ids: &[u32], encoder_ids: &[u32]) -> Option<usize> {
     let last = *input_ids.last()?;
     let mut matches: Vec<i32> = equal(encoder_ids, last);
@@ -9,7 +9,8 @@ fn max_gram(input_ids: &[u32], encoder_ids: &[u32]) -> Option<usize> {
         return None;
     }
     for i in 2..=input_ids.len() {
-        // encoder_ids[0, :(-1 * (i - 1))]; python clamps a slice that would begin before the tensor.
+        // encoder_ids[0, :(-1 * (i - 1))]; python clamps a slice that would begin before the
+        // tensor.
         let searched = &encoder_ids[..encoder_ids.len().saturating_sub(i - 1)];
         let new_matches = equal(searched, input_ids[input_ids.len() - i]);
         let combined_matches: Vec<i32> = new_matches
@@ -37,8 +38,8 @@ fn equal(t: &[u32], value: u32) -> Vec<i32> {
     t.iter().map(|x| i32::from(*x == value)).collect()
 }
 
-/// The whole draft: Listing 1 on the corpus without its last token (what ends there is the suffix itself), once more if
-/// the corpus ends first, and then `best` (the bigram table).
+/// The whole draft: Listing 1 on the corpus without its last token (what ends there is the suffix
+/// itself), once more if the corpus ends first, and then `best` (the bigram table).
 pub(crate) fn draft(
     source: &[u32],
     context: &[u32],

@@ -1,0 +1,121 @@
+//! A thread that counts.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::Ordering::Relaxed;
+
+use cascade_core::TokenId;
+use cascade_corpus::RawDocument;
+use crossbeam_channel::{Receiver, Sender};
+
+use super::{Message, Report};
+use crate::checkpoint::RunFolder;
+use crate::job::Job;
+use crate::pairs::{key, PairCounts};
+use crate::{Error, Result};
+
+/// Strips, tokenizes and counts the documents that the reader sends.
+pub(super) struct Worker<'a> {
+    pub(super) job: &'a Job<'a>,
+    pub(super) names: &'a [String],
+    pub(super) runs: &'a RunFolder,
+    pub(super) counts: PairCounts,
+    pub(super) done: Report,
+}
+
+impl Worker<'_> {
+    /// Works until the input ends or something fails, and reports either.
+    pub(super) fn run(
+        mut self,
+        work: &Receiver<Message>,
+        report_to: &Sender<Result<Report>>,
+        wait: &Receiver<()>,
+    ) {
+        let result = catch_unwind(AssertUnwindSafe(|| self.work(work, report_to, wait)));
+        if let Some(error) = result.unwrap_or(Err(Error::Panicked)).err() {
+            // The reader may have failed before.
+            let _ = report_to.send(Err(error));
+        }
+    }
+
+    fn work(
+        &mut self,
+        work: &Receiver<Message>,
+        report_to: &Sender<Result<Report>>,
+        wait: &Receiver<()>,
+    ) -> Result<()> {
+        for message in work {
+            match message {
+                Message::Documents(batch) => {
+                    for document in batch {
+                        self.count(document)?;
+                    }
+                }
+                Message::Flush => {
+                    self.report(report_to)?;
+                    if wait.recv().is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        self.report(report_to)
+    }
+
+    fn report(&mut self, report_to: &Sender<Result<Report>>) -> Result<()> {
+        self.spill()?;
+        let _ = report_to.send(Ok(std::mem::take(&mut self.done)));
+        Ok(())
+    }
+
+    fn count(&mut self, document: RawDocument) -> Result<()> {
+        let (input, offset) = (document.input, document.offset);
+        let tokens = (self.job.encode)(&document.into_text()).map_err(|source| Error::Encode {
+            file: self.names.get(input).cloned().unwrap_or_default(),
+            offset,
+            source,
+        })?;
+        self.check(&tokens)?;
+        for &token in &tokens {
+            self.counts.add_token(token);
+        }
+        for pair in tokens.windows(2) {
+            let pair = key(pair[0], pair[1]);
+            if !self.counts.add_pair(pair) {
+                self.spill()?;
+                self.counts.add_pair(pair);
+            }
+        }
+        self.done.tokens += tokens.len() as u64;
+        self.job
+            .status
+            .tokens
+            .fetch_add(tokens.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    fn check(&self, tokens: &[TokenId]) -> Result<()> {
+        let vocab_size = self.job.vocab_size;
+        match tokens.iter().find(|token| **token as usize >= vocab_size) {
+            None => Ok(()),
+            Some(&token) => Err(Error::OutOfVocabulary { token, vocab_size }),
+        }
+    }
+
+    /// Writes the counts to a run.
+    fn spill(&mut self) -> Result<()> {
+        let Self {
+            counts, runs, done, ..
+        } = self;
+        counts.take_sorted(|sorted| {
+            if sorted.is_empty() {
+                return Ok(());
+            }
+            let mut writer = runs.new_run()?;
+            for count in sorted {
+                writer.push(*count)?;
+            }
+            done.runs.push(writer.finish()?);
+            Ok(())
+        })
+    }
+}
