@@ -8,9 +8,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::{AssembleOptions, Config, Content};
 use cascade_engine::{Cascade, GenerationOutput, Options, Role};
-use cascade_eval::{Dataset, Selection};
 use cascade_models::HubOptions;
 use criterion::{criterion_group, criterion_main, Criterion};
 
@@ -44,19 +43,16 @@ impl Spent {
 }
 
 fn prompts(config: &Config) -> Vec<String> {
-    let questions = cascade_demo::GSM8K_TEST.as_bytes();
-    let samples = Dataset::Gsm8k.parse("gsm8k", questions, Selection::first(PROMPTS));
-    let apply = |sample| {
+    let questions = cascade_demo::GSM8K_TEST.lines().take(PROMPTS);
+    let apply = |line| {
+        let row: serde_json::Value = serde_json::from_str(line).expect("the questions are JSON");
+        let question = row["question"].as_str().expect("a row has a question");
         config
             .prompt
-            .apply(sample)
+            .apply(&Content::Question(question.to_owned()))
             .expect("the templates are for questions")
     };
-    samples
-        .expect("the embedded questions parse")
-        .iter()
-        .map(apply)
-        .collect()
+    questions.map(apply).collect()
 }
 
 fn generate(cascade: &mut Cascade, prompts: &[String]) -> Spent {

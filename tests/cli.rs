@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use cascade_eval::RandomSample;
+use cascade_data::RandomSample;
 use serde_json::Value;
 
 fn cascade(args: &[&str]) -> Output {
@@ -197,7 +197,7 @@ fn prompts_from_a_file_carry_their_fields_through() {
 /// A dataset excerpt of the datasets' own tests.
 fn excerpt(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../lab/cascade-eval/tests/data")
+        .join("../lab/cascade-data/tests/data")
         .join(name)
         .display()
         .to_string()

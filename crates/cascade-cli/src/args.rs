@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use cascade_config::DataSource;
-use cascade_eval::{Dataset, PromptTemplate};
+use cascade_data::{DataSource, Dataset, PromptTemplate};
 use clap::Args;
 
 /// What to generate with, from what, and how.

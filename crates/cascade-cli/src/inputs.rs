@@ -2,7 +2,7 @@
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config};
-use cascade_eval::{Content, Dataset, PromptTemplate, RandomSample, Sample, Selection};
+use cascade_data::{Content, Dataset, PromptTemplate, RandomSample, Sample, Selection};
 use serde_json::{json, Map, Value};
 
 use crate::args::InputArgs;
@@ -21,7 +21,7 @@ pub(crate) struct Input {
 impl Input {
     /// An input whose first prompt can be formatted, and therefore all of them.
     fn new(sample: Sample, template: PromptTemplate, fields: Map<String, Value>) -> Result<Self> {
-        template.apply(&sample)?;
+        sample.prompt(template)?;
         Ok(Self {
             sample,
             template,
@@ -31,12 +31,12 @@ impl Input {
 
     /// Number of turns asked.
     pub(crate) fn turns(&self) -> usize {
-        self.template.turns(&self.sample)
+        self.template.turns(&self.sample.content)
     }
 
     /// The exact prompt after these answers.
     pub(crate) fn prompt(&self, answers: &[String]) -> Result<String> {
-        Ok(self.template.apply_after(&self.sample, answers)?)
+        Ok(self.sample.prompt_after(self.template, answers)?)
     }
 
     /// Its id in the dataset.

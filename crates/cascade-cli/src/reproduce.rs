@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config, DataSource};
+use cascade_config::{AssembleOptions, Config};
+use cascade_data::DataSource;
 use cascade_eval::trace::Trace;
 use cascade_report::{Machine, Manifest};
 use cascade_reproduce::{
@@ -20,8 +21,8 @@ use jiff::Timestamp;
 
 use crate::bigram::tokenizer;
 
-const T5_XXL: &str = include_str!("../../../configs/t5-xxl.yaml");
-const VICUNA_7B: &str = include_str!("../../../configs/vicuna-7b.yaml");
+const T5_XXL: &str = include_str!("../configs/t5-xxl.yaml");
+const VICUNA_7B: &str = include_str!("../configs/vicuna-7b.yaml");
 
 /// `cascade reproduce list` lists the experiments.
 #[derive(Debug, Args)]

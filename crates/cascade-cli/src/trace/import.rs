@@ -5,10 +5,11 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use cascade_core::Architecture;
+use cascade_data::{Dataset, PromptTemplate, Sample, Selection};
 use cascade_engine::Options;
 use cascade_eval::trace::spec_bench::{Answers, Import};
-use cascade_eval::trace::{Error, Header, Provenance, Record, Trace, Writer};
-use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
+use cascade_eval::trace::{Header, Provenance, Record, Trace, Writer};
+use cascade_eval::Error;
 use cascade_models::Tokenizer;
 
 use super::{Format, ImportArgs};

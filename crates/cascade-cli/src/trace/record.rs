@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::{bail, Context, Result};
 use cascade_config::Config;
 use cascade_core::{Prompt, Scorer};
-use cascade_eval::trace::{Error, Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
-use cascade_eval::{Dataset, PromptTemplate};
+use cascade_data::{Dataset, PromptTemplate};
+use cascade_eval::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
+use cascade_eval::Error;
 use cascade_models::{LoadedModel, ModelFile, ModelSource};
 use indicatif::{ProgressBar, ProgressStyle};
 

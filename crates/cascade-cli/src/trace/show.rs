@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use cascade_core::Architecture;
-use cascade_eval::trace::{Error, Header, Quantiles, Reader, Summary, NEAR_TIE};
+use cascade_eval::trace::{Header, Quantiles, Reader, Summary, NEAR_TIE};
+use cascade_eval::Error;
 use serde_json::{json, Value};
 
 use crate::bigram::grouped;

@@ -1,8 +1,10 @@
-//! Demo checkpoints, bigram tables and questions, embedded in the program.
+//! Demo checkpoints, configurations, bigram tables and questions, embedded in the program.
 //!
-//! Two families of three models each, T5 and LLaMA, small enough that a demo, a test or a first look needs no download.
-//! What the models are, and what they are not, is told in `models/README.md`. Their weights are provisional: better ones
-//! may replace them under the same names.
+//! Two families of three models each, T5 and LLaMA, small enough that a demo, a test or a first
+//! look needs no download. `models/README.md` describes the models and their limits. Their weights
+//! are provisional: better ones may replace them under the same names.
+
+#![forbid(unsafe_code)]
 
 /// A model as a folder in the layout of Hugging Face holds it, in memory.
 #[derive(Clone, Copy)]
@@ -20,7 +22,7 @@ pub struct Checkpoint {
 }
 
 impl std::fmt::Debug for Checkpoint {
-    // Megabytes of bytes tell nobody anything.
+    // Not megabytes of bytes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Checkpoint")
             .field("name", &self.name)
@@ -28,19 +30,43 @@ impl std::fmt::Debug for Checkpoint {
     }
 }
 
-/// `include_bytes!` promises no alignment, and the readers of tensors want some.
+/// `include_bytes!` does not align, and readers of tensors need alignment.
 #[repr(C, align(64))]
 struct Aligned<B: ?Sized>(B);
 
-macro_rules! include_aligned {
-    ($path:expr) => {{
-        const ALIGNED: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
+macro_rules! aligned {
+    ($bytes:expr) => {{
+        const ALIGNED: &Aligned<[u8]> = &Aligned($bytes);
         &ALIGNED.0
     }};
 }
 
+macro_rules! include_aligned {
+    ($path:expr) => {
+        aligned!(*include_bytes!($path))
+    };
+}
+
+/// The largest file, put together again when the program is compiled: `cascade-demo-t5` says why it
+/// is in two parts.
+const fn t5_target() -> [u8; 11_919_832] {
+    const HEAD: &[u8] = cascade_demo_t5::HEAD;
+    const TAIL: &[u8] = include_bytes!("../weights/demo-t5-target.tail");
+    let mut whole = [0; HEAD.len() + TAIL.len()];
+    let (head, tail) = whole.split_at_mut(HEAD.len());
+    head.copy_from_slice(HEAD);
+    tail.copy_from_slice(TAIL);
+    whole
+}
+
 macro_rules! checkpoint {
     ($name:literal) => {
+        checkpoint!(
+            $name,
+            include_aligned!(concat!("../models/", $name, "/model.safetensors"))
+        )
+    };
+    ($name:literal, $weights:expr) => {
         Checkpoint {
             name: $name,
             config: include_bytes!(concat!("../models/", $name, "/config.json")),
@@ -50,7 +76,7 @@ macro_rules! checkpoint {
                 "/generation_config.json"
             )),
             tokenizer: include_bytes!(concat!("../models/", $name, "/tokenizer.json")),
-            weights: include_aligned!(concat!("../models/", $name, "/model.safetensors")),
+            weights: $weights,
         }
     };
 }
@@ -58,10 +84,10 @@ macro_rules! checkpoint {
 /// All checkpoints, family by family, largest first.
 // A static, as a const would be embedded once per crate that names it.
 pub static CHECKPOINTS: [Checkpoint; 6] = [
-    checkpoint!("demo-t5-target"),
+    checkpoint!("demo-t5-target", aligned!(t5_target())),
     checkpoint!("demo-t5-base"),
     checkpoint!("demo-t5-small"),
-    checkpoint!("demo-llama-target"),
+    checkpoint!("demo-llama-target", aligned!(*cascade_demo_llama::WEIGHTS)),
     checkpoint!("demo-llama-base"),
     checkpoint!("demo-llama-small"),
 ];
@@ -70,7 +96,7 @@ macro_rules! table {
     ($name:literal) => {
         (
             $name,
-            include_aligned!(concat!("../../../../ngram-data/", $name, ".safetensors")),
+            include_aligned!(concat!("../ngram-data/", $name, ".safetensors")),
         )
     };
 }
@@ -82,9 +108,15 @@ static TABLES: [(&str, &[u8]); 4] = [
     table!("llama"),
 ];
 
-/// Names of the bigram tables, each after the family whose tokens it speaks of: `demo-t5` and `demo-llama` for the demo
-/// checkpoints, `t5` for T5 and FLAN-T5, `llama` for LLaMA and Vicuna.
+/// Names of the bigram tables, each after the family whose tokens it counts: `demo-t5` and
+/// `demo-llama` for the demo checkpoints, `t5` for T5 and FLAN-T5, `llama` for LLaMA and Vicuna.
 pub const BIGRAM_TABLES: [&str; 4] = ["demo-t5", "demo-llama", "t5", "llama"];
+
+/// The configurations of the two families, as YAML, by name.
+static CONFIGS: [(&str, &str); 2] = [
+    ("demo-t5", include_str!("../configs/demo-t5.yaml")),
+    ("demo-llama", include_str!("../configs/demo-llama.yaml")),
+];
 
 /// The test questions of GSM8K: one JSON object per line, with `question` and `answer`.
 pub static GSM8K_TEST: &str = include_str!("../data/gsm8k/test.jsonl");
@@ -96,7 +128,16 @@ pub fn checkpoint(name: &str) -> Option<&'static Checkpoint> {
         .find(|checkpoint| checkpoint.name == name)
 }
 
-/// The bigram table of that name, one of [`BIGRAM_TABLES`]: a safetensors file, aligned to 64 bytes.
+/// The configuration of that name, `demo-t5` or `demo-llama`, as YAML for `cascade-config`.
+pub fn config(name: &str) -> Option<&'static str> {
+    CONFIGS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, text)| *text)
+}
+
+/// The bigram table of that name, one of [`BIGRAM_TABLES`]: a safetensors file, aligned to 64
+/// bytes.
 pub fn bigram_table(name: &str) -> Option<&'static [u8]> {
     TABLES
         .iter()
@@ -150,6 +191,19 @@ mod tests {
         for checkpoint in &CHECKPOINTS {
             assert_eq!(checkpoint.weights.as_ptr() as usize % 64, 0);
             assert!(tensors(checkpoint.weights).contains_key("lm_head.weight"));
+        }
+    }
+
+    #[test]
+    fn weights_are_those_of_the_folders() {
+        for checkpoint in &CHECKPOINTS {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+            let file = folder.join(checkpoint.name).join("model.safetensors");
+            assert!(
+                std::fs::read(file).unwrap() == checkpoint.weights,
+                "{}",
+                checkpoint.name
+            );
         }
     }
 

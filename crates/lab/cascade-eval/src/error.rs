@@ -1,279 +1,236 @@
-//! What can be wrong with a dataset or a template.
+//! What can be wrong with a trace, its making and its use.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use crate::named::list;
-use crate::{Dataset, PromptTemplate, SampleKind};
+use cascade_core::TokenId;
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of a [`Dataset`] or a [`PromptTemplate`].
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or folder that cannot be read.
+    /// A file that cannot be read or written.
     #[error("{}: {source}", path.display())]
-    Read {
-        /// The file or folder.
+    Io {
+        /// The file.
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,
     },
 
-    /// A folder without a file of the dataset's kind.
-    #[error("{}: the folder holds no {} file; name the file itself", path.display(), list(extensions))]
-    EmptyFolder {
-        /// The folder.
+    /// A recording would overwrite something.
+    #[error("{}: the file exists already; resume it, or give another name", path.display())]
+    Exists {
+        /// The file.
         path: PathBuf,
-        /// Extensions of the files that were looked for.
-        extensions: Vec<&'static str>,
     },
 
-    /// A folder whose files may well be the same samples twice.
-    #[error("{}: the folder holds files of several formats, {}; name one file", path.display(), list(extensions))]
-    MixedFolder {
-        /// The folder.
+    /// Two recordings into one file.
+    #[error("{}: another process is writing to it; wait for it, or give another name", path.display())]
+    Busy {
+        /// The file.
         path: PathBuf,
-        /// Extensions of its files.
-        extensions: Vec<&'static str>,
     },
 
-    /// A compressed file that cannot be decompressed.
-    #[error("{label}: not a whole gzip file: {source}; download it again")]
-    Gzip {
+    /// A compressed file cannot be continued.
+    #[error("{}: traces are recorded as plain JSON lines; call it .jsonl, and compress it when it is whole", path.display())]
+    Compressed {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// The first line is no header.
+    #[error("{label}: not a trace: {reason}; the first line of a trace is a JSON object with \"format\": \"cascade-trace\"")]
+    NotATrace {
         /// Name of the file.
         label: String,
-        /// What the decompressor says.
-        source: std::io::Error,
-    },
-
-    /// A Parquet file that cannot be read.
-    #[error("{label}, after row {row}: not a whole Parquet file: {reason}; download it again")]
-    Parquet {
-        /// Name of the file.
-        label: String,
-        /// Number of rows that were read.
-        row: usize,
-        /// What the reader says.
+        /// What the first line is instead.
         reason: String,
     },
 
-    /// An entry that is not what the dataset holds.
-    #[error("{label}{place}: {error}")]
-    Entry {
-        /// Name of the file, or of what was read in its place.
+    /// A trace of a later version of the format.
+    #[error("{label}: format version {found} is not known, only {known} is; use a newer cascade")]
+    Version {
+        /// Name of the file.
         label: String,
-        /// Where in it.
-        place: Place,
-        /// What is wrong with the entry.
-        error: EntryError,
+        /// Version of the file.
+        found: u64,
+        /// The version that can be read.
+        known: u64,
     },
 
-    /// A dataset without a single entry.
-    #[error("{label}: there are no samples in it")]
-    NoSamples {
-        /// Name of the file or folder.
+    /// A line that holds no record of this trace.
+    #[error("{label}:{line}: {problem}")]
+    Line {
+        /// Name of the file.
+        label: String,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong, and how to mend it.
+        problem: String,
+    },
+
+    /// The last line has no end.
+    #[error("{label}:{line}: the last line is cut off, as by a killed recording; resume the recording, or delete the line")]
+    Truncated {
+        /// Name of the file.
+        label: String,
+        /// Number of the line, from 1.
+        line: usize,
+    },
+
+    /// A header without records.
+    #[error("{label}: there are no records in it")]
+    NoRecords {
+        /// Name of the file.
         label: String,
     },
 
-    /// A selection that begins after the last sample.
-    #[error("{label}: it has {samples} samples, so none is left after the first {offset}; use a smaller offset")]
-    OffsetPastEnd {
-        /// Name of the file or folder.
-        label: String,
-        /// Number of samples that were to be passed over.
-        offset: usize,
-        /// Number of samples that there are.
-        samples: usize,
-    },
-
-    /// A random sample of more samples than there are.
-    #[error("{label}: {size} samples at random were asked for, but there are {samples} to choose from; ask for fewer")]
-    SampleTooLarge {
-        /// Name of the file or folder.
-        label: String,
-        /// Number of samples that were asked for.
-        size: usize,
-        /// Number of samples within offset and limit.
-        samples: usize,
-    },
-
-    /// A name that no dataset has.
+    /// A recording is to be resumed under other circumstances.
     #[error(
-        "there is no dataset {name:?}; known are {}, and prompts:FIELD for JSON lines with the prompt in another field",
-        list(&Dataset::ALL)
+        "{}: it was recorded with {field} {found}, not {expected}: one trace is of one target under one set of options; \
+         give another name, or the same options",
+        path.display()
     )]
-    UnknownDataset {
-        /// The name.
-        name: String,
-    },
-
-    /// A name that no prompt template has.
-    #[error(
-        "there is no prompt template {name:?}; known are {}",
-        list(PromptTemplate::ALL)
-    )]
-    UnknownTemplate {
-        /// The name.
-        name: String,
-    },
-
-    /// A template that has no place for what the sample holds.
-    #[error(
-        "the prompt template {template} needs {}, but the sample is {found}; for that there are {}",
-        template.accepted().iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
-        list(PromptTemplate::ALL.iter().filter(|t| t.accepts(*found)))
-    )]
-    TemplateMismatch {
-        /// The template.
-        template: PromptTemplate,
-        /// Kind of the sample.
-        found: SampleKind,
-    },
-
-    /// A conversation that is over.
-    #[error(
-        "the prompt template {template} asks {turns} turns of sample {id}, all of which are answered; \
-         several turns of a text need the template vicuna"
-    )]
-    NoTurnLeft {
-        /// The template.
-        template: PromptTemplate,
-        /// Id of the sample.
-        id: String,
-        /// Number of turns that the template asks.
-        turns: usize,
-    },
-}
-
-/// Where in a file an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In a text file: the line on which the entry begins, from 1.
-    Line(usize),
-    /// In a JSON array: which of its elements, from 1.
-    Element(usize),
-    /// In a Parquet file: which row, from 1.
-    Row(usize),
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line(line) => write!(f, ":{line}"),
-            Self::Element(element) => write!(f, ", element {element}"),
-            Self::Row(row) => write!(f, ", row {row}"),
-        }
-    }
-}
-
-/// What is wrong with one entry of a dataset.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EntryError {
-    /// Bytes that are no text.
-    #[error("invalid UTF-8; convert the file to UTF-8")]
-    Utf8,
-
-    /// A line that is not JSON.
-    #[error("column {column}: {message}; every line must be one JSON object")]
-    Json {
-        /// Where reading failed, in bytes from 1; 0 if before the first.
-        column: usize,
-        /// What the parser says.
-        message: String,
-    },
-
-    /// A file that is not a JSON array, but begins like one.
-    #[error("column {column}: {message}; the file must be one JSON array of objects, or JSON objects line by line")]
-    JsonArray {
-        /// Where reading failed, in bytes from 1; 0 if before the first.
-        column: usize,
-        /// What the parser says.
-        message: String,
-    },
-
-    /// JSON, but not an object.
-    #[error("expected a JSON object, found {found}")]
-    NotAnObject {
-        /// Type of the value.
-        found: &'static str,
-    },
-
-    /// An entry without a field, or column, that it must have.
-    #[error(
-        "there is no field {}; {}; name the dataset that the file is of, or one of its fields as prompts:FIELD",
-        quoted(fields),
-        fields_there(found)
-    )]
-    MissingField {
-        /// Names that the field may have.
-        fields: Vec<String>,
-        /// Names of the fields that there are.
-        found: Vec<String>,
-    },
-
-    /// A field whose value is of another type than the dataset's.
-    #[error("the field {field:?} must be {expected}, found {found}")]
-    WrongType {
-        /// Name of the field.
+    OtherHeader {
+        /// The file.
+        path: PathBuf,
+        /// The first field that differs.
         field: String,
-        /// What it must be.
-        expected: &'static str,
-        /// Type of its value.
-        found: &'static str,
-    },
-
-    /// A conversation in which nothing is said.
-    #[error("the field {field:?} is an empty list; a conversation needs one turn at least")]
-    NoTurns {
-        /// Name of the field.
-        field: String,
-    },
-
-    /// A multiple-choice question without four choices.
-    #[error("there must be four choices, found {found}")]
-    Choices {
-        /// Number of choices.
-        found: usize,
-    },
-
-    /// A CSV record of the wrong length.
-    #[error(
-        "expected 6 columns (question, A, B, C, D, answer), found {found}; \
-         a field with a comma or a line break must be quoted"
-    )]
-    Columns {
-        /// Number of columns.
-        found: usize,
-    },
-
-    /// An answer that names no choice.
-    #[error("the answer must be A, B, C or D, or in JSON and Parquet a number from 0 to 3, found {found}; a CSV file must have no header")]
-    Answer {
-        /// What stands in its place.
+        /// Its value in the file.
         found: String,
+        /// Its value now.
+        expected: String,
     },
 
-    /// Not CSV.
-    #[error("{message}")]
-    Csv {
-        /// What the parser says.
-        message: String,
+    /// A recording is to be resumed with other prompts.
+    #[error(
+        "record {index} of the trace answers another prompt (id {found} instead of {expected}, or another text); resume \
+         with the dataset, selection and template that it was begun with"
+    )]
+    OtherPrompt {
+        /// Number of the record, from 1.
+        index: usize,
+        /// Its id in the file.
+        found: String,
+        /// The id now.
+        expected: String,
     },
+
+    /// One prompt with two answers.
+    #[error(
+        "{label}: the records {first} and {second} have one prompt and different outputs; a greedy target says one thing \
+         only: remove one of them"
+    )]
+    Contradiction {
+        /// Name of the file.
+        label: String,
+        /// Id of a record.
+        first: String,
+        /// Id of another.
+        second: String,
+    },
+
+    /// The target has something to say about this, but it was not recorded.
+    #[error(
+        "no record of the trace begins with this prompt and goes on like the last of these {tokens} tokens: only what was \
+         recorded can be replayed"
+    )]
+    OffRecord {
+        /// Length of the context.
+        tokens: usize,
+    },
+
+    /// More was asked for than a recording of tokens holds.
+    #[error(
+        "a trace holds the target's tokens and no {wanted}: replay greedily (temperature 0), with the trace as target and \
+         not as a drafter"
+    )]
+    NoProbabilities {
+        /// What was asked for.
+        wanted: &'static str,
+    },
+
+    /// The recording ends before the question.
+    #[error("record {id} ends after {tokens} tokens, and the target may have gone on; generate no more than that")]
+    PastEnd {
+        /// Id of the record.
+        id: String,
+        /// Length of its output.
+        tokens: usize,
+    },
+
+    /// A model that cannot compute in a recorded one's place.
+    #[error(
+        "the model cannot compute what another one said: {reason}; take one of the recorded family"
+    )]
+    CannotTime {
+        /// What differs.
+        reason: String,
+    },
+
+    /// Sampled decoding was to be recorded or replayed.
+    #[error("traces are greedy: a recording of samples would say nothing about other draws; set the temperature to 0")]
+    NotGreedy,
+
+    /// A replay that is not what was recorded.
+    #[error(
+        "the replay of record {id} left the record at token {at} (found {found:?}, recorded {recorded:?}); were the end \
+         tokens or the prompt changed?"
+    )]
+    Diverged {
+        /// Id of the record.
+        id: String,
+        /// Index of the first token that differs.
+        at: usize,
+        /// The token of the replay.
+        found: Option<TokenId>,
+        /// The token of the record.
+        recorded: Option<TokenId>,
+    },
+
+    /// An answer to a question that is not there.
+    #[error("{label}:{line}: the answer is to question {id}, which {questions} does not have; give the questions it was recorded with")]
+    NoQuestion {
+        /// Name of the file of answers.
+        label: String,
+        /// Number of the line, from 1.
+        line: usize,
+        /// The question that it names.
+        id: String,
+        /// Name of the file of questions.
+        questions: String,
+    },
+
+    /// A text whose tokens change when it goes on.
+    #[error(
+        "question {id}, turn {turn}: the tokens of the prompt change when the answer follows it, so there is no telling \
+         what the target read; is this the tokenizer it used?"
+    )]
+    Unstable {
+        /// The question.
+        id: String,
+        /// The turn, from 1.
+        turn: usize,
+    },
+
+    /// A template that cannot be applied.
+    #[error(transparent)]
+    Template(#[from] cascade_data::Error),
+
+    /// The cascade could not be built, or failed.
+    #[error(transparent)]
+    Engine(#[from] cascade_engine::Error),
+
+    /// The tokenizer failed.
+    #[error("the tokenizer failed: {0}")]
+    Codec(#[source] cascade_core::Error),
 }
 
-fn quoted(names: &[String]) -> String {
-    let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
-    names.join(" or ")
-}
-
-fn fields_there(found: &[String]) -> String {
-    if found.is_empty() {
-        "the entry is empty".to_owned()
-    } else {
-        format!("the entry has {}", found.join(", "))
+impl From<Error> for cascade_core::Error {
+    fn from(error: Error) -> Self {
+        Self::backend(error)
     }
 }

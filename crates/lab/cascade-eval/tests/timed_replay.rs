@@ -8,9 +8,10 @@ use cascade_core::toy::ToyScorer;
 use cascade_core::{Architecture, Fingerprint, Prompt, Scorer, TokenTree, Want};
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
 use cascade_eval::trace::{
-    replay, replay_timed, Error, Header, LookupLog, Recorder, Subject, TimedReplayScorer, Trace,
+    replay, replay_timed, Header, LookupLog, Recorder, Subject, TimedReplayScorer, Trace,
     TraceScorer,
 };
+use cascade_eval::Error;
 use cascade_ngram::MaxGram;
 
 const VOCABULARY: usize = 16;

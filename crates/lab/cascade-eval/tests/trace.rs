@@ -11,9 +11,10 @@ use cascade_core::{
 };
 use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
 use cascade_eval::trace::{
-    replay, Error, Finish, Header, Reader, Record, Recorder, Subject, Tallies, Trace, TraceScorer,
-    Writer, NO_TOKEN,
+    replay, Finish, Header, Reader, Record, Recorder, Subject, Tallies, Trace, TraceScorer, Writer,
+    NO_TOKEN,
 };
+use cascade_eval::Error;
 use cascade_ngram::{MaxGram, PromptLookup};
 use proptest::prelude::*;
 use serde_json::Value;

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../configs/reproduce/", $name, ".yaml")))),*]
+        &[$(($name, include_str!(concat!("../experiments/", $name, ".yaml")))),*]
     };
 }
 

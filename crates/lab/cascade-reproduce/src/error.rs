@@ -205,13 +205,13 @@ pub enum Error {
     Score(#[from] cascade_core::Error),
     /// Datasets and prompts.
     #[error(transparent)]
-    Eval(#[from] cascade_eval::Error),
+    Data(#[from] cascade_data::Error),
     /// Costs.
     #[error(transparent)]
     Cost(#[from] cascade_eval::CostError),
     /// Traces.
     #[error(transparent)]
-    Trace(#[from] Box<cascade_eval::trace::Error>),
+    Trace(#[from] Box<cascade_eval::Error>),
     /// Results and reports.
     #[error(transparent)]
     Report(#[from] Box<cascade_report::Error>),
@@ -243,6 +243,6 @@ boxed! {
     cascade_models::Error => Models,
     cascade_ngram::Error => Table,
     cascade_engine::Error => Engine,
-    cascade_eval::trace::Error => Trace,
+    cascade_eval::Error => Trace,
     cascade_report::Error => Report,
 }

@@ -353,7 +353,10 @@ impl Lineup {
             files.push(match file {
                 // Read piece by piece: it may be larger than the memory.
                 ModelFile::Disk(path) => (base_name(&file.to_string()), Sha256::of_file(path)?),
-                other => (own_name(&other.to_string()), Sha256::of(&other.read()?)),
+                other => (
+                    own_name(&other.to_string()),
+                    Sha256::of(&other.read().map_err(cascade_models::Error::from)?),
+                ),
             });
         }
         Ok(PlannedModel {

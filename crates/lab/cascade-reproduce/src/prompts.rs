@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
-use cascade_config::DataSource;
 use cascade_core::{Architecture, Prompt, TokenId};
+use cascade_data::{DataSource, Dataset, PromptError, PromptTemplate, Sample, Selection};
 use cascade_eval::trace::{limit, Trace};
-use cascade_eval::{Dataset, PromptTemplate, Sample, Selection};
 use cascade_models::HubOptions;
 
 use crate::lineup::Lineup;
@@ -78,7 +77,7 @@ impl Prompts {
         let template = template(dataset, lineup.architecture())?;
         let mut asked = Vec::with_capacity(samples.len());
         for sample in samples {
-            let text = template.apply(sample)?;
+            let text = sample.prompt(template)?;
             let prompt = lineup.encode(&text)?;
             asked.push(of_prompt(&sample.id, sample.category.as_ref(), &prompt));
             self.ready.push(Ready {
@@ -185,5 +184,8 @@ fn template(dataset: &str, architecture: Architecture) -> Result<PromptTemplate>
         Architecture::EncoderDecoder => format!("t5-{dataset}"),
         Architecture::DecoderOnly => format!("vicuna-{dataset}"),
     };
-    Ok(name.parse()?)
+    let template = name
+        .parse()
+        .map_err(|error: PromptError| cascade_data::Error::from(error))?;
+    Ok(template)
 }

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_config::{AssembleOptions, Config, DataSource};
+use cascade_config::{AssembleOptions, Config};
 use cascade_core::{Architecture, Budget, Drafter, Fingerprint, Scorer, TokenTree, Want};
+use cascade_data::DataSource;
 use cascade_engine::Options;
 use cascade_eval::trace::{Finish, Header, Record, Trace};
 use cascade_ngram::{MaxGram, PromptLookup};
@@ -283,15 +284,17 @@ fn counts_equal_a_recount() {
     let target = config.load_target(&AssembleOptions::default()).unwrap();
     let source = cascade_config::model_source("embedded:demo-t5-base").unwrap();
     let base = cascade_models::load(&source, &cascade_models::LoadOptions::default()).unwrap();
-    let questions = cascade_eval::Dataset::Gsm8k
+    let questions = cascade_data::Dataset::Gsm8k
         .parse(
             "gsm8k",
             cascade_demo::GSM8K_TEST.as_bytes(),
-            cascade_eval::Selection::random(3, 0),
+            cascade_data::Selection::random(3, 0),
         )
         .unwrap();
     for (sample, runs) in questions.iter().zip(lines(folder.path()).chunks(4)) {
-        let text = cascade_eval::PromptTemplate::T5Gsm8k.apply(sample).unwrap();
+        let text = sample
+            .prompt(cascade_data::PromptTemplate::T5Gsm8k)
+            .unwrap();
         let source = cascade_core::TextCodec::encode(&target.tokenizer, &text).unwrap();
         let (mut big, mut little) = (target.session(), base.session());
         big.set_source(&source).unwrap();

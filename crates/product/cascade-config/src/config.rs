@@ -4,16 +4,12 @@ use std::path::{Path, PathBuf};
 
 use cascade_core::LevelId;
 use cascade_engine::{Branching, KMatrix, Options, Placement, Rule};
-use cascade_eval::PromptTemplate;
 use cascade_models::{DType, ModelSource};
 use cascade_ngram::MaxGramOptions;
 
 use crate::file::File;
 use crate::reader::Reader;
-use crate::{Error, Result, SamplingSettings};
-
-const DEMO_T5: &str = include_str!("../../../../configs/demo-t5.yaml");
-const DEMO_LLAMA: &str = include_str!("../../../../configs/demo-llama.yaml");
+use crate::{place, Error, PromptTemplate, Result, SamplingSettings};
 
 /// Nodes of a draft if the configuration does not say.
 const MAX_NODES: usize = 64;
@@ -123,14 +119,13 @@ impl Config {
     /// Reads a file, or one of the program's own configurations: `embedded:demo-t5`, `embedded:demo-llama`.
     ///
     /// # Errors
-    /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses.
+    /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses; without the feature `demo`, one of
+    /// the program's own configurations.
     pub fn open(path: &Path) -> Result<Self> {
-        match path.to_str() {
-            Some("embedded:demo-t5") => return Self::demo(),
-            Some(label @ "embedded:demo-llama") => {
-                return Self::parse(DEMO_LLAMA, label, Path::new(""))
+        if let Some(label) = path.to_str() {
+            if let Some(text) = place::config(label)? {
+                return Self::parse(text, label, Path::new(""));
             }
-            _ => {}
         }
         let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
             file: path.to_owned(),
@@ -144,8 +139,9 @@ impl Config {
     ///
     /// # Errors
     /// None, as a test makes sure.
+    #[cfg(feature = "demo")]
     pub fn demo() -> Result<Self> {
-        Self::parse(DEMO_T5, "embedded:demo-t5", Path::new(""))
+        Self::open(Path::new("embedded:demo-t5"))
     }
 
     /// Reads YAML. `label` stands in messages, and paths that start with a dot are relative to `base`.

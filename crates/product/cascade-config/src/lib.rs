@@ -7,7 +7,7 @@
 //! Models are folders, hub ids (`org/name`, `org/name@revision`) or parts of the program (`embedded:demo-t5-target`).
 //! Relative paths that start with a dot are relative to the configuration file.
 //!
-//! Beside the configuration, [`DataSource`] says where a dataset's samples are read from: a file, or the hub.
+//! [`PromptTemplate`] makes the text that a model is asked to continue, out of a question ([`Content`]).
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -27,13 +27,21 @@
 //! println!("\n{:.2} tokens per forward", generation.mean_acceptance_length());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//!
+//! * `demo` (default): `embedded:NAME`, [`Config::demo`]: the demo models, tables and configurations as part of the
+//!   program, 26 MB.
+//! * `hub` (default): models of the Hugging Face hub. Without it, models are folders or embedded.
+
+#![forbid(unsafe_code)]
 
 mod assemble;
 mod config;
-mod data;
 mod error;
 mod file;
 mod place;
+mod prompt;
 mod random;
 mod reader;
 mod sampling;
@@ -41,8 +49,8 @@ mod stand_in;
 
 pub use assemble::{AssembleOptions, Assembled, DrafterModel, LoadedPart};
 pub use config::{Config, Drafter, Neural, Table};
-pub use data::{DataSource, HubData};
 pub use error::{Error, Result};
 pub use place::model_source;
+pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use sampling::SamplingSettings;
 pub use stand_in::{AssembledAround, LoadedDrafters, StandIn};

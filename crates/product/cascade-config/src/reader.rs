@@ -6,7 +6,6 @@ use cascade_core::Decoding;
 use cascade_engine::{
     check_exact, Branching, KMatrix, Options, Reviewer, Rule, StaticSchedule, StopSequences,
 };
-use cascade_eval::PromptTemplate;
 use cascade_models::{parse_dtype, DType, ModelSource};
 use cascade_ngram::{MaxGramOptions, Occurrence};
 
@@ -15,7 +14,7 @@ use crate::file::{
     BranchesEntry, DrafterEntry, GenerationEntry, KEntry, MaxGramEntry, NeuralEntry,
     OccurrenceEntry,
 };
-use crate::{place, Error, Result, SamplingSettings};
+use crate::{place, Error, PromptError, PromptTemplate, Result, SamplingSettings};
 
 /// Turns entries into checked values, and knows what to call them in messages.
 pub(crate) struct Reader<'a> {
@@ -256,7 +255,7 @@ impl Reader<'_> {
     pub(crate) fn prompt(&self, name: Option<String>) -> Result<PromptTemplate> {
         match name {
             None => Ok(PromptTemplate::Raw),
-            Some(name) => name.parse().map_err(|error: cascade_eval::Error| {
+            Some(name) => name.parse().map_err(|error: PromptError| {
                 self.error("prompt", error.to_string(), "`raw` is the default")
             }),
         }

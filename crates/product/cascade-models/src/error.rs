@@ -1,7 +1,5 @@
 //! What can go wrong between a model's files and its forward pass.
 
-use std::path::PathBuf;
-
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -9,38 +7,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Text that names neither a folder nor a model of the hub.
-    #[error(
-        "\"{text}\" names no model: {reason}; give a folder (./model) or a model of the hub \
-         (org/name or org/name@revision)"
-    )]
-    BadSource {
-        /// What was given.
-        text: String,
-        /// Why it does not name a model.
-        reason: &'static str,
-    },
-
-    /// Text that names no dataset of the hub.
-    #[error(
-        "\"{text}\" names no dataset of the hub: {reason}; give org/name or org/name@revision"
-    )]
-    BadDataset {
-        /// What was given.
-        text: String,
-        /// Why it does not name a dataset.
-        reason: &'static str,
-    },
-
-    /// The folder of a model does not exist.
-    #[error(
-        "there is no folder {}; check the path, or give a model of the hub as org/name",
-        path.display()
-    )]
-    NoFolder {
-        /// The folder.
-        path: PathBuf,
-    },
+    /// The files of a model cannot be found.
+    #[error(transparent)]
+    Source(#[from] cascade_hub::Error),
 
     /// A file could not be read.
     #[error("cannot read {file}: {source}")]
@@ -49,56 +18,6 @@ pub enum Error {
         file: String,
         /// What the system said.
         source: std::io::Error,
-    },
-
-    /// A file without which a model cannot be loaded is not there.
-    #[error("{place} has no {file}; {cure}")]
-    MissingFile {
-        /// The folder or model.
-        place: String,
-        /// The file.
-        file: String,
-        /// How to mend it.
-        cure: String,
-    },
-
-    /// There is no tokenizer.json.
-    #[error("{place} has no tokenizer: tokenizer.json is missing{found}; {cure}")]
-    NoTokenizer {
-        /// The folder or model.
-        place: String,
-        /// What is there instead, as the end of a clause; may be empty.
-        found: String,
-        /// How to mend it.
-        cure: String,
-    },
-
-    /// There are no weights in safetensors files.
-    #[error(
-        "{place} has no weights: neither model.safetensors nor model.safetensors.index.json is \
-         there{found}; {cure}"
-    )]
-    NoWeights {
-        /// The folder or model.
-        place: String,
-        /// What is there instead, as the end of a clause; may be empty.
-        found: String,
-        /// How to mend it.
-        cure: String,
-    },
-
-    /// A file that the index of a sharded checkpoint names is not there.
-    #[error(
-        "{index} names {shard}, which {place} does not have; copy or download that file too, \
-         all of them must lie beside the index"
-    )]
-    MissingShard {
-        /// The index.
-        index: String,
-        /// The file it names.
-        shard: String,
-        /// The folder or model.
-        place: String,
     },
 
     /// A file is not the JSON it should be.
@@ -283,84 +202,6 @@ pub enum Error {
         /// "encode" or "decode".
         action: &'static str,
         /// What the tokenizer library said.
-        reason: String,
-    },
-
-    /// The hub did not answer, and the cache does not have the file.
-    #[error(
-        "cannot reach {endpoint} for {file} of {repo}: {reason}; check the connection and \
-         HF_ENDPOINT, or give a local folder"
-    )]
-    HubUnreachable {
-        /// The model or dataset, with its revision.
-        repo: String,
-        /// The file.
-        file: String,
-        /// Address of the hub.
-        endpoint: String,
-        /// What the network said.
-        reason: String,
-    },
-
-    /// The hub refused to hand out a file.
-    #[error(
-        "{endpoint} refused {file} of {repo} (HTTP {status}): it does not exist, is private, or is \
-         gated; check the name, accept the terms on its page, and put an \
-         access token into HF_TOKEN (or log in with `hf auth login`)"
-    )]
-    HubDenied {
-        /// The model or dataset, with its revision.
-        repo: String,
-        /// The file.
-        file: String,
-        /// Address of the hub.
-        endpoint: String,
-        /// 401 or 403.
-        status: u16,
-    },
-
-    /// The hub knows no such file, repository or revision.
-    #[error(
-        "{endpoint} has no {file} in {repo}: no such repository, revision or file; check the name \
-         and the part after @"
-    )]
-    HubNotFound {
-        /// The model or dataset, with its revision.
-        repo: String,
-        /// The file.
-        file: String,
-        /// Address of the hub.
-        endpoint: String,
-    },
-
-    /// Downloads are forbidden and the cache does not have the file.
-    #[error(
-        "{file} of {repo} is not in the cache at {}, and HF_HUB_OFFLINE forbids downloads; \
-         unset HF_HUB_OFFLINE once to download it, or give a local folder",
-        cache.display()
-    )]
-    HubOffline {
-        /// The model or dataset, with its revision.
-        repo: String,
-        /// The file.
-        file: String,
-        /// Folder of the cache.
-        cache: PathBuf,
-    },
-
-    /// A download failed for another reason: the answer of the server, or the cache's disk.
-    #[error(
-        "downloading {file} of {repo} from {endpoint} failed: {reason}; try again, or give a \
-         local folder"
-    )]
-    HubFailed {
-        /// The model or dataset, with its revision.
-        repo: String,
-        /// The file.
-        file: String,
-        /// Address of the hub.
-        endpoint: String,
-        /// What went wrong.
         reason: String,
     },
 

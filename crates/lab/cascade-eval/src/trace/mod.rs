@@ -42,7 +42,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod error;
 mod format;
 mod header;
 mod margins;
@@ -58,7 +57,8 @@ mod tally;
 mod timed_replay;
 mod writer;
 
-pub use error::{Error, Result};
+use crate::{Error, Result};
+
 pub use format::Trace;
 pub use header::{Header, Provenance, VERSION};
 pub use reader::Reader;

@@ -5,10 +5,10 @@
 //! the target read and outputs are what it wrote, as far as a text tells. The target is decoder-only.
 
 use cascade_core::{TextCodec, TokenId};
+use cascade_data::{PromptTemplate, Sample};
 use serde::Deserialize;
 
 use super::{Error, Finish, Record, Result};
-use crate::{PromptTemplate, Sample};
 
 /// What a text becomes a record with.
 #[derive(Clone, Copy)]
@@ -111,7 +111,7 @@ impl Import<'_> {
     }
 
     fn record(&self, question: &Sample, answers: &Answers, turn: usize) -> Result<Record> {
-        let text = PromptTemplate::Vicuna.apply_after(question, &answers.turns[..turn])?;
+        let text = question.prompt_after(PromptTemplate::Vicuna, &answers.turns[..turn])?;
         let prompt = self.tokens(&text)?;
         let whole = self.tokens(&format!("{text} {}</s>", answers.turns[turn]))?;
         let output = whole.strip_prefix(prompt.as_slice());
@@ -149,8 +149,8 @@ impl Import<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Content;
     use cascade_core::TextDecoder;
+    use cascade_data::{Content, Turns};
 
     const EOS: TokenId = 2;
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn question() -> Sample {
-        let turns = crate::Turns::new(vec!["Why?".into(), "Really?".into()]);
+        let turns = Turns::new(vec!["Why?".into(), "Really?".into()]);
         Sample {
             category: Some("doubts".into()),
             ..Sample::new("81", Content::Text(turns.unwrap()))

@@ -1,0 +1,169 @@
+//! Files and their formats.
+
+use std::borrow::Cow;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+
+use super::entry::Record;
+use super::{bad_entry, csv, json, parquet};
+use crate::{Dataset, EntryError, Error, Place, Result};
+
+/// The entries of a file, as far as they can be read.
+pub(super) type Records<'a> = Box<dyn Iterator<Item = Result<Record>> + 'a>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Csv,
+    JsonLines,
+    Json,
+    Parquet,
+}
+
+impl Format {
+    const ALL: [Self; 4] = [Self::Csv, Self::JsonLines, Self::Json, Self::Parquet];
+
+    const fn extension(self) -> &'static str {
+        match self {
+            Self::Csv => ".csv",
+            Self::JsonLines => ".jsonl",
+            Self::Json => ".json",
+            Self::Parquet => ".parquet",
+        }
+    }
+
+    /// The format that the extension of a file names, compressed or not.
+    fn of_name(name: &str) -> Option<Self> {
+        let name = name.strip_suffix(".gz").unwrap_or(name);
+        let matches = |format: &Self| name.ends_with(format.extension());
+        Self::ALL.into_iter().find(matches)
+    }
+
+    fn of(dataset: &Dataset, name: &str, bytes: &[u8]) -> Self {
+        if bytes.starts_with(b"PAR1") {
+            return Self::Parquet;
+        }
+        match Self::of_name(name) {
+            Some(Self::JsonLines) => return Self::JsonLines,
+            Some(Self::Parquet) => return Self::Parquet,
+            Some(Self::Csv) if *dataset == Dataset::Mmlu => return Self::Csv,
+            // Many a `.json` holds JSON lines; and no other dataset has CSV.
+            Some(Self::Json | Self::Csv) | None => {}
+        }
+        let without_mark = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+        let first = without_mark.iter().find(|byte| !byte.is_ascii_whitespace());
+        match (dataset, first) {
+            (Dataset::Mmlu, Some(byte)) if !b"[{".contains(byte) => Self::Csv,
+            (_, Some(b'[')) => Self::Json,
+            _ => Self::JsonLines,
+        }
+    }
+}
+
+/// A file, decompressed.
+pub(super) struct Data {
+    format: Format,
+    bytes: Bytes,
+}
+
+impl Data {
+    pub(super) fn new(dataset: &Dataset, label: &str, bytes: Bytes) -> Result<Self> {
+        let compressed = bytes.starts_with(&[0x1f, 0x8b]) || label.ends_with(".gz");
+        let bytes = match compressed {
+            true => decompressed(&bytes).map_err(|source| Error::Gzip {
+                label: label.to_owned(),
+                source,
+            })?,
+            false => bytes,
+        };
+        Ok(Self {
+            format: Format::of(dataset, label, &bytes),
+            bytes,
+        })
+    }
+
+    pub(super) fn records<'a>(&'a self, label: &'a str) -> Result<Records<'a>> {
+        if self.format == Format::Parquet {
+            return Ok(Box::new(parquet::records(label, self.bytes.clone())?));
+        }
+        let text = text(label, &self.bytes)?;
+        Ok(match self.format {
+            Format::Csv => Box::new(csv::records(label, text)),
+            Format::Json => Box::new(json::elements(label, text)?),
+            Format::JsonLines | Format::Parquet => Box::new(json::lines(label, text)),
+        })
+    }
+}
+
+fn decompressed(bytes: &[u8]) -> io::Result<Bytes> {
+    let mut whole = Vec::new();
+    MultiGzDecoder::new(bytes).read_to_end(&mut whole)?;
+    Ok(whole.into())
+}
+
+/// The file as text, without a byte order mark.
+fn text<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = 1 + newlines(&bytes[..error.valid_up_to()]);
+        bad_entry(label, Place::Line(line), EntryError::Utf8)
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// Number of line feeds.
+pub(super) fn newlines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// The file, or the files of the folder in the order of their names.
+pub(super) fn files(dataset: &Dataset, path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = entries(path).map_err(|source| Error::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let formats = formats(dataset);
+    let format = |file: &PathBuf| Format::of_name(&name(file)).filter(|f| formats.contains(f));
+    files.retain(|file| format(file).is_some());
+    files.sort();
+    let there: Vec<_> = formats
+        .iter()
+        .filter(|known| files.iter().any(|file| format(file) == Some(**known)))
+        .map(|format| format.extension())
+        .collect();
+    match there.len() {
+        0 => Err(Error::EmptyFolder {
+            path: path.to_owned(),
+            extensions: formats.iter().map(|format| format.extension()).collect(),
+        }),
+        1 => Ok(files),
+        _ => Err(Error::MixedFolder {
+            path: path.to_owned(),
+            extensions: there,
+        }),
+    }
+}
+
+/// The formats in which there are files of the dataset.
+fn formats(dataset: &Dataset) -> &'static [Format] {
+    const ALL: [Format; 4] = Format::ALL;
+    match dataset {
+        Dataset::Mmlu => &ALL,
+        _ => ALL.split_at(1).1,
+    }
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect()
+}
+
+fn name(file: &Path) -> Cow<'_, str> {
+    file.file_name().unwrap_or_default().to_string_lossy()
+}

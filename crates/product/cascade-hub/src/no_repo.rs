@@ -1,0 +1,82 @@
+//! Stands in for `repo.rs` where the feature `network` is off: repositories of the hub are refused.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+
+use crate::{Error, HubOptions, Result};
+
+/// What a repository holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RepoType {
+    Model,
+    Dataset,
+}
+
+/// A repository of the hub: there is none.
+#[derive(Debug)]
+pub(crate) struct HubRepo<'a> {
+    never: Infallible,
+    options: PhantomData<&'a HubOptions>,
+}
+
+impl<'a> HubRepo<'a> {
+    pub(crate) fn new(
+        _: RepoType,
+        id: &str,
+        _: Option<&str>,
+        _: &'a HubOptions,
+        _: bool,
+    ) -> Result<Self> {
+        Err(Error::NoNetwork {
+            repo: id.to_owned(),
+        })
+    }
+
+    pub(crate) fn find(&mut self, _: &str) -> Result<Option<PathBuf>> {
+        match self.never {}
+    }
+
+    pub(crate) fn listing(&mut self) -> Result<Vec<String>> {
+        match self.never {}
+    }
+
+    pub(crate) fn missing(&self, _: &str) -> Option<Error> {
+        match self.never {}
+    }
+
+    pub(crate) fn not_found(&self, _: &str) -> Error {
+        match self.never {}
+    }
+
+    pub(crate) fn not_here(&self, _: &str) -> Error {
+        match self.never {}
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        match self.never {}
+    }
+}
+
+impl fmt::Display for HubRepo<'_> {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{HubDataset, HubOptions, ModelSource};
+
+    #[test]
+    fn the_hub_is_refused_by_the_name_of_the_feature() {
+        let hub = HubOptions::new("http://127.0.0.1:9", "/nonexistent");
+        let model = ModelSource::parse("org/name").unwrap();
+        let dataset = HubDataset::new("org/name", None, &hub, false);
+        for error in [model.files(&hub, false).unwrap_err(), dataset.unwrap_err()] {
+            let message = error.to_string();
+            assert!(message.contains("feature \"network\""), "{message}");
+        }
+    }
+}

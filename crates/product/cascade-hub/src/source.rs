@@ -1,0 +1,262 @@
+//! Where a model's files are.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::name::{is_hub_name, is_revision};
+use crate::place::{find_tokenizer, gather, Place};
+use crate::repo::{HubRepo, RepoType};
+use crate::{Error, HubOptions, ModelFile, ModelFiles, Result};
+
+/// Where a model's files are.
+///
+/// [`parse`](Self::parse) reads the form that people write; [`Display`](fmt::Display) writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ModelSource {
+    /// A folder in the layout of Hugging Face: `config.json`, `tokenizer.json`, `model.safetensors`
+    /// (or shards with an index) and perhaps `generation_config.json`.
+    Folder(PathBuf),
+    /// A model of the Hugging Face hub.
+    Hub {
+        /// `org/name`.
+        id: String,
+        /// A branch, a tag or a commit; `main` if `None`.
+        revision: Option<String>,
+    },
+    /// Files that are part of the program.
+    Embedded(EmbeddedModel),
+}
+
+/// What a source turned out to be.
+enum Found<'a> {
+    Embedded(&'a EmbeddedModel),
+    Place(Place<'a>),
+}
+
+/// The files of a model as bytes of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EmbeddedModel {
+    /// What the model is called in messages and reports.
+    pub name: &'static str,
+    /// `config.json`.
+    pub config: &'static [u8],
+    /// `generation_config.json`.
+    pub generation_config: Option<&'static [u8]>,
+    /// `tokenizer.json`.
+    pub tokenizer: &'static [u8],
+    /// `model.safetensors`.
+    pub weights: &'static [u8],
+}
+
+impl fmt::Debug for EmbeddedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedModel")
+            .field("name", &self.name)
+            .field("weights", &format_args!("{} bytes", self.weights.len()))
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for ModelSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::Hub { id, revision: None } => f.write_str(id),
+            Self::Hub {
+                id,
+                revision: Some(revision),
+            } => write!(f, "{id}@{revision}"),
+            Self::Embedded(model) => f.write_str(model.name),
+        }
+    }
+}
+
+impl FromStr for ModelSource {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+impl ModelSource {
+    /// Reads a source as people write it: an existing path, or something that starts with `.`, `/`
+    /// or `~`, is a folder; `org/name` and `org/name@revision` are models of the hub. Touches the
+    /// disk, but not the network.
+    ///
+    /// # Errors
+    /// [`Error::BadSource`] for anything else.
+    pub fn parse(text: &str) -> Result<Self> {
+        let text = text.trim();
+        let path = expand_home(text);
+        if !text.is_empty()
+            && (text.starts_with(['.', '/', '~']) || path.is_absolute() || path.exists())
+        {
+            return Ok(Self::Folder(path));
+        }
+        let (id, revision) = match text.split_once('@') {
+            Some((id, revision)) => (id, Some(revision)),
+            None => (text, None),
+        };
+        check_hub_id(id, revision).map_err(|reason| Error::BadSource {
+            text: text.to_owned(),
+            reason,
+        })?;
+        Ok(Self::Hub {
+            id: id.to_owned(),
+            revision: revision.map(str::to_owned),
+        })
+    }
+
+    /// Finds the files, downloading what the cache of the hub does not have, with a progress bar on
+    /// standard error if `progress`.
+    ///
+    /// # Errors
+    /// A folder, a file or a shard that is missing; a hub that does not answer, refuses, or has no
+    /// such model; a model of the hub without the feature `network`.
+    pub fn files(&self, hub: &HubOptions, progress: bool) -> Result<ModelFiles> {
+        self.files_with(None, hub, progress)
+    }
+
+    /// The same with the tokenizer of another source, for models that come without one.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files), for both sources.
+    pub fn files_with_tokenizer_of(
+        &self,
+        other: &Self,
+        hub: &HubOptions,
+        progress: bool,
+    ) -> Result<ModelFiles> {
+        let tokenizer = other.tokenizer(hub, progress)?;
+        self.files_with(Some(tokenizer), hub, progress)
+    }
+
+    /// Finds the tokenizer alone, downloading it if the cache of the hub does not have it. A folder
+    /// needs to hold nothing else for that.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files), for `tokenizer.json`.
+    pub fn tokenizer(&self, hub: &HubOptions, progress: bool) -> Result<ModelFile> {
+        match self.place(hub, progress)? {
+            Found::Embedded(model) => Ok(ModelFiles::embedded(model).tokenizer),
+            Found::Place(mut place) => find_tokenizer(&mut place),
+        }
+    }
+
+    fn files_with(
+        &self,
+        tokenizer: Option<ModelFile>,
+        hub: &HubOptions,
+        progress: bool,
+    ) -> Result<ModelFiles> {
+        match self.place(hub, progress)? {
+            Found::Embedded(model) => {
+                let files = ModelFiles::embedded(model);
+                Ok(ModelFiles {
+                    tokenizer: tokenizer.unwrap_or(files.tokenizer),
+                    ..files
+                })
+            }
+            Found::Place(mut place) => gather(self.to_string(), tokenizer, &mut place),
+        }
+    }
+
+    fn place<'a>(&'a self, hub: &'a HubOptions, progress: bool) -> Result<Found<'a>> {
+        match self {
+            Self::Embedded(model) => Ok(Found::Embedded(model)),
+            Self::Folder(path) if path.is_dir() => Ok(Found::Place(Place::Folder(path))),
+            Self::Folder(path) if path.exists() => Err(Error::BadSource {
+                text: self.to_string(),
+                reason: "it is a file, and a model is the whole folder around it",
+            }),
+            Self::Folder(path) => Err(Error::NoFolder { path: path.clone() }),
+            Self::Hub { id, revision } => {
+                let repo = HubRepo::new(RepoType::Model, id, revision.as_deref(), hub, progress)?;
+                Ok(Found::Place(Place::Hub(Box::new(repo))))
+            }
+        }
+    }
+}
+
+fn expand_home(text: &str) -> PathBuf {
+    let home = || std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE"));
+    match text.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with(['/', '\\']) => match home() {
+            Some(home) => PathBuf::from(home).join(rest.trim_start_matches(['/', '\\'])),
+            None => PathBuf::from(text),
+        },
+        _ => PathBuf::from(text),
+    }
+}
+
+fn check_hub_id(id: &str, revision: Option<&str>) -> std::result::Result<(), &'static str> {
+    match id.split_once('/') {
+        _ if id.is_empty() => return Err("it is empty"),
+        None => return Err("there is no such folder, and the hub's names have an owner"),
+        Some((owner, name)) if is_hub_name(owner) && is_hub_name(name) => {}
+        Some(_) => return Err("there is no such folder, and it is not of the form org/name"),
+    }
+    match revision {
+        Some("") => Err("the revision after @ is empty"),
+        Some(text) if !is_revision(text) => Err("the revision after @ is no branch, tag or commit"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn tells_folders_from_hub_models() {
+        for folder in ["./x", "../x", ".", "/models/t5", "~/models", "src"] {
+            let source = ModelSource::parse(folder).unwrap();
+            assert!(matches!(source, ModelSource::Folder(_)), "{folder}");
+        }
+        for (text, id, revision) in [
+            ("google/flan-t5-small", "google/flan-t5-small", None),
+            (
+                "lmsys/vicuna-7b-v1.5@main",
+                "lmsys/vicuna-7b-v1.5",
+                Some("main"),
+            ),
+            ("a/b@refs/pr/5", "a/b", Some("refs/pr/5")),
+        ] {
+            let source = ModelSource::parse(text).unwrap();
+            assert_eq!(source.to_string(), text);
+            let revision = revision.map(str::to_owned);
+            let id = id.to_owned();
+            assert_eq!(source, ModelSource::Hub { id, revision });
+        }
+    }
+
+    #[test]
+    fn refuses_what_names_nothing() {
+        for (text, why) in [
+            ("", "empty"),
+            ("t5-small", "no such folder"),
+            ("a/b/c", "org/name"),
+            ("a/b@", "revision"),
+            ("a/b@../../x", "revision"),
+            ("a b/c", "org/name"),
+            ("a/..", "org/name"),
+        ] {
+            let message = ModelSource::parse(text).unwrap_err().to_string();
+            assert!(message.contains(why), "{text}: {message}");
+            assert!(message.contains("org/name@revision"), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_home_folder_is_expanded() {
+        let home = std::env::var("HOME").unwrap();
+        assert_eq!(expand_home("~/m"), Path::new(&home).join("m"));
+        assert_eq!(expand_home("~"), Path::new(&home));
+        assert_eq!(expand_home("~other/m"), Path::new("~other/m"));
+    }
+}
