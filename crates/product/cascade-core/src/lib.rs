@@ -15,6 +15,7 @@ mod distribution;
 mod draft;
 mod drafter;
 mod error;
+pub mod exp;
 mod fingerprint;
 mod prefix;
 mod prompt;

@@ -3,6 +3,7 @@
 //! Every sum is taken in an order that does not depend on the width of a vector, and no product is fused with a sum, so the
 //! bits are the same on every processor.
 
+use crate::exp::exp_nonpositive as exp;
 use crate::TokenId;
 
 /// Numbers are worked on in blocks of so many, each with its maximum or sum: what is looked for is looked for in its block.
@@ -109,40 +110,6 @@ pub(crate) fn maxima(values: &[f32]) -> (Vec<f32>, bool) {
     );
     let maxima = partial.into_iter().map(|lanes| fold(lanes, larger));
     (maxima.collect(), proper)
-}
-
-/// e^x for x ≤ 0, with a relative error below 1e-7, and never less for a larger x; exactly 1 for 0, and exactly 0 below the
-/// logarithm of the smallest normal number, about −87.3.
-///
-/// Cody and Waite's reduction to half a binary order around 1, and the polynomial of Cephes.
-#[inline(always)]
-pub(crate) fn exp(x: f32) -> f32 {
-    const SMALLEST: f32 = -87.336_54;
-    // A number whose last bit is worth 1: adding it rounds to an integer, which then stands in the lowest bits.
-    const ROUND: f32 = 12_582_912.0;
-    // The logarithm of 2 in two parts, of which the first has so few bits that its multiples are exact.
-    const LN_2_HIGH: f32 = 0.693_359_4;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let rounded = x * std::f32::consts::LOG2_E + ROUND;
-    let order = rounded - ROUND;
-    let r = x - order * LN_2_HIGH - order * LN_2_LOW;
-    let mut p = 1.987_569_1e-4;
-    for coefficient in [
-        1.398_2e-3,
-        8.333_452e-3,
-        4.166_579_6e-2,
-        1.666_666_5e-1,
-        0.5,
-    ] {
-        p = p * r + coefficient;
-    }
-    let p = p * (r * r) + r + 1.0;
-    let scaled = f32::from_bits(p.to_bits().wrapping_add(rounded.to_bits() << 23));
-    if x >= SMALLEST {
-        scaled
-    } else {
-        0.0
-    }
 }
 
 /// Softmax, but for the division by the sum: e^((l − max)·scale).

@@ -1,6 +1,6 @@
 //! What kernels are called with: `kernels/arguments.h` in Rust. A test compares the layouts.
 //!
-//! Fields are told there. Pointers are addresses in the device's memory.
+//! Fields are documented there. Pointers are addresses in the device's memory.
 
 use bytemuck::{Pod, Zeroable};
 

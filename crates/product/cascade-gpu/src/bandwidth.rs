@@ -23,7 +23,8 @@ const THREADS: usize = 256;
 const BLOCKS: usize = 4096;
 
 impl Device {
-    /// Measures how fast the kernels read and copy `bytes` of memory, which no cache should hold. Takes twice as many.
+    /// Measures how fast the kernels read and copy `bytes` of memory, which no cache should hold.
+    /// Takes twice as many.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), and if the driver fails.

@@ -2,16 +2,16 @@
 
 use crate::arguments::{GrowArguments, KeepArguments};
 use crate::launch::{Kernel, Launch};
-use crate::{Address, Buffer, Device, Kind, Result};
+use crate::{Address, Buffer, DType, Device, Result};
 
-/// Sizes of a cache that stay as they are.
+/// WorkspaceSizes of a cache that stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheShape {
     /// Layers that have keys and values.
     pub layers: usize,
     /// Heads of keys and values.
     pub kv_heads: usize,
-    /// Numbers of a head; padded as [`padded`] says.
+    /// Elements of a head; padded as [`padded`] says.
     pub head_dim: usize,
 }
 
@@ -20,15 +20,16 @@ impl CacheShape {
     ///
     /// # Errors
     /// For heads that are too large.
-    pub fn bytes_per_slot(&self, kind: Kind) -> Result<usize> {
-        Ok(2 * self.layers * self.kv_heads * padded(self.head_dim)? * kind.bytes())
+    pub fn bytes_per_slot(&self, dtype: DType) -> Result<usize> {
+        Ok(2 * self.layers * self.kv_heads * padded(self.head_dim)? * dtype.bytes())
     }
 }
 
-/// Numbers that a head takes in memory: what attention has kernels for.
+/// Elements that a head takes in memory: what attention has kernels for.
 ///
 /// # Errors
-/// [`Error::Size`](crate::Error::Size) above 128, and for sizes that tiles of sixteen do not divide.
+/// [`Error::Size`](crate::Error::Size) above 128, and for sizes that tiles of sixteen do not
+/// divide.
 pub fn padded(head_dim: usize) -> Result<usize> {
     match head_dim {
         16 | 32 => Ok(32),
@@ -44,14 +45,15 @@ pub fn padded(head_dim: usize) -> Result<usize> {
 
 /// Keys and values of one sequence. Slots `..len` are committed; whatever lies behind is garbage.
 ///
-/// Keys lie slot by slot, values number by number, as tensor cores read them. Rolling back is an integer; keeping a branch of a
-/// tree is one kernel for all layers. Memory grows by doubling and never shrinks.
+/// Keys lie slot by slot, values element by element, as tensor cores read them. Rolling back is an
+/// integer; keeping a branch of a tree is one kernel for all layers. Memory grows by doubling and
+/// never shrinks.
 #[derive(Debug)]
 pub struct Cache {
     device: Device,
     shape: CacheShape,
     padded: usize,
-    kind: Kind,
+    dtype: DType,
     buffer: Option<Buffer>,
     /// Slots to keep, on their way to the kernel.
     slots: Option<Buffer>,
@@ -60,7 +62,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Slots allocated at least. Capacities are multiples of eight, which is what attention loads at once.
+    /// Slots allocated at least. Capacities are multiples of eight, which is what attention loads
+    /// at once.
     const MIN_CAPACITY: usize = 256;
     /// Slots that one kernel moves.
     const MOVED: usize = 512;
@@ -69,12 +72,12 @@ impl Cache {
     ///
     /// # Errors
     /// For heads that are too large.
-    pub fn new(device: &Device, shape: CacheShape, kind: Kind) -> Result<Self> {
+    pub fn new(device: &Device, shape: CacheShape, dtype: DType) -> Result<Self> {
         Ok(Self {
             device: device.clone(),
             padded: padded(shape.head_dim)?,
             shape,
-            kind,
+            dtype,
             buffer: None,
             slots: None,
             capacity: 0,
@@ -115,7 +118,7 @@ impl Cache {
             return Ok(());
         }
         let capacity = needed.next_power_of_two().max(Self::MIN_CAPACITY);
-        let bytes = self.planes() * capacity * self.padded * self.kind.bytes();
+        let bytes = self.planes() * capacity * self.padded * self.dtype.bytes();
         let grown = match self.padded == self.shape.head_dim {
             true => self.device.allocate(bytes)?,
             // Heads are padded with zeros that nobody writes again.
@@ -130,7 +133,7 @@ impl Cache {
                 from_capacity: self.capacity as u32,
                 to_capacity: capacity as u32,
                 count: self.len as u32,
-                kind: self.kind.number(),
+                kind: self.dtype.number(),
             };
             let grid = [self.planes(), 1, 1];
             self.device
@@ -141,7 +144,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Makes the `rows` slots behind the committed ones committed, after every layer has written them.
+    /// Makes the `rows` slots behind the committed ones committed, after every layer has written
+    /// them.
     pub fn commit(&mut self, rows: usize) {
         self.len += rows;
         debug_assert!(self.len <= self.capacity);
@@ -152,12 +156,12 @@ impl Cache {
         self.len = self.len.min(len);
     }
 
-    /// Moves `slots`, which ascend from `at` or later, to where the slot `at` begins, and forgets everything else from `at` on. Free
-    /// if they lie there already.
+    /// Moves `slots`, which ascend from `at` or later, to where the slot `at` begins, and forgets
+    /// everything else from `at` on. Free if they lie there already.
     ///
     /// # Errors
     /// If the driver fails; then slots `..at` are left.
-    pub fn keep(&mut self, at: usize, slots: &[u32]) -> Result<()> {
+    pub fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()> {
         debug_assert!(slots.windows(2).all(|pair| pair[0] < pair[1]));
         let mut places = slots.iter().zip(at..);
         if !places.all(|(&slot, place)| slot as usize == place) {
@@ -185,7 +189,7 @@ impl Cache {
             capacity: self.capacity as u32,
             at: at as u32,
             count: slots.len() as u32,
-            kind: self.kind.number(),
+            kind: self.dtype.number(),
         };
         let grid = [self.planes(), 1, 1];
         let launch = Launch::new(Kernel::Keep, grid, self.padded, arguments);
@@ -210,29 +214,30 @@ mod tests {
     const PADDED: usize = 32;
     const PLANES: usize = 12;
 
-    /// A cache, and the rows that it holds: each is a number from which all its keys and values follow.
+    /// A cache, and the rows that it holds: each is a number from which all its keys and values
+    /// follow.
     struct Twin {
         cache: Cache,
         rows: Vec<u32>,
         made: u32,
     }
 
-    /// What number `i` of a row is in a plane. Any bits will do.
+    /// Element `i` of a row in a plane. Any bits will do.
     fn number(row: u32, plane: usize, i: usize) -> u16 {
         let mixed = (row as usize * PLANES + plane) * PADDED + i;
         (mixed.wrapping_mul(0x9e37_79b9) >> 8) as u16
     }
 
     impl Twin {
-        fn new(device: &Device, kind: Kind) -> Self {
+        fn new(device: &Device, dtype: DType) -> Self {
             Self {
-                cache: Cache::new(device, SHAPE, kind).unwrap(),
+                cache: Cache::new(device, SHAPE, dtype).unwrap(),
                 rows: Vec::new(),
                 made: 0,
             }
         }
 
-        /// Where number `i` of a slot lies: keys of all heads of a layer come before their values.
+        /// Where element `i` of a slot lies: keys of all heads of a layer come before their values.
         fn place(&self, plane: usize, slot: usize, i: usize) -> usize {
             let start = plane * self.cache.capacity * PADDED;
             match plane % (2 * SHAPE.kv_heads) < SHAPE.kv_heads {
@@ -260,9 +265,9 @@ mod tests {
             let mut numbers = self.numbers();
             (first..first + rows).for_each(|slot| self.each(slot, |at, n| numbers[at] = n));
             let buffer = self.cache.buffer.as_ref().unwrap();
-            match self.cache.kind {
-                Kind::Bf16 => buffer.write(0, &numbers).unwrap(),
-                Kind::F32 => {
+            match self.cache.dtype {
+                DType::BF16 => buffer.write(0, &numbers).unwrap(),
+                DType::F32 => {
                     let wide: Vec<u32> = numbers.iter().map(|&n| u32::from(n) * 3).collect();
                     buffer.write(0, &wide).unwrap();
                 }
@@ -274,9 +279,9 @@ mod tests {
             let count = PLANES * self.cache.capacity * PADDED;
             let buffer = self.cache.buffer.as_ref().unwrap();
             let mut halves = vec![0u16; count];
-            match self.cache.kind {
-                Kind::Bf16 => buffer.read(0, &mut halves).unwrap(),
-                Kind::F32 => {
+            match self.cache.dtype {
+                DType::BF16 => buffer.read(0, &mut halves).unwrap(),
+                DType::F32 => {
                     let mut words = vec![0u32; count];
                     buffer.read(0, &mut words).unwrap();
                     halves = words.iter().map(|word| (word / 3) as u16).collect();
@@ -293,8 +298,8 @@ mod tests {
             }
         }
 
-        fn keep(&mut self, at: usize, slots: &[u32]) {
-            self.cache.keep(at, slots).unwrap();
+        fn retain(&mut self, at: usize, slots: &[u32]) {
+            self.cache.retain(at, slots).unwrap();
             let kept: Vec<u32> = slots.iter().map(|&slot| self.rows[slot as usize]).collect();
             self.rows.truncate(at);
             self.rows.extend(kept);
@@ -309,9 +314,9 @@ mod tests {
     }
 
     fn on_all(test: impl Fn(Twin)) {
-        for kind in [Kind::F32, Kind::Bf16] {
+        for dtype in [DType::F32, DType::BF16] {
             for schedule in [Schedule::Forward, Schedule::Backward, Schedule::Random(2)] {
-                test(Twin::new(&Device::emulated(schedule), kind));
+                test(Twin::new(&Device::emulated(schedule), dtype));
             }
         }
     }
@@ -330,7 +335,7 @@ mod tests {
                     .filter(|_| rng.random_bool(density))
                     .map(|slot| slot as u32)
                     .collect();
-                twin.keep(at, &slots);
+                twin.retain(at, &slots);
                 twin.check();
             }
             let half = twin.cache.len() / 2;
@@ -356,14 +361,14 @@ mod tests {
     }
 
     #[test]
-    fn more_slots_move_than_one_kernel_is_told_of() {
+    fn more_slots_move_than_one_kernel_takes() {
         on_all(|mut twin| {
             twin.append(4);
             twin.cache.reserve(700).unwrap();
             twin.write(700);
             let slots: Vec<u32> = (5..704).filter(|slot| slot % 31 != 0).collect();
             assert!(slots.len() > Cache::MOVED);
-            twin.keep(4, &slots);
+            twin.retain(4, &slots);
             twin.check();
         });
     }

@@ -34,11 +34,12 @@ enum Machine {
 }
 
 impl Device {
-    /// The GPU number `ordinal`, as the driver counts. All handles of one GPU share its stream: what is launched through one comes
-    /// before what is launched later through another.
+    /// The GPU number `ordinal`, as the driver counts. All handles of one GPU share its stream:
+    /// what is launched through one comes before what is launched later through another.
     ///
     /// # Errors
-    /// [`Error::NoDriver`](crate::Error::NoDriver), [`Error::NoDevice`](crate::Error::NoDevice), and those of a driver or GPU that is too old.
+    /// [`Error::NoDriver`](crate::Error::NoDriver), [`Error::NoDevice`](crate::Error::NoDevice),
+    /// and those of a driver or GPU that is too old.
     pub fn gpu(ordinal: usize) -> Result<Self> {
         static OPEN: Mutex<Vec<(usize, Weak<Shared>)>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,14 +53,15 @@ impl Device {
         Ok(device)
     }
 
-    /// The processor, running kernels as a GPU does but slowly, blocks and their threads in this order, which no result may depend
-    /// on; it finds races too (`cascade_ptx_interpreter`).
+    /// A GPU emulated on the CPU: it runs kernels as a GPU does but slowly, blocks and their
+    /// threads in this order, which no result may depend on; it finds races too
+    /// (`cascade_ptx_interpreter`).
     ///
     /// # Panics
     /// If the kernels have instructions that it does not know.
     #[cfg(feature = "emulator")]
     pub fn emulated(schedule: cascade_ptx_interpreter::Schedule) -> Self {
-        // Against the order it plays a GPU of compute capability 8.0, else one of 9.0.
+        // Against the order it emulates compute capability 8.0, else 9.0.
         let ptx = match schedule {
             cascade_ptx_interpreter::Schedule::Backward => PTX_80,
             _ => PTX_90,
@@ -67,7 +69,8 @@ impl Device {
         Self::emulating(ptx, schedule).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same with other kernels: those of [`emulated`](Self::emulated) with a fault, for tests of the tests.
+    /// The same with other kernels: those of [`emulated`](Self::emulated) with a fault, for tests
+    /// of the tests.
     ///
     /// # Errors
     /// If the text has something that is not known.
@@ -76,7 +79,7 @@ impl Device {
         Ok(Self::of(Machine::Emulator(Emulator::new(ptx, schedule)?)))
     }
 
-    /// Counts what kernels do from now on, if the processor plays this device.
+    /// Counts what kernels do from now on, if this device is emulated.
     #[cfg(feature = "emulator")]
     pub fn count(&self) {
         if let Machine::Emulator(emulator) = self.machine() {
@@ -126,12 +129,13 @@ impl Device {
         }
     }
 
-    /// The most bytes that buffers took at once so far, those of other handles of the device included.
+    /// The most bytes that buffers took at once so far, those of other handles of the device
+    /// included.
     pub fn peak(&self) -> usize {
         self.0.peak.load(Ordering::Relaxed)
     }
 
-    /// Memory of `bytes` bytes, whatever they are.
+    /// Memory of `bytes` bytes, uninitialised.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -173,7 +177,7 @@ impl Device {
     /// Waits until everything launched is done.
     ///
     /// # Errors
-    /// What launches failed with, which the driver tells only now.
+    /// What launches failed with, which the driver reports only now.
     pub fn synchronize(&self) -> Result<()> {
         match self.machine() {
             Machine::Gpu(gpu) => gpu.synchronize(),

@@ -1,7 +1,7 @@
 //! NVIDIA's driver: the only place that talks to a GPU.
 //!
-//! The library is opened at run time, so that a program starts where there is none. Everything runs on one stream, in the order of calls,
-//! whichever thread they come from.
+//! The library is opened at run time, so that a program starts where there is none. Everything runs
+//! on one stream, in the order of calls, whichever thread they come from.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -20,17 +20,20 @@ pub(crate) struct Gpu {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
-    /// A stream on which launches are recorded, by one thread at a time, and nothing runs: another thread's calls would get into what
-    /// is recorded.
+    /// A stream on which launches are recorded, by one thread at a time, and nothing runs: another
+    /// thread's calls would get into what is recorded.
     recorder: Mutex<sys::CUstream>,
     functions: HashMap<&'static str, sys::CUfunction>,
-    /// Whether a recorded launch may start while the one before it is still at work: see `wait_for_kernel_before` in the kernels.
+    /// Whether a recorded launch may start while the one before it is still at work: see
+    /// `wait_for_kernel_before` in the kernels.
     overlap: bool,
-    /// Pinned memory that copies to the host pass through: the driver copies to it without a detour.
+    /// Pinned memory that copies to the host pass through: the driver copies to it without a
+    /// detour.
     bounce: Mutex<Bounce>,
 }
 
-// SAFETY: handles of the driver may be used from any thread, as long as the context is current there, which every method sees to.
+// SAFETY: handles of the driver may be used from any thread, as long as the context is current
+// there, which every method sees to.
 unsafe impl Send for Gpu {}
 // SAFETY: the driver locks its own state; the stream keeps the order of calls.
 unsafe impl Sync for Gpu {}
@@ -42,7 +45,8 @@ pub(crate) struct Graph {
     executable: sys::CUgraphExec,
 }
 
-// SAFETY: as for `Gpu`. A graph is launched by one thread at a time: whoever owns it holds it exclusively.
+// SAFETY: as for `Gpu`. A graph is launched by one thread at a time: whoever owns it holds it
+// exclusively.
 unsafe impl Send for Graph {}
 
 #[derive(Debug)]
@@ -64,7 +68,8 @@ impl Gpu {
         }
         let device = result::device::get(ordinal as i32).map_err(of("cuDeviceGet"))?;
         let capability = capability(device)?;
-        // SAFETY: the device is valid; the context is never released, as a process has one per device.
+        // SAFETY: the device is valid; the context is never released, as a process has one per
+        // device.
         let context = unsafe { result::primary_ctx::retain(device) };
         let context = context.map_err(of("cuDevicePrimaryCtxRetain"))?;
         // SAFETY: the context is valid.
@@ -87,7 +92,7 @@ impl Gpu {
         })
     }
 
-    /// Its name, as the driver tells it.
+    /// Its name, as the driver reports it.
     pub(crate) fn name(&self) -> String {
         result::device::get_name(self.device).unwrap_or_else(|_| "a GPU".to_owned())
     }
@@ -105,7 +110,8 @@ impl Gpu {
 
     pub(crate) fn allocate(&self, bytes: usize) -> Result<Address> {
         self.bind()?;
-        // SAFETY: nothing reads the memory before it is written, but for padding that no result depends on.
+        // SAFETY: nothing reads the memory before it is written, but for padding that no result
+        // depends on.
         match unsafe { result::malloc_sync(bytes.max(1)) } {
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(Error::OutOfMemory {
                 bytes,
@@ -126,8 +132,8 @@ impl Gpu {
 
     pub(crate) fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller (`Buffer`) has checked that the bytes lie within an allocation that it owns. The driver has
-        // read pageable memory of the host when the call returns.
+        // SAFETY: the caller (`Buffer`) has checked that the bytes lie within an allocation that it
+        // owns. The driver has read pageable memory of the host when the call returns.
         unsafe { result::memcpy_htod_async(to, bytes, self.stream) }.map_err(of("cuMemcpyHtoD"))
     }
 
@@ -136,7 +142,8 @@ impl Gpu {
         self.bind()?;
         let mut bounce = self.bounce.lock().unwrap_or_else(PoisonError::into_inner);
         bounce.reserve(bytes.len())?;
-        // SAFETY: the pinned memory is as long as `bytes`, and locked; the copy is done when the stream is.
+        // SAFETY: the pinned memory is as long as `bytes`, and locked; the copy is done when the
+        // stream is.
         unsafe {
             let pinned = std::slice::from_raw_parts_mut(bounce.start.cast::<u8>(), bytes.len());
             result::memcpy_dtoh_async(pinned, from, self.stream).map_err(of("cuMemcpyDtoH"))?;
@@ -167,8 +174,9 @@ impl Gpu {
         let function = self.functions[launch.kernel.name()];
         let [x, y, z] = launch.grid;
         let mut parameters = [launch.arguments.as_ptr().cast_mut().cast::<c_void>()];
-        // SAFETY: arguments have the layout that the kernel expects (compared in a test), and their addresses are of buffers
-        // that live as long as the launch is known to anyone. That kernels stay within them is tested in the emulator.
+        // SAFETY: arguments have the layout that the kernel expects (compared in a test), and their
+        // addresses are of buffers that live as long as the launch is known to anyone. That kernels
+        // stay within them is tested in the emulator.
         unsafe {
             let block = (launch.threads, 1, 1);
             result::launch_kernel(function, (x, y, z), block, 0, stream, &mut parameters)
@@ -218,8 +226,8 @@ impl Gpu {
         self.bind()?;
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = *recorder;
-        // SAFETY: the stream is valid; the capture is ended whatever happens in between. A graph that fails to become
-        // executable is destroyed.
+        // SAFETY: the stream is valid; the capture is ended whatever happens in between. A graph
+        // that fails to become executable is destroyed.
         unsafe {
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             result::stream::begin_capture(stream, mode).map_err(of("cuStreamBeginCapture"))?;
@@ -274,7 +282,8 @@ impl Bounce {
             return Ok(());
         }
         let wanted = bytes.next_power_of_two().max(1 << 16);
-        // SAFETY: the old memory is ours, and no copy to it is under way: whoever starts one holds the lock until it is done.
+        // SAFETY: the old memory is ours, and no copy to it is under way: whoever starts one holds
+        // the lock until it is done.
         unsafe {
             if !self.start.is_null() {
                 let _ = result::free_host(self.start);
@@ -292,7 +301,8 @@ impl Bounce {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: both are valid and used no more. Failures cannot be helped, and leak a little memory.
+        // SAFETY: both are valid and used no more. Failures cannot be helped, and leak a little
+        // memory.
         unsafe {
             let _ = result::graph::exec_destroy(self.executable);
             let _ = result::graph::destroy(self.graph);

@@ -1,4 +1,4 @@
-//! Plays a GPU, for tests: runs the kernels' virtual instructions on the processor.
+//! Emulates a GPU, for tests: runs the kernels' PTX in an interpreter on the CPU.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use cascade_ptx_interpreter::{Counts, Machine, ReadError, Schedule, Wrong};
 use crate::launch::Launch;
 use crate::{Address, Error, Result};
 
-/// The processor, playing a GPU.
+/// A GPU emulated on the CPU.
 #[derive(Debug)]
 pub(crate) struct Emulator {
     machine: Mutex<Machine>,

@@ -9,7 +9,7 @@ use crate::arguments::{
 use crate::launch::{Kernel, Launch};
 use crate::runner::Workspace;
 use crate::weights::Order;
-use crate::{Address, Buffer, Device, Kind, Linear, Norm, Result, Table};
+use crate::{Address, Buffer, DType, Device, Linear, Norm, Result, Table};
 
 /// The nonlinearity of a feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Heads {
     pub queries: usize,
     /// Heads of keys and values.
     pub kv: usize,
-    /// Numbers of a head.
+    /// Elements of a head.
     pub size: usize,
 }
 
@@ -41,8 +41,8 @@ pub struct RelativeBias {
 }
 
 impl RelativeBias {
-    /// A bias from `[heads][2 * reach + 1]`: entry reach + d is that of a key d positions before its query; farther ones have the
-    /// last on their side.
+    /// A bias from `[heads][2 * reach + 1]`: entry reach + d is that of a key d positions before
+    /// its query; farther ones have the last on their side.
     ///
     /// # Errors
     /// If there is no memory.
@@ -62,8 +62,8 @@ pub struct Rotary {
 }
 
 impl Rotary {
-    /// Rotations from `[positions][head size / 2]` cosines and sines. Scores are not scaled elsewhere: the tables hold the
-    /// square root of that.
+    /// Rotations from `[positions][head size / 2]` cosines and sines. Scores are not scaled
+    /// elsewhere: the tables hold the square root of that.
     ///
     /// # Errors
     /// If there is no memory.
@@ -77,10 +77,10 @@ impl Rotary {
 
 /// Which of queries, keys and values a projection has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Projected<'a> {
+pub enum QkvParts<'a> {
     /// All three, keys and values for the sequence's own cache.
     All(Option<&'a Rotary>),
-    /// Queries, which will look at the source.
+    /// Queries for cross-attention.
     Queries,
     /// Keys and values of the source.
     SourceKeysValues,
@@ -94,19 +94,19 @@ impl PartialEq for Rotary {
 
 impl Eq for Rotary {}
 
-/// What attention looks at.
+/// Which keys and values attention reads.
 #[derive(Clone, Copy, Debug)]
-pub enum Looks<'a> {
+pub enum AttentionKind<'a> {
     /// The sequence, as far as rows see it.
-    AtSequence(Option<&'a RelativeBias>),
+    SelfAttn(Option<&'a RelativeBias>),
     /// The whole source.
-    AtSource,
+    CrossAttn,
 }
 
-/// What becomes of a linear map's sums: numbers of `kernels/arguments.h`.
+/// The epilogue of a linear map, numbered as in `kernels/arguments.h`.
 #[derive(Clone, Copy)]
 #[repr(u32)]
-enum Then {
+enum Epilogue {
     Add,
     Heads,
     Activate,
@@ -115,12 +115,12 @@ enum Then {
 
 /// Writes down the launches of one forward of at most so many rows.
 ///
-/// Rows pass through the residual stream and its norm, what attention gives, and the inner layer of a feed-forward. Each method
-/// is one launch: a linear map and what becomes of its sums, or attention.
+/// Rows pass through the residual stream and its norm, what attention gives, and the inner layer of
+/// a feed-forward. Each method is one launch: a linear map and its epilogue, or attention.
 #[derive(Debug)]
 pub struct Forward<'a> {
     pub(crate) workspace: &'a Workspace,
-    pub(crate) kind: Kind,
+    pub(crate) dtype: DType,
     pub(crate) heads: Heads,
     pub(crate) padded: usize,
     pub(crate) epsilon: f32,
@@ -159,7 +159,7 @@ impl Forward<'_> {
             normed: self.workspace.normed.address(),
             squares: self.workspace.squares.address(),
             size: norm.size as u32,
-            kind: self.kind.number(),
+            kind: self.dtype.number(),
         }
     }
 
@@ -167,12 +167,12 @@ impl Forward<'_> {
     ///
     /// # Panics
     /// If `linear` was loaded for rotated heads and these are not, or the other way round.
-    pub fn project(&mut self, linear: &Linear, projected: Projected<'_>, layer: usize) {
+    pub fn project(&mut self, linear: &Linear, projected: QkvParts<'_>, layer: usize) {
         let Heads { queries, kv, size } = self.heads;
         let (which, rotary) = match projected {
-            Projected::All(rotary) => (3, rotary),
-            Projected::Queries => (1, None),
-            Projected::SourceKeysValues => (2, None),
+            QkvParts::All(rotary) => (3, rotary),
+            QkvParts::Queries => (1, None),
+            QkvParts::SourceKeysValues => (2, None),
         };
         let purpose = match which {
             1 => "queries",
@@ -193,22 +193,22 @@ impl Forward<'_> {
             head_dim: size as u32,
             padded: self.padded as u32,
             layer: layer as u32,
-            kind: self.kind.number(),
-            to_source: u32::from(projected == Projected::SourceKeysValues),
+            kind: self.dtype.number(),
+            to_source: u32::from(projected == QkvParts::SourceKeysValues),
             which,
         };
         let arguments = LinearArguments {
             heads,
-            ..self.of_norm(linear, Then::Heads)
+            ..self.of_norm(linear, Epilogue::Heads)
         };
         self.map(purpose, linear, arguments);
     }
 
     /// Queries to what attention gives, through the keys and values of `layer`.
-    pub fn attention(&mut self, looks: Looks<'_>, layer: usize) {
+    pub fn attention(&mut self, looks: AttentionKind<'_>, layer: usize) {
         let (bias, to_source) = match looks {
-            Looks::AtSequence(bias) => (bias, false),
-            Looks::AtSource => (None, true),
+            AttentionKind::SelfAttn(bias) => (bias, false),
+            AttentionKind::CrossAttn => (None, true),
         };
         let splits = self.splits[usize::from(to_source)];
         let Heads { queries, kv, size } = self.heads;
@@ -226,15 +226,15 @@ impl Forward<'_> {
             padded: self.padded as u32,
             layer: layer as u32,
             reach: bias.map_or(0, |bias| bias.reach as u32),
-            kind: self.kind.number(),
+            kind: self.dtype.number(),
             to_source: u32::from(to_source),
         };
         let tiles = (self.rows * queries / kv).div_ceil(16);
-        let (kernel, grid, threads) = match (self.kind, self.padded) {
-            (Kind::F32, _) => (Kernel::AttentionF32, [queries, splits, self.rows], SPLIT),
-            (Kind::Bf16, 32) => (Kernel::AttentionBf16x32, [kv, splits, tiles], 128),
-            (Kind::Bf16, 64) => (Kernel::AttentionBf16x64, [kv, splits, tiles], 128),
-            (Kind::Bf16, _) => (Kernel::AttentionBf16x128, [kv, splits, tiles], 128),
+        let (kernel, grid, threads) = match (self.dtype, self.padded) {
+            (DType::F32, _) => (Kernel::AttentionF32, [queries, splits, self.rows], SPLIT),
+            (DType::BF16, 32) => (Kernel::AttentionBf16x32, [kv, splits, tiles], 128),
+            (DType::BF16, 64) => (Kernel::AttentionBf16x64, [kv, splits, tiles], 128),
+            (DType::BF16, _) => (Kernel::AttentionBf16x128, [kv, splits, tiles], 128),
         };
         let launch = Launch::new(kernel, grid, threads, arguments);
         let purpose = match to_source {
@@ -260,7 +260,7 @@ impl Forward<'_> {
                 Activation::Silu => 2,
             },
             gated: u32::from(linear.order == Order::Gated),
-            ..self.of_norm(linear, Then::Activate)
+            ..self.of_norm(linear, Epilogue::Activate)
         };
         self.map("inner layer", linear, arguments);
     }
@@ -278,7 +278,7 @@ impl Forward<'_> {
             wanted_only: 1,
             vocabulary: head.columns as u32,
             scale,
-            ..self.of_norm(head, Then::Logits)
+            ..self.of_norm(head, Epilogue::Logits)
         };
         self.map("logits", head, arguments);
         let slices = head.columns.div_ceil(SLICE);
@@ -300,13 +300,13 @@ impl Forward<'_> {
         assert_eq!(linear.outputs, norm.size, "a norm of another size");
         let arguments = LinearArguments {
             stream: self.entering(norm),
-            ..self.of(linear, input, Then::Add)
+            ..self.of(linear, input, Epilogue::Add)
         };
         self.map(purpose, linear, arguments);
     }
 
     /// Arguments of a linear map of the norm.
-    fn of_norm(&self, linear: &Linear, then: Then) -> LinearArguments {
+    fn of_norm(&self, linear: &Linear, then: Epilogue) -> LinearArguments {
         LinearArguments {
             squares: self.workspace.squares.address(),
             epsilon: self.epsilon,
@@ -314,7 +314,7 @@ impl Forward<'_> {
         }
     }
 
-    fn of(&self, linear: &Linear, input: Address, then: Then) -> LinearArguments {
+    fn of(&self, linear: &Linear, input: Address, then: Epilogue) -> LinearArguments {
         LinearArguments {
             step: self.step,
             input,
@@ -326,25 +326,25 @@ impl Forward<'_> {
             part_bits: linear.parts.ilog2(),
             then: then as u32,
             room: self.rows as u32,
-            kind: self.kind.number(),
+            kind: self.dtype.number(),
             ..LinearArguments::zeroed()
         }
     }
 
     fn map(&mut self, purpose: &'static str, linear: &Linear, arguments: LinearArguments) {
         let blocks = [linear.outputs.div_ceil(128), linear.parts, 1];
-        let (kernel, grid, threads) = match (linear.kind, self.rows) {
-            (Kind::F32, rows) => {
+        let (kernel, grid, threads) = match (linear.dtype, self.rows) {
+            (DType::F32, rows) => {
                 let grid = [linear.outputs.div_ceil(128), 1, rows.div_ceil(8)];
                 (Kernel::LinearF32, grid, 256)
             }
-            (Kind::Bf16, ..=8) => {
+            (DType::BF16, ..=8) => {
                 let blocks = (linear.outputs * linear.parts).div_ceil(128);
                 (Kernel::LinearBf16x1, [blocks, 1, 1], 256)
             }
-            (Kind::Bf16, ..=16) => (Kernel::LinearBf16x2, blocks, 256),
-            (Kind::Bf16, ..=32) => (Kernel::LinearBf16x4, blocks, 256),
-            (Kind::Bf16, _) => (Kernel::LinearBf16x8, blocks, 256),
+            (DType::BF16, ..=16) => (Kernel::LinearBf16x2, blocks, 256),
+            (DType::BF16, ..=32) => (Kernel::LinearBf16x4, blocks, 256),
+            (DType::BF16, _) => (Kernel::LinearBf16x8, blocks, 256),
         };
         let launch = Launch::new(kernel, grid, threads, arguments);
         let weights = linear.weight.bytes();

@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 
-/// The kernels in the GPU's virtual instructions, made by `scripts/compile-kernels.sh`: for compute capability 8.0, and for 9.0,
-/// whose launches can overlap.
+/// The kernels as PTX, made by `scripts/compile-kernels.sh`: for compute capability 8.0, and for
+/// 9.0, whose launches can overlap.
 pub(crate) const PTX_80: &str = include_str!("../kernels/kernels.sm80.ptx");
 pub(crate) const PTX_90: &str = include_str!("../kernels/kernels.sm90.ptx");
 
@@ -82,7 +82,7 @@ impl Launch {
         }
     }
 
-    /// The same, for a purpose that reports tell, reading so many bytes of weights.
+    /// The same, for a purpose that reports name, reading so many bytes of weights.
     pub(crate) fn reading(self, purpose: &'static str, weights: usize) -> Self {
         Self {
             purpose,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_virtual_instructions_have_every_kernel() {
+    fn the_ptx_has_every_kernel() {
         for kernel in Kernel::ALL {
             assert!(
                 [PTX_80, PTX_90]
@@ -115,7 +115,8 @@ mod tests {
         }
     }
 
-    /// Where launches overlap, every block of every kernel of a forward waits for the kernel before it, whatever it does then.
+    /// Where launches overlap, every block of every kernel of a forward waits for the kernel before
+    /// it, whatever it does then.
     #[test]
     fn kernels_of_forwards_wait_before_they_end() {
         use Kernel::{CopyQuads, Fill, Grow, Pack, ReadQuads, Top};

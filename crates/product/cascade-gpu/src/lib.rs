@@ -1,19 +1,21 @@
-//! Kernels for NVIDIA GPUs, and what launches them.
+//! Kernels for transformer forwards on NVIDIA GPUs, and what launches them.
 //!
-//! * [`Device`]: a GPU, through the driver that is found at run time. Nothing else of CUDA is needed, neither to build nor to run:
-//!   the kernels (`kernels/*.cu`) come with the program in the GPU's virtual instructions.
+//! * [`Device`]: a GPU, through the driver that is found at run time. Nothing else of CUDA is
+//!   needed, neither to build nor to run: the kernels (`kernels/*.cu`) come with the program as
+//!   PTX.
 //! * [`Loader`]: weights into the device's memory, in the order that kernels read them.
 //! * [`Cache`]: keys and values of a sequence.
-//! * [`Forward`]: a forward pass of up to 64 rows as launches, layer by layer; [`Runner`] records it as a graph, runs it, and
-//!   reads what is wanted of its logits.
+//! * [`Forward`]: a forward pass of up to 64 rows as launches, layer by layer; [`Runner`] records
+//!   it as a graph, runs it, and reads what is wanted of its logits.
 //!
-//! **A row's numbers do not depend on the rows beside it.** Every sum runs in an order that follows from the model's sizes and
-//! the row's own position: linear maps cut their inputs into parts whatever the number of rows, attention goes through keys by
-//! position (wherever a tree has put them) in splits of a fixed size, and parts and splits are added up in order, whoever is done last. So checking a draft,
-//! chain or tree, gives the very bits that plain decoding gives.
+//! **A row's values do not depend on the rows beside it.** Every sum runs in an order that follows
+//! from the model's sizes and the row's own position: linear maps cut their inputs into parts
+//! whatever the number of rows, attention goes through keys by position (wherever a tree has put
+//! them) in splits of a fixed size, and parts and splits are added up in order, whoever is done
+//! last. So verifying a draft, chain or tree, gives the very bits that plain decoding gives.
 //!
-//! Where there is no GPU, the feature `emulator` runs the kernels' virtual instructions on the processor, for tests, and finds races
-//! between their threads (`cascade_ptx_interpreter`).
+//! Where there is no GPU, the feature `emulator` runs the kernels' PTX in an interpreter on the
+//! CPU, for tests, and finds races between their threads (`cascade_ptx_interpreter`).
 
 mod arguments;
 mod bandwidth;
@@ -35,6 +37,6 @@ pub use cache::{padded, Cache, CacheShape};
 pub use cascade_ptx_interpreter::{Counts, Schedule};
 pub use device::{Buffer, Device};
 pub use error::{Error, Result};
-pub use forward::{Activation, Forward, Heads, Looks, Projected, RelativeBias, Rotary};
-pub use runner::{Encoding, LaunchCost, Readings, Rows, Runner, Sizes};
-pub use weights::{Content, Kind, Linear, Loader, Norm, Stored, Table, Weights};
+pub use forward::{Activation, AttentionKind, Forward, Heads, QkvParts, RelativeBias, Rotary};
+pub use runner::{Encoding, LaunchCost, Readout, Rows, Runner, WorkspaceSizes};
+pub use weights::{DType, Linear, Loader, Norm, StorageDType, Table, TensorSource, Weights};

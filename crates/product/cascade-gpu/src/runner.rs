@@ -12,11 +12,11 @@ use crate::arguments::{
 use crate::cache::padded;
 use crate::device::Program;
 use crate::launch::{Kernel, Launch};
-use crate::{Address, Buffer, Cache, Device, Forward, Heads, Kind, Linear, Result};
+use crate::{Address, Buffer, Cache, DType, Device, Forward, Heads, Linear, Result};
 
-/// Sizes that the memory of forwards follows from.
+/// WorkspaceSizes that the memory of forwards follows from.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct WorkspaceSizes {
     /// Size of the residual stream.
     pub stream: usize,
     /// What norms add to the mean square.
@@ -25,7 +25,7 @@ pub struct Sizes {
     pub input: usize,
     /// Most outputs of a linear map.
     pub outputs: usize,
-    /// Most numbers that blocks which share a linear map leave for a row.
+    /// Most values that blocks which share a linear map leave for a row.
     pub partials: usize,
     /// Heads of attention, the same in all layers.
     pub heads: Heads,
@@ -33,8 +33,8 @@ pub struct Sizes {
     pub vocabulary: usize,
 }
 
-impl Sizes {
-    /// Sizes that have room for no linear map yet.
+impl WorkspaceSizes {
+    /// WorkspaceSizes that have room for no linear map yet.
     pub fn new(stream: usize, epsilon: f64, heads: Heads, vocabulary: usize) -> Self {
         Self {
             stream,
@@ -68,12 +68,13 @@ pub struct Rows<'a> {
     pub past: usize,
     /// The slot that row 0 is written to, the others behind it.
     pub first: usize,
-    /// For each row, the slots of the positions from `past` to its own, if those are not the positions themselves: [`WINDOW`](crate::WINDOW) of
-    /// them at most.
+    /// For each row, the slots of the positions from `past` to its own, if those are not the
+    /// positions themselves: [`WINDOW`](crate::WINDOW) of them at most.
     pub paths: Option<&'a [Vec<usize>]>,
     /// How many rows, from the last one, logits are wanted of.
     pub wanted: usize,
-    /// Wanted rows (counted from the first wanted) and tokens whose probabilities are looked up: [`MAX_PICKS`] at most.
+    /// Wanted rows (counted from the first wanted) and tokens whose probabilities are looked up:
+    /// [`MAX_PICKS`] at most.
     pub picks: &'a [(u32, u32)],
 }
 
@@ -87,12 +88,12 @@ impl Rows<'_> {
 
 /// What a forward found in its wanted rows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Readings {
+pub struct Readout {
     /// The most probable token of each row, the lowest of equals.
     pub argmax: Vec<u32>,
     /// Its probability.
     pub greatest: Vec<f32>,
-    /// The first row that makes no distribution, if any.
+    /// The first row that is not a valid distribution, if any.
     pub improper: Option<usize>,
     /// Probabilities of the picks.
     pub picks: Vec<f32>,
@@ -104,7 +105,7 @@ pub(crate) struct Workspace {
     pub(crate) step: Buffer,
     pub(crate) answer: Buffer,
     pub(crate) stream: Buffer,
-    /// Norm of the stream, times a number for each row that follows from `squares`.
+    /// Norm of the stream, up to a factor for each row that follows from `squares`.
     pub(crate) normed: Buffer,
     pub(crate) squares: Buffer,
     /// What attention gives.
@@ -136,8 +137,8 @@ struct Room {
 #[derive(Debug)]
 pub struct Runner {
     device: Device,
-    kind: Kind,
-    sizes: Sizes,
+    dtype: DType,
+    sizes: WorkspaceSizes,
     padded: usize,
     workspace: Workspace,
     programs: HashMap<Room, Program>,
@@ -176,24 +177,25 @@ impl Encoding {
 }
 
 impl Runner {
-    /// A runner for a model that computes in `kind`.
+    /// A runner for a model that computes in `dtype`.
     ///
     /// # Errors
     /// If there is no memory, or heads are too large.
-    pub fn new(device: &Device, kind: Kind, sizes: Sizes) -> Result<Self> {
+    pub fn new(device: &Device, dtype: DType, sizes: WorkspaceSizes) -> Result<Self> {
         Ok(Self {
             padded: padded(sizes.heads.size)?,
-            workspace: Workspace::new(device, kind, &sizes, 1)?,
+            workspace: Workspace::new(device, dtype, &sizes, 1)?,
             programs: HashMap::new(),
             last: None,
             device: device.clone(),
-            kind,
+            dtype,
             sizes,
         })
     }
 
-    /// Runs what `build` writes down over `rows`, and writes their keys and values to `cache`, which has room for them.
-    /// What `build` writes must depend on nothing but whether logits are wanted (`rows.wanted > 0`): it is recorded and run again.
+    /// Runs what `build` writes down over `rows`, and writes their keys and values to `cache`,
+    /// which has room for them. What `build` writes must depend on nothing but whether logits are
+    /// wanted (`rows.wanted > 0`): it is recorded and run again.
     ///
     /// # Errors
     /// What launching fails with.
@@ -231,8 +233,9 @@ impl Runner {
         self.device.run(&self.programs[&room])
     }
 
-    /// What the launches of the last forward take, by purpose, and (first) as many that do nothing. Each is the median of
-    /// `repeats` times. The last forward's rows are fed again and again: what it answered, and what its rows left behind, is lost.
+    /// What the launches of the last forward take, by purpose, and (first) as many that do nothing.
+    /// Each is the median of `repeats` times. The last forward is repeated: its answer, and what
+    /// its rows left behind, are lost.
     ///
     /// # Errors
     /// What launching fails with.
@@ -273,7 +276,8 @@ impl Runner {
         })
     }
 
-    /// Kernels that the last forward like this one launched: rows, and whether logits were wanted. For reports.
+    /// Kernels that the last forward like this one launched: rows, and whether logits were wanted.
+    /// For reports.
     pub fn launches(&self, rows: usize, logits: bool) -> Option<usize> {
         let mut programs = self.programs.iter();
         let found = programs.find(|(room, _)| room.rows == rows && room.logits == logits);
@@ -288,12 +292,13 @@ impl Runner {
         self.device.record(forward.launches)
     }
 
-    /// A forward without launches, with room for so many rows and splits, whose step, residual stream and queries lie in `places`.
+    /// A forward without launches, with room for so many rows and splits, whose step, residual
+    /// stream and queries lie in `places`.
     fn begin(&self, rows: usize, splits: [usize; 2], places: [Address; 3]) -> Forward<'_> {
         let [step, stream, queries] = places;
         Forward {
             workspace: &self.workspace,
-            kind: self.kind,
+            dtype: self.dtype,
             heads: self.sizes.heads,
             padded: self.padded,
             epsilon: self.sizes.epsilon as f32,
@@ -320,15 +325,16 @@ impl Runner {
         Ok(())
     }
 
-    /// What the last forward found in its `wanted` rows, and the probabilities of its `picks`. Waits for it.
+    /// What the last forward found in its `wanted` rows, and the probabilities of its `picks`.
+    /// Waits for it.
     ///
     /// # Errors
     /// What the forward failed with.
-    pub fn readings(&self, wanted: usize, picks: usize) -> Result<Readings> {
+    pub fn readout(&self, wanted: usize, picks: usize) -> Result<Readout> {
         let mut answer = [Answer::zeroed()];
         self.workspace.answer.read(0, &mut answer)?;
         let [answer] = answer;
-        Ok(Readings {
+        Ok(Readout {
             argmax: answer.argmax[..wanted].to_vec(),
             greatest: answer.sum[..wanted].iter().map(|sum| sum.recip()).collect(),
             improper: answer.improper[..wanted].iter().position(|&flag| flag != 0),
@@ -346,7 +352,8 @@ impl Runner {
         Ok(logits)
     }
 
-    /// The `width` greatest logits of each of the last forward's `wanted` rows with their tokens, greatest first. Waits for it.
+    /// The `width` greatest logits of each of the last forward's `wanted` rows with their tokens,
+    /// greatest first. Waits for it.
     ///
     /// # Errors
     /// What the forward failed with.
@@ -370,13 +377,14 @@ impl Runner {
         Ok(tokens.iter().copied().zip(values).collect())
     }
 
-    /// What the head read of the last forward's rows from `first` on, `count` of them, row-major. Waits for it.
+    /// What the head read of the last forward's rows from `first` on, `count` of them, row-major.
+    /// Waits for it.
     ///
     /// # Errors
     /// What the forward failed with.
     pub fn hidden(&self, first: usize, count: usize) -> Result<Vec<f32>> {
         let size = self.sizes.stream;
-        let mut hidden = self.numbers(&self.workspace.normed, first * size, count * size)?;
+        let mut hidden = self.elements(&self.workspace.normed, first * size, count * size)?;
         let sums = size / 16;
         let mut squares = vec![0f32; count * sums];
         self.workspace
@@ -385,32 +393,32 @@ impl Runner {
         for (row, squares) in hidden.chunks_mut(size).zip(squares.chunks(sums)) {
             let mean = squares.iter().sum::<f32>() / size as f32;
             let scale = (mean + self.sizes.epsilon as f32).sqrt().recip();
-            row.iter_mut().for_each(|number| *number *= scale);
+            row.iter_mut().for_each(|element| *element *= scale);
         }
         Ok(hidden)
     }
 
-    /// The first `count` numbers of what attention gave last, row-major.
+    /// The first `count` elements of what attention gave last, row-major.
     #[cfg(feature = "emulator")]
     pub fn attended(&self, count: usize) -> Result<Vec<f32>> {
-        self.numbers(&self.workspace.attended, 0, count)
+        self.elements(&self.workspace.attended, 0, count)
     }
 
-    /// The first `count` numbers of the last feed-forward's inner layer, row-major.
+    /// The first `count` elements of the last feed-forward's inner layer, row-major.
     #[cfg(feature = "emulator")]
     pub fn inner(&self, count: usize) -> Result<Vec<f32>> {
-        self.numbers(&self.workspace.inner, 0, count)
+        self.elements(&self.workspace.inner, 0, count)
     }
 
-    /// Numbers in `buffer` as a model of this kind has them.
-    fn numbers(&self, buffer: &Buffer, at: usize, count: usize) -> Result<Vec<f32>> {
-        match self.kind {
-            Kind::F32 => {
+    /// Elements of `buffer` in f32.
+    fn elements(&self, buffer: &Buffer, at: usize, count: usize) -> Result<Vec<f32>> {
+        match self.dtype {
+            DType::F32 => {
                 let mut values = vec![0f32; count];
                 buffer.read(at * 4, &mut values)?;
                 Ok(values)
             }
-            Kind::Bf16 => {
+            DType::BF16 => {
                 let mut halves = vec![bf16::ZERO; count];
                 buffer.read(at * 2, &mut halves)?;
                 Ok(halves.into_iter().map(bf16::to_f32).collect())
@@ -418,8 +426,8 @@ impl Runner {
         }
     }
 
-    /// Prepares to encode `tokens`, all of which see each other in `scratch`, and whose keys and values go to `source`. Both
-    /// have room for them; they are committed when the encoder is done.
+    /// Prepares to encode `tokens`, all of which see each other in `scratch`, and whose keys and
+    /// values go to `source`. Both have room for them; they are committed when the encoder is done.
     ///
     /// # Errors
     /// If there is no memory.
@@ -439,7 +447,7 @@ impl Runner {
             .map(|(chunk, first)| encoder_step(chunk, first, tokens.len(), scratch, source))
             .collect();
         let rows = steps.len() * MAX_ROWS;
-        let queries = self.sizes.heads.queries * self.padded * self.kind.bytes();
+        let queries = self.sizes.heads.queries * self.padded * self.dtype.bytes();
         Ok(Encoding {
             steps: self.device.upload(&steps)?,
             stream: self.device.allocate(rows * self.sizes.stream * 4)?,
@@ -461,7 +469,7 @@ impl Runner {
         build: impl FnOnce(&mut Forward<'_>),
     ) -> Result<()> {
         let row = chunk * MAX_ROWS;
-        let queries = self.sizes.heads.queries * self.padded * self.kind.bytes();
+        let queries = self.sizes.heads.queries * self.padded * self.dtype.bytes();
         let places = [
             encoding.steps.address() + (chunk * size_of::<Step>()) as Address,
             encoding.stream.address() + (row * self.sizes.stream * 4) as Address,
@@ -475,7 +483,7 @@ impl Runner {
 }
 
 impl Workspace {
-    fn new(device: &Device, kind: Kind, sizes: &Sizes, splits: usize) -> Result<Self> {
+    fn new(device: &Device, dtype: DType, sizes: &WorkspaceSizes, splits: usize) -> Result<Self> {
         let heads = sizes.heads.queries;
         let padded = padded(sizes.heads.size)?;
         let slices = sizes.vocabulary.div_ceil(SLICE);
@@ -486,14 +494,14 @@ impl Workspace {
             step: device.allocate(size_of::<Step>())?,
             answer: device.allocate(size_of::<Answer>())?,
             stream: rows(sizes.stream * 4)?,
-            normed: rows(sizes.stream * kind.bytes())?,
+            normed: rows(sizes.stream * dtype.bytes())?,
             squares: rows(sizes.stream.div_ceil(16) * 4)?,
-            attended: rows(heads * sizes.heads.size * kind.bytes())?,
-            inner: rows(sizes.input * kind.bytes())?,
+            attended: rows(heads * sizes.heads.size * dtype.bytes())?,
+            inner: rows(sizes.input * dtype.bytes())?,
             partials: rows(sizes.partials.max(2 * sizes.vocabulary) * 4)?,
             arrived: device.zeroed(counters * 4)?,
             // Heads are padded with zeros that nobody writes again.
-            queries: device.zeroed(MAX_ROWS * heads * padded * kind.bytes())?,
+            queries: device.zeroed(MAX_ROWS * heads * padded * dtype.bytes())?,
             mixed,
             weights,
             logits: rows(sizes.vocabulary * 4)?,

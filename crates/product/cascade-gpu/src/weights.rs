@@ -1,5 +1,7 @@
 //! Weights on their way to a device, and in the order that kernels read them.
 
+use std::borrow::Cow;
+
 use half::{bf16, f16};
 
 use crate::arguments::{FillArguments, PackArguments, MAX_PARTS};
@@ -7,65 +9,66 @@ use crate::cache::padded;
 use crate::launch::{Kernel, Launch};
 use crate::{Address, Buffer, Device, Error, Heads, Result};
 
-/// What a model computes in: the type of its weights, of what linear maps read, and of cached keys and values. Sums, norms,
-/// softmax and the residual stream are f32 always.
+/// What a model computes in: the type of its weights, of what linear maps read, and of cached keys
+/// and values. Sums, norms, softmax and the residual stream are f32 always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum DType {
     /// 32 bits.
     F32,
-    /// 16 bits, on tensor cores.
-    Bf16,
+    /// bfloat16, on tensor cores.
+    BF16,
 }
 
-impl Kind {
+impl DType {
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::F32 => 0,
-            Self::Bf16 => 1,
+            Self::BF16 => 1,
         }
     }
 
-    /// Bytes of a number.
+    /// Bytes of an element.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
-            Self::Bf16 => 2,
+            Self::BF16 => 2,
         }
     }
 }
 
-/// How numbers lie in a checkpoint.
+/// The type of a checkpoint's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum StorageDType {
     /// 32 bits.
     F32,
     /// bfloat16.
-    Bf16,
+    BF16,
     /// IEEE half precision.
     F16,
 }
 
-impl Stored {
+impl StorageDType {
     fn number(self) -> u32 {
         match self {
             Self::F32 => 0,
-            Self::Bf16 => 1,
+            Self::BF16 => 1,
             Self::F16 => 2,
         }
     }
 }
 
-/// What a tensor holds.
-#[derive(Clone, Copy, Debug)]
-pub enum Content<'a> {
-    /// Its numbers, row-major.
-    Numbers {
-        /// How they lie in `bytes`.
-        stored: Stored,
-        /// The numbers.
-        bytes: &'a [u8],
+/// Where the values of a tensor come from.
+#[derive(Clone, Debug)]
+pub enum TensorSource<'a> {
+    /// From the host.
+    Values {
+        /// Their type.
+        stored: StorageDType,
+        /// The values, row-major and little-endian.
+        bytes: Cow<'a, [u8]>,
     },
-    /// Made-up numbers, evenly spread between minus and plus this one: for measuring.
+    /// From a generator on the device: values spread evenly between minus and plus this one, for
+    /// measurements. Norms become 1.
     Random(f32),
 }
 
@@ -75,18 +78,26 @@ pub trait Weights {
     ///
     /// # Errors
     /// If it is missing or has another shape.
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Content<'_>>;
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorSource<'_>>;
 }
 
 /// Puts weights into a device's memory.
 pub struct Loader<'a> {
     device: &'a Device,
-    kind: Kind,
+    dtype: DType,
     weights: &'a dyn Weights,
-    /// Where tensors lie as they came, before they are packed.
+    /// Where tensors lie as stored, before they are packed.
     staging: Option<Buffer>,
     parameters: usize,
     seed: u32,
+}
+
+/// What lies in the staging buffer.
+#[derive(Default)]
+struct Staged {
+    bytes: usize,
+    /// Of all of them.
+    dtype: Option<StorageDType>,
 }
 
 /// A linear map without bias, several of the same input side by side, or a gate and what it gates.
@@ -101,7 +112,7 @@ pub struct Linear {
     pub(crate) order: Order,
     /// Ranges of the inputs that are summed apart.
     pub(crate) parts: usize,
-    pub(crate) kind: Kind,
+    pub(crate) dtype: DType,
 }
 
 /// How the outputs of a linear map follow one another.
@@ -130,11 +141,11 @@ pub struct Norm {
 }
 
 impl<'a> Loader<'a> {
-    /// Loads for a model that computes in `kind` on `device`.
-    pub fn new(device: &'a Device, kind: Kind, weights: &'a dyn Weights) -> Self {
+    /// Loads for a model that computes in `dtype` on `device`.
+    pub fn new(device: &'a Device, dtype: DType, weights: &'a dyn Weights) -> Self {
         Self {
             device,
-            kind,
+            dtype,
             weights,
             staging: None,
             parameters: 0,
@@ -213,13 +224,13 @@ impl<'a> Loader<'a> {
     /// What loading fails with.
     pub fn table(&mut self, name: &str, rows: usize, size: usize) -> Result<Table> {
         let mut linear = Linear {
-            weight: self.device.allocate(rows * size * self.kind.bytes())?,
+            weight: self.device.allocate(rows * size * self.dtype.bytes())?,
             inputs: size,
             outputs: rows,
             columns: rows,
             order: Order::Plain,
             parts: 1,
-            kind: self.kind,
+            dtype: self.dtype,
         };
         self.place(&mut linear, &[(name, rows)], 0, 0, false)?;
         Ok(Table {
@@ -233,10 +244,10 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// [`Error::Size`] unless sixteen divides the size, and what loading fails with.
     pub fn norm(&mut self, name: &str, size: usize) -> Result<Norm> {
-        tiles_divide(name, "numbers of a norm", size)?;
+        tiles_divide(name, "elements of a norm", size)?;
         let weight = match self.weights.tensor(name, &[size])? {
-            Content::Random(_) => vec![1.0; size],
-            content => numbers(content, size),
+            TensorSource::Random(_) => vec![1.0; size],
+            content => host_values(content, size),
         };
         self.parameters += size;
         Ok(Norm {
@@ -252,11 +263,11 @@ impl<'a> Loader<'a> {
     pub fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let count = shape.iter().product();
         self.parameters += count;
-        Ok(numbers(self.weights.tensor(name, shape)?, count))
+        Ok(host_values(self.weights.tensor(name, shape)?, count))
     }
 
     fn empty(&self, name: &str, inputs: usize, outputs: usize, order: Order) -> Result<Linear> {
-        if self.kind == Kind::Bf16 && !inputs.is_multiple_of(32) {
+        if self.dtype == DType::BF16 && !inputs.is_multiple_of(32) {
             return Err(Error::Size {
                 what: format!("the number of inputs of {name}"),
                 size: inputs,
@@ -265,16 +276,18 @@ impl<'a> Loader<'a> {
         }
         tiles_divide(name, "outputs of a linear map", outputs)?;
         Ok(Linear {
-            weight: self.device.allocate(outputs * inputs * self.kind.bytes())?,
+            weight: self
+                .device
+                .allocate(outputs * inputs * self.dtype.bytes())?,
             inputs,
             outputs,
             columns: outputs,
             order,
-            parts: match self.kind {
-                Kind::F32 => 1,
-                Kind::Bf16 => parts(inputs, outputs),
+            parts: match self.dtype {
+                DType::F32 => 1,
+                DType::BF16 => parts(inputs, outputs),
             },
-            kind: self.kind,
+            dtype: self.dtype,
         })
     }
 
@@ -301,12 +314,13 @@ impl<'a> Loader<'a> {
         alternating: usize,
         first: usize,
     ) -> Result<()> {
-        let packed = self.kind == Kind::Bf16;
+        let packed = self.dtype == DType::BF16;
         self.place(linear, sources, alternating, first, packed)
     }
 
-    /// Puts the tensors `sources` (names and rows), below one another, into `linear` from the output `first` on. Of every
-    /// `alternating` outputs (0 for none), the first half alternates with the second in eights.
+    /// Puts the tensors `sources` (names and rows), below one another, into `linear` from the
+    /// output `first` on. Of every `alternating` outputs (0 for none), the first half alternates
+    /// with the second in eights.
     fn place(
         &mut self,
         linear: &mut Linear,
@@ -315,44 +329,26 @@ impl<'a> Loader<'a> {
         first: usize,
         packed: bool,
     ) -> Result<()> {
-        let inputs = linear.inputs;
+        let (inputs, weights) = (linear.inputs, self.weights);
         let outputs: usize = sources.iter().map(|&(_, rows)| rows).sum();
         self.parameters += outputs * inputs;
-        let weights = self.weights;
-        let mut kind = None;
-        let mut at = 0;
+        let mut staged = Staged::default();
+        let mut generated = first;
         for &(name, rows) in sources {
             match weights.tensor(name, &[rows, inputs])? {
-                Content::Random(scale) => {
-                    let bytes = rows * inputs * self.kind.bytes();
-                    let start = first * inputs * self.kind.bytes() + at;
-                    self.fill(
-                        linear.weight.address() + start as Address,
-                        rows * inputs,
-                        scale,
-                    )?;
-                    at += bytes;
+                TensorSource::Random(scale) => {
+                    let at = generated * inputs * self.dtype.bytes();
+                    let to = linear.weight.address() + at as Address;
+                    self.fill(to, rows * inputs, scale)?;
+                    generated += rows;
                 }
-                Content::Numbers { stored, bytes } => {
-                    let needed = outputs * inputs * 4;
-                    if self.staging.as_ref().is_none_or(|b| b.bytes() < needed) {
-                        self.staging = None;
-                        self.staging = Some(self.device.allocate(needed)?);
-                    }
-                    if let Some(staging) = &self.staging {
-                        staging.write(at, bytes)?;
-                    }
-                    at += bytes.len();
-                    if kind.is_some_and(|kind| kind != stored) {
-                        return Err(Error::Weights(
-                            format!("{name} is stored in another type than its neighbour").into(),
-                        ));
-                    }
-                    kind = Some(stored);
+                TensorSource::Values { stored, bytes } => {
+                    self.reserve_staging(outputs * inputs * 4)?;
+                    self.stage(&mut staged, name, stored, &bytes)?;
                 }
             }
         }
-        let (Some(stored), Some(staging)) = (kind, &self.staging) else {
+        let (Some(stored), Some(staging)) = (staged.dtype, &self.staging) else {
             return Ok(());
         };
         let arguments = PackArguments {
@@ -361,7 +357,7 @@ impl<'a> Loader<'a> {
             outputs: outputs as u32,
             inputs: inputs as u32,
             kind: stored.number(),
-            to_kind: self.kind.number(),
+            to_kind: self.dtype.number(),
             alternating: alternating as u32,
             packed: u32::from(packed),
             first_output: first as u32,
@@ -371,12 +367,41 @@ impl<'a> Loader<'a> {
         self.device.launch(&launch)
     }
 
+    fn reserve_staging(&mut self, bytes: usize) -> Result<()> {
+        if self.staging.as_ref().is_none_or(|b| b.bytes() < bytes) {
+            // Freed first: both together might not fit.
+            self.staging = None;
+            self.staging = Some(self.device.allocate(bytes)?);
+        }
+        Ok(())
+    }
+
+    /// Copies a tensor to the staging buffer, behind those that are there.
+    fn stage(
+        &self,
+        staged: &mut Staged,
+        name: &str,
+        stored: StorageDType,
+        bytes: &[u8],
+    ) -> Result<()> {
+        if let Some(staging) = &self.staging {
+            staging.write(staged.bytes, bytes)?;
+        }
+        staged.bytes += bytes.len();
+        match staged.dtype.replace(stored) {
+            Some(other) if other != stored => Err(Error::Weights(
+                format!("{name} is stored in another type than its neighbour").into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn fill(&mut self, to: Address, count: usize, scale: f32) -> Result<()> {
         self.seed += 1;
         let arguments = FillArguments {
             to,
             count: count as u64,
-            kind: self.kind.number(),
+            kind: self.dtype.number(),
             seed: self.seed,
             scale,
             unused: 0,
@@ -387,25 +412,25 @@ impl<'a> Loader<'a> {
     }
 }
 
-fn numbers(content: Content<'_>, count: usize) -> Vec<f32> {
+fn host_values(content: TensorSource<'_>, count: usize) -> Vec<f32> {
     let (stored, bytes) = match content {
-        Content::Random(scale) => {
-            // Any numbers will do.
+        TensorSource::Random(scale) => {
+            // Any values will do.
             let number = |i: usize| scale * ((i * 7919 % 1009) as f32 / 504.5 - 1.0);
             return (0..count).map(number).collect();
         }
-        Content::Numbers { stored, bytes } => (stored, bytes),
+        TensorSource::Values { stored, bytes } => (stored, bytes),
     };
     let halves = || bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
     match stored {
-        Stored::F32 => {
+        StorageDType::F32 => {
             let words = bytes.chunks_exact(4);
             words
                 .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
                 .collect()
         }
-        Stored::Bf16 => halves().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
-        Stored::F16 => halves().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
+        StorageDType::BF16 => halves().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
+        StorageDType::F16 => halves().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
     }
 }
 
@@ -420,13 +445,15 @@ fn tiles_divide(name: &str, what: &str, size: usize) -> Result<()> {
     })
 }
 
-/// How many ranges the inputs of a linear map are cut into, so that its weight is spread over the processor.
+/// How many ranges the inputs of a linear map are cut into, so that its weight is spread over the
+/// whole GPU.
 ///
-/// It depends on the map's sizes alone, neither on the number of rows nor on the GPU: parts settle the order of sums, and
-/// with it the last bits of what a model says. A power of two, as the warps of a block share a tile's parts.
+/// It depends on the map's sizes alone, neither on the number of rows nor on the GPU: parts settle
+/// the order of sums, and with it the last bits of logits. A power of two, as the warps of a block
+/// share a tile's parts.
 fn parts(inputs: usize, outputs: usize) -> usize {
-    // Blocks of 128 outputs that an H200's 132 processors hold at once, two each: more would wait for those, fewer parts are
-    // fewer sums to add up.
+    // Blocks of 128 outputs that an H200's 132 multiprocessors hold at once, two each: more would
+    // wait for those, fewer parts are fewer sums to add up.
     const BLOCKS: usize = 264;
     // A part is four chunks of 32 inputs at least, which a warp loads together.
     let most = (inputs / 128).clamp(1, MAX_PARTS);
@@ -458,12 +485,12 @@ mod emulated {
     use super::*;
     use crate::Schedule;
 
-    /// Made-up tensors of any name and shape.
-    struct MadeUp;
+    /// Random tensors of any name and shape.
+    struct Generated;
 
-    impl Weights for MadeUp {
-        fn tensor(&self, _: &str, _: &[usize]) -> Result<Content<'_>> {
-            Ok(Content::Random(0.5))
+    impl Weights for Generated {
+        fn tensor(&self, _: &str, _: &[usize]) -> Result<TensorSource<'_>> {
+            Ok(TensorSource::Random(0.5))
         }
     }
 
@@ -476,10 +503,10 @@ mod emulated {
     }
 
     #[test]
-    fn made_up_numbers_are_spread_evenly_and_differ_between_tensors() {
+    fn generated_values_are_spread_evenly_and_differ_between_tensors() {
         for schedule in [Schedule::Forward, Schedule::Backward, Schedule::Random(3)] {
             let device = Device::emulated(schedule);
-            let mut loader = Loader::new(&device, Kind::F32, &MadeUp);
+            let mut loader = Loader::new(&device, DType::F32, &Generated);
             let tables = ["a", "b"].map(|name| {
                 let table = loader.table(name, 200, 64).unwrap();
                 let mut values = vec![0f32; 200 * 64];
@@ -489,7 +516,7 @@ mod emulated {
             });
             assert_ne!(tables[0], tables[1]);
             assert_eq!(loader.parameters(), 2 * 200 * 64);
-            let mut loader = Loader::new(&device, Kind::Bf16, &MadeUp);
+            let mut loader = Loader::new(&device, DType::BF16, &Generated);
             let gated = loader.gated(64, "a", "b", 200).unwrap();
             let mut halves = vec![bf16::ZERO; 400 * 64];
             gated.weight.read(0, &mut halves).unwrap();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use cascade_gpu::{Device, Heads, Kind};
+use cascade_gpu::{DType, Device, Heads};
 use common::attention::{Scene, TOKENS};
 use common::batch::Batch;
 use common::{assert_close, on_both};
@@ -46,8 +46,8 @@ impl Story {
         }
     }
 
-    /// Adds `rows` rows behind `drafted` slots behind `past` slots that all rows see. Those behind the past are a tree, to whose
-    /// nodes `parent` gives an earlier one, or none for the past.
+    /// Adds `rows` rows behind `drafted` slots behind `past` slots that all rows see. Those behind
+    /// the past are a tree, to whose nodes `parent` gives an earlier one, or none for the past.
     fn then(
         mut self,
         (past, drafted, rows): (usize, usize, usize),
@@ -97,8 +97,8 @@ impl Story {
     }
 
     /// What attention gives, checked.
-    fn check(&self, scene: &Scene, (device, kind): (&Device, Kind)) -> Vec<f32> {
-        let model = scene.load(device, kind);
+    fn check(&self, scene: &Scene, (device, dtype): (&Device, DType)) -> Vec<f32> {
+        let model = scene.load(device, dtype);
         let cache = model.cache(self.tokens.len());
         model.fill(&cache, &self.before);
         let situations = self.situations.iter();
@@ -106,7 +106,7 @@ impl Story {
             let got = model.attention(batch, &cache);
             let sizes = (batch.past, batch.first, batch.tokens.len());
             let want = scene.expect(&model, batch, slots);
-            assert_close(&got, want, &(kind, scene.heads, sizes));
+            assert_close(&got, want, &(dtype, scene.heads, sizes));
             got
         });
         checked.collect()
@@ -128,7 +128,7 @@ fn heads_of_all_sizes_attend_to_a_chain() {
     for (seed, (heads, rows)) in (0..).zip(kinds_of_heads) {
         let scene = Scene::new(seed, heads);
         let story = Story::new(seed, 10).then_chain(10, rows);
-        on_both(|device, kind| story.check(&scene, (device, kind)));
+        on_both(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -137,7 +137,7 @@ fn heads_are_rotated_by_position() {
     for (seed, heads) in [(1, heads(4, 2, 16)), (2, heads(2, 2, 80))] {
         let scene = Scene::new(seed, heads).with_rotary();
         let story = Story::new(seed, 40).then_any((40, 0, 19));
-        on_both(|device, kind| story.check(&scene, (device, kind)));
+        on_both(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -157,7 +157,7 @@ fn rows_attend_to_what_they_see_and_nothing_else() {
         (256, 0, 2),
     ];
     let story = sizes.into_iter().fold(Story::new(3, 1130), Story::then_any);
-    on_both(|device, kind| story.check(&scene, (device, kind)));
+    on_both(|device, dtype| story.check(&scene, (device, dtype)));
 }
 
 /// In bf16 each of these sizes of heads has a kernel of its own.
@@ -174,7 +174,7 @@ fn heads_of_all_sizes_attend_to_trees() {
             .into_iter()
             .fold(Story::new(seed, 540), Story::then_any);
         let story = story.then_chain(534, 2);
-        on_both(|device, kind| story.check(&scene, (device, kind)));
+        on_both(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -185,29 +185,29 @@ fn trees_are_summed_as_chains_are() {
     for past in [0, 7, 30, 250, 256] {
         let chain = Story::new(4, past).then_chain(past, 40);
         let tree = Story::new(4, past).then((past, 0, 40), |_, node| node.checked_sub(1));
-        on_both(|device, kind| {
-            let got = tree.check(&scene, (device, kind));
-            assert_eq!(got, chain.check(&scene, (device, kind)));
+        on_both(|device, dtype| {
+            let got = tree.check(&scene, (device, dtype));
+            assert_eq!(got, chain.check(&scene, (device, dtype)));
             got
         });
     }
 }
 
-/// A model that computes what is no number must not pass for one that says something.
+/// A model that computes NaN must not pass for one with valid output.
 #[test]
 fn scores_that_are_no_numbers_give_none() {
     let heads = heads(2, 1, 16);
     let scene = Scene::new(12, heads).with_a_broken_head();
     let story = Story::new(12, 60).then_chain(60, 5);
-    on_both(|device, kind| {
-        let model = scene.load(device, kind);
+    on_both(|device, dtype| {
+        let model = scene.load(device, dtype);
         let cache = model.cache(65);
         model.fill(&cache, &story.before);
         let got = model.attention(&story.situations[0].batch, &cache);
         for row in got.chunks(2 * heads.size) {
             let (broken, whole) = row.split_at(heads.size);
-            assert!(broken.iter().all(|x| x.is_nan()), "{kind:?}");
-            assert!(whole.iter().all(|x| x.is_finite()), "{kind:?}");
+            assert!(broken.iter().all(|x| x.is_nan()), "{dtype:?}");
+            assert!(whole.iter().all(|x| x.is_finite()), "{dtype:?}");
         }
         Vec::new()
     });
@@ -218,7 +218,7 @@ fn biases_depend_on_the_distance_up_to_their_reach() {
     for (seed, reach) in [(5, 0), (6, 1), (7, 7), (8, 127)] {
         let scene = Scene::new(seed, heads(2, 1, 16)).with_bias(seed, reach);
         let story = Story::new(seed, 130).then_any((100, 30, 20));
-        on_both(|device, kind| story.check(&scene, (device, kind)));
+        on_both(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -228,9 +228,9 @@ fn what_lies_in_unused_slots_does_not_matter() {
     // Memory that nobody wrote is NaN in the emulator; here are other slots' leftovers.
     let used = Story::new(10, 100);
     let story = Story::new(11, 37).then_chain(37, 3);
-    on_both(|device, kind| {
-        let fresh = story.check(&scene, (device, kind));
-        let model = scene.load(device, kind);
+    on_both(|device, dtype| {
+        let fresh = story.check(&scene, (device, dtype));
+        let model = scene.load(device, dtype);
         let cache = model.cache(100);
         model.fill(&cache, &used.before);
         model.fill(&cache, &story.before);

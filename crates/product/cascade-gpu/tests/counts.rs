@@ -1,11 +1,12 @@
-//! What kernels do to memory, counted: weights are read once and in one go, and lanes do not wait for each other at shared memory's banks.
+//! What kernels do to memory, counted: weights are read once and in one go, and lanes do not wait
+//! for each other at shared memory's banks.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use std::collections::HashMap;
 
-use cascade_gpu::{Activation, Counts, Device, Heads, Kind, Schedule};
+use cascade_gpu::{Activation, Counts, DType, Device, Heads, Schedule};
 use common::batch::Batch;
 use common::decoder::{inner, random_text, Decoder, Shape, STREAM};
 
@@ -19,7 +20,7 @@ fn decoder(device: &Device, head: usize) -> Decoder {
         size: head,
     };
     let vocabulary = VOCABULARY;
-    Decoder::new(device, Kind::Bf16, Shape { heads, vocabulary })
+    Decoder::new(device, DType::BF16, Shape { heads, vocabulary })
 }
 
 /// What kernels do in `work`.
@@ -50,7 +51,7 @@ fn weights_are_read_once_and_in_one_go() {
         let read = counts.values().map(|counts| counts.constants);
         let bytes: u64 = read.clone().map(|read| read.bytes).sum();
         // The head is stored in tiles of sixteen outputs, of which there are 129.
-        let weights = STREAM * (3 * inner(Kind::Bf16) + VOCABULARY) * 2;
+        let weights = STREAM * (3 * inner(DType::BF16) + VOCABULARY) * 2;
         assert_eq!(bytes, weights as u64, "{rows} rows");
         assert_eq!(read.map(|read| read.sectors * 32).sum::<u64>(), bytes);
     }

@@ -29,8 +29,8 @@ fn tokens_of_all_chunks_see_each_other() {
     for length in [1, 64, 65, 300] {
         let text = random_text(length as u64, length);
         let seen: Vec<_> = text.iter().copied().zip(0..).collect();
-        on_both(|device, kind| {
-            let model = scene.load(device, kind);
+        on_both(|device, dtype| {
+            let model = scene.load(device, dtype);
             let (scratch, source) = (model.cache(length), model.cache(length));
             let mut runner = model.runner();
             let encoding = runner.encode(&text, &scratch, &source).unwrap();
@@ -47,7 +47,7 @@ fn tokens_of_all_chunks_see_each_other() {
             let got: Vec<f32> = chunks.collect();
             let rows = seen.iter();
             let want = rows.flat_map(|&row| scene.attend(&model, row, &seen));
-            assert_close(&got, want, &(kind, length));
+            assert_close(&got, want, &(dtype, length));
             got
         });
     }
@@ -67,8 +67,8 @@ fn decoders_look_at_all_of_the_source() {
         let seen: Vec<_> = text.iter().copied().zip(0..).collect();
         let mut batch = Batch::chain(&random_text(seed + 10, rows), 0);
         batch.wanted = 0;
-        on_both(|device, kind| {
-            let model = scene.load(device, kind);
+        on_both(|device, dtype| {
+            let model = scene.load(device, dtype);
             // Caches of different capacities.
             let (cache, scratch) = (model.cache(rows), model.cache(600));
             let mut source = model.cache(length);
@@ -86,7 +86,7 @@ fn decoders_look_at_all_of_the_source() {
             let got = model.mixed(&runner, rows);
             let queries = batch.tokens.iter();
             let want = queries.flat_map(|&token| scene.attend(&model, (token, 0), &seen));
-            assert_close(&got, want, &(kind, length, rows));
+            assert_close(&got, want, &(dtype, length, rows));
             got
         });
     }

@@ -1,11 +1,11 @@
-//! A row's numbers do not depend on the rows beside it: a whole small model, to the last bit.
+//! A row's values do not depend on the rows beside it: a whole small model, to the last bit.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use std::collections::HashMap;
 
-use cascade_gpu::{Activation, Device, Heads, Kind};
+use cascade_gpu::{Activation, DType, Device, Heads};
 use common::batch::Batch;
 use common::decoder::{inner, Decoder, Shape, LAYERS, STREAM};
 use common::{bits, on_both};
@@ -15,8 +15,8 @@ use rand::{Rng, SeedableRng};
 const HEADS: Heads = Shape::SMALL.heads;
 const VOCABULARY: usize = Shape::SMALL.vocabulary;
 
-fn decoder(device: &Device, kind: Kind) -> Decoder {
-    Decoder::new(device, kind, Shape::SMALL)
+fn decoder(device: &Device, dtype: DType) -> Decoder {
+    Decoder::new(device, dtype, Shape::SMALL)
 }
 
 fn random_text(seed: u64, length: usize) -> Vec<u32> {
@@ -26,8 +26,8 @@ fn random_text(seed: u64, length: usize) -> Vec<u32> {
 #[test]
 fn rows_of_a_chain_say_the_same_alone_and_in_any_company() {
     let text = random_text(2, 262);
-    on_both(|device, kind| {
-        let model = decoder(device, kind);
+    on_both(|device, dtype| {
+        let model = decoder(device, dtype);
         let cache = model.cache();
         // What follows comes to lie in two splits of the keys.
         let (start, rest) = text.split_at(244);
@@ -35,7 +35,7 @@ fn rows_of_a_chain_say_the_same_alone_and_in_any_company() {
         let alone = model.read(&cache, start.len(), rest, &[1]);
         for sizes in [&[5][..], &[2, 16], &[18]] {
             let logits = model.read(&cache, start.len(), rest, sizes);
-            assert!(bits(&logits) == bits(&alone), "{kind:?} {sizes:?}");
+            assert!(bits(&logits) == bits(&alone), "{dtype:?} {sizes:?}");
         }
         alone
     });
@@ -44,12 +44,12 @@ fn rows_of_a_chain_say_the_same_alone_and_in_any_company() {
 #[test]
 fn short_texts_say_the_same_in_chunks_of_any_size() {
     let text = random_text(3, 64);
-    on_both(|device, kind| {
-        let model = decoder(device, kind);
+    on_both(|device, dtype| {
+        let model = decoder(device, dtype);
         let at_once = model.read(&model.cache(), 0, &text, &[64]);
         for sizes in [&[1, 8, 32][..], &[33, 31]] {
             let logits = model.read(&model.cache(), 0, &text, sizes);
-            assert!(bits(&logits) == bits(&at_once), "{kind:?} {sizes:?}");
+            assert!(bits(&logits) == bits(&at_once), "{dtype:?} {sizes:?}");
         }
         at_once
     });
@@ -59,9 +59,9 @@ fn short_texts_say_the_same_in_chunks_of_any_size() {
 #[test]
 fn strangers_beside_a_chain_do_not_matter() {
     let text = random_text(4, 20);
-    on_both(|device, kind| {
+    on_both(|device, dtype| {
         let mut rng = StdRng::seed_from_u64(4);
-        let model = decoder(device, kind);
+        let model = decoder(device, dtype);
         let plain = model.read(&model.cache(), 0, &text, &[20]);
         let mut runner = model.runner();
         for strangers in [1, 44] {
@@ -77,7 +77,7 @@ fn strangers_beside_a_chain_do_not_matter() {
             batch.paths = Some(paths);
             batch.wanted = batch.tokens.len();
             let logits = model.logits(&mut runner, &batch, &model.cache());
-            assert!(bits(&logits[..plain.len()]) == bits(&plain), "{kind:?}");
+            assert!(bits(&logits[..plain.len()]) == bits(&plain), "{dtype:?}");
         }
         plain
     });
@@ -90,8 +90,8 @@ fn rows_without_attention_say_the_same_at_any_place() {
     let batches: Vec<Vec<u32>> = [1, 2, 5, 8, 9, 16, 31, 32, 50, 64]
         .map(|size| random_text(rng.random(), size))
         .to_vec();
-    on_both(|device, kind| {
-        let model = decoder(device, kind);
+    on_both(|device, dtype| {
+        let model = decoder(device, dtype);
         let layer = &model.layers[0];
         let (mut runner, cache) = (model.runner(), model.cache());
         let mut said: HashMap<u32, Vec<f32>> = HashMap::new();
@@ -106,7 +106,7 @@ fn rows_without_attention_say_the_same_at_any_place() {
             let logits = runner.logits(tokens.len()).unwrap();
             for (&token, row) in tokens.iter().zip(logits.chunks(VOCABULARY)) {
                 let first = said.entry(token).or_insert_with(|| row.to_vec());
-                assert!(bits(first) == bits(row), "{kind:?}: {}", tokens.len());
+                assert!(bits(first) == bits(row), "{dtype:?}: {}", tokens.len());
             }
         }
         (0..VOCABULARY as u32)
@@ -119,8 +119,8 @@ fn rows_without_attention_say_the_same_at_any_place() {
 #[test]
 fn a_profile_counts_every_launch_and_leaves_the_runner_as_it_was() {
     let text = random_text(6, 3);
-    on_both(|device, kind| {
-        let model = decoder(device, kind);
+    on_both(|device, dtype| {
+        let model = decoder(device, dtype);
         let (mut runner, cache) = (model.runner(), model.cache());
         assert!(runner.profile(1).unwrap().is_empty());
         let batch = Batch::chain(&text, 0);
@@ -142,8 +142,8 @@ fn a_profile_counts_every_launch_and_leaves_the_runner_as_it_was() {
             of_forward.clone().map(|c| c.launches).sum::<usize>(),
             5 * LAYERS + 3
         );
-        let numbers = LAYERS * STREAM * (4 * HEADS.size + 2 * HEADS.size + 3 * inner(kind));
-        let weights = (numbers + VOCABULARY * STREAM) * kind.bytes();
+        let numbers = LAYERS * STREAM * (4 * HEADS.size + 2 * HEADS.size + 3 * inner(dtype));
+        let weights = (numbers + VOCABULARY * STREAM) * dtype.bytes();
         assert_eq!(of_forward.map(|c| c.weights).sum::<usize>(), weights);
         assert!(costs.iter().all(|c| c.seconds > 0.0));
         let again = model.logits(&mut runner, &batch, &cache);

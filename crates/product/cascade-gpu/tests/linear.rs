@@ -3,7 +3,7 @@
 
 mod common;
 
-use cascade_gpu::{Device, Heads, Kind, Linear, Loader, Runner, Sizes, Stored};
+use cascade_gpu::{DType, Device, Heads, Linear, Loader, Runner, StorageDType, WorkspaceSizes};
 use common::batch::Batch;
 use common::store::Store;
 use common::{assert_close, cache, devices, numbers, on_both, EPSILON, ONE_HEAD};
@@ -22,7 +22,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(seed: u64, rows: usize, inputs: usize, outputs: usize, stored: Stored) -> Self {
+    fn new(seed: u64, rows: usize, inputs: usize, outputs: usize, stored: StorageDType) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut store = Store::default();
         store.random(&mut rng, "table", &[TOKENS, inputs], stored, 1.0);
@@ -42,18 +42,18 @@ impl Case {
     /// What the map `load` loads reads and gives, of the wanted rows.
     fn run(
         &self,
-        (device, kind): (&Device, Kind),
+        (device, dtype): (&Device, DType),
         load: impl FnOnce(&mut Loader<'_>) -> Linear,
     ) -> (Vec<f32>, Vec<f32>) {
-        let mut loader = Loader::new(device, kind, &self.store);
+        let mut loader = Loader::new(device, dtype, &self.store);
         let table = loader.table("table", TOKENS, self.inputs).unwrap();
         let norm = loader.norm("norm", self.inputs).unwrap();
         let head = load(&mut loader);
-        let mut sizes = Sizes::new(self.inputs, EPSILON, ONE_HEAD, self.outputs);
+        let mut sizes = WorkspaceSizes::new(self.inputs, EPSILON, ONE_HEAD, self.outputs);
         sizes.cover(&head);
-        let mut runner = Runner::new(device, kind, sizes).unwrap();
+        let mut runner = Runner::new(device, dtype, sizes).unwrap();
         let rows = self.batch.tokens.len();
-        let cache = cache(device, kind, ONE_HEAD, rows);
+        let cache = cache(device, dtype, ONE_HEAD, rows);
         let forward = runner.forward(&self.batch.rows(), &cache, None, |f| {
             f.embed(&table, &norm);
             f.logits(&head, 1.0);
@@ -64,19 +64,19 @@ impl Case {
         (input, runner.logits(wanted).unwrap())
     }
 
-    fn plain(&self, device: &Device, kind: Kind) -> (Vec<f32>, Vec<f32>) {
-        self.run((device, kind), |loader| {
+    fn plain(&self, device: &Device, dtype: DType) -> (Vec<f32>, Vec<f32>) {
+        self.run((device, dtype), |loader| {
             let parts = [("head", self.outputs)];
             loader.linear(self.inputs, &parts).unwrap()
         })
     }
 
-    /// Asserts that `output` is what `weight`, kept in `kind`, makes of `input`.
-    fn check(&self, kind: Kind, weight: &[f32], input: &[f32], output: &[f32]) {
-        let weight: Vec<f32> = weight.iter().map(|&w| numbers::in_kind(w, kind)).collect();
+    /// Asserts that `output` is what `weight`, kept in `dtype`, makes of `input`.
+    fn check(&self, dtype: DType, weight: &[f32], input: &[f32], output: &[f32]) {
+        let weight: Vec<f32> = weight.iter().map(|&w| numbers::in_kind(w, dtype)).collect();
         let rows = input.chunks(self.inputs);
         let want = rows.flat_map(|x| weight.chunks(self.inputs).map(|w| product(w, x)));
-        let what = (kind, self.batch.tokens.len(), self.inputs, self.outputs);
+        let what = (dtype, self.batch.tokens.len(), self.inputs, self.outputs);
         assert_close(output, want, &what);
     }
 }
@@ -95,7 +95,7 @@ fn product(w: &[f32], x: &[f32]) -> (f64, f64) {
 #[test]
 fn linear_maps_are_sums_of_products() {
     let mut rng = StdRng::seed_from_u64(1);
-    let stored = [Stored::F32, Stored::Bf16, Stored::F16];
+    let stored = [StorageDType::F32, StorageDType::BF16, StorageDType::F16];
     let corners = [(1, 32, 16), (64, 1504, 48), (3, 4128, 16), (33, 160, 272)];
     let random: Vec<_> = (0..6)
         .map(|_| {
@@ -106,9 +106,9 @@ fn linear_maps_are_sums_of_products() {
         .collect();
     for (seed, &(rows, inputs, outputs)) in corners.iter().chain(&random).enumerate() {
         let case = Case::new(seed as u64, rows, inputs, outputs, stored[seed % 3]);
-        on_both(|device, kind| {
-            let (input, output) = case.plain(device, kind);
-            case.check(kind, case.store.values("head"), &input, &output);
+        on_both(|device, dtype| {
+            let (input, output) = case.plain(device, dtype);
+            case.check(dtype, case.store.values("head"), &input, &output);
             output
         });
     }
@@ -117,16 +117,16 @@ fn linear_maps_are_sums_of_products() {
 #[test]
 fn only_wanted_rows_are_computed() {
     for (seed, rows, wanted) in [(1, 5, 1), (2, 8, 7), (3, 23, 9), (4, 40, 33)] {
-        let mut case = Case::new(seed, rows, 288, 48, Stored::F32);
+        let mut case = Case::new(seed, rows, 288, 48, StorageDType::F32);
         let [device, ..] = devices();
-        let (_, all) = case.plain(&device, Kind::Bf16);
+        let (_, all) = case.plain(&device, DType::BF16);
         case.batch.wanted = wanted;
-        on_both(|device, kind| {
-            let (input, output) = case.plain(device, kind);
-            case.check(kind, case.store.values("head"), &input, &output);
+        on_both(|device, dtype| {
+            let (input, output) = case.plain(device, dtype);
+            case.check(dtype, case.store.values("head"), &input, &output);
             output
         });
-        let (_, some) = case.plain(&device, Kind::Bf16);
+        let (_, some) = case.plain(&device, DType::BF16);
         assert_eq!(some, all[(rows - wanted) * 48..]);
     }
 }
@@ -135,19 +135,24 @@ fn only_wanted_rows_are_computed() {
 fn maps_of_the_same_input_lie_side_by_side() {
     let sizes = [16, 64, 32, 112];
     let inputs = 544;
-    let mut case = Case::new(5, 11, inputs, sizes.iter().sum(), Stored::Bf16);
+    let mut case = Case::new(5, 11, inputs, sizes.iter().sum(), StorageDType::BF16);
     let mut rng = StdRng::seed_from_u64(6);
-    let stored = [Stored::F32, Stored::F16, Stored::Bf16, Stored::F32];
+    let stored = [
+        StorageDType::F32,
+        StorageDType::F16,
+        StorageDType::BF16,
+        StorageDType::F32,
+    ];
     let names = ["a", "b", "c", "d"];
     for ((name, size), stored) in names.into_iter().zip(sizes).zip(stored) {
         let shape = [size, inputs];
         case.store.random(&mut rng, name, &shape, stored, 1.0);
     }
     let weight = names.map(|name| case.store.values(name)).concat();
-    on_both(|device, kind| {
+    on_both(|device, dtype| {
         let parts: Vec<_> = names.into_iter().zip(sizes).collect();
-        let (input, output) = case.run((device, kind), |l| l.linear(inputs, &parts).unwrap());
-        case.check(kind, &weight, &input, &output);
+        let (input, output) = case.run((device, dtype), |l| l.linear(inputs, &parts).unwrap());
+        case.check(dtype, &weight, &input, &output);
         output
     });
 }
@@ -156,21 +161,22 @@ fn maps_of_the_same_input_lie_side_by_side() {
 fn gates_alternate_with_what_they_gate_in_eights() {
     for (seed, inner) in [(7, 8), (8, 88), (9, 128)] {
         let inputs = 96;
-        let mut case = Case::new(seed, 9, inputs, 2 * inner, Stored::F32);
+        let mut case = Case::new(seed, 9, inputs, 2 * inner, StorageDType::F32);
         let mut rng = StdRng::seed_from_u64(seed);
         for name in ["gate", "up"] {
             let shape = [inner, inputs];
-            case.store.random(&mut rng, name, &shape, Stored::F16, 1.0);
+            case.store
+                .random(&mut rng, name, &shape, StorageDType::F16, 1.0);
         }
         let eight = 8 * inputs;
         let gates = case.store.values("gate").chunks(eight);
         let ups = case.store.values("up").chunks(eight);
         let weight = gates.zip(ups).flat_map(|(g, u)| [g, u]).collect::<Vec<_>>();
-        on_both(|device, kind| {
-            let (input, output) = case.run((device, kind), |l| {
+        on_both(|device, dtype| {
+            let (input, output) = case.run((device, dtype), |l| {
                 l.gated(inputs, "gate", "up", inner).unwrap()
             });
-            case.check(kind, &weight.concat(), &input, &output);
+            case.check(dtype, &weight.concat(), &input, &output);
             output
         });
     }
@@ -181,14 +187,14 @@ fn sizes_that_tiles_do_not_divide_are_refused() {
     let mut rng = StdRng::seed_from_u64(10);
     let mut store = Store::default();
     for (name, shape) in [("narrow", [16, 48]), ("odd", [24, 64]), ("four", [4, 64])] {
-        store.random(&mut rng, name, &shape, Stored::F32, 1.0);
+        store.random(&mut rng, name, &shape, StorageDType::F32, 1.0);
     }
     let [device, ..] = devices();
-    let mut bf16 = Loader::new(&device, Kind::Bf16, &store);
+    let mut bf16 = Loader::new(&device, DType::BF16, &store);
     assert!(bf16.linear(48, &[("narrow", 16)]).is_err());
     assert!(bf16.linear(64, &[("odd", 24)]).is_err());
     assert!(bf16.gated(64, "four", "four", 4).is_err());
-    let mut f32 = Loader::new(&device, Kind::F32, &store);
+    let mut f32 = Loader::new(&device, DType::F32, &store);
     assert!(f32.linear(48, &[("narrow", 16)]).is_ok());
     assert!(f32.linear(64, &[("odd", 24)]).is_err());
     assert!(f32.head(64, "odd", 24).is_ok());
@@ -199,6 +205,6 @@ fn sizes_that_tiles_do_not_divide_are_refused() {
     };
     let refused = f32.rotated(64, heads, ["odd"; 3]).unwrap_err();
     assert!(refused.to_string().contains("head"), "{refused}");
-    // Gates come in eights whatever the kind.
+    // Gates come in eights whatever the type.
     assert!(f32.gated(64, "four", "four", 4).is_err());
 }

@@ -3,7 +3,9 @@
 
 mod common;
 
-use cascade_gpu::{Device, Kind, Loader, Readings, Runner, Sizes, Stored, MAX_PICKS};
+use cascade_gpu::{
+    DType, Device, Loader, Readout, Runner, StorageDType, WorkspaceSizes, MAX_PICKS,
+};
 use common::batch::Batch;
 use common::store::Store;
 use common::{cache, on_both, EPSILON, ONE_HEAD};
@@ -19,8 +21,8 @@ const VOCABULARY: usize = 4107;
 fn weights(seed: u64, period: usize) -> Store {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut store = Store::default();
-    store.random(&mut rng, "table", &[TOKENS, STREAM], Stored::F32, 1.0);
-    store.put("norm", &[STREAM], Stored::F32, &[1.0; STREAM]);
+    store.random(&mut rng, "table", &[TOKENS, STREAM], StorageDType::F32, 1.0);
+    store.put("norm", &[STREAM], StorageDType::F32, &[1.0; STREAM]);
     let rows = STREAM * period;
     let once: Vec<f32> = (0..rows).map(|_| rng.random_range(-1.0..1.0)).collect();
     let again: Vec<f32> = once
@@ -29,7 +31,7 @@ fn weights(seed: u64, period: usize) -> Store {
         .cycle()
         .take(VOCABULARY * STREAM)
         .collect();
-    store.put("head", &[VOCABULARY, STREAM], Stored::F32, &again);
+    store.put("head", &[VOCABULARY, STREAM], StorageDType::F32, &again);
     store
 }
 
@@ -37,18 +39,18 @@ fn weights(seed: u64, period: usize) -> Store {
 fn change(store: &mut Store, name: &str, rows: usize, change: impl Fn(&mut [f32])) {
     let mut values = store.values(name).to_vec();
     change(&mut values);
-    store.put(name, &[rows, STREAM], Stored::F32, &values);
+    store.put(name, &[rows, STREAM], StorageDType::F32, &values);
 }
 
-fn run(store: &Store, batch: &Batch, (device, kind): (&Device, Kind)) -> Runner {
-    let mut loader = Loader::new(device, kind, store);
+fn run(store: &Store, batch: &Batch, (device, dtype): (&Device, DType)) -> Runner {
+    let mut loader = Loader::new(device, dtype, store);
     let table = loader.table("table", TOKENS, STREAM).unwrap();
     let norm = loader.norm("norm", STREAM).unwrap();
     let head = loader.head(STREAM, "head", VOCABULARY).unwrap();
-    let mut sizes = Sizes::new(STREAM, EPSILON, ONE_HEAD, VOCABULARY);
+    let mut sizes = WorkspaceSizes::new(STREAM, EPSILON, ONE_HEAD, VOCABULARY);
     sizes.cover(&head);
-    let mut runner = Runner::new(device, kind, sizes).unwrap();
-    let cache = cache(device, kind, ONE_HEAD, batch.tokens.len());
+    let mut runner = Runner::new(device, dtype, sizes).unwrap();
+    let cache = cache(device, dtype, ONE_HEAD, batch.tokens.len());
     let forward = runner.forward(&batch.rows(), &cache, None, |f| {
         f.embed(&table, &norm);
         f.logits(&head, 1.75);
@@ -76,14 +78,14 @@ fn assert_probability(got: f32, want: f64) {
     assert!(close, "{got} instead of {want}");
 }
 
-fn check(readings: &Readings, logits: &[f32], picks: &[(u32, u32)]) {
+fn check(readout: &Readout, logits: &[f32], picks: &[(u32, u32)]) {
     let rows: Vec<&[f32]> = logits.chunks(VOCABULARY).collect();
     for (row, logits) in rows.iter().enumerate() {
         let (token, _) = ranked(logits)[0];
-        assert_eq!(readings.argmax[row], token);
-        assert_probability(readings.greatest[row], probability(logits, token));
+        assert_eq!(readout.argmax[row], token);
+        assert_probability(readout.greatest[row], probability(logits, token));
     }
-    for (&got, &(row, token)) in readings.picks.iter().zip(picks) {
+    for (&got, &(row, token)) in readout.picks.iter().zip(picks) {
         assert_probability(got, probability(rows[row as usize], token));
     }
 }
@@ -115,13 +117,13 @@ fn readings_are_those_of_the_logits() {
     for (rows, wanted, picks, period) in cases {
         let store = weights(1, period);
         let batch = random_batch(&mut rng, rows, wanted, picks);
-        on_both(|device, kind| {
-            let runner = run(&store, &batch, (device, kind));
+        on_both(|device, dtype| {
+            let runner = run(&store, &batch, (device, dtype));
             let logits = runner.logits(wanted).unwrap();
-            let readings = runner.readings(wanted, picks).unwrap();
-            assert_eq!(readings.improper, None);
-            check(&readings, &logits, &batch.picks);
-            [readings.greatest, readings.picks, logits].concat()
+            let readout = runner.readout(wanted, picks).unwrap();
+            assert_eq!(readout.improper, None);
+            check(&readout, &logits, &batch.picks);
+            [readout.greatest, readout.picks, logits].concat()
         });
     }
 }
@@ -132,8 +134,8 @@ fn the_greatest_logits_come_in_order() {
     let mut rng = StdRng::seed_from_u64(4);
     for (rows, wanted, width) in [(1, 1, 1), (6, 2, 9)] {
         let batch = random_batch(&mut rng, rows, wanted, 0);
-        on_both(|device, kind| {
-            let runner = run(&store, &batch, (device, kind));
+        on_both(|device, dtype| {
+            let runner = run(&store, &batch, (device, dtype));
             let logits = runner.logits(wanted).unwrap();
             let top = runner.top(wanted, width).unwrap();
             let rows = logits.chunks(VOCABULARY).map(ranked);
@@ -164,11 +166,11 @@ fn with_first_column(head: impl Fn(usize) -> Option<f32>) -> Store {
 fn improper(store: &Store, tokens: &[u32]) -> Option<usize> {
     let batch = Batch::chain(tokens, 0);
     let found = std::cell::Cell::new(None);
-    on_both(|device, kind| {
-        let runner = run(store, &batch, (device, kind));
-        let readings = runner.readings(tokens.len(), 0).unwrap();
-        found.set(readings.improper);
-        vec![readings.improper.map_or(-1.0, |row| row as f32)]
+    on_both(|device, dtype| {
+        let runner = run(store, &batch, (device, dtype));
+        let readout = runner.readout(tokens.len(), 0).unwrap();
+        found.set(readout.improper);
+        vec![readout.improper.map_or(-1.0, |row| row as f32)]
     });
     found.get()
 }
@@ -195,14 +197,14 @@ fn tokens_that_cannot_be_have_no_probability() {
     let store = with_first_column(|token| (token < 1100).then_some(f32::INFINITY));
     let mut batch = Batch::chain(&[1], 0);
     batch.picks = vec![(0, 5), (0, 1050), (0, 1200)];
-    on_both(|device, kind| {
-        let runner = run(&store, &batch, (device, kind));
+    on_both(|device, dtype| {
+        let runner = run(&store, &batch, (device, dtype));
         let logits = runner.logits(1).unwrap();
         assert_eq!(logits[1050], f32::NEG_INFINITY);
-        let readings = runner.readings(1, 3).unwrap();
-        assert_eq!(readings.improper, None);
-        check(&readings, &logits, &batch.picks);
-        assert_eq!(readings.picks[..2], [0.0, 0.0]);
-        readings.picks
+        let readout = runner.readout(1, 3).unwrap();
+        assert_eq!(readout.improper, None);
+        check(&readout, &logits, &batch.picks);
+        assert_eq!(readout.picks[..2], [0.0, 0.0]);
+        readout.picks
     });
 }

@@ -1,10 +1,10 @@
-//! Every barrier, fence and wait of the kernels is needed, and the emulator notices when one is missing. So what it says of kernels with
-//! all of them means something.
+//! Every barrier, fence and wait of the kernels is needed, and the emulator notices when one is
+//! missing. So what it says of kernels with all of them means something.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use cascade_gpu::{Device, Error, Heads, Kind, Schedule};
+use cascade_gpu::{DType, Device, Error, Heads, Schedule};
 use common::batch::Batch;
 use common::decoder::{random_text, Decoder, Shape};
 
@@ -21,15 +21,16 @@ const ORDERING: [&str; 4] = [
 /// Several slices of it for the readout.
 const VOCABULARY: usize = 2064;
 
-/// Forwards of all kinds of kernels: few rows and many, several splits of the keys, several slices of the vocabulary.
-fn forwards(device: &Device, kind: Kind, head: usize) -> Result<(), Error> {
+/// Forwards of all kinds of kernels: few rows and many, several splits of the keys, several slices
+/// of the vocabulary.
+fn forwards(device: &Device, dtype: DType, head: usize) -> Result<(), Error> {
     let heads = Heads {
         queries: 2,
         kv: 1,
         size: head,
     };
     let vocabulary = VOCABULARY;
-    let decoder = Decoder::new(device, kind, Shape { heads, vocabulary });
+    let decoder = Decoder::new(device, dtype, Shape { heads, vocabulary });
     let (mut runner, cache) = (decoder.runner(), decoder.cache());
     let text = random_text(1, 155, vocabulary);
     let mut past = 0;
@@ -47,10 +48,10 @@ fn forwards(device: &Device, kind: Kind, head: usize) -> Result<(), Error> {
 /// Forwards that launch a kernel.
 fn forwards_with(kernel: &str, device: &Device) -> Result<(), Error> {
     match kernel {
-        "linear_f32" | "attention_f32" => forwards(device, Kind::F32, 32),
-        "attention_bf16_64" => forwards(device, Kind::Bf16, 64),
-        "attention_bf16_128" => forwards(device, Kind::Bf16, 128),
-        _ => forwards(device, Kind::Bf16, 32),
+        "linear_f32" | "attention_f32" => forwards(device, DType::F32, 32),
+        "attention_bf16_64" => forwards(device, DType::BF16, 64),
+        "attention_bf16_128" => forwards(device, DType::BF16, 128),
+        _ => forwards(device, DType::BF16, 32),
     }
 }
 

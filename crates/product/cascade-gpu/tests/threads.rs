@@ -1,4 +1,4 @@
-//! Threads that share a GPU: the one that `CASCADE_TEST_DEVICE` names, or one behind a library that plays the driver.
+//! Threads that share a GPU: the one that `CASCADE_TEST_DEVICE` names, or the mock CUDA driver's.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ mod common;
 
 use std::process::Command;
 
-use cascade_gpu::{Device, Kind};
+use cascade_gpu::{DType, Device};
 use common::decoder::{random_text, Decoder, Shape};
 use common::{bits, named_gpu};
 
@@ -32,7 +32,7 @@ fn threads_share_a_gpu() {
     assert!(alone == together);
 }
 
-/// The GPU, on which a driver that is played runs blocks in any order.
+/// The GPU; the mock driver runs its blocks in any order.
 fn gpu() -> Device {
     Device::gpu(named_gpu().unwrap_or(2)).unwrap()
 }
@@ -40,7 +40,7 @@ fn gpu() -> Device {
 /// Logits of a text, read in pieces of many sizes, each of which is recorded.
 fn logits(seed: u64) -> Vec<u32> {
     let device = gpu();
-    let decoder = Decoder::new(&device, Kind::Bf16, Shape::SMALL);
+    let decoder = Decoder::new(&device, DType::BF16, Shape::SMALL);
     let text = random_text(seed, 30, Shape::SMALL.vocabulary);
     bits(&decoder.read(&decoder.cache(), 0, &text, &[1, 2, 3, 5, 9, 10]))
 }

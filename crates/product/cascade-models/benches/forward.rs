@@ -22,7 +22,7 @@ fn folder() -> PathBuf {
 fn ours(bench: &mut Criterion, text: &[TokenId]) {
     let source = ModelSource::parse(&folder().to_string_lossy()).unwrap();
     let mut session = load(&source, &LoadOptions::default()).unwrap().session();
-    for rows in [1, 8] {
+    for rows in [1u32, 8] {
         let draft = TokenTree::chain((0..rows - 1).map(|i| 5 + i));
         let context = &text[..CONTEXT];
         bench.bench_function(format!("cascade, {rows} rows"), |b| {

@@ -1,7 +1,9 @@
-//! What the kernels of a forward do, counted where the processor plays the GPU: one layer and the head of a released model's shape, with
-//! random weights. It is what a profiler would say but for time; beside it stands the time that an H200 needs at least for as much: to read the
-//! weights, to begin the instructions, to multiply the tiles, and for the banks of shared memory. `full` is the share of what is moved that
-//! lanes ask for (above 1 where they ask for the same), `extra` how many times as long banks take as if lanes never met.
+//! What the kernels of a forward do, counted by the PTX interpreter: one layer and the head of a
+//! released model's shape, with random weights. It is what a profiler would say but for time;
+//! beside it stands the time that an H200 needs at least for as much: to read the weights, to begin
+//! the instructions, to multiply the tiles, and for the banks of shared memory. `full` is the share
+//! of what is moved that lanes ask for (above 1 where they ask for the same), `extra` how many
+//! times as long banks take as if lanes never met.
 //!
 //!     cargo run --release -p cascade-models --example gpu_counts -- vicuna-7b 128 1,8,16,64
 #![allow(clippy::unwrap_used)]
@@ -10,9 +12,10 @@ use cascade_core::{Scorer, TokenTree, Want};
 use cascade_gpu::{Counts, Schedule};
 use cascade_models::{random_model, shape, DType, Device, LoadOptions, Session};
 
-/// Instructions of warps that an H200 begins in a microsecond: four a clock in each of 132 processors, at 1.755 GHz.
+/// Instructions of warps that an H200 begins in a microsecond: four a clock in each of 132
+/// multiprocessors, at 1.755 GHz.
 const INSTRUCTIONS: f64 = 4.0 * 132.0 * 1755.0;
-/// Products of tiles: four tensor cores in a processor, each 512 products of numbers a clock.
+/// Products of tiles: four tensor cores in a multiprocessor, each 512 products a clock.
 const TILES: f64 = 132.0 * 1755.0 * 4.0 * 512.0 / 2048.0;
 /// Turns of its shared memories in a microsecond.
 const TURNS: f64 = 132.0 * 1755.0;

@@ -107,7 +107,7 @@ pub enum Error {
         found: String,
     },
 
-    /// The checkpoint has layers that the configuration does not speak of.
+    /// The checkpoint has layers that the configuration does not describe.
     #[error(
         "{files} has {count} tensors of layers that config.json does not ask for, such as \
          {example}: config.json does not describe these weights; take both from the same model"
@@ -162,9 +162,19 @@ pub enum Error {
         memory: &'static str,
     },
 
+    /// A bias that GPUs have no kernels for.
+    #[error(
+        "{tensor} is the bias of a linear map, and GPUs have no kernels for those yet: compute on \
+         the cpu"
+    )]
+    GpuBias {
+        /// Name of the tensor.
+        tensor: String,
+    },
+
     /// What a GPU failed with.
     #[error(transparent)]
-    Gpu(#[from] cascade_gpu::Error),
+    Gpu(cascade_gpu::Error),
 
     /// tokenizer.json cannot be understood.
     #[error(
@@ -214,8 +224,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// Text that names no type to compute in.
-    #[error("\"{text}\" is no type to compute in; give f32, f16 or bf16")]
+    /// Text that is not a type to compute in.
+    #[error("\"{text}\" is not a type to compute in; give f32, f16 or bf16")]
     ComputeType {
         /// What was given.
         text: String,
@@ -223,7 +233,26 @@ pub enum Error {
 
     /// The tensor library failed.
     #[error("{0}")]
-    Tensor(#[from] candle_core::Error),
+    Tensor(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    pub(crate) fn tensor(error: candle_core::Error) -> Self {
+        Self::Tensor(Box::new(error))
+    }
+}
+
+impl From<cascade_gpu::Error> for Error {
+    /// An error of this crate that comes back from the GPU's loader is itself again.
+    fn from(error: cascade_gpu::Error) -> Self {
+        match error {
+            cascade_gpu::Error::Weights(error) => match error.downcast::<Self>() {
+                Ok(error) => *error,
+                Err(error) => Self::Gpu(cascade_gpu::Error::Weights(error)),
+            },
+            error => Self::Gpu(error),
+        }
+    }
 }
 
 impl From<Error> for cascade_core::Error {

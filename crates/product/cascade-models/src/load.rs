@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use candle_core::DType;
 use cascade_core::{Architecture, TokenId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::backend;
+use crate::network::Network;
 use crate::weights::{Checkpoint, Provider};
 use crate::{
-    gpu, Device, Error, HubOptions, Llama, LlamaConfig, Model, ModelFile, ModelFiles, ModelSource,
-    Result, Session, T5Config, Tokenizer, T5,
+    DType, Device, Error, HubOptions, LlamaConfig, Model, ModelFile, ModelFiles, ModelSource,
+    Result, Session, T5Config, Tokenizer,
 };
 
 /// How a model is loaded.
@@ -53,8 +54,8 @@ pub struct LoadedModel {
     pub model: Arc<Model>,
     /// The tokenizer; the model has an embedding for each of its ids.
     pub tokenizer: Tokenizer,
-    /// The tokens that end a generation, in order: those of generation_config.json if it names any, else those of
-    /// config.json. Empty if neither does.
+    /// The tokens that end a generation, in order: those of generation_config.json if it names any,
+    /// else those of config.json. Empty if neither does.
     pub eos_token_ids: Vec<TokenId>,
     /// The files it was loaded from.
     pub files: ModelFiles,
@@ -88,11 +89,13 @@ pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<LoadedModel> 
         Some(other) => source.files_with_tokenizer_of(other, hub, progress),
     }?;
     let config = read_json(&files.config)?;
-    let kind = Kind::of(&files.config, &config)?;
+    Kind::of(&files.config, &config)?;
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
     let weights = Checkpoint::open(&files.weights)?;
-    let model = build(kind, &files.config, config.clone(), &weights, options)
-        .map_err(|error| in_file(&files.config, weights.take_failure().unwrap_or(error)))?;
+    let network = ModelConfig::parse(&files.config, config.clone())
+        .and_then(|config| config.network(&weights, &options.device, options.dtype))
+        .map_err(|error| in_file(&files.config, error))?;
+    let model = Arc::new(Model::new(network));
     check_leftovers(&weights)?;
     tokenizer.check_fits(model.vocab_size())?;
     let eos_token_ids = eos_token_ids(&files, &config, model.vocab_size())?;
@@ -105,15 +108,16 @@ pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<LoadedModel> 
     })
 }
 
+/// The architectures.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+enum Kind {
     T5,
     Llama,
 }
 
 impl Kind {
     /// What config.json describes, by its `model_type`, or by its `architectures` if it has none.
-    pub(crate) fn of(file: &ModelFile, config: &Value) -> Result<Self> {
+    fn of(file: &ModelFile, config: &Value) -> Result<Self> {
         let model_type = config["model_type"].as_str();
         let class = config["architectures"][0].as_str();
         let kind = match (model_type, class) {
@@ -143,40 +147,46 @@ impl Kind {
     }
 }
 
-/// Parameters of the model that config.json describes.
-pub(crate) fn parameters(kind: Kind, file: &ModelFile, config: Value) -> Result<usize> {
-    Ok(match kind {
-        Kind::T5 => settings::<T5Config>(file, config)?.parameters(),
-        Kind::Llama => settings::<LlamaConfig>(file, config)?.parameters(),
-    })
+/// What config.json describes.
+#[derive(Clone, Debug)]
+pub(crate) enum ModelConfig {
+    T5(T5Config),
+    Llama(LlamaConfig),
 }
 
-/// The model that config.json describes.
-pub(crate) fn build(
-    kind: Kind,
-    file: &ModelFile,
-    config: Value,
-    weights: &dyn Provider,
-    options: &LoadOptions,
-) -> Result<Arc<Model>> {
-    let on_cpu = || weights.var_builder(options.dtype, &candle_core::Device::Cpu);
-    let model = match (kind, &options.device) {
-        (Kind::T5, Device::Cpu) => Model::t5(T5::load(settings(file, config)?, on_cpu())?),
-        (Kind::Llama, Device::Cpu) => Model::llama(Llama::load(settings(file, config)?, on_cpu())?),
-        (Kind::T5, Device::Gpu(device)) => {
-            let config: T5Config = settings(file, config)?;
-            gpu::t5(device, options.dtype, &config, weights)?
+impl ModelConfig {
+    pub(crate) fn parse(file: &ModelFile, config: Value) -> Result<Self> {
+        Ok(match Kind::of(file, &config)? {
+            Kind::T5 => Self::T5(settings(file, config)?),
+            Kind::Llama => Self::Llama(settings(file, config)?),
+        })
+    }
+
+    /// Parameters of the whole model.
+    pub(crate) fn parameters(&self) -> usize {
+        match self {
+            Self::T5(config) => config.parameters(),
+            Self::Llama(config) => config.parameters(),
         }
-        (Kind::Llama, Device::Gpu(device)) => {
-            let config: LlamaConfig = settings(file, config)?;
-            gpu::llama(device, options.dtype, &config, weights)?
+    }
+
+    /// The model itself, loaded.
+    pub(crate) fn network(
+        &self,
+        weights: &dyn Provider,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Arc<dyn Network>> {
+        match self {
+            Self::T5(config) => backend::network(config, weights, device, dtype),
+            Self::Llama(config) => backend::network(config, weights, device, dtype),
         }
-    };
-    Ok(Arc::new(model))
+    }
 }
 
 fn settings<T: DeserializeOwned>(file: &ModelFile, config: Value) -> Result<T> {
-    // Sizes are multiplied with each other, and must not overflow before they are compared with the weights.
+    // Sizes are multiplied with each other, and must not overflow before they are compared with the
+    // weights.
     const LIMIT: u64 = 1 << 31;
     let mut entries = config.as_object().into_iter().flatten();
     if let Some((key, value)) = entries.find(|(_, v)| v.as_u64().is_some_and(|n| n > LIMIT)) {
@@ -213,7 +223,8 @@ fn in_file(file: &ModelFile, error: Error) -> Error {
     }
 }
 
-/// Refuses layers that no one asked for: with too few layers in config.json, a model loads and talks nonsense.
+/// Refuses layers that no one asked for: with too few layers in config.json, a model loads and
+/// generates nonsense.
 fn check_leftovers(weights: &Checkpoint) -> Result<()> {
     let unused = weights.unused();
     let mut layers = unused.keys().filter(|name| is_of_layer(name));
@@ -229,7 +240,8 @@ fn check_leftovers(weights: &Checkpoint) -> Result<()> {
 
 fn is_of_layer(tensor: &str) -> bool {
     let of_layer = ["model.layers.", "encoder.block.", "decoder.block."];
-    // Old checkpoints hold tables that are computed, and a bias in the cross-attention that T5 never had a use for.
+    // Old checkpoints hold tables that are computed, and a bias in the cross-attention that T5
+    // never uses.
     let useless = ["rotary_emb.inv_freq", "relative_attention_bias.weight"];
     of_layer.iter().any(|start| tensor.starts_with(start))
         && !useless.iter().any(|end| tensor.ends_with(end))
@@ -266,34 +278,12 @@ fn eos_token_ids(files: &ModelFiles, config: &Value, vocab_size: usize) -> Resul
     Ok(Vec::new())
 }
 
-/// Reads the name of a type to compute in: `f32`, `f16` or `bf16`.
-///
-/// # Errors
-/// [`Error::ComputeType`] for another name.
-pub fn parse_dtype(text: &str) -> Result<DType> {
-    match text.trim() {
-        "f32" | "float32" => Ok(DType::F32),
-        "f16" | "float16" => Ok(DType::F16),
-        "bf16" | "bfloat16" => Ok(DType::BF16),
-        _ => Err(Error::ComputeType {
-            text: text.to_owned(),
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn types_have_names() {
-        assert_eq!(parse_dtype("bf16").unwrap(), DType::BF16);
-        let message = parse_dtype("int8").unwrap_err().to_string();
-        assert!(message.contains("f32, f16 or bf16"), "{message}");
-    }
-
-    #[test]
-    fn tells_layers_from_tables() {
+    fn distinguishes_layers_from_tables() {
         assert!(is_of_layer("model.layers.1.mlp.up_proj.weight"));
         assert!(is_of_layer(
             "decoder.block.4.layer.0.SelfAttention.q.weight"

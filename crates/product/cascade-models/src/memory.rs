@@ -1,4 +1,7 @@
-//! The host's memory, as far as the system tells.
+//! The host's memory, as far as the system reports it.
+//!
+//! Why not a crate: sysinfo reports free memory but not the peak of a process, and both are one
+//! line of a file on Linux.
 
 /// Bytes that can be allocated without others losing theirs.
 pub(crate) fn available() -> Option<usize> {
@@ -24,7 +27,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn linux_tells() {
+    fn linux_reports_both() {
         assert!(available().is_some_and(|bytes| bytes > 0));
         assert!(peak().is_some_and(|bytes| bytes > 1 << 20));
         assert_eq!(kilobytes("/proc/meminfo", "NoSuchField:"), None);

@@ -1,41 +1,32 @@
 //! From logits to the scores a caller wants.
 
-use std::cell::Cell;
+use cascade_core::{GatheredProbs, Matrix, Result, RowDetail, Scores, TokenTree, Top, Want};
+use cascade_cpu::{entropy, first_maximum, greatest, Softmax};
 
-use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Storage, Tensor};
-use candle_core::{Error as TensorError, Result as TensorResult};
-use cascade_core::{Error, GatheredProbs, Matrix, Result, RowDetail, Scores, TokenTree, Top, Want};
-
-use crate::rows::{entropy, first_maximum, greatest, Softmax};
-
-/// What `want` asks for, of `logits` (`[N + 1, vocabulary]`, f32, in memory that no other tensor shares) and `hidden`
-/// (`[N + 1, size]`) after the context and each node of `tree`. Logits are read where they lie, and handed out without a copy.
+/// What `want` asks for, of `logits` (`[N + 1, vocabulary]`) and `hidden` (`[N + 1, size]`) after
+/// the context and each node of `tree`; `columns` are vocabulary and size. Logits are read where
+/// they lie, and handed out without a copy.
 ///
 /// # Errors
-/// [`Error::ImproperLogits`] for the first row that makes no distribution, whatever is wanted of it.
+/// [`ImproperLogits`](cascade_core::Error::ImproperLogits) for the first row that is not a valid
+/// distribution, whatever is wanted of it.
 pub(crate) fn scores(
-    logits: Tensor,
-    hidden: &Tensor,
+    logits: Vec<f32>,
+    hidden: Vec<f32>,
+    columns: (usize, usize),
     tree: &TokenTree,
     want: Want,
 ) -> Result<Scores> {
-    let vocab_size = logits.dim(1).map_err(Error::backend)?;
-    let read = |values: &[f32]| read_rows(values, vocab_size, tree, want);
-    let scores = with_values(&logits, read).map_err(Error::backend)??;
-    let matrices = || {
-        let logits = (want.rows == RowDetail::Logits).then(|| into_matrix(logits));
-        let hidden = want.hidden.then(|| matrix(hidden));
-        Ok((logits.transpose()?, hidden.transpose()?))
-    };
-    let (logits, hidden) = matrices().map_err(|error: TensorError| Error::backend(error))?;
+    let (vocab_size, size) = columns;
+    let scores = read_rows(&logits, vocab_size, tree, want)?;
     Ok(Scores {
-        logits,
-        hidden,
+        logits: (want.rows == RowDetail::Logits).then(|| Matrix::new(vocab_size, logits)),
+        hidden: want.hidden.then(|| Matrix::new(size, hidden)),
         ..scores
     })
 }
 
-/// All but the matrices, of logits on the host.
+/// All but the matrices.
 fn read_rows(values: &[f32], vocab_size: usize, tree: &TokenTree, want: Want) -> Result<Scores> {
     let rows: Vec<&[f32]> = values.chunks_exact(vocab_size).collect();
     let argmax = rows
@@ -59,52 +50,6 @@ fn read_rows(values: &[f32], vocab_size: usize, tree: &TokenTree, want: Want) ->
         argmax,
         ..Scores::default()
     })
-}
-
-/// Calls `read` with the values of a tensor in f32, without copying them if they lie contiguous on the host.
-pub(crate) fn with_values<T>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> T) -> TensorResult<T> {
-    let tensor = tensor.to_dtype(DType::F32)?.contiguous()?;
-    let (storage, layout) = tensor.storage_and_layout();
-    let start = layout.start_offset();
-    if let Storage::Cpu(CpuStorage::F32(values)) = &*storage {
-        return Ok(read(&values[start..start + layout.shape().elem_count()]));
-    }
-    drop(storage);
-    Ok(read(&tensor.flatten_all()?.to_vec1()?))
-}
-
-fn matrix(tensor: &Tensor) -> TensorResult<Matrix> {
-    let columns = tensor.dim(1)?;
-    with_values(tensor, |values| Matrix::new(columns, values.to_vec()))
-}
-
-/// The same, without a copy, of an f32 tensor on the host whose memory no other tensor shares.
-fn into_matrix(tensor: Tensor) -> TensorResult<Matrix> {
-    let taken = TakeValues::default();
-    tensor.inplace_op1(&taken)?;
-    match taken.0.take() {
-        Some(values) => Ok(Matrix::new(tensor.dim(1)?, values)),
-        None => matrix(&tensor),
-    }
-}
-
-/// Moves the values out of a tensor's storage, if they are all that it holds. Nothing may read the tensor afterwards.
-#[derive(Default)]
-struct TakeValues(Cell<Option<Vec<f32>>>);
-
-impl InplaceOp1 for TakeValues {
-    fn name(&self) -> &'static str {
-        "take-values"
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> TensorResult<()> {
-        if let CpuStorage::F32(values) = storage {
-            if layout.contiguous_offsets() == Some((0, values.len())) {
-                self.0.set(Some(std::mem::take(values)));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn gathered_probs(rows: &[&[f32]], softmaxes: &[Softmax], tree: &TokenTree) -> GatheredProbs {
@@ -133,9 +78,11 @@ fn top(rows: &[&[f32]], softmaxes: &[Softmax], width: usize) -> Top {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::Device;
+    use cascade_core::Error;
 
-    fn sample() -> (Tensor, Tensor, TokenTree) {
+    const COLUMNS: (usize, usize) = (4, 2);
+
+    fn sample() -> (Vec<f32>, Vec<f32>, TokenTree) {
         let mut tree = TokenTree::new();
         let first = tree.push(2, None);
         tree.push(0, None);
@@ -147,24 +94,20 @@ mod tests {
             0.0, 0.1, 0.2, 0.3,
         ];
         let hidden: Vec<f32> = (0..8).map(|i| i as f32).collect();
-        (
-            Tensor::from_vec(logits, (4, 4), &Device::Cpu).unwrap(),
-            Tensor::from_vec(hidden, (4, 2), &Device::Cpu).unwrap(),
-            tree,
-        )
+        (logits, hidden, tree)
     }
 
     #[test]
     fn the_first_of_equals_wins() {
         let (logits, hidden, tree) = sample();
-        let scores = scores(logits, &hidden, &tree, Want::ARGMAX).unwrap();
+        let scores = scores(logits, hidden, COLUMNS, &tree, Want::ARGMAX).unwrap();
         assert_eq!(scores.argmax, [1, 0, 0, 3]);
     }
 
     #[test]
     fn picks_are_probabilities_in_the_parents_row() {
         let (logits, hidden, tree) = sample();
-        let scores = scores(logits, &hidden, &tree, Want::GATHERED).unwrap();
+        let scores = scores(logits, hidden, COLUMNS, &tree, Want::GATHERED).unwrap();
         let picks = scores.gathered.unwrap();
         let sum = (-1.5f32).exp() + 2.0 + (-3.0f32).exp();
         let close = |a: f32, b: f32| assert!((a - b).abs() < 1e-6, "{a} {b}");
@@ -178,7 +121,7 @@ mod tests {
     fn entropies_are_those_of_the_softmax() {
         let (logits, hidden, tree) = sample();
         let want = Want::ARGMAX.with_entropy();
-        let entropies = scores(logits, &hidden, &tree, want)
+        let entropies = scores(logits, hidden, COLUMNS, &tree, want)
             .unwrap()
             .entropy
             .unwrap();
@@ -218,7 +161,7 @@ mod tests {
     fn there_is_what_was_wanted_and_no_more() {
         for want in all_wants() {
             let (logits, hidden, tree) = sample();
-            let scores = scores(logits.clone(), &hidden, &tree, want).unwrap();
+            let scores = scores(logits, hidden, COLUMNS, &tree, want).unwrap();
             assert_eq!(scores.gathered.is_some(), want.rows == RowDetail::Gathered);
             assert_eq!(scores.logits.is_some(), want.rows == RowDetail::Logits);
             assert_eq!(scores.entropy.is_some(), want.entropy);
@@ -233,7 +176,7 @@ mod tests {
     #[test]
     fn the_top_is_sorted_and_agrees_with_the_picks() {
         let (logits, hidden, tree) = sample();
-        let scores = scores(logits, &hidden, &tree, Want::GATHERED.with_top(9)).unwrap();
+        let scores = scores(logits, hidden, COLUMNS, &tree, Want::GATHERED.with_top(9)).unwrap();
         let (top, picks) = (scores.top.unwrap(), scores.gathered.unwrap());
         let tokens = |row: usize| top.row(row).iter().map(|t| t.0).collect::<Vec<_>>();
         assert_eq!(tokens(0), [1, 2, 0, 3]);
@@ -251,16 +194,9 @@ mod tests {
     #[test]
     fn logits_are_handed_out_without_a_copy() {
         let (logits, hidden, tree) = sample();
-        let place = with_values(&logits, |values| values.as_ptr()).unwrap();
-        let scores = scores(logits, &hidden, &tree, Want::LOGITS).unwrap();
+        let place = logits.as_ptr();
+        let scores = scores(logits, hidden, COLUMNS, &tree, Want::LOGITS).unwrap();
         assert_eq!(scores.logits.unwrap().row(0).as_ptr(), place);
-        // A view is copied.
-        let view = sample().0.narrow(0, 1, 2).unwrap();
-        let copied = into_matrix(view).unwrap();
-        assert_eq!(
-            (copied.rows(), copied.row(0)),
-            (2, &[3.0, 0.0, 3.0, 3.0][..])
-        );
     }
 
     #[test]
@@ -281,9 +217,9 @@ mod tests {
             .iter()
             .flat_map(|case| all_wants().map(move |want| (case, want)))
         {
-            let logits = Tensor::new(&[good, *row], &Device::Cpu).unwrap();
-            let hidden = sample().1.narrow(0, 0, 2).unwrap();
-            match scores(logits, &hidden, &tree, want) {
+            let logits = [good, *row].concat();
+            let hidden = sample().1[..4].to_vec();
+            match scores(logits, hidden, COLUMNS, &tree, want) {
                 Ok(scores) => assert_eq!((&None, scores.argmax[0]), (refused, 2)),
                 Err(Error::ImproperLogits { token, logit }) => {
                     let found = (token, logit.to_string());

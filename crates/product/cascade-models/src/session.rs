@@ -1,4 +1,4 @@
-//! Sessions: what has been fed to a model, behind a scorer that seems to have no memory.
+//! Sessions: what a model has read, behind a scorer that seems to have no memory.
 
 use std::sync::Arc;
 
@@ -8,11 +8,14 @@ use cascade_core::{
 
 use cascade_gpu::LaunchCost;
 
-use crate::mask::Plan;
+use crate::load::ModelConfig;
 use crate::network::{Network, Sequence};
-use crate::{Llama, T5};
+use crate::plan::Plan;
+use crate::weights::Given;
+use crate::{DType, Device, ModelFile, WeightSource};
 
-/// The weights of a model on a device, of either architecture, shared by any number of [sessions](Session).
+/// The weights of a model on a device, of any architecture, shared by any number of
+/// [sessions](Session).
 #[derive(Debug)]
 pub struct Model(Arc<dyn Network>);
 
@@ -21,41 +24,53 @@ impl Model {
         Self(network)
     }
 
-    /// A T5 model, ready to be scored with.
-    pub fn t5(model: T5) -> Self {
-        Self(Arc::new(model))
-    }
-
-    /// A LLaMA model, ready to be scored with.
-    pub fn llama(model: Llama) -> Self {
-        Self(Arc::new(model))
+    /// The model that `config` (the content of a config.json) describes, with somebody's own
+    /// weights, computing in `dtype` on `device`.
+    ///
+    /// # Errors
+    /// [`Config`](crate::Error::Config) for a configuration that no model can be built from; what
+    /// `weights` and the device fail with.
+    pub fn build(
+        config: serde_json::Value,
+        weights: &dyn WeightSource,
+        device: &Device,
+        dtype: DType,
+    ) -> crate::Result<Self> {
+        let file = ModelFile::Embedded {
+            name: "the model's configuration".to_owned(),
+            bytes: &[],
+        };
+        let config = ModelConfig::parse(&file, config)?;
+        Ok(Self(config.network(&Given(weights), device, dtype)?))
     }
 
     /// How the model reads its prompt.
     pub fn architecture(&self) -> Architecture {
-        self.0.architecture()
+        self.0.info().architecture
     }
 
     /// Rows of its embedding, and columns of its logits.
     pub fn vocab_size(&self) -> usize {
-        self.0.vocab_size()
+        self.0.info().vocab_size
     }
 
     /// Number of parameters; a tied head counts once.
     pub fn num_parameters(&self) -> usize {
-        self.0.num_parameters()
+        self.0.info().parameters
     }
 
-    /// Bytes of weights that one forward reads, whatever the number of rows: what bounds decoding at batch 1. For T5 it is the
-    /// decoder's; the encoder runs once per source.
+    /// Bytes of weights that one forward reads, whatever the number of rows: what bounds decoding
+    /// at batch 1. For T5 it is the decoder's; the encoder runs once per source.
     pub fn bytes_per_forward(&self) -> usize {
         self.0.bytes_per_forward()
     }
 
-    /// Bytes that a forward reads: its weights, and keys and values of all positions that its last row sees, of which `source`
-    /// are the source's, for a model with an encoder. `rows` are those of the last context token and of a chain behind it.
+    /// Bytes that a forward reads: its weights, and keys and values of all positions that its last
+    /// row sees, of which `source` are the source's, for a model with an encoder. `rows` are those
+    /// of the last context token and of a chain behind it.
     pub fn bytes_read(&self, context: usize, rows: usize, source: usize) -> usize {
-        let sequence = usize::from(self.0.start().is_some()) + context + rows.saturating_sub(1);
+        let sequence =
+            usize::from(self.0.info().start.is_some()) + context + rows.saturating_sub(1);
         let source = match self.architecture() {
             Architecture::EncoderDecoder => source,
             Architecture::DecoderOnly => 0,
@@ -65,7 +80,7 @@ impl Model {
 
     /// Layers that a forward goes through: the decoder's.
     pub fn layers(&self) -> usize {
-        self.0.layers()
+        self.0.info().layers
     }
 
     /// Kernels that a forward of so many rows launches. Known on a GPU, once one has run.
@@ -73,8 +88,8 @@ impl Model {
         self.0.launches(rows)
     }
 
-    /// What the launches of the last forward take by purpose, each the median of `repeats` times; nothing on a CPU. The session that
-    /// ran it must still exist, and be dropped after: what it knows of its rows is lost.
+    /// Time of the last forward's launches by purpose, each the median of `repeats` runs; nothing
+    /// on a CPU. The session that ran it must still exist, and be dropped after: its rows are lost.
     ///
     /// # Errors
     /// What launching fails with.
@@ -82,10 +97,10 @@ impl Model {
         self.0.profile(repeats)
     }
 
-    /// The most positions that a context and the height of a tree may take together. T5 has no limit: its positions are
-    /// relative.
+    /// The most positions that a context and the height of a tree may take together. T5 has no
+    /// limit: its positions are relative.
     pub fn max_context(&self) -> Option<usize> {
-        self.0.max_context()
+        self.0.info().max_context
     }
 
     /// A session that has seen nothing yet. Allocates nothing.
@@ -94,23 +109,28 @@ impl Model {
     }
 }
 
-/// A [`Scorer`] over a model: its contexts, trees and sources are whatever the caller likes, in any order.
+/// A [`Scorer`] over a model: its contexts, trees and sources are whatever the caller likes, in any
+/// order.
 ///
-/// A session keeps the keys and values of the last context and tree. It compares each new context with them, keeps the
-/// longest common prefix (and, of the last tree, the branch that the context follows), and feeds the rest together with
-/// the new tree in one forward, or in several if there are more rows than one takes (512 on the CPU, 64 on a GPU). The last token of the
-/// context is always fed again: its row is the first of the answer.
+/// A session keeps the keys and values of the last context and tree. It compares each new context
+/// with them, keeps the longest common prefix (and, of the last tree, the branch that the context
+/// follows), and appends the rest together with the new tree in one forward, or in several if there
+/// are more rows than one takes (512 on the CPU, 64 on a GPU). The last token of the context is
+/// always computed again: its row is the first of the answer.
 ///
-/// On the CPU in f32, and on GPUs as far as it shows where the processor plays one, an answer has the same bits whatever was fed before and together with it, so that checking
-/// a draft gives the very numbers that plain decoding gives. On the CPU in 16 bits, the last bits vary with the number of rows.
+/// In f32 on the CPU, and on GPUs, an answer has the same bits whatever was scored before and
+/// together with it, so that verifying a draft gives the very values that plain decoding gives. In
+/// 16 bits on the CPU, the last bits vary with the number of rows.
 ///
-/// Logits that make no distribution are an error whatever is wanted of them ([`Error::ImproperLogits`]). After it, the
-/// session answers other calls as if it had seen nothing.
+/// Logits that are not a valid distribution are an error whatever is wanted of them
+/// ([`Error::ImproperLogits`]). After it, the session answers other calls as if it had seen
+/// nothing.
 ///
-/// Hidden states are those after the final norm. For a T5 with a tied head, the factor d_model^-0.5 comes after them.
+/// Hidden states are those after the final norm. For a T5 with a tied head, the factor d_model^-0.5
+/// comes after them.
 ///
-/// Memory: keys and values of context and tree, at most twice (see the source of the arena), and for T5 the
-/// cross-attention's keys and values of one source.
+/// Memory: keys and values of context and tree, at most twice, and for T5 the cross-attention's
+/// keys and values of one source.
 #[derive(Debug)]
 pub struct Session {
     model: Arc<Model>,
@@ -151,11 +171,11 @@ impl Session {
 
     /// Scores the rows of `context`, of which the cache holds the beginning, and `tree`.
     fn forward(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        let start = self.model.0.start();
+        let start = self.model.0.info().start;
         let context: Vec<TokenId> = start.into_iter().chain(context.iter().copied()).collect();
         self.cache.keep_prefix_of(&context)?;
         let before = self.cache.context.len();
-        self.cache.feed_all_but_a_chunk(&context)?;
+        self.cache.append_all_but_a_chunk(&context)?;
         let scores = self.cache.score(&context, tree, want)?;
         Ok(Scores {
             rows_computed: context.len() - before + tree.len(),
@@ -201,8 +221,9 @@ impl Scorer for Session {
         self.check(context, tree)?;
         let scores = self.forward(context, tree, want);
         if scores.is_err() {
-            // What is not a number spoils the keys and values of rows that it is hidden from, too: a mask adds −∞ to a
-            // score, or 0 times a value to a sum. Rows that a later call might keep cannot be told from those.
+            // NaN spoils the keys and values of rows that it is hidden from, too: a mask adds −∞ to
+            // a score, or 0 times a value to a sum. Rows that a later call might keep cannot be
+            // distinguished from those.
             self.cache.clear();
         }
         scores
@@ -217,7 +238,8 @@ fn check_tokens(mut tokens: impl Iterator<Item = TokenId>, model: &Model) -> Res
     }
 }
 
-/// What the slots of a sequence stand for: the tokens of a context, then the nodes of the tree that was scored last.
+/// What the slots of a sequence stand for: the tokens of a context, then the nodes of the tree that
+/// was scored last.
 ///
 /// The slots are never fewer than what is booked here, whatever fails.
 #[derive(Debug)]
@@ -259,25 +281,25 @@ impl Cache {
         let branch = followed_branch(&self.tree, &reusable[common..]);
         let slots: Vec<u32> = branch.iter().map(|node| (common + node) as u32).collect();
         self.tree = TokenTree::new();
-        self.sequence.keep(common, &slots)?;
+        self.sequence.retain(common, &slots)?;
         self.context.extend(&reusable[common..common + slots.len()]);
         Ok(())
     }
 
-    /// Feeds what is missing of `context`, until one chunk at most is left.
-    fn feed_all_but_a_chunk(&mut self, context: &[TokenId]) -> Result<()> {
+    /// Appends what is missing of `context`, until one chunk at most is left.
+    fn append_all_but_a_chunk(&mut self, context: &[TokenId]) -> Result<()> {
         let empty = TokenTree::new();
         let chunk = self.sequence.chunk();
         while context.len() - self.context.len() > chunk {
             let gap = &context[self.context.len()..][..chunk];
             self.sequence
-                .feed(&Plan::new(self.context.len(), gap, &empty))?;
+                .append(&Plan::new(self.context.len(), gap, &empty))?;
             self.context.extend(gap);
         }
         Ok(())
     }
 
-    /// Feeds the rest of `context`, and `tree` behind it.
+    /// Appends the rest of `context`, and `tree` behind it.
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let gap = &context[self.context.len()..];
         let plan = Plan::new(self.context.len(), gap, tree);
@@ -288,7 +310,8 @@ impl Cache {
     }
 }
 
-/// Nodes of `tree`, from a root down, whose tokens `continuation` begins with: the longest such branch.
+/// Nodes of `tree`, from a root down, whose tokens `continuation` begins with: the longest such
+/// branch.
 fn followed_branch(tree: &TokenTree, continuation: &[TokenId]) -> Vec<usize> {
     let mut follows = vec![false; tree.len()];
     let mut deepest = None;

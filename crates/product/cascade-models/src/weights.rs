@@ -1,5 +1,6 @@
-//! Weights in safetensors files.
+//! Weights by name: from safetensors files, or from whoever has them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
@@ -7,14 +8,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::safetensors::{Load, MmapedSafetensors, SliceSafetensors};
-use candle_core::{DType, Device, Shape, Tensor};
-use candle_nn::var_builder::SimpleBackend;
-use candle_nn::{Init, VarBuilder};
-use cascade_gpu::{Content, Stored};
+use candle_core::{CpuStorage, Device, Result as TensorResult, Storage, Tensor};
+use cascade_gpu::{StorageDType, TensorSource};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError};
 
-use crate::{Error, ModelFile, Result};
+use crate::{DType, Error, ModelFile, Result};
 
 /// Bytes of a safetensors file that hold the length of its header.
 const PREFIX: u64 = 8;
@@ -22,19 +21,96 @@ const PREFIX: u64 = 8;
 const MAX_HEADER: u64 = 100_000_000;
 const DOWNLOAD_AGAIN: &str = "copy or download it again";
 
-/// Where the weights of a model come from, whatever the device.
-pub(crate) trait Provider: cascade_gpu::Weights {
-    /// A builder for a model that computes in `dtype` on `device`; tensors are converted as they are read.
-    fn var_builder(&self, dtype: DType, device: &Device) -> VarBuilder<'static>;
-
+/// Gives the weights of a model by name, as a checkpoint of Hugging Face names them.
+pub trait WeightSource: Send + Sync {
     /// Whether there is a tensor `name`.
     fn has(&self, name: &str) -> bool;
+
+    /// The values of the tensor `name`, row-major.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape.
+    fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
+}
+
+/// What a tensor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A linear map or a table, `[outputs, inputs]`.
+    Matrix,
+    /// The bias of a linear map.
+    Bias,
+    /// The weight of a norm.
+    Norm,
+}
+
+/// Where the weights of a model come from, whatever the backend.
+pub(crate) trait Provider: cascade_gpu::Weights {
+    /// Whether there is a tensor `name`.
+    fn has(&self, name: &str) -> bool;
+
+    /// The tensor `name` on the host, converted to `dtype`.
+    fn read(&self, name: &str, shape: &[usize], role: Role, dtype: DType) -> Result<Tensor>;
+
+    /// The same weights for GPUs.
+    fn for_gpu(&self) -> &dyn cascade_gpu::Weights;
+}
+
+/// Calls `read` with the values of a tensor in f32, without copying them if they are contiguous.
+pub(crate) fn with_values<T>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> T) -> TensorResult<T> {
+    let tensor = tensor.to_dtype(candle_core::DType::F32)?.contiguous()?;
+    let (storage, layout) = tensor.storage_and_layout();
+    let start = layout.start_offset();
+    if let Storage::Cpu(CpuStorage::F32(values)) = &*storage {
+        return Ok(read(&values[start..start + layout.shape().elem_count()]));
+    }
+    drop(storage);
+    Ok(read(&tensor.flatten_all()?.to_vec1()?))
+}
+
+/// The values of a tensor in f32.
+pub(crate) fn values(tensor: &Tensor) -> Result<Vec<f32>> {
+    with_values(tensor, <[f32]>::to_vec).map_err(Error::tensor)
+}
+
+/// Somebody's own weights.
+pub(crate) struct Given<'a>(pub(crate) &'a dyn WeightSource);
+
+impl Provider for Given<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.0.has(name)
+    }
+
+    fn read(&self, name: &str, shape: &[usize], _: Role, dtype: DType) -> Result<Tensor> {
+        let tensor = Tensor::from_vec(self.0.values(name, shape)?, shape, &Device::Cpu);
+        let converted = tensor.and_then(|tensor| tensor.to_dtype(dtype.tensor_type()));
+        converted.map_err(Error::tensor)
+    }
+
+    fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
+        self
+    }
+}
+
+impl cascade_gpu::Weights for Given<'_> {
+    fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
+        let values = self.0.values(name, shape).map_err(carried)?;
+        Ok(TensorSource::Values {
+            stored: StorageDType::F32,
+            bytes: Cow::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect()),
+        })
+    }
+}
+
+/// An error on its way through the GPU's loader, which [`Error`]'s conversion takes out again.
+fn carried(error: Error) -> cascade_gpu::Error {
+    cascade_gpu::Error::Weights(Box::new(error))
 }
 
 /// The tensors of one or more safetensors files, headers checked.
 ///
-/// Hands out [`VarBuilder`]s that remember what went wrong, by file and tensor, and what was read. Files are mapped into
-/// memory; tensors are copied to the device when they are asked for.
+/// Remembers which were read. Files are mapped into memory; tensors are copied to the device when
+/// they are read.
 #[derive(Clone)]
 pub(crate) struct Checkpoint {
     inner: Arc<Inner>,
@@ -44,7 +120,8 @@ struct Inner {
     shards: Vec<Shard>,
     /// Shard of each tensor. If two shards have a tensor of one name, the later one counts.
     routing: HashMap<String, usize>,
-    record: Mutex<Record>,
+    /// Names of the tensors that were read.
+    used: Mutex<HashSet<String>>,
 }
 
 struct Shard {
@@ -55,12 +132,6 @@ struct Shard {
 enum Data {
     Mapped(MmapedSafetensors),
     Embedded(SliceSafetensors<'static>),
-}
-
-#[derive(Default)]
-struct Record {
-    used: HashSet<String>,
-    failure: Option<Error>,
 }
 
 impl Checkpoint {
@@ -82,7 +153,7 @@ impl Checkpoint {
             inner: Arc::new(Inner {
                 shards,
                 routing,
-                record: Mutex::default(),
+                used: Mutex::default(),
             }),
         })
     }
@@ -98,44 +169,34 @@ impl Checkpoint {
 
     /// Names and shapes of the tensors that were not read so far.
     pub(crate) fn unused(&self) -> BTreeMap<String, Vec<usize>> {
-        let record = self.record();
+        let used = self.used();
         let all = self.inner.shards.iter().flat_map(Shard::tensors);
-        all.filter(|(name, _)| !record.used.contains(name))
-            .collect()
+        all.filter(|(name, _)| !used.contains(name)).collect()
     }
 
-    /// The first thing that went wrong in a [`VarBuilder`], better than its own account of it: it names file and tensor.
-    /// Taken once.
-    pub(crate) fn take_failure(&self) -> Option<Error> {
-        self.record().failure.take()
-    }
-
-    fn record(&self) -> MutexGuard<'_, Record> {
-        let record = self.inner.record.lock();
-        record.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read(&self, expected: Option<&Shape>, name: &str, device: &Device) -> Result<Tensor> {
-        Ok(self.view(expected, name)?.load(device)?)
+    fn used(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.inner
+            .used
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tensor `name` where it lies, of a type that can be converted.
-    fn view(&self, expected: Option<&Shape>, name: &str) -> Result<TensorView<'_>> {
+    fn view(&self, expected: &[usize], name: &str) -> Result<TensorView<'_>> {
         let Some(&index) = self.inner.routing.get(name) else {
             return Err(Error::MissingTensor {
                 files: self.files(),
                 tensor: name.to_owned(),
-                expected: expected.map_or_else(|| "of any size".to_owned(), show_shape),
+                expected: format!("{expected:?}"),
             });
         };
         let view = self.inner.view(name)?;
-        if let Some(expected) = expected.filter(|shape| shape.dims() != view.shape()) {
-            let file = &self.inner.shards[index].file;
+        if view.shape() != expected {
             return Err(Error::WrongShape {
-                file: file.clone(),
+                file: self.inner.shards[index].file.clone(),
                 tensor: name.to_owned(),
-                expected: show_shape(expected),
-                found: show_shape(&Shape::from(view.shape())),
+                expected: format!("{expected:?}"),
+                found: format!("{:?}", view.shape()),
             });
         }
         if !matches!(
@@ -155,108 +216,52 @@ impl Checkpoint {
             dtype: dtype.to_string(),
         }
     }
-
-    fn serve(
-        &self,
-        expected: Option<&Shape>,
-        name: &str,
-        dtype: DType,
-        device: &Device,
-    ) -> candle_core::Result<Tensor> {
-        let mut read = self.read(expected, name, device);
-        if let Ok(tensor) = &read {
-            read = tensor.to_dtype(dtype).map_err(Error::from);
-        }
-        let mut record = self.record();
-        match read {
-            Ok(tensor) => {
-                record.used.insert(name.to_owned());
-                Ok(tensor)
-            }
-            Err(error) => {
-                let brief = candle_core::Error::Msg(error.to_string());
-                record.failure.get_or_insert(error);
-                Err(brief)
-            }
-        }
-    }
 }
 
 impl Provider for Checkpoint {
-    fn var_builder(&self, dtype: DType, device: &Device) -> VarBuilder<'static> {
-        VarBuilder::from_backend(Box::new(self.clone()), dtype, device.clone())
-    }
-
     fn has(&self, name: &str) -> bool {
         self.inner.routing.contains_key(name)
+    }
+
+    fn read(&self, name: &str, shape: &[usize], _: Role, dtype: DType) -> Result<Tensor> {
+        let tensor = self.view(shape, name)?.load(&Device::Cpu);
+        let converted = tensor.and_then(|tensor| tensor.to_dtype(dtype.tensor_type()));
+        self.used().insert(name.to_owned());
+        converted.map_err(Error::tensor)
+    }
+
+    fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
+        self
     }
 }
 
 impl cascade_gpu::Weights for Checkpoint {
     /// The tensor where it lies in the file.
-    fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<Content<'_>> {
-        let expected = Shape::from(shape);
-        let content = self.view(Some(&expected), name).and_then(|view| {
-            let stored = match view.dtype() {
-                Dtype::BF16 => Stored::Bf16,
-                Dtype::F16 => Stored::F16,
-                Dtype::F32 => Stored::F32,
-                other => return Err(self.unsupported(name, other)),
-            };
+    fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
+        let view = self.view(shape, name).map_err(carried)?;
+        let stored = match view.dtype() {
+            Dtype::BF16 => StorageDType::BF16,
+            Dtype::F16 => StorageDType::F16,
+            Dtype::F32 => StorageDType::F32,
+            other => return Err(carried(self.unsupported(name, other))),
+        };
+        self.used().insert(name.to_owned());
+        Ok(TensorSource::Values {
+            stored,
             // The view borrows from the files, which live as long as this checkpoint.
-            Ok(Content::Numbers {
-                stored,
-                bytes: view.data(),
-            })
-        });
-        let mut record = self.record();
-        match content {
-            Ok(content) => {
-                record.used.insert(name.to_owned());
-                Ok(content)
-            }
-            Err(error) => {
-                let brief = error.to_string().into();
-                record.failure.get_or_insert(error);
-                Err(cascade_gpu::Error::Weights(brief))
-            }
-        }
-    }
-}
-
-impl SimpleBackend for Checkpoint {
-    fn get(
-        &self,
-        shape: Shape,
-        name: &str,
-        _: Init,
-        dtype: DType,
-        device: &Device,
-    ) -> candle_core::Result<Tensor> {
-        self.serve(Some(&shape), name, dtype, device)
-    }
-
-    fn get_unchecked(
-        &self,
-        name: &str,
-        dtype: DType,
-        device: &Device,
-    ) -> candle_core::Result<Tensor> {
-        self.serve(None, name, dtype, device)
-    }
-
-    fn contains_tensor(&self, name: &str) -> bool {
-        self.inner.routing.contains_key(name)
+            bytes: Cow::Borrowed(view.data()),
+        })
     }
 }
 
 impl Inner {
     fn view(&self, name: &str) -> Result<TensorView<'_>> {
         let index = self.routing.get(name).copied().unwrap_or_default();
-        Ok(match &self.shards[index].data {
-            Data::Mapped(tensors) => tensors.get(name)?,
-            Data::Embedded(tensors) => tensors.get(name)?,
-        })
+        let view = match &self.shards[index].data {
+            Data::Mapped(tensors) => tensors.get(name),
+            Data::Embedded(tensors) => tensors.get(name),
+        };
+        view.map_err(Error::tensor)
     }
 }
 
@@ -295,10 +300,11 @@ fn map(path: &Path, file: &ModelFile) -> Result<MmapedSafetensors> {
     let mut reader = File::open(path).map_err(io)?;
     let length = reader.metadata().map_err(io)?.len();
     check(file, length, &mut reader)?;
-    // SAFETY: the mapping must not change while it is read. We never write to it, and programs that write checkpoints
-    // or fill the hub's cache make a new file and rename it. The mapping lives as long as loading does: tensors are
-    // copied out of it. A file that is overwritten in place within that time gives wrong weights or a fault, as it does
-    // in every program that maps weights.
+    // SAFETY: the mapping must not change while it is read. We never write to it, and programs that
+    // write checkpoints or fill the hub's cache make a new file and rename it. The mapping lives as
+    // long as loading does: tensors are copied out of it. A file that is overwritten in place
+    // within that time gives wrong weights or a fault, as it does in every program that maps
+    // weights.
     let mapped = unsafe { MmapedSafetensors::new(path) };
     mapped.map_err(|error| corrupt(file, explain(&error)))
 }
@@ -372,8 +378,4 @@ fn explain(error: &candle_core::Error) -> String {
         candle_core::Error::SafeTensor(error) => error.to_string(),
         error => error.to_string(),
     }
-}
-
-fn show_shape(shape: &Shape) -> String {
-    format!("{:?}", shape.dims())
 }

@@ -1,4 +1,5 @@
-//! Logits, hidden states and relative-position buckets against a reference implementation; see tests/goldens.
+//! Logits, hidden states and relative-position buckets against a reference implementation; see
+//! tests/goldens.
 
 // Clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
@@ -7,10 +8,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::{safetensors, DType, Device, Tensor};
-use candle_nn::VarBuilder;
+use candle_core::{safetensors, Tensor};
 use cascade_core::{Matrix, Scorer, TokenId, TokenTree, Want};
-use cascade_models::{relative_position_bucket, Llama, Model, Session, T5};
+use cascade_models::{
+    relative_position_bucket, DType, Device, Model, Result, Session, WeightSource,
+};
 
 const TOLERANCE: f32 = 1e-4;
 
@@ -21,17 +23,23 @@ fn goldens() -> PathBuf {
 fn load(name: &str) -> (Arc<Model>, Golden) {
     let folder = goldens().join("models").join(name);
     let config = std::fs::read_to_string(folder.join("config.json")).unwrap();
-    let weights = std::fs::read(folder.join("model.safetensors")).unwrap();
-    let vb = VarBuilder::from_buffered_safetensors(weights, DType::F32, &Device::Cpu).unwrap();
-    let model = if name.contains("t5") {
-        let config = serde_json::from_str(&config).unwrap();
-        Model::t5(T5::load(config, vb).unwrap())
-    } else {
-        let config = serde_json::from_str(&config).unwrap();
-        Model::llama(Llama::load(config, vb).unwrap())
-    };
-    let tensors = safetensors::load(folder.join("golden.safetensors"), &Device::Cpu).unwrap();
-    (Arc::new(model), Golden(tensors))
+    let config = serde_json::from_str(&config).unwrap();
+    let tensors = |file| safetensors::load(folder.join(file), &candle_core::Device::Cpu).unwrap();
+    let weights = Golden(tensors("model.safetensors"));
+    let model = Model::build(config, &weights, &Device::Cpu, DType::F32).unwrap();
+    (Arc::new(model), Golden(tensors("golden.safetensors")))
+}
+
+impl WeightSource for Golden {
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let tensor = &self.0[name];
+        assert_eq!(tensor.dims(), shape, "{name}");
+        Ok(tensor.flatten_all().unwrap().to_vec1().unwrap())
+    }
 }
 
 struct Golden(HashMap<String, Tensor>);

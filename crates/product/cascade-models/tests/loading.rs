@@ -1,4 +1,5 @@
-//! Loading models: what is loaded, and what is said of files that are damaged, missing, or do not belong together.
+//! Loading models: what is loaded, and what is said of files that are damaged, missing, or do not
+//! belong together.
 
 #![allow(clippy::unwrap_used)] // In the helpers of tests, a panic is a failure.
 
@@ -7,9 +8,8 @@ mod demo;
 use std::fs;
 use std::path::Path;
 
-use candle_core::DType;
 use cascade_core::{Architecture, Prompt, Scorer, TextCodec, TokenTree, Want};
-use cascade_models::{load, EmbeddedModel, LoadOptions, LoadedModel, ModelSource};
+use cascade_models::{load, DType, EmbeddedModel, LoadOptions, LoadedModel, ModelSource};
 use demo::{copy, folder};
 use serde_json::{json, Value};
 use tempfile::TempDir;
@@ -224,7 +224,8 @@ fn a_config_that_makes_no_sense() {
     assert_says(&message, &["generation_config.json", "JSON"]);
 }
 
-/// Every setting, given values of the wrong kind or size: an error that names the config, or a model, never a panic.
+/// Every setting, given values of the wrong kind or size: an error that names the config, or a
+/// model, never a panic.
 #[test]
 fn any_setting_may_be_wrong() {
     for name in FAMILIES {

@@ -1,4 +1,5 @@
-//! Scoring is observationally pure: a session that has seen anything answers like one that has seen nothing.
+//! Scoring is observationally pure: a session that has seen anything answers like one that has seen
+//! nothing.
 
 // Clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
@@ -14,7 +15,7 @@ use cascade_models::{DType, Model};
 use devices::{everywhere, load_on, on_gpus, GPU_TYPES};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tiny::{cold, llama, llama_of, random_tokens, t5, t5_of, Poison};
+use tiny::{cold, llama, llama_in, llama_of, random_tokens, t5, t5_of, Poison};
 
 const TOLERANCE: f32 = 1e-5;
 
@@ -347,7 +348,7 @@ fn a_damaged_head_is_an_error_however_little_is_wanted() {
     }
 }
 
-/// The demo checkpoints on GPUs, row 7 of a tensor (T5's, LLaMA's) being no numbers.
+/// The demo checkpoints on GPUs, row 7 of a tensor (T5's, LLaMA's) being NaN.
 fn poisoned_on_gpus(places: [&str; 2]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
     let mut models = Vec::new();
     for (name, place) in ["demo-t5-small", "demo-llama-small"]
@@ -369,7 +370,7 @@ fn poisoned_on_gpus(places: [&str; 2]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
     models
 }
 
-/// Token 7 has no embedding that is a number; all others have.
+/// The embedding of token 7 is NaN, all others are finite.
 #[test]
 fn a_session_outlives_rows_that_are_not_numbers() {
     let poison = |name| Some(Poison { name, row: 7 });
@@ -477,6 +478,26 @@ fn half_precision_stays_close() {
             for (a, b) in exact.row(row).iter().zip(half.row(row)) {
                 assert!((a - b).abs() < 0.02 * (1.0 + a.abs()), "{a} and {b}");
             }
+        }
+    }
+}
+
+#[test]
+fn biases_count_and_are_the_same_in_all_types() {
+    let biases = r#", "attention_bias": true, "mlp_bias": true"#;
+    let [exact, half] = [DType::F32, DType::F16].map(|dtype| llama_in(dtype, 2, biases, None));
+    // Queries 24, keys and values 12 each, output 12; gate and up 10 each, down 12.
+    let expected = llama().num_parameters() + 2 * (60 + 32);
+    assert_eq!(exact.num_parameters(), expected);
+    let tree = TokenTree::chain([1, 2, 3]);
+    let [exact, half, plain] = [exact, half, llama()].map(|model| {
+        let scores = model.session().score(&[5, 6, 7], &tree, Want::LOGITS);
+        scores.unwrap().logits.unwrap()
+    });
+    assert_ne!(exact, plain);
+    for row in 0..exact.rows() {
+        for (a, b) in exact.row(row).iter().zip(half.row(row)) {
+            assert!((a - b).abs() < 0.02 * (1.0 + a.abs()), "{a} and {b}");
         }
     }
 }

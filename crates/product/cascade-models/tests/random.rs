@@ -122,7 +122,8 @@ fn gpus_tell_launches_and_memory() {
     let chain = TokenTree::chain([5, 6]);
     let mut session = model.session();
     session.score(&[1, 2, 3], &chain, Want::ARGMAX).unwrap();
-    // Rows are padded to a power of two. A layer is four linear maps and attention; then there are embedding, head and readout.
+    // Rows are padded to a power of two. A layer is four linear maps and attention; then there are
+    // embedding, head and readout.
     assert_eq!(model.launches(5), model.launches(8));
     assert_eq!(model.launches(5), Some(5 * model.layers() + 3));
     assert!(device.peak_memory().unwrap() > 2 * model.num_parameters());
@@ -161,4 +162,16 @@ fn wrong_configurations_are_refused() {
     let mut config = llama();
     config["num_attention_heads"] = json!(0);
     refused(config, "num_attention_heads is 0");
+}
+
+#[test]
+fn biases_are_refused_by_name_where_there_are_no_kernels_for_them() {
+    let mut config = llama();
+    config["attention_bias"] = true.into();
+    random_model(config.clone(), &options(&Device::Cpu, DType::F32)).unwrap();
+    for (device, _) in devices::gpus() {
+        let refused = random_model(config.clone(), &options(&device, DType::BF16));
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("self_attn.q_proj.bias"), "{message}");
+    }
 }

@@ -1,7 +1,9 @@
-//! The logits of a tree are those of its paths, each scored as a chain by a session that starts cold.
+//! The logits of a tree are those of its paths, each scored as a chain by a session that starts
+//! cold.
 //!
-//! Trees of up to 64 nodes, both architectures, cold and warm caches; within 1e-5 of the greatest logit of the row, and on
-//! the CPU in f32 and on GPUs, where the kernels are row-invariant, to the last bit.
+//! Trees of up to 64 nodes, both architectures, cold and warm caches; within 1e-5 of the greatest
+//! logit of the row, and on the CPU in f32 and on GPUs, where the kernels are row-invariant, to the
+//! last bit.
 
 // Clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
@@ -69,7 +71,8 @@ impl Case {
         tree
     }
 
-    /// What a caller might ask for next: mostly the context and a branch of the tree, with a token of the model's own.
+    /// What a caller might ask for next: mostly the context and a branch of the tree, with a token
+    /// of the model's own.
     fn next_context(&mut self, last: &[TokenId], tree: &TokenTree) -> Vec<TokenId> {
         if tree.is_empty() || last.len() > 60 || self.rng.random_bool(0.2) {
             return self.tokens(1..20);
@@ -82,7 +85,7 @@ impl Case {
     }
 }
 
-/// A session, and what it has been fed last.
+/// A session, and what it has scored last.
 struct Warm {
     session: Session,
     context: Vec<TokenId>,
@@ -109,7 +112,8 @@ impl Warm {
         scores.logits.unwrap()
     }
 
-    /// How many tokens before the last one have not been fed yet; the decoder start token is one, too.
+    /// How many tokens before the last one have not been fed yet; the decoder start token is one,
+    /// too.
     fn gap(&self, context: &[TokenId]) -> usize {
         let start = usize::from(self.session.architecture() == Architecture::EncoderDecoder);
         let before_last = start + context.len() - 1;

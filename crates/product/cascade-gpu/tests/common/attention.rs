@@ -1,8 +1,9 @@
-//! A model that is nothing but attention, whose queries, keys and values are known exactly; and attention as it is written.
+//! A model that is nothing but attention, whose queries, keys and values are known exactly; and
+//! attention as it is written.
 
 use cascade_gpu::{
-    Cache, Device, Forward, Heads, Kind, Linear, Loader, Looks, Norm, Projected, RelativeBias,
-    Rotary, Runner, Sizes, Stored, Table,
+    AttentionKind, Cache, DType, Device, Forward, Heads, Linear, Loader, Norm, QkvParts,
+    RelativeBias, Rotary, Runner, StorageDType, Table, WorkspaceSizes,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -21,7 +22,8 @@ const STREAM: usize = 64;
 /// Which of a row's numbers a number of a head is, and times what.
 type Pick = (usize, f32);
 
-/// Weights of which each output is one input, up to sign: queries, keys and values are the norm's numbers themselves.
+/// Weights of which each output is one input, up to sign: queries, keys and values are the norm's
+/// elements themselves.
 pub(crate) struct Scene {
     pub(crate) heads: Heads,
     picks: Vec<Pick>,
@@ -35,9 +37,9 @@ pub(crate) struct Scene {
 /// A scene's weights on a device.
 pub(crate) struct Model {
     device: Device,
-    kind: Kind,
+    dtype: DType,
     heads: Heads,
-    sizes: Sizes,
+    sizes: WorkspaceSizes,
     table: Table,
     norm: Norm,
     all: Linear,
@@ -53,8 +55,8 @@ impl Scene {
     pub(crate) fn new(seed: u64, heads: Heads) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut store = Store::default();
-        store.random(&mut rng, "table", &[TOKENS, STREAM], Stored::F32, 1.0);
-        store.put("norm", &[STREAM], Stored::F32, &[1.0; STREAM]);
+        store.random(&mut rng, "table", &[TOKENS, STREAM], StorageDType::F32, 1.0);
+        store.put("norm", &[STREAM], StorageDType::F32, &[1.0; STREAM]);
         let Heads { queries, kv, size } = heads;
         let count = (queries + 2 * kv) * size;
         let picks: Vec<Pick> = (0..count)
@@ -69,12 +71,12 @@ impl Scene {
             weight[output * STREAM + input] = scale;
         }
         let (q, kv_weight) = weight.split_at(queries * size * STREAM);
-        store.put("all", &[count, STREAM], Stored::Bf16, &weight);
-        store.put("q", &[queries * size, STREAM], Stored::F32, q);
-        store.put("kv", &[2 * kv * size, STREAM], Stored::F16, kv_weight);
+        store.put("all", &[count, STREAM], StorageDType::BF16, &weight);
+        store.put("q", &[queries * size, STREAM], StorageDType::F32, q);
+        store.put("kv", &[2 * kv * size, STREAM], StorageDType::F16, kv_weight);
         let (k, v) = kv_weight.split_at(kv * size * STREAM);
-        store.put("k", &[kv * size, STREAM], Stored::Bf16, k);
-        store.put("v", &[kv * size, STREAM], Stored::F32, v);
+        store.put("k", &[kv * size, STREAM], StorageDType::BF16, k);
+        store.put("v", &[kv * size, STREAM], StorageDType::F32, v);
         Self {
             heads,
             picks,
@@ -92,13 +94,13 @@ impl Scene {
         self
     }
 
-    /// The queries of head 0 are no numbers.
+    /// The queries of head 0 are NaN.
     pub(crate) fn with_a_broken_head(mut self) -> Self {
         let mut weight = self.store.values("all").to_vec();
         weight[0] = f32::NAN;
         let outputs = weight.len() / STREAM;
         self.store
-            .put("all", &[outputs, STREAM], Stored::F32, &weight);
+            .put("all", &[outputs, STREAM], StorageDType::F32, &weight);
         self
     }
 
@@ -114,9 +116,9 @@ impl Scene {
         self
     }
 
-    pub(crate) fn load(&self, device: &Device, kind: Kind) -> Model {
+    pub(crate) fn load(&self, device: &Device, dtype: DType) -> Model {
         let Heads { queries, kv, size } = self.heads;
-        let mut loader = Loader::new(device, kind, &self.store);
+        let mut loader = Loader::new(device, dtype, &self.store);
         let all = match self.rotary {
             None => loader.linear(STREAM, &[("all", (queries + 2 * kv) * size)]),
             Some(_) => loader.rotated(STREAM, self.heads, ["q", "k", "v"]),
@@ -125,7 +127,7 @@ impl Scene {
         let mut map = |name, outputs| loader.linear(STREAM, &[(name, outputs)]).unwrap();
         let q = map("q", queries * size);
         let keys_values = map("kv", 2 * kv * size);
-        let mut sizes = Sizes::new(STREAM, EPSILON, self.heads, 32);
+        let mut sizes = WorkspaceSizes::new(STREAM, EPSILON, self.heads, 32);
         sizes.cover(&all);
         let bias = self.bias.as_ref();
         let rotary = self.rotary.as_ref();
@@ -135,7 +137,7 @@ impl Scene {
             bias: bias.map(|(table, reach)| RelativeBias::new(device, table, *reach).unwrap()),
             rotary: rotary.map(|(cos, sin)| Rotary::new(device, cos, sin).unwrap()),
             device: device.clone(),
-            kind,
+            dtype,
             heads: self.heads,
             sizes,
             all,
@@ -147,7 +149,8 @@ impl Scene {
         model
     }
 
-    /// Numbers `first..first + size` of what the weights pick for a token at a position, kept in `kind`.
+    /// Numbers `first..first + size` of what the weights pick for a token at a position, kept in
+    /// `dtype`.
     fn picked(&self, model: &Model, first: usize, (token, position): (u32, u32)) -> Vec<f32> {
         let size = self.heads.size;
         let row = &model.rows[token as usize];
@@ -162,13 +165,13 @@ impl Scene {
 
     fn query(&self, model: &Model, head: usize, at: (u32, u32)) -> Vec<f32> {
         let head = self.picked(model, head * self.heads.size, at);
-        kept(&head, model.kind)
+        kept(&head, model.dtype)
     }
 
     fn key(&self, model: &Model, head: usize, at: (u32, u32)) -> Vec<f32> {
         let head = self.heads.queries + head;
         let head = self.picked(model, head * self.heads.size, at);
-        kept(&head, model.kind)
+        kept(&head, model.dtype)
     }
 
     fn value(&self, model: &Model, head: usize, at: (u32, u32)) -> Vec<f32> {
@@ -185,7 +188,8 @@ impl Scene {
         f64::from(table[head * (2 * reach as usize + 1) + (reach + distance) as usize])
     }
 
-    /// What a row at `query` gets from the tokens it sees, head by head: numbers, and how far off they may be.
+    /// What a row at `query` gets from the tokens it sees, head by head: numbers, and how far off
+    /// they may be.
     pub(crate) fn attend(
         &self,
         model: &Model,
@@ -204,13 +208,13 @@ impl Scene {
                 });
                 let scores: Vec<f64> = keys.collect();
                 let values = seen.iter().map(|&at| self.value(model, group, at));
-                self.mix(model.kind, &scores, &values.collect::<Vec<_>>())
+                self.mix(model.dtype, &scores, &values.collect::<Vec<_>>())
             })
             .collect()
     }
 
     /// Softmax of the scores, and values mixed by it.
-    fn mix(&self, kind: Kind, scores: &[f64], values: &[Vec<f32>]) -> Vec<(f64, f64)> {
+    fn mix(&self, dtype: DType, scores: &[f64], values: &[Vec<f32>]) -> Vec<(f64, f64)> {
         let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
         let sum: f64 = weights.iter().sum();
@@ -220,22 +224,23 @@ impl Scene {
             let (value, size) = terms.fold((0.0, 0.0), |(value, size), term| {
                 (value + term, size + f64::abs(term))
             });
-            (value, self.tolerance(kind, value, size))
+            (value, self.tolerance(dtype, value, size))
         };
         (0..self.heads.size).map(number).collect()
     }
 
-    /// Weights are rounded before values are mixed, and so is the result. Rotated queries and keys may have been rounded the
-    /// other way.
-    fn tolerance(&self, kind: Kind, value: f64, size: f64) -> f64 {
+    /// Weights are rounded before values are mixed, and so is the result. Rotated queries and keys
+    /// may have been rounded the other way.
+    fn tolerance(&self, dtype: DType, value: f64, size: f64) -> f64 {
         let rotated = if self.rotary.is_some() { 4.0 } else { 1.0 };
-        let rounding = numbers::rounding(kind);
+        let rounding = numbers::rounding(dtype);
         // Exponentials and sums in f32.
         let f32 = 64.0 * f64::from(f32::EPSILON);
         1.01 * rounding * (rotated * size + value.abs()) + f32 * size + 1e-30
     }
 
-    /// What attention must give for the rows of `batch`, when `slots` holds the tokens and positions of the cache.
+    /// What attention must give for the rows of `batch`, when `slots` holds the tokens and
+    /// positions of the cache.
     pub(crate) fn expect(
         &self,
         model: &Model,
@@ -257,11 +262,11 @@ impl Scene {
 
 impl Model {
     pub(crate) fn runner(&self) -> Runner {
-        Runner::new(&self.device, self.kind, self.sizes).unwrap()
+        Runner::new(&self.device, self.dtype, self.sizes).unwrap()
     }
 
     pub(crate) fn cache(&self, slots: usize) -> Cache {
-        cache(&self.device, self.kind, self.heads, slots)
+        cache(&self.device, self.dtype, self.heads, slots)
     }
 
     /// What the norm gives for every token.
@@ -281,24 +286,24 @@ impl Model {
     /// Rows to queries, keys and values.
     pub(crate) fn project(&self, f: &mut Forward<'_>) {
         f.embed(&self.table, &self.norm);
-        f.project(&self.all, Projected::All(self.rotary.as_ref()), 0);
+        f.project(&self.all, QkvParts::All(self.rotary.as_ref()), 0);
     }
 
     pub(crate) fn look(&self, f: &mut Forward<'_>) {
-        f.attention(Looks::AtSequence(self.bias.as_ref()), 0);
+        f.attention(AttentionKind::SelfAttn(self.bias.as_ref()), 0);
     }
 
     /// Rows to queries alone, which look at the source.
     pub(crate) fn look_at_source(&self, f: &mut Forward<'_>) {
         f.embed(&self.table, &self.norm);
-        f.project(&self.queries, Projected::Queries, 0);
-        f.attention(Looks::AtSource, 0);
+        f.project(&self.queries, QkvParts::Queries, 0);
+        f.attention(AttentionKind::CrossAttn, 0);
     }
 
     /// Rows to keys and values of the source.
     pub(crate) fn project_source(&self, f: &mut Forward<'_>) {
         f.embed(&self.table, &self.norm);
-        f.project(&self.keys_values, Projected::SourceKeysValues, 0);
+        f.project(&self.keys_values, QkvParts::SourceKeysValues, 0);
     }
 
     /// Writes the slots from 0 on.
@@ -348,8 +353,8 @@ fn rotate(head: &[f32], (cosines, sines): &(Vec<f32>, Vec<f32>), position: u32) 
     (0..head.len()).map(number).collect()
 }
 
-fn kept(values: &[f32], kind: Kind) -> Vec<f32> {
-    let kept = values.iter().map(|&value| numbers::in_kind(value, kind));
+fn kept(values: &[f32], dtype: DType) -> Vec<f32> {
+    let kept = values.iter().map(|&value| numbers::in_kind(value, dtype));
     kept.collect()
 }
 

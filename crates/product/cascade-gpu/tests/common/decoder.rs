@@ -1,8 +1,8 @@
 //! A small decoder with rotary attention and gated feed-forwards.
 
 use cascade_gpu::{
-    Activation, Cache, CacheShape, Device, Error, Forward, Heads, Kind, Linear, Loader, Looks,
-    Norm, Projected, Rotary, Runner, Sizes, Stored, Table,
+    Activation, AttentionKind, Cache, CacheShape, DType, Device, Error, Forward, Heads, Linear,
+    Loader, Norm, QkvParts, Rotary, Runner, StorageDType, Table, WorkspaceSizes,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -47,30 +47,30 @@ pub(crate) struct Layer {
 pub(crate) struct Decoder {
     shape: Shape,
     device: Device,
-    kind: Kind,
+    dtype: DType,
     pub(crate) table: Table,
     pub(crate) layers: Vec<Layer>,
     pub(crate) norm: Norm,
     pub(crate) head: Linear,
     rotary: Rotary,
-    sizes: Sizes,
+    sizes: WorkspaceSizes,
 }
 
 /// Inner size of feed-forwards: in bf16 the second map has four parts.
-pub(crate) fn inner(kind: Kind) -> usize {
-    match kind {
-        Kind::F32 => 64,
-        Kind::Bf16 => 512,
+pub(crate) fn inner(dtype: DType) -> usize {
+    match dtype {
+        DType::F32 => 64,
+        DType::BF16 => 512,
     }
 }
 
-fn weights(shape: Shape, kind: Kind) -> Store {
+fn weights(shape: Shape, dtype: DType) -> Store {
     let Shape { heads, vocabulary } = shape;
-    let inner = inner(kind);
+    let inner = inner(dtype);
     let mut rng = StdRng::seed_from_u64(1);
     let mut store = Store::default();
     let mut random = |name: &str, shape: &[usize]| {
-        store.random(&mut rng, name, shape, Stored::Bf16, 0.4);
+        store.random(&mut rng, name, shape, StorageDType::BF16, 0.4);
     };
     random("table", &[vocabulary, STREAM]);
     random("norm", &[STREAM]);
@@ -86,12 +86,12 @@ fn weights(shape: Shape, kind: Kind) -> Store {
 }
 
 impl Decoder {
-    pub(crate) fn new(device: &Device, kind: Kind, shape: Shape) -> Self {
+    pub(crate) fn new(device: &Device, dtype: DType, shape: Shape) -> Self {
         let Shape { heads, vocabulary } = shape;
-        let weights = weights(shape, kind);
-        let inner = inner(kind);
-        let mut loader = Loader::new(device, kind, &weights);
-        let mut sizes = Sizes::new(STREAM, EPSILON, heads, vocabulary);
+        let weights = weights(shape, dtype);
+        let inner = inner(dtype);
+        let mut loader = Loader::new(device, dtype, &weights);
+        let mut sizes = WorkspaceSizes::new(STREAM, EPSILON, heads, vocabulary);
         let attended = heads.queries * heads.size;
         let layers = (0..LAYERS).map(|_| {
             let mut norm = || loader.norm("norm", STREAM).unwrap();
@@ -122,7 +122,7 @@ impl Decoder {
             norm: loader.norm("norm", STREAM).unwrap(),
             rotary: Rotary::new(device, &table(f32::cos), &table(f32::sin)).unwrap(),
             device: device.clone(),
-            kind,
+            dtype,
             layers,
             head,
             sizes,
@@ -135,7 +135,7 @@ impl Decoder {
             kv_heads: self.shape.heads.kv,
             head_dim: self.shape.heads.size,
         };
-        let mut cache = Cache::new(&self.device, shape, self.kind).unwrap();
+        let mut cache = Cache::new(&self.device, shape, self.dtype).unwrap();
         cache.reserve(SLOTS).unwrap();
         cache
     }
@@ -145,8 +145,8 @@ impl Decoder {
         for (i, layer) in self.layers.iter().enumerate() {
             let next = self.layers.get(i + 1);
             let next_norm = next.map_or(&self.norm, |next| &next.norms[0]);
-            f.project(&layer.qkv, Projected::All(Some(&self.rotary)), i);
-            f.attention(Looks::AtSequence(None), i);
+            f.project(&layer.qkv, QkvParts::All(Some(&self.rotary)), i);
+            f.attention(AttentionKind::SelfAttn(None), i);
             f.add_attended(&layer.out, &layer.norms[1]);
             f.activate(&layer.gated, Activation::Silu);
             f.add_inner(&layer.down, next_norm);
@@ -170,10 +170,11 @@ impl Decoder {
     }
 
     pub(crate) fn runner(&self) -> Runner {
-        Runner::new(&self.device, self.kind, self.sizes).unwrap()
+        Runner::new(&self.device, self.dtype, self.sizes).unwrap()
     }
 
-    /// Logits of every token of `text` behind `past` slots, as many at once as `sizes` says, the last again and again.
+    /// Logits of every token of `text` behind `past` slots, as many at once as `sizes` says, the
+    /// last again and again.
     pub(crate) fn read(
         &self,
         cache: &Cache,

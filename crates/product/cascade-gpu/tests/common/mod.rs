@@ -9,14 +9,15 @@ pub(crate) mod decoder;
 pub(crate) mod numbers;
 pub(crate) mod store;
 
-use cascade_gpu::{Cache, CacheShape, Device, Heads, Kind, Schedule};
+use cascade_gpu::{Cache, CacheShape, DType, Device, Heads, Schedule};
 
 /// What norms add to the mean square.
 pub(crate) const EPSILON: f64 = 1e-3;
 
-pub(crate) const KINDS: [Kind; 2] = [Kind::F32, Kind::Bf16];
+pub(crate) const KINDS: [DType; 2] = [DType::F32, DType::BF16];
 
-/// The emulator with threads in order, against it and in any order; or three times the GPU that `CASCADE_TEST_DEVICE` names (`cuda:0`).
+/// The emulator with threads in order, against it and in any order; or three times the GPU that
+/// `CASCADE_TEST_DEVICE` names (`cuda:0`).
 pub(crate) fn devices() -> [Device; 3] {
     if let Some(ordinal) = named_gpu() {
         let gpu = Device::gpu(ordinal).unwrap();
@@ -31,13 +32,13 @@ pub(crate) fn named_gpu() -> Option<usize> {
     Some(name.strip_prefix("cuda:").unwrap().parse().unwrap())
 }
 
-/// Runs `test` for every kind on all devices, which must give the same bits.
-pub(crate) fn on_both(test: impl Fn(&Device, Kind) -> Vec<f32>) {
-    for kind in KINDS {
-        let [forward, others @ ..] = devices().map(|device| bits(&test(&device, kind)));
+/// Runs `test` for every type on all devices, which must give the same bits.
+pub(crate) fn on_both(test: impl Fn(&Device, DType) -> Vec<f32>) {
+    for dtype in KINDS {
+        let [forward, others @ ..] = devices().map(|device| bits(&test(&device, dtype)));
         assert!(
             others.iter().all(|other| *other == forward),
-            "{kind:?}: results depend on the order of threads"
+            "{dtype:?}: results depend on the order of threads"
         );
     }
 }
@@ -54,13 +55,13 @@ pub(crate) const ONE_HEAD: Heads = Heads {
 };
 
 /// A cache of one layer with room for `slots`.
-pub(crate) fn cache(device: &Device, kind: Kind, heads: Heads, slots: usize) -> Cache {
+pub(crate) fn cache(device: &Device, dtype: DType, heads: Heads, slots: usize) -> Cache {
     let shape = CacheShape {
         layers: 1,
         kv_heads: heads.kv,
         head_dim: heads.size,
     };
-    let mut cache = Cache::new(device, shape, kind).unwrap();
+    let mut cache = Cache::new(device, shape, dtype).unwrap();
     cache.reserve(slots).unwrap();
     cache
 }

@@ -1,12 +1,12 @@
 //! Numbers in few bits, as plainly as possible.
 
-use cascade_gpu::{Kind, Stored};
+use cascade_gpu::{DType, StorageDType};
 
 /// Half the distance between neighbouring bf16 numbers around 1.
 pub(crate) const HALF_BF16: f64 = 1.0 / 256.0;
 
-/// Rounds to `digits` binary digits after the leading one, ties to even; numbers below 2^`least` to multiples of what those
-/// have.
+/// Rounds to `digits` binary digits after the leading one, ties to even; numbers below 2^`least` to
+/// multiples of what those have.
 fn round(value: f32, digits: i32, least: i32) -> f32 {
     if value == 0.0 || !value.is_finite() {
         return value;
@@ -22,32 +22,32 @@ pub(crate) fn to_bf16(value: f32) -> f32 {
     round(value, 7, -126)
 }
 
-/// What a number is after it was kept in `kind`.
-pub(crate) fn in_kind(value: f32, kind: Kind) -> f32 {
-    match kind {
-        Kind::F32 => value,
-        Kind::Bf16 => to_bf16(value),
+/// What a number is after it was kept in `dtype`.
+pub(crate) fn in_kind(value: f32, dtype: DType) -> f32 {
+    match dtype {
+        DType::F32 => value,
+        DType::BF16 => to_bf16(value),
     }
 }
 
-/// Relative error of a number that is kept in `kind`.
-pub(crate) fn rounding(kind: Kind) -> f64 {
-    match kind {
-        Kind::F32 => f64::from(f32::EPSILON),
-        Kind::Bf16 => HALF_BF16,
+/// Relative error of a number that is kept in `dtype`.
+pub(crate) fn rounding(dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(f32::EPSILON),
+        DType::BF16 => HALF_BF16,
     }
 }
 
 /// The nearest number that can be stored, and its bytes.
-pub(crate) fn store(value: f32, stored: Stored) -> (f32, Vec<u8>) {
+pub(crate) fn store(value: f32, stored: StorageDType) -> (f32, Vec<u8>) {
     match stored {
-        Stored::F32 => (value, value.to_le_bytes().to_vec()),
-        Stored::Bf16 => {
+        StorageDType::F32 => (value, value.to_le_bytes().to_vec()),
+        StorageDType::BF16 => {
             let rounded = to_bf16(value);
             let half = (rounded.to_bits() >> 16) as u16;
             (rounded, half.to_le_bytes().to_vec())
         }
-        Stored::F16 => {
+        StorageDType::F16 => {
             let rounded = round(value, 10, -14);
             (rounded, half_of(rounded).to_le_bytes().to_vec())
         }

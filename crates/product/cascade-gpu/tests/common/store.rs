@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cascade_gpu::{Content, Error, Result, Stored, Weights};
+use cascade_gpu::{Error, Result, StorageDType, TensorSource, Weights};
 use rand::rngs::StdRng;
 use rand::Rng;
 
@@ -10,7 +10,7 @@ use super::numbers;
 
 struct Tensor {
     shape: Vec<usize>,
-    stored: Stored,
+    stored: StorageDType,
     bytes: Vec<u8>,
     values: Vec<f32>,
 }
@@ -21,7 +21,13 @@ pub(crate) struct Store(HashMap<String, Tensor>);
 
 impl Store {
     /// Adds `values`, as far as `stored` can hold them.
-    pub(crate) fn put(&mut self, name: &str, shape: &[usize], stored: Stored, values: &[f32]) {
+    pub(crate) fn put(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        stored: StorageDType,
+        values: &[f32],
+    ) {
         assert_eq!(shape.iter().product::<usize>(), values.len());
         let (values, bytes): (Vec<f32>, Vec<Vec<u8>>) = values
             .iter()
@@ -42,7 +48,7 @@ impl Store {
         rng: &mut StdRng,
         name: &str,
         shape: &[usize],
-        stored: Stored,
+        stored: StorageDType,
         scale: f32,
     ) {
         let count = shape.iter().product();
@@ -59,15 +65,15 @@ impl Store {
 }
 
 impl Weights for Store {
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Content<'_>> {
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorSource<'_>> {
         let wrong = |what: &str| Error::Weights(format!("{name} {what}").into());
         let tensor = self.0.get(name).ok_or_else(|| wrong("is missing"))?;
         if tensor.shape != shape {
             return Err(wrong("has another shape"));
         }
-        Ok(Content::Numbers {
+        Ok(TensorSource::Values {
             stored: tensor.stored,
-            bytes: &tensor.bytes,
+            bytes: tensor.bytes.as_slice().into(),
         })
     }
 }

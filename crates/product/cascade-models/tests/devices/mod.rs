@@ -1,6 +1,8 @@
-//! Models on every device that tests run on: tiny ones on the CPU, the smallest demo checkpoints on GPUs.
+//! Models on every device that tests run on: tiny ones on the CPU, the smallest demo checkpoints on
+//! GPUs.
 //!
-//! The kernels for GPUs run in an emulator, and on the GPU that `CASCADE_TEST_DEVICE` names (`cuda:0`), if it does.
+//! The kernels for GPUs run in an emulator, and on the GPU that `CASCADE_TEST_DEVICE` names
+//! (`cuda:0`), if it does.
 
 #![allow(dead_code)] // Each test uses a part.
 

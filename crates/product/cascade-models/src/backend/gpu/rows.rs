@@ -3,7 +3,7 @@
 use cascade_core::{Error, Result, TokenTree};
 use cascade_gpu::{Rows, MAX_ROWS, WINDOW};
 
-use crate::mask::Plan;
+use crate::plan::Plan;
 
 /// A plan row by row.
 pub(super) struct PlannedRows<'a> {
@@ -49,7 +49,7 @@ impl Piece {
 }
 
 impl<'a> PlannedRows<'a> {
-    /// The rows of `plan`; `picks` tells whether the probabilities of nodes are wanted.
+    /// The rows of `plan`; `picks` is whether the probabilities of nodes are wanted.
     ///
     /// # Errors
     /// If the tree is higher than paths may be long.
@@ -60,18 +60,16 @@ impl<'a> PlannedRows<'a> {
                 "a tree of height {height} is higher than the {most} that a GPU scores: draft less at a time"
             ))));
         }
-        let context = plan.context();
-        let gap = plan.first_position()..context;
-        let depths = (0..plan.tree().len()).map(|node| context + plan.tree().depth(node));
         Ok(Self {
             tokens: plan.tokens(),
-            positions: gap.chain(depths).map(|position| position as u32).collect(),
+            positions: plan.positions(),
             plan,
             picks,
         })
     }
 
-    /// The rows from `start` on that one forward takes; those after the context and the nodes are wanted, or none.
+    /// The rows from `start` on that one forward takes; those after the context and the nodes are
+    /// wanted, or none.
     pub(super) fn piece(&self, start: usize, wanted: bool) -> Piece {
         let plan = self.plan;
         let end = plan.rows().min(start + MAX_ROWS);
@@ -111,7 +109,8 @@ impl<'a> PlannedRows<'a> {
         }
     }
 
-    /// The slots of the positions from `past` to the row's own: the context's, then its ancestors' and its own.
+    /// The slots of the positions from `past` to the row's own: the context's, then its ancestors'
+    /// and its own.
     fn path(&self, row: usize, past: usize) -> Vec<usize> {
         let plan = self.plan;
         let (first, context) = (plan.first_position(), plan.context());

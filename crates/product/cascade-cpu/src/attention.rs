@@ -1,17 +1,16 @@
 //! Softmax attention of few rows.
 
-use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
+use cascade_core::exp::exp_clamped as exp;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::{exp, side_by_side, values};
-use crate::readout::with_values;
+use crate::side_by_side;
 
 /// Products of queries and keys from which on attention is worth waking threads.
 const PARALLEL_ATTENTION: usize = 1 << 21;
 
-/// Dot products of a row with some columns of the same length. Each is summed in the same order, however many are computed
-/// together.
+/// Dot products of a row with some columns of the same length. Each is summed in the same order,
+/// however many are computed together.
 #[inline(always)]
 fn dots<S: Simd, const C: usize>(simd: S, row: &[f32], columns: [&[f32]; C]) -> [f32; C] {
     let (row_head, _) = S::as_simd_f32s(row);
@@ -35,74 +34,65 @@ fn dots<S: Simd, const C: usize>(simd: S, row: &[f32], columns: [&[f32]; C]) -> 
     dots
 }
 
-/// Softmax attention, as [`layers::attend`](crate::layers::attend) describes it.
-pub(crate) fn attend(
-    queries: &Tensor,
-    keys_values: &Tensor,
-    bias: Option<&Tensor>,
-) -> Result<Tensor> {
-    queries.apply_op2_no_bwd(keys_values, &AttendOp { bias })
+/// Keys and values of the heads of one layer, `[heads, count, head_dim]` each.
+#[derive(Clone, Copy, Debug)]
+pub struct KeysValues<'a> {
+    /// What queries are compared with.
+    pub keys: &'a [f32],
+    /// What is mixed.
+    pub values: &'a [f32],
+    /// Number of heads.
+    pub heads: usize,
+    /// Keys of each head.
+    pub count: usize,
+    /// Elements from head to head.
+    pub head_stride: usize,
 }
 
-struct AttendOp<'a> {
-    bias: Option<&'a Tensor>,
+/// What is added to the scores of rows and keys; −∞ hides a key from a row.
+#[derive(Clone, Copy, Debug)]
+pub enum ScoreBias<'a> {
+    /// Nothing.
+    None,
+    /// `[rows, keys]`, the same for all heads.
+    Shared(&'a [f32]),
+    /// `[heads, rows, keys]`.
+    PerHead(&'a [f32]),
 }
 
-impl CustomOp2 for AttendOp<'_> {
-    fn name(&self) -> &'static str {
-        "few-rows-attention"
-    }
-
-    fn cpu_fwd(
-        &self,
-        queries: &CpuStorage,
-        queries_layout: &Layout,
-        keys_values: &CpuStorage,
-        layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (heads, rows, head_dim) = queries_layout.shape().dims3()?;
-        let (_, kv_heads, keys, kv_dim) = layout.shape().dims4()?;
-        let [plane_stride, head_stride, key_stride, 1] = *layout.stride() else {
-            candle_core::bail!("heads of keys and values are not contiguous")
-        };
-        if head_dim != kv_dim || !heads.is_multiple_of(kv_heads) {
-            candle_core::bail!("{heads} heads of {head_dim} do not fit {kv_heads} of {kv_dim}")
-        }
-        let queries = values(queries, queries_layout)?;
-        let stored = &keys_values.as_slice::<f32>()?[layout.start_offset()..];
-        let unbiased = Attention {
-            queries,
-            keys: stored,
-            values: &stored[plane_stride..],
-            bias: &[],
-            bias_step: 0,
-            heads: (0, heads),
-            shape: AttentionShape {
-                group: heads / kv_heads,
-                rows,
-                head_dim,
-                keys,
-                head_stride,
-                key_stride,
-            },
-        };
-        let mixed = match self.bias {
-            None => unbiased.run(),
-            Some(bias) => {
-                // A bias without heads serves all of them.
-                let bias_step = if bias.rank() == 3 { rows * keys } else { 0 };
-                with_values(bias, |bias| {
-                    let biased = Attention {
-                        bias,
-                        bias_step,
-                        ..unbiased
-                    };
-                    biased.run()
-                })?
-            }
-        };
-        Ok((CpuStorage::F32(mixed), (rows, heads * head_dim).into()))
-    }
+/// Softmax attention without scaling of scores, with several threads if that is worth it.
+///
+/// `queries` is `[heads, rows, head_dim]`; each head of keys and values serves as many consecutive
+/// heads of queries. Gives `[rows, heads * head_dim]`.
+pub fn attend(
+    queries: &[f32],
+    heads: usize,
+    head_dim: usize,
+    keys_values: KeysValues<'_>,
+    bias: ScoreBias<'_>,
+) -> Vec<f32> {
+    let (rows, keys) = (queries.len() / (heads * head_dim), keys_values.count);
+    let (bias, bias_step) = match bias {
+        ScoreBias::None => (&[][..], 0),
+        ScoreBias::Shared(bias) => (bias, 0),
+        ScoreBias::PerHead(bias) => (bias, rows * keys),
+    };
+    let attention = Attention {
+        queries,
+        keys: keys_values.keys,
+        values: keys_values.values,
+        bias,
+        bias_step,
+        heads: (0, heads),
+        shape: AttentionShape {
+            group: heads / keys_values.heads,
+            rows,
+            head_dim,
+            keys,
+            head_stride: keys_values.head_stride,
+        },
+    };
+    attention.run()
 }
 
 #[derive(Clone, Copy)]
@@ -112,9 +102,8 @@ struct AttentionShape {
     rows: usize,
     head_dim: usize,
     keys: usize,
-    /// From head to head, and from key to key, in keys and values alike.
+    /// From head to head, in keys and values alike.
     head_stride: usize,
-    key_stride: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -189,8 +178,8 @@ fn score_keys<S: Simd>(
     shape: AttentionShape,
     scores: &mut [f32],
 ) {
-    let (stride, dim) = (shape.key_stride, query.len());
-    let column = |key: usize| &keys[key * stride..key * stride + dim];
+    let dim = shape.head_dim;
+    let column = |key: usize| &keys[key * dim..(key + 1) * dim];
     let (chunks, rest) = scores.as_chunks_mut::<TOGETHER>();
     let done = chunks.len() * TOGETHER;
     for (chunk, scores) in chunks.iter_mut().enumerate() {
@@ -234,8 +223,8 @@ fn exponentials(scores: &mut [f32]) {
     }
 }
 
-/// The mean of a head's values, weighted by `weights`, of which hidden keys have none. Summed key by key. A weight that
-/// is not a number makes a mean that is none, rather than none of the mean.
+/// The mean of a head's values, weighted by `weights`, of which hidden keys have none. Summed key
+/// by key. A weight that is NaN makes the mean NaN.
 #[inline(always)]
 fn mix_values<S: Simd>(
     simd: S,
@@ -247,7 +236,7 @@ fn mix_values<S: Simd>(
     let mut mix = Mix {
         weights,
         values,
-        stride: shape.key_stride,
+        stride: shape.head_dim,
     };
     let (mut vectors, rest) = S::as_mut_simd_f32s(out);
     vectors = mix.vectors::<S, 8>(simd, vectors);
@@ -269,13 +258,14 @@ fn mix_values<S: Simd>(
 /// Values of a head's keys on their way into a mean.
 struct Mix<'a> {
     weights: &'a [f32],
-    /// From the first number on that has not been mixed yet.
+    /// From the first element on that has not been mixed yet.
     values: &'a [f32],
     stride: usize,
 }
 
 impl Mix<'_> {
-    /// Mixes as many numbers as groups of `N` vectors hold, whose sums stay in registers, and gives what is left.
+    /// Mixes as many elements as groups of `N` vectors hold, whose sums stay in registers, and
+    /// gives what is left.
     #[inline(always)]
     fn vectors<'o, S: Simd, const N: usize>(
         &mut self,
@@ -310,52 +300,103 @@ impl Mix<'_> {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{Device, D};
-
-    use super::super::tests::{assert_close, flat, random};
+    use super::super::tests::{assert_close, random};
     use super::*;
-    use crate::layers::attend_in_any_type;
+
+    /// The same in f64, straight from the definition.
+    fn exact(
+        queries: &[f32],
+        (heads, dim): (usize, usize),
+        kv: KeysValues<'_>,
+        bias: ScoreBias<'_>,
+    ) -> Vec<f64> {
+        let rows = queries.len() / (heads * dim);
+        let of_head = |values: &[f32], head: usize, key: usize, i: usize| {
+            let head = head / (heads / kv.heads);
+            f64::from(values[head * kv.head_stride + key * dim + i])
+        };
+        let mut out = vec![0.0; rows * heads * dim];
+        for (head, row) in (0..heads).flat_map(|head| (0..rows).map(move |row| (head, row))) {
+            let query = &queries[(head * rows + row) * dim..][..dim];
+            let weight = |key: usize| {
+                let added = match bias {
+                    ScoreBias::None => 0.0,
+                    ScoreBias::Shared(bias) => bias[row * kv.count + key],
+                    ScoreBias::PerHead(bias) => bias[(head * rows + row) * kv.count + key],
+                };
+                let products =
+                    (0..dim).map(|i| f64::from(query[i]) * of_head(kv.keys, head, key, i));
+                (products.sum::<f64>() + f64::from(added)).exp()
+            };
+            let weights: Vec<f64> = (0..kv.count).map(weight).collect();
+            let all: f64 = weights.iter().sum();
+            for i in 0..dim {
+                let values =
+                    (0..kv.count).map(|key| weights[key] * of_head(kv.values, head, key, i));
+                out[(row * heads + head) * dim + i] = values.sum::<f64>() / all;
+            }
+        }
+        out
+    }
 
     #[test]
     fn attention_of_all_shapes() {
-        for (heads, kv_heads, rows, keys, dim) in [
+        for (heads, kv_heads, rows, count, dim) in [
             (1, 1, 1, 1, 1),
             (4, 2, 3, 9, 6),
             (6, 6, 2, 14, 32),
             (5, 5, 130, 100, 40),
         ] {
-            let queries = random((heads, rows, dim));
-            let store = random((4, kv_heads, keys + 5, dim));
-            let keys_values = store.narrow(0, 2, 2).unwrap().narrow(2, 0, keys).unwrap();
-            let hide = |bias: Tensor| {
-                let hidden = Tensor::full(f32::NEG_INFINITY, bias.dims(), &Device::Cpu).unwrap();
-                let visible = bias.ge(-0.5).unwrap();
-                let bias = visible.where_cond(&bias, &hidden).unwrap();
-                let first = bias.narrow(D::Minus1, 0, 1).unwrap().zeros_like().unwrap();
-                let rest = bias.narrow(D::Minus1, 1, keys - 1).unwrap();
-                Tensor::cat(&[first, rest], D::Minus1).unwrap()
+            let queries = random(heads * rows * dim);
+            // Heads with room for more keys than there are.
+            let head_stride = (count + 5) * dim;
+            let (keys, values) = (
+                random(kv_heads * head_stride),
+                random(kv_heads * head_stride + 1),
+            );
+            let kv = KeysValues {
+                keys: &keys,
+                values: &values[1..],
+                heads: kv_heads,
+                count,
+                head_stride,
             };
+            let hide = |mut bias: Vec<f32>| {
+                for row in bias.chunks_mut(count) {
+                    row[0] = 0.0;
+                    let hidden = row.iter_mut().filter(|bias| **bias < -0.5);
+                    hidden.for_each(|bias| *bias = f32::NEG_INFINITY);
+                }
+                bias
+            };
+            let (shared, own) = (
+                hide(random(rows * count)),
+                hide(random(heads * rows * count)),
+            );
             for bias in [
-                None,
-                Some(hide(random((rows, keys)))),
-                Some(hide(random((heads, rows, keys)))),
+                ScoreBias::None,
+                ScoreBias::Shared(&shared),
+                ScoreBias::PerHead(&own),
             ] {
-                let found = attend(&queries, &keys_values, bias.as_ref()).unwrap();
-                let expected = attend_in_any_type(&queries, &keys_values, bias.as_ref()).unwrap();
-                assert_close(&found, &expected);
+                let found = attend(&queries, heads, dim, kv, bias);
+                assert_close(&found, &exact(&queries, (heads, dim), kv, bias), 5e-5);
             }
         }
     }
 
     #[test]
     fn hidden_keys_leave_no_trace() {
-        let (queries, keys_values) = (random((2, 1, 10)), random((2, 2, 12, 10)));
-        let mask: Vec<f32> = (0..12)
-            .map(|i| if i < 7 { 0.0 } else { f32::NEG_INFINITY })
-            .collect();
-        let mask = Tensor::from_vec(mask, (1, 12), &Device::Cpu).unwrap();
-        let masked = attend(&queries, &keys_values, Some(&mask)).unwrap();
-        let seen = keys_values.narrow(2, 0, 7).unwrap();
-        assert_eq!(flat(&masked), flat(&attend(&queries, &seen, None).unwrap()));
+        let (queries, keys, values) = (random(20), random(2 * 120), random(2 * 120 + 1));
+        let kv = |count| KeysValues {
+            keys: &keys,
+            values: &values[1..],
+            heads: 2,
+            count,
+            head_stride: 120,
+        };
+        let mut mask = [0.0; 12];
+        mask[7..].fill(f32::NEG_INFINITY);
+        let masked = attend(&queries, 2, 10, kv(12), ScoreBias::Shared(&mask));
+        assert_eq!(masked, attend(&queries, 2, 10, kv(7), ScoreBias::None));
     }
 }

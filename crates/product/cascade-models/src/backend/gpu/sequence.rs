@@ -3,28 +3,29 @@
 use std::sync::Arc;
 
 use cascade_core::{Error, GatheredProbs, Matrix, Result, RowDetail, Scores, TokenId, Top, Want};
+use cascade_cpu::{entropy, first_maximum};
 use cascade_gpu::{Cache, Result as GpuResult, Runner, MAX_ROWS};
 
 use super::rows::{Piece, PlannedRows};
-use super::{GpuNetwork, Layers};
-use crate::mask::Plan;
+use super::Gpu;
+use crate::backend::{BackendNetwork, CacheShape};
 use crate::network::Sequence;
-use crate::rows::{entropy, first_maximum};
+use crate::plan::Plan;
 
 #[derive(Debug)]
-pub(super) struct GpuSequence<L> {
-    network: Arc<GpuNetwork<L>>,
-    /// Made when the first rows are fed.
+pub(super) struct GpuSequence {
+    model: Arc<BackendNetwork<Gpu>>,
+    /// Made when the first rows are appended.
     cache: Option<Cache>,
     source: Vec<TokenId>,
-    /// The encoded source, once rows were fed.
+    /// Keys and values of the source, if it has an encoder, once rows were appended.
     encoded: Option<Option<Cache>>,
 }
 
-impl<L: Layers> GpuSequence<L> {
-    pub(super) fn new(network: Arc<GpuNetwork<L>>) -> Self {
+impl GpuSequence {
+    pub(super) fn new(model: Arc<BackendNetwork<Gpu>>) -> Self {
         Self {
-            network,
+            model,
             cache: None,
             source: Vec::new(),
             encoded: None,
@@ -37,18 +38,15 @@ impl<L: Layers> GpuSequence<L> {
         runner: &mut Runner,
         rows: usize,
     ) -> GpuResult<(&mut Cache, Option<&Cache>)> {
-        let network = &self.network;
         let cache = match self.cache.take() {
             Some(cache) => cache,
-            None => Cache::new(&network.device, network.layers.cache_shape(), network.kind)?,
+            None => self.model.backend.cache(self.model.info.cache_shape())?,
         };
         let cache = self.cache.insert(cache);
         cache.reserve(rows)?;
         let encoded = match self.encoded.take() {
             Some(encoded) => encoded,
-            None => network
-                .layers
-                .encode(&network.device, runner, &self.source)?,
+            None => encode(&self.model, runner, &self.source)?,
         };
         Ok((cache, self.encoded.insert(encoded).as_ref()))
     }
@@ -60,8 +58,8 @@ impl<L: Layers> GpuSequence<L> {
         want: Option<Want>,
         mut read: impl FnMut(&Runner, &Piece) -> Result<()>,
     ) -> Result<()> {
-        let network = Arc::clone(&self.network);
-        let mut runner = network.runner();
+        let model = Arc::clone(&self.model);
+        let mut runner = model.backend.runner();
         let rows = PlannedRows::new(
             plan,
             want.is_some_and(|want| want.rows == RowDetail::Gathered),
@@ -74,7 +72,7 @@ impl<L: Layers> GpuSequence<L> {
             let logits = piece.wanted() > 0;
             runner
                 .forward(&piece.rows(), cache, source, |forward| {
-                    network.layers.decode(forward, logits);
+                    model.layers.decode(forward, logits);
                 })
                 .map_err(Error::backend)?;
             if logits {
@@ -87,7 +85,39 @@ impl<L: Layers> GpuSequence<L> {
     }
 }
 
-impl<L: Layers> Sequence for GpuSequence<L> {
+/// Keys and values of a source for cross-attention; none for an architecture without it.
+fn encode(
+    model: &BackendNetwork<Gpu>,
+    runner: &mut Runner,
+    source: &[TokenId],
+) -> GpuResult<Option<Cache>> {
+    let BackendNetwork {
+        backend,
+        info,
+        layers,
+    } = model;
+    let stages = layers.encoder_stages();
+    if stages == 0 {
+        return Ok(None);
+    }
+    let shape = info.cache_shape();
+    let mut scratch = backend.cache(CacheShape { layers: 2, ..shape })?;
+    let mut encoded = backend.cache(shape)?;
+    scratch.reserve(source.len())?;
+    encoded.reserve(source.len())?;
+    let encoding = runner.encode(source, &scratch, &encoded)?;
+    for stage in 0..stages {
+        for chunk in 0..encoding.chunks() {
+            runner.run_chunk(&encoding, chunk, |forward| layers.encode(stage, forward))?;
+        }
+    }
+    encoded.commit(source.len());
+    // What the encoder used is freed only when it is done.
+    backend.device.synchronize()?;
+    Ok(Some(encoded))
+}
+
+impl Sequence for GpuSequence {
     fn chunk(&self) -> usize {
         MAX_ROWS
     }
@@ -103,20 +133,20 @@ impl<L: Layers> Sequence for GpuSequence<L> {
         }
     }
 
-    fn keep(&mut self, at: usize, slots: &[u32]) -> Result<()> {
+    fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()> {
         match &mut self.cache {
-            Some(cache) => cache.keep(at, slots).map_err(Error::backend),
+            Some(cache) => cache.retain(at, slots).map_err(Error::backend),
             None => Ok(()),
         }
     }
 
-    fn feed(&mut self, plan: &Plan<'_>) -> Result<()> {
+    fn append(&mut self, plan: &Plan<'_>) -> Result<()> {
         self.run(plan, None, |_, _| Ok(()))
     }
 
     fn score(&mut self, plan: &Plan<'_>, want: Want) -> Result<Scores> {
-        let vocab_size = self.network.facts.vocab_size;
-        let mut read = Reading::new(want, vocab_size, plan.tree().len());
+        let vocab_size = self.model.info.vocab_size;
+        let mut read = Collected::new(want, vocab_size, plan.tree().len());
         self.run(plan, Some(want), |runner, piece| read.piece(runner, piece))?;
         Ok(read.scores())
     }
@@ -132,7 +162,7 @@ fn append(rows: &mut Vec<f32>, mut more: Vec<f32>) {
 }
 
 /// Scores as they come, piece by piece.
-struct Reading {
+struct Collected {
     want: Want,
     vocab_size: usize,
     width: usize,
@@ -145,7 +175,7 @@ struct Reading {
     rows: usize,
 }
 
-impl Reading {
+impl Collected {
     fn new(want: Want, vocab_size: usize, nodes: usize) -> Self {
         Self {
             want,
@@ -166,23 +196,23 @@ impl Reading {
 
     fn piece(&mut self, runner: &Runner, piece: &Piece) -> Result<()> {
         let wanted = piece.wanted();
-        let readings = runner.readings(wanted, piece.nodes.len());
-        let readings = readings.map_err(Error::backend)?;
-        if readings.improper.is_some() {
+        let readout = runner.readout(wanted, piece.nodes.len());
+        let readout = readout.map_err(Error::backend)?;
+        if readout.improper.is_some() {
             return Err(self.explain(runner, wanted));
         }
         self.rows += wanted;
-        for (&node, &probability) in piece.nodes.iter().zip(&readings.picks) {
+        for (&node, &probability) in piece.nodes.iter().zip(&readout.picks) {
             self.gathered.nodes[node] = probability;
         }
-        self.copy(runner, piece, &readings.greatest)
+        self.copy(runner, piece, &readout.greatest)
             .map_err(Error::backend)?;
-        self.argmax.extend(readings.argmax);
-        self.gathered.argmax.extend(readings.greatest);
+        self.argmax.extend(readout.argmax);
+        self.gathered.argmax.extend(readout.greatest);
         Ok(())
     }
 
-    /// Copies what is larger than a few numbers a row.
+    /// Copies what is larger than a few values a row.
     fn copy(&mut self, runner: &Runner, piece: &Piece, greatest: &[f32]) -> GpuResult<()> {
         let wanted = piece.wanted();
         let all_logits = self.want.rows == RowDetail::Logits;
@@ -211,7 +241,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Finds on the host which logit makes no distribution.
+    /// Finds on the host which logit is improper.
     fn explain(&self, runner: &Runner, wanted: usize) -> Error {
         match runner.logits(wanted) {
             Err(error) => Error::backend(error),

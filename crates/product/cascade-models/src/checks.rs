@@ -19,7 +19,8 @@ pub(crate) fn refuse_zeros(sizes: &[(&str, usize)]) -> Result<()> {
     }
 }
 
-/// Refuses vocabularies whose token ids are not exact in f32, in which they come back from a device.
+/// Refuses vocabularies whose token ids are not exact in f32, in which they come back from a
+/// device.
 pub(crate) fn check_vocabulary(vocab_size: usize) -> Result<()> {
     const LIMIT: usize = 1 << f32::MANTISSA_DIGITS;
     if vocab_size > LIMIT {

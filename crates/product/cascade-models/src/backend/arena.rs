@@ -1,79 +1,65 @@
-//! The KV arena: keys and values of all layers of one session, in one tensor.
+//! The KV arena: keys and values of all layers of one sequence, in one tensor.
 
 use candle_core::{DType, Device, Result, Tensor};
+use cascade_cpu::CacheShape;
 
-/// Sizes of an arena that stay as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ArenaShape {
-    pub(crate) layers: usize,
-    /// Heads that have keys and values of their own; fewer than query heads if those are grouped.
-    pub(crate) kv_heads: usize,
-    pub(crate) head_dim: usize,
-}
-
-impl ArenaShape {
-    /// Bytes of the keys and values in one slot, in all layers.
-    pub(crate) fn bytes_per_slot(self, dtype: DType) -> usize {
-        2 * self.layers * self.kv_heads * self.head_dim * dtype.size_in_bytes()
-    }
-}
-
-/// Keys and values of one session: a tensor `[2 * layers, kv_heads, capacity, head_dim]` whose plane `2 * l` holds the
-/// keys of layer `l` and plane `2 * l + 1` its values. Slots `..len` are committed; whatever lies behind is garbage.
+/// Keys and values of one sequence: a tensor `[2 * layers, kv_heads, capacity, head_dim]` whose
+/// plane `2 * l` holds the keys of layer `l` and plane `2 * l + 1` its values. Slots `..len` are
+/// committed; whatever lies behind is garbage.
 ///
-/// Keys and values are read as strided views, never copied. Appending copies the new rows only, rolling back is an
-/// integer, and keeping a branch of a tree is one gather and one copy for all layers together.
+/// Keys and values are read as strided views, never copied. Appending copies the new rows only,
+/// rolling back is an integer, and keeping a branch of a tree is one gather and one copy for all
+/// layers together.
 ///
 /// Memory: grows by doubling, so the capacity stays below twice the most slots ever needed (and at
-/// [`MIN_CAPACITY`](Self::MIN_CAPACITY) below that); it never shrinks. Nothing is allocated before the first
-/// [`reserve`](Self::reserve).
+/// [`MIN_CAPACITY`](Self::MIN_CAPACITY) below that); it never shrinks. Nothing is allocated before
+/// the first [`reserve`](Self::reserve).
 #[derive(Debug)]
-pub(crate) struct Arena {
-    shape: ArenaShape,
+pub(super) struct Arena {
+    shape: CacheShape,
     dtype: DType,
-    device: Device,
     store: Option<Tensor>,
     len: usize,
 }
 
 impl Arena {
     /// Slots allocated at least.
-    pub(crate) const MIN_CAPACITY: usize = 64;
+    pub(super) const MIN_CAPACITY: usize = 64;
 
-    pub(crate) fn new(shape: ArenaShape, dtype: DType, device: &Device) -> Self {
+    pub(super) fn new(shape: CacheShape, dtype: DType) -> Self {
         Self {
             shape,
             dtype,
-            device: device.clone(),
             store: None,
             len: 0,
         }
     }
 
     /// Slots that are committed.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Slots that there is memory for.
-    pub(crate) fn capacity(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.store.as_ref().map_or(0, |store| store.dims()[2])
     }
 
-    /// Makes room for `rows` slots behind the committed ones. Costs a copy of the arena when it grows.
-    pub(crate) fn reserve(&mut self, rows: usize) -> Result<()> {
+    /// Makes room for `rows` slots behind the committed ones. Costs a copy of the arena when it
+    /// grows.
+    pub(super) fn reserve(&mut self, rows: usize) -> Result<()> {
         let needed = self.len + rows;
         if needed <= self.capacity() {
             return Ok(());
         }
         let capacity = needed.next_power_of_two().max(Self::MIN_CAPACITY);
-        let ArenaShape {
+        let CacheShape {
             layers,
             kv_heads,
             head_dim,
         } = self.shape;
         let shape = (2 * layers, kv_heads, capacity, head_dim);
-        let grown = Tensor::zeros(shape, self.dtype, &self.device)?;
+        let grown = Tensor::zeros(shape, self.dtype, &Device::Cpu)?;
         if let Some(old) = &self.store {
             grown.slice_set(old, 2, 0)?;
         }
@@ -81,33 +67,36 @@ impl Arena {
         Ok(())
     }
 
-    /// Writes `planes` (`[n, kv_heads, rows, head_dim]`, contiguous) into planes `first..first + n`, behind the
-    /// committed slots. The rows count once they are [committed](Self::commit).
-    pub(crate) fn write(&self, first: usize, planes: &Tensor) -> Result<()> {
+    /// Writes `planes` (`[n, kv_heads, rows, head_dim]`, contiguous) into planes `first..first +
+    /// n`, behind the committed slots. The rows count once they are [committed](Self::commit).
+    pub(super) fn write(&self, first: usize, planes: &Tensor) -> Result<()> {
         self.store()?
             .narrow(0, first, planes.dim(0)?)?
             .slice_set(planes, 2, self.len)
     }
 
-    /// Keys and values of `layer` in the first `keys` slots: `[2, kv_heads, keys, head_dim]`, a view.
-    pub(crate) fn keys_values(&self, layer: usize, keys: usize) -> Result<Tensor> {
+    /// Keys and values of `layer` in the first `keys` slots: `[2, kv_heads, keys, head_dim]`, a
+    /// view.
+    pub(super) fn keys_values(&self, layer: usize, keys: usize) -> Result<Tensor> {
         self.store()?.narrow(0, 2 * layer, 2)?.narrow(2, 0, keys)
     }
 
-    /// Makes the `rows` slots behind the committed ones committed, after every layer has written them.
-    pub(crate) fn commit(&mut self, rows: usize) {
+    /// Makes the `rows` slots behind the committed ones committed, after every layer has written
+    /// them.
+    pub(super) fn commit(&mut self, rows: usize) {
         self.len += rows;
         debug_assert!(self.len <= self.capacity());
     }
 
     /// Forgets all slots from `len` on. Free.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Moves `slots`, in this order, to where the slot `at` begins, and forgets everything else from `at` on. Free if
-    /// they lie there already, one gather and one copy otherwise. On failure, slots `..at` are left.
-    pub(crate) fn keep(&mut self, at: usize, slots: &[u32]) -> Result<()> {
+    /// Moves `slots`, in this order, to where the slot `at` begins, and forgets everything else
+    /// from `at` on. Free if they lie there already, one gather and one copy otherwise. On failure,
+    /// slots `..at` are left.
+    pub(super) fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()> {
         let in_place = slots
             .iter()
             .enumerate()
@@ -115,7 +104,7 @@ impl Arena {
         if !in_place {
             self.truncate(at);
             let store = self.store()?;
-            let slots = Tensor::new(slots, &self.device)?;
+            let slots = Tensor::new(slots, &Device::Cpu)?;
             store.slice_set(&store.index_select(&slots, 2)?, 2, at)?;
         }
         self.len = at + slots.len();
@@ -134,14 +123,14 @@ mod tests {
     use super::*;
     use rand::{rngs::StdRng, Rng, SeedableRng};
 
-    const SHAPE: ArenaShape = ArenaShape {
+    const SHAPE: CacheShape = CacheShape {
         layers: 3,
         kv_heads: 2,
         head_dim: 4,
     };
 
     fn arena() -> Arena {
-        Arena::new(SHAPE, DType::F32, &Device::Cpu)
+        Arena::new(SHAPE, DType::F32)
     }
 
     /// What layer `layer` holds of the row `stamp`: `[2, kv_heads, head_dim]`, flat.
@@ -223,7 +212,7 @@ mod tests {
                         .filter(|_| rng.random_bool(0.5))
                         .map(|slot| slot as u32)
                         .collect();
-                    arena.keep(at, &slots).unwrap();
+                    arena.retain(at, &slots).unwrap();
                     let kept: Vec<u32> = slots.iter().map(|&s| twin[s as usize]).collect();
                     twin.truncate(at);
                     twin.extend(kept);

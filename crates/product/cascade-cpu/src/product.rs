@@ -2,68 +2,98 @@
 
 use std::borrow::Cow;
 
-use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::{side_by_side, values};
-use crate::readout::with_values;
+use crate::side_by_side;
 
-/// Whether a matrix product is worth waking threads: from about 0.3 ms on. Reading a weight takes as long as using it for
-/// some seven rows.
+/// Whether a matrix product is worth waking threads: from about 0.3 ms on. Reading a weight takes
+/// as long as using it for some seven rows.
 fn parallel_product(rows: usize, weights: usize) -> bool {
     weights * (rows + 7) >= 1 << 23
 }
 
-/// The weights of a linear map, laid out so that a product reads them once, in order, and never sums across a vector.
+/// A linear map, laid out so that a product reads its weights once, in order, and never sums
+/// across a vector.
 #[derive(Debug)]
-pub(crate) struct Panels {
+pub struct Linear {
     /// `[panels, inputs, WIDTH]`: each panel holds `WIDTH` outputs, the last one padded with zeros.
-    values: Vec<f32>,
+    panels: Vec<f32>,
     inputs: usize,
     outputs: usize,
+    /// Added to the outputs, if any.
+    bias: Option<Vec<f32>>,
 }
 
 /// Outputs per panel: several vectors of any instruction set.
 const WIDTH: usize = 32;
 
-impl Panels {
-    /// Lays out a weight `[outputs, inputs]`.
-    pub(crate) fn new(weight: &Tensor) -> Result<Self> {
-        let (outputs, inputs) = weight.dims2()?;
-        let mut values = vec![0.0; outputs.div_ceil(WIDTH) * inputs * WIDTH];
-        with_values(weight, |weight| {
-            for (output, row) in weight.chunks_exact(inputs).enumerate() {
-                let start = output / WIDTH * inputs * WIDTH + output % WIDTH;
-                for (value, &weight) in values[start..].iter_mut().step_by(WIDTH).zip(row) {
-                    *value = weight;
-                }
+impl Linear {
+    /// The map of a weight `[outputs, inputs]`, which is copied.
+    ///
+    /// # Panics
+    /// If the weight has no whole rows.
+    pub fn new(weight: &[f32], inputs: usize) -> Self {
+        assert!(
+            weight.len().is_multiple_of(inputs),
+            "a weight without whole rows"
+        );
+        let outputs = weight.len() / inputs;
+        let mut panels = vec![0.0; outputs.div_ceil(WIDTH) * inputs * WIDTH];
+        for (output, row) in weight.chunks_exact(inputs).enumerate() {
+            let start = output / WIDTH * inputs * WIDTH + output % WIDTH;
+            for (value, &weight) in panels[start..].iter_mut().step_by(WIDTH).zip(row) {
+                *value = weight;
             }
-        })?;
-        Ok(Self {
-            values,
+        }
+        Self {
+            panels,
             inputs,
             outputs,
-        })
-    }
-
-    /// `[rows, inputs]` to `[rows, outputs]`.
-    pub(crate) fn forward(&self, input: &Tensor) -> Result<Tensor> {
-        input.contiguous()?.apply_op1_no_bwd(self)
-    }
-}
-
-impl CustomOp1 for Panels {
-    fn name(&self) -> &'static str {
-        "row-invariant-linear"
-    }
-
-    fn cpu_fwd(&self, input: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (rows, inputs) = layout.shape().dims2()?;
-        if inputs != self.inputs {
-            candle_core::bail!("{inputs} features do not fit weights for {}", self.inputs)
+            bias: None,
         }
-        let input = values(input, layout)?;
+    }
+
+    /// The same with a bias `[outputs]`.
+    ///
+    /// # Panics
+    /// If it has another length.
+    pub fn with_bias(self, bias: Vec<f32>) -> Self {
+        assert_eq!(bias.len(), self.outputs, "a bias of another length");
+        Self {
+            bias: Some(bias),
+            ..self
+        }
+    }
+
+    /// Number of outputs.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// `[rows, inputs]` to `[rows, outputs]`, with several threads if that is worth it.
+    ///
+    /// # Panics
+    /// If the input has no whole rows.
+    pub fn forward(&self, input: &[f32]) -> Vec<f32> {
+        let mut product = self.product(input);
+        if let Some(bias) = &self.bias {
+            for row in product.chunks_exact_mut(self.outputs) {
+                row.iter_mut()
+                    .zip(bias)
+                    .for_each(|(sum, bias)| *sum += bias);
+            }
+        }
+        product
+    }
+
+    fn product(&self, input: &[f32]) -> Vec<f32> {
+        let inputs = self.inputs;
+        assert!(
+            input.len().is_multiple_of(inputs),
+            "an input without whole rows"
+        );
+        let rows = input.len() / inputs;
         let panel = inputs * WIDTH;
         let product = |panels| Product {
             input,
@@ -71,11 +101,11 @@ impl CustomOp1 for Panels {
             inputs,
         };
         let tasks = rayon::current_num_threads();
-        let mut parts: Vec<Vec<f32>> = if tasks == 1 || !parallel_product(rows, self.values.len()) {
-            vec![Arch::new().dispatch(product(&self.values))]
+        let mut parts: Vec<Vec<f32>> = if tasks == 1 || !parallel_product(rows, self.panels.len()) {
+            vec![Arch::new().dispatch(product(&self.panels))]
         } else {
-            let share = (self.values.len() / panel).div_ceil(tasks) * panel;
-            let shares = self.values.par_chunks(share);
+            let share = (self.panels.len() / panel).div_ceil(tasks) * panel;
+            let shares = self.panels.par_chunks(share);
             shares
                 .map(|share| Arch::new().dispatch(product(share)))
                 .collect()
@@ -83,14 +113,10 @@ impl CustomOp1 for Panels {
         // Only the last part has padding.
         if let Some(last) = parts.last_mut() {
             let width = last.len() / rows;
-            trim_rows(
-                last,
-                width,
-                width - (self.values.len() / inputs - self.outputs),
-            );
+            let padding = self.panels.len() / inputs - self.outputs;
+            trim_rows(last, width, width - padding);
         }
-        let product = side_by_side(parts, rows);
-        Ok((CpuStorage::F32(product), (rows, self.outputs).into()))
+        side_by_side(parts, rows)
     }
 }
 
@@ -167,8 +193,9 @@ impl Product<'_> {
     }
 }
 
-/// Cuts `[rows, inputs]` into blocks of at most so many rows, as even as they can be: the rows of each, and its transpose
-/// `[inputs, rows]`, so that what a step of a product multiplies lies side by side.
+/// Cuts `[rows, inputs]` into blocks of at most so many rows, as even as they can be: the rows of
+/// each, and its transpose `[inputs, rows]`, so that what a step of a product multiplies lies side
+/// by side.
 fn row_blocks(input: &[f32], inputs: usize, most: usize) -> Vec<(usize, Cow<'_, [f32]>)> {
     let rows = input.len() / inputs;
     let count = rows.div_ceil(most).max(1);
@@ -243,7 +270,8 @@ fn sums<S: Simd, const VECTORS: usize, const ROWS: usize>(
     sums
 }
 
-/// Bytes before they are read that weights are asked for: four pages, since processors stop looking ahead at the end of one.
+/// Bytes before they are read that weights are prefetched: four pages, since hardware prefetchers
+/// stop at the end of one.
 const AHEAD: usize = 1 << 14;
 
 /// Asks for the memory that is [`AHEAD`] of `read`, if there is any.
@@ -265,8 +293,19 @@ fn prefetch_after<T>(read: &[T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{assert_close, flat, random};
+    use super::super::tests::{assert_close, random};
     use super::*;
+
+    /// The product, summed in f64.
+    fn exact(input: &[f32], weight: &[f32], inputs: usize) -> Vec<f64> {
+        let dot = |row: &[f32], column: &[f32]| {
+            let pairs = row.iter().zip(column);
+            pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+        };
+        let rows = input.chunks(inputs);
+        rows.flat_map(|row| weight.chunks(inputs).map(move |column| dot(row, column)))
+            .collect()
+    }
 
     #[test]
     fn products_of_all_shapes() {
@@ -283,32 +322,46 @@ mod tests {
             (25, 16, 96),
             (3, 1024, 1031),
         ] {
-            let (input, weight) = (random((rows, inputs)), random((outputs, inputs)));
-            let panels = Panels::new(&weight).unwrap();
-            let product = panels.forward(&input).unwrap();
-            let expected = input.matmul(&weight.t().unwrap()).unwrap();
+            let (input, weight) = (random(rows * inputs), random(outputs * inputs));
+            let linear = Linear::new(&weight, inputs);
+            assert_eq!(linear.outputs(), outputs);
+            let product = linear.forward(&input);
             // Sums of a thousand terms round differently.
-            let scale = 1.0 / (inputs as f64).sqrt();
-            assert_close(&(&product * scale).unwrap(), &(&expected * scale).unwrap());
-            for row in 0..rows {
-                let alone = panels.forward(&input.narrow(0, row, 1).unwrap()).unwrap();
-                assert_eq!(flat(&alone), flat(&product.narrow(0, row, 1).unwrap()));
+            let tolerance = 2e-5 * (inputs as f64).sqrt();
+            assert_close(&product, &exact(&input, &weight, inputs), tolerance);
+            for (row, product) in input.chunks(inputs).zip(product.chunks(outputs)) {
+                assert_eq!(linear.forward(row), product);
             }
         }
-        let panels = Panels::new(&random((2, 4))).unwrap();
-        assert!(panels.forward(&random((1, 3))).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "an input without whole rows")]
+    fn inputs_of_another_size_are_refused() {
+        Linear::new(&random(8), 4).forward(&random(3));
+    }
+
+    #[test]
+    fn biases_are_added_to_every_row() {
+        let (input, weight, bias) = (random(3 * 20), random(33 * 20), random(33));
+        let plain = Linear::new(&weight, 20).forward(&input);
+        let biased = Linear::new(&weight, 20).with_bias(bias.clone());
+        let biased = biased.forward(&input);
+        for (biased, plain) in biased.chunks(33).zip(plain.chunks(33)) {
+            let sums: Vec<f32> = plain.iter().zip(&bias).map(|(a, b)| a + b).collect();
+            assert_eq!(biased, sums);
+        }
     }
 
     #[test]
     fn products_with_all_instruction_sets() {
         let (rows, inputs, outputs) = (15, 21, 96);
-        let (input, weight) = (random((rows, inputs)), random((outputs, inputs)));
-        let panels = Panels::new(&weight).unwrap();
-        let expected = flat(&panels.forward(&input).unwrap());
-        let input = flat(&input);
+        let (input, weight) = (random(rows * inputs), random(outputs * inputs));
+        let linear = Linear::new(&weight, inputs);
+        let expected = linear.forward(&input);
         let product = Product {
             input: &input,
-            panels: &panels.values,
+            panels: &linear.panels,
             inputs,
         };
         let plain = pulp::Scalar::new().vectorize(product);

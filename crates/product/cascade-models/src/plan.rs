@@ -4,9 +4,9 @@ use cascade_core::{TokenId, TokenTree};
 
 /// The rows of one forward: some tokens of the context, then the nodes of a tree.
 ///
-/// Row `r` is written to slot `past + r` of the arena. A token of the context attends to the context up to itself; a
-/// node attends to the whole context, its ancestors and itself. A node's position is the length of the context plus
-/// its depth, so siblings share theirs.
+/// Row `r` is written to slot `past + r` of the cache. A token of the context attends to the
+/// context up to itself; a node attends to the whole context, its ancestors and itself. A node's
+/// position is the length of the context plus its depth, so siblings share theirs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'a> {
     past: usize,
@@ -15,17 +15,18 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Feeds `gap` behind the `past` tokens of the context that the arena holds, and `tree` behind the gap.
+    /// Appends `gap` to the `past` tokens of the context that the cache holds, and `tree` to the
+    /// gap.
     pub(crate) fn new(past: usize, gap: &'a [TokenId], tree: &'a TokenTree) -> Self {
         Self { past, gap, tree }
     }
 
-    /// The tokens of the context that are fed.
+    /// The tokens of the context that are appended.
     pub(crate) fn gap(&self) -> &'a [TokenId] {
         self.gap
     }
 
-    /// The tree that is fed behind them.
+    /// The tree that is appended to them.
     pub(crate) fn tree(&self) -> &'a TokenTree {
         self.tree
     }
@@ -45,20 +46,17 @@ impl<'a> Plan<'a> {
         self.past + self.rows()
     }
 
-    /// Position of row 0. The other rows of the gap follow it.
+    /// Position of row 0; the other rows of the gap follow it.
     pub(crate) fn first_position(&self) -> usize {
         self.past
     }
 
-    /// Positions of all rows, or `None` if each is the one before plus 1.
-    pub(crate) fn scattered_positions(&self) -> Option<Vec<u32>> {
-        if self.tree.is_chain() {
-            return None;
-        }
+    /// Positions of all rows.
+    pub(crate) fn positions(&self) -> Vec<u32> {
         let context = self.context();
         let gap = self.past..context;
         let nodes = (0..self.tree.len()).map(|node| context + self.tree.depth(node));
-        Some(gap.chain(nodes).map(|position| position as u32).collect())
+        gap.chain(nodes).map(|position| position as u32).collect()
     }
 
     /// Whether every row attends to every key, so that there is nothing to mask.
@@ -66,8 +64,8 @@ impl<'a> Plan<'a> {
         self.rows() == 1
     }
 
-    /// A row-major `[rows, keys]` table: `visible(d)` where the row attends to a key `d` positions before it (0: itself),
-    /// `masked` everywhere else.
+    /// A row-major `[rows, keys]` table: `visible(d)` where the row attends to a key `d` positions
+    /// before it (0: itself), `masked` everywhere else.
     pub(crate) fn table<T: Copy>(&self, masked: T, visible: impl Fn(usize) -> T) -> Vec<T> {
         let (keys, context) = (self.keys(), self.context());
         let mut table = vec![masked; self.rows() * keys];
@@ -85,7 +83,7 @@ impl<'a> Plan<'a> {
         table
     }
 
-    /// Length of the context, what the arena holds of it included.
+    /// Length of the context, what the cache holds of it included.
     pub(crate) fn context(&self) -> usize {
         self.past + self.gap.len()
     }
@@ -119,7 +117,7 @@ mod tests {
         let plan = Plan::new(2, &[5, 6], &tree);
         assert_eq!(plan.tokens(), [5, 6, 10, 11, 12, 13]);
         assert_eq!((plan.rows(), plan.keys()), (6, 8));
-        assert_eq!(plan.scattered_positions(), Some(vec![2, 3, 4, 4, 5, 5]));
+        assert_eq!(plan.positions(), [2, 3, 4, 4, 5, 5]);
         let h = HIDDEN;
         assert_eq!(
             table(&plan),
@@ -140,7 +138,8 @@ mod tests {
         let (as_tree, empty) = (Plan::new(3, &[6], &chain), TokenTree::new());
         let as_gap = Plan::new(3, &[6, 7, 8, 9], &empty);
         assert_eq!(table(&as_tree), table(&as_gap));
-        assert_eq!(as_tree.scattered_positions(), None);
+        assert_eq!(as_tree.positions(), [3, 4, 5, 6]);
+        assert_eq!(as_gap.positions(), as_tree.positions());
         assert!(!as_tree.sees_everything());
         assert!(Plan::new(3, &[6], &empty).sees_everything());
     }

@@ -1,21 +1,26 @@
 //! What a row of logits says: its most probable tokens, and how probable they are.
 //!
-//! Rows as long as a vocabulary are read in strides of [`LANES`], each lane on its own, so that vector instructions do it.
+//! Rows as long as a vocabulary are read in strides of [`LANES`], each lane on its own, so that
+//! vector instructions do it.
 
 use std::cmp::Ordering;
 
 use cascade_core::{Error, Result, TokenId};
 
-use crate::cpu::{exp, vectorized};
+use cascade_core::exp::exp_clamped as exp;
 
-/// Values of a stride: several vectors of any instruction set, whose results do not wait for each other.
+use crate::vectorized;
+
+/// Values of a stride: several vectors of any instruction set, whose results do not wait for each
+/// other.
 const LANES: usize = 32;
 
 /// The first of a row's greatest logits. Costs one pass, and a second one up to that token.
 ///
 /// # Errors
-/// [`Error::ImproperLogits`] if a logit is not a number or +∞, or if all are −∞. Single −∞ are probabilities of 0.
-pub(crate) fn first_maximum(row: &[f32]) -> Result<TokenId> {
+/// [`Error::ImproperLogits`] if a logit is NaN or +∞, or if all are −∞. Single −∞ are
+/// probabilities of 0.
+pub fn first_maximum(row: &[f32]) -> Result<TokenId> {
     let improper = |token: usize| Error::ImproperLogits {
         token: token as TokenId,
         logit: row[token],
@@ -34,7 +39,7 @@ pub(crate) fn first_maximum(row: &[f32]) -> Result<TokenId> {
     }
 }
 
-/// Not a number, or +∞.
+/// NaN or +∞.
 #[inline(always)]
 fn is_improper(logit: f32) -> bool {
     logit.is_nan() || logit == f32::INFINITY
@@ -72,15 +77,16 @@ fn first_equal(row: &[f32], value: f32) -> usize {
 
 /// The softmax of one row, in f32.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Softmax {
+pub struct Softmax {
     max: f32,
-    /// One over the sum of the exponentials, relative to the greatest: the probability of the most probable token.
+    /// One over the sum of the exponentials, relative to the greatest: the probability of the most
+    /// probable token.
     scale: f32,
 }
 
 impl Softmax {
     /// Of a row whose greatest logit is `max`. Costs one exponential per token.
-    pub(crate) fn new(row: &[f32], max: f32) -> Self {
+    pub fn new(row: &[f32], max: f32) -> Self {
         let sum = vectorized(
             #[inline(always)]
             || sum_of_exponentials(row, max),
@@ -92,12 +98,12 @@ impl Softmax {
     }
 
     /// Of the most probable token.
-    pub(crate) fn greatest(self) -> f32 {
+    pub fn greatest(self) -> f32 {
         self.scale
     }
 
     /// Of a token with this logit.
-    pub(crate) fn probability(self, logit: f32) -> f32 {
+    pub fn probability(self, logit: f32) -> f32 {
         exp(logit - self.max) * self.scale
     }
 }
@@ -116,12 +122,13 @@ fn sum_of_exponentials(row: &[f32], max: f32) -> f32 {
     sums.iter().sum()
 }
 
-/// The `width` greatest logits of a row of numbers with their tokens, the greatest first, the lower id first among
-/// equals; all of them if there are fewer.
+/// The `width` greatest logits of a row without NaN with their tokens, the greatest first, the
+/// lower id first among equals; all of them if there are fewer.
 ///
-/// Costs about one pass over the row, whatever the width: most strides hold nothing above the least logit selected so
-/// far, and of what is selected on top, the least is thrown out whenever it has become as much as is wanted.
-pub(crate) fn greatest(row: &[f32], width: usize) -> Vec<(TokenId, f32)> {
+/// Costs about one pass over the row, whatever the width: most strides hold nothing above the
+/// least logit selected so far, and of what is selected on top, the least is dropped whenever it
+/// has become as much as is wanted.
+pub fn greatest(row: &[f32], width: usize) -> Vec<(TokenId, f32)> {
     let (head, tail) = row.split_at(width.min(row.len()));
     if head.is_empty() {
         return Vec::new();
@@ -204,7 +211,7 @@ fn more_probable_first(a: &(TokenId, f32), b: &(TokenId, f32)) -> Ordering {
 }
 
 /// Shannon entropy of the softmax of a row of finite logits or negative infinities, in nats.
-pub(crate) fn entropy(row: &[f32]) -> f32 {
+pub fn entropy(row: &[f32]) -> f32 {
     let greatest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let (mut sum, mut weighted) = (0.0f64, 0.0f64);
     for &logit in row {

@@ -1,0 +1,83 @@
+//! CPU kernels for transformer forwards in f32, on plain slices: the twin of `cascade-gpu`.
+//!
+//! * [`Linear`]: a linear map, its weights in the order in which a product reads them.
+//! * [`Cache`]: keys and values of a sequence; [`attend`]: softmax attention to them.
+//! * [`rms_norm`], [`rotate`], [`activate`], [`gate`]: what is done to single values or rows of
+//!   them.
+//! * [`first_maximum`], [`greatest`], [`Softmax`], [`entropy`]: what a row of logits says.
+//!
+//! A forward that drafts or verifies a few tokens of a small model is over in a fraction of a
+//! millisecond, of which general tensor operations spend most on waking threads, packing matrices,
+//! copying views and allocating. These kernels read caches where they lie, keep weights in the
+//! order in which they are read, and use several threads only where that pays.
+//!
+//! **Row-invariant**: the bits of a row depend neither on how many rows are computed with it, nor
+//! on keys that are hidden from it. So verifying a draft gives the very values that plain decoding
+//! gives.
+
+mod attention;
+mod cache;
+mod pointwise;
+mod product;
+mod rows;
+
+pub use attention::{attend, KeysValues, ScoreBias};
+pub use cache::{Cache, CacheShape, Part};
+pub use pointwise::{activate, gate, rms_norm, rotate, Activation};
+pub use product::Linear;
+pub use rows::{entropy, first_maximum, greatest, Softmax};
+
+/// Calls the closure with the widest vector instructions that this CPU has.
+fn vectorized<T>(run: impl pulp::NullaryFnOnce<Output = T>) -> T {
+    pulp::Arch::new().dispatch(run)
+}
+
+/// Vector instruction sets of this CPU that the kernels choose from at run time.
+pub fn instruction_sets() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let sets = [
+        ("avx512", pulp::x86::V4::try_new().is_some()),
+        ("avx2", pulp::x86::V3::try_new().is_some()),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let sets: [(&'static str, bool); 0] = [];
+    let there = sets.into_iter().filter(|(_, there)| *there);
+    there.map(|(name, _)| name).collect()
+}
+
+/// Joins matrices of `rows` rows, side by side, into one.
+fn side_by_side(mut parts: Vec<Vec<f32>>, rows: usize) -> Vec<f32> {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut joined = Vec::with_capacity(parts.iter().map(Vec::len).sum());
+    for row in 0..rows {
+        for part in &parts {
+            let width = part.len() / rows;
+            joined.extend_from_slice(&part[row * width..(row + 1) * width]);
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    //! What the kernels' tests share.
+
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    /// Values between -2 and 2, a function of their number.
+    pub(super) fn random(count: usize) -> Vec<f32> {
+        let mut rng = StdRng::seed_from_u64(count as u64);
+        (0..count).map(|_| rng.random_range(-2.0..2.0)).collect()
+    }
+
+    pub(super) fn assert_close(found: &[f32], expected: &[f64], tolerance: f64) {
+        assert_eq!(found.len(), expected.len());
+        for (&a, &b) in found.iter().zip(expected) {
+            let off = (f64::from(a) - b).abs();
+            assert!(off < tolerance * (1.0 + b.abs()), "{a} instead of {b}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The operations that layers are made of, and the backends that carry them out.
+//!
+//! An architecture is written once, in these operations: see `llama/layers.rs` and `t5/layers.rs`.
+//! A backend says how its weights lie in memory and what becomes of each operation:
+//!
+//! * [`cpu`]: f32 on the CPU, with the kernels of `cascade-cpu`.
+//! * [`tensor`]: bf16 and f16 on the CPU, with the tensor library.
+//! * [`gpu`]: f32 and bf16 on NVIDIA GPUs, with the kernels of `cascade-gpu`.
+//!
+//! The first two share what happens on the [`host`].
+
+mod arena;
+mod cpu;
+mod gpu;
+mod host;
+mod tensor;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use cascade_core::{Architecture, Result as CoreResult, TokenId};
+pub(crate) use cascade_cpu::{Activation, CacheShape};
+use cascade_gpu::LaunchCost;
+
+use crate::network::{Network, Sequence};
+use crate::weights::Provider;
+use crate::{DType, Device, Result};
+
+/// What attention's heads are, the same in all layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heads {
+    /// Heads of queries.
+    pub(crate) queries: usize,
+    /// Heads of keys and values, each of which serves as many heads of queries.
+    pub(crate) kv: usize,
+    /// Elements of a head.
+    pub(crate) size: usize,
+}
+
+/// What is known of a model without running it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ModelInfo {
+    pub(crate) architecture: Architecture,
+    pub(crate) vocab_size: usize,
+    /// Elements of a row of the residual stream.
+    pub(crate) size: usize,
+    /// What norms add to the mean square.
+    pub(crate) epsilon: f64,
+    pub(crate) heads: Heads,
+    /// The decoder's.
+    pub(crate) layers: usize,
+    pub(crate) parameters: usize,
+    pub(crate) parameters_per_forward: usize,
+    pub(crate) max_context: Option<usize>,
+    pub(crate) start: Option<TokenId>,
+    /// Whether the residual stream exceeds the range of f16, so that a backend must keep it in f32.
+    pub(crate) exceeds_f16: bool,
+}
+
+impl ModelInfo {
+    /// Keys and values that decoding leaves behind.
+    pub(crate) fn cache_shape(&self) -> CacheShape {
+        CacheShape {
+            layers: self.layers,
+            kv_heads: self.heads.kv,
+            head_dim: self.heads.size,
+        }
+    }
+}
+
+/// How the outputs of a linear map are used, which a backend may order them by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outputs {
+    /// As they come, parts side by side.
+    SideBySide,
+    /// The first part is a gate for the second.
+    Gated,
+    /// Heads of queries, keys and values, of which queries and keys are rotated by position.
+    Rotated,
+}
+
+/// A linear map as a checkpoint has it: one or several matrices `[outputs, inputs]` of the same
+/// input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinearSpec<'a> {
+    /// Names, without the `.weight` or `.bias` at their ends, and outputs.
+    pub(crate) parts: &'a [(String, usize)],
+    pub(crate) inputs: usize,
+    pub(crate) outputs: Outputs,
+    /// Whether each part has a bias.
+    pub(crate) bias: bool,
+    /// Whether outputs exceed the range of f16.
+    pub(crate) exceeds_f16: bool,
+}
+
+impl<'a> LinearSpec<'a> {
+    /// Without bias, parts side by side.
+    pub(crate) fn new(inputs: usize, parts: &'a [(String, usize)]) -> Self {
+        Self {
+            parts,
+            inputs,
+            outputs: Outputs::SideBySide,
+            bias: false,
+            exceeds_f16: false,
+        }
+    }
+
+    pub(crate) fn used_as(self, outputs: Outputs) -> Self {
+        Self { outputs, ..self }
+    }
+
+    pub(crate) fn with_bias(self, bias: bool) -> Self {
+        Self { bias, ..self }
+    }
+}
+
+/// A bias of attention's scores by distance, `[heads][2 * reach + 1]`: entry reach + d is that of a
+/// key d positions before its query; farther ones have the last on their side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BiasTable<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) reach: usize,
+}
+
+/// Weights in the memory of a backend.
+pub(crate) trait Loaded: Debug + Send + Sync + 'static {}
+impl<T: Debug + Send + Sync + 'static> Loaded for T {}
+
+/// What carries out the operations, and the types of its weights.
+pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
+    /// An embedding: rows that are looked up.
+    type Table: Loaded;
+    /// A root-mean-square norm.
+    type Norm: Loaded;
+    /// A linear map.
+    type Linear: Loaded;
+    /// Rotations of queries and keys by position.
+    type Rotary: Loaded;
+    /// A bias of attention's scores by distance.
+    type RelativeBias: Loaded;
+
+    /// Bytes of a weight.
+    fn weight_bytes(&self) -> usize;
+
+    /// Bytes of keys and values in one slot, in all layers.
+    fn bytes_per_slot(&self, shape: CacheShape) -> usize;
+
+    /// Kernels that a forward of so many rows launched, if there are any and one has run.
+    fn launches(&self, _rows: usize) -> Option<usize> {
+        None
+    }
+
+    /// What the launches of the last forward take.
+    fn profile(&self, _repeats: usize) -> CoreResult<Vec<LaunchCost>> {
+        Ok(Vec::new())
+    }
+
+    /// A sequence with nothing in it.
+    fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence>;
+}
+
+/// Puts weights into the memory of a backend. Names are those of a checkpoint without the `.weight`
+/// or `.bias` at their ends.
+pub(crate) trait Loader<B: Backend> {
+    /// Whether there is a weight of this name.
+    fn has(&self, name: &str) -> bool;
+
+    /// The embedding.
+    fn table(&mut self, name: &str) -> Result<B::Table>;
+
+    /// The norm of a row of the residual stream.
+    fn norm(&mut self, name: &str) -> Result<B::Norm>;
+
+    /// A linear map. A backend without kernels for it refuses it by name.
+    fn linear(&mut self, spec: LinearSpec<'_>) -> Result<B::Linear>;
+
+    /// The linear map to logits; if `tied` is given, `name` is the embedding's and this is it.
+    fn head(&mut self, name: &str, tied: Option<&B::Table>) -> Result<B::Linear>;
+
+    /// Rotations from cosines and sines, `[positions][head size / 2]` each.
+    fn rotary(&mut self, cosines: Vec<f32>, sines: Vec<f32>) -> Result<B::Rotary>;
+
+    /// A bias by distance.
+    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<B::RelativeBias>;
+
+    /// A small tensor, on the host.
+    fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
+}
+
+/// One forward over some rows. They pass through the residual stream and its norm, queries, what
+/// attention gives, and the inner layer of a feed-forward.
+///
+/// Operations do not fail where they are written down: what goes wrong surfaces when the forward is
+/// read.
+pub(crate) trait Forward<B: Backend> {
+    /// Tokens to the residual stream, and that to its norm.
+    fn embed(&mut self, table: &B::Table, norm: &B::Norm);
+
+    /// Norm to queries, and keys and values of `layer` of the sequence.
+    fn project(&mut self, linear: &B::Linear, rotary: Option<&B::Rotary>, layer: usize);
+
+    /// Norm to queries.
+    fn project_queries(&mut self, linear: &B::Linear);
+
+    /// Norm to keys and values of `layer` of the source.
+    fn project_source(&mut self, linear: &B::Linear, layer: usize);
+
+    /// Queries to attention to `layer` of the sequence, as far as rows see it. A bias is the same
+    /// in all layers of a forward.
+    fn attend(&mut self, bias: Option<&B::RelativeBias>, layer: usize);
+
+    /// Queries to attention to `layer` of the whole source.
+    fn attend_source(&mut self, layer: usize);
+
+    /// Adds a linear map of what attention gave to the residual stream, and that to its norm.
+    fn add_attended(&mut self, linear: &B::Linear, norm: &B::Norm);
+
+    /// Norm to the inner layer of a feed-forward; a gated one if `linear` was loaded so.
+    fn activate(&mut self, linear: &B::Linear, activation: Activation);
+
+    /// Adds a linear map of the inner layer to the residual stream, and that to its norm.
+    fn add_inner(&mut self, linear: &B::Linear, norm: &B::Norm);
+
+    /// Norm to logits, of the rows that are wanted, times `scale`.
+    fn logits(&mut self, head: &B::Linear, scale: Option<f64>);
+}
+
+/// The layers of an architecture on a backend.
+pub(crate) trait Layers<B: Backend>: Debug + Send + Sync {
+    /// A forward over rows of the decoder: as far as their logits, or as their keys and values in
+    /// all layers.
+    fn decode(&self, forward: &mut dyn Forward<B>, logits: bool);
+
+    /// Stages of the encoder; none for an architecture without it.
+    fn encoder_stages(&self) -> usize {
+        0
+    }
+
+    /// A stage of the encoder, over rows of the source: a stage begins when all rows are through
+    /// the one before. Keys and values of its layers lie in turns in two layers of a sequence. The
+    /// last stage projects the source.
+    fn encode(&self, _stage: usize, _forward: &mut dyn Forward<B>) {}
+}
+
+/// An architecture: the content of its config.json, and how layers are made of it.
+pub(crate) trait Describe {
+    /// Refuses settings that no model can be built from.
+    fn validate(&self) -> Result<()>;
+
+    /// What follows from the settings.
+    fn info(&self) -> ModelInfo;
+
+    /// Loads the layers.
+    fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>>;
+}
+
+/// Loads a model onto the backend for a device and type.
+pub(crate) fn network(
+    config: &impl Describe,
+    weights: &dyn Provider,
+    device: &Device,
+    dtype: DType,
+) -> Result<Arc<dyn Network>> {
+    config.validate()?;
+    let info = config.info();
+    Ok(match (device, dtype) {
+        (Device::Cpu, DType::F32) => {
+            let layers = config.layers(&mut cpu::CpuLoader::new(info, weights))?;
+            BackendNetwork::shared(cpu::Cpu, info, layers)
+        }
+        (Device::Cpu, _) => {
+            let layers = config.layers(&mut tensor::TensorLoader::new(info, weights, dtype))?;
+            BackendNetwork::shared(tensor::Tensors { dtype }, info, layers)
+        }
+        (Device::Gpu(device), _) => {
+            let mut loader = gpu::GpuLoader::new(device, info, weights, dtype)?;
+            let layers = config.layers(&mut loader)?;
+            BackendNetwork::shared(loader.backend()?, info, layers)
+        }
+    })
+}
+
+/// A model on a backend.
+#[derive(Debug)]
+pub(crate) struct BackendNetwork<B: Backend> {
+    backend: B,
+    info: ModelInfo,
+    layers: Box<dyn Layers<B>>,
+}
+
+impl<B: Backend> BackendNetwork<B> {
+    fn shared(backend: B, info: ModelInfo, layers: Box<dyn Layers<B>>) -> Arc<dyn Network> {
+        Arc::new(Self {
+            backend,
+            info,
+            layers,
+        })
+    }
+}
+
+impl<B: Backend> Network for BackendNetwork<B> {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn bytes_per_forward(&self) -> usize {
+        self.info.parameters_per_forward * self.backend.weight_bytes()
+    }
+
+    fn bytes_per_position(&self) -> usize {
+        self.backend.bytes_per_slot(self.info.cache_shape())
+    }
+
+    fn launches(&self, rows: usize) -> Option<usize> {
+        self.backend.launches(rows)
+    }
+
+    fn profile(&self, repeats: usize) -> CoreResult<Vec<LaunchCost>> {
+        self.backend.profile(repeats)
+    }
+
+    fn sequence(self: Arc<Self>) -> Box<dyn Sequence> {
+        B::sequence(self)
+    }
+}

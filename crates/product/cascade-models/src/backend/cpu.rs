@@ -1,0 +1,378 @@
+//! f32 on the CPU: row-invariant, with the kernels of `cascade-cpu`.
+
+use std::sync::Arc;
+
+use cascade_cpu::{attend, Cache, CacheShape, KeysValues, Linear, Part, ScoreBias};
+
+use super::host::{
+    Answer, HostBackend, HostBias, HostCache, HostInput, HostRows, HostSequence, RelativeBias,
+};
+use super::{
+    Activation, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec, Loader, ModelInfo,
+    Outputs,
+};
+use crate::network::Sequence;
+use crate::weights::{values, Provider, Role};
+use crate::{DType, Result};
+
+#[derive(Debug)]
+pub(super) struct Cpu;
+
+/// An embedding `[rows, size]`.
+#[derive(Debug)]
+pub(super) struct Table {
+    values: Vec<f32>,
+    size: usize,
+}
+
+/// A root-mean-square norm.
+#[derive(Debug)]
+pub(super) struct Norm {
+    weight: Vec<f32>,
+    epsilon: f32,
+}
+
+/// A linear map, whose outputs may be a gate and what it gates.
+#[derive(Debug)]
+pub(super) struct Map {
+    linear: Linear,
+    gated: bool,
+}
+
+/// Cosines and sines, `[positions][half a head]`.
+#[derive(Debug)]
+pub(super) struct Rotary {
+    cosines: Vec<f32>,
+    sines: Vec<f32>,
+    half: usize,
+}
+
+impl Rotary {
+    /// Rotates a head of a row at `position`.
+    fn rotate(&self, head: &mut [f32], position: u32) {
+        let angles = position as usize * self.half..(position as usize + 1) * self.half;
+        cascade_cpu::rotate(head, &self.cosines[angles.clone()], &self.sines[angles]);
+    }
+}
+
+impl Backend for Cpu {
+    type Table = Table;
+    type Norm = Norm;
+    type Linear = Map;
+    type Rotary = Rotary;
+    type RelativeBias = RelativeBias;
+
+    fn weight_bytes(&self) -> usize {
+        DType::F32.size_in_bytes()
+    }
+
+    fn bytes_per_slot(&self, shape: CacheShape) -> usize {
+        shape.elements_per_slot() * self.weight_bytes()
+    }
+
+    fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence> {
+        Box::new(HostSequence::new(model))
+    }
+}
+
+/// Loads weights of any type as f32.
+pub(super) struct CpuLoader<'a> {
+    info: ModelInfo,
+    weights: &'a dyn Provider,
+}
+
+impl<'a> CpuLoader<'a> {
+    pub(super) fn new(info: ModelInfo, weights: &'a dyn Provider) -> Self {
+        Self { info, weights }
+    }
+
+    fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>> {
+        values(&self.weights.read(name, shape, role, DType::F32)?)
+    }
+}
+
+impl Loader<Cpu> for CpuLoader<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.weights.has(&format!("{name}.weight"))
+    }
+
+    fn table(&mut self, name: &str) -> Result<Table> {
+        let shape = [self.info.vocab_size, self.info.size];
+        Ok(Table {
+            values: self.on_host(name, &shape)?,
+            size: self.info.size,
+        })
+    }
+
+    fn norm(&mut self, name: &str) -> Result<Norm> {
+        let name = format!("{name}.weight");
+        Ok(Norm {
+            weight: self.read(&name, &[self.info.size], Role::Norm)?,
+            epsilon: self.info.epsilon as f32,
+        })
+    }
+
+    fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Map> {
+        let (mut weight, mut bias) = (Vec::new(), Vec::new());
+        for (name, outputs) in spec.parts {
+            weight.append(&mut self.on_host(name, &[*outputs, spec.inputs])?);
+            if spec.bias {
+                let name = format!("{name}.bias");
+                bias.append(&mut self.read(&name, &[*outputs], Role::Bias)?);
+            }
+        }
+        let mut linear = Linear::new(&weight, spec.inputs);
+        if spec.bias {
+            linear = linear.with_bias(bias);
+        }
+        Ok(Map {
+            linear,
+            gated: spec.outputs == Outputs::Gated,
+        })
+    }
+
+    fn head(&mut self, name: &str, tied: Option<&Table>) -> Result<Map> {
+        let (vocabulary, size) = (self.info.vocab_size, self.info.size);
+        let linear = match tied {
+            Some(table) => Linear::new(&table.values, size),
+            None => Linear::new(&self.on_host(name, &[vocabulary, size])?, size),
+        };
+        Ok(Map {
+            linear,
+            gated: false,
+        })
+    }
+
+    fn rotary(&mut self, cosines: Vec<f32>, sines: Vec<f32>) -> Result<Rotary> {
+        Ok(Rotary {
+            cosines,
+            sines,
+            half: self.info.heads.size / 2,
+        })
+    }
+
+    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<RelativeBias> {
+        Ok(RelativeBias::new(table))
+    }
+
+    fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        self.read(&format!("{name}.weight"), shape, Role::Matrix)
+    }
+}
+
+impl HostCache for Cache {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn reserve(&mut self, rows: usize) -> Result<()> {
+        self.reserve(rows);
+        Ok(())
+    }
+
+    fn commit(&mut self, rows: usize) {
+        self.commit(rows);
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.truncate(len);
+    }
+
+    fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()> {
+        self.retain(at, slots);
+        Ok(())
+    }
+}
+
+impl HostBackend for Cpu {
+    type Cache = Cache;
+
+    fn cache(&self, shape: CacheShape) -> Cache {
+        Cache::new(shape)
+    }
+
+    fn run(
+        &self,
+        info: &ModelInfo,
+        input: HostInput<'_, Cache>,
+        write: &mut dyn FnMut(&mut dyn Forward<Self>),
+    ) -> Result<Answer> {
+        let mut forward = CpuForward {
+            info,
+            positions: input.rows.positions(),
+            rows: input.rows,
+            sequence: input.sequence,
+            source: input.source,
+            wanted: input.wanted,
+            bias: None,
+            stream: Vec::new(),
+            normed: Vec::new(),
+            queries: Vec::new(),
+            attended: Vec::new(),
+            inner: Vec::new(),
+            answer: Answer::default(),
+        };
+        write(&mut forward);
+        Ok(forward.answer)
+    }
+}
+
+/// Rows on their way through the layers, row-major.
+struct CpuForward<'a> {
+    info: &'a ModelInfo,
+    rows: HostRows<'a>,
+    positions: Vec<u32>,
+    sequence: &'a mut Cache,
+    source: &'a mut Cache,
+    wanted: usize,
+    /// Of self-attention, once a layer has asked for it.
+    bias: Option<HostBias>,
+    stream: Vec<f32>,
+    normed: Vec<f32>,
+    /// `[heads, rows, head size]`.
+    queries: Vec<f32>,
+    attended: Vec<f32>,
+    inner: Vec<f32>,
+    answer: Answer,
+}
+
+impl CpuForward<'_> {
+    fn norm(&mut self, norm: &Norm) {
+        self.normed = cascade_cpu::rms_norm(&self.stream, &norm.weight, norm.epsilon);
+    }
+
+    fn add(&mut self, delta: &[f32], norm: &Norm) {
+        let sums = self.stream.iter_mut().zip(delta);
+        sums.for_each(|(sum, delta)| *sum += delta);
+        self.norm(norm);
+    }
+
+    fn attend_to(&self, keys_values: KeysValues<'_>, bias: ScoreBias<'_>) -> Vec<f32> {
+        let heads = self.info.heads;
+        attend(&self.queries, heads.queries, heads.size, keys_values, bias)
+    }
+
+    /// Takes the queries, which come first in each row of `features`.
+    fn take_queries(&mut self, features: &[f32], rotary: Option<&Rotary>) {
+        let (Heads { queries, size, .. }, rows) = (self.info.heads, self.rows.count());
+        let width = features.len() / rows;
+        self.queries = Vec::with_capacity(queries * rows * size);
+        for head in 0..queries {
+            for (row, &position) in features.chunks_exact(width).zip(&self.positions) {
+                let start = self.queries.len();
+                self.queries
+                    .extend_from_slice(&row[head * size..(head + 1) * size]);
+                if let Some(rotary) = rotary {
+                    rotary.rotate(&mut self.queries[start..], position);
+                }
+            }
+        }
+    }
+}
+
+/// Writes keys and values, side by side in each row, behind the committed slots of a cache; keys as
+/// `turn` leaves those of a row.
+fn store<'r>(
+    cache: &mut Cache,
+    layer: usize,
+    size: usize,
+    rows: impl Iterator<Item = &'r [f32]>,
+    turn: impl Fn(&mut [f32], usize),
+) {
+    for (number, row) in rows.enumerate() {
+        let (keys, values) = row.split_at(row.len() / 2);
+        let heads = keys.chunks_exact(size).zip(values.chunks_exact(size));
+        for (head, (keys, values)) in heads.enumerate() {
+            let to = cache.row_mut(layer, Part::Keys, head, number);
+            to.copy_from_slice(keys);
+            turn(to, number);
+            let to = cache.row_mut(layer, Part::Values, head, number);
+            to.copy_from_slice(values);
+        }
+    }
+}
+
+impl Forward<Cpu> for CpuForward<'_> {
+    fn embed(&mut self, table: &Table, norm: &Norm) {
+        let row = |token: u32| &table.values[token as usize * table.size..][..table.size];
+        let rows = self.rows.tokens().into_iter().map(row);
+        self.stream = rows.collect::<Vec<_>>().concat();
+        self.norm(norm);
+    }
+
+    fn project(&mut self, linear: &Map, rotary: Option<&Rotary>, layer: usize) {
+        let features = linear.linear.forward(&self.normed);
+        self.take_queries(&features, rotary);
+        let Heads { queries, size, .. } = self.info.heads;
+        let rows = features.chunks_exact(features.len() / self.rows.count());
+        let rows = rows.map(|row| &row[queries * size..]);
+        let positions = &self.positions;
+        store(self.sequence, layer, size, rows, |keys, row| {
+            if let Some(rotary) = rotary {
+                rotary.rotate(keys, positions[row]);
+            }
+        });
+    }
+
+    fn project_queries(&mut self, linear: &Map) {
+        let features = linear.linear.forward(&self.normed);
+        self.take_queries(&features, None);
+    }
+
+    fn project_source(&mut self, linear: &Map, layer: usize) {
+        let features = linear.linear.forward(&self.normed);
+        let rows = features.chunks_exact(features.len() / self.rows.count());
+        store(self.source, layer, self.info.heads.size, rows, |_, _| ());
+    }
+
+    fn attend(&mut self, bias: Option<&RelativeBias>, layer: usize) {
+        if self.bias.is_none() {
+            self.bias = Some(self.rows.score_bias(bias));
+        }
+        let bias = match &self.bias {
+            None | Some(HostBias::None) => ScoreBias::None,
+            Some(HostBias::Shared(bias)) => ScoreBias::Shared(bias),
+            Some(HostBias::PerHead(bias)) => ScoreBias::PerHead(bias),
+        };
+        let keys_values = self.sequence.keys_values(layer, self.rows.keys());
+        self.attended = self.attend_to(keys_values, bias);
+    }
+
+    fn attend_source(&mut self, layer: usize) {
+        let keys_values = self.source.keys_values(layer, self.source.len());
+        self.attended = self.attend_to(keys_values, ScoreBias::None);
+    }
+
+    fn add_attended(&mut self, linear: &Map, norm: &Norm) {
+        let delta = linear.linear.forward(&self.attended);
+        self.add(&delta, norm);
+    }
+
+    fn activate(&mut self, linear: &Map, activation: Activation) {
+        let mut inner = linear.linear.forward(&self.normed);
+        self.inner = if linear.gated {
+            cascade_cpu::gate(&inner, linear.linear.outputs() / 2, activation)
+        } else {
+            cascade_cpu::activate(&mut inner, activation);
+            inner
+        };
+    }
+
+    fn add_inner(&mut self, linear: &Map, norm: &Norm) {
+        let delta = linear.linear.forward(&self.inner);
+        self.add(&delta, norm);
+    }
+
+    fn logits(&mut self, head: &Map, scale: Option<f64>) {
+        let hidden = self.normed.len() - self.wanted * self.info.size;
+        let hidden = self.normed.split_off(hidden);
+        self.answer.logits = match scale {
+            None => head.linear.forward(&hidden),
+            Some(scale) => {
+                let scaled: Vec<f32> = hidden.iter().map(|x| x * scale as f32).collect();
+                head.linear.forward(&scaled)
+            }
+        };
+        self.answer.hidden = hidden;
+    }
+}

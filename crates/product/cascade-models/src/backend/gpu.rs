@@ -1,0 +1,258 @@
+//! f32 and bf16 on NVIDIA GPUs: row-invariant, with the kernels of `cascade-gpu`.
+
+mod rows;
+mod sequence;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cascade_core::Result as CoreResult;
+use cascade_gpu::{
+    padded, AttentionKind, Cache, Device, LaunchCost, Linear, Norm, QkvParts, Rotary, Runner,
+    Table, WorkspaceSizes,
+};
+
+use super::{
+    Activation, Backend, BackendNetwork, BiasTable, CacheShape, Forward, Heads, LinearSpec, Loader,
+    ModelInfo, Outputs,
+};
+use crate::network::Sequence;
+use crate::weights::Provider;
+use crate::{DType, Error, Result};
+
+/// A GPU, and the memory that one model's forwards pass through.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    device: Device,
+    dtype: cascade_gpu::DType,
+    /// All sessions share it, so they take turns.
+    runner: Mutex<Runner>,
+}
+
+impl Gpu {
+    fn runner(&self) -> MutexGuard<'_, Runner> {
+        // A forward that panicked left nothing behind that the next one reads.
+        self.runner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cache(&self, shape: CacheShape) -> cascade_gpu::Result<Cache> {
+        Cache::new(&self.device, on_gpu(shape), self.dtype)
+    }
+}
+
+fn on_gpu(shape: CacheShape) -> cascade_gpu::CacheShape {
+    cascade_gpu::CacheShape {
+        layers: shape.layers,
+        kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+    }
+}
+
+impl From<Heads> for cascade_gpu::Heads {
+    fn from(heads: Heads) -> Self {
+        Self {
+            queries: heads.queries,
+            kv: heads.kv,
+            size: heads.size,
+        }
+    }
+}
+
+impl Backend for Gpu {
+    type Table = Table;
+    type Norm = Norm;
+    type Linear = Linear;
+    type Rotary = Rotary;
+    type RelativeBias = cascade_gpu::RelativeBias;
+
+    fn weight_bytes(&self) -> usize {
+        self.dtype.bytes()
+    }
+
+    fn bytes_per_slot(&self, shape: CacheShape) -> usize {
+        // Heads that are too large were refused when the model was loaded.
+        let bytes = on_gpu(shape).bytes_per_slot(self.dtype);
+        bytes.unwrap_or_default()
+    }
+
+    fn launches(&self, rows: usize) -> Option<usize> {
+        // Forwards are recorded for powers of two.
+        self.runner().launches(rows.next_power_of_two(), true)
+    }
+
+    fn profile(&self, repeats: usize) -> CoreResult<Vec<LaunchCost>> {
+        let profile = self.runner().profile(repeats);
+        profile.map_err(cascade_core::Error::backend)
+    }
+
+    fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence> {
+        Box::new(sequence::GpuSequence::new(model))
+    }
+}
+
+/// Loads weights in the order that kernels read them, and measures the memory that forwards need.
+pub(super) struct GpuLoader<'a> {
+    loader: cascade_gpu::Loader<'a>,
+    device: &'a Device,
+    dtype: cascade_gpu::DType,
+    info: ModelInfo,
+    weights: &'a dyn Provider,
+    sizes: WorkspaceSizes,
+}
+
+impl<'a> GpuLoader<'a> {
+    /// Refuses types and heads that there are no kernels for.
+    pub(super) fn new(
+        device: &'a Device,
+        info: ModelInfo,
+        weights: &'a dyn Provider,
+        dtype: DType,
+    ) -> Result<Self> {
+        let dtype = match dtype {
+            DType::F32 => cascade_gpu::DType::F32,
+            DType::BF16 => cascade_gpu::DType::BF16,
+            DType::F16 => {
+                return Err(Error::GpuComputeType {
+                    dtype: dtype.to_string(),
+                })
+            }
+        };
+        padded(info.heads.size)?;
+        let heads = info.heads.into();
+        Ok(Self {
+            loader: cascade_gpu::Loader::new(device, dtype, weights.for_gpu()),
+            device,
+            dtype,
+            info,
+            weights,
+            sizes: WorkspaceSizes::new(info.size, info.epsilon, heads, info.vocab_size),
+        })
+    }
+
+    /// The backend for what was loaded.
+    pub(super) fn backend(self) -> Result<Gpu> {
+        Ok(Gpu {
+            runner: Mutex::new(Runner::new(self.device, self.dtype, self.sizes)?),
+            device: self.device.clone(),
+            dtype: self.dtype,
+        })
+    }
+
+    fn covered(&mut self, linear: Linear) -> Linear {
+        self.sizes.cover(&linear);
+        linear
+    }
+}
+
+fn weight(name: &str) -> String {
+    format!("{name}.weight")
+}
+
+impl Loader<Gpu> for GpuLoader<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.weights.has(&weight(name))
+    }
+
+    fn table(&mut self, name: &str) -> Result<Table> {
+        let (vocabulary, size) = (self.info.vocab_size, self.info.size);
+        Ok(self.loader.table(&weight(name), vocabulary, size)?)
+    }
+
+    fn norm(&mut self, name: &str) -> Result<Norm> {
+        Ok(self.loader.norm(&weight(name), self.info.size)?)
+    }
+
+    fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Linear> {
+        if let (true, [(name, _), ..]) = (spec.bias, spec.parts) {
+            return Err(Error::GpuBias {
+                tensor: format!("{name}.bias"),
+            });
+        }
+        let parts: Vec<_> = spec
+            .parts
+            .iter()
+            .map(|(n, outputs)| (weight(n), *outputs))
+            .collect();
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|(name, outputs)| (name.as_str(), *outputs))
+            .collect();
+        let linear = match (spec.outputs, &parts[..]) {
+            (Outputs::Gated, &[(gate, inner), (up, _)]) => {
+                self.loader.gated(spec.inputs, gate, up, inner)
+            }
+            (Outputs::Rotated, &[(q, _), (k, _), (v, _)]) => {
+                let heads = self.info.heads.into();
+                self.loader.rotated(spec.inputs, heads, [q, k, v])
+            }
+            (_, parts) => self.loader.linear(spec.inputs, parts),
+        }?;
+        Ok(self.covered(linear))
+    }
+
+    fn head(&mut self, name: &str, _: Option<&Table>) -> Result<Linear> {
+        let (vocabulary, size) = (self.info.vocab_size, self.info.size);
+        let head = self.loader.head(size, &weight(name), vocabulary)?;
+        Ok(self.covered(head))
+    }
+
+    fn rotary(&mut self, cosines: Vec<f32>, sines: Vec<f32>) -> Result<Rotary> {
+        Ok(Rotary::new(self.device, &cosines, &sines)?)
+    }
+
+    fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<cascade_gpu::RelativeBias> {
+        let bias = cascade_gpu::RelativeBias::new(self.device, table.values, table.reach);
+        Ok(bias?)
+    }
+
+    fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        Ok(self.loader.on_host(&weight(name), shape)?)
+    }
+}
+
+/// Each operation is one launch, and the logits are two.
+impl Forward<Gpu> for cascade_gpu::Forward<'_> {
+    fn embed(&mut self, table: &Table, norm: &Norm) {
+        self.embed(table, norm);
+    }
+
+    fn project(&mut self, linear: &Linear, rotary: Option<&Rotary>, layer: usize) {
+        self.project(linear, QkvParts::All(rotary), layer);
+    }
+
+    fn project_queries(&mut self, linear: &Linear) {
+        self.project(linear, QkvParts::Queries, 0);
+    }
+
+    fn project_source(&mut self, linear: &Linear, layer: usize) {
+        self.project(linear, QkvParts::SourceKeysValues, layer);
+    }
+
+    fn attend(&mut self, bias: Option<&cascade_gpu::RelativeBias>, layer: usize) {
+        self.attention(AttentionKind::SelfAttn(bias), layer);
+    }
+
+    fn attend_source(&mut self, layer: usize) {
+        self.attention(AttentionKind::CrossAttn, layer);
+    }
+
+    fn add_attended(&mut self, linear: &Linear, norm: &Norm) {
+        self.add_attended(linear, norm);
+    }
+
+    fn activate(&mut self, linear: &Linear, activation: Activation) {
+        let activation = match activation {
+            Activation::Relu => cascade_gpu::Activation::Relu,
+            Activation::Gelu => cascade_gpu::Activation::Gelu,
+            Activation::Silu => cascade_gpu::Activation::Silu,
+        };
+        self.activate(linear, activation);
+    }
+
+    fn add_inner(&mut self, linear: &Linear, norm: &Norm) {
+        self.add_inner(linear, norm);
+    }
+
+    fn logits(&mut self, head: &Linear, scale: Option<f64>) {
+        self.logits(head, scale.unwrap_or(1.0) as f32);
+    }
+}

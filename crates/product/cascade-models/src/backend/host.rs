@@ -1,0 +1,282 @@
+//! What backends on the CPU share: sequences, and which row sees which key at what distance.
+
+use std::sync::Arc;
+
+use cascade_core::{Result as CoreResult, Scores, TokenId, Want};
+use cascade_cpu::CacheShape;
+
+use super::{Backend, BackendNetwork, BiasTable, Forward, ModelInfo};
+use crate::network::Sequence;
+use crate::plan::Plan;
+use crate::{readout, Result};
+
+/// A backend whose forwards run when they are written down.
+pub(super) trait HostBackend: Backend {
+    type Cache: HostCache;
+
+    /// A cache that holds nothing.
+    fn cache(&self, shape: CacheShape) -> Self::Cache;
+
+    /// Runs what `write` writes down. Keys and values of the rows are left behind the committed
+    /// slots of the caches, which have room for them.
+    fn run(
+        &self,
+        info: &ModelInfo,
+        input: HostInput<'_, Self::Cache>,
+        write: &mut dyn FnMut(&mut dyn Forward<Self>),
+    ) -> Result<Answer>;
+}
+
+/// Keys and values of one sequence: see [`cascade_cpu::Cache`].
+pub(super) trait HostCache: std::fmt::Debug + Send {
+    fn len(&self) -> usize;
+    fn reserve(&mut self, rows: usize) -> Result<()>;
+    fn commit(&mut self, rows: usize);
+    fn truncate(&mut self, len: usize);
+    fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()>;
+}
+
+/// What a forward runs over.
+pub(super) struct HostInput<'a, C> {
+    pub(super) rows: HostRows<'a>,
+    pub(super) sequence: &'a mut C,
+    pub(super) source: &'a mut C,
+    /// How many rows, from the last one, logits are wanted of.
+    pub(super) wanted: usize,
+}
+
+/// What a forward found in its wanted rows, row-major.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// Hidden states after the last norm.
+    pub(super) hidden: Vec<f32>,
+    pub(super) logits: Vec<f32>,
+}
+
+/// The rows of a forward.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum HostRows<'a> {
+    /// A context and a tree.
+    Decoder(&'a Plan<'a>),
+    /// A source, all of whose tokens see each other.
+    Encoder(&'a [TokenId]),
+}
+
+impl HostRows<'_> {
+    pub(super) fn tokens(&self) -> Vec<TokenId> {
+        match self {
+            Self::Decoder(plan) => plan.tokens(),
+            Self::Encoder(source) => source.to_vec(),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Decoder(plan) => plan.rows(),
+            Self::Encoder(source) => source.len(),
+        }
+    }
+
+    /// Position of each row.
+    pub(super) fn positions(&self) -> Vec<u32> {
+        match self {
+            Self::Decoder(plan) => plan.positions(),
+            Self::Encoder(source) => (0..source.len() as u32).collect(),
+        }
+    }
+
+    /// Slots of the sequence that rows may attend to, their own included.
+    pub(super) fn keys(&self) -> usize {
+        match self {
+            Self::Decoder(plan) => plan.keys(),
+            Self::Encoder(source) => source.len(),
+        }
+    }
+
+    /// `[rows, keys]`: 0 where a row sees a key, −∞ where it does not; nothing if all see all.
+    fn mask(&self) -> Option<Vec<f32>> {
+        match self {
+            Self::Decoder(plan) if !plan.sees_everything() => {
+                Some(plan.table(f32::NEG_INFINITY, |_| 0.0))
+            }
+            _ => None,
+        }
+    }
+
+    /// Entries of a relative bias, `[rows, keys]`.
+    fn entries(&self, bias: &RelativeBias) -> Vec<usize> {
+        match self {
+            Self::Decoder(plan) => {
+                plan.table(bias.hidden(), |distance| bias.entry(distance as isize))
+            }
+            Self::Encoder(source) => {
+                let rows = 0..source.len() as isize;
+                rows.clone()
+                    .flat_map(|row| rows.clone().map(move |key| bias.entry(row - key)))
+                    .collect()
+            }
+        }
+    }
+
+    /// What is added to the scores of self-attention.
+    pub(super) fn score_bias(&self, bias: Option<&RelativeBias>) -> HostBias {
+        match bias {
+            Some(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
+            None => self.mask().map_or(HostBias::None, HostBias::Shared),
+        }
+    }
+}
+
+/// What is added to scores: see [`cascade_cpu::ScoreBias`].
+#[derive(Clone, Debug)]
+pub(super) enum HostBias {
+    None,
+    Shared(Vec<f32>),
+    PerHead(Vec<f32>),
+}
+
+/// A bias by distance, for each head, and −∞ for keys that are hidden.
+#[derive(Debug)]
+pub(super) struct RelativeBias {
+    /// `[heads][2 * reach + 2]`, the last entry −∞.
+    entries: Vec<f32>,
+    reach: isize,
+}
+
+impl RelativeBias {
+    pub(super) fn new(table: BiasTable<'_>) -> Self {
+        let heads = table.values.chunks_exact(2 * table.reach + 1);
+        let with_hidden = |head: &[f32]| [head, &[f32::NEG_INFINITY]].concat();
+        Self {
+            entries: heads.flat_map(with_hidden).collect(),
+            reach: table.reach as isize,
+        }
+    }
+
+    /// Of a key so many positions before its query.
+    fn entry(&self, distance: isize) -> usize {
+        (self.reach + distance.clamp(-self.reach, self.reach)) as usize
+    }
+
+    fn hidden(&self) -> usize {
+        2 * self.reach as usize + 1
+    }
+
+    /// `[rows, keys]` entries to `[heads, rows, keys]` values.
+    fn look_up(&self, entries: &[usize]) -> Vec<f32> {
+        let heads = self.entries.chunks_exact(self.hidden() + 1);
+        heads
+            .flat_map(|head| entries.iter().map(|&entry| head[entry]))
+            .collect()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct HostSequence<B: HostBackend> {
+    model: Arc<BackendNetwork<B>>,
+    cache: B::Cache,
+    source: Vec<TokenId>,
+    /// Keys and values of the source, once rows were appended.
+    encoded: Option<B::Cache>,
+}
+
+impl<B: HostBackend> HostSequence<B> {
+    pub(super) fn new(model: Arc<BackendNetwork<B>>) -> Self {
+        Self {
+            cache: model.backend.cache(model.info.cache_shape()),
+            model,
+            source: Vec::new(),
+            encoded: None,
+        }
+    }
+
+    /// Keys and values of the source in every layer. Memory is quadratic in its length.
+    fn encode(&self) -> Result<B::Cache> {
+        let BackendNetwork {
+            backend,
+            info,
+            layers,
+        } = &*self.model;
+        let shape = info.cache_shape();
+        let mut encoded = backend.cache(shape);
+        let stages = layers.encoder_stages();
+        if stages > 0 {
+            let mut scratch = backend.cache(CacheShape { layers: 2, ..shape });
+            scratch.reserve(self.source.len())?;
+            encoded.reserve(self.source.len())?;
+            let input = HostInput {
+                rows: HostRows::Encoder(&self.source),
+                sequence: &mut scratch,
+                source: &mut encoded,
+                wanted: 0,
+            };
+            backend.run(info, input, &mut |forward| {
+                (0..stages).for_each(|stage| layers.encode(stage, forward));
+            })?;
+            encoded.commit(self.source.len());
+        }
+        Ok(encoded)
+    }
+
+    /// Runs all rows of `plan`, of which the last `wanted` are read.
+    fn run(&mut self, plan: &Plan<'_>, wanted: usize) -> Result<Answer> {
+        debug_assert_eq!(self.cache.len(), plan.first_position());
+        let encoded = match self.encoded.take() {
+            Some(encoded) => encoded,
+            None => self.encode()?,
+        };
+        let source = self.encoded.insert(encoded);
+        self.cache.reserve(plan.rows())?;
+        let input = HostInput {
+            rows: HostRows::Decoder(plan),
+            sequence: &mut self.cache,
+            source,
+            wanted,
+        };
+        let BackendNetwork {
+            backend,
+            info,
+            layers,
+        } = &*self.model;
+        let answer = backend.run(info, input, &mut |forward| {
+            layers.decode(forward, wanted > 0);
+        })?;
+        self.cache.commit(plan.rows());
+        Ok(answer)
+    }
+}
+
+impl<B: HostBackend> Sequence for HostSequence<B> {
+    fn chunk(&self) -> usize {
+        512
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) {
+        self.source = source.to_vec();
+        self.encoded = None;
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.cache.truncate(len);
+    }
+
+    fn retain(&mut self, at: usize, slots: &[u32]) -> CoreResult<()> {
+        Ok(self.cache.retain(at, slots)?)
+    }
+
+    fn append(&mut self, plan: &Plan<'_>) -> CoreResult<()> {
+        self.run(plan, 0)?;
+        Ok(())
+    }
+
+    fn score(&mut self, plan: &Plan<'_>, want: Want) -> CoreResult<Scores> {
+        let before = self.cache.len();
+        let answer = self.run(plan, plan.tree().len() + 1)?;
+        let columns = (self.model.info.vocab_size, self.model.info.size);
+        let scores = readout::scores(answer.logits, answer.hidden, columns, plan.tree(), want);
+        if scores.is_err() {
+            self.cache.truncate(before);
+        }
+        scores
+    }
+}

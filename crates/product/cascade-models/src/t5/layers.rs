@@ -1,0 +1,288 @@
+//! T5's layers.
+
+use cascade_core::Architecture;
+
+use super::config::relative_position_bucket;
+use crate::backend::{
+    Activation, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec, Loader,
+    ModelInfo, Outputs,
+};
+use crate::{FeedForwardProj, Result, T5Config};
+
+#[derive(Debug)]
+struct T5<B: Backend> {
+    activation: Activation,
+    embedding: B::Table,
+    encoder: Stack<B, ()>,
+    decoder: Stack<B, CrossAttention<B>>,
+    head: B::Linear,
+    /// What hidden states are multiplied with before the head: d_model^-0.5 if it is tied.
+    scale: Option<f64>,
+}
+
+/// A stack of layers; `C` is what there is between self-attention and feed-forward.
+#[derive(Debug)]
+struct Stack<B: Backend, C> {
+    bias: B::RelativeBias,
+    layers: Vec<Layer<B, C>>,
+    norm: B::Norm,
+}
+
+#[derive(Debug)]
+struct Layer<B: Backend, C> {
+    norm: B::Norm,
+    qkv: B::Linear,
+    output: B::Linear,
+    cross: C,
+    feed_forward: FeedForward<B>,
+}
+
+#[derive(Debug)]
+struct CrossAttention<B: Backend> {
+    norm: B::Norm,
+    queries: B::Linear,
+    keys_values: B::Linear,
+    output: B::Linear,
+}
+
+#[derive(Debug)]
+struct FeedForward<B: Backend> {
+    norm: B::Norm,
+    input: B::Linear,
+    output: B::Linear,
+}
+
+impl<B: Backend, C> Stack<B, C> {
+    /// The norm after the layers before number `layer`.
+    fn norm(&self, layer: usize) -> &B::Norm {
+        let layer = self.layers.get(layer);
+        layer.map_or(&self.norm, |layer| &layer.norm)
+    }
+}
+
+impl<B: Backend> T5<B> {
+    fn feed_forward(&self, layer: &FeedForward<B>, next: &B::Norm, forward: &mut dyn Forward<B>) {
+        forward.activate(&layer.input, self.activation);
+        forward.add_inner(&layer.output, next);
+    }
+
+    /// Keys and values of every decoder layer's cross-attention, from the encoder's last norm.
+    fn read_source(&self, forward: &mut dyn Forward<B>) {
+        for (i, layer) in self.decoder.layers.iter().enumerate() {
+            forward.project_source(&layer.cross.keys_values, i);
+        }
+    }
+}
+
+impl<B: Backend> Layers<B> for T5<B> {
+    fn decode(&self, forward: &mut dyn Forward<B>, logits: bool) {
+        let decoder = &self.decoder;
+        forward.embed(&self.embedding, decoder.norm(0));
+        for (i, layer) in decoder.layers.iter().enumerate() {
+            let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
+            forward.project(&layer.qkv, None, i);
+            if !logits && i + 1 == decoder.layers.len() {
+                // All keys and values are there.
+                return;
+            }
+            forward.attend(Some(&decoder.bias), i);
+            forward.add_attended(&layer.output, &cross.norm);
+            forward.project_queries(&cross.queries);
+            forward.attend_source(i);
+            forward.add_attended(&cross.output, &feed_forward.norm);
+            self.feed_forward(feed_forward, decoder.norm(i + 1), forward);
+        }
+        forward.logits(&self.head, self.scale);
+    }
+
+    fn encoder_stages(&self) -> usize {
+        self.encoder.layers.len() + 1
+    }
+
+    /// A stage ends where keys and values of the next layer are there. They lie in turns in two
+    /// layers of a sequence: some rows still read one while others already write the other.
+    fn encode(&self, stage: usize, forward: &mut dyn Forward<B>) {
+        let encoder = &self.encoder;
+        match stage.checked_sub(1) {
+            None => forward.embed(&self.embedding, encoder.norm(0)),
+            Some(i) => {
+                let layer = &encoder.layers[i];
+                forward.attend(Some(&encoder.bias), i % 2);
+                forward.add_attended(&layer.output, &layer.feed_forward.norm);
+                self.feed_forward(&layer.feed_forward, encoder.norm(stage), forward);
+            }
+        }
+        match encoder.layers.get(stage) {
+            Some(next) => forward.project(&next.qkv, None, stage % 2),
+            None => self.read_source(forward),
+        }
+    }
+}
+
+impl Describe for T5Config {
+    fn validate(&self) -> Result<()> {
+        self.validate()
+    }
+
+    fn info(&self) -> ModelInfo {
+        ModelInfo {
+            architecture: Architecture::EncoderDecoder,
+            vocab_size: self.vocab_size,
+            size: self.d_model,
+            epsilon: self.layer_norm_epsilon,
+            heads: Heads {
+                queries: self.num_heads,
+                kv: self.num_heads,
+                size: self.d_kv,
+            },
+            layers: self.decoder_layers(),
+            parameters: self.parameters(),
+            parameters_per_forward: self.parameters_per_forward(),
+            max_context: None,
+            start: Some(self.decoder_start()),
+            exceeds_f16: true,
+        }
+    }
+
+    fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
+        let embedding_name = embedding_name(loader);
+        let embedding = loader.table(embedding_name)?;
+        let encoder = self.stack(loader, "encoder", self.num_layers, |_, _| Ok(()))?;
+        let cross = |loader: &mut dyn Loader<B>, at: &str| self.cross(loader, at);
+        let decoder = self.stack(loader, "decoder", self.decoder_layers(), cross)?;
+        let tied = self.tie_word_embeddings;
+        let head = match tied {
+            true => loader.head(embedding_name, Some(&embedding)),
+            false => loader.head("lm_head", None),
+        }?;
+        Ok(Box::new(T5 {
+            activation: match self.feed_forward_proj {
+                FeedForwardProj::Relu => Activation::Relu,
+                FeedForwardProj::GatedGelu => Activation::Gelu,
+                FeedForwardProj::GatedSilu => Activation::Silu,
+            },
+            embedding,
+            encoder,
+            decoder,
+            head,
+            scale: tied.then(|| (self.d_model as f64).powf(-0.5)),
+        }))
+    }
+}
+
+/// Where the embedding of both stacks lies; some files have it under the name of one stack only.
+fn embedding_name<B: Backend>(loader: &dyn Loader<B>) -> &'static str {
+    let places = ["shared", "decoder.embed_tokens", "encoder.embed_tokens"];
+    let found = places.into_iter().find(|place| loader.has(place));
+    found.unwrap_or(places[0])
+}
+
+impl T5Config {
+    /// Outputs of all heads together.
+    fn inner(&self) -> usize {
+        self.num_heads * self.d_kv
+    }
+
+    fn stack<B: Backend, C>(
+        &self,
+        loader: &mut dyn Loader<B>,
+        name: &str,
+        layers: usize,
+        cross: impl Fn(&mut dyn Loader<B>, &str) -> Result<C>,
+    ) -> Result<Stack<B, C>> {
+        // Cross-attention comes between self-attention and feed-forward; only decoders have it.
+        let last = if name == "encoder" { 1 } else { 2 };
+        let layer = |i| {
+            let at = format!("{name}.block.{i}.layer");
+            let attention = format!("{at}.0.SelfAttention");
+            Ok(Layer {
+                norm: loader.norm(&format!("{at}.0.layer_norm"))?,
+                qkv: self.heads(loader, &attention, &["q", "k", "v"])?,
+                output: self.output(loader, &attention)?,
+                cross: cross(loader, &format!("{at}.1"))?,
+                feed_forward: self.feed_forward(loader, &format!("{at}.{last}"))?,
+            })
+        };
+        Ok(Stack {
+            layers: (0..layers).map(layer).collect::<Result<_>>()?,
+            bias: self.bias(loader, name)?,
+            norm: loader.norm(&format!("{name}.final_layer_norm"))?,
+        })
+    }
+
+    /// Linear maps to heads, side by side.
+    fn heads<B: Backend>(
+        &self,
+        loader: &mut dyn Loader<B>,
+        at: &str,
+        parts: &[&str],
+    ) -> Result<B::Linear> {
+        let parts = parts
+            .iter()
+            .map(|part| (format!("{at}.{part}"), self.inner()));
+        loader.linear(LinearSpec::new(self.d_model, &parts.collect::<Vec<_>>()))
+    }
+
+    /// The linear map of what attention gave.
+    fn output<B: Backend>(&self, loader: &mut dyn Loader<B>, at: &str) -> Result<B::Linear> {
+        let parts = [(format!("{at}.o"), self.d_model)];
+        loader.linear(LinearSpec::new(self.inner(), &parts))
+    }
+
+    fn cross<B: Backend>(&self, loader: &mut dyn Loader<B>, at: &str) -> Result<CrossAttention<B>> {
+        let attention = format!("{at}.EncDecAttention");
+        Ok(CrossAttention {
+            norm: loader.norm(&format!("{at}.layer_norm"))?,
+            queries: self.heads(loader, &attention, &["q"])?,
+            keys_values: self.heads(loader, &attention, &["k", "v"])?,
+            output: self.output(loader, &attention)?,
+        })
+    }
+
+    fn feed_forward<B: Backend>(
+        &self,
+        loader: &mut dyn Loader<B>,
+        at: &str,
+    ) -> Result<FeedForward<B>> {
+        let dense = |part: &str, outputs| (format!("{at}.DenseReluDense.{part}"), outputs);
+        let input = match self.feed_forward_proj {
+            FeedForwardProj::Relu => {
+                loader.linear(LinearSpec::new(self.d_model, &[dense("wi", self.d_ff)]))
+            }
+            FeedForwardProj::GatedGelu | FeedForwardProj::GatedSilu => {
+                let parts = [dense("wi_0", self.d_ff), dense("wi_1", self.d_ff)];
+                loader.linear(LinearSpec::new(self.d_model, &parts).used_as(Outputs::Gated))
+            }
+        }?;
+        Ok(FeedForward {
+            norm: loader.norm(&format!("{at}.layer_norm"))?,
+            input,
+            output: loader.linear(LinearSpec {
+                exceeds_f16: true,
+                ..LinearSpec::new(self.d_ff, &[dense("wo", self.d_model)])
+            })?,
+        })
+    }
+
+    /// The learned bias, the same in all layers of a stack, by distance instead of bucket.
+    fn bias<B: Backend>(&self, loader: &mut dyn Loader<B>, stack: &str) -> Result<B::RelativeBias> {
+        let (buckets, heads) = (self.relative_attention_num_buckets, self.num_heads);
+        let name = format!("{stack}.block.0.layer.0.SelfAttention.relative_attention_bias");
+        let learned = loader.on_host(&name, &[buckets, heads])?;
+        let reach = self.relative_attention_max_distance;
+        let bidirectional = stack == "encoder";
+        let of_distance = |head: usize, distance: i64| {
+            let bucket = relative_position_bucket(-distance, bidirectional, buckets, reach);
+            learned[bucket as usize * heads + head]
+        };
+        let distances = -(reach as i64)..=reach as i64;
+        let values: Vec<f32> = (0..heads)
+            .flat_map(|head| distances.clone().map(move |distance| (head, distance)))
+            .map(|(head, distance)| of_distance(head, distance))
+            .collect();
+        loader.relative_bias(BiasTable {
+            values: &values,
+            reach,
+        })
+    }
+}
