@@ -1,31 +1,52 @@
 #!/usr/bin/env bash
-# Compiles the GPU kernels to kernels.sm80.ptx and kernels.sm90.ptx, the virtual instructions that the driver translates for the GPU
-# it finds. They are part of the sources, so that nobody needs a CUDA compiler to build the program.
+# Compiles the GPU kernels to kernels.sm80.ptx and kernels.sm90.ptx, which the driver translates for
+# the GPU it finds. They are part of the sources, so that nobody needs a CUDA compiler to build the
+# program. SHA256SUMS records the sources and the PTX that was made of them.
 #
-#   scripts/compile-kernels.sh           writes them
-#   scripts/compile-kernels.sh --check   fails if they are not what the sources compile to
+#   scripts/compile-kernels.sh            writes the PTX and the checksums
+#   scripts/compile-kernels.sh --check    fails if the PTX is not what the sources compile to; compiles
+#                                         only if a file does not have its checksum
+#   scripts/compile-kernels.sh --verify   the same, but always compiles
 #
-# Takes nvcc from $NVCC or lays out one (scripts/cuda-compiler.sh) in $CASCADE_CUDA_COMPILER, ~/.cache/cascade/cuda-compiler by default.
+# Takes nvcc from $NVCC, or installs one (scripts/cuda-compiler.sh) in $CASCADE_CUDA_COMPILER, by
+# default ~/.cache/cascade/cuda-compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+mode=${1:-write}
+case $mode in write | --check | --verify) ;; *) echo "usage: $0 [--check | --verify]" >&2; exit 2 ;; esac
 kernels=crates/product/cascade-gpu/kernels
+cd "$kernels"
+sums() { sha256sum -- *.cu *.h *.ptx; }
+recorded() { [ -f SHA256SUMS ] && sums | cmp --silent - SHA256SUMS; }
+
+if [ "$mode" = --check ] && recorded; then
+  echo "all files have their checksums"
+  exit
+fi
 if [ -z "${NVCC:-}" ]; then
   compiler=${CASCADE_CUDA_COMPILER:-${XDG_CACHE_HOME:-$HOME/.cache}/cascade/cuda-compiler}
-  scripts/cuda-compiler.sh "$compiler"
+  "$OLDPWD/scripts/cuda-compiler.sh" "$compiler"
   NVCC=$compiler/bin/nvcc
 fi
 made=$(mktemp)
 trap 'rm -f "$made"' EXIT
-# Compute capability 8.0 is the first with everything that the kernels use; from 9.0 on, launches can overlap.
+# Compute capability 8.0 is the first with all instructions that the kernels use; from 9.0 on,
+# launches can overlap.
 for capability in 80 90; do
-  ptx=$kernels/kernels.sm$capability.ptx
-  # Products and sums are fused where the kernels say so: what is inlined into several of them must give the same bits in all.
-  "$NVCC" --ptx -O3 -fmad=false -std=c++17 -arch=compute_$capability -o "$made" "$kernels/kernels.cu"
+  ptx=kernels.sm$capability.ptx
+  # Products and sums are fused only where the kernels say so: a function that is inlined into
+  # several kernels must give the same bits in all.
+  "$NVCC" --ptx -O3 -fmad=false -std=c++17 -arch=compute_$capability -o "$made" kernels.cu
   # Comments name folders and compiler builds.
   sed -i '/^\/\//d; /^\t\/\/ /d; /^$/d' "$made"
-  if [ "${1:-}" = --check ]; then
-    cmp "$made" "$ptx" || { echo "$ptx is not up to date: run scripts/compile-kernels.sh" >&2; exit 1; }
-  else
+  if [ "$mode" = write ]; then
     cat "$made" > "$ptx"
+  else
+    cmp "$made" "$ptx" || { echo "$ptx is not up to date: run scripts/compile-kernels.sh" >&2; exit 1; }
   fi
 done
+if [ "$mode" = write ]; then
+  sums > SHA256SUMS
+else
+  recorded || { echo "SHA256SUMS is not up to date: run scripts/compile-kernels.sh" >&2; exit 1; }
+fi

@@ -1,15 +1,24 @@
 #!/usr/bin/env bash
-# Runs the tests: the fast ones, the examples in the documentation, and with --slow also those that need a release build.
+# Runs the tests: the fast ones and the examples in the documentation.
+#
+#   scripts/test.sh           in the dev profile
+#   scripts/test.sh --slow    then the slow ones, with CI's profile: optimized, with debug assertions
+#   scripts/test.sh --ci      all of them with CI's profile
 set -euo pipefail
 cd "$(dirname "$0")/.."
+mode=${1:-}
+scripts/install-tool.sh nextest
 
-if ! cargo nextest --version >/dev/null 2>&1; then
-  echo "cargo-nextest is missing: installing it (a few minutes, once)"
-  cargo install --locked cargo-nextest
-fi
-
-cargo nextest run --workspace
-cargo test --workspace --doc --quiet
-if [ "${1:-}" = "--slow" ]; then
-  cargo nextest run -p cascade-config -p cascade-engine -p cascade-gpu -p cascade-cli --release --run-ignored only
-fi
+case $mode in
+  '' | --slow)
+    cargo nextest run --workspace
+    cargo test --workspace --doc --quiet
+    ;;&
+  --slow) cargo nextest run --workspace --cargo-profile ci --run-ignored only ;;
+  --ci)
+    cargo nextest run --workspace --cargo-profile ci --run-ignored all
+    cargo test --workspace --profile ci --doc --quiet
+    ;;
+  '') ;;
+  *) echo "usage: $0 [--slow | --ci]" >&2; exit 2 ;;
+esac

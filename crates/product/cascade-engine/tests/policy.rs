@@ -464,7 +464,8 @@ impl Scorer for Breaks {
 
 #[test]
 fn broken_contracts_are_errors_that_name_the_model_and_the_part() {
-    let ways: [(&str, fn(&mut Scores)); 8] = [
+    type Break = fn(&mut Scores);
+    let ways: [(&str, Break); 8] = [
         ("argmax", |scores| scores.argmax.clear()),
         ("gathered.argmax", |scores| scores.gathered = None),
         ("gathered.nodes", |scores| {

@@ -60,10 +60,10 @@ impl Device {
     /// # Panics
     /// If the kernels have instructions that it does not know.
     #[cfg(feature = "emulator")]
-    pub fn emulated(schedule: cascade_ptx_interpreter::Schedule) -> Self {
+    pub fn emulated(schedule: cascade_ptx_interpreter::ExecutionOrder) -> Self {
         // Against the order it emulates compute capability 8.0, else 9.0.
         let ptx = match schedule {
-            cascade_ptx_interpreter::Schedule::Backward => PTX_80,
+            cascade_ptx_interpreter::ExecutionOrder::Backward => PTX_80,
             _ => PTX_90,
         };
         Self::emulating(ptx, schedule).unwrap_or_else(|error| panic!("{error}"))
@@ -75,7 +75,7 @@ impl Device {
     /// # Errors
     /// If the text has something that is not known.
     #[cfg(feature = "emulator")]
-    pub fn emulating(ptx: &str, schedule: cascade_ptx_interpreter::Schedule) -> Result<Self> {
+    pub fn emulating(ptx: &str, schedule: cascade_ptx_interpreter::ExecutionOrder) -> Result<Self> {
         Ok(Self::of(Machine::Emulator(Emulator::new(ptx, schedule)?)))
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cascade_ptx_interpreter::{Counts, Machine, ReadError, Schedule, Wrong};
+use cascade_ptx_interpreter::{
+    Counts, ExecutionOrder as Schedule, KernelFault, Machine, ReadError,
+};
 
 use crate::launch::Launch;
 use crate::{Address, Error, Result};
@@ -106,10 +108,10 @@ impl Emulator {
     }
 }
 
-fn outside(wrong: Wrong) -> Error {
+fn outside(fault: KernelFault) -> Error {
     Error::Driver {
         call: "a copy",
-        reason: wrong.to_string(),
+        reason: fault.to_string(),
     }
 }
 

@@ -23,7 +23,7 @@ fn ours(bench: &mut Criterion, text: &[TokenId]) {
     let source = ModelSource::parse(&folder().to_string_lossy()).unwrap();
     let mut session = load(&source, &LoadOptions::default()).unwrap().session();
     for rows in [1u32, 8] {
-        let draft = TokenTree::chain((0..rows - 1).map(|i| 5 + i));
+        let draft = TokenTree::chain((1..rows).map(|i| 5 + i));
         let context = &text[..CONTEXT];
         bench.bench_function(format!("cascade, {rows} rows"), |b| {
             b.iter(|| black_box(session.score(context, &draft, Want::ARGMAX).unwrap()));
@@ -44,7 +44,9 @@ fn theirs(bench: &mut Criterion, text: &[TokenId]) {
         flat.unsqueeze(0).unwrap()
     };
     let last = CONTEXT - 1;
-    model.forward(&tensor(&text[..last]), 0, &mut cache).unwrap();
+    model
+        .forward(&tensor(&text[..last]), 0, &mut cache)
+        .unwrap();
     let token = tensor(&text[last..CONTEXT]);
     bench.bench_function("candle-transformers, 1 row", |b| {
         b.iter_batched(

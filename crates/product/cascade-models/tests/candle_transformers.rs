@@ -47,20 +47,32 @@ fn tokens(count: u32) -> Vec<TokenId> {
 }
 
 fn tensor(tokens: &[TokenId]) -> Tensor {
-    Tensor::new(tokens, &Device::Cpu).unwrap().unsqueeze(0).unwrap()
+    Tensor::new(tokens, &Device::Cpu)
+        .unwrap()
+        .unsqueeze(0)
+        .unwrap()
 }
 
 /// Rows after `context` and each token of `draft`.
 fn rows(session: &mut Session, context: &[TokenId], draft: &[TokenId]) -> Vec<Vec<f32>> {
     let tree = TokenTree::chain(draft.iter().copied());
-    let logits = session.score(context, &tree, Want::LOGITS).unwrap().logits.unwrap();
-    (0..logits.rows()).map(|row| logits.row(row).to_vec()).collect()
+    let logits = session
+        .score(context, &tree, Want::LOGITS)
+        .unwrap()
+        .logits
+        .unwrap();
+    (0..logits.rows())
+        .map(|row| logits.row(row).to_vec())
+        .collect()
 }
 
 fn assert_close(ours: &[f32], theirs: &[f32], what: &str) {
     assert_eq!(ours.len(), theirs.len(), "{what}");
     for (token, (a, b)) in ours.iter().zip(theirs).enumerate() {
-        assert!((a - b).abs() < TOLERANCE, "{what}, token {token}: {a} and {b}");
+        assert!(
+            (a - b).abs() < TOLERANCE,
+            "{what}, token {token}: {a} and {b}"
+        );
     }
 }
 

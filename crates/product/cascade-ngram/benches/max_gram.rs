@@ -11,7 +11,7 @@ use cascade_ngram::{MaxGram, MaxGramOptions, SuffixAutomaton};
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
-#[path = "../tests/common/conversations.rs"]
+#[path = "../tests/it/common/conversations.rs"]
 #[allow(dead_code, clippy::unwrap_used)] // As in the tests, which it belongs to.
 mod conversations;
 

@@ -1,4 +1,4 @@
-//! The driver's state: devices, and what handles stand for.
+//! The driver's state: devices and the objects that handles stand for.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cascade_ptx_interpreter::{Launch, Machine, Schedule, Wrong};
+use cascade_ptx_interpreter::{ExecutionOrder, KernelFault, Launch, Machine};
 use cudarc::driver::sys::CUresult;
 use rustc_hash::FxHashMap;
 
@@ -16,7 +16,7 @@ type Result<T> = std::result::Result<T, CUresult>;
 
 const MEMORY: usize = 1 << 30;
 
-/// Stands for something of the driver's.
+/// Stands for an object of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handle(usize);
 
@@ -33,16 +33,16 @@ impl Handle {
 #[derive(Debug)]
 pub(crate) struct Device {
     machine: Machine,
-    schedule: Schedule,
+    order: ExecutionOrder,
     memory: usize,
 }
 
 impl Device {
-    fn new(schedule: Schedule) -> Self {
+    fn new(order: ExecutionOrder) -> Self {
         let memory = std::env::var("CASCADE_PTX_MEMORY").ok();
         Self {
-            machine: Machine::new(schedule),
-            schedule,
+            machine: Machine::new(order),
+            order,
             memory: memory
                 .and_then(|bytes| bytes.parse().ok())
                 .unwrap_or(MEMORY),
@@ -50,17 +50,17 @@ impl Device {
     }
 
     pub(crate) fn name(&self) -> String {
-        format!("a GPU played by the processor ({:?})", self.schedule)
+        format!("PTX interpreter ({:?})", self.order)
     }
 
     pub(crate) fn capability(&self) -> (i32, i32) {
-        match self.schedule {
-            Schedule::Backward => (8, 0),
+        match self.order {
+            ExecutionOrder::Backward => (8, 0),
             _ => (9, 0),
         }
     }
 
-    /// Bytes that are free, and all.
+    /// Free memory and total memory in bytes.
     pub(crate) fn memory(&self) -> (usize, usize) {
         (self.memory - self.machine.allocated(), self.memory)
     }
@@ -93,11 +93,11 @@ impl Device {
             overlaps,
         });
         run.map_err(|fault| {
-            // Whoever calls gets no more than a number.
-            eprintln!("{} is wrong: {fault}", node.kernel);
+            // The caller gets an error code only.
+            eprintln!("kernel {}: {fault}", node.kernel);
             match fault.what {
-                Wrong::Outside { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-                Wrong::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+                KernelFault::Outside { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+                KernelFault::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
                 _ => CUresult::CUDA_ERROR_LAUNCH_FAILED,
             }
         })
@@ -116,12 +116,15 @@ impl Function {
     /// The bytes of its one parameter.
     ///
     /// # Safety
-    /// The first address must be of as many bytes as the kernel has parameters.
+    /// `parameters` must be null or point to a pointer that is null or points to as many readable
+    /// bytes as the kernel declares.
     pub(crate) unsafe fn read(&self, parameters: *mut *mut c_void) -> Result<Vec<u8>> {
-        if parameters.is_null() || (*parameters).is_null() {
-            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-        }
-        let bytes = std::slice::from_raw_parts((*parameters).cast::<u8>(), self.parameters);
+        // SAFETY: a pointer that is not null points to a pointer, as the caller guarantees.
+        let first = unsafe { parameters.as_ref() };
+        let first = first.filter(|first| !first.is_null());
+        let first = first.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        // SAFETY: it is not null, so that it points to so many bytes, as the caller guarantees.
+        let bytes = unsafe { std::slice::from_raw_parts(first.cast::<u8>(), self.parameters) };
         Ok(bytes.to_vec())
     }
 }
@@ -139,7 +142,7 @@ enum Object {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     New,
-    /// On a stream that has not come to it.
+    /// On a stream that has not reached it.
     Ahead(Handle),
     Reached(Instant),
 }
@@ -149,19 +152,19 @@ pub(crate) struct Driver {
     devices: Vec<Device>,
     objects: FxHashMap<Handle, Object>,
     next: usize,
-    /// Memory of the host by address.
+    /// Pinned memory of the host, by address.
     pinned: FxHashMap<usize, Box<[u8]>>,
-    /// What a kernel has done wrong: nothing works any more.
+    /// The fault of a kernel, after which every call fails.
     failure: Option<CUresult>,
 }
 
 thread_local! {
-    /// The device whose context is this thread's, and the stream that it records.
+    /// The device whose context is this thread's, and the stream that it captures.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
     static RECORDING: Cell<Option<Handle>> = const { Cell::new(None) };
 }
 
-/// Does something with the driver's state, and says how it went.
+/// Runs a call on the driver's state and gives its error code.
 pub(crate) fn answer(call: impl FnOnce(&mut Driver) -> Result<()>) -> CUresult {
     static DRIVER: LazyLock<Mutex<Driver>> = LazyLock::new(|| Mutex::new(Driver::new()));
     let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,9 +177,13 @@ pub(crate) fn answer(call: impl FnOnce(&mut Driver) -> Result<()>) -> CUresult {
 
 impl Driver {
     fn new() -> Self {
-        let schedules = [Schedule::Forward, Schedule::Backward, Schedule::Random(1)];
+        let orders = [
+            ExecutionOrder::Forward,
+            ExecutionOrder::Backward,
+            ExecutionOrder::Random(1),
+        ];
         Self {
-            devices: schedules.map(Device::new).into(),
+            devices: orders.map(Device::new).into(),
             objects: FxHashMap::default(),
             next: 0x1000,
             pinned: FxHashMap::default(),
@@ -302,7 +309,7 @@ impl Driver {
         Ok(self.insert(Object::Stream(stream)))
     }
 
-    /// Puts work on a stream, or into what is recorded there.
+    /// Puts work on a stream, or into the graph that is captured there.
     pub(crate) fn put(&mut self, stream: Handle, work: Work) -> Result<()> {
         let current = Self::current_index()?;
         let stream = self.stream(stream)?;
@@ -320,7 +327,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What may not happen while this thread records launches.
+    /// Refuses a call that is not permitted while this thread captures launches.
     pub(crate) fn unless_recording(&mut self) -> Result<()> {
         let Some(handle) = RECORDING.get() else {
             return Ok(());
@@ -363,7 +370,7 @@ impl Driver {
         }
     }
 
-    /// Does everything that is on a stream.
+    /// Does all work that is on a stream.
     pub(crate) fn finish(&mut self, handle: Handle) -> Result<()> {
         let stream = self.stream(handle)?;
         let device = stream.device;
@@ -392,7 +399,7 @@ impl Driver {
         let device = &mut self.devices[device];
         match work {
             Work::Launch(node) => device.launch(&node, false),
-            // Nothing lies before a graph's first launch that it might overlap.
+            // A graph's first launch has none before it to overlap.
             Work::Graph(nodes) => nodes
                 .iter()
                 .enumerate()
@@ -403,7 +410,8 @@ impl Driver {
             }
             Work::Download { from, to, bytes } => {
                 let from = device.bytes(from, bytes)?;
-                // SAFETY: the caller of the copy has given as many bytes, which live until it has waited for it.
+                // SAFETY: the caller of the copy guarantees so many writable bytes until it has
+                // waited for the copy; memory of the device is not the host's.
                 unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, bytes) };
                 Ok(())
             }
@@ -413,7 +421,7 @@ impl Driver {
             }
             Work::Event(event) => {
                 let now = Object::Event(Event::Reached(Instant::now()));
-                // It may be destroyed by now, which concerns nobody.
+                // The event may have been destroyed meanwhile.
                 self.objects.entry(event).and_modify(|object| *object = now);
                 Ok(())
             }

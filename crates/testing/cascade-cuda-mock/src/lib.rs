@@ -1,17 +1,22 @@
-//! Plays NVIDIA's driver on the processor, so that programs which open `libcuda` at run time can be tested whole where there is no GPU.
+//! A mock CUDA driver, so that programs which open `libcuda` at run time can be tested as a whole
+//! where there is no GPU. Kernels run on the PTX interpreter.
 //!
-//! The library that is built of this (`libcascade_cuda_mock.so`) has as much of the driver's interface as this project uses. Under the name
-//! `libcuda.so` in a folder of `LD_LIBRARY_PATH` a program takes it for the driver; tests put it there with `install`. No program that
-//! is used has anything of it.
+//! The library (`libcascade_cuda_mock.so`) has the part of the driver's interface that this project
+//! uses. Under the name `libcuda.so` in a folder of `LD_LIBRARY_PATH` a program takes it for the
+//! driver; tests put it there with `install`. It is not part of any released program.
 //!
-//! It has a device for each [`Schedule`](cascade_ptx_interpreter::Schedule): number 0 runs blocks and threads in the order of their numbers, 1
-//! against it (as one of compute capability 8.0, the others are of 9.0), 2 in any order. Each has `CASCADE_PTX_MEMORY` bytes of memory, 1 GiB by default.
+//! It has a device for each [`ExecutionOrder`](cascade_ptx_interpreter::ExecutionOrder): device 0
+//! runs blocks and threads in ascending order, 1 in descending order (it has compute capability
+//! 8.0, the others 9.0), 2 in random order. Each has `CASCADE_PTX_MEMORY` bytes of memory, 1 GiB by
+//! default.
 //!
-//! **What is put on a stream is done as late as it may be**: when somebody waits for it. So a program that reads what it has not waited
-//! for reads something else. What the driver forbids is refused with the driver's error: calls without a context, handles of
-//! other kinds, allocating or waiting while launches are recorded, kernels for a later compute capability. A kernel that is wrong is
-//! told on the standard error, and every call fails from then on, as after a fault on a GPU.
+//! **Work on a stream is done as late as possible**: when somebody waits for it. A program that
+//! reads a result without waiting for it reads something else. What the driver forbids is refused
+//! with the driver's error: calls without a context, handles of other kinds, allocating or waiting
+//! while launches are captured, kernels for a later compute capability. The fault of a kernel is
+//! printed on the standard error, and every call fails from then on, as after a fault on a GPU.
 #![allow(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 // Names are the driver's.
 #![allow(non_snake_case)]
 
@@ -31,30 +36,77 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::sys::{CUlaunchAttributeID, CUresult as Answer};
 
-use driver::{answer, Handle};
+use driver::{answer, Driver, Handle};
 use stream::{Node, Work};
 
-type Done = Result<(), CUresult>;
+type Result<T> = std::result::Result<T, CUresult>;
 
-/// Writes what a call gives to where its caller wants it.
+/// Writes a result to where the caller of the driver wants it.
 ///
 /// # Safety
-/// The place must be writable, unless it is null.
-unsafe fn give<T>(to: *mut T, value: T) -> Done {
+/// `to` must be null or valid for writes.
+unsafe fn give<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
         return Err(Answer::CUDA_ERROR_INVALID_VALUE);
     }
-    to.write(value);
+    // SAFETY: it is not null, so that the caller guarantees that it is valid for writes.
+    unsafe { to.write(value) };
     Ok(())
 }
 
-/// Calls of the driver's interface: names, arguments, and what they do with the driver's state.
+/// Answers a call that has one result.
+///
+/// # Safety
+/// `to` must be null or valid for writes.
+unsafe fn answer_with<T>(to: *mut T, call: impl FnOnce(&mut Driver) -> Result<T>) -> CUresult {
+    answer(|driver| {
+        let value = call(driver)?;
+        // SAFETY: the caller guarantees what `give` needs.
+        unsafe { give(to, value) }
+    })
+}
+
+/// Copies a string of the caller's into the buffer of another.
+///
+/// # Safety
+/// `to` must be valid for writes of `room` bytes, at least one.
+unsafe fn give_text(to: *mut c_char, room: usize, text: &str) {
+    let bytes = &text.as_bytes()[..text.len().min(room - 1)];
+    // SAFETY: the text and the zero after it fit into the `room` bytes, which are the caller's own
+    // and do not overlap a string of ours.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), bytes.len());
+        to.add(bytes.len()).write(0);
+    }
+}
+
+/// Whether a launch may overlap the one before; no other attribute is known.
+///
+/// # Safety
+/// `config.attrs` must point to `config.numAttrs` attributes.
+unsafe fn overlaps(config: &CUlaunchConfig) -> Result<bool> {
+    let mut overlaps = false;
+    for index in 0..config.numAttrs as usize {
+        // SAFETY: the caller guarantees that there are so many attributes.
+        let attribute = unsafe { &*config.attrs.add(index) };
+        if attribute.id
+            != CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        {
+            return Err(Answer::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        // SAFETY: the attribute's id says that this is the member of the union that was written.
+        overlaps = unsafe { attribute.value.programmaticStreamSerializationAllowed } != 0;
+    }
+    Ok(overlaps)
+}
+
+/// Calls of the driver's interface that give nothing but an error code.
 macro_rules! calls {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $driver:ident $body:block)*) => {$(
         $(#[$meta])*
         ///
         /// # Safety
-        /// As the driver's own.
+        /// That of the driver's function.
         #[no_mangle]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
             answer(|$driver| $body)
@@ -62,18 +114,104 @@ macro_rules! calls {
     )*};
 }
 
-calls! {
-    /// Begins.
-    fn cuInit(_flags: c_uint) -> _driver { Ok(()) }
+/// Calls that write a result to their first argument.
+macro_rules! results {
+    ($($(#[$meta:meta])* fn $name:ident($to:ident: *mut $result:ty $(, $argument:ident: $type:ty)*) -> $driver:ident $body:block)*) => {$(
+        $(#[$meta])*
+        ///
+        /// # Safety
+        /// That of the driver's function.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name($to: *mut $result $(, $argument: $type)*) -> CUresult {
+            let call = |$driver: &mut Driver| -> Result<$result> { $body };
+            // SAFETY: the driver's function demands that its result can be written there.
+            unsafe { answer_with($to, call) }
+        }
+    )*};
+}
 
-    /// Devices that there are.
-    fn cuDeviceGetCount(count: *mut c_int) -> driver { give(count, driver.devices() as c_int) }
+results! {
+    /// The number of devices.
+    fn cuDeviceGetCount(count: *mut c_int) -> driver { Ok(driver.devices() as c_int) }
 
-    /// A device by number.
+    /// A device by ordinal.
     fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> driver {
         driver.device(ordinal)?;
-        give(device, ordinal)
+        Ok(ordinal)
     }
+
+    /// The compute capability; other attributes are not known.
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice) -> driver {
+        let (major, minor) = driver.device(device)?.capability();
+        match attribute {
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => Ok(major),
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => Ok(minor),
+            _ => Err(Answer::CUDA_ERROR_NOT_SUPPORTED),
+        }
+    }
+
+    /// A device's context, the same at every call.
+    fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> driver {
+        driver.device(device)?;
+        Ok((device + 1) as usize as CUcontext)
+    }
+
+    /// Loads the kernels of a PTX module, which ends with a zero byte.
+    fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> driver {
+        driver.unless_recording()?;
+        // SAFETY: the driver's function demands PTX that ends with a zero byte.
+        let text = unsafe { CStr::from_ptr(image.cast()) }.to_str();
+        let text = text.map_err(|_| Answer::CUDA_ERROR_INVALID_PTX)?;
+        Ok(driver.load(text)?.pointer())
+    }
+
+    /// A kernel by name.
+    fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> driver {
+        // SAFETY: the driver's function demands a string that ends with a zero byte.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        Ok(driver.function(Handle::of(module), &name)?.pointer())
+    }
+
+    /// Allocates memory of the device.
+    fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> driver {
+        driver.unless_recording()?;
+        driver.current()?.allocate(bytes)
+    }
+
+    /// Allocates pinned memory of the host, to which copies are asynchronous.
+    fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, _flags: c_uint) -> driver {
+        driver.unless_recording()?;
+        Ok(driver.pin(bytes))
+    }
+
+    /// Creates a stream. Flags are ignored: no other stream runs at the same time.
+    fn cuStreamCreate(stream: *mut CUstream, _flags: c_uint) -> driver {
+        Ok(driver.create_stream()?.pointer())
+    }
+
+    /// Makes a captured graph executable.
+    fn cuGraphInstantiateWithFlags(executable: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong) -> driver {
+        if flags != 0 {
+            return Err(Answer::CUDA_ERROR_NOT_SUPPORTED);
+        }
+        Ok(driver.instantiate(Handle::of(graph))?.pointer())
+    }
+
+    /// Creates an event.
+    fn cuEventCreate(event: *mut CUevent, _flags: c_uint) -> driver {
+        Ok(driver.create_event()?.pointer())
+    }
+
+    /// Milliseconds from one event to another.
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> driver {
+        let elapsed = driver.elapsed(Handle::of(start), Handle::of(end))?;
+        Ok(elapsed.as_secs_f32() * 1e3)
+    }
+}
+
+calls! {
+    /// Initialises the driver.
+    fn cuInit(_flags: c_uint) -> _driver { Ok(()) }
 
     /// A device's name, cut to `length` bytes.
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: CUdevice) -> driver {
@@ -82,62 +220,25 @@ calls! {
         if name.is_null() || room == 0 {
             return Err(Answer::CUDA_ERROR_INVALID_VALUE);
         }
-        let bytes = &text.as_bytes()[..text.len().min(room - 1)];
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), name.cast(), bytes.len());
-        name.add(bytes.len()).write(0);
+        // SAFETY: the driver's function demands `length` bytes; there is at least one.
+        unsafe { give_text(name, room, &text) };
         Ok(())
     }
 
-    /// The compute capability; other attributes are not known.
-    fn cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice) -> driver {
-        let (major, minor) = driver.device(device)?.capability();
-        match attribute {
-            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => give(value, major),
-            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => give(value, minor),
-            _ => Err(Answer::CUDA_ERROR_NOT_SUPPORTED),
-        }
-    }
-
-    /// A device's context, the same at every call.
-    fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> driver {
-        driver.device(device)?;
-        give(context, (device + 1) as usize as CUcontext)
-    }
-
-    /// What this thread's calls are for from now on.
+    /// Makes a context that of this thread's calls.
     fn cuCtxSetCurrent(context: CUcontext) -> driver { driver.set_current(context as usize) }
 
-    /// Kernels of a text that ends with a zero.
-    fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> driver {
-        driver.unless_recording()?;
-        let text = CStr::from_ptr(image.cast()).to_str();
-        let text = text.map_err(|_| Answer::CUDA_ERROR_INVALID_PTX)?;
-        give(module, driver.load(text)?.pointer())
-    }
-
-    /// A kernel by name.
-    fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> driver {
-        let name = CStr::from_ptr(name).to_string_lossy();
-        give(function, driver.function(Handle::of(module), &name)?.pointer())
-    }
-
-    /// Nothing: kernels are ready when their text is loaded.
+    /// Does nothing: kernels are ready when their module is loaded.
     fn cuFuncLoad(function: CUfunction) -> driver { driver.kernel(Handle::of(function)).map(drop) }
 
-    /// Bytes that are free, and all.
+    /// Free memory and total memory in bytes.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> driver {
         let (left, all) = driver.current()?.memory();
-        give(free, left)?;
-        give(total, all)
+        // SAFETY: the driver's function demands that both results can be written.
+        unsafe { give(free, left).and_then(|()| give(total, all)) }
     }
 
-    /// Memory of the device.
-    fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> driver {
-        driver.unless_recording()?;
-        give(address, driver.current()?.allocate(bytes)?)
-    }
-
-    /// Frees memory when everything on the device is done.
+    /// Frees memory of the device when all work is done.
     fn cuMemFree_v2(address: CUdeviceptr) -> driver {
         driver.unless_recording()?;
         driver.finish_all()?;
@@ -145,30 +246,20 @@ calls! {
         Ok(())
     }
 
-    /// Memory of the host that copies go to without a detour, and so later than the call.
-    fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, _flags: c_uint) -> driver {
-        driver.unless_recording()?;
-        give(address, driver.pin(bytes))
-    }
-
-    /// Frees it.
+    /// Frees pinned memory of the host.
     fn cuMemFreeHost(address: *mut c_void) -> driver {
         driver.unless_recording()?;
         driver.unpin(address)
     }
 
-    /// A stream. Flags do not matter: nothing else is at work.
-    fn cuStreamCreate(stream: *mut CUstream, _flags: c_uint) -> driver {
-        give(stream, driver.create_stream()?.pointer())
-    }
-
     /// Copies to the device. Memory of the host is read at once, as pageable memory is.
     fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream) -> driver {
-        let bytes = std::slice::from_raw_parts(from.cast::<u8>(), bytes).to_vec();
+        // SAFETY: the driver's function demands so many readable bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
         driver.put(Handle::of(stream), Work::Upload { to, bytes })
     }
 
-    /// Copies to the host: when somebody waits for it if that is pinned, at once if not.
+    /// Copies to the host: to pinned memory when somebody waits for it, to other memory at once.
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream) -> driver {
         let stream = Handle::of(stream);
         driver.put(stream, Work::Download { from, to: to as usize, bytes })?;
@@ -178,12 +269,12 @@ calls! {
         }
     }
 
-    /// Fills with a byte.
+    /// Fills memory with a byte.
     fn cuMemsetD8Async(at: CUdeviceptr, value: u8, bytes: usize, stream: CUstream) -> driver {
         driver.put(Handle::of(stream), Work::Fill { at, value, bytes })
     }
 
-    /// Waits until everything on a stream is done.
+    /// Waits until all work on a stream is done.
     fn cuStreamSynchronize(stream: CUstream) -> driver {
         driver.unless_recording()?;
         driver.finish(Handle::of(stream))
@@ -207,33 +298,31 @@ calls! {
             return Err(Answer::CUDA_ERROR_NOT_SUPPORTED);
         }
         let kernel = driver.kernel(Handle::of(function))?;
-        let parameters = kernel.read(parameters)?;
+        // SAFETY: the driver's function demands a pointer to each parameter of the kernel.
+        let parameters = unsafe { kernel.read(parameters) }?;
         let node = Node { kernel: kernel.name, grid: [x, y, z], threads, parameters, overlaps: false };
         driver.put(Handle::of(stream), Work::Launch(node))
     }
 
-    /// The same; of attributes only whether it may overlap the launch before it is known.
+    /// Puts a launch with attributes on a stream; of these it knows only the permission to overlap
+    /// the launch before.
     fn cuLaunchKernelEx(
         config: *const CUlaunchConfig,
         function: CUfunction,
         parameters: *mut *mut c_void,
         extra: *mut *mut c_void,
     ) -> driver {
-        let config = &*config;
+        // SAFETY: the driver's function demands a valid configuration.
+        let config = unsafe { &*config };
         if (config.blockDimY, config.blockDimZ, config.sharedMemBytes) != (1, 1, 0) || !extra.is_null() {
             return Err(Answer::CUDA_ERROR_NOT_SUPPORTED);
         }
-        let mut overlaps = false;
-        for index in 0..config.numAttrs as usize {
-            let attribute = &*config.attrs.add(index);
-            if attribute.id != CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION {
-                return Err(Answer::CUDA_ERROR_NOT_SUPPORTED);
-            }
-            overlaps = attribute.value.programmaticStreamSerializationAllowed != 0;
-        }
+        // SAFETY: a valid configuration points to as many attributes as it says.
+        let overlaps = unsafe { overlaps(config) }?;
         let kernel = driver.kernel(Handle::of(function))?;
         let node = Node {
-            parameters: kernel.read(parameters)?,
+            // SAFETY: the driver's function demands a pointer to each parameter of the kernel.
+            parameters: unsafe { kernel.read(parameters) }?,
             kernel: kernel.name,
             grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
             threads: config.blockDimX,
@@ -242,66 +331,49 @@ calls! {
         driver.put(Handle::of(config.hStream), Work::Launch(node))
     }
 
-    /// What is put on a stream is recorded from now on.
+    /// Captures what is put on a stream from now on.
     fn cuStreamBeginCapture_v2(stream: CUstream, _mode: CUstreamCaptureMode) -> driver {
         driver.record(Handle::of(stream))
     }
 
-    /// Ends that, and gives what was recorded.
+    /// Ends a capture and gives its graph.
     fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> driver {
-        give(graph, driver.end_record(Handle::of(stream))?.pointer())
+        let captured = driver.end_record(Handle::of(stream))?.pointer();
+        // SAFETY: the driver's function demands that its result can be written there.
+        unsafe { give(graph, captured) }
     }
 
-    /// Makes what was recorded ready to run.
-    fn cuGraphInstantiateWithFlags(executable: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong) -> driver {
-        if flags != 0 {
-            return Err(Answer::CUDA_ERROR_NOT_SUPPORTED);
-        }
-        give(executable, driver.instantiate(Handle::of(graph))?.pointer())
-    }
-
-    /// Puts what was recorded on a stream.
+    /// Puts the launches of a graph on a stream.
     fn cuGraphLaunch(executable: CUgraphExec, stream: CUstream) -> driver {
         let nodes = driver.executable(Handle::of(executable))?;
         driver.put(Handle::of(stream), Work::Graph(nodes))
     }
 
-    /// Forgets what was recorded.
+    /// Destroys a graph.
     fn cuGraphDestroy(graph: CUgraph) -> driver { driver.destroy(Handle::of(graph)) }
 
-    /// Forgets what is ready to run.
+    /// Destroys an executable graph.
     fn cuGraphExecDestroy(executable: CUgraphExec) -> driver { driver.destroy(Handle::of(executable)) }
 
-    /// A moment on a stream.
-    fn cuEventCreate(event: *mut CUevent, _flags: c_uint) -> driver {
-        give(event, driver.create_event()?.pointer())
-    }
-
-    /// Puts it there.
+    /// Records an event on a stream.
     fn cuEventRecord(event: CUevent, stream: CUstream) -> driver {
         driver.record_event(Handle::of(event), Handle::of(stream))
     }
 
-    /// Waits until a stream comes to it.
+    /// Waits until a stream reaches an event.
     fn cuEventSynchronize(event: CUevent) -> driver {
         driver.unless_recording()?;
         driver.wait_for(Handle::of(event))
     }
 
-    /// Milliseconds from one to another.
-    fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> driver {
-        let elapsed = driver.elapsed(Handle::of(start), Handle::of(end))?;
-        give(milliseconds, elapsed.as_secs_f32() * 1e3)
-    }
-
-    /// Forgets a moment.
+    /// Destroys an event.
     fn cuEventDestroy_v2(event: CUevent) -> driver { driver.destroy(Handle::of(event)) }
 }
 
-/// What an answer says.
+/// Describes an error code.
 ///
 /// # Safety
-/// As the driver's own.
+/// That of the driver's function.
 #[no_mangle]
 pub unsafe extern "C" fn cuGetErrorString(error: CUresult, text: *mut *const c_char) -> CUresult {
     let said = match error {
@@ -316,9 +388,10 @@ pub unsafe extern "C" fn cuGetErrorString(error: CUresult, text: *mut *const c_c
             c"operation not permitted when stream is capturing"
         }
         Answer::CUDA_ERROR_LAUNCH_FAILED => c"unspecified launch failure",
-        _ => c"an error of the driver that is played",
+        _ => c"an error of the mock driver",
     };
-    match give(text, said.as_ptr()) {
+    // SAFETY: the driver's function demands that its result can be written there.
+    match unsafe { give(text, said.as_ptr()) } {
         Ok(()) => Answer::CUDA_SUCCESS,
         Err(error) => error,
     }

@@ -1,4 +1,4 @@
-//! What is put on a stream, and done when somebody waits for it.
+//! Work on a stream, which is done when somebody waits for it.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub(crate) enum Work {
     },
     Download {
         from: u64,
-        /// Where in the host's memory.
+        /// An address of the host.
         to: usize,
         bytes: usize,
     },
@@ -44,10 +44,10 @@ pub(crate) struct Stream {
     pub(crate) recording: Option<Recording>,
 }
 
-/// Launches on their way into a graph.
+/// Launches that are captured into a graph.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     pub(crate) nodes: Vec<Node>,
-    /// Whether something happened that must not happen meanwhile.
+    /// Whether a call has invalidated the capture.
     pub(crate) spoilt: bool,
 }

@@ -1,4 +1,4 @@
-//! What the driver that is played allows, refuses and puts off.
+//! What the mock driver allows, refuses and defers.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
 use std::ffi::{c_void, CStr, CString};
@@ -123,7 +123,7 @@ fn work_is_done_when_somebody_waits_for_it() {
     assert_eq!(unsafe { *gpu.host }, 0);
     assert_eq!(gpu.wait(), DONE);
     assert_eq!(unsafe { *gpu.host }, 42);
-    // Memory that is not pinned is copied to at once.
+    // A copy to memory that is not pinned is synchronous.
     let mut value = 0u32;
     let to = (&raw mut value).cast();
     assert_eq!(gpu.launch(), DONE);
@@ -135,7 +135,7 @@ fn work_is_done_when_somebody_waits_for_it() {
 }
 
 #[test]
-fn what_is_recorded_runs_when_it_is_launched() {
+fn a_graph_runs_when_it_is_launched() {
     let gpu = Gpu::new(2);
     assert_eq!(gpu.write(1), DONE);
     assert_eq!(gpu.begin(), DONE);
@@ -158,7 +158,7 @@ fn what_is_recorded_runs_when_it_is_launched() {
 }
 
 #[test]
-fn recording_forbids_waiting_allocating_and_copying() {
+fn capturing_forbids_waiting_allocating_and_copying() {
     let gpu = Gpu::new(0);
     let refused = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     let allocate = || unsafe { cuMemAlloc_v2(&mut 0, 4) };
@@ -169,7 +169,7 @@ fn recording_forbids_waiting_allocating_and_copying() {
         assert_eq!(gpu.end().0, CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         assert_eq!([gpu.write(1), gpu.wait()], [DONE; 2]);
     }
-    // Other threads may do what they like elsewhere.
+    // Other threads may use other streams.
     assert_eq!([gpu.begin(), gpu.launch()], [DONE; 2]);
     let other = std::thread::spawn(|| Gpu::new(0).write(1)).join().unwrap();
     assert_eq!(other, DONE);
@@ -177,7 +177,7 @@ fn recording_forbids_waiting_allocating_and_copying() {
 }
 
 #[test]
-fn moments_are_measured_once_they_are_reached() {
+fn events_are_measured_once_they_are_reached() {
     let gpu = Gpu::new(1);
     let (mut start, mut end, mut milliseconds) = (null_mut(), null_mut(), -1.0);
     unsafe {
@@ -229,7 +229,7 @@ fn kernels_are_for_a_compute_capability() {
 }
 
 #[test]
-fn memory_ends_somewhere() {
+fn memory_is_limited() {
     Gpu::new(0);
     let (mut free, mut all) = (0, 0);
     unsafe {

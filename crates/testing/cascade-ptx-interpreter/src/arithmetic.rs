@@ -1,4 +1,4 @@
-//! Instructions that compute: their names and what they do, on all lanes of a warp at once.
+//! Arithmetic instructions: their names and functions, on all lanes of a warp at once.
 
 use half::bf16;
 
@@ -13,7 +13,7 @@ pub(crate) type Widening = fn(&Words) -> Longs;
 pub(crate) type WideProduct = fn(&Words, &Words) -> Longs;
 pub(crate) type Narrowing = fn(&Longs) -> Words;
 
-/// A function of lanes from one of numbers.
+/// A function of all lanes from one of scalars.
 macro_rules! lanes {
     (|$a:ident| $value:expr) => {
         |a| {
@@ -45,7 +45,7 @@ fn f(bits: u32) -> f32 {
     f32::from_bits(bits)
 }
 
-/// Zero for numbers that `.ftz` takes for zero.
+/// Subnormal values flushed to zero, as `.ftz` does.
 fn flushed(value: f32) -> f32 {
     match value.is_subnormal() {
         true => 0f32.copysign(value),
@@ -53,7 +53,7 @@ fn flushed(value: f32) -> f32 {
     }
 }
 
-/// As bf16, to the nearest, ties to even.
+/// The bits as bf16, rounded to nearest, ties to even.
 fn rounded(value: f32) -> u32 {
     match value.is_nan() {
         true => 0x7fff,
@@ -89,7 +89,7 @@ pub(crate) fn binary(code: &[&str]) -> Option<Binary> {
         ["add", "s32"] => lanes!(|a, b| a.wrapping_add(b)),
         ["sub", "s32"] => lanes!(|a, b| a.wrapping_sub(b)),
         ["mul", "lo", "s32"] => lanes!(|a, b| a.wrapping_mul(b)),
-        // What a division by zero gives is not specified.
+        // PTX does not specify the result of a division by zero.
         ["div", "u32"] => lanes!(|a, b| a.checked_div(b).unwrap_or(u32::MAX)),
         ["rem", "u32"] => lanes!(|a, b| a.checked_rem(b).unwrap_or(u32::MAX)),
         ["min", "s32"] => lanes!(|a, b| (a as i32).min(b as i32) as u32),
@@ -106,9 +106,9 @@ pub(crate) fn binary(code: &[&str]) -> Option<Binary> {
         ["mul", "rn", "f32"] => lanes!(|a, b| (f(a) * f(b)).to_bits()),
         ["div", "rn", "f32"] => lanes!(|a, b| (f(a) / f(b)).to_bits()),
         ["max", "f32"] => lanes!(|a, b| f(a).max(f(b)).to_bits()),
-        // The sign of the first, the size of the second.
+        // The sign of the first operand, the magnitude of the second.
         ["copysign", "f32"] => lanes!(|a, b| f(b).copysign(f(a)).to_bits()),
-        // The first in the upper half.
+        // The first operand goes into the upper half.
         ["cvt", "rn", "bf16x2", "f32"] => lanes!(|a, b| rounded(f(a)) << 16 | rounded(f(b))),
         _ => return None,
     })
@@ -164,13 +164,13 @@ pub(crate) fn narrowing(code: &[&str]) -> Option<Narrowing> {
     })
 }
 
-/// Which outcomes of a comparison count.
+/// The outcomes of a comparison for which it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Relation {
     less: bool,
     equal: bool,
     greater: bool,
-    /// One of both is no number.
+    /// One operand is NaN.
     unordered: bool,
 }
 
@@ -205,11 +205,11 @@ impl Relation {
     pub(crate) fn holds<T: Copy, U: PartialOrd>(
         self,
         (a, b): (&[T; WARP], &[T; WARP]),
-        number: impl Fn(T) -> U,
+        value: impl Fn(T) -> U,
     ) -> Mask {
         let mut mask = 0;
         for lane in 0..WARP {
-            let (a, b) = (number(a[lane]), number(b[lane]));
+            let (a, b) = (value(a[lane]), value(b[lane]));
             let (less, equal, greater) = (a < b, a == b, a > b);
             let unordered = !(less | equal | greater);
             let holds = less & self.less

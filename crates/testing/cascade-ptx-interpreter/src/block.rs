@@ -1,4 +1,4 @@
-//! A block: threads that share memory and meet at barriers.
+//! A block: threads that share memory and synchronise at barriers.
 
 use crate::history::{merge, Fences, Seen, Stamp};
 use crate::shared::SharedMemory;
@@ -6,14 +6,14 @@ use crate::shared::SharedMemory;
 /// What the warps of a block share.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Its number, and its place in the grid.
+    /// Its index, and its position in the grid.
     pub(crate) index: u32,
     pub(crate) place: [u32; 3],
     /// Barriers passed.
     pub(crate) epoch: u32,
     pub(crate) shared: SharedMemory,
     pub(crate) fences: Fences,
-    /// What it knows others to have published, and what it will know at the next fence.
+    /// What other blocks have published: as of the last fence, and as of the next.
     pub(crate) seen: Seen,
     coming: Seen,
     /// The stamp of any of its threads since the last barrier.
@@ -34,7 +34,8 @@ impl Block {
         }
     }
 
-    /// A thread's fence: what it wrote is published by what is written after, and what counters have brought is seen.
+    /// A thread's fence: its earlier writes are published by its later ones, and what it has
+    /// received through counters becomes visible.
     pub(crate) fn fence(&mut self, thread: usize) {
         self.fences.fence(thread, self.epoch);
         merge(&mut self.seen, &std::mem::take(&mut self.coming));

@@ -1,19 +1,19 @@
-//! What kernels do, counted: what a profiler would say of a GPU but for time.
+//! Counters of what kernels do: what a profiler reports of a GPU, without time.
 
 use crate::instruction::{Mask, Space, WARP};
 
-/// What a kernel's launches did.
+/// What the launches of a kernel did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Launches.
     pub launches: u64,
-    /// Instructions, each for a warp.
+    /// Instructions, counted once per warp.
     pub instructions: u64,
-    /// Of those, products of tiles.
+    /// Of those, tile products.
     pub tiles: u64,
-    /// Loads from global memory, but for constants.
+    /// Loads from global memory, without constants.
     pub loads: Traffic,
-    /// Loads of constants, as weights are.
+    /// Loads of constants, such as weights.
     pub constants: Traffic,
     /// Stores to global memory.
     pub stores: Traffic,
@@ -28,9 +28,10 @@ pub struct Counts {
 pub struct Traffic {
     /// Instructions of a warp.
     pub requests: u64,
-    /// Pieces of 32 bytes that they touch: what moves between the second-level cache and a processor, if the first one has none of it.
+    /// Sectors of 32 bytes that they touch: what moves from the L2 cache to a multiprocessor if L1
+    /// has none of it.
     pub sectors: u64,
-    /// Bytes that their lanes get or give.
+    /// Bytes that their lanes load or store.
     pub bytes: u64,
 }
 
@@ -39,9 +40,10 @@ pub struct Traffic {
 pub struct Shared {
     /// Instructions of a warp.
     pub requests: u64,
-    /// Turns that they take: one for every four bytes of a lane, more where lanes meet in a bank.
+    /// Wavefronts that they take: one for every four bytes of a lane, more where lanes conflict in
+    /// a bank.
     pub turns: u64,
-    /// Turns that they would take if lanes never met.
+    /// Wavefronts that they would take without bank conflicts.
     pub fewest_turns: u64,
 }
 
@@ -52,7 +54,7 @@ pub(crate) struct Addresses<'a> {
     pub(crate) bytes: usize,
 }
 
-/// What a warp does there.
+/// The kind of access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AccessKind {
     Load(Space),
@@ -100,7 +102,8 @@ impl Traffic {
 
 impl Shared {
     fn add(&mut self, addresses: &Addresses<'_>) {
-        // As many lanes at a time as have all banks between them: 32 with four bytes each, eight with sixteen.
+        // As many lanes at a time as there are banks for: 32 with four bytes each, eight with
+        // sixteen.
         let words = addresses.bytes.div_ceil(4);
         let at_once = WARP / words;
         self.requests += 1;
@@ -148,12 +151,12 @@ mod tests {
             (shared.turns, shared.fewest_turns)
         };
         assert_eq!(turns(4, |lane| lane * 4), (1, 1));
-        // All lanes read the same: one turn.
+        // All lanes read the same word: one wavefront.
         assert_eq!(turns(4, |_| 64), (1, 1));
         assert_eq!(turns(4, |lane| lane * 8), (2, 1));
         assert_eq!(turns(4, |lane| lane * 128), (32, 1));
         assert_eq!(turns(16, |lane| lane * 16), (4, 4));
-        // Four lanes in each row: eight lanes have two rows, which must be half of the banks apart.
+        // Four lanes read a row: the two rows of eight lanes must be half of the banks apart.
         assert_eq!(turns(16, |lane| lane / 4 * 80 + lane % 4 * 16), (8, 4));
         assert_eq!(turns(16, |lane| lane / 4 * 320 + lane % 4 * 16), (4, 4));
         assert_eq!(turns(16, |lane| lane * 128), (32, 4));

@@ -1,54 +1,54 @@
-//! What is wrong with a text or a kernel.
+//! What is wrong with a module or a kernel.
 
 use thiserror::Error;
 
-/// A line that is not understood.
+/// A line of PTX that the interpreter does not know.
 #[derive(Debug, Error)]
 #[error("line {line}, `{text}`: {reason}")]
 pub struct ReadError {
-    /// Its number, counted from 1.
+    /// The number of the line, counted from 1.
     pub line: usize,
-    /// What it says.
+    /// The line.
     pub text: String,
-    /// What is not understood.
+    /// What is not known.
     pub reason: String,
 }
 
-/// A kernel that does what it must not, and where.
+/// A fault of a kernel, and where it happened.
 #[derive(Debug, Error)]
 #[error("{what} (line {line}; block {}, {}, {}; thread {thread})", block[0], block[1], block[2])]
-pub struct Fault {
-    /// What is wrong.
-    pub what: Wrong,
-    /// The line of the text, counted from 1; 0 where there is none.
+pub struct FaultSite {
+    /// The fault.
+    pub what: KernelFault,
+    /// The line of the PTX, counted from 1; 0 if the launch itself is wrong.
     pub line: usize,
-    /// The block's place in the grid.
+    /// The block's position in the grid.
     pub block: [u32; 3],
-    /// The thread of the block: the first of those concerned.
+    /// The index of the thread in the block: the first of those concerned.
     pub thread: usize,
 }
 
-/// What may be wrong with a kernel.
+/// A fault of a kernel.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wrong {
-    /// The text has no such kernel.
+pub enum KernelFault {
+    /// The module has no such kernel.
     #[error("there is no kernel {0}")]
     NoKernel(String),
-    /// It is called with other parameters than it has.
+    /// The parameters do not have the size that the kernel declares.
     #[error("the kernel is called with {given} bytes of parameters, and takes {taken}")]
     Parameters {
         /// Bytes given.
         given: usize,
-        /// Bytes that it takes.
+        /// Bytes that it declares.
         taken: usize,
     },
-    /// More threads than it is compiled for, or none.
+    /// More threads than the kernel is compiled for, or none.
     #[error("a block has {given} threads, and the kernel is compiled for at most {most}")]
     Threads {
         /// Threads asked for.
         given: u32,
-        /// The most.
+        /// The maximum.
         most: u32,
     },
     /// Memory that is not allocated.
@@ -61,21 +61,22 @@ pub enum Wrong {
         /// Its size.
         bytes: usize,
     },
-    /// An address that the access' size does not divide.
-    #[error("{bytes} bytes are accessed at {address:#x}, which is no multiple of as many")]
+    /// An address that is not a multiple of the access's size.
+    #[error("{bytes} bytes are accessed at {address:#x}, which is not a multiple of {bytes}")]
     Misaligned {
         /// Where the access begins.
         address: u64,
         /// Its size.
         bytes: usize,
     },
-    /// Shared memory that no thread of the block has written.
-    #[error("shared memory at {address:#x} is read, and nobody has written it")]
+    /// A read of shared memory that no thread of the block has written.
+    #[error("shared memory at {address:#x} is read, but was never written")]
     Unwritten {
         /// Where.
         address: u64,
     },
-    /// Two threads of a block access the same memory, one of them writes, and no barrier lies between.
+    /// Two threads of a block access the same memory, one of them writes, and no barrier lies
+    /// between.
     #[error("a race in {space} at {address:#x}: {how}, and no barrier lies between")]
     RaceInBlock {
         /// Which memory.
@@ -93,13 +94,13 @@ pub enum Wrong {
         /// Who does what.
         how: String,
     },
-    /// What is declared constant is written while the kernel runs.
+    /// Memory that is declared constant is written while the kernel runs.
     #[error("memory at {address:#x} is read as a constant, and this launch has written it")]
     NotConstant {
         /// Where.
         address: u64,
     },
-    /// Memory of the kernel before is accessed too early.
+    /// Memory that the kernel before accesses is accessed too early.
     #[error("memory at {address:#x} is {how} before the kernel waits for the kernel before it, which {its}")]
     TooEarly {
         /// Where.
@@ -109,12 +110,12 @@ pub enum Wrong {
         /// What the kernel before did.
         its: &'static str,
     },
-    /// Only some threads of a warp do what all must do together.
+    /// Only some threads of a warp reach an instruction that all must execute together.
     #[error(
         "some threads of a warp are at this instruction while others are not, and it needs all"
     )]
-    Apart,
-    /// A shuffle among some lanes.
+    DivergentWarp,
+    /// A shuffle among some of the lanes.
     #[error("a shuffle among lanes {members:#x} that are not the whole warp")]
     Members {
         /// The lanes.
@@ -123,10 +124,10 @@ pub enum Wrong {
     /// A thread ends with copies under way.
     #[error("a thread ends without waiting for its copies")]
     Copies,
-    /// A copy of some of sixteen bytes.
+    /// A copy of some of the sixteen bytes.
     #[error("a copy of {0} of sixteen bytes; only all and none are known")]
     PartialCopy(u32),
-    /// A thread of a launch that overlaps the one before ends, or lets the next one start, before it has waited.
+    /// A thread of an overlapping launch ends, or lets the next one start, before it has waited.
     #[error("a thread {0} without waiting for the kernel before")]
     NoWait(&'static str),
 }

@@ -6,30 +6,33 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::block::Block;
 use crate::counts::Counts;
-use crate::error::{Fault, Wrong};
+use crate::error::{FaultSite, KernelFault};
 use crate::history::History;
 use crate::instruction::{Kernel, WARP};
 use crate::memory::{At, Memory};
 use crate::warp::{State, Warp};
 
-/// In which order blocks and warps run. No result may depend on it.
+/// The order in which blocks and warps run. No result may depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    /// One block after the other, a warp until it meets a barrier; copies to shared memory happen as late as they may.
+pub enum ExecutionOrder {
+    /// In ascending order, each warp until it reaches a barrier; asynchronous copies happen as late
+    /// as possible.
     Forward,
-    /// Against the order of numbers, the last dimension of the grid fastest; copies to shared memory happen at once.
+    /// In descending order, the last dimension of the grid fastest; asynchronous copies happen at
+    /// once.
     Backward,
-    /// Blocks in any order, four at a time, their warps taking turns after a few instructions, as the seed will have it.
+    /// In random order of this seed: four blocks at a time, whose warps take turns of a few
+    /// instructions.
     Random(u64),
 }
 
-/// Blocks at work at the same time, in random order.
+/// Blocks that run at the same time, in random order.
 const TOGETHER: usize = 4;
 /// The most instructions of a turn, in random order.
 const TURN: usize = 64;
 
-/// A launch at work.
-pub(crate) struct Launching<'a> {
+/// A launch that runs.
+pub(crate) struct ActiveLaunch<'a> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) grid: [u32; 3],
     pub(crate) threads: u32,
@@ -37,17 +40,17 @@ pub(crate) struct Launching<'a> {
     pub(crate) overlaps: bool,
     pub(crate) memory: &'a mut Memory,
     pub(crate) history: &'a mut History,
-    /// What it does, if that is to be counted.
+    /// Counters, if there are any.
     pub(crate) counts: Option<&'a mut Counts>,
-    /// Whether copies to shared memory happen when they are waited for, not at once.
+    /// Whether asynchronous copies happen when they are waited for, not at once.
     pub(crate) late: bool,
 }
 
-impl Launching<'_> {
-    pub(crate) fn parameter(&self, at: At) -> Result<&[u8], Wrong> {
+impl ActiveLaunch<'_> {
+    pub(crate) fn parameter(&self, at: At) -> Result<&[u8], KernelFault> {
         let start = at.address as usize;
         let bytes = self.parameters.get(start..start.saturating_add(at.bytes));
-        bytes.ok_or(Wrong::Outside {
+        bytes.ok_or(KernelFault::Outside {
             space: "parameters",
             address: at.address,
             bytes: at.bytes,
@@ -61,17 +64,18 @@ struct Resident {
     warps: Vec<Warp>,
 }
 
-/// Runs all blocks. `spare` has warps of earlier launches of the kernel, and gets them back.
+/// Runs all blocks. Warps are taken from `spare`, which has those of earlier launches of the
+/// kernel, and are put back.
 pub(crate) fn run(
-    launch: &mut Launching<'_>,
-    schedule: Schedule,
+    launch: &mut ActiveLaunch<'_>,
+    order: ExecutionOrder,
     spare: &mut Vec<Warp>,
-) -> Result<(), Fault> {
-    let mut random = match schedule {
-        Schedule::Random(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
-        Schedule::Forward | Schedule::Backward => None,
+) -> Result<(), FaultSite> {
+    let mut random = match order {
+        ExecutionOrder::Random(seed) => Some(ChaCha8Rng::seed_from_u64(seed)),
+        ExecutionOrder::Forward | ExecutionOrder::Backward => None,
     };
-    let mut places = places(launch.grid, schedule);
+    let mut places = places(launch.grid, order);
     if let Some(random) = &mut random {
         places.shuffle(random);
     }
@@ -93,7 +97,7 @@ pub(crate) fn run(
         let resident = &mut residents[which];
         match &mut random {
             Some(random) => resident.take_turn(launch, random)?,
-            None => resident.until_barrier(launch, schedule)?,
+            None => resident.until_barrier(launch, order)?,
         }
         resident.meet(launch);
         if resident.warps.iter().all(|warp| warp.state == State::Done) {
@@ -102,21 +106,21 @@ pub(crate) fn run(
     }
 }
 
-/// Places of all blocks in the order in which they run.
-fn places([x, y, z]: [u32; 3], schedule: Schedule) -> Vec<[u32; 3]> {
+/// Positions of all blocks in the order in which they run.
+fn places([x, y, z]: [u32; 3], order: ExecutionOrder) -> Vec<[u32; 3]> {
     let count = x * y * z;
-    let place = |n: u32| match schedule {
-        // So that blocks which share something with others do not all come together.
-        Schedule::Backward => {
+    let place = |n: u32| match order {
+        // Neighbouring blocks, which may share data, do not run one after the other.
+        ExecutionOrder::Backward => {
             let n = count - 1 - n;
             [n / z / y, n / z % y, n % z]
         }
-        Schedule::Forward | Schedule::Random(_) => [n % x, n / x % y, n / x / y],
+        ExecutionOrder::Forward | ExecutionOrder::Random(_) => [n % x, n / x % y, n / x / y],
     };
     (0..count).map(place).collect()
 }
 
-fn begin(place: [u32; 3], launch: &mut Launching<'_>, spare: &mut Vec<Warp>) -> Resident {
+fn begin(place: [u32; 3], launch: &mut ActiveLaunch<'_>, spare: &mut Vec<Warp>) -> Resident {
     let threads = launch.threads as usize;
     let [x, y, _] = launch.grid;
     let index = (place[2] * y + place[1]) * x + place[0];
@@ -133,15 +137,15 @@ fn begin(place: [u32; 3], launch: &mut Launching<'_>, spare: &mut Vec<Warp>) -> 
 }
 
 impl Resident {
-    /// Runs every warp until it meets a barrier or ends.
+    /// Runs every warp until it reaches a barrier or ends.
     fn until_barrier(
         &mut self,
-        launch: &mut Launching<'_>,
-        schedule: Schedule,
-    ) -> Result<(), Fault> {
+        launch: &mut ActiveLaunch<'_>,
+        order: ExecutionOrder,
+    ) -> Result<(), FaultSite> {
         let count = self.warps.len();
         for i in 0..count {
-            let number = if schedule == Schedule::Backward {
+            let number = if order == ExecutionOrder::Backward {
                 count - 1 - i
             } else {
                 i
@@ -153,9 +157,9 @@ impl Resident {
 
     fn take_turn(
         &mut self,
-        launch: &mut Launching<'_>,
+        launch: &mut ActiveLaunch<'_>,
         random: &mut ChaCha8Rng,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FaultSite> {
         let ready = |&number: &usize| self.warps[number].state == State::Ready;
         let ready: Vec<usize> = (0..self.warps.len()).filter(ready).collect();
         let number = ready[random.random_range(0..ready.len())];
@@ -165,12 +169,12 @@ impl Resident {
     fn run(
         &mut self,
         number: usize,
-        launch: &mut Launching<'_>,
+        launch: &mut ActiveLaunch<'_>,
         budget: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FaultSite> {
         let warp = &mut self.warps[number];
         let wrong = warp.run(&mut self.block, launch, budget);
-        wrong.map_err(|what| Fault {
+        wrong.map_err(|what| FaultSite {
             what,
             line: launch.kernel.instructions[warp.at].line,
             block: self.block.place,
@@ -178,8 +182,9 @@ impl Resident {
         })
     }
 
-    /// Lets all warps pass a barrier that all have met. Those that have ended count as having met every barrier, as on a GPU.
-    fn meet(&mut self, launch: &mut Launching<'_>) {
+    /// Lets all warps pass a barrier that all have reached. A warp that has ended counts as being
+    /// at every barrier, as on a GPU.
+    fn meet(&mut self, launch: &mut ActiveLaunch<'_>) {
         let state = |state| self.warps.iter().any(|warp| warp.state == state);
         if state(State::AtBarrier) && !state(State::Ready) {
             self.block.epoch += 1;
@@ -187,7 +192,7 @@ impl Resident {
         }
     }
 
-    fn stamp(&mut self, launch: &mut Launching<'_>) {
+    fn stamp(&mut self, launch: &mut ActiveLaunch<'_>) {
         let (index, epoch) = (self.block.index, self.block.epoch);
         self.block.crowd = launch.history.stamps(index, epoch, true);
         for warp in &mut self.warps {

@@ -1,16 +1,17 @@
-//! Who did what to memory before whom.
+//! The happens-before order of memory accesses.
 //!
-//! Within a block, barriers order accesses: those before one come before those after it. Between blocks of a launch nothing does, but
-//! counters: a block whose threads have published what they wrote (a fence, then a barrier) adds to a counter; a block that adds to
-//! it later, and passes a fence, sees what was published. Launches come one after the other, unless they overlap: then the one before
-//! may be at work until a thread has waited for it.
+//! Within a block, barriers order accesses: those before one come before those after it. Blocks of
+//! a launch are ordered by counters only: a block whose threads have published what they wrote (a
+//! fence, then a barrier) adds to a counter; a block that adds to it later, and passes a fence,
+//! sees what was published. Launches come one after the other, unless they overlap: then the one
+//! before may be running until a thread has waited for it.
 
 use rustc_hash::FxHashMap;
 
-use crate::error::Wrong;
+use crate::error::KernelFault;
 use crate::instruction::WARP;
 
-/// A thread between two barriers of a launch, by number: the later, the greater.
+/// A thread between two barriers of a launch. Later stamps are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp(u32);
 
@@ -22,35 +23,36 @@ impl Stamp {
     }
 }
 
-/// Numbers of barriers that blocks had passed when they published what they wrote.
+/// For each block, how many barriers it had passed when it published what it wrote.
 pub(crate) type Seen = FxHashMap<u32, u32>;
 
 /// A thread that accesses memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Who<'a> {
+pub(crate) struct Accessor<'a> {
     pub(crate) stamp: Stamp,
-    /// Any thread of its block, between the same barriers.
+    /// The stamp of any thread of its block between the same barriers.
     pub(crate) crowd: Stamp,
     pub(crate) block: u32,
     /// Barriers that the block has passed.
     pub(crate) epoch: u32,
-    /// Whether the kernel before may still be at work.
+    /// Whether the kernel before may still be running.
     pub(crate) early: bool,
     /// What the block has seen others publish.
     pub(crate) seen: &'a Seen,
 }
 
-/// Threads that share a number but for the lane.
+/// Stamps that differ in the lane only.
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// The block; or several, if there is none.
+    /// The block; none stands for several blocks.
     block: Option<u32>,
     epoch: u32,
-    /// Whether any thread of the block may be meant.
+    /// Whether it stands for any thread of the block.
     any: bool,
 }
 
-/// Stamps of the launch at work and the one before, and what counters have brought from block to block.
+/// Stamps of the running launch and the one before, and what blocks have published through
+/// counters.
 #[derive(Debug)]
 pub(crate) struct History {
     /// The first stamp of the launch before, and of this one.
@@ -72,7 +74,8 @@ impl Default for History {
 }
 
 impl History {
-    /// A launch begins. Whether stamps begin anew, so that all that were given must be forgotten.
+    /// Begins a launch. Returns whether stamps start again, so that all earlier ones must be
+    /// forgotten.
     pub(crate) fn launch(&mut self) -> bool {
         let used = (self.groups.len() * WARP) as u32;
         self.before = self.first;
@@ -91,7 +94,8 @@ impl History {
         anew
     }
 
-    /// Stamps of a warp's lanes after so many barriers; or one of any thread of the block.
+    /// The stamp of the first lane of a warp after `epoch` barriers; with `any`, one that stands
+    /// for all threads of the block.
     pub(crate) fn stamps(&mut self, block: u32, epoch: u32, any: bool) -> Stamp {
         self.groups.push(Group {
             block: Some(block),
@@ -106,13 +110,16 @@ impl History {
         self.groups.get(number as usize / WARP).copied()
     }
 
-    /// Whether what `stamp` did comes before what `who` does, both of this launch.
-    fn ordered(&self, stamp: Stamp, group: Group, who: Who<'_>) -> bool {
+    /// Whether the access of `stamp` comes before that of `accessor`, both of this launch.
+    fn ordered(&self, stamp: Stamp, group: Group, accessor: Accessor<'_>) -> bool {
         match group.block {
-            Some(block) if block == who.block => {
-                group.epoch < who.epoch || (stamp == who.stamp && !group.any)
+            Some(block) if block == accessor.block => {
+                group.epoch < accessor.epoch || (stamp == accessor.stamp && !group.any)
             }
-            Some(block) => who.seen.get(&block).is_some_and(|&seen| group.epoch < seen),
+            Some(block) => accessor
+                .seen
+                .get(&block)
+                .is_some_and(|&seen| group.epoch < seen),
             None => false,
         }
     }
@@ -121,67 +128,70 @@ impl History {
         &self,
         stamp: Stamp,
         group: Group,
-        who: Who<'_>,
+        accessor: Accessor<'_>,
         address: u64,
         did: &str,
         does: &str,
-    ) -> Wrong {
+    ) -> KernelFault {
         let other = stamp.0 % WARP as u32;
         let how = match group.block {
-            Some(block) if block == who.block => {
+            Some(block) if block == accessor.block => {
                 let how = format!("lane {other} of a warp {did} it, another {does} it");
                 let space = "global memory";
-                return Wrong::RaceInBlock {
+                return KernelFault::RaceInBlock {
                     space,
                     address,
                     how,
                 };
             }
-            Some(block) => format!("block {block} {did} it, block {} {does} it", who.block),
-            None => format!("several blocks {did} it, block {} {does} it", who.block),
+            Some(block) => format!("block {block} {did} it, block {} {does} it", accessor.block),
+            None => format!(
+                "several blocks {did} it, block {} {does} it",
+                accessor.block
+            ),
         };
-        Wrong::RaceOfBlocks { address, how }
+        KernelFault::RaceOfBlocks { address, how }
     }
 
-    /// Whether it is of this launch or the one before: what was done earlier concerns nobody.
+    /// Whether it is of this launch or the one before: earlier ones cannot race.
     pub(crate) fn is_recent(&self, stamp: Stamp) -> bool {
         stamp.0 >= self.before
     }
 
-    /// What reading a place where `writer` has written means; it is [recent](Self::is_recent).
+    /// Checks a read of memory that `writer`, which is [recent](Self::is_recent), has written.
     pub(crate) fn before_read(
         &self,
         writer: Stamp,
         address: u64,
         constant: bool,
-        who: Who<'_>,
-    ) -> Result<(), Wrong> {
+        accessor: Accessor<'_>,
+    ) -> Result<(), KernelFault> {
         let Some(group) = self.of(writer) else {
-            return self.not_early(who, address, "read", "wrote");
+            return self.not_early(accessor, address, "read", "wrote");
         };
         if constant {
-            return Err(Wrong::NotConstant { address });
+            return Err(KernelFault::NotConstant { address });
         }
-        match self.ordered(writer, group, who) {
+        match self.ordered(writer, group, accessor) {
             true => Ok(()),
-            false => Err(self.race(writer, group, who, address, "writes", "reads")),
+            false => Err(self.race(writer, group, accessor, address, "writes", "reads")),
         }
     }
 
-    /// The note of readers once `who` has read too.
-    pub(crate) fn reader_after(&self, reader: Stamp, who: Who<'_>) -> Stamp {
-        if reader.0 < self.first || reader == who.stamp {
-            return who.stamp;
+    /// The recorded reader once `accessor` has read too.
+    pub(crate) fn reader_after(&self, reader: Stamp, accessor: Accessor<'_>) -> Stamp {
+        if reader.0 < self.first || reader == accessor.stamp {
+            return accessor.stamp;
         }
         let Some(group) = self.of(reader) else {
-            return who.stamp;
+            return accessor.stamp;
         };
-        if self.ordered(reader, group, who) {
-            return who.stamp;
+        if self.ordered(reader, group, accessor) {
+            return accessor.stamp;
         }
         match group.block {
             // Another thread of the block, with no barrier between.
-            Some(block) if block == who.block => who.crowd,
+            Some(block) if block == accessor.block => accessor.crowd,
             _ => Stamp(self.first),
         }
     }
@@ -191,19 +201,19 @@ impl History {
         reader: Stamp,
         writer: Stamp,
         address: u64,
-        who: Who<'_>,
-    ) -> Result<(), Wrong> {
+        accessor: Accessor<'_>,
+    ) -> Result<(), KernelFault> {
         for (stamp, did) in [(reader, "reads"), (writer, "writes")] {
             if !self.is_recent(stamp) {
                 continue;
             }
             let Some(group) = self.of(stamp) else {
                 let its = if did == "reads" { "read" } else { "wrote" };
-                self.not_early(who, address, "written", its)?;
+                self.not_early(accessor, address, "written", its)?;
                 continue;
             };
-            if !self.ordered(stamp, group, who) {
-                return Err(self.race(stamp, group, who, address, did, "writes"));
+            if !self.ordered(stamp, group, accessor) {
+                return Err(self.race(stamp, group, accessor, address, did, "writes"));
             }
         }
         Ok(())
@@ -211,18 +221,18 @@ impl History {
 
     fn not_early(
         &self,
-        who: Who<'_>,
+        accessor: Accessor<'_>,
         address: u64,
         how: &'static str,
         its: &'static str,
-    ) -> Result<(), Wrong> {
-        match who.early {
-            true => Err(Wrong::TooEarly { address, how, its }),
+    ) -> Result<(), KernelFault> {
+        match accessor.early {
+            true => Err(KernelFault::TooEarly { address, how, its }),
             false => Ok(()),
         }
     }
 
-    /// Whether a word was added to in this launch.
+    /// Whether a word is a counter of this launch.
     pub(crate) fn counts(&self, address: u64) -> bool {
         self.counters.contains_key(&address)
     }
@@ -231,19 +241,25 @@ impl History {
         self.counters.entry(address).or_default();
     }
 
-    /// A block adds to a counter: it gets what others have published there, and publishes what it knows and (if `published`) did before.
-    pub(crate) fn exchange(&mut self, address: u64, who: Who<'_>, published: bool) -> Seen {
+    /// A block adds to a counter: it receives what others have published there, and publishes what
+    /// it has seen and, if `published`, what it has written.
+    pub(crate) fn exchange(
+        &mut self,
+        address: u64,
+        accessor: Accessor<'_>,
+        published: bool,
+    ) -> Seen {
         let counter = self.counters.entry(address).or_default();
         let got = counter.clone();
-        merge(counter, who.seen);
+        merge(counter, accessor.seen);
         if published {
-            counter.insert(who.block, who.epoch);
+            counter.insert(accessor.block, accessor.epoch);
         }
         got
     }
 }
 
-/// Takes what another has seen.
+/// Adds what another block has seen.
 pub(crate) fn merge(seen: &mut Seen, others: &Seen) {
     for (&block, &epoch) in others {
         let known = seen.entry(block).or_default();
@@ -251,12 +267,12 @@ pub(crate) fn merge(seen: &mut Seen, others: &Seen) {
     }
 }
 
-/// Which threads of a block have fenced what they wrote.
+/// Which threads of a block have executed a fence after their writes.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// For each thread, the number of barriers passed at its first write that it has not fenced.
+    /// For each thread, the epoch of its first write since its last fence.
     open: Vec<Option<u32>>,
-    /// For each thread, the number of barriers passed at its last fence.
+    /// For each thread, the epoch of its last fence.
     last: Vec<Option<u32>>,
 }
 
@@ -277,8 +293,9 @@ impl Fences {
         self.last[thread] = Some(epoch);
     }
 
-    /// Whether everything written before the last barrier is published by what this thread writes now: those who wrote have fenced, or this
-    /// thread has fenced since the barrier, after which it has seen what they wrote.
+    /// Whether what this thread writes now publishes everything that was written before the last
+    /// barrier: all writers have executed a fence, or this thread has done so since the barrier,
+    /// after which it has seen what they wrote.
     pub(crate) fn publish(&self, thread: usize, epoch: u32) -> bool {
         let fenced = |open: &Option<u32>| open.is_none_or(|written| written >= epoch);
         self.last[thread] == Some(epoch) || self.open.iter().all(fenced)

@@ -1,4 +1,4 @@
-//! Kernels as they are run: registers are numbers, labels are places.
+//! Kernels as they are run: registers are slots, labels are indices of instructions.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::arithmetic::{
 /// Lanes of a warp.
 pub(crate) const WARP: usize = 32;
 
-/// A register of all lanes, of 32 bits or 64.
+/// A register of 32 bits in all lanes, or of 64.
 pub(crate) type Words = [u32; WARP];
 pub(crate) type Longs = [u64; WARP];
-/// Some lanes of a warp; a predicate of all.
+/// A set of lanes of a warp; a predicate in all lanes.
 pub(crate) type Mask = u32;
 
-/// A register's place among those of its size.
+/// A register's index among those of its size.
 pub(crate) type Slot = u16;
 
 /// A register of 32 bits (floats and halves too) or of 64.
@@ -25,9 +25,9 @@ pub(crate) enum Register {
     Long(Slot),
 }
 
-/// Where an access goes: a register, and bytes beyond what it says.
+/// The operand of a memory access: a register and an offset in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Address {
     pub(crate) base: Register,
     pub(crate) offset: i64,
 }
@@ -41,12 +41,12 @@ pub(crate) enum Space {
     Constant,
 }
 
-/// Up to four registers and the consecutive numbers in memory that belong to them.
+/// A load or store of up to four registers from or to consecutive values in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) space: Space,
-    pub(crate) place: Place,
-    /// Bytes of a number: 2, 4 or 8.
+    pub(crate) address: Address,
+    /// Bytes of a value: 2, 4 or 8.
     pub(crate) size: usize,
     pub(crate) registers: [Register; 4],
     pub(crate) count: usize,
@@ -57,7 +57,7 @@ impl Access {
         &self.registers[..self.count]
     }
 
-    /// Bytes of all its numbers, which must lie at a multiple of as many.
+    /// Bytes of all its values; the address must be a multiple of it.
     pub(crate) fn bytes(&self) -> usize {
         self.size * self.count
     }
@@ -78,9 +78,9 @@ pub(crate) enum Logic {
     Or,
 }
 
-/// What an instruction does. Destinations come first.
+/// An instruction that reads and writes registers only. Destinations come first.
 #[derive(Clone, Debug)]
-pub(crate) enum Operation {
+pub(crate) enum Compute {
     Move(Slot, Slot),
     MoveLong(Slot, Slot),
     Unary(Unary, Slot, Slot),
@@ -97,40 +97,58 @@ pub(crate) enum Operation {
     LogicSet(Slot, bool),
     Select(Slot, [Slot; 2], Slot),
     SelectLong(Slot, [Slot; 2], Slot),
+}
+
+/// Adds `value` to a word of global memory and gives what was there.
+#[derive(Clone, Debug)]
+pub(crate) struct AtomicAdd {
+    pub(crate) to: Slot,
+    pub(crate) address: Address,
+    pub(crate) value: Slot,
+}
+
+/// The value of the lane whose index differs in the bits of `lanes`.
+#[derive(Clone, Debug)]
+pub(crate) struct Shuffle {
+    pub(crate) to: Slot,
+    pub(crate) value: Slot,
+    pub(crate) lanes: Slot,
+    pub(crate) clamp: Slot,
+    pub(crate) members: Slot,
+}
+
+/// d = a · b + c of 16 x 16 and 16 x 8 bf16, summed in f32.
+#[derive(Clone, Debug)]
+pub(crate) struct Tiles {
+    pub(crate) d: [Slot; 4],
+    pub(crate) a: [Slot; 4],
+    pub(crate) b: [Slot; 2],
+    pub(crate) c: [Slot; 4],
+}
+
+/// Sixteen bytes to shared memory: the first `size` from global memory, zeros after them.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyAsync {
+    pub(crate) to: Address,
+    pub(crate) from: Address,
+    pub(crate) size: Slot,
+}
+
+/// What an instruction does.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Compute(Compute),
     Load(Access),
     Store(Access),
-    /// Adds to a word of global memory and gives what was there.
-    AtomicAdd {
-        to: Slot,
-        place: Place,
-        add: Slot,
-    },
-    /// The value of the lane whose number differs in the bits of `lanes`.
-    ShuffleXor {
-        to: Slot,
-        value: Slot,
-        lanes: Slot,
-        clamp: Slot,
-        members: Slot,
-    },
-    /// d = a · b + c of 16 x 16 and 16 x 8 bf16, summed in f32.
-    MultiplyTiles {
-        d: [Slot; 4],
-        a: [Slot; 4],
-        b: [Slot; 2],
-        c: [Slot; 4],
-    },
-    /// Sixteen bytes to shared memory, `there` of them from global memory, the rest zeros.
-    CopyAsync {
-        to: Place,
-        from: Place,
-        there: Slot,
-    },
+    AtomicAdd(AtomicAdd),
+    ShuffleXor(Shuffle),
+    MultiplyTiles(Tiles),
+    CopyAsync(CopyAsync),
     CopyCommit,
-    /// Until at most so many groups are under way.
+    /// Waits until at most so many groups are under way.
     CopyWait(usize),
     Barrier,
-    /// What this thread wrote is there for whoever sees what it writes after.
+    /// Whoever sees a later write of this thread sees its earlier ones too.
     Fence,
     WaitForKernelBefore,
     LaunchDependents,
@@ -143,14 +161,14 @@ pub(crate) struct Instruction {
     pub(crate) operation: Operation,
     /// The predicate that must hold (or, if `false`, must not) in a lane.
     pub(crate) guard: Option<(Slot, bool)>,
-    /// Its line in the text, counted from 1.
+    /// Its line in the PTX, counted from 1.
     pub(crate) line: usize,
 }
 
-/// Places of registers that say where a thread is.
+/// Registers that hold the position of a thread, where the kernel reads them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Special {
-    /// Number of the thread in its block, if the kernel asks.
+    /// Index of the thread in its block.
     pub(crate) thread: Option<Slot>,
     pub(crate) threads: Option<Slot>,
     pub(crate) block: [Option<Slot>; 3],
@@ -171,13 +189,13 @@ pub(crate) struct Kernel {
     pub(crate) words: usize,
     pub(crate) longs: usize,
     pub(crate) predicates: usize,
-    /// Registers that hold the same from beginning to end.
+    /// Registers that hold a constant.
     pub(crate) constant_words: Vec<(Slot, u32)>,
     pub(crate) constant_longs: Vec<(Slot, u64)>,
     pub(crate) special: Special,
 }
 
-/// Kernels and constants of a text, by name.
+/// Kernels and constants of a PTX module, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Module {
     pub(crate) kernels: BTreeMap<String, Kernel>,

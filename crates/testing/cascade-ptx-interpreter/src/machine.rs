@@ -1,12 +1,12 @@
-//! A device that is played by the processor.
+//! An emulated GPU.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
 use crate::counts::Counts;
-use crate::error::{Fault, ReadError, Wrong};
-use crate::grid::{self, Launching, Schedule};
+use crate::error::{FaultSite, KernelFault, ReadError};
+use crate::grid::{self, ActiveLaunch, ExecutionOrder};
 use crate::history::History;
 use crate::instruction::{Kernel, Module};
 use crate::memory::Memory;
@@ -16,7 +16,7 @@ use crate::warp::Warp;
 /// A launch of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// Its name.
+    /// The kernel's name.
     pub kernel: &'a str,
     /// Blocks along three dimensions.
     pub grid: [u32; 3],
@@ -24,31 +24,33 @@ pub struct Launch<'a> {
     pub threads: u32,
     /// The bytes of its parameters.
     pub parameters: &'a [u8],
-    /// Whether it may start once all threads of the launch before have let it (`griddepcontrol.launch_dependents`), so that it must wait
-    /// (`griddepcontrol.wait`) before it touches what that one has touched, and before it ends.
+    /// Whether it may start once all threads of the launch before have let it
+    /// (`griddepcontrol.launch_dependents`), so that it must wait (`griddepcontrol.wait`) before it
+    /// touches what that one has touched, and before it ends.
     pub overlaps: bool,
 }
 
-/// A device that is played by the processor: kernels of a text, and memory.
+/// An emulated GPU: kernels and memory.
 #[derive(Debug)]
 pub struct Machine {
     module: Module,
-    schedule: Schedule,
+    order: ExecutionOrder,
     memory: Memory,
     history: History,
     launches: u64,
-    /// What kernels did, by name, if that is counted.
+    /// Counters by kernel, if there are any.
     counts: Option<BTreeMap<String, Counts>>,
-    /// Warps of earlier launches, by kernel: making registers takes longer than running a small kernel.
+    /// Warps of earlier launches, by kernel: to allocate registers takes longer than to run a small
+    /// kernel.
     spare: FxHashMap<String, Vec<Warp>>,
 }
 
 impl Machine {
     /// A machine without kernels.
-    pub fn new(schedule: Schedule) -> Self {
+    pub fn new(order: ExecutionOrder) -> Self {
         Self {
             module: Module::default(),
-            schedule,
+            order,
             memory: Memory::default(),
             history: History::default(),
             launches: 0,
@@ -57,10 +59,10 @@ impl Machine {
         }
     }
 
-    /// Adds the kernels of a text, in place of those of the same names.
+    /// Adds the kernels of a PTX module; they replace those of the same names.
     ///
     /// # Errors
-    /// If the text has something that is not known here; nothing is added then.
+    /// If the module has a statement that the interpreter does not know; nothing is added then.
     pub fn load(&mut self, ptx: &str) -> Result<(), ReadError> {
         let Module { kernels, constants } = read::module(ptx)?;
         self.spare.retain(|name, _| !kernels.contains_key(name));
@@ -69,13 +71,13 @@ impl Machine {
         Ok(())
     }
 
-    /// Bytes of a kernel's parameters.
+    /// The size of a kernel's parameters in bytes.
     pub fn parameters(&self, kernel: &str) -> Option<usize> {
         let kernel = self.module.kernels.get(kernel);
         kernel.map(|kernel| kernel.parameters)
     }
 
-    /// Counts what kernels do from now on, from nothing. That takes time.
+    /// Counts what kernels do from now on, from zero. Counting makes them slower.
     pub fn count(&mut self) {
         self.counts = Some(BTreeMap::new());
     }
@@ -86,17 +88,18 @@ impl Machine {
         counts.map(|(name, counts)| (name.as_str(), *counts))
     }
 
-    /// A constant that the text declares (`.visible .global`), as its bytes.
+    /// The bytes of a constant that a module declares (`.visible .global`).
     pub fn constant(&self, name: &str) -> Option<&[u8]> {
         self.module.constants.get(name).map(Vec::as_slice)
     }
 
-    /// Memory of so many bytes, all ones. Its address is a multiple of 256, and no address beyond it is another's.
+    /// Allocates memory, filled with ones (NaN in every float format). The address is a multiple of
+    /// 256, and no address beyond the end belongs to another allocation.
     pub fn allocate(&mut self, bytes: usize) -> u64 {
         self.memory.allocate(bytes)
     }
 
-    /// Frees what was allocated at an address, which is never used again.
+    /// Frees the allocation at an address, which is never used again.
     pub fn free(&mut self, address: u64) {
         self.memory.free(address);
     }
@@ -106,41 +109,42 @@ impl Machine {
         self.memory.allocated()
     }
 
-    /// Memory, for the host to read or write.
+    /// Memory that the host reads or writes.
     ///
     /// # Errors
-    /// [`Wrong::Outside`].
-    pub fn bytes(&mut self, address: u64, bytes: usize) -> Result<&mut [u8], Wrong> {
+    /// [`KernelFault::Outside`].
+    pub fn bytes(&mut self, address: u64, bytes: usize) -> Result<&mut [u8], KernelFault> {
         self.memory.of_host(address, bytes)
     }
 
     /// Runs a kernel until all its threads have ended.
     ///
     /// # Errors
-    /// What is wrong with the kernel or the launch. Memory is then as the kernel has left it.
-    pub fn launch(&mut self, launch: Launch<'_>) -> Result<(), Fault> {
-        let nowhere = |what| Fault {
+    /// If the kernel or the launch is wrong. Memory is then as the kernel has left it.
+    pub fn launch(&mut self, launch: Launch<'_>) -> Result<(), FaultSite> {
+        let nowhere = |what| FaultSite {
             what,
             line: 0,
             block: [0; 3],
             thread: 0,
         };
         let known = self.module.kernels.get(launch.kernel);
-        let kernel = known.ok_or_else(|| nowhere(Wrong::NoKernel(launch.kernel.to_owned())))?;
+        let kernel =
+            known.ok_or_else(|| nowhere(KernelFault::NoKernel(launch.kernel.to_owned())))?;
         check(kernel, &launch).map_err(nowhere)?;
         if self.history.launch() {
             self.memory.forget();
         }
         self.launches += 1;
-        let (schedule, late) = match self.schedule {
-            Schedule::Random(seed) => {
+        let (order, late) = match self.order {
+            ExecutionOrder::Random(seed) => {
                 let seed = seed.wrapping_add(self.launches);
-                (Schedule::Random(seed), seed % 2 == 0)
+                (ExecutionOrder::Random(seed), seed % 2 == 0)
             }
-            schedule => (schedule, schedule == Schedule::Forward),
+            order => (order, order == ExecutionOrder::Forward),
         };
         let name = launch.kernel;
-        let mut launch = Launching {
+        let mut launch = ActiveLaunch {
             kernel,
             grid: launch.grid,
             threads: launch.threads,
@@ -157,22 +161,22 @@ impl Machine {
             launch.counts = Some(of_kernel);
         }
         let mut spare = self.spare.remove(name).unwrap_or_default();
-        // After a fault registers and copies of warps are anything: they are not kept.
-        grid::run(&mut launch, schedule, &mut spare)?;
+        // After a fault the state of warps is undefined: they are not kept.
+        grid::run(&mut launch, order, &mut spare)?;
         self.spare.insert(name.to_owned(), spare);
         Ok(())
     }
 }
 
-fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), Wrong> {
+fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<(), KernelFault> {
     if launch.parameters.len() != kernel.parameters {
-        return Err(Wrong::Parameters {
+        return Err(KernelFault::Parameters {
             given: launch.parameters.len(),
             taken: kernel.parameters,
         });
     }
     if launch.threads == 0 || launch.threads > kernel.max_threads {
-        return Err(Wrong::Threads {
+        return Err(KernelFault::Threads {
             given: launch.threads,
             most: kernel.max_threads,
         });

@@ -1,15 +1,16 @@
-//! The device's memory, with a note of who read and wrote each half word last.
+//! The device's memory, with a record of who read and wrote each two bytes last.
 
-use crate::error::Wrong;
-use crate::history::{History, Stamp, Who};
+use crate::error::KernelFault;
+use crate::history::{Accessor, History, Stamp};
 
-/// An address is the number of an allocation and a place in it, so that no access beyond one is another's.
-const PLACE_BITS: u32 = 36;
+/// An address is the number of an allocation and an offset in it, so that no access beyond its end
+/// reaches another.
+const OFFSET_BITS: u32 = 36;
 
 /// The device's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// By number, less one; nothing once it is freed. Numbers are never used again.
+    /// By number, from 1; `None` once it is freed. Numbers are never used again.
     allocations: Vec<Option<Allocation>>,
     allocated: usize,
 }
@@ -17,7 +18,7 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 struct Allocation {
     bytes: Box<[u8]>,
-    /// Who read and wrote each two bytes last.
+    /// Accessor read and wrote each two bytes last.
     readers: Box<[Stamp]>,
     writers: Box<[Stamp]>,
 }
@@ -30,7 +31,8 @@ pub(crate) struct At {
 }
 
 impl Memory {
-    /// Memory full of ones, which are no numbers in any float format: what nobody wrote must not count.
+    /// Allocates memory filled with ones, which are NaN in every float format: results must not
+    /// depend on memory that was never written.
     pub(crate) fn allocate(&mut self, bytes: usize) -> u64 {
         let halves = bytes.div_ceil(2);
         self.allocations.push(Some(Allocation {
@@ -39,11 +41,11 @@ impl Memory {
             writers: vec![Stamp::NOBODY; halves].into(),
         }));
         self.allocated += bytes;
-        (self.allocations.len() as u64) << PLACE_BITS
+        (self.allocations.len() as u64) << OFFSET_BITS
     }
 
     pub(crate) fn free(&mut self, address: u64) {
-        let number = (address >> PLACE_BITS) as usize;
+        let number = (address >> OFFSET_BITS) as usize;
         let freed = number
             .checked_sub(1)
             .and_then(|index| self.allocations.get_mut(index)?.take());
@@ -54,9 +56,9 @@ impl Memory {
         self.allocated
     }
 
-    fn find(&mut self, at: At) -> Result<(&mut Allocation, usize), Wrong> {
-        let start = (at.address & ((1 << PLACE_BITS) - 1)) as usize;
-        let number = (at.address >> PLACE_BITS) as usize;
+    fn find(&mut self, at: At) -> Result<(&mut Allocation, usize), KernelFault> {
+        let start = (at.address & ((1 << OFFSET_BITS) - 1)) as usize;
+        let number = (at.address >> OFFSET_BITS) as usize;
         let allocation = number
             .checked_sub(1)
             .and_then(|index| self.allocations.get_mut(index));
@@ -64,7 +66,7 @@ impl Memory {
             Some(Some(allocation)) if start + at.bytes <= allocation.bytes.len() => {
                 Ok((allocation, start))
             }
-            _ => Err(Wrong::Outside {
+            _ => Err(KernelFault::Outside {
                 space: "global memory",
                 address: at.address,
                 bytes: at.bytes,
@@ -72,76 +74,76 @@ impl Memory {
         }
     }
 
-    /// Bytes that the host reads or writes.
-    pub(crate) fn of_host(&mut self, address: u64, bytes: usize) -> Result<&mut [u8], Wrong> {
+    /// Memory that the host reads or writes.
+    pub(crate) fn of_host(&mut self, address: u64, bytes: usize) -> Result<&mut [u8], KernelFault> {
         let (allocation, start) = self.find(At { address, bytes })?;
         Ok(&mut allocation.bytes[start..start + bytes])
     }
 
-    /// What a thread reads; `constant` if nothing may write it while the kernel runs.
+    /// The bytes that a thread reads; `constant` if nothing may write them while the kernel runs.
     pub(crate) fn read(
         &mut self,
         at: At,
         constant: bool,
-        who: Who<'_>,
+        accessor: Accessor<'_>,
         history: &History,
-    ) -> Result<&[u8], Wrong> {
+    ) -> Result<&[u8], KernelFault> {
         aligned(at)?;
         let (allocation, start) = self.find(at)?;
         let halves = start / 2..(start + at.bytes) / 2;
         for (index, &writer) in allocation.writers[halves.clone()].iter().enumerate() {
             if history.is_recent(writer) {
                 let address = at.address + index as u64 * 2;
-                history.before_read(writer, address, constant, who)?;
+                history.before_read(writer, address, constant, accessor)?;
             }
         }
         for reader in &mut allocation.readers[halves] {
-            *reader = history.reader_after(*reader, who);
+            *reader = history.reader_after(*reader, accessor);
         }
         Ok(&allocation.bytes[start..start + at.bytes])
     }
 
-    /// What a thread is to read later: see [`read`](Self::read), of which this is the second half.
-    pub(crate) fn peek(&mut self, at: At) -> Result<&[u8], Wrong> {
+    /// The bytes of a read that [`read`](Self::read) has checked before.
+    pub(crate) fn peek(&mut self, at: At) -> Result<&[u8], KernelFault> {
         let (allocation, start) = self.find(at)?;
         Ok(&allocation.bytes[start..start + at.bytes])
     }
 
-    /// Where a thread writes.
+    /// The bytes that a thread writes.
     pub(crate) fn write(
         &mut self,
         at: At,
-        who: Who<'_>,
+        accessor: Accessor<'_>,
         history: &History,
-    ) -> Result<&mut [u8], Wrong> {
+    ) -> Result<&mut [u8], KernelFault> {
         aligned(at)?;
         let (allocation, start) = self.find(at)?;
         for half in start / 2..(start + at.bytes) / 2 {
             let address = at.address + (half * 2 - start) as u64;
             let (reader, writer) = (allocation.readers[half], allocation.writers[half]);
-            history.before_write(reader, writer, address, who)?;
-            allocation.writers[half] = who.stamp;
+            history.before_write(reader, writer, address, accessor)?;
+            allocation.writers[half] = accessor.stamp;
         }
         Ok(&mut allocation.bytes[start..start + at.bytes])
     }
 
-    /// A word that threads of all blocks add to at any time.
+    /// A counter: a word to which threads of all blocks may add at any time.
     pub(crate) fn count(
         &mut self,
         address: u64,
-        who: Who<'_>,
+        accessor: Accessor<'_>,
         history: &mut History,
-    ) -> Result<&mut [u8], Wrong> {
+    ) -> Result<&mut [u8], KernelFault> {
         if history.counts(address) {
             let (allocation, start) = self.find(At { address, bytes: 4 })?;
-            allocation.writers[start / 2..start / 2 + 2].fill(who.stamp);
+            allocation.writers[start / 2..start / 2 + 2].fill(accessor.stamp);
             return Ok(&mut allocation.bytes[start..start + 4]);
         }
         history.counts_from_now(address);
-        self.write(At { address, bytes: 4 }, who, history)
+        self.write(At { address, bytes: 4 }, accessor, history)
     }
 
-    /// Forgets who did what.
+    /// Forgets all accesses.
     pub(crate) fn forget(&mut self) {
         for allocation in self.allocations.iter_mut().flatten() {
             allocation.readers.fill(Stamp::NOBODY);
@@ -150,12 +152,12 @@ impl Memory {
     }
 }
 
-/// Accesses lie at multiples of their size.
-pub(crate) fn aligned(at: At) -> Result<(), Wrong> {
+/// Checks that the address is a multiple of the access's size.
+pub(crate) fn aligned(at: At) -> Result<(), KernelFault> {
     if at.address.is_multiple_of(at.bytes as u64) {
         return Ok(());
     }
-    Err(Wrong::Misaligned {
+    Err(KernelFault::Misaligned {
         address: at.address,
         bytes: at.bytes,
     })

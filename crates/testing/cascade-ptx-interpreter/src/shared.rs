@@ -1,16 +1,16 @@
-//! Shared memory of a block, with a note of who read and wrote each word last.
+//! Shared memory of a block, with a record of who read and wrote each word last.
 
-use crate::error::Wrong;
+use crate::error::KernelFault;
 use crate::memory::{aligned, At};
 
 const SPACE: &str = "shared memory";
 
-/// A thread and the number of barriers passed, in one number: 0 is nobody.
+/// A thread and the number of barriers passed, in one integer: 0 is nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark(u32);
 
 const THREAD_BITS: u32 = 11;
-/// Several threads between the same barriers.
+/// Stands for several threads between the same barriers.
 const SEVERAL: u32 = (1 << THREAD_BITS) - 1;
 
 impl Mark {
@@ -24,7 +24,7 @@ impl Mark {
         self.0 & SEVERAL
     }
 
-    /// Whether it is of another thread between the same barriers.
+    /// Whether it belongs to another thread between the same barriers.
     fn races(self, own: Self) -> bool {
         self.0 >> THREAD_BITS == own.0 >> THREAD_BITS && self != own && self != Self::NOBODY
     }
@@ -34,7 +34,7 @@ impl Mark {
 struct Word {
     writer: Mark,
     reader: Mark,
-    /// Whether a copy to it is under way.
+    /// Whether an asynchronous copy to it is under way.
     awaited: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// So many bytes, which nobody has written.
+    /// Memory of so many bytes, never written.
     pub(crate) fn of(bytes: usize) -> Self {
         let nobody = Word {
             writer: Mark::NOBODY,
@@ -59,11 +59,11 @@ impl SharedMemory {
         }
     }
 
-    fn words(&mut self, at: At) -> Result<(&mut [Word], usize), Wrong> {
+    fn words(&mut self, at: At) -> Result<(&mut [Word], usize), KernelFault> {
         aligned(at)?;
         let start = at.address as usize;
         if start + at.bytes > self.bytes.len() {
-            return Err(Wrong::Outside {
+            return Err(KernelFault::Outside {
                 space: SPACE,
                 address: at.address,
                 bytes: at.bytes,
@@ -75,7 +75,7 @@ impl SharedMemory {
         ))
     }
 
-    pub(crate) fn read(&mut self, at: At, thread: usize, epoch: u32) -> Result<&[u8], Wrong> {
+    pub(crate) fn read(&mut self, at: At, thread: usize, epoch: u32) -> Result<&[u8], KernelFault> {
         let own = Mark::new(thread, epoch);
         let (words, start) = self.words(at)?;
         for (index, word) in words.iter_mut().enumerate() {
@@ -84,7 +84,7 @@ impl SharedMemory {
                 return Err(race(address, own, "a copy to it is under way", "reads"));
             }
             if word.writer == Mark::NOBODY {
-                return Err(Wrong::Unwritten { address });
+                return Err(KernelFault::Unwritten { address });
             }
             if word.writer.races(own) {
                 return Err(race(address, own, &writes(word.writer), "reads"));
@@ -100,7 +100,12 @@ impl SharedMemory {
         Ok(&self.bytes[start..start + at.bytes])
     }
 
-    pub(crate) fn write(&mut self, at: At, thread: usize, epoch: u32) -> Result<&mut [u8], Wrong> {
+    pub(crate) fn write(
+        &mut self,
+        at: At,
+        thread: usize,
+        epoch: u32,
+    ) -> Result<&mut [u8], KernelFault> {
         let own = Mark::new(thread, epoch);
         let (words, start) = self.words(at)?;
         for (index, word) in words.iter_mut().enumerate() {
@@ -110,8 +115,13 @@ impl SharedMemory {
         Ok(&mut self.bytes[start..start + at.bytes])
     }
 
-    /// A copy to it begins: nobody may access it until it is waited for.
-    pub(crate) fn await_copy(&mut self, at: At, thread: usize, epoch: u32) -> Result<(), Wrong> {
+    /// Begins an asynchronous copy: nobody may access the bytes until it is waited for.
+    pub(crate) fn await_copy(
+        &mut self,
+        at: At,
+        thread: usize,
+        epoch: u32,
+    ) -> Result<(), KernelFault> {
         let own = Mark::new(thread, epoch);
         for (index, word) in self.words(at)?.0.iter_mut().enumerate() {
             before_write(word, at.address + index as u64 * 4, own)?;
@@ -120,8 +130,13 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// The copy has been waited for: it counts as written now.
-    pub(crate) fn copied(&mut self, at: At, thread: usize, epoch: u32) -> Result<&mut [u8], Wrong> {
+    /// Ends an asynchronous copy: it counts as a write at this time.
+    pub(crate) fn copied(
+        &mut self,
+        at: At,
+        thread: usize,
+        epoch: u32,
+    ) -> Result<&mut [u8], KernelFault> {
         for word in self.words(at)?.0 {
             word.awaited = false;
         }
@@ -129,7 +144,7 @@ impl SharedMemory {
     }
 }
 
-fn before_write(word: &Word, address: u64, own: Mark) -> Result<(), Wrong> {
+fn before_write(word: &Word, address: u64, own: Mark) -> Result<(), KernelFault> {
     if word.awaited {
         return Err(race(address, own, "a copy to it is under way", "writes"));
     }
@@ -150,8 +165,8 @@ fn writes(writer: Mark) -> String {
     format!("thread {} writes it", writer.thread() - 1)
 }
 
-fn race(address: u64, own: Mark, other: &str, does: &str) -> Wrong {
-    Wrong::RaceInBlock {
+fn race(address: u64, own: Mark, other: &str, does: &str) -> KernelFault {
+    KernelFault::RaceInBlock {
         space: SPACE,
         address,
         how: format!("{other}, thread {} {does} it", own.thread() - 1),

@@ -1,4 +1,4 @@
-//! `mma.m16n8k16`: the tiles of a warp, as they are spread over its lanes.
+//! `mma.m16n8k16`: tile products, as they are distributed over the lanes of a warp.
 
 use crate::instruction::WARP;
 
@@ -15,8 +15,9 @@ fn halves(word: u32) -> [f32; 2] {
     ]
 }
 
-/// c + a · b. A lane's number is four times its row (of a and c; of b its column) and a place in fours along the other side: words of a are the
-/// quarters (row, row + 8) by (column, column + 8), those of b the halves of the depth; c and d have two neighbours of a row, and of row + 8.
+/// c + a · b. Lane 4 · i + j holds row i of a and c and column i of b, at position j along the
+/// other dimension: words of a are the quarters (row, row + 8) by (column, column + 8), those of b
+/// the halves of the depth; those of c and d two neighbours of a row, and two of row + 8.
 pub(crate) fn multiply(a: [Lanes; 4], b: [Lanes; 2], c: [Lanes; 4]) -> [Lanes; 4] {
     let mut left = [[0f32; DEPTH]; ROWS];
     // By depth first, so that a row of the result is one vector.
@@ -53,18 +54,20 @@ pub(crate) fn multiply(a: [Lanes; 4], b: [Lanes; 2], c: [Lanes; 4]) -> [Lanes; 4
 mod tests {
     use super::*;
 
-    /// The instruction's definition (PTX ISA, "Matrix Fragments for mma.m16n8k16"), place by place.
+    /// The definition (PTX ISA, "Matrix Fragments for mma.m16n8k16"), element by element.
     #[test]
     fn tiles_are_spread_over_lanes_as_the_instruction_says() {
         let number = |bits: usize| (half::bf16::from_f32(bits as f32).to_bits()) as u32;
         let pair = |low: usize, high: usize| number(low) | number(high) << 16;
-        // Element (row, column) of a is 1 + row + 3 · column; of b 2 + 5 · row + column. All are exact in bf16.
+        // Element (row, column) of a is 1 + row + 3 · column; of b 2 + 5 · row + column. All are
+        // exact in bf16.
         let a_at = |row: usize, column: usize| 1 + row + 3 * column;
         let b_at = |row: usize, column: usize| 2 + 5 * row + column;
         let (mut a, mut b) = ([[0; WARP]; 4], [[0; WARP]; 2]);
         for lane in 0..WARP {
             let (group, in_group) = (lane >> 2, lane % 4);
-            // a0, a1: row group; a2, a3: row group + 8; a4, a5 and a6, a7 the same, eight columns on.
+            // a0, a1: row group; a2, a3: row group + 8; a4, a5 and a6, a7: the same, eight columns
+            // on.
             for (i, words) in a.iter_mut().enumerate() {
                 let row = if i == 0 || i == 2 { group } else { group + 8 };
                 let column = in_group * 2 + if i < 2 { 0 } else { 8 };

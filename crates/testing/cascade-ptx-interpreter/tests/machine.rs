@@ -1,17 +1,18 @@
-//! Small kernels with and without faults.
+//! Small kernels, right and faulty.
 #![allow(clippy::unwrap_used)]
 
-use cascade_ptx_interpreter::{Launch, Machine, ReadError, Schedule, Wrong};
+use cascade_ptx_interpreter::{ExecutionOrder, KernelFault, Launch, Machine, ReadError};
 
-const SCHEDULES: [Schedule; 4] = [
-    Schedule::Forward,
-    Schedule::Backward,
-    Schedule::Random(1),
-    Schedule::Random(2),
+const ORDERS: [ExecutionOrder; 4] = [
+    ExecutionOrder::Forward,
+    ExecutionOrder::Backward,
+    ExecutionOrder::Random(1),
+    ExecutionOrder::Random(2),
 ];
 
-/// A kernel `test` whose parameter is an address, in `%rd1`. The thread's number is in `%r1`, its block's in `%r2`, its word's address in
-/// `%rd3`, and four times its number in `%r3`. The body begins in line 20.
+/// A kernel `test` whose parameter is an address, in `%rd1`. The thread's index is in `%r1`, its
+/// block's in `%r2`, the address of its word in `%rd3`, and four times its index in `%r3`. The body
+/// begins in line 20.
 fn kernel(body: &str) -> String {
     format!(
         "\
@@ -41,8 +42,8 @@ fn kernel(body: &str) -> String {
     )
 }
 
-fn machine(text: &str, schedule: Schedule) -> Result<Machine, ReadError> {
-    let mut machine = Machine::new(schedule);
+fn machine(text: &str, order: ExecutionOrder) -> Result<Machine, ReadError> {
+    let mut machine = Machine::new(order);
     machine.load(text).map(|()| machine)
 }
 
@@ -59,11 +60,11 @@ fn launch(parameters: &[u8], blocks: u32, threads: u32) -> Launch<'_> {
 /// Runs a kernel over words, and gives them back.
 fn run(
     body: &str,
-    schedule: Schedule,
+    order: ExecutionOrder,
     (blocks, threads): (u32, u32),
     words: &[u32],
-) -> Result<Vec<u32>, Wrong> {
-    let mut machine = machine(&kernel(body), schedule).unwrap();
+) -> Result<Vec<u32>, KernelFault> {
+    let mut machine = machine(&kernel(body), order).unwrap();
     let address = upload(&mut machine, words);
     let parameters = address.to_le_bytes();
     let run = machine.launch(launch(&parameters, blocks, threads));
@@ -85,9 +86,9 @@ fn download(machine: &mut Machine, address: u64, count: usize) -> Vec<u32> {
     bytes.map(word).collect()
 }
 
-/// What is wrong with a faulty kernel, the same by all schedules.
-fn fault(body: &str, shape: (u32, u32), words: &[u32]) -> Wrong {
-    let said = SCHEDULES.map(|schedule| run(body, schedule, shape, words).unwrap_err());
+/// The fault of a kernel, the same in all orders.
+fn fault(body: &str, shape: (u32, u32), words: &[u32]) -> KernelFault {
+    let said = ORDERS.map(|order| run(body, order, shape, words).unwrap_err());
     let kind = std::mem::discriminant(&said[0]);
     let same = said
         .iter()
@@ -96,14 +97,14 @@ fn fault(body: &str, shape: (u32, u32), words: &[u32]) -> Wrong {
     said[0].clone()
 }
 
-/// What all schedules make of words.
+/// The result of a kernel, the same in all orders.
 fn result(body: &str, shape: (u32, u32), words: &[u32]) -> Vec<u32> {
-    let made = SCHEDULES.map(|schedule| run(body, schedule, shape, words).unwrap());
+    let made = ORDERS.map(|order| run(body, order, shape, words).unwrap());
     assert!(made.iter().all(|words| *words == made[0]));
     made[0].clone()
 }
 
-/// `text` without the first place, or the last, where `what` stands.
+/// `text` without the first occurrence of `what`, or the last.
 fn without_first(text: &str, what: &str) -> String {
     let (before, after) = text.split_once(what).unwrap();
     format!("{before}{after}")
@@ -118,8 +119,9 @@ const BARRIER: &str = "	bar.sync 	0;\n";
 const FENCE: &str = "	membar.gl;\n";
 
 #[test]
-fn lanes_that_part_meet_again() {
-    // Each lane doubles 1 as often as its number's last three bits say; then neighbours exchange what they have.
+fn lanes_that_diverge_converge_again() {
+    // Each lane doubles 1 as often as the last three bits of its index say; then neighbours
+    // exchange their values.
     let body = "
 	and.b32 	%r4, %r1, 7;
 	mov.u32 	%r5, 1;
@@ -141,8 +143,8 @@ $L2:
 }
 
 #[test]
-fn lanes_on_a_way_back_meet_the_others() {
-    // Even lanes take code that stands behind the exchange, and come back to it.
+fn lanes_that_jump_back_converge_with_the_others() {
+    // Even lanes run code that stands after the shuffle, and come back to it.
     let body = "
 	mov.b32 	%r6, 1;
 	mov.b32 	%r7, 31;
@@ -170,7 +172,7 @@ $L2:
 }
 
 #[test]
-fn exchanges_that_some_lanes_never_come_to() {
+fn shuffles_that_some_lanes_never_reach_are_a_fault() {
     let body = "
 	setp.gt.u32 	%p1, %r1, 7;
 	@%p1 bra 	$L1;
@@ -180,17 +182,17 @@ fn exchanges_that_some_lanes_never_come_to() {
 	shfl.sync.bfly.b32 	%r9|%p3, %r1, %r6, %r7, %r8;
 $L1:
 	bar.sync 	0;";
-    assert_eq!(fault(body, (1, 32), &[0]), Wrong::Apart);
+    assert_eq!(fault(body, (1, 32), &[0]), KernelFault::DivergentWarp);
     let guarded = "	setp.gt.u32 	%p1, %r1, 7;\n	@%p1 bar.sync 	0;";
-    assert_eq!(fault(guarded, (1, 32), &[0]), Wrong::Apart);
+    assert_eq!(fault(guarded, (1, 32), &[0]), KernelFault::DivergentWarp);
     let ended = body.replace("bar.sync 	0;", "ret;");
     let wrong = fault(&ended, (1, 32), &[0]);
-    assert!(matches!(wrong, Wrong::Members { .. }), "{wrong}");
+    assert!(matches!(wrong, KernelFault::Members { .. }), "{wrong}");
 }
 
 #[test]
-fn barriers_order_what_lies_in_shared_memory() {
-    // A thread writes its number, and reads that of the thread on the other side of the block.
+fn barriers_order_accesses_to_shared_memory() {
+    // A thread writes its index, and reads that of the thread on the other side of the block.
     let body = "
 	mov.u32 	%r4, shared;
 	add.s32 	%r5, %r4, %r3;
@@ -202,21 +204,24 @@ fn barriers_order_what_lies_in_shared_memory() {
 	st.global.u32 	[%rd3], %r8;";
     let want: Vec<u32> = (0..64).rev().collect();
     assert_eq!(result(body, (1, 64), &[0; 64]), want);
-    // Without it a thread reads what nobody has written yet, or what another writes at the same time.
+    // Without it a thread reads what was never written, or what another writes at the same time.
     let without = without_first(body, BARRIER);
-    for schedule in SCHEDULES {
-        let wrong = run(&without, schedule, (1, 64), &[0; 64]).unwrap_err();
-        let known = matches!(wrong, Wrong::Unwritten { .. } | Wrong::RaceInBlock { .. });
+    for order in ORDERS {
+        let wrong = run(&without, order, (1, 64), &[0; 64]).unwrap_err();
+        let known = matches!(
+            wrong,
+            KernelFault::Unwritten { .. } | KernelFault::RaceInBlock { .. }
+        );
         assert!(known, "{wrong}");
     }
-    // Even in one warp, whose lanes happen to be together.
+    // Even in one warp, whose lanes happen to run together.
     let in_warp = without.replace("252", "124");
     let wrong = fault(&in_warp, (1, 32), &[0; 32]);
-    assert!(matches!(wrong, Wrong::RaceInBlock { .. }), "{wrong}");
+    assert!(matches!(wrong, KernelFault::RaceInBlock { .. }), "{wrong}");
 }
 
 #[test]
-fn what_others_read_is_not_overwritten_before_a_barrier() {
+fn reads_are_not_overwritten_before_a_barrier() {
     let body = "
 	setp.ne.s32 	%p1, %r1, 0;
 	@%p1 bra 	$L1;
@@ -231,14 +236,15 @@ $L1:
 $L2:
 	st.global.u32 	[%rd3], %r8;";
     assert_eq!(result(body, (1, 64), &[9; 64]), [0; 64]);
-    for schedule in SCHEDULES {
+    for order in ORDERS {
         let without = without_last(body, BARRIER);
-        let wrong = run(&without, schedule, (1, 64), &[9; 64]).unwrap_err();
-        assert!(matches!(wrong, Wrong::RaceInBlock { .. }), "{wrong}");
+        let wrong = run(&without, order, (1, 64), &[9; 64]).unwrap_err();
+        assert!(matches!(wrong, KernelFault::RaceInBlock { .. }), "{wrong}");
     }
 }
 
-/// Blocks leave their numbers, and ten, in memory; the last to come adds them up. Words: a counter, the sum, one for each block.
+/// Blocks write their index plus ten to memory; the last to finish adds the values up. Words: a
+/// counter, the sum, one for each block.
 const LAST_BLOCK: &str = "
 	mul.wide.u32 	%rd4, %r2, 4;
 	add.s64 	%rd5, %rd1, %rd4;
@@ -280,7 +286,8 @@ fn fences_and_counters_order_blocks() {
     let (shape, words) = ((7, 64), [0; 9]);
     let sum = (10..17).sum::<u32>();
     assert_eq!(result(LAST_BLOCK, shape, &words)[..2], [0, sum]);
-    // Without either fence nothing says that the last block sees what others wrote; as little if each block thinks that it is the last.
+    // Without either fence it is not guaranteed that the last block sees what others wrote; nor if
+    // every block takes itself for the last.
     let not_last = without_first(LAST_BLOCK, "	@%p2 bra 	$L4;\n");
     for body in [
         without_first(LAST_BLOCK, FENCE),
@@ -288,7 +295,7 @@ fn fences_and_counters_order_blocks() {
         not_last,
     ] {
         let wrong = fault(&body, shape, &words);
-        assert!(matches!(wrong, Wrong::RaceOfBlocks { .. }), "{wrong}");
+        assert!(matches!(wrong, KernelFault::RaceOfBlocks { .. }), "{wrong}");
     }
 }
 
@@ -303,15 +310,15 @@ fn blocks_that_touch_the_same_are_a_race() {
 $L1:";
     for (body, threads) in [(write_write, 32), (read_write, 1)] {
         let wrong = fault(body, (2, threads), &[0; 32]);
-        assert!(matches!(wrong, Wrong::RaceOfBlocks { .. }), "{wrong}");
+        assert!(matches!(wrong, KernelFault::RaceOfBlocks { .. }), "{wrong}");
     }
 }
 
 #[test]
 fn threads_that_write_the_same_are_a_race() {
     let wrong = fault("	st.global.u32 	[%rd1], %r1;", (1, 32), &[0]);
-    assert!(matches!(wrong, Wrong::RaceInBlock { .. }), "{wrong}");
-    // Halves of a word are apart.
+    assert!(matches!(wrong, KernelFault::RaceInBlock { .. }), "{wrong}");
+    // Halves of a word do not overlap.
     let halves = "
 	shr.u64 	%rd4, %rd2, 1;
 	add.s64 	%rd5, %rd1, %rd4;
@@ -328,10 +335,11 @@ fn constants_are_not_written() {
 	st.global.u32 	[%rd3], %r1;
 	ld.global.nc.u32 	%r4, [%rd3];";
     let wrong = fault(body, (1, 32), &[0; 32]);
-    assert!(matches!(wrong, Wrong::NotConstant { .. }), "{wrong}");
+    assert!(matches!(wrong, KernelFault::NotConstant { .. }), "{wrong}");
 }
 
-/// Each thread copies sixteen bytes to shared memory, and writes over their first four those of the thread beside it.
+/// Each thread copies sixteen bytes to shared memory, and overwrites their first four with those of
+/// its neighbour.
 const COPY: &str = "
 	mov.u32 	%r4, shared;
 	shl.b32 	%r5, %r1, 4;
@@ -361,12 +369,12 @@ fn copies_are_waited_for() {
         COPY.replace("wait_group 	0;", "wait_group 	1;"),
     ] {
         let wrong = fault(&body, shape, &words);
-        assert!(matches!(wrong, Wrong::RaceInBlock { .. }), "{wrong}");
+        assert!(matches!(wrong, KernelFault::RaceInBlock { .. }), "{wrong}");
     }
     let (begin, _) = COPY.split_once("	cp.async.wait_group").unwrap();
-    assert_eq!(fault(begin, shape, &words), Wrong::Copies);
+    assert_eq!(fault(begin, shape, &words), KernelFault::Copies);
     let partly = COPY.replace("%r7, 16;", "%r7, 8;");
-    assert_eq!(fault(&partly, shape, &words), Wrong::PartialCopy(8));
+    assert_eq!(fault(&partly, shape, &words), KernelFault::PartialCopy(8));
     let nothing = COPY.replace("%r7, 16;", "%r7, 0;");
     assert_eq!(result(&nothing, shape, &words)[..4], [0, 1, 2, 3]);
 }
@@ -381,22 +389,25 @@ fn accesses_stay_within_what_is_allocated() {
         "	ld.param.u32 	%r4, [test_param_0+8];",
     ] {
         let wrong = fault(body, (1, 32), &[0; 32]);
-        assert!(matches!(wrong, Wrong::Outside { .. }), "{body}: {wrong}");
+        assert!(
+            matches!(wrong, KernelFault::Outside { .. }),
+            "{body}: {wrong}"
+        );
     }
     let odd = "	ld.global.v4.u32 	{%r4, %r5, %r6, %r7}, [%rd1+8];";
     let wrong = fault(odd, (1, 32), &[0; 32]);
     assert!(
-        matches!(wrong, Wrong::Misaligned { bytes: 16, .. }),
+        matches!(wrong, KernelFault::Misaligned { bytes: 16, .. }),
         "{wrong}"
     );
     let wrong = fault("	ld.shared.u32 	%r4, [shared+8];", (1, 32), &[0; 32]);
-    assert_eq!(wrong, Wrong::Unwritten { address: 8 });
+    assert_eq!(wrong, KernelFault::Unwritten { address: 8 });
 }
 
 #[test]
 fn launches_are_checked() {
     let text = kernel("	ld.global.u32 	%r4, [%rd1];");
-    let mut machine = machine(&text, Schedule::Forward).unwrap();
+    let mut machine = machine(&text, ExecutionOrder::Forward).unwrap();
     let address = upload(&mut machine, &[1]);
     let parameters = address.to_le_bytes();
     machine.launch(launch(&parameters, 1, 1)).unwrap();
@@ -404,24 +415,24 @@ fn launches_are_checked() {
     let cases = [
         (
             launch(&parameters, 1, 257),
-            Wrong::Threads {
+            KernelFault::Threads {
                 given: 257,
                 most: 256,
             },
         ),
         (
             launch(&parameters, 1, 0),
-            Wrong::Threads {
+            KernelFault::Threads {
                 given: 0,
                 most: 256,
             },
         ),
         (
             launch(&parameters[..4], 1, 1),
-            Wrong::Parameters { given: 4, taken: 8 },
+            KernelFault::Parameters { given: 4, taken: 8 },
         ),
     ];
-    let said: Vec<Wrong> = cases.iter().map(|&(launch, _)| launch).map(wrong).collect();
+    let said: Vec<KernelFault> = cases.iter().map(|&(launch, _)| launch).map(wrong).collect();
     assert!(
         said.iter().eq(cases.iter().map(|(_, wrong)| wrong)),
         "{said:?}"
@@ -431,12 +442,12 @@ fn launches_are_checked() {
         ..launch(&parameters, 1, 1)
     };
     let fault = machine.launch(unknown).unwrap_err();
-    assert_eq!(fault.what, Wrong::NoKernel("other".to_owned()));
-    // Memory that is freed is nobody's.
+    assert_eq!(fault.what, KernelFault::NoKernel("other".to_owned()));
+    // Freed memory must not be accessed.
     machine.free(address);
     assert_eq!(machine.allocated(), 0);
     let fault = machine.launch(launch(&parameters, 1, 1)).unwrap_err();
-    assert!(matches!(fault.what, Wrong::Outside { .. }));
+    assert!(matches!(fault.what, KernelFault::Outside { .. }));
     assert_eq!((fault.line, fault.block, fault.thread), (20, [0; 3], 0));
 }
 
@@ -449,7 +460,7 @@ fn launches_that_overlap_wait_for_each_other() {
 	add.s32 	%r5, %r4, 1;
 	st.global.u32 	[%rd3], %r5;";
     let twice = |body: &str, overlaps: [bool; 2]| {
-        let mut machine = machine(&kernel(body), Schedule::Forward).unwrap();
+        let mut machine = machine(&kernel(body), ExecutionOrder::Forward).unwrap();
         let address = upload(&mut machine, &[5; 32]);
         for overlaps in overlaps {
             let parameters = address.to_le_bytes();
@@ -464,7 +475,7 @@ fn launches_that_overlap_wait_for_each_other() {
     assert_eq!(twice(body, [false, true]), Ok(vec![7; 32]));
     let without = without_first(body, "	griddepcontrol.wait;\n");
     assert_eq!(twice(&without, [false, false]), Ok(vec![7; 32]));
-    let start = Wrong::NoWait("lets the next kernel start");
+    let start = KernelFault::NoWait("lets the next kernel start");
     assert_eq!(twice(&without, [false, true]), Err(start));
     let too_early = "
 	ld.global.u32 	%r4, [%rd3];
@@ -475,7 +486,7 @@ fn launches_that_overlap_wait_for_each_other() {
     assert!(
         matches!(
             wrong,
-            Wrong::TooEarly {
+            KernelFault::TooEarly {
                 how: "read",
                 its: "wrote",
                 ..
@@ -489,17 +500,20 @@ fn launches_that_overlap_wait_for_each_other() {
 	ld.global.u32 	%r4, [%rd3];";
     let wrong = twice(too_early, [false, true]).unwrap_err();
     assert!(
-        matches!(wrong, Wrong::TooEarly { how: "written", .. }),
+        matches!(wrong, KernelFault::TooEarly { how: "written", .. }),
         "{wrong}"
     );
     let nothing = "	mov.u32 	%r4, 0;";
-    assert_eq!(twice(nothing, [true, false]), Err(Wrong::NoWait("ends")));
+    assert_eq!(
+        twice(nothing, [true, false]),
+        Err(KernelFault::NoWait("ends"))
+    );
 }
 
 #[test]
-fn numbers_are_what_the_instructions_say() {
+fn instructions_of_32_bits_compute_what_ptx_says() {
     let minus_three = -3i32 as u32;
-    // Each leaves a word in %r10, of -3 and 10, or of -1.5, 2 and no number.
+    // Each computes a word in %r10 from -3 and 10, or from -1.5, 2 and NaN.
     let cases = [
         ("mad.lo.s32 	%r10, %r4, 7, %r5;", -11i32 as u32),
         ("mul.lo.s32 	%r10, %r4, %r5;", -30i32 as u32),
@@ -525,7 +539,7 @@ fn numbers_are_what_the_instructions_say() {
         ("ex2.approx.ftz.f32 	%r10, %f5;", 4f32.to_bits()),
         ("rsqrt.approx.f32 	%r10, 0f40800000;", 0.5f32.to_bits()),
         ("cvt.rn.f32.u32 	%r10, 7;", 7f32.to_bits()),
-        // The first in the upper half; halfway between two, the even one; no number stays none.
+        // The first operand in the upper half; ties to even; NaN stays NaN.
         ("cvt.rn.bf16x2.f32 	%r10, %f5, %f4;", 0x4000_bfc0),
         (
             "cvt.rn.bf16x2.f32 	%r10, 0f3F808000, 0f3F818000;",
@@ -551,7 +565,7 @@ fn numbers_are_what_the_instructions_say() {
 }
 
 #[test]
-fn long_numbers_are_what_the_instructions_say() {
+fn instructions_of_64_bits_compute_what_ptx_says() {
     let cases: [(&str, u64); 8] = [
         ("mul.wide.s32 	%rd4, %r4, 5;", -15i64 as u64),
         ("mul.wide.u32 	%rd4, %r4, 5;", 5 * (u64::from(u32::MAX) - 2)),
@@ -582,7 +596,7 @@ fn long_numbers_are_what_the_instructions_say() {
 }
 
 #[test]
-fn comparisons_know_what_is_no_number() {
+fn comparisons_know_nan() {
     let (one, two, nan) = ("0f3F800000", "0f40000000", "0f7FC00000");
     for (how, one_two, two_two, two_nan) in [
         ("lt", 1, 0, 0),
@@ -617,8 +631,8 @@ fn comparisons_know_what_is_no_number() {
 }
 
 #[test]
-fn texts_that_are_not_known_are_refused_by_line() {
-    let refused = |text: &str| machine(text, Schedule::Forward).unwrap_err();
+fn unknown_statements_are_refused_by_line() {
+    let refused = |text: &str| machine(text, ExecutionOrder::Forward).unwrap_err();
     let wrong = refused(&kernel("	sin.approx.f32 	%f1, %f2;"));
     assert_eq!(wrong.line, 20);
     assert!(wrong.to_string().ends_with("this instruction is not known"));
@@ -638,9 +652,9 @@ fn texts_that_are_not_known_are_refused_by_line() {
 }
 
 #[test]
-fn constants_of_a_text_can_be_read() {
+fn constants_of_a_module_can_be_read() {
     let text = ".global .align 4 .b8 layout[12] = {1, 0, 0, 0, 255};\n".to_owned();
-    let machine = machine(&(text + &kernel("")), Schedule::Forward).unwrap();
+    let machine = machine(&(text + &kernel("")), ExecutionOrder::Forward).unwrap();
     let layout = [1, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(machine.constant("layout").unwrap(), layout);
     assert_eq!(machine.constant("test"), None);

@@ -1,0 +1,83 @@
+//! What kernels do to memory, counted: weights are read once and in one go, and lanes do not wait
+//! for each other at shared memory's banks.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+
+use crate::common::batch::Batch;
+use crate::common::decoder::{inner, random_text, Decoder, Shape, STREAM};
+use cascade_gpu::{Activation, Counts, DType, Device, Heads, Schedule};
+
+const VOCABULARY: usize = 2064;
+const ROWS: [usize; 6] = [1, 8, 9, 17, 33, 64];
+
+fn decoder(device: &Device, head: usize) -> Decoder {
+    let heads = Heads {
+        queries: 4,
+        kv: 2,
+        size: head,
+    };
+    let vocabulary = VOCABULARY;
+    Decoder::new(device, DType::BF16, Shape { heads, vocabulary })
+}
+
+/// What kernels do in `work`.
+fn counted(device: &Device, work: impl FnOnce()) -> HashMap<String, Counts> {
+    device.count();
+    work();
+    device.counts().into_iter().collect()
+}
+
+#[test]
+fn weights_are_read_once_and_in_one_go() {
+    let device = Device::emulated(Schedule::Forward);
+    let decoder = decoder(&device, 32);
+    let (mut runner, cache) = (decoder.runner(), decoder.cache());
+    let layer = &decoder.layers[0];
+    for rows in ROWS {
+        let batch = Batch::chain(&random_text(1, rows, VOCABULARY), 0);
+        // Without attention nothing is a constant but weights.
+        let counts = counted(&device, || {
+            let forward = runner.forward(&batch.rows(), &cache, None, |f| {
+                f.embed(&decoder.table, &layer.norms[0]);
+                f.activate(&layer.gated, Activation::Silu);
+                f.add_inner(&layer.down, &decoder.norm);
+                f.logits(&decoder.head, 1.0);
+            });
+            forward.unwrap();
+        });
+        let read = counts.values().map(|counts| counts.constants);
+        let bytes: u64 = read.clone().map(|read| read.bytes).sum();
+        // The head is stored in tiles of sixteen outputs, of which there are 129.
+        let weights = STREAM * (3 * inner(DType::BF16) + VOCABULARY) * 2;
+        assert_eq!(bytes, weights as u64, "{rows} rows");
+        assert_eq!(read.map(|read| read.sectors * 32).sum::<u64>(), bytes);
+    }
+}
+
+#[test]
+fn lanes_do_not_meet_in_banks() {
+    let device = Device::emulated(Schedule::Forward);
+    for head in [32, 64, 128] {
+        let decoder = decoder(&device, head);
+        let (mut runner, cache) = (decoder.runner(), decoder.cache());
+        let text = random_text(2, ROWS.iter().sum(), VOCABULARY);
+        let mut past = 0;
+        for rows in ROWS {
+            let batch = Batch::chain(&text[past..past + rows], past);
+            let counts = counted(&device, || {
+                decoder.run(&mut runner, &batch, &cache).unwrap()
+            });
+            for (kernel, counts) in counts {
+                let shared = counts.shared;
+                // The readout compares pairs of a number and a token, eight bytes apart.
+                let most = match kernel.as_str() {
+                    "logits" => 2 * shared.fewest_turns,
+                    _ => shared.fewest_turns,
+                };
+                assert!(shared.turns <= most, "{kernel}, {rows} rows: {shared:?}");
+            }
+            past += rows;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Linear maps, against sums in f64 of what the kernels multiply.
+#![allow(clippy::unwrap_used)]
+
+use crate::common::batch::Batch;
+use crate::common::store::Store;
+use crate::common::{assert_close, cache, devices, numbers, on_both, EPSILON, ONE_HEAD};
+use cascade_gpu::{DType, Device, Heads, Linear, Loader, Runner, StorageDType, WorkspaceSizes};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Tokens that the table has.
+const TOKENS: usize = 80;
+
+/// A table, a norm, and a linear map `head` on top.
+struct Case {
+    inputs: usize,
+    outputs: usize,
+    batch: Batch,
+    store: Store,
+}
+
+impl Case {
+    fn new(seed: u64, rows: usize, inputs: usize, outputs: usize, stored: StorageDType) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut store = Store::default();
+        store.random(&mut rng, "table", &[TOKENS, inputs], stored, 1.0);
+        store.random(&mut rng, "norm", &[inputs], stored, 1.0);
+        store.random(&mut rng, "head", &[outputs, inputs], stored, 0.5);
+        let tokens: Vec<u32> = (0..rows)
+            .map(|_| rng.random_range(0..TOKENS as u32))
+            .collect();
+        Self {
+            inputs,
+            outputs,
+            batch: Batch::chain(&tokens, 0),
+            store,
+        }
+    }
+
+    /// What the map `load` loads reads and gives, of the wanted rows.
+    fn run(
+        &self,
+        (device, dtype): (&Device, DType),
+        load: impl FnOnce(&mut Loader<'_>) -> Linear,
+    ) -> (Vec<f32>, Vec<f32>) {
+        let mut loader = Loader::new(device, dtype, &self.store);
+        let table = loader.table("table", TOKENS, self.inputs).unwrap();
+        let norm = loader.norm("norm", self.inputs).unwrap();
+        let head = load(&mut loader);
+        let mut sizes = WorkspaceSizes::new(self.inputs, EPSILON, ONE_HEAD, self.outputs);
+        sizes.cover(&head);
+        let mut runner = Runner::new(device, dtype, sizes).unwrap();
+        let rows = self.batch.tokens.len();
+        let cache = cache(device, dtype, ONE_HEAD, rows);
+        let forward = runner.forward(&self.batch.rows(), &cache, None, |f| {
+            f.embed(&table, &norm);
+            f.logits(&head, 1.0);
+        });
+        forward.unwrap();
+        let wanted = self.batch.wanted;
+        let input = runner.hidden(rows - wanted, wanted).unwrap();
+        (input, runner.logits(wanted).unwrap())
+    }
+
+    fn plain(&self, device: &Device, dtype: DType) -> (Vec<f32>, Vec<f32>) {
+        self.run((device, dtype), |loader| {
+            let parts = [("head", self.outputs)];
+            loader.linear(self.inputs, &parts).unwrap()
+        })
+    }
+
+    /// Asserts that `output` is what `weight`, kept in `dtype`, makes of `input`.
+    fn check(&self, dtype: DType, weight: &[f32], input: &[f32], output: &[f32]) {
+        let weight: Vec<f32> = weight.iter().map(|&w| numbers::in_kind(w, dtype)).collect();
+        let rows = input.chunks(self.inputs);
+        let want = rows.flat_map(|x| weight.chunks(self.inputs).map(|w| product(w, x)));
+        let what = (dtype, self.batch.tokens.len(), self.inputs, self.outputs);
+        assert_close(output, want, &what);
+    }
+}
+
+/// The exact product, and how far one summed up in f32 may be off.
+fn product(w: &[f32], x: &[f32]) -> (f64, f64) {
+    let terms = w.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x));
+    let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| {
+        (sum + term, size + term.abs())
+    });
+    // A thread adds up every sixteenth or thirty-second term; then come lanes and parts.
+    let additions = w.len() as f64 / 16.0 + 24.0;
+    (sum, additions * f64::from(f32::EPSILON) * size)
+}
+
+#[test]
+fn linear_maps_are_sums_of_products() {
+    let mut rng = StdRng::seed_from_u64(1);
+    let stored = [StorageDType::F32, StorageDType::BF16, StorageDType::F16];
+    let corners = [(1, 32, 16), (64, 1504, 48), (3, 4128, 16), (33, 160, 272)];
+    let random: Vec<_> = (0..6)
+        .map(|_| {
+            let inputs = 32 * rng.random_range(1..=24);
+            let outputs = 16 * rng.random_range(1..=12);
+            (rng.random_range(1..=64), inputs, outputs)
+        })
+        .collect();
+    for (seed, &(rows, inputs, outputs)) in corners.iter().chain(&random).enumerate() {
+        let case = Case::new(seed as u64, rows, inputs, outputs, stored[seed % 3]);
+        on_both(|device, dtype| {
+            let (input, output) = case.plain(device, dtype);
+            case.check(dtype, case.store.values("head"), &input, &output);
+            output
+        });
+    }
+}
+
+#[test]
+fn only_wanted_rows_are_computed() {
+    for (seed, rows, wanted) in [(1, 5, 1), (2, 8, 7), (3, 23, 9), (4, 40, 33)] {
+        let mut case = Case::new(seed, rows, 288, 48, StorageDType::F32);
+        let [device, ..] = devices();
+        let (_, all) = case.plain(&device, DType::BF16);
+        case.batch.wanted = wanted;
+        on_both(|device, dtype| {
+            let (input, output) = case.plain(device, dtype);
+            case.check(dtype, case.store.values("head"), &input, &output);
+            output
+        });
+        let (_, some) = case.plain(&device, DType::BF16);
+        assert_eq!(some, all[(rows - wanted) * 48..]);
+    }
+}
+
+#[test]
+fn maps_of_the_same_input_lie_side_by_side() {
+    let sizes = [16, 64, 32, 112];
+    let inputs = 544;
+    let mut case = Case::new(5, 11, inputs, sizes.iter().sum(), StorageDType::BF16);
+    let mut rng = StdRng::seed_from_u64(6);
+    let stored = [
+        StorageDType::F32,
+        StorageDType::F16,
+        StorageDType::BF16,
+        StorageDType::F32,
+    ];
+    let names = ["a", "b", "c", "d"];
+    for ((name, size), stored) in names.into_iter().zip(sizes).zip(stored) {
+        let shape = [size, inputs];
+        case.store.random(&mut rng, name, &shape, stored, 1.0);
+    }
+    let weight = names.map(|name| case.store.values(name)).concat();
+    on_both(|device, dtype| {
+        let parts: Vec<_> = names.into_iter().zip(sizes).collect();
+        let (input, output) = case.run((device, dtype), |l| l.linear(inputs, &parts).unwrap());
+        case.check(dtype, &weight, &input, &output);
+        output
+    });
+}
+
+#[test]
+fn gates_alternate_with_what_they_gate_in_eights() {
+    for (seed, inner) in [(7, 8), (8, 88), (9, 128)] {
+        let inputs = 96;
+        let mut case = Case::new(seed, 9, inputs, 2 * inner, StorageDType::F32);
+        let mut rng = StdRng::seed_from_u64(seed);
+        for name in ["gate", "up"] {
+            let shape = [inner, inputs];
+            case.store
+                .random(&mut rng, name, &shape, StorageDType::F16, 1.0);
+        }
+        let eight = 8 * inputs;
+        let gates = case.store.values("gate").chunks(eight);
+        let ups = case.store.values("up").chunks(eight);
+        let weight = gates.zip(ups).flat_map(|(g, u)| [g, u]).collect::<Vec<_>>();
+        on_both(|device, dtype| {
+            let (input, output) = case.run((device, dtype), |l| {
+                l.gated(inputs, "gate", "up", inner).unwrap()
+            });
+            case.check(dtype, &weight.concat(), &input, &output);
+            output
+        });
+    }
+}
+
+#[test]
+fn sizes_that_tiles_do_not_divide_are_refused() {
+    let mut rng = StdRng::seed_from_u64(10);
+    let mut store = Store::default();
+    for (name, shape) in [("narrow", [16, 48]), ("odd", [24, 64]), ("four", [4, 64])] {
+        store.random(&mut rng, name, &shape, StorageDType::F32, 1.0);
+    }
+    let [device, ..] = devices();
+    let mut bf16 = Loader::new(&device, DType::BF16, &store);
+    assert!(bf16.linear(48, &[("narrow", 16)]).is_err());
+    assert!(bf16.linear(64, &[("odd", 24)]).is_err());
+    assert!(bf16.gated(64, "four", "four", 4).is_err());
+    let mut f32 = Loader::new(&device, DType::F32, &store);
+    assert!(f32.linear(48, &[("narrow", 16)]).is_ok());
+    assert!(f32.linear(64, &[("odd", 24)]).is_err());
+    assert!(f32.head(64, "odd", 24).is_ok());
+    let heads = Heads {
+        queries: 1,
+        kv: 1,
+        size: 24,
+    };
+    let refused = f32.rotated(64, heads, ["odd"; 3]).unwrap_err();
+    assert!(refused.to_string().contains("head"), "{refused}");
+    // Gates come in eights whatever the type.
+    assert!(f32.gated(64, "four", "four", 4).is_err());
+}

@@ -1,0 +1,9 @@
+//! Statistical drafters and their tables.
+#![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
+
+mod automaton;
+mod bigram;
+mod branches;
+mod common;
+mod max_gram;
+mod shipped_tables;

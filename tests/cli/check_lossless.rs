@@ -1,0 +1,168 @@
+//! `cascade check-lossless`: lossless configurations pass, others do not.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::common::project;
+
+fn check_lossless(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .arg("check-lossless")
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn config(name: &str) -> String {
+    project(&format!("configs/{name}"))
+}
+
+/// The report of a run with --json, which must end with `status`.
+fn report(args: &[&str], status: i32) -> Value {
+    let output = check_lossless(&[args, &["--json"]].concat());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{message}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn error(args: &[&str]) -> String {
+    let output = check_lossless(args);
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn greedy_demos_are_lossless_under_random_settings() {
+    for name in ["demo-t5.yaml", "demo-llama.yaml"] {
+        let config = config(name);
+        let settings = [
+            "--config",
+            &config,
+            "--random-settings",
+            "3",
+            "--generations",
+            "2",
+        ];
+        let report = report(&settings, 0);
+        assert_eq!(report["lossless"], true);
+        assert_eq!(report["generations"], 2);
+        assert!(report["tokens"].as_u64().unwrap() >= 2 * 64);
+        assert_eq!(report["tokens"], report["agreements"]);
+        assert!(report["smallest_lead"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn sampled_demos_are_lossless() {
+    let config = config("demo-t5.yaml");
+    let report = report(
+        &[
+            "--config",
+            &config,
+            "--limit",
+            "1",
+            "--temperature",
+            "1",
+            "--samples",
+            "100",
+            "--random-settings",
+            "4",
+        ],
+        0,
+    );
+    let prompt = &report["prompts"][0];
+    assert_eq!(prompt["samples"], 100);
+    assert!(prompt["cells"].as_u64().unwrap() > 1);
+    assert!(prompt["p_value"].as_f64().unwrap() > 0.001);
+    let limit = |key: &str| prompt[key].as_f64().unwrap();
+    assert!(limit("total_variation_at_least") <= limit("total_variation"));
+    assert!(limit("total_variation") <= limit("total_variation_at_most"));
+}
+
+#[test]
+fn the_same_settings_come_from_the_same_seed() {
+    let run = |seed: &str| {
+        let args = [
+            "--random-settings",
+            seed,
+            "--limit",
+            "1",
+            "--temperature",
+            "1",
+            "--samples",
+            "5",
+        ];
+        report(&args, 0)["prompts"][0]["settings"].clone()
+    };
+    assert_eq!(run("5"), run("5"));
+    assert_ne!(run("5"), run("6"));
+}
+
+#[test]
+fn the_former_name_still_works_and_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(["verify", "--samples", "0"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.starts_with("note: "), "{message}");
+    assert!(message.contains("cascade check-lossless"), "{message}");
+}
+
+#[test]
+fn invalid_settings_are_refused() {
+    assert!(error(&["--samples", "0"]).contains("1 or more"));
+    assert!(error(&["--length", "0"]).contains("1 or more"));
+    assert!(error(&["--generations", "0"]).contains("1 or more"));
+    assert!(error(&["--tolerance=-1"]).contains("0 or more"));
+    assert!(error(&["--level", "1.5"]).contains("between 0 and 1"));
+    assert!(error(&["--temperature=-1"]).contains("temperature is -1"));
+    assert!(error(&["--config", "/nowhere.yaml"]).contains("/nowhere.yaml"));
+}
+
+#[test]
+#[ignore = "a minute and a half in release: run with --run-ignored all"]
+fn hundreds_of_random_settings_are_lossless() {
+    for (name, generations) in [("demo-t5.yaml", "400"), ("demo-llama.yaml", "200")] {
+        let config = config(name);
+        let settings = ["--random-settings", "1000", "--dataset", "gsm8k"];
+        let args = ["--config", &config, "--generations", generations];
+        let report = report(&[&args[..], &settings].concat(), 0);
+        assert_eq!(
+            report["tokens"], report["agreements"],
+            "row-invariant kernels have no near-ties"
+        );
+    }
+}
+
+#[test]
+#[ignore = "half a minute in release: run with --run-ignored all"]
+fn samples_under_random_settings_are_lossless() {
+    for name in ["demo-t5.yaml", "demo-llama.yaml"] {
+        let config = config(name);
+        let settings = [
+            "--random-settings",
+            "2000",
+            "--temperature",
+            "0.9",
+            "--top-p",
+            "0.95",
+        ];
+        let args = [
+            "--config",
+            &config,
+            "--generations",
+            "4",
+            "--dataset",
+            "gsm8k",
+            "--samples",
+            "2000",
+        ];
+        assert_eq!(
+            report(&[&args[..], &settings].concat(), 0)["lossless"],
+            true
+        );
+    }
+}

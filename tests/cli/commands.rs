@@ -1,0 +1,614 @@
+//! The `cascade` command, end to end.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use cascade_data::RandomSample;
+use serde_json::Value;
+
+use crate::common::{cascade, error, project, stdout};
+
+fn config(name: &str) -> String {
+    project(&format!("configs/{name}"))
+}
+
+fn records(output: &Output) -> Vec<Value> {
+    stdout(output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn file(name: &str, content: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::File::create(&path)
+        .unwrap()
+        .write_all(content)
+        .unwrap();
+    (folder, path)
+}
+
+#[test]
+fn runs_the_embedded_demo_without_arguments() {
+    let text = stdout(&cascade(&["run", "--max-new-tokens", "12"]));
+    assert!(
+        text.starts_with("first proposed by: demo-t5-target demo-t5-base demo-t5-small max-gram"),
+        "{text}"
+    );
+    assert!(text.contains("[3/3]") && !text.contains('\u{1b}'), "{text}");
+    let last = text.lines().last().unwrap();
+    for part in [
+        "total: 36 tokens in",
+        "tokens/s",
+        "mean acceptance length",
+        "drafted tokens accepted",
+        "calls: demo-t5-target ",
+    ] {
+        assert!(last.contains(part), "{last}");
+    }
+}
+
+#[test]
+fn colours_on_demand() {
+    let text = stdout(&cascade(&[
+        "run",
+        "--limit",
+        "1",
+        "--max-new-tokens",
+        "12",
+        "--color",
+        "always",
+    ]));
+    assert!(text.contains('\u{1b}'));
+}
+
+#[test]
+fn json_is_complete_and_the_comparison_equal() {
+    for family in ["demo-t5.yaml", "demo-llama.yaml"] {
+        let output = cascade(&[
+            "run",
+            "--config",
+            &config(family),
+            "--dataset",
+            "gsm8k",
+            "--offset",
+            "5",
+            "--limit",
+            "2",
+            "--max-new-tokens",
+            "20",
+            "--compare",
+            "--json",
+        ]);
+        let records = records(&output);
+        assert_eq!(records.len(), 2);
+        for record in &records {
+            let count = |key: &str| {
+                record[key]
+                    .as_u64()
+                    .unwrap_or_else(|| panic!("{key} in {record}"))
+            };
+            let tokens = record["token_ids"].as_array().unwrap().len() as u64;
+            assert_eq!(count("num_tokens"), tokens);
+            assert_eq!(
+                record["token_origins"].as_array().unwrap().len() as u64,
+                tokens
+            );
+            assert!(record["prompt"].as_str().unwrap().contains("question"));
+            assert!(!record["text"].as_str().unwrap().is_empty());
+            assert!(count("num_accepted_draft_tokens") <= count("num_draft_tokens"));
+            let histogram: u64 = record["acceptance_histogram"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|n| n.as_u64().unwrap())
+                .sum();
+            assert_eq!(histogram, count("num_spec_steps"));
+            assert_eq!(record["models"][0]["role"], "target");
+            assert_eq!(record["models"][0]["calls"], record["num_spec_steps"]);
+            assert_eq!(record["models"].as_array().unwrap().len(), 4);
+            for key in [
+                "wall_seconds",
+                "tokens_per_second",
+                "mean_acceptance_length",
+                "speedup",
+            ] {
+                assert!(record[key].as_f64().unwrap() > 0.0, "{key}");
+            }
+            assert_eq!(record["equal_to_plain"], true);
+        }
+    }
+}
+
+#[test]
+fn plain_decoding_asks_the_target_only() {
+    let record = &records(&cascade(&[
+        "run",
+        "--limit",
+        "1",
+        "--max-new-tokens",
+        "9",
+        "--no-speculation",
+        "--json",
+    ]))[0];
+    assert_eq!(record["mean_acceptance_length"], 1.0);
+    assert_eq!(record["num_draft_tokens"], 0);
+    assert_eq!(record["models"][0]["calls"], 9);
+    assert_eq!(record["models"][1]["calls"], 0);
+}
+
+#[test]
+fn prompts_from_a_file_carry_their_fields_through() {
+    let lines = b"{\"prompt\": \"Tom has 3 apples.\", \"id\": 17, \"text\": \"mine\"}\n\n{\"prompt\": \"2 + 2\"}\n";
+    let (_folder, path) = file("prompts.jsonl", lines);
+    let output = cascade(&[
+        "run",
+        "--prompts",
+        path.to_str().unwrap(),
+        "--max-new-tokens",
+        "4",
+        "--json",
+    ]);
+    let records = records(&output);
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[0]["id"], 17);
+    assert_eq!(records[0]["prompt"], "Tom has 3 apples.");
+    assert_ne!(records[0]["text"], "mine");
+    assert_eq!(records[0]["num_tokens"], 4);
+}
+
+/// A dataset excerpt of the datasets' own tests.
+fn excerpt(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../lab/cascade-data/tests/data")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+#[test]
+fn datasets_come_from_files_and_samples_from_seeds() {
+    let run = |data: &str, seed: &str| {
+        let data = excerpt(data);
+        let mut args = vec!["run", "--dataset", "mmlu", "--data", &data];
+        args.extend(["--template", "t5-mmlu", "--offset", "1", "--sample", "2"]);
+        args.extend(["--sample-seed", seed, "--max-new-tokens", "2", "--json"]);
+        records(&cascade(&args))
+    };
+    for seed in [0, 1, 2, 3] {
+        let sample = RandomSample { size: 2, seed };
+        let expected: Vec<_> = sample
+            .positions(4)
+            .unwrap()
+            .iter()
+            .map(|position| (position + 1).to_string())
+            .collect();
+        for data in ["mmlu", "parquet/mmlu.parquet"] {
+            let records = run(data, &seed.to_string());
+            let ids: Vec<_> = records.iter().map(|r| r["id"].as_str().unwrap()).collect();
+            assert_eq!(ids, expected);
+        }
+    }
+    let record = &run("mmlu", "0")[1];
+    let prompt = record["prompt"].as_str().unwrap();
+    assert!(
+        prompt.ends_with("\n Answer: \n Let's think step by step. "),
+        "{prompt}"
+    );
+    assert!(record["category"].is_string() && record["references"].is_array());
+    assert_eq!(record.get("turn"), None);
+}
+
+#[test]
+fn conversations_go_on_with_the_models_own_answers() {
+    let data = excerpt("spec_bench.jsonl");
+    let llama = config("demo-llama.yaml");
+    let mut args = vec!["run", "--config", &llama, "--dataset", "spec-bench"];
+    args.extend([
+        "--data",
+        &data,
+        "--limit",
+        "2",
+        "--max-new-tokens",
+        "6",
+        "--json",
+    ]);
+    let vicuna = cascade(&[&args[..], &["--template", "vicuna", "--compare"]].concat());
+    let records = records(&vicuna);
+    let told: Vec<_> = records
+        .iter()
+        .map(|r| {
+            (
+                r["id"].as_str().unwrap(),
+                r["question_id"].as_u64().unwrap(),
+                r["turn"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("101", 101, Some(1)),
+            ("101", 101, Some(2)),
+            ("321", 321, None)
+        ]
+    );
+    let answer = records[0]["text"].as_str().unwrap().trim();
+    let expected = format!(
+        "{} {answer}</s>USER: If the \"second person\" is changed to \"last person\" in the above question, \
+         what would the answer be? ASSISTANT:",
+        records[0]["prompt"].as_str().unwrap()
+    );
+    assert_eq!(records[1]["prompt"], expected);
+    assert!(records
+        .iter()
+        .all(|record| record["equal_to_plain"] == true));
+
+    let raw = cascade(&[&args[..], &["--template", "raw"]].concat());
+    assert_eq!(stdout(&raw).lines().count(), 2);
+    let warning = String::from_utf8(raw.stderr).unwrap();
+    assert!(
+        warning.contains("1 of 2 samples have several turns") && warning.contains("vicuna"),
+        "{warning}"
+    );
+
+    let shown = cascade(&[
+        "run",
+        "--config",
+        &llama,
+        "--dataset",
+        "mt-bench",
+        "--data",
+        &excerpt("mt_bench.jsonl"),
+        "--template",
+        "vicuna",
+        "--limit",
+        "1",
+        "--max-new-tokens",
+        "4",
+    ]);
+    let shown = stdout(&shown);
+    assert!(
+        shown.contains("[1/1, turn 2 of 2] Rewrite your previous"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn unsuitable_datasets_are_refused_with_a_cure() {
+    let mmlu = excerpt("mmlu");
+    let cases: [(&[&str], &[&str]); 7] = [
+        (
+            &["run", "--dataset", "mmlu"],
+            &[
+                "mmlu is not part of the program",
+                "--data FILE",
+                "--data hub",
+            ],
+        ),
+        (
+            &["run", "--dataset", "mmlu", "--data", "hub"],
+            &["cannot reach http://127.0.0.1:9", "dataset cais/mmlu@main"],
+        ),
+        (
+            &["run", "--dataset", "squad"],
+            &[
+                "there is no dataset \"squad\"",
+                "spec-bench",
+                "prompts:FIELD",
+            ],
+        ),
+        (&["run", "--data", &mmlu], &["--dataset <NAME>"]),
+        (
+            &["run", "--dataset", "mmlu", "--data", &mmlu],
+            &[
+                "embedded:demo-t5: prompt",
+                "--template",
+                "t5-mmlu, vicuna-mmlu",
+            ],
+        ),
+        (
+            &["run", "--dataset", "gsm8k", "--data", &mmlu],
+            &["holds no .jsonl, .json, .parquet file"],
+        ),
+        (
+            &["run", "--sample", "1320"],
+            &["1320 samples at random", "there are 1319"],
+        ),
+    ];
+    for (args, parts) in cases {
+        let message = error(&cascade(args));
+        for part in parts {
+            assert!(message.contains(part), "`{part}` is missing in\n{message}");
+        }
+    }
+}
+
+#[test]
+fn bad_prompts_are_refused_before_anything_is_generated() {
+    let (_folder, path) = file("bad.jsonl", b"{\"prompt\": \"fine\"}\n{\"prompt\": 3}\n");
+    let output = cascade(&["run", "--prompts", path.to_str().unwrap(), "--json"]);
+    assert!(error(&output).contains("bad.jsonl:2"), "{}", error(&output));
+    assert!(output.stdout.is_empty());
+    assert!(error(&cascade(&["run", "--prompt", "  "])).contains("prompt is empty"));
+    assert!(error(&cascade(&["run", "--prompts", "/nowhere.jsonl"])).contains("/nowhere.jsonl"));
+    assert!(error(&cascade(&["run", "--offset", "5000"])).contains("1319"));
+    let long = "word ".repeat(3000);
+    let too_long = error(&cascade(&[
+        "run",
+        "--config",
+        &config("demo-llama.yaml"),
+        "--prompt",
+        &long,
+    ]));
+    assert!(
+        too_long.contains("1024 positions") && too_long.contains("shorten"),
+        "{too_long}"
+    );
+}
+
+#[test]
+fn bad_configurations_and_models_name_file_and_cure() {
+    let (_folder, path) = file(
+        "bad.yaml",
+        b"target: { model: embedded:demo-t5-target }\nlenienze: 3\n",
+    );
+    let unknown = error(&cascade(&["run", "--config", path.to_str().unwrap()]));
+    assert!(
+        unknown.contains("bad.yaml") && unknown.contains("lenienze"),
+        "{unknown}"
+    );
+    assert!(error(&cascade(&["config", "check", "/nowhere.yaml"])).contains("/nowhere.yaml"));
+    let hub = error(&cascade(&[
+        "run",
+        "--config",
+        &config("t5-xxl.yaml"),
+        "--device",
+        "cpu",
+    ]));
+    assert!(
+        hub.contains("google/flan-t5-xxl") && hub.contains("127.0.0.1:9"),
+        "{hub}"
+    );
+}
+
+#[test]
+fn config_check_shows_the_cascade() {
+    let text = stdout(&cascade(&["config", "check", &config("t5-xxl.yaml")]));
+    for part in [
+        "target     flan-t5-xxl (google/flan-t5-xxl, bf16)",
+        "drafter    max-gram (statistical)",
+        "flan-t5-xxl reviews 8 from flan-t5-base, then 5 from flan-t5-small, then 10 from max-gram",
+        "flan-t5-small reviews 10 from max-gram",
+        "lenience   3 for neural, 1 for statistical",
+        "ok",
+    ] {
+        assert!(text.contains(part), "`{part}` is missing in\n{text}");
+    }
+    let loaded = stdout(&cascade(&[
+        "config",
+        "check",
+        "--load",
+        &config("demo-llama.yaml"),
+    ]));
+    assert!(
+        loaded.contains("loaded     demo-llama-target") && loaded.contains("M parameters"),
+        "{loaded}"
+    );
+}
+
+#[test]
+fn doctor_help_and_completions() {
+    let doctor = stdout(&cascade(&["doctor"]));
+    for part in [
+        "candle 0.11.1",
+        "threads",
+        "/nonexistent/hf/hub (does not exist yet)",
+        "demo-t5-target",
+        "http://127.0.0.1:9",
+    ] {
+        assert!(doctor.contains(part), "`{part}` is missing in\n{doctor}");
+    }
+    let help = stdout(&cascade(&["run", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "three GSM8K test questions",
+        "held as conversations",
+        "spec-bench",
+    ] {
+        assert!(help.contains(part), "`{part}` is missing in\n{help}");
+    }
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert!(stdout(&cascade(&["completions", shell])).contains("cascade"));
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_not_an_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(["run", "--limit", "1", "--max-new-tokens", "64"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn samples_follow_their_seed() {
+    let sample = |seed: &str| {
+        let output = cascade(&[
+            "run",
+            "--prompt",
+            "Question: 2 + 3?",
+            "--max-new-tokens",
+            "24",
+            "--temperature",
+            "1.2",
+            "--top-p",
+            "0.95",
+            "--seed",
+            seed,
+            "--json",
+        ]);
+        records(&output)[0]["token_ids"].clone()
+    };
+    assert_eq!(sample("5"), sample("5"));
+    assert_ne!(sample("5"), sample("6"));
+}
+
+#[test]
+fn samples_are_not_compared_token_by_token() {
+    let output = cascade(&[
+        "run",
+        "--limit",
+        "1",
+        "--max-new-tokens",
+        "12",
+        "--temperature",
+        "1",
+        "--compare",
+        "--json",
+    ]);
+    let record = &records(&output)[0];
+    assert!(record.get("equal_to_plain").is_none());
+    assert!(record["speedup"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn temperature_zero_is_greedy_and_bad_sampling_is_refused() {
+    let run = |settings: &[&str]| {
+        let prompt = [
+            "run",
+            "--prompt",
+            "Question: 2 + 3?",
+            "--max-new-tokens",
+            "8",
+            "--json",
+        ];
+        cascade(&[&prompt, settings].concat())
+    };
+    let ids = |output: &Output| records(output)[0]["token_ids"].clone();
+    assert_eq!(ids(&run(&["--temperature", "0"])), ids(&run(&[])));
+    // A top-k beyond the vocabulary keeps all tokens.
+    let all = ids(&run(&["--temperature", "1", "--top-k", "1000000"]));
+    assert_eq!(all, ids(&run(&["--temperature", "1"])));
+    assert!(error(&run(&["--temperature=-1"])).contains("temperature is -1"));
+    assert!(error(&run(&["--temperature", "1", "--top-k", "0"])).contains("top_k is 0"));
+    assert!(error(&run(&["--top-p", "0.9"])).contains("--temperature"));
+}
+
+#[test]
+fn reproduce_lists_and_evaluates() {
+    let list = stdout(&cascade(&["reproduce", "list"]));
+    for name in [
+        "table1",
+        "table2",
+        "table3",
+        "table4",
+        "table5",
+        "horizontal",
+        "figure2",
+        "spec-bench",
+    ] {
+        assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("table1").display().to_string();
+    let table = stdout(&cascade(&["reproduce", "table1", "--out", &out]));
+    assert!(
+        table.contains("2.65, 2.96, 3.03, 3.61, 3.75, 3.93"),
+        "{table}"
+    );
+    assert!(folder.path().join("table1/report.html").is_file());
+}
+
+#[test]
+fn reproduce_runs_resumes_and_merges() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let horizontal = |out: &str, more: &[&str]| {
+        cascade(
+            &[
+                &["reproduce", "horizontal", "--limit", "2", "--out", out],
+                more,
+            ]
+            .concat(),
+        )
+    };
+    let table = stdout(&horizontal(&at("one"), &[]));
+    assert!(
+        table.contains("CS Drafting without horizontal cascade"),
+        "{table}"
+    );
+    assert!(
+        table.contains("(paper)") && table.contains("(measured)"),
+        "{table}"
+    );
+    let again = error(&horizontal(&at("one"), &[]));
+    assert!(again.contains("--resume"), "{again}");
+    stdout(&horizontal(&at("one"), &["--resume"]));
+    let other = error(&horizontal(&at("one"), &["--resume", "--seed", "5"]));
+    assert!(other.contains("holds results of the experiment"), "{other}");
+    stdout(&horizontal(&at("a"), &["--shard", "1/2"]));
+    stdout(&horizontal(&at("b"), &["--shard", "2/2"]));
+    stdout(&cascade(&[
+        "reproduce",
+        "merge",
+        &at("a"),
+        &at("b"),
+        "--into",
+        &at("both"),
+    ]));
+    let results =
+        |name: &str| std::fs::read(folder.path().join(name).join("results.jsonl")).unwrap();
+    assert_eq!(results("one"), results("both"));
+    // The report is written again from the folder, and keeps the manifest of the run.
+    let read = |file: &str| std::fs::read(folder.path().join("one").join(file)).unwrap();
+    let (manifest, report) = (read("manifest.json"), read("report.html"));
+    stdout(&cascade(&["reproduce", "report", &at("one")]));
+    assert_eq!(
+        (read("manifest.json"), read("report.html")),
+        (manifest.clone(), report)
+    );
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let time = |key: &str| {
+        manifest[key]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+    };
+    assert!(time("finished") > time("started"), "{manifest}");
+    assert!(
+        manifest["command"].to_string().contains("horizontal"),
+        "{manifest}"
+    );
+    std::fs::remove_file(folder.path().join("one/manifest.json")).unwrap();
+    stdout(&cascade(&["reproduce", "report", &at("one")]));
+    let unknown: serde_json::Value = serde_json::from_slice(&read("manifest.json")).unwrap();
+    assert_eq!(unknown["finished"], serde_json::Value::Null);
+}
+
+#[test]
+fn reproduce_refuses_invalid_experiments() {
+    let unknown = error(&cascade(&["reproduce", "table9"]));
+    assert!(unknown.contains("table1, table2"), "{unknown}");
+    let trace = error(&cascade(&["reproduce", "spec-bench"]));
+    assert!(
+        trace.contains("cascade trace import") && trace.contains("--trace FILE"),
+        "{trace}"
+    );
+    let needless = error(&cascade(&["reproduce", "table4", "--trace", "x.jsonl"]));
+    assert!(needless.contains("leave --trace out"), "{needless}");
+    let shard = error(&cascade(&["reproduce", "table4", "--shard", "3/2"]));
+    assert!(shard.contains("i from 1 to n"), "{shard}");
+}

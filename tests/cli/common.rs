@@ -1,0 +1,38 @@
+//! Runs the command, and checks how it ends.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `cascade`, without a network and without models in the hub's cache.
+pub(crate) fn cascade(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(args)
+        .env("HF_ENDPOINT", "http://127.0.0.1:9")
+        .env("HF_HOME", "/nonexistent/hf")
+        .env_remove("HF_HUB_OFFLINE")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Standard output of a command that must succeed.
+pub(crate) fn stdout(output: &Output) -> String {
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Standard error of a command that must fail with a message, without a panic.
+pub(crate) fn error(output: &Output) -> String {
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    let clean = message.starts_with("error: ") && !message.contains("panicked");
+    assert!(clean, "{message}");
+    message
+}
+
+/// A file of the repository.
+pub(crate) fn project(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.join(path).display().to_string()
+}

@@ -1,0 +1,12 @@
+//! The `cascade` command as people use it.
+#![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
+
+mod bench;
+mod bigram;
+mod check_lossless;
+mod commands;
+mod common;
+mod ewif;
+mod gpu_driver;
+mod trace;
+mod tune;

@@ -1,0 +1,511 @@
+//! `cascade trace` and `cascade replay`, end to end.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use serde_json::{json, Value};
+
+use crate::common::{cascade, error, project, stdout};
+
+/// Logits closer than this may swap ranks on another machine.
+const NEAR_TIE: f64 = 1e-4;
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn name(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        std::fs::write(self.path(name), content).unwrap();
+        self.name(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+}
+
+/// Records some GSM8K questions with a demo family.
+fn record(folder: &Folder, family: &str, name: &str, more: &[&str]) -> Output {
+    let (config, output) = (
+        project(&format!("configs/demo-{family}.yaml")),
+        folder.name(name),
+    );
+    let args = [
+        "trace",
+        "record",
+        "--config",
+        &config,
+        "--dataset",
+        "gsm8k",
+        "--output",
+        &output,
+    ];
+    cascade(&[&args[..], more].concat())
+}
+
+/// The shipped traces equal the targets' outputs.
+fn ships_what_the_target_says(family: &str) {
+    let shipped = std::fs::read_to_string(project(&format!("traces/demo-{family}-gsm8k.jsonl")));
+    let shipped = objects(&shipped.unwrap());
+    assert_eq!(shipped.len(), 51);
+    let folder = Folder::new();
+    stdout(&record(
+        &folder,
+        family,
+        "again.jsonl",
+        &["--offset", "8", "--limit", "3"],
+    ));
+    let again = objects(&folder.read("again.jsonl"));
+    assert_eq!(again.len(), 4);
+    for key in [
+        "model",
+        "tokenizer",
+        "vocab_size",
+        "eos",
+        "max_new_tokens",
+        "template",
+        "dtype",
+    ] {
+        assert_eq!(again[0][key], shipped[0][key]);
+    }
+    for (found, shipped) in again[1..].iter().zip(&shipped[9..]) {
+        for key in ["id", "source", "context"] {
+            assert_eq!(found[key], shipped[key]);
+        }
+        let ids = |record: &Value| record["output"].as_array().unwrap().clone();
+        let gaps = |record: &Value| -> Vec<f64> {
+            let gaps = record["gaps"].as_array().unwrap().iter();
+            gaps.map(|gap| gap.as_f64().unwrap()).collect()
+        };
+        let same = ids(found)
+            .iter()
+            .zip(ids(shipped))
+            .take_while(|(a, b)| *a == b)
+            .count();
+        let whole = same == ids(shipped).len();
+        let excused = !whole && gaps(shipped)[same] < NEAR_TIE;
+        assert!(
+            whole || excused,
+            "token {same} of record {} differs",
+            shipped["id"]
+        );
+        for (a, b) in gaps(found).iter().zip(gaps(shipped)).take(same) {
+            assert!(
+                (a - b).abs() < NEAR_TIE * (1.0 + b),
+                "gap {a} instead of {b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn ships_what_the_t5_target_says() {
+    ships_what_the_target_says("t5");
+}
+
+#[test]
+fn ships_what_the_llama_target_says() {
+    ships_what_the_target_says("llama");
+}
+
+/// A replay has the tokens, steps and calls of the real run.
+fn replays_what_runs(family: &str) {
+    let folder = Folder::new();
+    let config = project(&format!("configs/demo-{family}.yaml"));
+    stdout(&record(&folder, family, "t.jsonl", &["--limit", "3"]));
+    let run = [
+        "run",
+        "--config",
+        &config,
+        "--dataset",
+        "gsm8k",
+        "--limit",
+        "3",
+        "--json",
+    ];
+    let runs = objects(&stdout(&cascade(&run)));
+    let trace = folder.name("t.jsonl");
+    let replay = ["replay", "--trace", &trace, "--config", &config, "--json"];
+    let mut replays = objects(&stdout(&cascade(&replay)));
+    let sums = replays.pop().unwrap();
+    assert_eq!((runs.len(), replays.len()), (3, 3));
+    for (run, replay) in runs.iter().zip(&replays) {
+        for (key, value) in replay.as_object().unwrap() {
+            if !["replayed", "category", "turn", "models"].contains(&key.as_str()) {
+                assert_eq!(run[key], *value, "{key}");
+            }
+        }
+        let calls = |record: &Value| -> Vec<Value> {
+            let models = record["models"].as_array().unwrap().iter();
+            models
+                .map(|m| json!([m["name"], m["role"], m["calls"]]))
+                .collect()
+        };
+        assert_eq!(calls(run), calls(replay));
+    }
+    let sum = |key: &str| -> u64 { runs.iter().map(|run| run[key].as_u64().unwrap()).sum() };
+    for key in ["num_tokens", "num_spec_steps", "num_draft_tokens"] {
+        assert_eq!(sums["total"][key], sum(key));
+    }
+    assert_eq!(sums["provenance"], "measured");
+}
+
+#[test]
+fn t5_replays_what_runs() {
+    replays_what_runs("t5");
+}
+
+#[test]
+fn llama_replays_what_runs() {
+    replays_what_runs("llama");
+}
+
+#[test]
+fn an_interrupted_recording_resumes_to_the_same_file() {
+    let folder = Folder::new();
+    let short = ["--limit", "4", "--max-new-tokens", "12"];
+    let resume = ["--limit", "4", "--max-new-tokens", "12", "--resume"];
+    stdout(&record(&folder, "llama", "whole.jsonl", &resume));
+    let whole = folder.read("whole.jsonl");
+    let ends: Vec<usize> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
+    for cut in [0, 30, ends[0], ends[1] + 5, ends[3] - 1, ends[4]] {
+        folder.file("cut.jsonl", &whole[..cut]);
+        let said = stdout(&record(&folder, "llama", "cut.jsonl", &resume));
+        assert!(said.contains("4 records"), "{said}");
+        assert_eq!(folder.read("cut.jsonl"), whole);
+    }
+    let refused = record(&folder, "llama", "whole.jsonl", &short);
+    assert!(error(&refused).contains("--resume"), "{}", error(&refused));
+
+    for (args, expected) in [
+        (
+            &["--limit", "4", "--max-new-tokens", "13", "--resume"][..],
+            "max_new_tokens 12, not 13",
+        ),
+        (
+            &["--offset", "1", "--max-new-tokens", "12", "--resume"],
+            "record 1 of the trace answers another prompt (id 0 instead of 1",
+        ),
+        (
+            &[
+                "--limit",
+                "4",
+                "--max-new-tokens",
+                "12",
+                "--template",
+                "vicuna-gsm8k",
+                "--resume",
+            ],
+            "",
+        ),
+    ] {
+        let output = record(&folder, "llama", "whole.jsonl", args);
+        match expected {
+            "" => assert!(stdout(&output).contains("4 of them recorded earlier")),
+            expected => assert!(error(&output).contains(expected), "{}", error(&output)),
+        }
+        assert_eq!(folder.read("whole.jsonl"), whole);
+    }
+    folder.file(
+        "damaged.jsonl",
+        whole.replacen("\"turn\":1", "\"turn\":one", 1),
+    );
+    let message = error(&record(&folder, "llama", "damaged.jsonl", &resume));
+    assert!(
+        message.contains("damaged.jsonl:2: not a record"),
+        "{message}"
+    );
+    folder.file("longer.jsonl", &whole);
+    stdout(&record(
+        &folder,
+        "llama",
+        "longer.jsonl",
+        &["--limit", "5", "--max-new-tokens", "12", "--resume"],
+    ));
+    assert!(folder.read("longer.jsonl").starts_with(&whole));
+}
+
+#[test]
+fn conversations_are_recorded_turn_by_turn_and_resume_in_the_middle() {
+    let folder = Folder::new();
+    let prompts = folder.file(
+        "chat.jsonl",
+        "{\"prompt\": [\"Tom has 3 apples.\", \"And now?\", \"Sure?\"], \"id\": \"a\"}\n{\"prompt\": \"2 + 2\"}\n",
+    );
+    let record = |name: &str| {
+        let (config, output) = (project("configs/demo-llama.yaml"), folder.name(name));
+        let args = [
+            "trace",
+            "record",
+            "--config",
+            &config,
+            "--dataset",
+            "prompts",
+            "--data",
+            &prompts,
+            "--template",
+            "vicuna",
+            "--max-new-tokens",
+            "8",
+            "--resume",
+            "--output",
+            &output,
+        ];
+        stdout(&cascade(&args))
+    };
+    assert!(record("whole.jsonl").contains("4 records"));
+    let whole = folder.read("whole.jsonl");
+    let turns: Vec<_> = objects(&whole)[1..]
+        .iter()
+        .map(|r| r["turn"].clone())
+        .collect();
+    assert_eq!(turns, [1, 2, 3, 1]);
+    for (end, _) in whole.match_indices('\n') {
+        folder.file("cut.jsonl", &whole[..=end]);
+        record("cut.jsonl");
+        assert_eq!(folder.read("cut.jsonl"), whole);
+    }
+    let config = project("configs/demo-llama.yaml");
+    let trace = folder.name("whole.jsonl");
+    let output = cascade(&["replay", "--trace", &trace, "--config", &config]);
+    assert!(
+        stdout(&output).contains("replayed from"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+const QUESTIONS: &str = r#"{"question_id": 7, "category": "writing", "turns": ["How many eggs?", "Are you sure?"]}
+{"question_id": 9, "category": "qa", "turns": ["Who?"]}
+"#;
+
+const ANSWERS: &str = r#"{"question_id": 7, "model_id": "tom", "choices": [{"turns": ["There are 16 eggs and 16 eggs.", "Yes."], "new_tokens": [16, 1024]}]}
+{"question_id": 9, "model_id": "tom", "choices": [{"turns": ["Tom."], "new_tokens": [2]}]}
+"#;
+
+fn import(folder: &Folder, questions: &str, answers: &str, more: &[&str]) -> Output {
+    let questions = folder.file("question.jsonl", questions);
+    let answers = folder.file("answers.jsonl", answers);
+    let args = [
+        "trace",
+        "import",
+        "--format",
+        "spec-bench",
+        "--questions",
+        &questions,
+        "--answers",
+        &answers,
+        "--tokenizer",
+        "embedded:demo-llama",
+        "--output",
+    ];
+    let name = folder.name("imported.jsonl");
+    cascade(&[&args[..], &[&name], more].concat())
+}
+
+#[test]
+fn imported_answers_are_replayed_without_their_target() {
+    let folder = Folder::new();
+    let said = stdout(&import(&folder, QUESTIONS, ANSWERS, &["--dtype", "f16"]));
+    assert!(said.contains("3 records"), "{said}");
+    let trace = objects(&folder.read("imported.jsonl"));
+    assert_eq!(trace[0]["provenance"], "imported");
+    assert_eq!(
+        (&trace[0]["model"], &trace[0]["dtype"]),
+        (&json!("tom"), &json!("f16"))
+    );
+    assert!(trace[0].get("machine").is_none());
+    let finishes: Vec<_> = trace[1..]
+        .iter()
+        .map(|r| r["finish"].as_str().unwrap())
+        .collect();
+    assert_eq!(finishes, ["eos", "length", "eos"]);
+    assert!(trace[1..].iter().all(|record| record.get("gaps").is_none()));
+    // The conversation continues where the answer ended.
+    let ids = |record: &Value, key: &str| record[key].as_array().unwrap().clone();
+    let first = [ids(&trace[1], "context"), ids(&trace[1], "output")].concat();
+    assert_eq!(ids(&trace[2], "context")[..first.len()], first);
+
+    let config = folder.file(
+        "c.yaml",
+        "target: {model: org/nowhere}\ndrafters:\n  - prompt_lookup: {max_ngram: 2}\nk: {matrix: [[4]]}\ngeneration: {max_new_tokens: 1024}\n",
+    );
+    let path = folder.name("imported.jsonl");
+    let output = cascade(&["replay", "--trace", &path, "--config", &config]);
+    let (table, warnings) = (stdout(&output), String::from_utf8(output.stderr).unwrap());
+    for part in [
+        "replayed",
+        "imported outputs of tom",
+        "writing",
+        "qa",
+        "total",
+        "prompt-lookup",
+    ] {
+        assert!(table.contains(part), "{table}");
+    }
+    assert!(
+        warnings.contains("the trace is of tom, and the target of"),
+        "{warnings}"
+    );
+
+    let again = import(&folder, QUESTIONS, ANSWERS, &[]);
+    assert!(
+        error(&again).contains("exists already"),
+        "{}",
+        error(&again)
+    );
+}
+
+#[test]
+fn answers_that_fit_no_question_are_refused() {
+    let folder = Folder::new();
+    for (answers, expected) in [
+        (
+            ANSWERS.replace("\"question_id\": 9", "\"question_id\": 10"),
+            "answers.jsonl:2: the answer is to question 10",
+        ),
+        (
+            ANSWERS
+                .replace("[\"Tom.\"]", "[\"Tom.\", \"No.\"]")
+                .replace("[2]", "[]"),
+            "turn",
+        ),
+        ("{}\n".into(), "answers.jsonl:1: not an answer"),
+    ] {
+        let message = error(&import(&folder, QUESTIONS, &answers, &[]));
+        assert!(message.contains(expected), "{message}");
+        assert!(!folder.path("imported.jsonl").exists());
+    }
+    let message = error(&import(
+        &folder,
+        QUESTIONS,
+        ANSWERS,
+        &["--vocab-size", "20"],
+    ));
+    assert!(
+        message.contains("outside the vocabulary of 20"),
+        "{message}"
+    );
+}
+
+#[test]
+fn describes_a_trace() {
+    let trace = project("traces/demo-llama-gsm8k.jsonl");
+    let text = stdout(&cascade(&["trace", "show", &trace]));
+    for part in [
+        "demo-llama-target",
+        "measured, f32",
+        "records",
+        "eos 44",
+        "gaps",
+        "median",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let object = &objects(&stdout(&cascade(&["trace", "show", &trace, "--json"])))[0];
+    assert_eq!(
+        (&object["records"], &object["output_tokens"]["max"]),
+        (&json!(50), &json!(160.0))
+    );
+    assert_eq!(object["header"]["template"], "vicuna-gsm8k");
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused_with_the_cure() {
+    let folder = Folder::new();
+    let t5 = project("traces/demo-t5-gsm8k.jsonl");
+    let llama = project("configs/demo-llama.yaml");
+    let demo = std::fs::read_to_string(project("configs/demo-t5.yaml")).unwrap();
+    let sampled = folder.file(
+        "sampled.yaml",
+        demo.replace("temperature: 0", "temperature: 0.7"),
+    );
+    let table = folder.file(
+        "table.yaml",
+        "target: {model: embedded:demo-t5-target}\ndrafters:\n  - max_gram: {bigram: embedded:demo-llama}\nk: {matrix: [[4]]}\n",
+    );
+    let damaged = std::fs::read_to_string(&t5).unwrap();
+    let damaged = folder.file("damaged.jsonl", &damaged[..damaged.len() - 20]);
+    let notes = folder.file("notes.txt", "my notes\n");
+    let demo = project("configs/demo-t5.yaml");
+    for (trace, config, expected) in [
+        (
+            &t5,
+            &llama,
+            "drafter `demo-llama-base` has another vocabulary",
+        ),
+        (&t5, &table, "was built for another tokenizer"),
+        (&t5, &sampled, "set the temperature to 0"),
+        (
+            &damaged,
+            &demo,
+            "damaged.jsonl:51: the last line is cut off",
+        ),
+        (&notes, &demo, "notes.txt: not a trace"),
+        (
+            &folder.name("none.jsonl"),
+            &demo,
+            "none.jsonl: No such file",
+        ),
+    ] {
+        let message = error(&cascade(&["replay", "--trace", trace, "--config", config]));
+        assert!(message.contains(expected), "{message}");
+    }
+    let output = folder.name("t.jsonl");
+    let args = [
+        "trace",
+        "record",
+        "--config",
+        &sampled,
+        "--dataset",
+        "gsm8k",
+        "--output",
+        &output,
+    ];
+    let message = error(&cascade(&args));
+    assert!(message.contains("traces are greedy"), "{message}");
+    let message = error(&cascade(&["trace", "record", "--output", &output]));
+    assert!(message.contains("nothing to record"), "{message}");
+}
+
+#[test]
+fn records_longer_than_the_configuration_are_cut_with_a_warning() {
+    let folder = Folder::new();
+    let demo = std::fs::read_to_string(project("configs/demo-t5.yaml")).unwrap();
+    let short = folder.file(
+        "short.yaml",
+        demo.replace("max_new_tokens: 160", "max_new_tokens: 20"),
+    );
+    let trace = project("traces/demo-t5-gsm8k.jsonl");
+    let output = cascade(&[
+        "replay", "--trace", &trace, "--config", &short, "--limit", "2", "--json",
+    ]);
+    let records = objects(&stdout(&output));
+    assert_eq!(
+        (&records[0]["num_tokens"], &records[0]["finish_reason"]),
+        (&json!(20), &json!("length"))
+    );
+    assert_eq!(records[2]["total"]["num_tokens"], 40);
+    let warnings = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        warnings.contains("50 of 50 records are longer"),
+        "{warnings}"
+    );
+}

@@ -1,0 +1,84 @@
+//! `cascade tune` on the shipped traces.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::common::project;
+
+fn tune(trace: &str, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .arg("tune")
+        .arg("--trace")
+        .arg(project(&format!("traces/{trace}")))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn error(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
+    let output = tune(
+        "demo-t5-gsm8k.jsonl",
+        &[
+            "--limit",
+            "4",
+            "--starts",
+            "2",
+            "--check",
+            "1",
+            "--costs",
+            "11300,220,60",
+            "--json",
+        ],
+    );
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let best = &report["frontier"][0];
+    let predicted = best["predicted_swi"].as_f64().unwrap();
+    let replayed = best["replayed_swi"].as_f64().unwrap();
+    assert!(
+        (predicted / replayed - 1.0).abs() < 0.05,
+        "{predicted} {replayed}"
+    );
+    assert!(replayed > report["own_predicted_swi"].as_f64().unwrap() + 1.0);
+    // Each further setting drafts more cheaply.
+    let drafting: Vec<u64> = report["frontier"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|candidate| {
+            let calls = candidate["predicted_calls"].as_array().unwrap();
+            220 * calls[1].as_u64().unwrap() + 60 * calls[2].as_u64().unwrap()
+        })
+        .collect();
+    assert!(
+        drafting.windows(2).all(|pair| pair[1] < pair[0]),
+        "{drafting:?}"
+    );
+}
+
+#[test]
+fn invalid_costs_are_refused() {
+    let costs = |text| {
+        error(&tune(
+            "demo-t5-gsm8k.jsonl",
+            &["--limit", "1", "--costs", text],
+        ))
+    };
+    assert!(costs("1,2").contains("2 numbers for 3 neural models"));
+    assert!(costs("1,-2,3").contains("above 0"));
+    assert!(costs("cheap").contains("measured"));
+}
+
+#[test]
+fn a_trace_of_another_vocabulary_is_refused() {
+    let message = error(&tune("demo-llama-gsm8k.jsonl", &["--limit", "1"]));
+    assert!(message.contains("vocabulary"), "{message}");
+}
