@@ -5,12 +5,10 @@
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::time::Duration;
 
 use cascade_config::{AssembleOptions, Config, Content};
 use cascade_engine::{Cascade, GenerationOutput, Options, Role};
-use cascade_models::HubOptions;
 use criterion::{criterion_group, criterion_main, Criterion};
 
 const PROMPTS: usize = 4;
@@ -70,12 +68,8 @@ fn generate(cascade: &mut Cascade, prompts: &[String]) -> Spent {
 
 fn engine(c: &mut Criterion) {
     for family in ["embedded:demo-t5", "embedded:demo-llama"] {
-        let config = Config::open(Path::new(family)).expect("embedded");
-        let options = AssembleOptions {
-            device: None,
-            hub: HubOptions::from_env(),
-            progress: false,
-        };
+        let config = Config::open(family).expect("embedded");
+        let options = AssembleOptions::default();
         let mut cascade = config.assemble(&options).expect("embedded").cascade;
         let prompts = prompts(&config);
         let mut shares = Vec::new();

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::{AssembleOptions, Config, DeviceSpec};
 use cascade_models::HubOptions;
 
 const GOOD: &str = "
@@ -35,11 +35,7 @@ fn assert_says(message: &str, parts: &[&str]) {
 }
 
 fn offline() -> AssembleOptions {
-    AssembleOptions {
-        device: None,
-        hub: HubOptions::new("http://127.0.0.1:9", "/nonexistent"),
-        progress: false,
-    }
+    AssembleOptions::default().with_hub(HubOptions::new("http://127.0.0.1:9", "/nonexistent"))
 }
 
 fn assembly_message(text: &str, options: &AssembleOptions) -> String {
@@ -82,7 +78,25 @@ fn unknown_and_misplaced_keys() {
         &["bad.yaml", "unknown field `max_tokens`", "`max_new_tokens`"],
     );
     let drafter = message("max_gram: {", "maxgram: {");
-    assert_says(&drafter, &["unknown field `maxgram`", "`max_gram`"]);
+    assert_says(
+        &drafter,
+        &[
+            "bad.yaml: drafters[1]",
+            "unknown field `maxgram`",
+            "`max_gram`",
+            "line 5",
+        ],
+    );
+    let twice = message(
+        "bigram: embedded:demo-t5 }",
+        "branches: 2 }\n    name: a\n    name: b",
+    );
+    assert_says(&twice, &["bad.yaml: drafters[1]", "duplicate", "name"]);
+    let kinds = message("max_gram: { bigram: embedded:demo-t5 }", "name: x");
+    assert_says(
+        &kinds,
+        &["`model`, `max_gram`, `bigram` and `prompt_lookup`"],
+    );
     let both = message(
         "- model: embedded:demo-t5-small",
         "- { model: embedded:demo-t5-small, bigram: embedded:demo-t5 }",
@@ -195,13 +209,14 @@ fn places_that_are_not_there() {
             "none.safetensors",
         ],
     );
-    let device = AssembleOptions {
-        device: Some("gpu7".to_owned()),
-        ..offline()
-    };
     assert_says(
-        &assembly_message(GOOD, &device),
-        &["device", "gpu7", "cuda:N"],
+        &message("lenience: 2", "device: gpu7"),
+        &["bad.yaml: device", "gpu7", "cuda:N"],
+    );
+    let far = offline().with_device(Some(DeviceSpec::Cuda(4000)));
+    assert_says(
+        &assembly_message(GOOD, &far),
+        &["bad.yaml: device", "cuda:4000"],
     );
 }
 

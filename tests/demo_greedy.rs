@@ -8,7 +8,7 @@ use std::path::Path;
 
 use cascade_config::{AssembleOptions, Assembled, Config};
 use cascade_core::TextCodec;
-use cascade_engine::{Cascade, Convention, KMatrix, Options};
+use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
 use cascade_models::HubOptions;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -83,34 +83,32 @@ impl Family {
             Self::T5 => "embedded:demo-t5",
             Self::Llama => "embedded:demo-llama",
         };
-        let mut config = Config::open(Path::new(name)).unwrap();
-        config.options.max_new_tokens = MAX_NEW_TOKENS;
+        let mut config = Config::open(name).unwrap();
+        config.generation.max_new_tokens = MAX_NEW_TOKENS;
         config
     }
 
     /// The cascade that `k` is for: three drafters, base and Max-Gram, or Max-Gram alone.
     fn cascade(self, k: &KMatrix, lenience: f32) -> Assembled {
-        let mut config = self.config();
-        let (base, max_gram) = (config.drafters[0].clone(), config.drafters[2].clone());
-        match k.size() {
-            1 => config.drafters = vec![max_gram],
-            2 => config.drafters = vec![base, max_gram],
-            _ => {}
-        }
-        config.k = k.clone();
-        config.lenience = lenience;
+        let config = self.config();
+        let all = config.drafters().to_vec();
+        let drafters = match k.size() {
+            1 => vec![all[2].clone()],
+            2 => vec![all[0].clone(), all[2].clone()],
+            _ => all,
+        };
+        let mut config = config.with_drafters(drafters, k.clone()).unwrap();
+        config.lenience = Lenience::new(lenience).unwrap();
         assemble(&config)
     }
 }
 
+fn offline() -> AssembleOptions {
+    AssembleOptions::default().with_hub(HubOptions::new("http://localhost:9", "/nonexistent"))
+}
+
 fn assemble(config: &Config) -> Assembled {
-    config
-        .assemble(&AssembleOptions {
-            device: None,
-            hub: HubOptions::new("http://localhost:9", "/nonexistent"),
-            progress: false,
-        })
-        .unwrap()
+    config.assemble(&offline()).unwrap()
 }
 
 fn matrix(rows: &[&[usize]]) -> KMatrix {
@@ -175,7 +173,9 @@ fn cascades_equal_transformers(family: Family, prompts: usize, random: usize) {
 #[test]
 fn prompts_tokenize_as_in_transformers() {
     for family in [Family::T5, Family::Llama] {
-        let tokenizer = assemble(&family.config()).tokenizer;
+        let config = family.config();
+        let target = config.pool(&offline()).target(&config).unwrap();
+        let tokenizer = &target.tokenizer;
         for golden in family.goldens() {
             assert_eq!(tokenizer.encode(&golden.prompt).unwrap(), golden.prompt_ids);
         }

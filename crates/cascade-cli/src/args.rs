@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cascade_config::DeviceSpec;
 use cascade_data::{DataSource, Dataset, PromptTemplate};
 use clap::Args;
 
@@ -20,7 +21,7 @@ pub(crate) struct JobArgs {
 
     /// Device, overriding the configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
+    pub(crate) device: Option<DeviceSpec>,
 }
 
 /// Where prompts come from.

@@ -1,22 +1,25 @@
 //! `cascade check-lossless`: whether a configuration is lossless.
 
 mod greedy;
+mod random_settings;
 mod sampled;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{Assembled, Config};
+use cascade_config::{Config, ModelPool};
 use cascade_core::{Decoding, Prompt, Sampling, TokenId};
 use cascade_engine::{Cascade, Options};
 use cascade_eval::lossless::{agreement, rescore, Cells};
-use cascade_models::DType;
+use cascade_models::{DType, LoadedModel};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use self::greedy::Findings;
+use self::random_settings::with_random_settings;
 use self::sampled::{Compared, Comparisons};
 use crate::args::JobArgs;
 use crate::job::Job;
@@ -68,13 +71,15 @@ pub(crate) struct CheckLosslessArgs {
 pub(crate) fn run(args: &CheckLosslessArgs) -> Result<ExitCode> {
     check(args)?;
     let job = Job::new(&args.job)?;
-    let assembled = job.assemble()?;
+    let pool = job.pool();
+    job.assemble(&pool)?;
     let checker = Checker {
         args,
         job: &job,
-        assembled: &assembled,
+        target: pool.target(&job.config)?,
+        pool,
     };
-    let lossless = match job.options.decoding {
+    let lossless = match job.options().decoding {
         Decoding::Greedy => checker.greedy()?,
         Decoding::Sampled(sampling) => checker.sampled(&sampling)?,
     };
@@ -101,7 +106,8 @@ fn check(args: &CheckLosslessArgs) -> Result<()> {
 struct Checker<'a> {
     args: &'a CheckLosslessArgs,
     job: &'a Job,
-    assembled: &'a Assembled,
+    target: Arc<LoadedModel>,
+    pool: ModelPool,
 }
 
 /// The prompt and settings of one generation.
@@ -119,11 +125,10 @@ impl Checker<'_> {
 
     fn trial(&self, number: usize) -> Result<Trial> {
         let mut config = self.job.config.clone();
-        config.options = self.job.options.clone();
         if let Some(seed) = self.args.random_settings {
-            config = config.with_random_settings(seed.wrapping_add(number as u64));
+            config = with_random_settings(&config, seed.wrapping_add(number as u64))?;
         }
-        let cascade = self.assembled.cascade_with(&config)?;
+        let cascade = self.pool.assemble(&config)?.cascade;
         let input = &self.job.inputs[number % self.job.inputs.len()];
         let prompt = cascade.encode(&input.prompt(&[])?)?;
         Ok(Trial {
@@ -144,9 +149,9 @@ impl Checker<'_> {
         for number in 0..self.trials() {
             let mut trial = self.trial(number)?;
             let tokens = trial
-                .generate(&trial.config.options.clone())
+                .generate(&trial.config.generation.options())
                 .with_context(|| format!("prompt {}", number + 1))?;
-            let mut target = self.assembled.target_session();
+            let mut target = self.target.session();
             let found = rescore(&mut target, &trial.prompt, &tokens, tolerance)?;
             findings.add(&trial, found);
             progress.inc(1);
@@ -169,10 +174,10 @@ impl Checker<'_> {
         for number in 0..trials {
             let mut trial = self.trial(number)?;
             let cells = Cells::new(
-                &mut self.assembled.target_session(),
+                &mut self.target.session(),
                 &trial.prompt,
                 sampling,
-                trial.eos(self.assembled),
+                trial.eos(&self.target),
                 self.args.length,
                 self.args.samples,
             )?;
@@ -193,15 +198,15 @@ impl Checker<'_> {
     fn samples(&self, trial: &mut Trial, progress: &ProgressBar) -> Result<Vec<Vec<TokenId>>> {
         let first = trial
             .config
-            .options
+            .generation
             .seed
             .wrapping_add((trial.number as u64) << 32);
         (0..self.args.samples)
             .map(|i| {
                 let options = trial
                     .config
-                    .options
-                    .clone()
+                    .generation
+                    .options()
                     .with_max_new_tokens(self.args.length + FURTHER_TOKENS)
                     .with_seed(first.wrapping_add(i))
                     .with_stop(None);
@@ -244,11 +249,10 @@ impl Trial {
         Ok(generation.tokens)
     }
 
-    fn eos<'e>(&self, assembled: &'e Assembled) -> &'e [TokenId] {
-        if self.config.ignore_eos {
-            &[]
-        } else {
-            assembled.eos()
+    fn eos<'e>(&self, target: &'e LoadedModel) -> &'e [TokenId] {
+        match self.config.generation.ignore_eos {
+            true => &[],
+            false => &target.eos_token_ids,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use cascade_config::{AssembleOptions, Config, Drafter, LoadedPart, Neural};
+use cascade_config::{AssembleOptions, Config, Drafter, Neural, Part};
 use cascade_engine::{Branching, Expand, Siblings};
 use clap::Subcommand;
 
@@ -47,13 +47,13 @@ fn check(file: &Path, load: bool) -> Result<ExitCode> {
 
 fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
     writeln!(out, "target     {}", neural(&config.target))?;
-    for drafter in &config.drafters {
+    for drafter in config.drafters() {
         writeln!(out, "drafter    {}", drafter_line(drafter))?;
     }
     let names: Vec<&str> = std::iter::once(config.target.name.as_str())
-        .chain(config.drafters.iter().map(Drafter::name))
+        .chain(config.drafters().iter().map(Drafter::name))
         .collect();
-    for (row, entries) in config.k.rows().iter().enumerate() {
+    for (row, entries) in config.k().rows().iter().enumerate() {
         let adds: Vec<String> = entries
             .iter()
             .zip(&names[1..])
@@ -70,9 +70,10 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
     writeln!(
         out,
         "lenience   {} for neural, {} for statistical drafts; the target's is 1",
-        config.lenience, config.statistical_lenience
+        config.lenience.get(),
+        config.statistical_lenience.get()
     )?;
-    writeln!(out, "decoding   {}", config.sampling)?;
+    writeln!(out, "decoding   {}", config.generation.sampling)?;
     writeln!(
         out,
         "drafts     at most {} nodes; the target's acceptance rule is {}",
@@ -81,7 +82,7 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
     writeln!(
         out,
         "prompt     {}; at most {} new tokens; device {}",
-        config.prompt, config.options.max_new_tokens, config.device
+        config.prompt, config.generation.max_new_tokens, config.device
     )?;
     Ok(())
 }
@@ -121,7 +122,7 @@ fn branches(branching: &Branching) -> String {
     )
 }
 
-fn loaded(part: &LoadedPart) -> String {
+fn loaded(part: &Part) -> String {
     match part.parameters {
         0 => format!("loaded     {} from {}", part.name, part.source),
         parameters => format!(

@@ -1,64 +1,54 @@
 //! The common start of every command that generates: configuration, inputs, options.
 
 use anyhow::{bail, Result};
-use cascade_config::{AssembleOptions, Assembled, Config, SamplingSettings};
-use cascade_core::Decoding;
+use cascade_config::{AssembleOptions, Assembled, Config, ModelPool, SamplingSettings};
 use cascade_engine::Options;
-use cascade_models::LoadedModel;
 
 use crate::args::{DecodingArgs, JobArgs};
 use crate::inputs::{cut_short, inputs, Input};
 
 /// A checked job; no model has been loaded yet.
 pub(crate) struct Job {
+    /// The configuration, its settings overridden by the arguments.
     pub(crate) config: Config,
     pub(crate) inputs: Vec<Input>,
-    pub(crate) options: Options,
-    device: Option<String>,
 }
 
 impl Job {
     pub(crate) fn new(args: &JobArgs) -> Result<Self> {
-        let config = match &args.config {
+        let mut config = match &args.config {
             Some(file) => Config::open(file)?,
             None => Config::demo()?,
         };
         let inputs = inputs(&args.input, &config)?;
         warn_of_unasked_turns(&inputs);
-        let defaults = config.options.clone();
-        let (max_new_tokens, seed) = (defaults.max_new_tokens, defaults.seed);
-        let options = defaults
-            .with_max_new_tokens(args.decoding.max_new_tokens.unwrap_or(max_new_tokens))
-            .with_decoding(decoding(&args.decoding, config.sampling)?)
-            .with_seed(args.decoding.seed.unwrap_or(seed));
-        Ok(Self {
-            config,
-            inputs,
-            options,
-            device: args.device.clone(),
-        })
-    }
-
-    /// The device of the models.
-    pub(crate) fn device(&self) -> &str {
-        self.device.as_ref().unwrap_or(&self.config.device)
-    }
-
-    /// Loads the target alone.
-    pub(crate) fn load_target(&self) -> Result<LoadedModel> {
-        Ok(self.config.load_target(&self.assemble_options())?)
-    }
-
-    fn assemble_options(&self) -> AssembleOptions {
-        AssembleOptions {
-            device: self.device.clone(),
-            ..AssembleOptions::default()
+        let generation = &mut config.generation;
+        generation.sampling = sampling(&args.decoding, generation.sampling)?;
+        if let Some(length) = args.decoding.max_new_tokens {
+            generation.max_new_tokens = length;
         }
+        if let Some(seed) = args.decoding.seed {
+            generation.seed = seed;
+        }
+        if let Some(device) = args.device {
+            config.device = device;
+        }
+        Ok(Self { config, inputs })
+    }
+
+    /// What is generated with.
+    pub(crate) fn options(&self) -> Options {
+        self.config.generation.options()
+    }
+
+    /// The models, to be loaded.
+    pub(crate) fn pool(&self) -> ModelPool {
+        self.config.pool(&AssembleOptions::default())
     }
 
     /// Loads the models, and prints warnings about what is valid but probably unintended.
-    pub(crate) fn assemble(&self) -> Result<Assembled> {
-        let assembled = self.config.assemble(&self.assemble_options())?;
+    pub(crate) fn assemble(&self, pool: &ModelPool) -> Result<Assembled> {
+        let assembled = pool.assemble(&self.config)?;
         for warning in &assembled.warnings {
             eprintln!("warning: {warning}");
         }
@@ -78,13 +68,13 @@ fn warn_of_unasked_turns(inputs: &[Input]) {
 }
 
 /// The configuration's settings, overridden by the arguments.
-fn decoding(args: &DecodingArgs, settings: SamplingSettings) -> Result<Decoding> {
-    let settings = SamplingSettings {
-        temperature: args.temperature.unwrap_or(settings.temperature),
-        top_k: args.top_k.or(settings.top_k),
-        top_p: args.top_p.or(settings.top_p),
-        min_p: args.min_p.or(settings.min_p),
-    };
+fn sampling(args: &DecodingArgs, configured: SamplingSettings) -> Result<SamplingSettings> {
+    let settings = SamplingSettings::new(
+        args.temperature.unwrap_or(configured.temperature()),
+        args.top_k.or(configured.top_k()),
+        args.top_p.or(configured.top_p()),
+        args.min_p.or(configured.min_p()),
+    )?;
     let truncates = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
     if truncates && settings.truncates_in_vain() {
         bail!(
@@ -92,5 +82,5 @@ fn decoding(args: &DecodingArgs, settings: SamplingSettings) -> Result<Decoding>
              also give --temperature"
         );
     }
-    Ok(settings.decoding()?)
+    Ok(settings)
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, AssembledAround, Config, StandIn};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, Target};
 use cascade_engine::{Cascade, GenerationOutput};
 use cascade_eval::trace::{replay, Record, Tallies, Tally, Trace, TraceScorer};
 use cascade_eval::Error;
@@ -41,7 +41,7 @@ pub(crate) struct ReplayArgs {
 
     /// Device of the drafters, overriding the configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
+    device: Option<DeviceSpec>,
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         Some(file) => Config::open(file)?,
         None => Config::demo()?,
     };
-    if !config.options.decoding.is_greedy() {
+    if !config.generation.options().decoding.is_greedy() {
         return Err(Error::NotGreedy).context(format!("{}: generation", config.label));
     }
     let trace = Arc::new(Trace::open(&args.trace)?);
@@ -66,19 +66,13 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<AssembledAround> {
+fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
     let header = &trace.header;
-    let target = StandIn {
-        scorer: TraceScorer::new(trace.clone())?,
-        source: trace.label.clone(),
-        vocabulary: header.tokenizer(),
-        eos: header.eos.clone(),
-    };
-    let options = AssembleOptions {
-        device: args.device.clone(),
-        ..AssembleOptions::default()
-    };
-    let assembled = config.assemble_around(target, &options);
+    let scorer = TraceScorer::new(trace.clone())?;
+    let target =
+        Target::new(scorer, &trace.label, header.tokenizer()).with_eos(header.eos.iter().copied());
+    let options = AssembleOptions::default().with_device(args.device);
+    let assembled = config.pool(&options).assemble_with_target(config, target);
     assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))
 }
 
@@ -92,7 +86,7 @@ fn warnings(config: &Config, trace: &Trace) -> Vec<String> {
             config.label
         ));
     }
-    let wanted = config.options.max_new_tokens;
+    let wanted = config.generation.max_new_tokens;
     let longer = trace
         .records
         .iter()
@@ -105,12 +99,12 @@ fn warnings(config: &Config, trace: &Trace) -> Vec<String> {
             trace.records.len()
         )),
     }
-    if config.ignore_eos && !trace.header.eos.is_empty() {
+    if config.generation.ignore_eos && !trace.header.eos.is_empty() {
         warnings.push(
             "generation.ignore_eos: recordings end at EOS, so the replay does too".to_owned(),
         );
     }
-    if config.options.stop.is_some() {
+    if config.generation.stop.is_some() {
         warnings.push(
             "stop sequences are ignored in a replay; records end where recording ended".to_owned(),
         );
@@ -144,9 +138,10 @@ impl Replay<'_> {
             .collect();
         let mut out = std::io::stdout().lock();
         let mut tallies = Tallies::default();
+        let options = self.config.generation.options();
         let bar = self.bar(records.len());
         for record in records {
-            let generation = replay(&mut cascade, record, &self.config.options)?;
+            let generation = replay(&mut cascade, record, &options)?;
             tallies.add(record.category.as_deref(), &generation);
             bar.inc(1);
             if self.args.json {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::{AssembleOptions, Config, DeviceSpec};
 use cascade_data::DataSource;
 use cascade_eval::trace::Trace;
 use cascade_report::{Machine, Manifest};
@@ -111,7 +111,7 @@ struct RunExperiment {
 
     /// Device, overriding the models' configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
+    device: Option<DeviceSpec>,
 }
 
 fn named_source(text: &str) -> Result<(String, DataSource), String> {
@@ -166,7 +166,7 @@ impl RunExperiment {
         let bar = progress(experiment.prompts(shard));
         experiment.run(&folder, shard, self.resume, || bar.inc(1))?;
         bar.finish_and_clear();
-        let manifest = finished(manifest(started, self.device.as_deref()));
+        let manifest = finished(manifest(started, self.device));
         finish(report(&folder, manifest)?, &folder)
     }
 
@@ -193,10 +193,7 @@ impl RunExperiment {
 
     fn prepare(&self, definition: &Definition) -> Result<Experiment> {
         let config = self.models(definition)?;
-        let options = AssembleOptions {
-            device: self.device.clone(),
-            ..AssembleOptions::default()
-        };
+        let options = AssembleOptions::default().with_device(self.device);
         let choice = Choice {
             datasets: self.dataset.clone(),
             data: self.data.iter().cloned().collect::<BTreeMap<_, _>>(),
@@ -227,12 +224,12 @@ impl RunExperiment {
             ("demo" | "paper", None) => bail!("{}: `models` is missing", definition.name),
             (other, _) => other,
         };
-        let parse = |text: &str| Config::parse(text, name, Path::new(""));
+        let parse = |text: &str| Config::parse(text, name, "");
         let config = match name {
-            "demo-t5" | "demo-llama" => Config::open(format!("embedded:{name}").as_ref()),
+            "demo-t5" | "demo-llama" => Config::open(format!("embedded:{name}")),
             "t5-xxl" => parse(T5_XXL),
             "vicuna-7b" => parse(VICUNA_7B),
-            file => Config::open(file.as_ref()),
+            file => Config::open(file),
         };
         config.context("--models")
     }
@@ -249,11 +246,12 @@ fn progress(prompts: usize) -> ProgressBar {
     }
 }
 
-fn manifest(started: Timestamp, device: Option<&str>) -> Manifest {
+fn manifest(started: Timestamp, device: Option<DeviceSpec>) -> Manifest {
     let mut machine = Machine::this();
+    let gpu = device.filter(|device| *device != DeviceSpec::Cpu);
     machine
         .accelerators
-        .extend(device.filter(|device| *device != "cpu").map(str::to_owned));
+        .extend(gpu.map(|device| device.to_string()));
     let mut manifest = Manifest::new(std::env::args().collect(), machine, started);
     manifest.commit = option_env!("CASCADE_COMMIT").map(str::to_owned);
     let versions = [

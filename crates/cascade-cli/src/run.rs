@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use cascade_config::Assembled;
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
 use clap::{Args, ValueEnum};
 
@@ -58,9 +57,14 @@ enum Color {
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     set_colors(args.color);
     let job = Job::new(&args.job)?;
-    let assembled = job.assemble()?;
-    let options = job.options.with_speculation(!args.no_speculation);
-    let mut runner = Runner::new(assembled, options, args.compare)?;
+    let pool = job.pool();
+    let cascade = job.assemble(&pool)?.cascade;
+    let plain = match args.compare {
+        true => Some(pool.assemble(&job.config.plain())?.cascade),
+        false => None,
+    };
+    let options = job.options().with_speculation(!args.no_speculation);
+    let mut runner = Runner::new(cascade, plain, options)?;
     let totals = if args.json {
         runner.print_records(&job.inputs)
     } else {
@@ -90,10 +94,9 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(assembled: Assembled, options: Options, compare: bool) -> Result<Self> {
-        let plain = compare.then(|| assembled.plain()).transpose()?;
+    fn new(cascade: Cascade, plain: Option<Cascade>, options: Options) -> Result<Self> {
         let mut runner = Self {
-            cascade: assembled.cascade,
+            cascade,
             plain,
             seed: options.seed,
             options,

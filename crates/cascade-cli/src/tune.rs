@@ -7,11 +7,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config, DrafterModel, LoadedDrafters, StandIn};
-use cascade_engine::Lenience;
+use cascade_config::{AssembleOptions, Config, DeviceSpec, DrafterModel, ModelPool, Target};
+use cascade_core::Drafter;
 use cascade_eval::trace::{replay, Trace, TraceScorer};
 use cascade_eval::tune::{search, Candidate, Prediction, Recording, Recordings, Setting, Space};
 use cascade_eval::ForwardBench;
+use cascade_models::Session;
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -61,7 +62,7 @@ pub(crate) struct TuneArgs {
 
     /// Device, overriding the configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
+    device: Option<DeviceSpec>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,17 +103,15 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     if trace.records.iter().all(|record| record.output.is_empty()) {
         bail!("{}: the trace has no output tokens to tune on", trace.label);
     }
-    let options = AssembleOptions {
-        device: args.device.clone(),
-        ..AssembleOptions::default()
-    };
-    let drafters = config.load_drafters(&trace.header.tokenizer(), &options)?;
+    let pool = config.pool(&AssembleOptions::default().with_device(args.device));
+    let drafters = pool.drafters(&config, &trace.header.tokenizer())?;
     let tuner = Tuner {
         args,
-        costs: costs(args, &config, &drafters, &options)?,
+        costs: costs(args, &config, &drafters, &pool)?,
         config,
         trace: Arc::new(trace),
         drafters,
+        pool,
     };
     tuner.run()?;
     Ok(ExitCode::SUCCESS)
@@ -122,11 +121,10 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
 fn costs(
     args: &TuneArgs,
     config: &Config,
-    drafters: &LoadedDrafters,
-    options: &AssembleOptions,
+    models: &[DrafterModel],
+    pool: &ModelPool,
 ) -> Result<Vec<f64>> {
-    let models = drafters.models(config);
-    let neural = |model: &DrafterModel| matches!(model, DrafterModel::Neural(_));
+    let neural = |model: &DrafterModel| matches!(model, DrafterModel::Neural { .. });
     let mut costs = match &args.costs {
         Costs::Given(costs) => {
             let expected = 1 + models.iter().filter(|model| neural(model)).count();
@@ -138,7 +136,7 @@ fn costs(
             }
             let mut given = costs.iter().copied();
             let mut all = vec![given.next().unwrap_or(1.0)];
-            for model in &models {
+            for model in models {
                 all.push(if neural(model) {
                     given.next().unwrap_or(0.0)
                 } else {
@@ -147,14 +145,16 @@ fn costs(
             }
             return Ok(all);
         }
-        Costs::Parameters => vec![config.load_target(options)?.num_parameters() as f64],
-        Costs::Measured => vec![measured(&mut config.load_target(options)?.session())?],
+        Costs::Parameters => vec![pool.target(config)?.num_parameters() as f64],
+        Costs::Measured => vec![measured(&mut pool.target(config)?.session())?],
     };
-    for (model, part) in models.into_iter().zip(&drafters.parts) {
+    for model in models {
         costs.push(match (model, &args.costs) {
             (DrafterModel::Statistical(_), _) => 0.0,
-            (DrafterModel::Neural(mut session), Costs::Measured) => measured(&mut session)?,
-            (DrafterModel::Neural(_), _) => part.parameters as f64,
+            (DrafterModel::Neural { model, .. }, Costs::Measured) => {
+                measured(&mut model.session())?
+            }
+            (DrafterModel::Neural { model, .. }, _) => model.num_parameters() as f64,
         });
     }
     Ok(costs)
@@ -174,11 +174,27 @@ fn measured(scorer: &mut dyn cascade_core::Scorer) -> Result<f64> {
     Ok(first.median.as_secs_f64())
 }
 
+/// A drafter while it is recorded.
+enum Recorded {
+    Neural(Box<Session>),
+    Statistical(Box<dyn Drafter + Send>),
+}
+
+impl Recorded {
+    fn new(model: &DrafterModel) -> Self {
+        match model {
+            DrafterModel::Neural { model, .. } => Self::Neural(Box::new(model.session())),
+            DrafterModel::Statistical(factory) => Self::Statistical(factory.drafter()),
+        }
+    }
+}
+
 struct Tuner<'a> {
     args: &'a TuneArgs,
     config: Config,
     trace: Arc<Trace>,
-    drafters: LoadedDrafters,
+    drafters: Vec<DrafterModel>,
+    pool: ModelPool,
     costs: Vec<f64>,
 }
 
@@ -206,7 +222,7 @@ impl Tuner<'_> {
 
     /// Each drafter's predictions along the target's texts, smallest drafter first.
     fn record(&self) -> Result<Recordings> {
-        let mut models = self.drafters.models(&self.config);
+        let mut models: Vec<_> = self.drafters.iter().map(Recorded::new).collect();
         let progress = ProgressBar::new(self.trace.records.len() as u64);
         let mut recordings = Vec::with_capacity(self.trace.records.len());
         for record in self
@@ -219,10 +235,10 @@ impl Tuner<'_> {
             let mut recording = Recording::new(record.output.clone());
             for model in models.iter_mut().rev() {
                 match model {
-                    DrafterModel::Neural(session) => {
+                    Recorded::Neural(session) => {
                         recording.add_neural(&mut **session, &prompt)?;
                     }
-                    DrafterModel::Statistical(drafter) => {
+                    Recorded::Statistical(drafter) => {
                         recording.add_statistical(&mut **drafter, &prompt, STATISTICAL_DEPTH);
                     }
                 }
@@ -237,24 +253,23 @@ impl Tuner<'_> {
     /// The prediction for the configuration's own setting.
     fn own_setting(&self, recordings: &Recordings) -> Result<f64> {
         let setting = Setting {
-            k: self.config.k.clone(),
-            lenience: Lenience::new(self.config.lenience)?,
+            k: self.config.k().clone(),
+            lenience: self.config.lenience,
         };
         Ok(recordings.predict(&setting)?.swi(&self.costs))
     }
 
     /// The SWI of a setting, with calls counted in a replay.
     fn replayed(&self, setting: &Setting) -> Result<f64> {
-        let mut config = self.config.clone();
-        config.k = setting.k.clone();
-        config.lenience = setting.lenience.get();
-        let target = StandIn {
-            scorer: TraceScorer::new(self.trace.clone())?,
-            source: self.trace.label.clone(),
-            vocabulary: self.trace.header.tokenizer(),
-            eos: self.trace.header.eos.clone(),
-        };
-        let mut cascade = self.drafters.around(target, &config)?;
+        let mut config = self.config.clone().with_k(setting.k.clone())?;
+        config.lenience = setting.lenience;
+        let options = config.generation.options();
+        let scorer = TraceScorer::new(self.trace.clone())?;
+        let header = &self.trace.header;
+        let target = Target::new(scorer, &self.trace.label, header.tokenizer())
+            .with_eos(header.eos.iter().copied());
+        let assembled = self.pool.assemble_with_target(&config, target)?;
+        let mut cascade = assembled.cascade;
         let mut counted = Prediction {
             tokens: 0,
             calls: vec![0; self.costs.len()],
@@ -265,7 +280,7 @@ impl Tuner<'_> {
             .iter()
             .filter(|record| !record.output.is_empty())
         {
-            let generation = replay(&mut cascade, record, &config.options)?;
+            let generation = replay(&mut cascade, record, &options)?;
             counted.tokens += generation.tokens.len() as u64;
             for (sum, model) in counted.calls.iter_mut().zip(&generation.models) {
                 *sum += model.usage.calls;

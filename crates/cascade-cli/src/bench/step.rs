@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config, Drafter, StandIn};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter, ModelPool};
 use cascade_engine::{Cascade, GenerationOutput, Role};
 use cascade_eval::median;
 use cascade_eval::trace::{
@@ -41,7 +41,7 @@ pub(crate) struct StepArgs {
 
     /// Device, overriding the configuration: cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
+    device: Option<DeviceSpec>,
 
     /// Print one JSON object and nothing else.
     #[arg(long)]
@@ -110,18 +110,15 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     let config = Config::open(&args.config)?;
     refuse_neural_drafters(&config)?;
     let trace = Arc::new(Trace::open(&args.trace)?);
-    let target = target(args, &config)?;
+    let pool = config.pool(&AssembleOptions::default().with_device(args.device));
+    let target = target(args, &config, &pool)?;
     let log = LookupLog::default();
     let recorded = TraceScorer::new(trace.clone())?;
     let scorer = TimedReplayScorer::new(target.session, recorded, log.clone())
         .with_context(|| format!("{} for {}", target.name, trace.label))?;
-    let stand_in = StandIn {
-        scorer,
-        source: trace.label.clone(),
-        vocabulary: trace.header.tokenizer(),
-        eos: trace.header.eos.clone(),
-    };
-    let assembled = config.assemble_around(stand_in, &assemble_options(args))?;
+    let replayed = cascade_config::Target::new(scorer, &trace.label, trace.header.tokenizer())
+        .with_eos(trace.header.eos.iter().copied());
+    let assembled = pool.assemble_with_target(&config, replayed)?;
     for warning in &assembled.warnings {
         eprintln!("warning: {warning}");
     }
@@ -152,7 +149,7 @@ fn measure(args: &StepArgs) -> Result<Measured> {
 /// Forwards of neural drafters are not engine overhead, and could not be separated from it.
 fn refuse_neural_drafters(config: &Config) -> Result<()> {
     let neural = |drafter: &&Drafter| matches!(drafter, Drafter::Neural { .. });
-    match config.drafters.iter().find(neural) {
+    match config.drafters().iter().find(neural) {
         None => Ok(()),
         Some(drafter) => bail!(
             "{}: the drafter `{}` is a neural model, but bench step times the engine around the target's \
@@ -163,21 +160,14 @@ fn refuse_neural_drafters(config: &Config) -> Result<()> {
     }
 }
 
-fn assemble_options(args: &StepArgs) -> AssembleOptions {
-    AssembleOptions {
-        device: args.device.clone(),
-        ..AssembleOptions::default()
-    }
-}
-
 /// The given shape, or the configuration's target.
-fn target(args: &StepArgs, config: &Config) -> Result<Target> {
-    let device = args.device.as_ref().unwrap_or(&config.device).clone();
+fn target(args: &StepArgs, config: &Config, pool: &ModelPool) -> Result<Target> {
+    let device = pool.device().to_string();
     let Some(shape) = args.shape.shape()? else {
-        let loaded = config.load_target(&assemble_options(args))?;
+        let loaded = pool.target(config)?;
         return Ok(Target {
             session: loaded.session(),
-            name: loaded.name,
+            name: loaded.name.clone(),
             device,
             dtype: config.target.dtype.as_str().to_owned(),
         });
@@ -208,10 +198,11 @@ fn replay_all(
         generations: Vec::new(),
         costs: Vec::new(),
     };
+    let options = config.generation.options();
     // The first pass warms up memory, caches, and the GPU's graphs for each number of rows.
     for timed in [false, true] {
         for record in trace.records.iter().take(args.limit) {
-            let (generation, costs) = replay_timed(&mut cascade, record, &config.options, log)?;
+            let (generation, costs) = replay_timed(&mut cascade, record, &options, log)?;
             if timed {
                 run.generations.push(generation);
                 run.costs.extend(costs);

@@ -6,6 +6,7 @@ use cascade_core::TokenId;
 use cascade_eval::lossless::{Difference, Rescored};
 use serde::Serialize;
 
+use super::random_settings::settings;
 use super::{verdict, Trial};
 
 /// Near-ties and violations printed of each.
@@ -60,7 +61,7 @@ impl Findings {
             emitted: difference.emitted,
             expected: difference.expected,
             gap: difference.gap,
-            settings: trial.config.settings(),
+            settings: settings(&trial.config),
         };
         self.generations += 1;
         self.tokens += found.tokens;

@@ -6,6 +6,7 @@ use cascade_core::TokenId;
 use cascade_eval::lossless::{Agreement, Cells};
 use serde::Serialize;
 
+use super::random_settings::settings;
 use super::{verdict, Trial};
 
 /// The result of comparing samples, prompt by prompt.
@@ -54,7 +55,7 @@ impl Compared {
             total_variation_at_least: found.at_least,
             total_variation_at_most: found.at_most,
             impossible: found.impossible,
-            settings: trial.config.settings(),
+            settings: settings(&trial.config),
         }
     }
 }

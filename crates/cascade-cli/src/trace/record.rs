@@ -24,7 +24,8 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
         bail!("nothing to record: give --dataset, --prompts or --prompt");
     }
     let job = Job::new(&args.job)?;
-    if !job.options.decoding.is_greedy() {
+    let options = job.options();
+    if !options.decoding.is_greedy() {
         return Err(Error::NotGreedy).context(job.config.label);
     }
     // Fail before loading a model; the writer checks again.
@@ -32,7 +33,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
         let path = args.output.clone();
         return Err(Error::Exists { path }).context("--resume continues it");
     }
-    let target = job.load_target()?;
+    let target = job.pool().target(&job.config)?;
     let header = header(args, &job, &target);
     let (writer, done) = match args.resume {
         true => Writer::resume(&args.output, &header)?,
@@ -40,13 +41,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
     };
     let name = &job.config.target.name;
     let codec = Arc::new(target.tokenizer.clone());
-    let recorder = Recorder::new(
-        name,
-        target.session(),
-        header.eos,
-        Some(codec),
-        &job.options,
-    )?;
+    let recorder = Recorder::new(name, target.session(), header.eos, Some(codec), &options)?;
     let mut recording = Recording {
         recorder,
         writer,
@@ -80,11 +75,11 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel) -> Header {
         session.architecture(),
         &target.tokenizer.fingerprint(),
         session.vocab_size(),
-        &job.options,
+        &job.options(),
     );
     header.revision = commit(target).or(named);
     header.dtype = Some(neural.dtype.as_str().to_owned());
-    header.device = Some(job.device().to_owned());
+    header.device = Some(config.device.to_string());
     header.machine = Some(format!(
         "{} {}, {}",
         std::env::consts::OS,
@@ -93,7 +88,7 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel) -> Header {
     ));
     header.program = Some(concat!("cascade ", env!("CARGO_PKG_VERSION")).to_owned());
     header.max_context = session.max_context();
-    if !config.ignore_eos {
+    if !config.generation.ignore_eos {
         header.eos.clone_from(&target.eos_token_ids);
     }
     header.dataset = dataset(&args.job.input);

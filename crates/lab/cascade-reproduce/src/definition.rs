@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{Arm, Role, Setting};
+use crate::variant::{Role, Setting, Variant};
 use crate::{Error, Result};
 
 macro_rules! embedded {
@@ -29,7 +29,7 @@ static EMBEDDED: &[(&str, &str)] = embedded![
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// What it goes by. The file's name without its ending, and not in the file.
+    /// Its name: the file's name without its extension.
     #[serde(skip)]
     pub name: String,
     /// The text that it was read from.
@@ -39,7 +39,7 @@ pub struct Definition {
     pub title: String,
     /// A paragraph for people.
     pub about: String,
-    /// Where the paper's figures stand.
+    /// Where in the paper its values are reported.
     pub source: String,
     /// What is done.
     pub kind: Kind,
@@ -133,10 +133,10 @@ pub struct Row {
     /// K matrices that are tried, entries added.
     #[serde(default)]
     pub matrices: Vec<Vec<Vec<usize>>>,
-    /// The paper's figures.
+    /// The values that the paper reports.
     #[serde(default)]
     pub paper: Vec<PaperFigure>,
-    /// Why there is no such cascade here: the row then has the paper's figures alone, and this beside them.
+    /// Why the row is not run: it then has the paper's values alone, with this note.
     pub absent: Option<String>,
 }
 
@@ -144,7 +144,8 @@ const fn one() -> usize {
     1
 }
 
-/// Hyperparameters to be combined. An empty list leaves its hyperparameter out.
+/// Values of hyperparameters, of which all combinations are tried. An empty list leaves its
+/// hyperparameter out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
@@ -162,15 +163,15 @@ pub struct Grid {
     pub lenience: Vec<f32>,
 }
 
-/// A figure of the paper.
+/// A value that the paper reports.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaperFigure {
-    /// The dataset that it is of.
+    /// On which dataset.
     pub dataset: String,
-    /// What it says.
+    /// What was measured.
     pub metric: Metric,
-    /// What it is.
+    /// The value.
     pub value: f64,
     /// The hyperparameters that gave it.
     #[serde(default)]
@@ -217,7 +218,8 @@ impl Definition {
     /// Reads YAML, and checks what can be checked without models.
     ///
     /// # Errors
-    /// [`Error::Syntax`]; [`Error::Definition`] for rows that make no experiment; [`Error::Setting`].
+    /// [`Error::Syntax`]; [`Error::Definition`] for rows that make no experiment;
+    /// [`Error::Setting`].
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         let mut definition: Self = serde_yaml::from_str(text).map_err(|source| Error::Syntax {
             experiment: name.to_owned(),
@@ -233,7 +235,7 @@ impl Definition {
         if self.kind == Kind::Ewif {
             return Ok(());
         }
-        self.arms()?;
+        self.variants()?;
         let is_plain = |row: &Row| row.drafters.is_empty() && row.absent.is_none();
         let first_is_plain = self.rows.first().is_some_and(is_plain);
         if self.kind != Kind::Replay && !first_is_plain {
@@ -265,24 +267,25 @@ impl Definition {
         }
     }
 
-    /// Everything that is run, each cascade once, in the order of the rows; rows that are absent are not.
+    /// Everything that is run, each cascade once, in the order of the rows; rows that are absent
+    /// are not.
     ///
     /// # Errors
     /// [`Error::Setting`]; [`Error::Definition`] if there is nothing to run.
-    pub fn arms(&self) -> Result<Vec<Arm>> {
-        let mut arms: Vec<Arm> = Vec::new();
+    pub fn variants(&self) -> Result<Vec<Variant>> {
+        let mut variants: Vec<Variant> = Vec::new();
         let there = |(_, row): &(usize, &Row)| row.absent.is_none();
         for (index, row) in self.rows.iter().enumerate().filter(there) {
             for setting in row.settings() {
-                let arm = Arm::new(index, &row.drafters, setting, row.children)?;
-                if arms.iter().all(|known| known.id != arm.id) {
-                    arms.push(arm);
+                let variant = Variant::new(index, &row.drafters, setting, row.children)?;
+                if variants.iter().all(|known| known.id != variant.id) {
+                    variants.push(variant);
                 }
             }
         }
-        match arms.is_empty() {
+        match variants.is_empty() {
             true => Err(self.wrong("it has no rows", "give at least one")),
-            false => Ok(arms),
+            false => Ok(variants),
         }
     }
 }
@@ -361,12 +364,12 @@ mod tests {
             .iter()
             .filter(|definition| definition.kind != Kind::Ewif)
         {
-            let arms = definition.arms().unwrap();
-            for (i, arm) in arms.iter().enumerate() {
+            let variants = definition.variants().unwrap();
+            for (i, variant) in variants.iter().enumerate() {
                 assert!(
-                    arms[..i].iter().all(|other| other.id != arm.id),
+                    variants[..i].iter().all(|other| other.id != variant.id),
                     "{}",
-                    arm.id
+                    variant.id
                 );
             }
         }
@@ -375,8 +378,8 @@ mod tests {
     #[test]
     fn table2_has_the_papers_settings_and_a_search() {
         let table2 = Definition::named("table2").unwrap();
-        let arms = table2.arms().unwrap();
-        let ids: Vec<&str> = arms.iter().map(|arm| arm.id.as_str()).collect();
+        let variants = table2.variants().unwrap();
+        let ids: Vec<&str> = variants.iter().map(|variant| variant.id.as_str()).collect();
         assert_eq!(ids[0], "plain");
         for k in 1..=20 {
             for drafter in ["base", "small"] {

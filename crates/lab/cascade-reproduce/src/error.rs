@@ -37,7 +37,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// A text that is no experiment.
+    /// A text that is not an experiment.
     #[error("{experiment}: {source}; configs/reproduce/table2.yaml is an example")]
     Syntax {
         /// The experiment.
@@ -46,7 +46,7 @@ pub enum Error {
         source: serde_yaml::Error,
     },
 
-    /// An experiment that makes no sense.
+    /// An experiment that is not valid.
     #[error("{experiment}: {problem}; {cure}")]
     Definition {
         /// The experiment.
@@ -57,7 +57,7 @@ pub enum Error {
         cure: String,
     },
 
-    /// Hyperparameters that make no cascade.
+    /// Hyperparameters that do not fit the drafters.
     #[error(
         "the setting `{setting}` for the drafters {drafters}: {problem}; give k11, for two neural drafters k12 (a running \
          sum) and k22 as well, or a `matrix` with a row for each drafter"
@@ -85,7 +85,7 @@ pub enum Error {
     /// A dataset that is neither part of the program nor given.
     #[error(
         "the dataset {dataset} is not part of the program; give its file or folder with --data {dataset}=PATH \
-         (docs/datasets.md tells where it is), or leave it out with --dataset"
+         (docs/datasets.md lists where to get it), or leave it out with --dataset"
     )]
     NoData {
         /// The dataset.
@@ -152,7 +152,7 @@ pub enum Error {
     },
 
     /// A shard that is none.
-    #[error("`{text}` is no shard; give i/n with i from 1 to n, such as 1/4")]
+    #[error("`{text}` is not a shard; give i/n with i from 1 to n, such as 1/4")]
     Shard {
         /// The text.
         text: String,
@@ -178,10 +178,10 @@ pub enum Error {
     },
 
     /// A generation failed.
-    #[error("{arm}, prompt {prompt}: {source}")]
+    #[error("{variant}, prompt {prompt}: {source}")]
     Generation {
         /// The cascade.
-        arm: String,
+        variant: String,
         /// The prompt's id.
         prompt: String,
         /// What went wrong.

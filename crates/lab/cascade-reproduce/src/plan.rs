@@ -10,8 +10,8 @@ use crate::{Definition, Error, Result};
 /// The file that a plan is kept in, beside the results.
 const PLAN: &str = "plan.json";
 
-/// Everything that results depend on: equal plans give equal results. It is kept beside them, so that they can be reported
-/// without the models.
+/// Everything that results depend on: equal plans give equal results. It is kept beside them, so
+/// that they can be reported without the models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -32,12 +32,13 @@ pub struct Plan {
     pub suites: Vec<Suite>,
     /// Datasets of the definition that were left out.
     pub left_out: Vec<String>,
-    /// Of the choice of prompts, and of the bootstrap.
+    /// Seed of the choice of prompts and of the bootstrap.
     pub seed: u64,
     /// Tokens to generate at most.
     pub max_new_tokens: usize,
-    /// Number of arms.
-    pub arms: usize,
+    /// Number of variants.
+    #[serde(rename = "arms")]
+    pub variants: usize,
 }
 
 /// A model of a plan.
@@ -76,7 +77,7 @@ pub struct Asked {
     /// Subject or category.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Of its tokens.
+    /// Hash of its tokens.
     pub tokens: Sha256,
 }
 
@@ -115,7 +116,7 @@ impl Plan {
             self.models_from,
             &fingerprint[..16]
         );
-        Experiment::new(key, (self.prompts() * self.arms) as u64)
+        Experiment::new(key, (self.prompts() * self.variants) as u64)
     }
 
     fn to_json(&self) -> String {

@@ -8,7 +8,7 @@ use cascade_data::{DataSource, Dataset, PromptError, PromptTemplate, Sample, Sel
 use cascade_eval::trace::{limit, Trace};
 use cascade_models::HubOptions;
 
-use crate::lineup::Lineup;
+use crate::models::Models;
 use crate::plan::{Asked, Suite};
 use crate::record::hash;
 use crate::{Definition, Error, Result};
@@ -20,9 +20,10 @@ pub struct Choice {
     pub datasets: Vec<String>,
     /// Where datasets are that are not part of the program.
     pub data: BTreeMap<String, DataSource>,
-    /// Prompts of each dataset, in place of the definition's number. Of a recording, records at the beginning; all if not given.
+    /// Prompts of each dataset, in place of the definition's number. Of a recording, records at the
+    /// beginning; all if not given.
     pub limit: Option<usize>,
-    /// Of the choice among a dataset's prompts.
+    /// Seed of the choice among a dataset's prompts.
     pub seed: u64,
 }
 
@@ -31,13 +32,13 @@ pub(crate) struct Ready {
     pub(crate) prompt: Prompt,
     /// Tokens to generate at most.
     pub(crate) max_new_tokens: usize,
-    /// Its text, where it was one.
+    /// Its text, if it was made from one.
     pub(crate) text: Option<String>,
     /// What was recorded, in a replay.
     pub(crate) recorded: Option<Vec<TokenId>>,
 }
 
-/// Prompts, and what a plan says of them.
+/// Prompts, and how a plan records them.
 pub(crate) struct Prompts {
     pub(crate) suites: Vec<Suite>,
     pub(crate) left_out: Vec<String>,
@@ -45,8 +46,9 @@ pub(crate) struct Prompts {
 }
 
 impl Prompts {
-    /// Reads datasets. One that was not asked for by name and is not there is left out, as long as another is.
-    pub(crate) fn read(definition: &Definition, choice: &Choice, lineup: &Lineup) -> Result<Self> {
+    /// Reads datasets. One that was not asked for by name and is not there is left out, as long as
+    /// another is.
+    pub(crate) fn read(definition: &Definition, choice: &Choice, models: &Models) -> Result<Self> {
         let mut prompts = Self {
             suites: Vec::new(),
             left_out: Vec::new(),
@@ -56,7 +58,7 @@ impl Prompts {
             let optional = choice.datasets.is_empty();
             match samples(&name, choice, definition.samples) {
                 Err(Error::NoData { dataset }) if optional => prompts.left_out.push(dataset),
-                samples => prompts.add(&name, &samples?, definition, lineup)?,
+                samples => prompts.add(&name, &samples?, definition, models)?,
             }
         }
         match (prompts.suites.is_empty(), prompts.left_out.first()) {
@@ -72,13 +74,13 @@ impl Prompts {
         dataset: &str,
         samples: &[Sample],
         definition: &Definition,
-        lineup: &Lineup,
+        models: &Models,
     ) -> Result<()> {
-        let template = template(dataset, lineup.architecture())?;
+        let template = template(dataset, models.architecture())?;
         let mut asked = Vec::with_capacity(samples.len());
         for sample in samples {
             let text = sample.prompt(template)?;
-            let prompt = lineup.encode(&text)?;
+            let prompt = models.encode(&text)?;
             asked.push(of_prompt(&sample.id, sample.category.as_ref(), &prompt));
             self.ready.push(Ready {
                 prompt,

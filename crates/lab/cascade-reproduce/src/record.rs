@@ -5,30 +5,32 @@ use cascade_engine::{GenerationOutput, ModelUsage};
 use cascade_report::Sha256;
 use serde::{Deserialize, Serialize};
 
-use crate::arm::Arm;
 use crate::plan::Plan;
+use crate::variant::Variant;
 
-/// A line of `results.jsonl`. It has no times, so that it is a function of the experiment alone: those are in
-/// `walltime.jsonl`.
+/// A line of `results.jsonl`. It has no times, so that it is a function of the experiment alone:
+/// those are in `walltime.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Place in the experiment: prompt × number of arms + arm.
+    /// Place in the experiment: prompt × number of variants + variant.
     pub index: u64,
-    /// Dataset, prompt and arm.
+    /// Dataset, prompt and variant.
     pub id: String,
     /// The dataset.
     pub dataset: String,
     /// What the dataset calls the prompt.
     pub prompt: String,
-    /// Subject or category, if the dataset tells.
+    /// Subject or category, if the dataset has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
     /// The cascade.
-    pub arm: String,
+    #[serde(rename = "arm")]
+    pub variant: String,
     /// Tokens emitted.
     pub tokens: u64,
-    /// SHA-256 of the emitted tokens as little-endian 32-bit numbers: equal to plain decoding's, or else `differs` says where.
+    /// SHA-256 of the emitted tokens as little-endian 32-bit integers: equal to plain decoding's
+    /// unless `differs` is set.
     pub output: Sha256,
     /// Forwards of the target.
     pub steps: u64,
@@ -69,8 +71,8 @@ pub struct ModelCalls {
 pub struct Difference {
     /// Which token, from 0.
     pub at: u64,
-    /// By how much the target's logit for plain decoding's token is above the one for the token said instead; `None` where one of
-    /// the outputs had ended.
+    /// By how much the target's logit for plain decoding's token is above the one for the token
+    /// said instead; `None` where one of the outputs had ended.
     pub gap: Option<f32>,
 }
 
@@ -90,7 +92,7 @@ impl Difference {
 pub struct Walltime {
     /// Number of the prompt in the experiment.
     pub prompt: u64,
-    /// Of each arm, in the order of the arms.
+    /// Of each variant, in the order of the variants.
     pub seconds: Vec<f64>,
 }
 
@@ -109,33 +111,33 @@ impl Run {
     pub(crate) fn new(
         plan: &Plan,
         prompt: usize,
-        arm: (usize, &Arm),
+        variant: (usize, &Variant),
         generation: &GenerationOutput,
     ) -> Self {
         let (suite, asked) = plan.asked(prompt);
-        let (number, arm) = arm;
-        let index = (prompt * plan.arms + number) as u64;
+        let (number, variant) = variant;
+        let index = (prompt * plan.variants + number) as u64;
         let kept: Vec<usize> = generation.steps.iter().map(|step| step.accepted).collect();
         let drafted: Vec<usize> = generation.steps.iter().map(|step| step.drafted).collect();
         Self {
             index,
-            id: format!("{}/{}/{}", suite.dataset, asked.id, arm.id),
+            id: format!("{}/{}/{}", suite.dataset, asked.id, variant.id),
             dataset: suite.dataset.clone(),
             prompt: asked.id.clone(),
             category: asked.category.clone(),
-            arm: arm.id.clone(),
+            variant: variant.id.clone(),
             tokens: generation.tokens.len() as u64,
             output: hash(&generation.tokens),
             steps: generation.steps.len() as u64,
             drafted: generation.num_draft_tokens() as u64,
             accepted: generation.num_accepted_draft_tokens() as u64,
-            drafted_at: if arm.children > 1 {
+            drafted_at: if variant.children > 1 {
                 Vec::new()
             } else {
                 longer_than(&drafted)
             },
             accepted_at: longer_than(&kept),
-            models: calls(arm, generation),
+            models: calls(variant, generation),
             differs: None,
         }
     }
@@ -164,8 +166,8 @@ fn longer_than(lengths: &[usize]) -> Vec<u64> {
     (0..longest).map(above).collect()
 }
 
-fn calls(arm: &Arm, generation: &GenerationOutput) -> Vec<ModelCalls> {
-    let places = std::iter::once("target").chain(arm.drafters.iter().map(|role| role.name()));
+fn calls(variant: &Variant, generation: &GenerationOutput) -> Vec<ModelCalls> {
+    let places = std::iter::once("target").chain(variant.drafters.iter().map(|role| role.name()));
     let of = |(level, (place, model)): (usize, (&str, &ModelUsage))| ModelCalls {
         place: place.to_owned(),
         calls: model.usage.calls,
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn near_ties_are_told_from_errors() {
+    fn near_ties_are_distinguished_from_errors() {
         let gap = |gap| Difference { at: 3, gap }.is_near_tie();
         assert!(gap(Some(1e-5)) && gap(Some(-1e-5)) && gap(Some(0.0)));
         assert!(!gap(Some(0.1)) && !gap(None));

@@ -22,12 +22,13 @@ pub struct Reported {
     pub tables: Vec<Table>,
     /// What was found, a sentence to a line.
     pub summary: String,
-    /// Runs whose output differs from plain decoding's by more than rounding explains. Not 0: something is wrong, and the
-    /// cascades concerned have no figures.
+    /// Runs whose output differs from plain decoding's by more than rounding explains. Not 0:
+    /// something is wrong, and the cascades concerned have no figures.
     pub unequal: usize,
 }
 
-/// Makes the report of a folder of results. Prompts that some arm has not answered yet are left out, and the report says so.
+/// Makes the report of a folder of results. Prompts that some variant has not answered yet are left
+/// out, and the report says so.
 ///
 /// # Errors
 /// A folder without a plan; results that cannot be read.
@@ -73,6 +74,6 @@ struct Made {
     summary: String,
     tables: Vec<Table>,
     plots: Vec<(cascade_report::Plot, String)>,
-    /// The arm whose samples are shown, if it is not the one of most drafters.
+    /// The variant whose samples are shown, if it is not the one of most drafters.
     best: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! Running the arms of an experiment over its prompts.
+//! Running the variants of an experiment over its prompts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -14,12 +14,12 @@ use cascade_eval::trace::Trace;
 use cascade_models::Tokenizer;
 use cascade_report::{write_atomically, Evidence, Results};
 
-use crate::arm::Arm;
-use crate::lineup::Lineup;
+use crate::models::Models;
 use crate::plan::Plan;
 use crate::prompts::{Choice, Prompts, Ready};
 use crate::record::{Difference, Run, Walltime};
 use crate::samples::{self, Sampled, Samples};
+use crate::variant::Variant;
 use crate::{Definition, Error, Result};
 
 /// The file of times.
@@ -28,7 +28,8 @@ const WALLTIME: &str = "walltime.jsonl";
 /// The file of what forwards cost on this machine.
 const COSTS: &str = "costs.json";
 
-/// A part of an experiment's prompts: those whose number leaves the remainder `part` when divided by `of`.
+/// A part of an experiment's prompts: those whose number leaves the remainder `part` when divided
+/// by `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     part: usize,
@@ -68,9 +69,9 @@ impl FromStr for Shard {
 
 /// An experiment with its models loaded and its prompts read.
 pub struct Experiment {
-    lineup: Lineup,
+    models: Models,
     plan: Plan,
-    arms: Vec<Arm>,
+    variants: Vec<Variant>,
     ready: Vec<Ready>,
 }
 
@@ -78,19 +79,21 @@ impl Experiment {
     /// Loads the models of a configuration and reads the datasets.
     ///
     /// # Errors
-    /// Those of models and datasets; [`Error::NoData`]; [`Error::OtherDataset`]; [`Error::NoDrafter`].
+    /// Those of models and datasets; [`Error::NoData`]; [`Error::OtherDataset`];
+    /// [`Error::NoDrafter`].
     pub fn prepare(
         definition: &Definition,
         config: &Config,
         options: &AssembleOptions,
         choice: &Choice,
     ) -> Result<Self> {
-        let lineup = Lineup::load(definition, config, options)?;
-        let prompts = Prompts::read(definition, choice, &lineup)?;
-        Self::new(definition, &config.label, choice, lineup, prompts)
+        let models = Models::load(definition, config, options)?;
+        let prompts = Prompts::read(definition, choice, &models)?;
+        Self::new(definition, &config.label, choice, models, prompts)
     }
 
-    /// The same on a recording of the target. With its tokenizer, samples in reports have text; without, numbers.
+    /// The same on a recording of the target. With its tokenizer, samples in reports have text;
+    /// without, token ids.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare); [`Error::OtherTokenizer`].
@@ -103,35 +106,35 @@ impl Experiment {
     ) -> Result<Self> {
         let prompts = Prompts::of_trace(definition, choice, &trace);
         let label = trace.label.clone();
-        let lineup = Lineup::around_trace(definition, config, options, trace, tokenizer)?;
-        Self::new(definition, &label, choice, lineup, prompts)
+        let models = Models::with_trace(definition, config, options, trace, tokenizer)?;
+        Self::new(definition, &label, choice, models, prompts)
     }
 
     fn new(
         definition: &Definition,
         label: &str,
         choice: &Choice,
-        lineup: Lineup,
+        models: Models,
         prompts: Prompts,
     ) -> Result<Self> {
-        let arms = definition.arms()?;
+        let variants = definition.variants()?;
         let plan = Plan {
             name: definition.name.clone(),
             definition: definition.text.clone(),
             models_from: label.to_owned(),
-            models: lineup.planned()?,
-            max_gram: lineup.max_gram_options(),
-            evidence: lineup.evidence(),
+            models: models.planned()?,
+            max_gram: models.max_gram_options(),
+            evidence: models.evidence(),
             suites: prompts.suites,
             left_out: prompts.left_out,
             seed: choice.seed,
             max_new_tokens: definition.max_new_tokens,
-            arms: arms.len(),
+            variants: variants.len(),
         };
         Ok(Self {
-            lineup,
+            models,
             plan,
-            arms,
+            variants,
             ready: prompts.ready,
         })
     }
@@ -148,14 +151,14 @@ impl Experiment {
             .count()
     }
 
-    /// Runs what is missing in a folder of results, and tells of each prompt when it is done.
+    /// Runs what is missing in a folder of results, and calls `on_prompt` after each prompt.
     ///
-    /// All cascades answer a prompt one after the other, the first of them another one at each prompt, so that a machine that
-    /// changes its speed favours none.
+    /// All cascades answer a prompt one after the other, and each prompt starts with another of
+    /// them, so that a machine whose speed drifts favours none.
     ///
     /// # Errors
-    /// [`Error::NotResumed`] for a folder that has records already, unless `resume`; another experiment's folder; models that
-    /// fail; a folder that cannot be written.
+    /// [`Error::NotResumed`] for a folder that has records already, unless `resume`; another
+    /// experiment's folder; models that fail; a folder that cannot be written.
     pub fn run(
         &self,
         folder: &Path,
@@ -192,23 +195,27 @@ impl Experiment {
         Ok(())
     }
 
-    /// Arms that have no record of a prompt yet.
+    /// Variants that have no record of a prompt yet.
     fn missing(&self, results: &Results<Run>, prompt: usize) -> Vec<usize> {
-        let index = |arm: usize| (prompt * self.arms.len() + arm) as u64;
-        (0..self.arms.len())
-            .filter(|&arm| !results.contains(index(arm)))
+        let index = |variant: usize| (prompt * self.variants.len() + variant) as u64;
+        (0..self.variants.len())
+            .filter(|&variant| !results.contains(index(variant)))
             .collect()
     }
 
-    /// Plain decoding and the last arm, untimed: caches and clocks.
+    /// Plain decoding and the last variant, untimed: caches and clocks.
     fn warm_up(&self, prompt: usize) -> Result<()> {
-        for arm in [self.arms.first(), self.arms.last()].into_iter().flatten() {
-            self.generate(prompt, arm)?;
+        for variant in [self.variants.first(), self.variants.last()]
+            .into_iter()
+            .flatten()
+        {
+            self.generate(prompt, variant)?;
         }
         Ok(())
     }
 
-    /// Answers a prompt with the arms that are missing, or with all if a sample is to be kept of it.
+    /// Answers a prompt with the variants that are missing, or with all if a sample is to be kept
+    /// of it.
     fn answer(
         &self,
         prompt: usize,
@@ -216,9 +223,10 @@ impl Experiment {
         sample: bool,
         files: &mut Files,
     ) -> Result<()> {
-        let generations = self.generations(prompt, |arm| sample || missing.contains(&arm))?;
-        if generations.len() == self.arms.len() && self.plan.evidence == Evidence::Measured {
-            // In a replay there is no target whose time could be taken.
+        let generations =
+            self.generations(prompt, |variant| sample || missing.contains(&variant))?;
+        if generations.len() == self.variants.len() && self.plan.evidence == Evidence::Measured {
+            // A replay has no target to time.
             let seconds: Vec<f64> = generations.values().map(|g| g.wall.as_secs_f64()).collect();
             files.walltimes.append(&Walltime {
                 prompt: prompt as u64,
@@ -227,42 +235,47 @@ impl Experiment {
         }
         let ready = &self.ready[prompt];
         let plain = ready.recorded.as_ref().unwrap_or(&generations[&0].tokens);
-        for &arm in missing {
-            let generation = &generations[&arm];
-            let mut run = Run::new(&self.plan, prompt, (arm, &self.arms[arm]), generation);
+        for &variant in missing {
+            let generation = &generations[&variant];
+            let mut run = Run::new(
+                &self.plan,
+                prompt,
+                (variant, &self.variants[variant]),
+                generation,
+            );
             run.differs = self.difference(prompt, plain, &generation.tokens)?;
             files.results.append(run)?;
         }
         if sample {
             let all: Vec<&GenerationOutput> = generations.values().collect();
-            let tokenizer = self.lineup.tokenizer();
+            let tokenizer = self.models.tokenizer();
             let sampled = Sampled::new(prompt, ready, plain, &all, tokenizer)?;
             files.samples.insert(sampled)?;
         }
         Ok(())
     }
 
-    /// What the wanted arms say, and always the first, which the others are compared with.
+    /// What the wanted variants say, and always the first, which the others are compared with.
     fn generations(
         &self,
         prompt: usize,
         wanted: impl Fn(usize) -> bool,
     ) -> Result<BTreeMap<usize, GenerationOutput>> {
-        let count = self.arms.len();
+        let count = self.variants.len();
         let turns = (0..count).map(|turn| (turn + prompt) % count);
         turns
-            .filter(|&arm| arm == 0 || wanted(arm))
-            .map(|arm| Ok((arm, self.generate(prompt, &self.arms[arm])?)))
+            .filter(|&variant| variant == 0 || wanted(variant))
+            .map(|variant| Ok((variant, self.generate(prompt, &self.variants[variant])?)))
             .collect()
     }
 
-    fn generate(&self, prompt: usize, arm: &Arm) -> Result<GenerationOutput> {
+    fn generate(&self, prompt: usize, variant: &Variant) -> Result<GenerationOutput> {
         let ready = &self.ready[prompt];
         let options = Options::default().with_max_new_tokens(ready.max_new_tokens);
-        let mut cascade = self.lineup.cascade(arm)?;
+        let mut cascade = self.models.cascade(variant)?;
         let generation = cascade.generate_tokens(&ready.prompt, &options);
         generation.map_err(|source| Error::Generation {
-            arm: arm.id.clone(),
+            variant: variant.id.clone(),
             prompt: self.plan.asked(prompt).1.id.clone(),
             source: Box::new(source),
         })
@@ -278,7 +291,7 @@ impl Experiment {
         let gap = match (plain.get(at), other.get(at)) {
             (None, None) => return Ok(None),
             (Some(&said), Some(&instead)) => {
-                self.lineup
+                self.models
                     .gap(&self.ready[prompt].prompt, &plain[..at], said, instead)?
             }
             _ => None,
@@ -292,7 +305,7 @@ impl Experiment {
         if file.exists() {
             return Ok(());
         }
-        let times = self.lineup.forward_times()?;
+        let times = self.models.forward_times()?;
         let seconds: BTreeMap<&str, f64> = times
             .iter()
             .map(|(place, time)| (place.as_str(), time.as_secs_f64()))
@@ -347,7 +360,8 @@ impl Walltimes {
     }
 }
 
-/// The times of a folder, by prompt: the last of each. Lines that are none are passed over, since times are beside the results.
+/// The times of a folder, by prompt: the last of each. Lines that are none are passed over, since
+/// times are beside the results.
 pub(crate) fn walltimes(folder: &Path) -> BTreeMap<u64, Vec<f64>> {
     let text = fs::read_to_string(folder.join(WALLTIME)).unwrap_or_default();
     let lines = text
@@ -364,11 +378,12 @@ pub(crate) fn forward_seconds(folder: &Path) -> BTreeMap<String, f64> {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Puts shards of one experiment together in a new folder: the records, byte for byte, of one run; all times; the costs of
-/// the first shard; all samples.
+/// Puts shards of one experiment together in a new folder: the records, byte for byte, of one run;
+/// all times; the costs of the first shard; all samples.
 ///
 /// # Errors
-/// Shards of different experiments, shards that overlap, or that lack a record; a folder that is not empty.
+/// Shards of different experiments, shards that overlap, or that lack a record; a folder that is
+/// not empty.
 pub fn merge(shards: &[PathBuf], into: &Path) -> Result<Plan> {
     let first = shards.first().ok_or(cascade_report::Error::NoShards)?;
     let plan = Plan::of_folder(first)?;

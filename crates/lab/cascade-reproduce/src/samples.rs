@@ -1,4 +1,5 @@
-//! Samples: a few answers kept token by token, so that a report can show who drafted what without the models.
+//! Samples: a few answers kept token by token, so that a report can show who drafted what without
+//! the models.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,9 +12,9 @@ use cascade_models::Tokenizer;
 use cascade_report::write_atomically;
 use serde::{Deserialize, Serialize};
 
-use crate::pieces::pieces;
 use crate::plan::Plan;
 use crate::prompts::Ready;
+use crate::token_texts::token_texts;
 use crate::{Error, Result};
 
 /// The file of samples.
@@ -22,7 +23,8 @@ const SAMPLES: &str = "samples.jsonl";
 /// Prompts of each dataset of which samples are kept.
 const KEPT: usize = 3;
 
-/// The prompts of which samples are kept: evenly spread over each dataset, so that they are of different categories.
+/// The prompts of which samples are kept: evenly spread over each dataset, so that they are of
+/// different categories.
 pub(crate) fn kept(plan: &Plan) -> Vec<usize> {
     let mut kept = Vec::new();
     let mut before = 0;
@@ -35,7 +37,8 @@ pub(crate) fn kept(plan: &Plan) -> Vec<usize> {
     kept
 }
 
-/// One prompt and what every arm did with it: a line of `samples.jsonl`, and like `results.jsonl` a function of the plan alone.
+/// One prompt and what every variant did with it: a line of `samples.jsonl`, and like
+/// `results.jsonl` a function of the plan alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sampled {
@@ -45,15 +48,17 @@ pub(crate) struct Sampled {
     pub(crate) text: String,
     /// The texts of plain decoding's tokens.
     pub(crate) pieces: Vec<String>,
-    /// In the order of the arms.
-    pub(crate) arms: Vec<Drafted>,
+    /// In the order of the variants.
+    #[serde(rename = "arms")]
+    pub(crate) variants: Vec<Drafted>,
 }
 
 /// Who proposed the tokens of an answer first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Drafted {
-    /// For each step, the levels of its tokens: 0 for the target, 1 for the arm's first drafter.
+    /// For each step, the levels of its tokens: 0 for the target, 1 for the variant's first
+    /// drafter.
     pub(crate) steps: Vec<Vec<usize>>,
     /// The texts of its own tokens, if they are not plain decoding's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,12 +66,12 @@ pub(crate) struct Drafted {
 }
 
 impl Sampled {
-    /// What all arms did with a prompt.
+    /// What all variants did with a prompt.
     pub(crate) fn new(
         prompt: usize,
         ready: &Ready,
         plain: &[TokenId],
-        arms: &[&GenerationOutput],
+        variants: &[&GenerationOutput],
         tokenizer: Option<&Tokenizer>,
     ) -> Result<Self> {
         let drafted = |generation: &&GenerationOutput| {
@@ -74,15 +79,15 @@ impl Sampled {
             Ok(Drafted {
                 steps: steps(generation),
                 pieces: own
-                    .then(|| pieces(&generation.tokens, tokenizer))
+                    .then(|| token_texts(&generation.tokens, tokenizer))
                     .transpose()?,
             })
         };
         Ok(Self {
             prompt,
             text: text(ready, tokenizer)?,
-            pieces: pieces(plain, tokenizer)?,
-            arms: arms.iter().map(drafted).collect::<Result<_>>()?,
+            pieces: token_texts(plain, tokenizer)?,
+            variants: variants.iter().map(drafted).collect::<Result<_>>()?,
         })
     }
 }
@@ -99,7 +104,8 @@ fn text(ready: &Ready, tokenizer: Option<&Tokenizer>) -> Result<String> {
     })
 }
 
-/// Proposers by step: what was kept and one token of the target's own, unless the text ended before it.
+/// Proposers by step: what was kept and one token of the target's own, unless the text ended before
+/// it.
 fn steps(generation: &GenerationOutput) -> Vec<Vec<usize>> {
     let mut proposers = generation.proposers.iter().map(|level| level.0);
     let steps = generation.steps.iter();

@@ -281,7 +281,10 @@ fn counts_equal_a_recount() {
     let folder = tempfile::tempdir().unwrap();
     run(&experiment(), folder.path(), "1/1", false).unwrap();
     let config = Config::demo().unwrap();
-    let target = config.load_target(&AssembleOptions::default()).unwrap();
+    let target = config
+        .pool(&AssembleOptions::default())
+        .target(&config)
+        .unwrap();
     let source = cascade_config::model_source("embedded:demo-t5-base").unwrap();
     let base = cascade_models::load(&source, &cascade_models::LoadOptions::default()).unwrap();
     let questions = cascade_data::Dataset::Gsm8k
@@ -324,7 +327,7 @@ fn counts_equal_a_recount() {
             }
         }
         let run = &runs[2];
-        assert_eq!(run.arm, "base; k11 3");
+        assert_eq!(run.variant, "base; k11 3");
         assert_eq!(
             (run.tokens, run.steps, run.drafted),
             (said.len() as u64, steps, drafted)
@@ -433,10 +436,13 @@ fn a_recording_with_another_tokenizer_is_refused() {
     let config = Config::demo().unwrap();
     let replay = |text: &str, with_tokenizer: bool| {
         let definition = Definition::parse("replay", text).unwrap();
-        let target = config.load_target(&AssembleOptions::default()).unwrap();
+        let target = config
+            .pool(&AssembleOptions::default())
+            .target(&config)
+            .unwrap();
         let recorded = (
             Arc::new(excerpt()),
-            with_tokenizer.then_some(target.tokenizer),
+            with_tokenizer.then(|| target.tokenizer.clone()),
         );
         let (options, choice) = (AssembleOptions::default(), Choice::default());
         let refused =

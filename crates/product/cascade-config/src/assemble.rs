@@ -1,232 +1,113 @@
 //! From a configuration to a cascade.
 
-use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use cascade_core::{Drafter as StatisticalDrafter, Fingerprint, TokenId};
-use cascade_engine::{Cascade, CascadeBuilder, Lenience, NeuralOptions, Role};
-use cascade_models::{
-    load, parse_device, Device, HubOptions, LoadOptions, LoadedModel, Session, Tokenizer,
-};
-use cascade_ngram::{Bigram, BigramTable, MaxGram, PromptLookup};
+use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
+use cascade_engine::{Branching, Cascade, CascadeBuilder, NeuralOptions, Role, Rule};
+use cascade_models::LoadedModel;
+use cascade_ngram::DrafterFactory;
 
-use crate::config::{Config, Drafter, Neural, Table};
-use crate::{Error, Result};
+use crate::config::{Config, Drafter, Neural};
+use crate::pool::Tables;
+use crate::{AssembleOptions, Error, ModelPool, Result};
 
-/// How a configuration is assembled.
-#[derive(Clone, Debug)]
-pub struct AssembleOptions {
-    /// `cpu` or `cuda:N` in place of the configuration's.
-    pub device: Option<String>,
-    /// Where models of the hub come from.
-    pub hub: HubOptions,
-    /// Whether downloads show a progress bar on standard error.
-    pub progress: bool,
+/// The model whose answers are kept: one that was loaded, or anything else that scores, such as a
+/// recording.
+#[non_exhaustive]
+pub struct Target {
+    /// What answers.
+    pub scorer: Box<dyn Scorer + Send>,
+    /// Where it came from, for reports.
+    pub source: String,
+    /// Its vocabulary; drafters and tables must have the same.
+    pub vocabulary: Fingerprint,
+    /// Parameters of a model; 0 for anything else.
+    pub parameters: usize,
+    /// Tokens that end a text.
+    pub eos: Vec<TokenId>,
+    /// Its tokenizer; a target without one answers tokens, not texts.
+    pub codec: Option<Arc<dyn TextCodec>>,
 }
 
-/// The configuration's device, the hub as the environment says, a progress bar if standard error is a terminal.
-impl Default for AssembleOptions {
-    fn default() -> Self {
+impl Target {
+    /// A target without end tokens and without a tokenizer.
+    pub fn new(
+        scorer: impl Scorer + Send + 'static,
+        source: impl Into<String>,
+        vocabulary: Fingerprint,
+    ) -> Self {
         Self {
-            device: None,
-            hub: HubOptions::from_env(),
-            progress: std::io::stderr().is_terminal(),
+            scorer: Box::new(scorer),
+            source: source.into(),
+            vocabulary,
+            parameters: 0,
+            eos: Vec::new(),
+            codec: None,
         }
     }
+
+    /// The same with tokens that end a text.
+    pub fn with_eos(self, eos: impl IntoIterator<Item = TokenId>) -> Self {
+        Self {
+            eos: eos.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// The same with a tokenizer.
+    pub fn with_codec(self, codec: Arc<dyn TextCodec>) -> Self {
+        Self {
+            codec: Some(codec),
+            ..self
+        }
+    }
+}
+
+/// A session of its own on the model's weights, with the model's tokenizer and end tokens.
+impl From<&LoadedModel> for Target {
+    fn from(model: &LoadedModel) -> Self {
+        let vocabulary = model.tokenizer.fingerprint();
+        let target = Self::new(model.session(), &model.name, vocabulary)
+            .with_eos(model.eos_token_ids.iter().copied())
+            .with_codec(Arc::new(model.tokenizer.clone()));
+        Self {
+            parameters: model.num_parameters(),
+            ..target
+        }
+    }
+}
+
+/// What makes a drafter of a configuration, any number of times.
+#[derive(Clone)]
+pub enum DrafterModel {
+    /// Weights, which give sessions.
+    Neural {
+        /// The weights.
+        model: Arc<LoadedModel>,
+        /// The rule of its reviews.
+        rule: Rule,
+        /// How its drafts branch.
+        branching: Branching,
+    },
+    /// A statistical drafter's tables and settings.
+    Statistical(Arc<dyn DrafterFactory>),
 }
 
 /// A cascade and what it was made of.
+#[non_exhaustive]
 pub struct Assembled {
     /// The cascade, ready to generate.
     pub cascade: Cascade,
-    /// The target's tokenizer.
-    pub tokenizer: Arc<Tokenizer>,
     /// Its models, the target first.
-    pub parts: Vec<LoadedPart>,
-    /// What is allowed but hardly meant, in sentences.
+    pub parts: Vec<Part>,
+    /// Settings that are valid but probably unintended, in sentences.
     pub warnings: Vec<String>,
-    eos: Vec<TokenId>,
-    loaded: Loaded,
-}
-
-impl Assembled {
-    /// Another cascade over the same weights and tables, with the settings of `config`: its K matrix, lenience, rules,
-    /// branches, budget. `config` is the one that was assembled, changed in these and in nothing else.
-    ///
-    /// # Errors
-    /// Settings that do not fit together.
-    ///
-    /// # Panics
-    /// If the drafters of `config` are not those that were loaded.
-    pub fn cascade_with(&self, config: &Config) -> Result<Cascade> {
-        self.loaded.cascade(config, &self.tokenizer)
-    }
-
-    /// The target alone, with a session of its own on the same weights: plain decoding to compare with.
-    ///
-    /// # Errors
-    /// None that assembling would not have met.
-    pub fn plain(&self) -> Result<Cascade> {
-        Cascade::builder()
-            .target(&self.parts[0].name, self.target_session())
-            .eos(self.eos().iter().copied())
-            .codec(self.tokenizer.clone())
-            .build()
-            .map_err(|source| Error::Cascade {
-                file: self.loaded.label.clone(),
-                source: Box::new(source),
-            })
-    }
-
-    /// A session of the target's own, which has seen nothing yet, on the same weights.
-    pub fn target_session(&self) -> Session {
-        self.loaded.target.session()
-    }
-
-    /// Tokens that end a text; none if the configuration says that EOS is ignored.
-    pub fn eos(&self) -> &[TokenId] {
-        &self.eos
-    }
-}
-
-/// The weights and tables of a configuration, from which cascades are built.
-struct Loaded {
-    label: String,
-    target: LoadedModel,
-    drafters: Vec<LoadedDrafter>,
-}
-
-pub(crate) enum LoadedDrafter {
-    Neural(Box<LoadedModel>),
-    /// Max-Gram, or a table alone.
-    Table(Option<Arc<BigramTable>>),
-    PromptLookup,
-}
-
-impl Loaded {
-    fn eos(&self, config: &Config) -> &[TokenId] {
-        if config.ignore_eos {
-            &[]
-        } else {
-            &self.target.eos_token_ids
-        }
-    }
-
-    fn cascade(&self, config: &Config, tokenizer: &Arc<Tokenizer>) -> Result<Cascade> {
-        let builder = Cascade::builder()
-            .target_with(
-                &config.target.name,
-                self.target.session(),
-                config.target.rule,
-            )
-            .eos(self.eos(config).iter().copied())
-            .codec(tokenizer.clone());
-        with_drafters(builder, &self.drafters, config, &self.label)
-    }
-}
-
-/// The cascade of a builder that has a target already, and drafters with the settings of `config`.
-///
-/// # Panics
-/// If the drafters of `config` are not those that were loaded.
-pub(crate) fn with_drafters(
-    builder: CascadeBuilder,
-    drafters: &[LoadedDrafter],
-    config: &Config,
-    label: &str,
-) -> Result<Cascade> {
-    assert_eq!(
-        drafters.len(),
-        config.drafters.len(),
-        "other drafters than those that were loaded"
-    );
-    let checked = |lenience: f32| {
-        Lenience::new(lenience).map_err(|source| Error::Cascade {
-            file: label.to_owned(),
-            source: Box::new(source.into()),
-        })
-    };
-    let builder = builder
-        .k_matrix(config.k.clone())
-        .lenience(checked(config.lenience)?)
-        .statistical_lenience(checked(config.statistical_lenience)?)
-        .placement(config.placement)
-        .max_nodes(config.max_nodes);
-    let drafters = drafters.iter().zip(&config.drafters);
-    drafters
-        .fold(builder, |builder, (loaded, drafter)| {
-            loaded.add(builder, drafter)
-        })
-        .build()
-        .map_err(|source| Error::Cascade {
-            file: label.to_owned(),
-            source: Box::new(source),
-        })
-}
-
-/// A drafter by itself, with a session of its own.
-pub enum DrafterModel {
-    /// A neural model.
-    Neural(Box<Session>),
-    /// A statistical one.
-    Statistical(Box<dyn StatisticalDrafter + Send>),
-}
-
-impl LoadedDrafter {
-    fn add(&self, builder: CascadeBuilder, drafter: &Drafter) -> CascadeBuilder {
-        match (self.model(drafter), drafter) {
-            (DrafterModel::Neural(session), Drafter::Neural { model, branching }) => {
-                let options = NeuralOptions::new(model.rule, branching.clone());
-                builder.neural_with(&model.name, *session, options)
-            }
-            (DrafterModel::Neural(session), _) => builder.neural(drafter.name(), *session),
-            (DrafterModel::Statistical(model), _) => builder.statistical(drafter.name(), model),
-        }
-    }
-
-    /// The drafter with the settings of the configuration.
-    ///
-    /// # Panics
-    /// If `drafter` is not the one that was loaded.
-    pub(crate) fn model(&self, drafter: &Drafter) -> DrafterModel {
-        match (self, drafter) {
-            (Self::Neural(loaded), Drafter::Neural { .. }) => {
-                DrafterModel::Neural(Box::new(loaded.session()))
-            }
-            (Self::Table(table), Drafter::MaxGram { options, .. }) => {
-                let max_gram = MaxGram::new().with_options(*options);
-                DrafterModel::Statistical(match table {
-                    None => Box::new(max_gram),
-                    Some(table) => Box::new(max_gram.with_bigram(Arc::clone(table))),
-                })
-            }
-            (Self::Table(Some(table)), Drafter::Bigram { width, .. }) => {
-                let bigram = Bigram::new(Arc::clone(table)).with_width(*width);
-                DrafterModel::Statistical(Box::new(bigram))
-            }
-            (
-                Self::PromptLookup,
-                Drafter::PromptLookup {
-                    max_ngram,
-                    branches,
-                    ..
-                },
-            ) => {
-                let lookup = PromptLookup::new(*max_ngram).with_branches(*branches);
-                DrafterModel::Statistical(Box::new(lookup))
-            }
-            _ => panic!(
-                "drafter `{}` is not the one that was loaded",
-                drafter.name()
-            ),
-        }
-    }
 }
 
 /// One model of an assembled cascade.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoadedPart {
+#[non_exhaustive]
+pub struct Part {
     /// Its name in reports.
     pub name: String,
     /// Where it came from.
@@ -238,176 +119,189 @@ pub struct LoadedPart {
 }
 
 impl Config {
-    /// Loads all models and puts the cascade together.
+    /// A pool for the models of this configuration, on its device.
+    pub fn pool(&self, options: &AssembleOptions) -> ModelPool {
+        ModelPool::new(self.device, options)
+    }
+
+    /// Loads all models and puts the cascade together. [`ModelPool::assemble`] does so with models
+    /// that several cascades share.
     ///
     /// # Errors
-    /// A device that is not there; a model or a table that cannot be loaded; a drafter whose vocabulary or architecture
-    /// differs from the target's.
+    /// As [`ModelPool::assemble`].
     pub fn assemble(&self, options: &AssembleOptions) -> Result<Assembled> {
-        let loader = self.loader(options)?;
-        let target = loader.neural("target", &self.target)?;
-        let tokenizer = Arc::new(target.tokenizer.clone());
-        let mut parts = vec![part(&self.target, &target, Role::Target)];
-        let drafters = loader.drafters(&tokenizer.fingerprint(), &mut parts)?;
-        let loaded = Loaded {
-            label: self.label.clone(),
-            target,
-            drafters,
-        };
-        Ok(Assembled {
-            cascade: loaded.cascade(self, &tokenizer)?,
-            tokenizer,
-            parts,
-            warnings: self.warnings(),
-            eos: loaded.eos(self).to_vec(),
-            loaded,
-        })
+        self.pool(options).assemble(self)
     }
+}
 
-    pub(crate) fn loader<'a>(&'a self, options: &'a AssembleOptions) -> Result<Loader<'a>> {
-        let device = options.device.as_ref().unwrap_or(&self.device);
-        let device = parse_device(device).map_err(|source| self.model_error("device", source))?;
-        Ok(Loader {
-            config: self,
-            options,
-            device,
-        })
-    }
-
-    fn model_error(&self, key: &str, source: cascade_models::Error) -> Error {
-        Error::Model {
-            file: self.label.clone(),
-            key: key.to_owned(),
-            source: Box::new(source),
+/// Assembly: the only place where a configuration becomes a cascade.
+impl ModelPool {
+    /// The cascade of a configuration. What the pool has loaded already is not loaded again, so
+    /// this is cheap for a configuration that differs in its settings only.
+    ///
+    /// # Errors
+    /// A device that is not there; a model or a table that cannot be loaded; a drafter whose
+    /// vocabulary or architecture differs from the target's; settings that do not fit together.
+    pub fn assemble(&self, config: &Config) -> Result<Assembled> {
+        let mut target = Target::from(&*self.target(config)?);
+        if config.generation.ignore_eos {
+            target.eos.clear();
         }
-    }
-}
-
-pub(crate) struct Loader<'a> {
-    config: &'a Config,
-    options: &'a AssembleOptions,
-    device: Device,
-}
-
-impl Loader<'_> {
-    pub(crate) fn neural(&self, key: &str, neural: &Neural) -> Result<LoadedModel> {
-        let options = LoadOptions {
-            device: self.device.clone(),
-            dtype: neural.dtype,
-            hub: self.options.hub.clone(),
-            progress: self.options.progress,
-            tokenizer: neural.tokenizer.clone(),
-        };
-        load(&neural.source, &options).map_err(|source| self.config.model_error(key, source))
+        self.assemble_with_target(config, target)
     }
 
-    /// Loads the drafters, which must speak `vocabulary`, and adds what they are to `parts`.
-    pub(crate) fn drafters(
-        &self,
-        vocabulary: &Fingerprint,
-        parts: &mut Vec<LoadedPart>,
-    ) -> Result<Vec<LoadedDrafter>> {
-        let drafters = self.config.drafters.iter().enumerate();
-        let drafters = drafters.map(|(j, drafter)| {
-            let (loaded, part) = self.drafter(&format!("drafters[{j}]"), drafter, vocabulary)?;
-            parts.push(part);
-            Ok(loaded)
-        });
-        drafters.collect()
+    /// The cascade of a configuration around `target`. The configuration's own target is neither
+    /// loaded nor looked for; its name and its rule stay.
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble), the configuration's target left out.
+    pub fn assemble_with_target(&self, config: &Config, target: Target) -> Result<Assembled> {
+        let models = self.drafters(config, &target.vocabulary)?;
+        let names = config.drafters().iter().map(Drafter::name);
+        let drafters: Vec<_> = names.zip(&models).collect();
+        let mut parts = vec![Part {
+            name: config.target.name.clone(),
+            source: target.source,
+            role: Role::Target,
+            parameters: target.parameters,
+        }];
+        parts.extend(drafters.iter().map(|(name, model)| model.part(name)));
+        let mut builder = Cascade::builder()
+            .target_with(&config.target.name, target.scorer, config.target.rule)
+            .eos(target.eos)
+            .k_matrix(config.k().clone())
+            .lenience(config.lenience)
+            .statistical_lenience(config.statistical_lenience)
+            .placement(config.placement)
+            .max_nodes(config.max_nodes);
+        if let Some(codec) = target.codec {
+            builder = builder.codec(codec);
+        }
+        for (name, model) in drafters {
+            builder = model.add(builder, name);
+        }
+        Ok(Assembled {
+            cascade: builder
+                .build()
+                .map_err(|source| Error::cascade(&config.label, source))?,
+            parts,
+            warnings: config.warnings(),
+        })
+    }
+
+    /// The target of a configuration alone.
+    ///
+    /// # Errors
+    /// A device that is not there; a model that cannot be loaded.
+    pub fn target(&self, config: &Config) -> Result<Arc<LoadedModel>> {
+        self.neural(config, "target", &config.target)
+    }
+
+    /// The drafters of a configuration alone, largest first; they must have the vocabulary of the
+    /// target.
+    ///
+    /// # Errors
+    /// As [`assemble_with_target`](Self::assemble_with_target).
+    pub fn drafters(&self, config: &Config, vocabulary: &Fingerprint) -> Result<Vec<DrafterModel>> {
+        let drafters = config.drafters().iter().enumerate();
+        drafters
+            .map(|(j, drafter)| {
+                self.drafter(config, &format!("drafters[{j}]"), drafter, vocabulary)
+            })
+            .collect()
     }
 
     fn drafter(
         &self,
+        config: &Config,
         key: &str,
         drafter: &Drafter,
         vocabulary: &Fingerprint,
-    ) -> Result<(LoadedDrafter, LoadedPart)> {
-        Ok(match drafter {
-            Drafter::Neural { model: neural, .. } => {
-                let model = self.neural(key, neural)?;
-                self.check_vocabulary(neural, &model, vocabulary)?;
-                let part = part(neural, &model, Role::Drafter);
-                (LoadedDrafter::Neural(Box::new(model)), part)
-            }
-            Drafter::MaxGram { name, bigram, .. } => {
-                let key = format!("{key}.max_gram.bigram");
-                let table = bigram
-                    .as_ref()
-                    .map(|table| self.table(&key, table, vocabulary));
-                let table = table.transpose()?;
-                let source = match &table {
-                    None => "max-gram".to_owned(),
-                    Some(table) => format!("max-gram with {}", table.file()),
-                };
-                (LoadedDrafter::Table(table), statistical(name, source))
-            }
-            Drafter::Bigram { name, table, .. } => {
-                let table = self.table(&format!("{key}.bigram"), table, vocabulary)?;
-                let source = table.file().to_owned();
-                (LoadedDrafter::Table(Some(table)), statistical(name, source))
-            }
-            Drafter::PromptLookup {
-                name, max_ngram, ..
+    ) -> Result<DrafterModel> {
+        match drafter {
+            Drafter::Neural {
+                model: neural,
+                branching,
             } => {
-                let source = format!("prompt lookup, n <= {max_ngram}");
-                (LoadedDrafter::PromptLookup, statistical(name, source))
+                let model = self.neural(config, key, neural)?;
+                check_vocabulary(config, neural, &model, vocabulary)?;
+                Ok(DrafterModel::Neural {
+                    model,
+                    rule: neural.rule,
+                    branching: branching.clone(),
+                })
             }
-        })
-    }
-
-    fn check_vocabulary(
-        &self,
-        drafter: &Neural,
-        model: &LoadedModel,
-        vocabulary: &Fingerprint,
-    ) -> Result<()> {
-        let found = model.tokenizer.fingerprint();
-        if found == *vocabulary {
-            return Ok(());
+            Drafter::Statistical { config: own, .. } => {
+                let pool = self;
+                let factory = own.open(&Tables { pool, vocabulary });
+                let factory = factory.map_err(|error| Error::Drafter {
+                    file: config.label.clone(),
+                    key: format!("{key}.{}", error.key),
+                    source: error.source,
+                });
+                Ok(DrafterModel::Statistical(factory?))
+            }
         }
-        Err(Error::Vocabulary {
-            file: self.config.label.clone(),
-            drafter: drafter.name.clone(),
-            found: found.to_string(),
-            target: self.config.target.name.clone(),
-            expected: vocabulary.to_string(),
-        })
     }
 
-    fn table(
-        &self,
-        key: &str,
-        table: &Table,
-        vocabulary: &Fingerprint,
-    ) -> Result<Arc<BigramTable>> {
-        let table = match table {
-            Table::File(path) => BigramTable::open(PathBuf::from(path), vocabulary),
-            Table::Embedded { name, bytes } => {
-                BigramTable::from_static(name.clone(), bytes, vocabulary)
-            }
-        };
-        table.map(Arc::new).map_err(|source| Error::Table {
-            file: self.config.label.clone(),
-            key: key.to_owned(),
+    fn neural(&self, config: &Config, key: &str, neural: &Neural) -> Result<Arc<LoadedModel>> {
+        self.model(neural).map_err(|source| Error::Model {
+            file: config.label.clone(),
+            key: match source {
+                cascade_models::Error::Device { .. } => "device".to_owned(),
+                _ => key.to_owned(),
+            },
             source: Box::new(source),
         })
     }
 }
 
-fn part(neural: &Neural, model: &LoadedModel, role: Role) -> LoadedPart {
-    LoadedPart {
-        name: neural.name.clone(),
-        source: model.name.clone(),
-        role,
-        parameters: model.num_parameters(),
+fn check_vocabulary(
+    config: &Config,
+    drafter: &Neural,
+    model: &LoadedModel,
+    vocabulary: &Fingerprint,
+) -> Result<()> {
+    let found = model.tokenizer.fingerprint();
+    if found == *vocabulary {
+        return Ok(());
     }
+    Err(Error::Vocabulary {
+        file: config.label.clone(),
+        drafter: drafter.name.clone(),
+        found: found.to_string(),
+        target: config.target.name.clone(),
+        expected: vocabulary.to_string(),
+    })
 }
 
-fn statistical(name: &str, source: String) -> LoadedPart {
-    LoadedPart {
-        name: name.to_owned(),
-        source,
-        role: Role::Statistical,
-        parameters: 0,
+impl DrafterModel {
+    fn part(&self, name: &str) -> Part {
+        let (source, role, parameters) = match self {
+            Self::Neural { model, .. } => {
+                (model.name.clone(), Role::Drafter, model.num_parameters())
+            }
+            Self::Statistical(factory) => (factory.source(), Role::Statistical, 0),
+        };
+        Part {
+            name: name.to_owned(),
+            source,
+            role,
+            parameters,
+        }
+    }
+
+    fn add(&self, builder: CascadeBuilder, name: &str) -> CascadeBuilder {
+        match self {
+            Self::Neural {
+                model,
+                rule,
+                branching,
+            } => {
+                let options = NeuralOptions::new(*rule, branching.clone());
+                builder.neural_with(name, model.session(), options)
+            }
+            Self::Statistical(factory) => builder.statistical(name, factory.drafter()),
+        }
     }
 }

@@ -1,21 +1,36 @@
 //! A checked configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use cascade_core::LevelId;
-use cascade_engine::{Branching, KMatrix, Options, Placement, Rule};
+use cascade_engine::{
+    Branching, Error as CascadeError, KMatrix, Lenience, Options, Placement, Rule, StopSequences,
+    DEFAULT_MAX_NODES,
+};
 use cascade_models::{DType, ModelSource};
-use cascade_ngram::MaxGramOptions;
+use cascade_ngram::{Builtin, DrafterConfig, DrafterKey, DrafterKinds};
 
-use crate::file::File;
-use crate::reader::Reader;
-use crate::{place, Error, PromptTemplate, Result, SamplingSettings};
+use crate::reader::{last_part, Reader};
+use crate::{locator, DeviceSpec, Error, PromptTemplate, Result, SamplingSettings};
 
-/// Nodes of a draft if the configuration does not say.
-const MAX_NODES: usize = 64;
-
-/// A configuration whose every entry makes sense by itself. Whether models exist and fit each other shows when it is
-/// [assembled](Self::assemble).
+/// A configuration whose entries are valid, each by itself. Whether the models exist and fit each
+/// other is checked when it is [assembled](Self::assemble).
+///
+/// It is read from YAML ([`open`](Self::open), [`parse`](Self::parse)), or put together:
+/// ```
+/// use cascade_config::{model_source, Config, Drafter, Neural};
+/// use cascade_engine::{Convention, KMatrix, Lenience};
+/// use cascade_ngram::MaxGramConfig;
+///
+/// let target = Neural::new(model_source("google/flan-t5-xxl")?);
+/// let base = Drafter::neural(Neural::new(model_source("google/flan-t5-base")?));
+/// let max_gram = Drafter::statistical(MaxGramConfig::default());
+/// let k = KMatrix::new(vec![vec![8, 10], vec![0, 10]], Convention::Added)?;
+/// let mut config = Config::new(target).with_drafters(vec![base, max_gram], k)?;
+/// config.lenience = Lenience::new(3.0)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -23,32 +38,28 @@ pub struct Config {
     pub label: String,
     /// The model whose answers are kept.
     pub target: Neural,
-    /// The drafters, largest first.
-    pub drafters: Vec<Drafter>,
-    /// How much each of them drafts; as many rows as drafters.
-    pub k: KMatrix,
+    /// As many as the K matrix has rows.
+    drafters: Vec<Drafter>,
+    k: KMatrix,
     /// λ of drafters' reviews of neural drafts.
-    pub lenience: f32,
+    pub lenience: Lenience,
     /// λ of drafters' reviews of statistical drafts.
-    pub statistical_lenience: f32,
+    pub statistical_lenience: Lenience,
     /// Where the drafters of one row of the K matrix draft.
     pub placement: Placement,
     /// Nodes of a draft at most.
     pub max_nodes: usize,
     /// How a dataset's question becomes a prompt.
     pub prompt: PromptTemplate,
-    /// Length, stop sequences, sampling.
-    pub options: Options,
-    /// Whether a generation goes on after EOS, up to its length: for benches, and to verify long texts.
-    pub ignore_eos: bool,
-    /// The settings that `options.decoding` was made of.
-    pub sampling: SamplingSettings,
-    /// `cpu` or `cuda:N`.
-    pub device: String,
+    /// How a text is generated: length, end, sampling.
+    pub generation: GenerationSettings,
+    /// Where models compute.
+    pub device: DeviceSpec,
 }
 
 /// A neural model.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Neural {
     /// What it is called in reports; by default the last part of its source.
     pub name: String,
@@ -63,7 +74,7 @@ pub struct Neural {
 }
 
 /// One drafter.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Drafter {
     /// A neural model.
     Neural {
@@ -72,67 +83,101 @@ pub enum Drafter {
         /// How its drafts branch.
         branching: Branching,
     },
-    /// Max-Gram.
-    MaxGram {
+    /// A drafter from statistics.
+    Statistical {
         /// What it is called in reports.
         name: String,
-        /// The table that fills what no match gives.
-        bigram: Option<Table>,
-        /// Which match.
-        options: MaxGramOptions,
-    },
-    /// A bigram table alone.
-    Bigram {
-        /// What it is called in reports.
-        name: String,
-        /// The table.
-        table: Table,
-        /// Successors proposed at each depth.
-        width: usize,
-    },
-    /// Prompt lookup.
-    PromptLookup {
-        /// What it is called in reports.
-        name: String,
-        /// Longest n-gram that is looked up.
-        max_ngram: usize,
-        /// Matches whose continuations are proposed.
-        branches: usize,
+        /// Its settings, which open it.
+        config: Arc<dyn DrafterConfig>,
     },
 }
 
-/// Where a bigram table is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Table {
-    /// A safetensors file.
-    File(PathBuf),
-    /// Part of the program.
-    Embedded {
-        /// What it is called in messages.
-        name: String,
-        /// The file's content.
-        bytes: &'static [u8],
-    },
+/// How a text is generated.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GenerationSettings {
+    /// Tokens to generate at most.
+    pub max_new_tokens: usize,
+    /// Whether a generation goes on after EOS, up to its length: for benches, and to verify long
+    /// texts.
+    pub ignore_eos: bool,
+    /// How tokens are chosen.
+    pub sampling: SamplingSettings,
+    /// Seed of sampling.
+    pub seed: u64,
+    /// Texts that end a generation.
+    pub stop: Option<StopSequences>,
+}
+
+impl Default for GenerationSettings {
+    /// The engine's defaults: greedy decoding up to EOS.
+    fn default() -> Self {
+        let options = Options::default();
+        Self {
+            max_new_tokens: options.max_new_tokens,
+            ignore_eos: false,
+            sampling: SamplingSettings::default(),
+            seed: options.seed,
+            stop: options.stop,
+        }
+    }
+}
+
+impl GenerationSettings {
+    /// What the engine generates with. Whether EOS is ignored is a matter of the cascade.
+    pub fn options(&self) -> Options {
+        Options::default()
+            .with_max_new_tokens(self.max_new_tokens)
+            .with_decoding(self.sampling.decoding())
+            .with_seed(self.seed)
+            .with_stop(self.stop.clone())
+    }
 }
 
 impl Config {
-    /// Reads a file, or one of the program's own configurations: `embedded:demo-t5`, `embedded:demo-llama`.
+    /// Plain decoding with `target`, on the CPU. [`with_drafters`](Self::with_drafters) makes a
+    /// cascade of it.
+    pub fn new(target: Neural) -> Self {
+        Self {
+            label: "configuration".to_owned(),
+            target,
+            drafters: Vec::new(),
+            k: no_drafters(),
+            lenience: Lenience::STRICT,
+            statistical_lenience: Lenience::STRICT,
+            placement: Placement::default(),
+            max_nodes: DEFAULT_MAX_NODES,
+            prompt: PromptTemplate::Raw,
+            generation: GenerationSettings::default(),
+            device: DeviceSpec::default(),
+        }
+    }
+
+    /// Reads a file, or one of the program's own configurations: `embedded:demo-t5`,
+    /// `embedded:demo-llama`.
     ///
     /// # Errors
-    /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses; without the feature `demo`, one of
-    /// the program's own configurations.
-    pub fn open(path: &Path) -> Result<Self> {
-        if let Some(label) = path.to_str() {
-            if let Some(text) = place::config(label)? {
-                return Self::parse(text, label, Path::new(""));
-            }
+    /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses; without the
+    /// feature `demo`, one of the program's own configurations.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with::<Builtin>(path)
+    }
+
+    /// The same with drafters of the kinds `K`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with<K: DrafterKinds>(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let label = path.display().to_string();
+        if let Some(text) = locator::config(&label)? {
+            return Self::parse_with::<K>(text, &label, "");
         }
         let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
             file: path.to_owned(),
             source,
         })?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, &path.display().to_string(), base)
+        Self::parse_with::<K>(&text, &label, path.parent().unwrap_or(Path::new("")))
     }
 
     /// The configuration of the embedded T5 family.
@@ -141,66 +186,104 @@ impl Config {
     /// None, as a test makes sure.
     #[cfg(feature = "demo")]
     pub fn demo() -> Result<Self> {
-        Self::open(Path::new("embedded:demo-t5"))
+        Self::open("embedded:demo-t5")
     }
 
-    /// Reads YAML. `label` stands in messages, and paths that start with a dot are relative to `base`.
+    /// Reads YAML. `label` names the configuration in messages, and paths that start with a dot are
+    /// relative to `base`.
     ///
     /// # Errors
-    /// Text that is not YAML; keys that are unknown, missing, of the wrong kind, or at odds with each other; a K matrix
-    /// that is not square, not upper triangular, or not as large as there are drafters; a lenience below 1. Each names the
+    /// Text that is not YAML; keys that are unknown, missing, of the wrong kind, or at odds with
+    /// each other; a K matrix that is not square, not upper triangular, or not as large as there
+    /// are drafters; a lenience below 1; a device that has no such name. Each names the
     /// configuration and the key.
-    pub fn parse(text: &str, label: &str, base: &Path) -> Result<Self> {
-        let file: File = serde_yaml::from_str(text).map_err(|source| Error::Syntax {
+    pub fn parse(text: &str, label: &str, base: impl AsRef<Path>) -> Result<Self> {
+        Self::parse_with::<Builtin>(text, label, base)
+    }
+
+    /// The same with drafters of the kinds `K`: those of this project are
+    /// [`Builtin`](cascade_ngram::Builtin), and [`drafter_kinds!`](cascade_ngram::drafter_kinds)
+    /// adds others.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_with<K: DrafterKinds>(
+        text: &str,
+        label: &str,
+        base: impl AsRef<Path>,
+    ) -> Result<Self> {
+        let file = serde_yaml::from_str(text).map_err(|source| Error::Syntax {
             file: label.to_owned(),
             source,
         })?;
-        let reader = Reader { label, base };
-        let drafters = file
-            .drafters
-            .into_iter()
-            .enumerate()
-            .map(|(j, entry)| reader.drafter(&format!("drafters[{j}]"), entry))
-            .collect::<Result<Vec<_>>>()?;
-        let (sampling, decoding) = reader.sampling(&file.generation)?;
-        let target = reader.neural("target", file.target)?;
-        let k = reader.k_matrix(file.k, drafters.len())?;
-        reader.check_exact(&target, &drafters, &k)?;
+        let base = base.as_ref();
+        Reader { label, base }.config::<K>(file)
+    }
+
+    /// The drafters, largest first.
+    pub fn drafters(&self) -> &[Drafter] {
+        &self.drafters
+    }
+
+    /// The drafters, to change their settings.
+    pub fn drafters_mut(&mut self) -> &mut [Drafter] {
+        &mut self.drafters
+    }
+
+    /// How much each drafter drafts; as many rows as drafters.
+    pub fn k(&self) -> &KMatrix {
+        &self.k
+    }
+
+    /// The same with other drafters, largest first, and the K matrix that belongs to them.
+    ///
+    /// # Errors
+    /// A K matrix that has not one row for each drafter.
+    pub fn with_drafters(self, drafters: Vec<Drafter>, k: KMatrix) -> Result<Self> {
+        if k.size() != drafters.len() {
+            let source = CascadeError::KMatrixSize {
+                size: k.size(),
+                drafters: drafters.len(),
+            };
+            return Err(Error::cascade(&self.label, source));
+        }
         Ok(Self {
-            label: label.to_owned(),
-            target,
-            k,
             drafters,
-            lenience: reader.lenience("lenience", file.lenience)?,
-            statistical_lenience: reader
-                .lenience("statistical_lenience", file.statistical_lenience)?,
-            placement: file.tree.placement,
-            max_nodes: reader.positive(
-                "tree",
-                "max_nodes",
-                file.tree.max_nodes.unwrap_or(MAX_NODES),
-            )?,
-            prompt: reader.prompt(file.prompt)?,
-            options: reader.options(&file.generation, decoding)?,
-            ignore_eos: file.generation.ignore_eos.unwrap_or(false),
-            sampling,
-            device: file.device.unwrap_or_else(|| "cpu".to_owned()),
+            k,
+            ..self
         })
     }
-}
 
-impl Config {
-    /// What is allowed but hardly meant, in sentences.
+    /// The same with another K matrix.
+    ///
+    /// # Errors
+    /// As [`with_drafters`](Self::with_drafters).
+    pub fn with_k(mut self, k: KMatrix) -> Result<Self> {
+        let drafters = std::mem::take(&mut self.drafters);
+        self.with_drafters(drafters, k)
+    }
+
+    /// The target alone: plain decoding, to compare with.
+    pub fn plain(&self) -> Self {
+        Self {
+            drafters: Vec::new(),
+            k: no_drafters(),
+            ..self.clone()
+        }
+    }
+
+    /// Settings that are valid but probably unintended, in sentences.
     pub fn warnings(&self) -> Vec<String> {
-        let reviews = |level: LevelId| matches!(self.drafters[level.0 - 1], Drafter::Neural { .. });
+        let drafter = |level: LevelId| &self.drafters[level.0 - 1];
+        let reviews = |level| matches!(drafter(level), Drafter::Neural { .. });
         let idle = self.k.idle_drafters(reviews).into_iter().map(|level| {
             format!(
                 "{}: drafter `{}` never drafts: its column of the K matrix is 0 in every row that is used",
                 self.label,
-                self.drafters[level.0 - 1].name()
+                drafter(level).name()
             )
         });
-        let in_vain = self.sampling.truncates_in_vain().then(|| {
+        let in_vain = self.generation.sampling.truncates_in_vain().then(|| {
             format!(
                 "{}: generation.top_k, top_p and min_p do nothing at temperature 0, which is greedy decoding",
                 self.label
@@ -225,14 +308,63 @@ impl Config {
     }
 }
 
+fn no_drafters() -> KMatrix {
+    KMatrix::new(Vec::new(), Default::default())
+        .unwrap_or_else(|_| unreachable!("no rows are square and upper triangular"))
+}
+
+impl Neural {
+    /// A model in f32 with the tokenizer of its own.
+    pub fn new(source: ModelSource) -> Self {
+        Self {
+            name: last_part(&source.to_string()),
+            source,
+            tokenizer: None,
+            dtype: DType::F32,
+            rule: Rule::default(),
+        }
+    }
+}
+
 impl Drafter {
+    /// A neural model that drafts chains.
+    pub fn neural(model: Neural) -> Self {
+        Self::Neural {
+            model,
+            branching: Branching::chain(),
+        }
+    }
+
+    /// A drafter from statistics, called what its kind is called by default.
+    pub fn statistical<C: DrafterConfig + DrafterKey>(config: C) -> Self {
+        Self::Statistical {
+            name: C::default_name(),
+            config: Arc::new(config),
+        }
+    }
+
+    /// The same drafter by another name in reports.
+    pub fn named(mut self, new: impl Into<String>) -> Self {
+        match &mut self {
+            Self::Neural { model, .. } => model.name = new.into(),
+            Self::Statistical { name, .. } => *name = new.into(),
+        }
+        self
+    }
+
     /// What the drafter is called in reports.
     pub fn name(&self) -> &str {
         match self {
             Self::Neural { model, .. } => &model.name,
-            Self::MaxGram { name, .. }
-            | Self::Bigram { name, .. }
-            | Self::PromptLookup { name, .. } => name,
+            Self::Statistical { name, .. } => name,
+        }
+    }
+
+    /// Its settings, if it is a statistical drafter of this kind.
+    pub fn settings<C: DrafterConfig>(&self) -> Option<&C> {
+        match self {
+            Self::Neural { .. } => None,
+            Self::Statistical { config, .. } => config.downcast_ref(),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of this crate. Every message begins with the name of the configuration, or the text in question.
+/// An error of this crate. Every message begins with the name of the configuration, or the text in
+/// question.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,20 +15,20 @@ pub enum Error {
     Unreadable {
         /// The configuration file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 
-    /// The text is no configuration: not YAML, an unknown key, a value of the wrong kind.
+    /// The text is not a configuration: not YAML, an unknown key, a value of the wrong type.
     #[error("{file}: {source}; see configs/demo-t5.yaml for a commented example")]
     Syntax {
         /// The configuration.
         file: String,
-        /// What the parser said, with line and column.
+        /// The parser's error, with line and column.
         source: serde_yaml::Error,
     },
 
-    /// An entry that says nothing or too much.
+    /// An entry that is not valid.
     #[error("{file}: {key}: {problem}; {cure}")]
     Entry {
         /// The configuration.
@@ -36,22 +37,22 @@ pub enum Error {
         key: String,
         /// What is wrong.
         problem: String,
-        /// How to mend it.
+        /// How to fix it.
         cure: String,
     },
 
-    /// A text that names no model.
+    /// A text that does not name a model.
     #[error("`{text}`: {problem}; {cure}")]
     Source {
         /// The text.
         text: String,
         /// What is wrong.
         problem: String,
-        /// How to mend it.
+        /// How to fix it.
         cure: String,
     },
 
-    /// The cascade does not fit together.
+    /// Parts of the cascade that do not fit each other.
     #[error("{file}: {source}")]
     Cascade {
         /// The configuration.
@@ -71,18 +72,18 @@ pub enum Error {
         source: Box<cascade_models::Error>,
     },
 
-    /// A bigram table cannot be loaded.
+    /// A statistical drafter cannot be opened: its table cannot be loaded, most often.
     #[error("{file}: {key}: {source}")]
-    Table {
+    Drafter {
         /// The configuration.
         file: String,
-        /// The key that names the table.
+        /// The key that is at fault.
         key: String,
         /// What is wrong.
-        source: Box<cascade_ngram::Error>,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 
-    /// A drafter's tokenizer gives its tokens other ids.
+    /// A drafter has another vocabulary.
     #[error(
         "{file}: drafter `{drafter}` has another vocabulary than target `{target}` \
          (fingerprints {found} and {expected}): its drafts would mean other words; use models of one family"
@@ -99,4 +100,14 @@ pub enum Error {
         /// Fingerprint of the target's vocabulary.
         expected: String,
     },
+}
+
+impl Error {
+    /// What is wrong with the cascade of a configuration.
+    pub(crate) fn cascade(label: &str, source: impl Into<cascade_engine::Error>) -> Self {
+        Self::Cascade {
+            file: label.to_owned(),
+            source: Box::new(source.into()),
+        }
+    }
 }

@@ -1,14 +1,19 @@
-//! The file format: what may stand in a configuration, key by key.
+//! The file format, key by key.
+
+use std::fmt;
+use std::marker::PhantomData;
 
 use cascade_engine::{Convention, Expand, Placement, Siblings};
-use serde::Deserialize;
+use cascade_ngram::{positive, DrafterKinds, StatisticalEntry};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct File {
+#[serde(deny_unknown_fields, bound = "K: DrafterKinds")]
+pub(crate) struct File<K> {
     pub(crate) target: NeuralEntry,
     #[serde(default)]
-    pub(crate) drafters: Vec<DrafterEntry>,
+    pub(crate) drafters: Vec<DrafterEntry<K>>,
     pub(crate) k: Option<KEntry>,
     pub(crate) lenience: Option<f32>,
     pub(crate) statistical_lenience: Option<f32>,
@@ -28,49 +33,109 @@ pub(crate) struct NeuralEntry {
     pub(crate) tokenizer: Option<String>,
     pub(crate) dtype: Option<String>,
     pub(crate) rule: Option<String>,
-    /// Refused by name: the target reviews strictly, a drafter's lenience stands at the top.
+    /// Always refused: the target verifies strictly, and the drafters' lenience is a top-level key.
     pub(crate) lenience: Option<f32>,
 }
 
-/// One drafter: exactly one of `model`, `max_gram`, `bigram` and `prompt_lookup`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DrafterEntry {
+/// One drafter: exactly one of `model` and the keys of the statistical kinds `K`, with the keys
+/// beside it.
+#[derive(Debug)]
+pub(crate) struct DrafterEntry<K> {
     pub(crate) model: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) tokenizer: Option<String>,
     pub(crate) dtype: Option<String>,
     pub(crate) rule: Option<String>,
     pub(crate) branches: Option<BranchesEntry>,
-    pub(crate) max_gram: Option<MaxGramEntry>,
-    pub(crate) bigram: Option<String>,
     /// Of a bigram drafter: successors that are proposed at each depth.
-    pub(crate) width: Option<usize>,
-    pub(crate) prompt_lookup: Option<PromptLookupEntry>,
+    pub(crate) width: Option<Positive>,
+    pub(crate) statistical: Vec<StatisticalEntry>,
+    kinds: PhantomData<K>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct MaxGramEntry {
-    pub(crate) bigram: Option<String>,
-    pub(crate) occurrence: Option<OccurrenceEntry>,
-    pub(crate) min_match: Option<usize>,
-    pub(crate) branches: Option<usize>,
-    pub(crate) width: Option<usize>,
+/// The keys beside those of the statistical kinds.
+const DRAFTER_KEYS: [&str; 7] = [
+    "model",
+    "name",
+    "tokenizer",
+    "dtype",
+    "rule",
+    "branches",
+    "width",
+];
+
+impl<'de, K: DrafterKinds> Deserialize<'de> for DrafterEntry<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(DrafterVisitor(PhantomData))
+    }
 }
 
+struct DrafterVisitor<K>(PhantomData<K>);
+
+impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
+    type Value = DrafterEntry<K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a drafter, as `model: …` or ")?;
+        write!(f, "`{}: …`", K::KEYS.join(": …`, `"))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entry = DrafterEntry {
+            model: None,
+            name: None,
+            tokenizer: None,
+            dtype: None,
+            rule: None,
+            branches: None,
+            width: None,
+            statistical: Vec::new(),
+            kinds: PhantomData,
+        };
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "model" => once(&mut entry.model, "model", &mut map)?,
+                "name" => once(&mut entry.name, "name", &mut map)?,
+                "tokenizer" => once(&mut entry.tokenizer, "tokenizer", &mut map)?,
+                "dtype" => once(&mut entry.dtype, "dtype", &mut map)?,
+                "rule" => once(&mut entry.rule, "rule", &mut map)?,
+                "branches" => once(&mut entry.branches, "branches", &mut map)?,
+                "width" => once(&mut entry.width, "width", &mut map)?,
+                key => match K::next_value(key, &mut map)? {
+                    Some(statistical) => entry.statistical.push(statistical),
+                    None => return Err(unknown_key::<K, _>(key)),
+                },
+            }
+        }
+        Ok(entry)
+    }
+}
+
+/// A count of 1 or more.
 #[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum OccurrenceEntry {
-    Earliest,
-    Latest,
+#[serde(transparent)]
+pub(crate) struct Positive(#[serde(deserialize_with = "positive")] pub(crate) usize);
+
+fn once<'de, T, A>(slot: &mut Option<T>, key: &'static str, map: &mut A) -> Result<(), A::Error>
+where
+    T: Deserialize<'de>,
+    A: MapAccess<'de>,
+{
+    if slot.is_some() {
+        return Err(A::Error::duplicate_field(key));
+    }
+    *slot = map.next_value()?;
+    Ok(())
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PromptLookupEntry {
-    pub(crate) max_ngram: Option<usize>,
-    pub(crate) branches: Option<usize>,
+fn unknown_key<K: DrafterKinds, E: Error>(key: &str) -> E {
+    let known: Vec<String> = DRAFTER_KEYS
+        .iter()
+        .chain(K::KEYS)
+        .map(|key| format!("`{key}`"))
+        .collect();
+    let known = known.join(", ");
+    E::custom(format!("unknown field `{key}`, expected one of {known}"))
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,7 +158,7 @@ pub(crate) struct BranchesEntry {
     pub(crate) siblings: Siblings,
 }
 
-/// What holds for all drafts.
+/// What applies to all drafts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TreeEntry {

@@ -1,23 +1,31 @@
 //! YAML configurations, checked and assembled into a cascade.
 //!
-//! A configuration names a target, its drafters, the K matrix and the rest ([`Config`]). Reading one checks everything
-//! that can be checked without loading a model; [`Config::assemble`] loads the models and puts the
-//! [`Cascade`](cascade_engine::Cascade) together.
+//! A configuration names a target, its drafters, the K matrix and the rest ([`Config`]). Reading
+//! one checks everything that can be checked without loading a model. A [`ModelPool`] loads models
+//! and tables, each once, and puts a [`Cascade`](cascade_engine::Cascade) together for any
+//! configuration ([`ModelPool::assemble`]) around the target that it names or another one
+//! ([`ModelPool::assemble_with_target`]); [`Config::assemble`] does it for one cascade.
 //!
-//! Models are folders, hub ids (`org/name`, `org/name@revision`) or parts of the program (`embedded:demo-t5-target`).
-//! Relative paths that start with a dot are relative to the configuration file.
+//! Models are folders, hub ids (`org/name`, `org/name@revision`) or parts of the program
+//! (`embedded:demo-t5-target`). Relative paths that start with a dot are relative to the
+//! configuration file.
 //!
-//! [`PromptTemplate`] makes the text that a model is asked to continue, out of a question ([`Content`]).
+//! Statistical drafters own their settings ([`DrafterConfig`](cascade_ngram::DrafterConfig));
+//! [`Config::parse_with`] takes kinds of drafters that this project does not have.
+//!
+//! [`PromptTemplate`] makes the text that a model is asked to continue, out of a question
+//! ([`Content`]).
 //!
 //! ```
 //! use std::ops::ControlFlow;
 //!
 //! use cascade_config::{AssembleOptions, Config};
-//! use cascade_engine::{Event, Options};
+//! use cascade_engine::Event;
 //!
-//! let config = Config::demo()?; // or Config::open("my.yaml".as_ref())?
+//! let mut config = Config::demo()?; // or Config::open("my.yaml")?
+//! config.generation.max_new_tokens = 8;
 //! let mut cascade = config.assemble(&AssembleOptions::default())?.cascade;
-//! let options = config.options.with_max_new_tokens(8);
+//! let options = config.generation.options();
 //! let generation = cascade.generate_with("Question: 2 + 3?", &options, |event| {
 //!     if let Event::Text { text, .. } = event {
 //!         print!("{text}");
@@ -40,17 +48,17 @@ mod assemble;
 mod config;
 mod error;
 mod file;
-mod place;
+mod locator;
+mod pool;
 mod prompt;
-mod random;
 mod reader;
 mod sampling;
-mod stand_in;
 
-pub use assemble::{AssembleOptions, Assembled, DrafterModel, LoadedPart};
-pub use config::{Config, Drafter, Neural, Table};
+pub use assemble::{Assembled, DrafterModel, Part, Target};
+pub use cascade_models::DeviceSpec;
+pub use config::{Config, Drafter, GenerationSettings, Neural};
 pub use error::{Error, Result};
-pub use place::model_source;
+pub use locator::model_source;
+pub use pool::{AssembleOptions, ModelPool};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use sampling::SamplingSettings;
-pub use stand_in::{AssembledAround, LoadedDrafters, StandIn};

@@ -1,28 +1,51 @@
 //! From the entries of a file to checked values.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use cascade_core::Decoding;
 use cascade_engine::{
-    check_exact, Branching, KMatrix, Options, Reviewer, Rule, StaticSchedule, StopSequences,
+    check_exact, Branching, KMatrix, Lenience, Reviewer, Rule, StaticSchedule, StopSequences,
 };
 use cascade_models::{parse_dtype, DType, ModelSource};
-use cascade_ngram::{MaxGramOptions, Occurrence};
+use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator};
 
-use crate::config::{Drafter, Neural, Table};
-use crate::file::{
-    BranchesEntry, DrafterEntry, GenerationEntry, KEntry, MaxGramEntry, NeuralEntry,
-    OccurrenceEntry,
-};
-use crate::{place, Error, PromptError, PromptTemplate, Result, SamplingSettings};
+use crate::config::{Config, Drafter, GenerationSettings, Neural};
+use crate::file::{BranchesEntry, DrafterEntry, File, GenerationEntry, KEntry, NeuralEntry};
+use crate::{locator, DeviceSpec, Error, PromptError, PromptTemplate, Result, SamplingSettings};
 
-/// Turns entries into checked values, and knows what to call them in messages.
+/// Reads the entries of one configuration.
 pub(crate) struct Reader<'a> {
     pub(crate) label: &'a str,
     pub(crate) base: &'a Path,
 }
 
 impl Reader<'_> {
+    pub(crate) fn config<K: DrafterKinds>(&self, file: File<K>) -> Result<Config> {
+        let drafters = file
+            .drafters
+            .into_iter()
+            .enumerate()
+            .map(|(j, entry)| self.drafter(&format!("drafters[{j}]"), entry))
+            .collect::<Result<Vec<_>>>()?;
+        let generation = self.generation(&file.generation)?;
+        let mut config = Config::new(self.neural("target", file.target)?);
+        self.label.clone_into(&mut config.label);
+        let k = self.k_matrix(file.k, drafters.len())?;
+        config = config.with_drafters(drafters, k)?;
+        self.check_exact(&config)?;
+        config.lenience = self.lenience("lenience", file.lenience)?;
+        config.statistical_lenience =
+            self.lenience("statistical_lenience", file.statistical_lenience)?;
+        config.placement = file.tree.placement;
+        if let Some(nodes) = file.tree.max_nodes {
+            config.max_nodes = self.positive("tree.max_nodes", nodes)?;
+        }
+        config.prompt = self.prompt(file.prompt)?;
+        config.generation = generation;
+        config.device = self.device(file.device)?;
+        Ok(config)
+    }
+
     fn error(&self, key: &str, problem: impl Into<String>, cure: impl Into<String>) -> Error {
         Error::Entry {
             file: self.label.to_owned(),
@@ -33,18 +56,15 @@ impl Reader<'_> {
     }
 
     fn cascade(&self, source: impl Into<cascade_engine::Error>) -> Error {
-        Error::Cascade {
-            file: self.label.to_owned(),
-            source: Box::new(source.into()),
-        }
+        Error::cascade(self.label, source)
     }
 
-    pub(crate) fn neural(&self, key: &str, entry: NeuralEntry) -> Result<Neural> {
+    fn neural(&self, key: &str, entry: NeuralEntry) -> Result<Neural> {
         if entry.lenience.is_some() {
             return Err(self.error(
                 &format!("{key}.lenience"),
-                "the target reviews strictly, or its answers would change",
-                "remove it; `lenience` at the top loosens the reviews of the drafters",
+                "the target always verifies strictly, or its answers would change",
+                "remove it; `lenience` at the top level loosens verification by the drafters",
             ));
         }
         let source = self.source(&format!("{key}.model"), &entry.model)?;
@@ -83,13 +103,13 @@ impl Reader<'_> {
         let Some(entry) = entry else {
             return Ok(Branching::chain());
         };
-        let key = format!("{key}.branches");
+        let key = format!("{key}.branches.widths");
         if entry.widths.is_empty() {
-            let cure = "give the number of children at each depth; the last holds for all below";
-            return Err(self.error(&format!("{key}.widths"), "it is empty", cure));
+            let cure = "give the number of children at each depth; the last applies to all below";
+            return Err(self.error(&key, "it is empty", cure));
         }
         for (depth, &width) in entry.widths.iter().enumerate() {
-            self.positive(&key, &format!("widths[{depth}]"), width)?;
+            self.positive(&format!("{key}[{depth}]"), width)?;
         }
         Ok(Branching {
             widths: entry.widths,
@@ -99,160 +119,146 @@ impl Reader<'_> {
     }
 
     fn source(&self, key: &str, text: &str) -> Result<ModelSource> {
-        place::model(text, self.base).map_err(|(problem, cure)| self.error(key, problem, cure))
+        locator::model(text, self.base).map_err(|(problem, cure)| self.error(key, problem, cure))
     }
 
-    fn table(&self, key: &str, text: &str) -> Result<Table> {
-        place::table(text, self.base).map_err(|(problem, cure)| self.error(key, problem, cure))
+    /// The place of a table, which must have a name of the program's own tables or be a file.
+    fn table(&self, key: &str, table: &TableLocator) -> Result<TableLocator> {
+        if let TableLocator::Embedded(name) = table {
+            locator::embedded_table(name)
+                .map_err(|(problem, cure)| self.error(key, problem, cure))?;
+        }
+        Ok(table.relative_to(self.base))
     }
 
-    pub(crate) fn drafter(&self, key: &str, entry: DrafterEntry) -> Result<Drafter> {
-        let DrafterEntry {
-            model,
-            name,
-            tokenizer,
-            dtype,
-            rule,
-            branches,
-            max_gram,
-            bigram,
-            width,
-            prompt_lookup,
-        } = entry;
-        let of_neural =
-            tokenizer.is_some() || dtype.is_some() || rule.is_some() || branches.is_some();
-        if model.is_none() && of_neural {
+    fn drafter<K: DrafterKinds>(&self, key: &str, mut entry: DrafterEntry<K>) -> Result<Drafter> {
+        self.check_beside(key, &entry)?;
+        match (entry.model.take(), entry.statistical.pop()) {
+            (Some(model), None) => self.neural_drafter(key, model, entry),
+            (None, Some(statistical)) if entry.statistical.is_empty() => {
+                self.statistical(key, statistical, entry)
+            }
+            _ => {
+                let kinds = K::KEYS.join("`, `");
+                let kinds = match kinds.rsplit_once(", ") {
+                    Some((others, last)) => format!("{others} and {last}"),
+                    None => kinds,
+                };
+                let cure = format!("give exactly one of `model`, `{kinds}`");
+                Err(self.error(key, "it has no kind, or more than one", cure))
+            }
+        }
+    }
+
+    /// Refuses keys beside a kind that has no use for them.
+    fn check_beside<K>(&self, key: &str, entry: &DrafterEntry<K>) -> Result<()> {
+        let of_neural = entry.tokenizer.is_some()
+            || entry.dtype.is_some()
+            || entry.rule.is_some()
+            || entry.branches.is_some();
+        if entry.model.is_none() && of_neural {
             return Err(self.error(
                 key,
                 "a statistical drafter has no tokenizer, no dtype, no rule and no `branches` of its own",
                 "remove them",
             ));
         }
-        if bigram.is_none() && width.is_some() {
-            return Err(self.error(
-                &format!("{key}.width"),
-                "only a bigram table has a width here",
-                "remove it; Max-Gram's stands inside `max_gram`",
-            ));
+        if entry.statistical.is_empty() && entry.width.is_some() {
+            return Err(self.misplaced_width(key));
         }
-        let or = |default: &str| name.clone().unwrap_or_else(|| default.to_owned());
-        match (model, max_gram, bigram, prompt_lookup) {
-            (Some(model), None, None, None) => {
-                let entry = NeuralEntry {
-                    model,
-                    name,
-                    tokenizer,
-                    dtype,
-                    rule,
-                    lenience: None,
-                };
-                Ok(Drafter::Neural {
-                    model: self.neural(key, entry)?,
-                    branching: self.branching(key, branches)?,
-                })
-            }
-            (None, Some(entry), None, None) => self.max_gram(key, or("max-gram"), entry),
-            (None, None, Some(table), None) => Ok(Drafter::Bigram {
-                name: or("bigram"),
-                table: self.table(&format!("{key}.bigram"), &table)?,
-                width: self.positive(key, "width", width.unwrap_or(1))?,
-            }),
-            (None, None, None, Some(entry)) => Ok(Drafter::PromptLookup {
-                name: or("prompt-lookup"),
-                max_ngram: self.positive(key, "max_ngram", entry.max_ngram.unwrap_or(3))?,
-                branches: self.positive(key, "branches", entry.branches.unwrap_or(1))?,
-            }),
-            _ => Err(self.error(
-                key,
-                "it is not clear what this drafter is",
-                "give exactly one of `model`, `max_gram`, `bigram` and `prompt_lookup`",
-            )),
-        }
+        Ok(())
     }
 
-    fn max_gram(&self, key: &str, name: String, entry: MaxGramEntry) -> Result<Drafter> {
-        let defaults = MaxGramOptions::default();
-        let bigram = entry
-            .bigram
-            .map(|text| self.table(&format!("{key}.max_gram.bigram"), &text))
-            .transpose()?;
-        let occurrence = match entry.occurrence {
-            None => defaults.occurrence,
-            Some(OccurrenceEntry::Earliest) => Occurrence::Earliest,
-            Some(OccurrenceEntry::Latest) => Occurrence::Latest,
+    fn misplaced_width(&self, key: &str) -> Error {
+        self.error(
+            &format!("{key}.width"),
+            "only a bigram table has a width here",
+            "remove it; Max-Gram's belongs inside `max_gram`",
+        )
+    }
+
+    fn neural_drafter<K>(
+        &self,
+        key: &str,
+        model: String,
+        entry: DrafterEntry<K>,
+    ) -> Result<Drafter> {
+        let neural = NeuralEntry {
+            model,
+            name: entry.name,
+            tokenizer: entry.tokenizer,
+            dtype: entry.dtype,
+            rule: entry.rule,
+            lenience: None,
         };
-        let count = |name: &str, value: Option<usize>, default: usize| {
-            self.positive(key, &format!("max_gram.{name}"), value.unwrap_or(default))
-        };
-        Ok(Drafter::MaxGram {
-            name,
-            bigram,
-            options: MaxGramOptions {
-                occurrence,
-                min_match: count("min_match", entry.min_match, defaults.min_match)?,
-                branches: count("branches", entry.branches, defaults.branches)?,
-                width: count("width", entry.width, defaults.width)?,
-            },
+        Ok(Drafter::Neural {
+            model: self.neural(key, neural)?,
+            branching: self.branching(key, entry.branches)?,
         })
     }
 
-    pub(crate) fn positive(&self, key: &str, what: &str, value: usize) -> Result<usize> {
+    fn statistical<K>(
+        &self,
+        key: &str,
+        statistical: StatisticalEntry,
+        entry: DrafterEntry<K>,
+    ) -> Result<Drafter> {
+        let mut config = statistical.config;
+        if entry.width.is_some_and(|width| !config.set_width(width.0)) {
+            return Err(self.misplaced_width(key));
+        }
+        for (own, table) in config.tables() {
+            *table = self.table(&format!("{key}.{own}"), table)?;
+        }
+        Ok(Drafter::Statistical {
+            name: entry.name.unwrap_or(statistical.default_name),
+            config: Arc::<dyn DrafterConfig>::from(config),
+        })
+    }
+
+    fn positive(&self, key: &str, value: usize) -> Result<usize> {
         if value == 0 {
-            return Err(self.error(&format!("{key}.{what}"), "it is 0", "give 1 or more"));
+            return Err(self.error(key, "it is 0", "give 1 or more"));
         }
         Ok(value)
     }
 
-    pub(crate) fn k_matrix(&self, entry: Option<KEntry>, drafters: usize) -> Result<KMatrix> {
+    fn k_matrix(&self, entry: Option<KEntry>, drafters: usize) -> Result<KMatrix> {
         let k = match entry {
             Some(entry) => KMatrix::new(entry.matrix, entry.convention),
             None if drafters == 0 => KMatrix::new(Vec::new(), Default::default()),
             None => return Err(self.cascade(cascade_engine::Error::NoKMatrix { drafters })),
         };
-        let k = k.map_err(|error| self.cascade(error))?;
-        if k.size() != drafters {
-            return Err(self.cascade(cascade_engine::Error::KMatrixSize {
-                size: k.size(),
-                drafters,
-            }));
-        }
-        Ok(k)
+        k.map_err(|error| self.cascade(error))
     }
 
     /// Refuses before anything is loaded what the builder would refuse after.
-    pub(crate) fn check_exact(
-        &self,
-        target: &Neural,
-        drafters: &[Drafter],
-        k: &KMatrix,
-    ) -> Result<()> {
+    fn check_exact(&self, config: &Config) -> Result<()> {
         let chain = Branching::chain();
         let target = Reviewer {
-            name: &target.name,
-            rule: &target.rule,
+            name: &config.target.name,
+            rule: &config.target.rule,
             branching: &chain,
         };
-        let drafters = drafters.iter().map(|drafter| match drafter {
+        let drafters = config.drafters().iter().map(|drafter| match drafter {
             Drafter::Neural { model, branching } => Some(Reviewer {
                 name: &model.name,
                 rule: &model.rule,
                 branching,
             }),
-            _ => None,
+            Drafter::Statistical { .. } => None,
         });
         let levels: Vec<_> = std::iter::once(Some(target)).chain(drafters).collect();
-        check_exact(&levels, &StaticSchedule::new(k.clone())).map_err(|error| self.cascade(error))
+        let schedule = StaticSchedule::new(config.k().clone());
+        check_exact(&levels, &schedule).map_err(|error| self.cascade(error))
     }
 
-    pub(crate) fn lenience(&self, key: &str, value: Option<f32>) -> Result<f32> {
-        let value = value.unwrap_or(1.0);
-        match cascade_engine::Lenience::new(value) {
-            Ok(_) => Ok(value),
-            Err(error) => Err(self.error(key, error.to_string(), "1 is the default")),
-        }
+    fn lenience(&self, key: &str, value: Option<f32>) -> Result<Lenience> {
+        let lenience = value.map_or(Ok(Lenience::STRICT), Lenience::new);
+        lenience.map_err(|error| self.error(key, error.to_string(), "1 is the default"))
     }
 
-    pub(crate) fn prompt(&self, name: Option<String>) -> Result<PromptTemplate> {
+    fn prompt(&self, name: Option<String>) -> Result<PromptTemplate> {
         match name {
             None => Ok(PromptTemplate::Raw),
             Some(name) => name.parse().map_err(|error: PromptError| {
@@ -261,39 +267,42 @@ impl Reader<'_> {
         }
     }
 
-    pub(crate) fn sampling(&self, entry: &GenerationEntry) -> Result<(SamplingSettings, Decoding)> {
-        let settings = SamplingSettings {
-            temperature: entry.temperature.unwrap_or(0.0),
-            top_k: entry.top_k,
-            top_p: entry.top_p,
-            min_p: entry.min_p,
-        };
-        match settings.decoding() {
-            Ok(decoding) => Ok((settings, decoding)),
-            Err(error) => {
-                let cure = "a temperature of 0 is greedy decoding, the default";
-                Err(self.error("generation", error.to_string(), cure))
-            }
+    fn device(&self, text: Option<String>) -> Result<DeviceSpec> {
+        match text {
+            None => Ok(DeviceSpec::default()),
+            Some(text) => text.parse().map_err(|error: cascade_models::Error| {
+                self.error("device", error.to_string(), "cpu is the default")
+            }),
         }
     }
 
-    pub(crate) fn options(&self, entry: &GenerationEntry, decoding: Decoding) -> Result<Options> {
-        let defaults = Options::default();
+    fn generation(&self, entry: &GenerationEntry) -> Result<GenerationSettings> {
         let stop = match &entry.stop {
             none if none.is_empty() => None,
             some => Some(StopSequences::new(some).map_err(|error| self.cascade(error))?),
         };
-        let (max_new_tokens, seed) = (defaults.max_new_tokens, defaults.seed);
-        Ok(defaults
-            .with_max_new_tokens(entry.max_new_tokens.unwrap_or(max_new_tokens))
-            .with_stop(stop)
-            .with_decoding(decoding)
-            .with_seed(entry.seed.unwrap_or(seed)))
+        let defaults = GenerationSettings::default();
+        Ok(GenerationSettings {
+            max_new_tokens: entry.max_new_tokens.unwrap_or(defaults.max_new_tokens),
+            ignore_eos: entry.ignore_eos.unwrap_or(defaults.ignore_eos),
+            sampling: self.sampling(entry)?,
+            seed: entry.seed.unwrap_or(defaults.seed),
+            stop,
+        })
+    }
+
+    fn sampling(&self, entry: &GenerationEntry) -> Result<SamplingSettings> {
+        let temperature = entry.temperature.unwrap_or(0.0);
+        let settings = SamplingSettings::new(temperature, entry.top_k, entry.top_p, entry.min_p);
+        settings.map_err(|error| {
+            let cure = "a temperature of 0 is greedy decoding, the default";
+            self.error("generation", error.to_string(), cure)
+        })
     }
 }
 
 /// `flan-t5-base` of `google/flan-t5-base@main`; `demo-t5-base` of `embedded:demo-t5-base`.
-fn last_part(source: &str) -> String {
+pub(crate) fn last_part(source: &str) -> String {
     let source = source.trim_end_matches('/');
     let without_revision = match source.split_once('@') {
         Some((id, _)) if !id.starts_with('.') => id,

@@ -25,7 +25,7 @@ fn ours(bench: &mut Criterion, text: &[TokenId]) {
     for rows in [1u32, 8] {
         let draft = TokenTree::chain((1..rows).map(|i| 5 + i));
         let context = &text[..CONTEXT];
-        bench.bench_function(format!("cascade, {rows} rows"), |b| {
+        bench.bench_function(&format!("cascade, {rows} rows"), |b| {
             b.iter(|| black_box(session.score(context, &draft, Want::ARGMAX).unwrap()));
         });
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cascade_core::{Fingerprint, TextCodec, TextDecoder, TokenId};
 
@@ -19,6 +19,8 @@ struct Inner {
     tokenizer: tokenizers::Tokenizer,
     /// The token of the highest id, and that id.
     last: (String, TokenId),
+    /// Computed when it is first asked for: it reads the whole vocabulary.
+    fingerprint: OnceLock<Fingerprint>,
 }
 
 impl Tokenizer {
@@ -51,6 +53,7 @@ impl Tokenizer {
                 file,
                 tokenizer,
                 last,
+                fingerprint: OnceLock::new(),
             }),
         })
     }
@@ -80,8 +83,11 @@ impl Tokenizer {
 
     /// Identity of the vocabulary, added tokens included. Costs a hash over all of it.
     pub fn fingerprint(&self) -> Fingerprint {
-        let vocabulary = self.inner.tokenizer.get_vocab(true);
-        Fingerprint::of_vocabulary(vocabulary.into_iter().map(|(piece, id)| (id, piece)))
+        let fingerprint = self.inner.fingerprint.get_or_init(|| {
+            let vocabulary = self.inner.tokenizer.get_vocab(true);
+            Fingerprint::of_vocabulary(vocabulary.into_iter().map(|(piece, id)| (id, piece)))
+        });
+        fingerprint.clone()
     }
 
     /// Id of a token, written as in the vocabulary.

@@ -10,6 +10,9 @@
 //! All three propose chains unless they are configured to branch: into what followed other
 //! occurrences, or into less frequent successors.
 //!
+//! Each has a configuration of its own ([`DrafterConfig`]), which is read by serde and opened with
+//! [`Resources`]; [`Builtin`] lists them by their keys, and [`drafter_kinds!`] makes longer lists.
+//!
 //! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by a [`BigramBuilder`],
 //! made from sorted counts by [`BigramRows`] (crate `cascade-bigram` counts whole dumps), or
 //! imported by [`import_json`].
@@ -17,15 +20,24 @@
 mod automaton;
 mod bigram;
 mod branches;
+mod config;
 mod error;
 mod max_gram;
 mod prompt_lookup;
 
 pub use automaton::{Match, SuffixAutomaton};
 pub use bigram::{
-    export_json, import_json, Bigram, BigramBuilder, BigramMetadata, BigramRows, BigramTable,
-    Provenance, Source, Successors,
+    export_json, import_json, Bigram, BigramBuilder, BigramConfig, BigramMetadata, BigramRows,
+    BigramTable, Provenance, Source, Successors,
+};
+pub use config::{
+    positive, Builtin, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, OpenError,
+    Resources, StatisticalEntry, TableLocator,
 };
 pub use error::{Error, Result};
-pub use max_gram::{MaxGram, MaxGramOptions, Occurrence};
-pub use prompt_lookup::PromptLookup;
+pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};
+pub use prompt_lookup::{PromptLookup, PromptLookupConfig};
+
+/// For [`drafter_kinds!`].
+#[doc(hidden)]
+pub use serde;

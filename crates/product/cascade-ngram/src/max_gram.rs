@@ -1,17 +1,23 @@
 //! Max-Gram: copies what followed the longest match (Cascade Speculative Drafting, §3.3 and
 //! Appendix A).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cascade_core::{common_prefix, Budget, Drafter, ScoredTree, TokenId, TokenTree};
+use serde::Deserialize;
 
 use crate::{
     branches::{earlier_ends, Branches},
+    config::{
+        positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
+    },
     BigramTable, Match, SuffixAutomaton,
 };
 
 /// Which of several earlier occurrences to copy from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Occurrence {
     /// The first one, as in the paper's Listing 1. Known in constant time.
     #[default]
@@ -45,6 +51,117 @@ impl Default for MaxGramOptions {
             min_match: 1,
             branches: 1,
             width: 1,
+        }
+    }
+}
+
+/// Settings of [`MaxGram`] with the place of its table: `max_gram: { bigram: TABLE, branches: 4 }`.
+/// The default is the paper's definition without a table.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct MaxGramConfig {
+    /// The table that fills what no match gives.
+    pub bigram: Option<TableLocator>,
+    /// As [`MaxGramOptions::occurrence`].
+    pub occurrence: Occurrence,
+    /// As [`MaxGramOptions::min_match`].
+    #[serde(deserialize_with = "positive")]
+    pub min_match: usize,
+    /// As [`MaxGramOptions::branches`].
+    #[serde(deserialize_with = "positive")]
+    pub branches: usize,
+    /// As [`MaxGramOptions::width`].
+    #[serde(deserialize_with = "positive")]
+    pub width: usize,
+}
+
+impl Default for MaxGramConfig {
+    fn default() -> Self {
+        let MaxGramOptions {
+            occurrence,
+            min_match,
+            branches,
+            width,
+        } = MaxGramOptions::default();
+        Self {
+            bigram: None,
+            occurrence,
+            min_match,
+            branches,
+            width,
+        }
+    }
+}
+
+impl MaxGramConfig {
+    /// The settings but the table.
+    pub fn options(&self) -> MaxGramOptions {
+        MaxGramOptions {
+            occurrence: self.occurrence,
+            min_match: self.min_match,
+            branches: self.branches,
+            width: self.width,
+        }
+    }
+}
+
+impl DrafterKey for MaxGramConfig {
+    const KEY: &'static str = "max_gram";
+}
+
+impl DrafterConfig for MaxGramConfig {
+    fn open(&self, resources: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError> {
+        let table = self.bigram.as_ref().map(|table| resources.table(table));
+        Ok(Arc::new(MaxGramFactory {
+            table: table
+                .transpose()
+                .map_err(OpenError::at("max_gram.bigram"))?,
+            options: self.options(),
+        }))
+    }
+
+    fn tables(&mut self) -> Vec<(&'static str, &mut TableLocator)> {
+        let table = self.bigram.as_mut();
+        table
+            .map(|table| ("max_gram.bigram", table))
+            .into_iter()
+            .collect()
+    }
+
+    fn settings(&self) -> String {
+        format!("branches {}, width {}", self.branches, self.width)
+    }
+
+    fn with_drawn_settings(
+        &self,
+        draw: &mut dyn FnMut(Range<usize>) -> usize,
+    ) -> Option<Arc<dyn DrafterConfig>> {
+        Some(Arc::new(Self {
+            branches: draw(1..5),
+            width: draw(1..4),
+            ..self.clone()
+        }))
+    }
+}
+
+struct MaxGramFactory {
+    table: Option<Arc<BigramTable>>,
+    options: MaxGramOptions,
+}
+
+impl DrafterFactory for MaxGramFactory {
+    fn drafter(&self) -> Box<dyn Drafter + Send> {
+        Box::new(MaxGram {
+            bigram: self.table.clone(),
+            ..MaxGram::new().with_options(self.options)
+        })
+    }
+
+    fn source(&self) -> String {
+        match &self.table {
+            None => "max-gram".to_owned(),
+            Some(table) => format!("max-gram with {}", table.file()),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! Prompt lookup decoding, the baseline that Max-Gram generalises.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
 
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
+use serde::Deserialize;
 
 use crate::branches::{earlier_ends, Branches};
+use crate::config::{positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources};
 
 /// Prompt lookup as in Hugging Face transformers (`PromptLookupCandidateGenerator`).
 ///
@@ -77,6 +81,62 @@ impl Drafter for PromptLookup {
         let ends = earlier_ends(&text, 1, longest);
         tree.graft(&text, &ends, budget.depth, self.branches - 1);
         tree.within(budget.nodes).into()
+    }
+}
+
+/// Settings of [`PromptLookup`]: `prompt_lookup: { max_ngram: 3, branches: 1 }`, the default.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PromptLookupConfig {
+    /// Longest n-gram that is looked up.
+    #[serde(deserialize_with = "positive")]
+    pub max_ngram: usize,
+    /// Matches whose continuations are proposed.
+    #[serde(deserialize_with = "positive")]
+    pub branches: usize,
+}
+
+impl Default for PromptLookupConfig {
+    fn default() -> Self {
+        Self {
+            max_ngram: 3,
+            branches: 1,
+        }
+    }
+}
+
+impl DrafterKey for PromptLookupConfig {
+    const KEY: &'static str = "prompt_lookup";
+}
+
+impl DrafterConfig for PromptLookupConfig {
+    fn open(&self, _: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn settings(&self) -> String {
+        format!("branches {}", self.branches)
+    }
+
+    fn with_drawn_settings(
+        &self,
+        draw: &mut dyn FnMut(Range<usize>) -> usize,
+    ) -> Option<Arc<dyn DrafterConfig>> {
+        Some(Arc::new(Self {
+            branches: draw(1..4),
+            ..self.clone()
+        }))
+    }
+}
+
+impl DrafterFactory for PromptLookupConfig {
+    fn drafter(&self) -> Box<dyn Drafter + Send> {
+        Box::new(PromptLookup::new(self.max_ngram).with_branches(self.branches))
+    }
+
+    fn source(&self) -> String {
+        format!("prompt lookup, n <= {}", self.max_ngram)
     }
 }
 

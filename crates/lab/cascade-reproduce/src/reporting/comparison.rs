@@ -5,13 +5,13 @@ use cascade_report::{Axis, Bars, Evidence, Figure, Figures, Plot, Table};
 
 use super::data::{Data, Ratio, Sheet, INTERVALS};
 use super::{notes, Made};
-use crate::arm::{names, Setting};
+use crate::variant::{names, Setting};
 use crate::{Metric, Result, Row};
 
-/// A line of a table: one arm of a row, or a row that has none.
+/// A line of a table: one variant of a row, or a row that has none.
 struct Line<'a> {
     row: &'a Row,
-    arm: Option<usize>,
+    variant: Option<usize>,
     /// Who chose the hyperparameters.
     chosen: String,
     /// The paper's figure.
@@ -75,33 +75,34 @@ fn caption(models: &str, metric: Metric) -> String {
     format!("Ours with {models}, by {by}; beside it the paper's, where it has one.")
 }
 
-/// The arms with what they are compared by.
+/// The variants with what they are compared by.
 struct Scored<'a> {
     data: &'a Data,
     sheet: &'a Sheet<'a>,
-    /// SWI of each arm, if there are costs.
+    /// SWI of each variant, if there are costs.
     ratios: Option<Vec<Ratio>>,
-    /// What is compared; `None` for arms whose output is wrong.
+    /// What is compared; `None` for variants whose output is wrong.
     scores: Vec<Option<f64>>,
 }
 
 impl<'a> Scored<'a> {
     fn new(data: &'a Data, sheet: &'a Sheet<'a>, costs: Option<&CostTable>) -> Result<Self> {
-        let arms = 0..data.arms.len();
+        let variants = 0..data.variants.len();
         let ratios = match costs {
             Some(costs) => Some(
-                arms.clone()
-                    .map(|arm| sheet.swi(arm, costs))
+                variants
+                    .clone()
+                    .map(|variant| sheet.swi(variant, costs))
                     .collect::<Result<Vec<_>>>()?,
             ),
             None => None,
         };
-        let score = |arm: usize| match (&ratios, data.failure(arm)) {
+        let score = |variant: usize| match (&ratios, data.failure(variant)) {
             (_, Some(_)) => None,
-            (Some(ratios), None) => ratios[arm].value(),
-            (None, None) => sheet.speedup(arm).map(|figure| figure.value),
+            (Some(ratios), None) => ratios[variant].value(),
+            (None, None) => sheet.speedup(variant).map(|figure| figure.value),
         };
-        let scores = arms.map(score).collect();
+        let scores = variants.map(score).collect();
         Ok(Self {
             data,
             sheet,
@@ -110,34 +111,34 @@ impl<'a> Scored<'a> {
         })
     }
 
-    fn arms_of(&self, row: usize) -> Vec<usize> {
-        (0..self.data.arms.len())
-            .filter(|&arm| self.data.arms[arm].row == row)
+    fn variants_of(&self, row: usize) -> Vec<usize> {
+        (0..self.data.variants.len())
+            .filter(|&variant| self.data.variants[variant].row == row)
             .collect()
     }
 
-    fn best(&self, arms: &[usize]) -> Option<usize> {
+    fn best(&self, variants: &[usize]) -> Option<usize> {
         let better = |a: &&usize, b: &&usize| {
             self.scores[**a]
                 .partial_cmp(&self.scores[**b])
                 .unwrap_or(std::cmp::Ordering::Equal)
         };
         // Of equally good ones the first: iterators give the last.
-        arms.iter().rev().max_by(better).copied()
+        variants.iter().rev().max_by(better).copied()
     }
 
-    /// Of each row, the paper's arm and the best one.
+    /// Of each row, the paper's variant and the best one.
     fn lines(&self, dataset: &str, metric: Metric) -> Vec<Line<'a>> {
         let mut lines = Vec::new();
         for (index, row) in self.data.definition.rows.iter().enumerate() {
-            let arms = self.arms_of(index);
+            let variants = self.variants_of(index);
             let figure = row.figure(dataset, metric);
-            let Some(best) = self.best(&arms) else {
+            let Some(best) = self.best(&variants) else {
                 // An absent row without a figure of this metric would be empty.
                 let alone = figure.filter(|_| row.absent.is_some());
                 lines.extend(alone.map(|figure| Line {
                     row,
-                    arm: None,
+                    variant: None,
                     chosen: "-".to_owned(),
                     paper: Some(figure.value),
                 }));
@@ -145,25 +146,26 @@ impl<'a> Scored<'a> {
             };
             let like = figure.or_else(|| row.figure(dataset, Metric::ModelSize));
             let of_paper = like.and_then(|figure| {
-                arms.iter()
+                variants
+                    .iter()
                     .copied()
-                    .find(|&arm| self.data.arms[arm].setting == figure.setting)
+                    .find(|&variant| self.data.variants[variant].setting == figure.setting)
             });
             let paper = figure.map(|figure| figure.value);
-            let line = |arm, chosen: String, paper| Line {
+            let line = |variant, chosen: String, paper| Line {
                 row,
-                arm: Some(arm),
+                variant: Some(variant),
                 chosen,
                 paper,
             };
-            let n = arms.len();
+            let n = variants.len();
             match of_paper {
                 _ if n == 1 => lines.push(line(best, "-".to_owned(), paper)),
-                Some(arm) if arm == best => {
-                    lines.push(line(arm, format!("the paper's, best of {n}"), paper))
+                Some(variant) if variant == best => {
+                    lines.push(line(variant, format!("the paper's, best of {n}"), paper))
                 }
-                Some(arm) => {
-                    lines.push(line(arm, "the paper's".to_owned(), paper));
+                Some(variant) => {
+                    lines.push(line(variant, "the paper's".to_owned(), paper));
                     lines.push(line(best, format!("best of {n}"), None));
                 }
                 None => lines.push(line(best, format!("best of {n}"), paper)),
@@ -172,30 +174,32 @@ impl<'a> Scored<'a> {
         lines
     }
 
-    /// The best arm of the rows without Max-Gram and with a neural drafter: speculative decoding.
+    /// The best variant of the rows without Max-Gram and with a neural drafter: speculative
+    /// decoding.
     fn best_speculative(&self) -> Option<usize> {
-        let arms: Vec<usize> = (0..self.data.arms.len())
-            .filter(|&arm| {
-                let drafters = &self.data.arms[arm].drafters;
+        let variants: Vec<usize> = (0..self.data.variants.len())
+            .filter(|&variant| {
+                let drafters = &self.data.variants[variant].drafters;
                 drafters.len() == 1 && drafters[0].is_neural()
             })
             .collect();
-        self.best(&arms)
+        self.best(&variants)
     }
 
-    /// The best arm with Max-Gram below a neural drafter.
+    /// The best variant with Max-Gram below a neural drafter.
     fn best_cascade(&self) -> Option<usize> {
-        let arms: Vec<usize> = (0..self.data.arms.len())
-            .filter(|&arm| self.data.arms[arm].drafters.len() > 1)
+        let variants: Vec<usize> = (0..self.data.variants.len())
+            .filter(|&variant| self.data.variants[variant].drafters.len() > 1)
             .collect();
-        self.best(&arms)
+        self.best(&variants)
     }
 
     fn table(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Table> {
         let evidence = self.data.plan.evidence;
         let describe = |line: &Line<'_>| {
-            line.arm
-                .map_or("-".to_owned(), |arm| self.data.arms[arm].describe())
+            line.variant.map_or("-".to_owned(), |variant| {
+                self.data.variants[variant].describe()
+            })
         };
         let mut table = Table::new(title)
             .labels(
@@ -212,9 +216,9 @@ impl<'a> Scored<'a> {
             Metric::Walltime => self.walltime_columns(table, lines)?,
             _ => self.swi_columns(table, lines)?,
         };
-        let lengths = self.each(lines, |arm| {
+        let lengths = self.each(lines, |variant| {
             self.sheet
-                .acceptance_length(arm)
+                .acceptance_length(variant)
                 .figure(self.data.bootstrap())
         });
         table = table.figures(
@@ -222,10 +226,10 @@ impl<'a> Scored<'a> {
         )?;
         table = table.labels(
             "Calls per token",
-            lines.iter().map(|line| self.calls(line.arm)),
+            lines.iter().map(|line| self.calls(line.variant)),
         )?;
         if metric != Metric::Walltime && self.sheet.speedup(0).is_some() {
-            let speedups = self.each(lines, |arm| self.sheet.speedup(arm));
+            let speedups = self.each(lines, |variant| self.sheet.speedup(variant));
             table = table.figures(
                 Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS),
             )?;
@@ -234,12 +238,12 @@ impl<'a> Scored<'a> {
     }
 
     /// Calls of each place by emitted token.
-    fn calls(&self, arm: Option<usize>) -> String {
-        let Some(arm) = arm else {
+    fn calls(&self, variant: Option<usize>) -> String {
+        let Some(variant) = variant else {
             return "-".to_owned();
         };
-        let tokens = self.sheet.tokens(arm).max(1) as f64;
-        let calls = self.sheet.calls(arm).into_iter();
+        let tokens = self.sheet.tokens(variant).max(1) as f64;
+        let calls = self.sheet.calls(variant).into_iter();
         let calls = calls.map(|(place, calls)| format!("{place} {:.2}", calls as f64 / tokens));
         calls.collect::<Vec<_>>().join(", ")
     }
@@ -247,21 +251,21 @@ impl<'a> Scored<'a> {
     fn swi_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
         let evidence = self.data.plan.evidence;
         let bootstrap = self.data.bootstrap();
-        let ratio = |arm: usize| self.ratios.as_ref().map(|ratios| &ratios[arm]);
+        let ratio = |variant: usize| self.ratios.as_ref().map(|ratios| &ratios[variant]);
         let mut table = table;
         if let Some(paper) = papers(lines, |value| value) {
             table = table.figures(Figures::new("SWI", Evidence::Paper, paper))?;
         }
-        let totals = self.each(lines, |arm| ratio(arm)?.figure(bootstrap));
-        let means = self.each(lines, |arm| ratio(arm)?.mean_figure(bootstrap));
+        let totals = self.each(lines, |variant| ratio(variant)?.figure(bootstrap));
+        let means = self.each(lines, |variant| ratio(variant)?.mean_figure(bootstrap));
         table = table
             .figures(Figures::new("SWI", evidence, totals).intervals(INTERVALS))?
             .figures(
                 Figures::new("mean of the prompts' SWI", evidence, means).intervals(INTERVALS),
             )?;
         if let Some(speculative) = self.best_speculative() {
-            let over = self.each(lines, |arm| {
-                ratio(arm)?.over(ratio(speculative)?, bootstrap)
+            let over = self.each(lines, |variant| {
+                ratio(variant)?.over(ratio(speculative)?, bootstrap)
             });
             table = table
                 .figures(Figures::new("× best S Decoding", evidence, over).intervals(INTERVALS))?;
@@ -281,8 +285,8 @@ impl<'a> Scored<'a> {
                 table = table.figures(Figures::new("walltime × plain", Evidence::Paper, paper))?;
             }
         }
-        let rates = self.each(lines, |arm| self.sheet.tokens_per_second(arm));
-        let speedups = self.each(lines, |arm| self.sheet.speedup(arm));
+        let rates = self.each(lines, |variant| self.sheet.tokens_per_second(variant));
+        let speedups = self.each(lines, |variant| self.sheet.speedup(variant));
         Ok(table
             .figures(
                 Figures::new("walltime", evidence, rates)
@@ -293,16 +297,17 @@ impl<'a> Scored<'a> {
             .figures(Figures::new("walltime × plain", evidence, speedups).intervals(INTERVALS))?)
     }
 
-    /// A figure for each line, none for rows without an arm and for arms whose output is wrong.
+    /// A figure for each line, none for rows without a variant and for variants whose output is
+    /// wrong.
     fn each(
         &self,
         lines: &[Line<'_>],
         of: impl Fn(usize) -> Option<Figure>,
     ) -> Vec<Option<Figure>> {
-        let right = |arm: &usize| self.scores[*arm].is_some();
+        let right = |variant: &usize| self.scores[*variant].is_some();
         lines
             .iter()
-            .map(|line| line.arm.filter(right).and_then(&of))
+            .map(|line| line.variant.filter(right).and_then(&of))
             .collect()
     }
 
@@ -331,7 +336,7 @@ impl<'a> Scored<'a> {
                     "{} ({}) {}",
                     row.algorithm,
                     names(&row.drafters),
-                    self.arms_of(index).len()
+                    self.variants_of(index).len()
                 )
             });
         notes.push(format!(
@@ -343,7 +348,8 @@ impl<'a> Scored<'a> {
         notes
     }
 
-    /// Says which of the best hyperparameters are the largest that were tried: with larger ones the row might do better.
+    /// Says which of the best hyperparameters are the largest that were tried: with larger ones the
+    /// row might do better.
     fn edge(&self) -> Option<String> {
         let rows = 0..self.data.definition.rows.len();
         let edges: Vec<String> = rows.filter_map(|row| self.edge_of(row)).collect();
@@ -354,12 +360,12 @@ impl<'a> Scored<'a> {
     }
 
     fn edge_of(&self, row: usize) -> Option<String> {
-        let arms = self.arms_of(row);
-        let settings: Vec<&Setting> = arms
+        let variants = self.variants_of(row);
+        let settings: Vec<&Setting> = variants
             .iter()
-            .map(|&arm| &self.data.arms[arm].setting)
+            .map(|&variant| &self.data.variants[variant].setting)
             .collect();
-        let best = &self.data.arms[self.best(&arms)?];
+        let best = &self.data.variants[self.best(&variants)?];
         let largest = best.setting.at_largest_of(&settings);
         let drafters = names(&best.drafters);
         (!largest.is_empty()).then(|| format!("{drafters} at {}", largest.join(", ")))
@@ -377,9 +383,9 @@ impl<'a> Scored<'a> {
             label.trim_end().to_owned()
         });
         let bootstrap = self.data.bootstrap();
-        let ours = self.each(lines, |arm| match &self.ratios {
-            Some(ratios) => ratios[arm].figure(bootstrap),
-            None => self.sheet.speedup(arm),
+        let ours = self.each(lines, |variant| match &self.ratios {
+            Some(ratios) => ratios[variant].figure(bootstrap),
+            None => self.sheet.speedup(variant),
         });
         let mut bars = vec![Bars::new("ours", self.data.plan.evidence, ours)];
         let plain = lines.first().and_then(|line| line.paper);
@@ -414,7 +420,7 @@ impl<'a> Scored<'a> {
     fn of_rows(&self, dataset: &str, metric: Metric) -> Option<String> {
         let rows = self.data.definition.rows.iter().enumerate();
         let best = rows.filter_map(|(index, row)| {
-            let score = self.scores[self.best(&self.arms_of(index))?]?;
+            let score = self.scores[self.best(&self.variants_of(index))?]?;
             Some(format!("{} {score:.2}", row.algorithm))
         });
         let best: Vec<String> = best.collect();
@@ -427,7 +433,7 @@ impl<'a> Scored<'a> {
 
     fn beside(&self, speculative: usize, dataset: &str, metric: Metric) -> Option<String> {
         let cascade = self.best_cascade()?;
-        let label = |arm: usize| self.data.arms[arm].id.clone();
+        let label = |variant: usize| self.data.variants[variant].id.clone();
         let (a, b) = (self.scores[cascade]?, self.scores[speculative]?);
         let ratio = self
             .ratios

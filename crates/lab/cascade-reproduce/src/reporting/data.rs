@@ -9,7 +9,7 @@ use cascade_report::{Figure, Results};
 use crate::plan::Plan;
 use crate::record::Run;
 use crate::runner::{forward_seconds, walltimes};
-use crate::{Arm, Definition, Metric, Result};
+use crate::{Definition, Metric, Result, Variant};
 
 /// How intervals are made, as tables say it.
 pub(super) const INTERVALS: &str = "95 %, percentile bootstrap over prompts";
@@ -18,8 +18,8 @@ pub(super) const INTERVALS: &str = "95 %, percentile bootstrap over prompts";
 pub(super) struct Data {
     pub(super) plan: Plan,
     pub(super) definition: Definition,
-    pub(super) arms: Vec<Arm>,
-    /// Prompts that every arm has answered: for each, the records in the order of the arms.
+    pub(super) variants: Vec<Variant>,
+    /// Prompts that every variant has answered: for each, the records in the order of the variants.
     answered: Vec<(usize, Vec<Run>)>,
     walltimes: BTreeMap<u64, Vec<f64>>,
     forward_seconds: BTreeMap<String, f64>,
@@ -29,27 +29,27 @@ impl Data {
     pub(super) fn of_folder(folder: &Path) -> Result<Self> {
         let plan = Plan::of_folder(folder)?;
         let definition = plan.definition()?;
-        let arms = definition.arms()?;
+        let variants = definition.variants()?;
         let results = Results::<Run>::open(folder, &plan.experiment())?;
         let mut by_prompt: BTreeMap<usize, Vec<Run>> = BTreeMap::new();
         for run in results.into_ordered() {
             by_prompt
-                .entry(run.index as usize / arms.len())
+                .entry(run.index as usize / variants.len())
                 .or_default()
                 .push(run);
         }
-        by_prompt.retain(|_, runs| runs.len() == arms.len());
+        by_prompt.retain(|_, runs| runs.len() == variants.len());
         Ok(Self {
             plan,
             definition,
             answered: by_prompt.into_iter().collect(),
-            arms,
+            variants,
             walltimes: walltimes(folder),
             forward_seconds: forward_seconds(folder),
         })
     }
 
-    /// Prompts that every arm has answered.
+    /// Prompts that every variant has answered.
     pub(super) fn answered(&self) -> usize {
         self.answered.len()
     }
@@ -95,9 +95,9 @@ impl Data {
         }
     }
 
-    /// What is wrong with an arm, if anything: then it has no figures.
-    pub(super) fn failure(&self, arm: usize) -> Option<String> {
-        let runs = self.answered.iter().map(|(_, runs)| &runs[arm]);
+    /// What is wrong with a variant, if anything: then it has no figures.
+    pub(super) fn failure(&self, variant: usize) -> Option<String> {
+        let runs = self.answered.iter().map(|(_, runs)| &runs[variant]);
         let bad: Vec<&Run> = runs
             .filter(|run| run.differs.is_some_and(|d| !d.is_near_tie()))
             .collect();
@@ -105,7 +105,7 @@ impl Data {
         let difference = first.differs?;
         Some(format!(
             "{} is NOT EQUAL to plain decoding on {} of {} prompts (first {} at token {}, gap {}): it has no figures",
-            first.arm,
+            first.variant,
             bad.len(),
             self.answered(),
             first.id,
@@ -135,7 +135,7 @@ impl Data {
 
     /// Whether any cascade has this place.
     pub(super) fn has_place(&self, place: &str) -> bool {
-        let mut drafters = self.arms.iter().flat_map(|arm| &arm.drafters);
+        let mut drafters = self.variants.iter().flat_map(|variant| &variant.drafters);
         drafters.any(|role| role.name() == place)
     }
 
@@ -223,49 +223,49 @@ impl Sheet<'_> {
         self.prompts.len()
     }
 
-    fn runs(&self, arm: usize) -> impl Iterator<Item = &Run> {
-        self.prompts.iter().map(move |(_, runs)| &runs[arm])
+    fn runs(&self, variant: usize) -> impl Iterator<Item = &Run> {
+        self.prompts.iter().map(move |(_, runs)| &runs[variant])
     }
 
-    /// SWI of an arm: tokens by cost in forwards of the target.
-    pub(super) fn swi(&self, arm: usize, costs: &CostTable) -> Result<Ratio> {
+    /// SWI of a variant: tokens by cost in forwards of the target.
+    pub(super) fn swi(&self, variant: usize, costs: &CostTable) -> Result<Ratio> {
         let charged = |place: &str| self.data.is_charged(place);
-        let taken = self.runs(arm).map(|run| {
+        let taken = self.runs(variant).map(|run| {
             let calls = run.calls().filter(|(place, _)| charged(place));
             costs.in_target_forwards("target", calls)
         });
         Ok(Ratio {
             taken: taken.collect::<std::result::Result<_, _>>()?,
-            gained: self.runs(arm).map(|run| run.tokens as f64).collect(),
+            gained: self.runs(variant).map(|run| run.tokens as f64).collect(),
         })
     }
 
     /// Tokens by forwards of the target.
-    pub(super) fn acceptance_length(&self, arm: usize) -> Ratio {
+    pub(super) fn acceptance_length(&self, variant: usize) -> Ratio {
         Ratio {
-            gained: self.runs(arm).map(|run| run.tokens as f64).collect(),
-            taken: self.runs(arm).map(|run| run.steps as f64).collect(),
+            gained: self.runs(variant).map(|run| run.tokens as f64).collect(),
+            taken: self.runs(variant).map(|run| run.steps as f64).collect(),
         }
     }
 
     /// Of the steps whose draft was longer than `position`, those in which more was kept.
-    pub(super) fn accepted_at(&self, arm: usize, position: usize) -> Ratio {
+    pub(super) fn accepted_at(&self, variant: usize, position: usize) -> Ratio {
         let at = |counts: &[u64]| counts.get(position).copied().unwrap_or(0) as f64;
         Ratio {
-            gained: self.runs(arm).map(|run| at(&run.accepted_at)).collect(),
-            taken: self.runs(arm).map(|run| at(&run.drafted_at)).collect(),
+            gained: self.runs(variant).map(|run| at(&run.accepted_at)).collect(),
+            taken: self.runs(variant).map(|run| at(&run.drafted_at)).collect(),
         }
     }
 
     /// Tokens emitted.
-    pub(super) fn tokens(&self, arm: usize) -> u64 {
-        self.runs(arm).map(|run| run.tokens).sum()
+    pub(super) fn tokens(&self, variant: usize) -> u64 {
+        self.runs(variant).map(|run| run.tokens).sum()
     }
 
     /// Calls of each place.
-    pub(super) fn calls(&self, arm: usize) -> Vec<(String, u64)> {
+    pub(super) fn calls(&self, variant: usize) -> Vec<(String, u64)> {
         let mut sums: Vec<(String, u64)> = Vec::new();
-        for run in self.runs(arm) {
+        for run in self.runs(variant) {
             for (place, calls) in run.calls() {
                 match sums.iter_mut().find(|(known, _)| known == place) {
                     Some((_, sum)) => *sum += calls,
@@ -277,10 +277,10 @@ impl Sheet<'_> {
     }
 
     /// How many times as fast as plain decoding: the median over prompts.
-    pub(super) fn speedup(&self, arm: usize) -> Option<Figure> {
+    pub(super) fn speedup(&self, variant: usize) -> Option<Figure> {
         let ratios: Vec<f64> = self
             .seconds()
-            .map(|seconds| seconds[0] / seconds[arm])
+            .map(|seconds| seconds[0] / seconds[variant])
             .collect();
         let value = median(ratios.clone())?;
         let of = |chosen: &[usize]| {
@@ -293,10 +293,10 @@ impl Sheet<'_> {
     }
 
     /// Tokens per second.
-    pub(super) fn tokens_per_second(&self, arm: usize) -> Option<Figure> {
+    pub(super) fn tokens_per_second(&self, variant: usize) -> Option<Figure> {
         let timed = |(prompt, runs): &(usize, &[Run])| {
-            let seconds = self.data.walltimes.get(&(*prompt as u64))?.get(arm)?;
-            Some((runs[arm].tokens as f64, *seconds))
+            let seconds = self.data.walltimes.get(&(*prompt as u64))?.get(variant)?;
+            Some((runs[variant].tokens as f64, *seconds))
         };
         let (gained, taken) = self.prompts.iter().filter_map(timed).unzip();
         Ratio { gained, taken }.figure(self.data.bootstrap())
@@ -307,6 +307,6 @@ impl Sheet<'_> {
         self.prompts
             .iter()
             .filter_map(of)
-            .filter(|s| s.len() == self.data.arms.len())
+            .filter(|s| s.len() == self.data.variants.len())
     }
 }

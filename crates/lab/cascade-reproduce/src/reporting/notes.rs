@@ -63,7 +63,7 @@ pub(super) fn all(data: &Data) -> Vec<String> {
             "Outputs equal plain decoding's but in {ties} runs, which leave it where the target's two best logits are within {}.",
             crate::NEAR_TIE
         )),
-        _ => notes.extend((0..data.arms.len()).filter_map(|arm| data.failure(arm))),
+        _ => notes.extend((0..data.variants.len()).filter_map(|variant| data.failure(variant))),
     }
     let missing = data.plan.prompts() - data.answered();
     if missing > 0 {

@@ -24,40 +24,43 @@ pub(super) fn made(data: &Data) -> Result<Made> {
 }
 
 fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result<()> {
-    let arms: Vec<usize> = (0..data.arms.len())
-        .filter(|&arm| !data.arms[arm].is_plain() && data.failure(arm).is_none())
+    let variants: Vec<usize> = (0..data.variants.len())
+        .filter(|&variant| !data.variants[variant].is_plain() && data.failure(variant).is_none())
         .collect();
-    let figure =
-        |arm: usize, position: usize| sheet.accepted_at(arm, position).figure(data.bootstrap());
-    let longest = |arm: usize| {
+    let figure = |variant: usize, position: usize| {
+        sheet
+            .accepted_at(variant, position)
+            .figure(data.bootstrap())
+    };
+    let longest = |variant: usize| {
         (0..)
-            .take_while(|&position| figure(arm, position).is_some())
+            .take_while(|&position| figure(variant, position).is_some())
             .count()
     };
-    let lengths: Vec<usize> = arms.iter().map(|&arm| longest(arm)).collect();
+    let lengths: Vec<usize> = variants.iter().map(|&variant| longest(variant)).collect();
     let rows = lengths.iter().copied().max().unwrap_or(0);
     let title = format!("{}, {dataset}", notes::title(data));
     let mut table =
         Table::new(&title).labels("Position", (1..=rows).map(|position| position.to_string()))?;
     let mut lines = Vec::new();
-    for (&arm, &length) in arms.iter().zip(&lengths) {
-        let name = &data.arms[arm].id;
-        let column = (0..rows).map(|position| figure(arm, position));
+    for (&variant, &length) in variants.iter().zip(&lengths) {
+        let name = &data.variants[variant].id;
+        let column = (0..rows).map(|position| figure(variant, position));
         table = table.figures(
             Figures::new(name, data.plan.evidence, column.collect::<Vec<_>>())
                 .decimals(3)
                 .intervals(INTERVALS),
         )?;
         let points = (0..length)
-            .filter_map(|position| Some(((position + 1) as f64, figure(arm, position)?)));
+            .filter_map(|position| Some(((position + 1) as f64, figure(variant, position)?)));
         lines.push(Line::new(
             name,
             data.plan.evidence,
             points.collect::<Vec<_>>(),
         ));
         if let (Some(first), Some(last)) = (
-            figure(arm, 0),
-            figure(arm, length.min(10).saturating_sub(1)),
+            figure(variant, 0),
+            figure(variant, length.min(10).saturating_sub(1)),
         ) {
             made.summary += &format!(
                 "\n{dataset}, {name}: {:.0}% at position 1, {:.0}% at position {}.",

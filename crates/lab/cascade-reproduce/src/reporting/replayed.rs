@@ -25,12 +25,12 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         .labels("Category", names.clone())?
         .labels("Turns", prompts)?;
     let (mut bars, mut summary) = (Vec::new(), Vec::new());
-    for (arm, of) in data.arms.iter().enumerate() {
+    for (variant, of) in data.variants.iter().enumerate() {
         let name = &data.definition.rows[of.row].algorithm;
-        let right = data.failure(arm).is_none();
+        let right = data.failure(variant).is_none();
         let length = |sheet: &super::data::Sheet<'_>| {
             sheet
-                .acceptance_length(arm)
+                .acceptance_length(variant)
                 .figure(data.bootstrap())
                 .filter(|_| right)
         };

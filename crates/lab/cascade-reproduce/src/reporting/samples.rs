@@ -9,30 +9,30 @@ use super::data::Data;
 use crate::samples::{Sampled, Samples};
 use crate::Result;
 
-/// Adds the samples that a folder keeps of one arm: the given one, or that of most drafters. An arm whose outputs are wrong has
-/// none.
+/// Adds the samples that a folder keeps of one variant: the given one, or that of most drafters. A
+/// variant whose outputs are wrong has none.
 pub(super) fn add(
     report: Report,
     data: &Data,
     folder: &Path,
-    arm: Option<usize>,
+    variant: Option<usize>,
 ) -> Result<Report> {
-    let arm = arm.or_else(|| most_drafters(data));
+    let variant = variant.or_else(|| most_drafters(data));
     let samples = Samples::open(folder)?;
     let mut report = report;
     let mut first = true;
     for sampled in samples.iter() {
-        let Some(arm) = arm.filter(|&arm| data.failure(arm).is_none()) else {
+        let Some(variant) = variant.filter(|&variant| data.failure(variant).is_none()) else {
             break;
         };
         if std::mem::replace(&mut first, false) {
             report = report.heading("Who drafted what").text(format!(
                 "Answers of the cascade “{}” to a few of the prompts. A token has the colour of the model that proposed it \
                  first; those of the target itself have none.",
-                data.arms[arm].id
+                data.variants[variant].id
             ));
         }
-        if let Some(sample) = sample(data, sampled, arm)? {
+        if let Some(sample) = sample(data, sampled, variant)? {
             report = report.sample(sample);
         }
     }
@@ -41,14 +41,14 @@ pub(super) fn add(
 
 /// The last of them, so that of several rows the paper's own is shown.
 fn most_drafters(data: &Data) -> Option<usize> {
-    let drafters = |&arm: &usize| data.arms[arm].drafters.len();
-    (0..data.arms.len()).max_by_key(drafters)
+    let drafters = |&variant: &usize| data.variants[variant].drafters.len();
+    (0..data.variants.len()).max_by_key(drafters)
 }
 
 /// `None` for what is not of this plan.
-fn sample(data: &Data, sampled: &Sampled, arm: usize) -> Result<Option<Sample>> {
+fn sample(data: &Data, sampled: &Sampled, variant: usize) -> Result<Option<Sample>> {
     let known = sampled.prompt < data.plan.prompts();
-    let Some(drafted) = sampled.arms.get(arm).filter(|_| known) else {
+    let Some(drafted) = sampled.variants.get(variant).filter(|_| known) else {
         return Ok(None);
     };
     let (suite, asked) = data.plan.asked(sampled.prompt);
@@ -62,7 +62,10 @@ fn sample(data: &Data, sampled: &Sampled, arm: usize) -> Result<Option<Sample>> 
             .map(|(&level, piece)| Token::new(piece, LevelId(level)))
             .collect()
     });
-    let drafters = data.arms[arm].drafters.iter().map(|role| role.name());
+    let drafters = data.variants[variant]
+        .drafters
+        .iter()
+        .map(|role| role.name());
     Ok(Some(Sample::new(
         format!("{} {}{category}", suite.dataset, asked.id),
         data.plan.evidence,

@@ -1,11 +1,16 @@
 //! Drafting from a bigram table alone.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
+use serde::{Deserialize, Deserializer};
 
 use super::BigramTable;
 use crate::branches::Branches;
+use crate::config::{
+    DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
+};
 
 /// Proposes the most frequent successor of the context's last token, the most frequent successor of
 /// that one, and so on: the statistical part of Max-Gram that needs no match. The source plays no
@@ -50,5 +55,82 @@ impl Drafter for Bigram {
         let mut tree = Branches::new(&lead);
         tree.graft_followers(&self.table, last, 0, self.width);
         tree.within(budget.nodes).into()
+    }
+}
+
+/// Settings of [`Bigram`]. In a configuration they are `bigram: TABLE`, with the width beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BigramConfig {
+    /// The table.
+    pub table: TableLocator,
+    /// Successors proposed at each depth, as [`Bigram::with_width`].
+    pub width: usize,
+}
+
+impl BigramConfig {
+    /// The most frequent successors alone.
+    pub fn new(table: TableLocator) -> Self {
+        Self { table, width: 1 }
+    }
+}
+
+impl<'de> Deserialize<'de> for BigramConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        TableLocator::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl DrafterKey for BigramConfig {
+    const KEY: &'static str = "bigram";
+}
+
+impl DrafterConfig for BigramConfig {
+    fn open(&self, resources: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError> {
+        let table = resources
+            .table(&self.table)
+            .map_err(OpenError::at("bigram"))?;
+        Ok(Arc::new(BigramFactory {
+            table,
+            width: self.width,
+        }))
+    }
+
+    fn tables(&mut self) -> Vec<(&'static str, &mut TableLocator)> {
+        vec![("bigram", &mut self.table)]
+    }
+
+    fn set_width(&mut self, width: usize) -> bool {
+        self.width = width;
+        true
+    }
+
+    fn settings(&self) -> String {
+        format!("width {}", self.width)
+    }
+
+    fn with_drawn_settings(
+        &self,
+        draw: &mut dyn FnMut(Range<usize>) -> usize,
+    ) -> Option<Arc<dyn DrafterConfig>> {
+        Some(Arc::new(Self {
+            width: draw(1..4),
+            ..self.clone()
+        }))
+    }
+}
+
+struct BigramFactory {
+    table: Arc<BigramTable>,
+    width: usize,
+}
+
+impl DrafterFactory for BigramFactory {
+    fn drafter(&self) -> Box<dyn Drafter + Send> {
+        Box::new(Bigram::new(Arc::clone(&self.table)).with_width(self.width))
+    }
+
+    fn source(&self) -> String {
+        self.table.file().to_owned()
     }
 }

@@ -12,7 +12,7 @@ mod rows;
 mod table;
 
 pub use builder::BigramBuilder;
-pub use drafter::Bigram;
+pub use drafter::{Bigram, BigramConfig};
 pub use import::{export_json, import_json};
 pub use metadata::{BigramMetadata, Provenance, Source};
 pub use rows::BigramRows;

@@ -1,16 +1,14 @@
-//! From the text of a configuration to the place of a model or a table.
+//! From the text of a configuration to where a model or a table is.
 
 #[cfg(feature = "demo")]
 mod embedded;
 #[cfg(not(feature = "demo"))]
-#[path = "place/not_embedded.rs"]
+#[path = "locator/not_embedded.rs"]
 mod embedded;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cascade_models::ModelSource;
-
-use crate::config::Table;
 
 /// Prefix of what is part of the program.
 const EMBEDDED: &str = "embedded:";
@@ -23,7 +21,7 @@ pub(crate) fn model(text: &str, base: &Path) -> Result<ModelSource, Unknown> {
     if let Some(name) = text.strip_prefix(EMBEDDED) {
         return embedded::model(name);
     }
-    let resolved = resolve(text, base);
+    let resolved = text.starts_with('.').then(|| base.join(text));
     let text = resolved.as_deref().unwrap_or(Path::new(text));
     ModelSource::parse(&text.to_string_lossy())
         .map_err(|error| (error.to_string(), embedded::models_hint()))
@@ -41,14 +39,9 @@ pub fn model_source(text: &str) -> crate::Result<ModelSource> {
     })
 }
 
-/// A bigram table: embedded or a file (relative to `base` if it starts with a dot).
-pub(crate) fn table(text: &str, base: &Path) -> Result<Table, Unknown> {
-    match text.strip_prefix(EMBEDDED) {
-        None => Ok(Table::File(
-            resolve(text, base).unwrap_or_else(|| PathBuf::from(text)),
-        )),
-        Some(name) => embedded::table(text, name),
-    }
+/// The bytes of a bigram table that is part of the program.
+pub(crate) fn embedded_table(name: &str) -> Result<&'static [u8], Unknown> {
+    embedded::table(name)
 }
 
 /// The text of one of the program's own configurations; `None` if `text` does not name one.
@@ -61,8 +54,4 @@ pub(crate) fn config(text: &str) -> crate::Result<Option<&'static str>> {
         problem,
         cure,
     })
-}
-
-fn resolve(text: &str, base: &Path) -> Option<PathBuf> {
-    text.starts_with('.').then(|| base.join(text))
 }

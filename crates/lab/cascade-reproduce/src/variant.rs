@@ -1,8 +1,8 @@
-//! Arms: the cascades that an experiment compares.
+//! Variants: the cascades that an experiment compares.
 
 use std::fmt;
 
-use cascade_engine::{Convention, KMatrix};
+use cascade_engine::{Convention, KMatrix, Lenience};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -69,10 +69,11 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The K matrix for these drafters, the last of which drafts ten tokens at a time if it is statistical.
+    /// The K matrix for these drafters, the last of which drafts ten tokens at a time if it is
+    /// statistical.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the hyperparameters are not those of these drafters, or make no K matrix.
+    /// [`Error::Setting`] if the hyperparameters do not fit these drafters.
     pub fn k_matrix(&self, drafters: &[Role]) -> Result<KMatrix> {
         let rows = match &self.matrix {
             Some(matrix) => matrix.clone(),
@@ -98,7 +99,7 @@ impl Setting {
         at_largest.collect()
     }
 
-    /// The hyperparameters that are numbers.
+    /// The numeric hyperparameters.
     fn numbers(&self) -> [(&'static str, Option<f32>); 4] {
         let number = |k: Option<usize>| k.map(|k| k as f32);
         [
@@ -178,8 +179,8 @@ pub(crate) fn names(drafters: &[Role]) -> String {
 
 /// One cascade of an experiment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Arm {
-    /// What it goes by in records: drafters and hyperparameters.
+pub struct Variant {
+    /// Its id in records: drafters and hyperparameters.
     pub id: String,
     /// The row of the experiment that it belongs to.
     pub row: usize,
@@ -189,17 +190,21 @@ pub struct Arm {
     pub setting: Setting,
     /// The K matrix that they make.
     pub k: KMatrix,
+    /// λ of reviews by drafters.
+    pub lenience: Lenience,
     /// Children of the leading node of each depth of a neural drafter's drafts; 1 for chains.
     pub children: usize,
 }
 
-impl Arm {
-    /// An arm of a row.
+impl Variant {
+    /// A variant of a row.
     ///
     /// # Errors
     /// [`Error::Setting`].
     pub fn new(row: usize, drafters: &[Role], setting: Setting, children: usize) -> Result<Self> {
         let k = setting.k_matrix(drafters)?;
+        let lenience = setting.lenience.map_or(Ok(Lenience::STRICT), Lenience::new);
+        let lenience = lenience.map_err(|error| setting.wrong(drafters, error.to_string()))?;
         let mut id = names(drafters);
         if drafters.is_empty() {
             id = "plain".to_owned();
@@ -215,6 +220,7 @@ impl Arm {
             drafters: drafters.to_vec(),
             setting,
             k,
+            lenience,
             children,
         })
     }
@@ -222,11 +228,6 @@ impl Arm {
     /// Whether the target decodes alone.
     pub fn is_plain(&self) -> bool {
         self.drafters.is_empty()
-    }
-
-    /// λ of reviews by drafters.
-    pub fn lenience(&self) -> f32 {
-        self.setting.lenience.unwrap_or(1.0)
     }
 
     /// The hyperparameters for people.
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_matrix_is_refused() {
+    fn invalid_settings_are_refused() {
         use Role::{Base, Mag, Small};
         let falls = setting(8, Some(5), Some(1))
             .k_matrix(&[Base, Small, Mag])
@@ -303,15 +304,18 @@ mod tests {
     }
 
     #[test]
-    fn arms_are_named() {
-        let arm = Arm::new(1, &[Role::Base, Role::Mag], setting(9, None, None), 1).unwrap();
-        assert_eq!(arm.id, "base, mag; k11 9");
-        assert_eq!(Arm::new(0, &[], Setting::default(), 1).unwrap().id, "plain");
+    fn variants_are_named() {
+        let variant = Variant::new(1, &[Role::Base, Role::Mag], setting(9, None, None), 1).unwrap();
+        assert_eq!(variant.id, "base, mag; k11 9");
+        assert_eq!(
+            Variant::new(0, &[], Setting::default(), 1).unwrap().id,
+            "plain"
+        );
         let matrix = Setting {
             matrix: Some(vec![vec![1, 3], vec![0, 1]]),
             ..Setting::default()
         };
-        let tree = Arm::new(2, &[Role::Small, Role::Mag], matrix, 8).unwrap();
+        let tree = Variant::new(2, &[Role::Small, Role::Mag], matrix, 8).unwrap();
         assert_eq!(tree.id, "small, mag; K = [[1,3],[0,1]]; 8 children");
         assert_eq!(tree.describe(), "K = [[1,3],[0,1]], 8 children");
     }

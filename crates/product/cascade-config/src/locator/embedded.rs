@@ -3,7 +3,6 @@
 use cascade_models::{EmbeddedModel, ModelSource};
 
 use super::{Unknown, EMBEDDED};
-use crate::config::Table;
 
 pub(super) fn model(name: &str) -> Result<ModelSource, Unknown> {
     let checkpoint = cascade_demo::checkpoint(name).ok_or_else(|| {
@@ -25,16 +24,12 @@ pub(super) fn models_hint() -> String {
     format!("or name one of the program's own models: {}", model_names())
 }
 
-pub(super) fn table(text: &str, name: &str) -> Result<Table, Unknown> {
-    let bytes = cascade_demo::bigram_table(name).ok_or_else(|| {
+pub(super) fn table(name: &str) -> Result<&'static [u8], Unknown> {
+    cascade_demo::bigram_table(name).ok_or_else(|| {
         (
             format!("there is no embedded table `{name}`"),
             format!("take one of {}", cascade_demo::BIGRAM_TABLES.join(", ")),
         )
-    })?;
-    Ok(Table::Embedded {
-        name: text.to_owned(),
-        bytes,
     })
 }
 

@@ -3,7 +3,6 @@
 use cascade_models::ModelSource;
 
 use super::Unknown;
-use crate::config::Table;
 
 pub(super) fn model(_: &str) -> Result<ModelSource, Unknown> {
     Err(refusal())
@@ -13,7 +12,7 @@ pub(super) fn models_hint() -> String {
     "check the text".to_owned()
 }
 
-pub(super) fn table(_: &str, _: &str) -> Result<Table, Unknown> {
+pub(super) fn table(_: &str) -> Result<&'static [u8], Unknown> {
     Err(refusal())
 }
 
@@ -31,13 +30,11 @@ fn refusal() -> Unknown {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use crate::{model_source, Config};
 
     #[test]
     fn embedded_files_are_refused_by_the_name_of_the_feature() {
-        let config = Config::open(Path::new("embedded:demo-t5")).unwrap_err();
+        let config = Config::open("embedded:demo-t5").unwrap_err();
         let model = model_source("embedded:demo-t5-target").unwrap_err();
         for error in [config, model] {
             let message = error.to_string();

@@ -7,9 +7,13 @@ use cascade_models::Tokenizer;
 
 use crate::Result;
 
-/// The text of each token, so that all of them joined are the answer. A token that is no text goes by its name (`</s>`), or by
-/// its number if there is no tokenizer; one that is a part of a character has none, and the last of them has the character.
-pub(crate) fn pieces(tokens: &[TokenId], tokenizer: Option<&Tokenizer>) -> Result<Vec<String>> {
+/// The text of each token; joined, they are the answer. A special token has its name (`</s>`), and
+/// without a tokenizer every token has its id. Of tokens that are parts of one character, the last
+/// has the character and the others are empty.
+pub(crate) fn token_texts(
+    tokens: &[TokenId],
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Vec<String>> {
     let Some(tokenizer) = tokenizer else {
         return Ok(tokens.iter().map(|token| format!(" {token}")).collect());
     };
@@ -38,9 +42,9 @@ fn byte(name: &str) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// A decoder holds bytes back until it sees that no more follow, so that their text comes with a later token. Here the token that
-/// completes a character gets it. `streamed` has one entry more, what came at the end. `None` if the bytes are not what the
-/// decoder made of them.
+/// A decoder holds bytes back until no more can follow, so that their text comes with a later
+/// token. Here the token that completes a character gets it. `streamed` has one more entry, the
+/// text that came at the end. `None` if the bytes and the decoder's text disagree.
 fn settled(streamed: &[String], bytes: &[Option<u8>]) -> Option<Vec<String>> {
     let mut character = Vec::new();
     // What tokens have got already, and the decoder has still to give.

@@ -1,0 +1,113 @@
+//! Random settings of a configuration, to show that the output does not depend on them.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use cascade_config::{Config, Drafter};
+use cascade_engine::{Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Tokens of a random length: at least this many, at most twice as many.
+const TOKENS: usize = 64;
+
+/// The same models with everything else at random, by a seed: the K matrix, leniences, rules, branches, placement and
+/// budget, and a length of 64 to 128 tokens that EOS does not cut short. None of it may change what comes out.
+pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut config = config.clone();
+    let siblings = *pick(
+        &mut rng,
+        &[
+            Siblings::TopK,
+            Siblings::WithReplacement,
+            Siblings::WithoutReplacement,
+        ],
+    );
+    // A rule that reorders would be refused for siblings that depend on each other.
+    let rules = match siblings {
+        Siblings::WithoutReplacement => &Rule::ALL[..3],
+        _ => &Rule::ALL[..],
+    };
+    config.target.rule = *pick(&mut rng, rules);
+    for drafter in config.drafters_mut() {
+        match drafter {
+            Drafter::Neural { model, branching } => {
+                model.rule = *pick(&mut rng, rules);
+                *branching = random_branching(&mut rng, siblings);
+            }
+            Drafter::Statistical { config, .. } => {
+                let drawn = config.with_drawn_settings(&mut |range| rng.random_range(range));
+                if let Some(drawn) = drawn {
+                    *config = drawn;
+                }
+            }
+        }
+    }
+    let k = random_matrix(&mut rng, config.drafters().len())?;
+    config = config.with_k(k)?;
+    config.lenience = Lenience::new(rng.random_range(1.0..5.0))?;
+    config.statistical_lenience = Lenience::new(*pick(&mut rng, &[1.0, 1.0, 2.0, 4.0]))?;
+    config.placement = *pick(&mut rng, &[Placement::Sequential, Placement::Merged]);
+    config.max_nodes = rng.random_range(4..48);
+    config.generation.max_new_tokens = rng.random_range(TOKENS..=2 * TOKENS);
+    config.generation.ignore_eos = true;
+    Ok(config)
+}
+
+/// The settings that shape drafts and their verification, in one line.
+pub(super) fn settings(config: &Config) -> String {
+    let rows = config.k().rows();
+    let mut line = format!(
+        "k {rows:?}, lenience {}, statistical_lenience {}, max_nodes {}, placement {:?}, \
+         max_new_tokens {}, target rule {}",
+        config.lenience.get(),
+        config.statistical_lenience.get(),
+        config.max_nodes,
+        config.placement,
+        config.generation.max_new_tokens,
+        config.target.rule
+    );
+    for drafter in config.drafters() {
+        // Writing to a string cannot fail.
+        let _ = match drafter {
+            Drafter::Neural { model, branching } => write!(
+                line,
+                "; {}: rule {}, widths {:?}, parents {:?}, siblings {:?}",
+                model.name, model.rule, branching.widths, branching.expand, branching.siblings
+            ),
+            Drafter::Statistical { name, config } => {
+                write!(line, "; {name}: {}", config.settings())
+            }
+        };
+    }
+    line
+}
+
+fn random_branching(rng: &mut ChaCha8Rng, siblings: Siblings) -> Branching {
+    if rng.random_bool(0.3) {
+        return Branching::chain();
+    }
+    let depths = rng.random_range(1..4);
+    Branching {
+        widths: (0..depths).map(|_| rng.random_range(1..5)).collect(),
+        expand: *pick(rng, &[Expand::MainPath, Expand::AllLeaves]),
+        siblings,
+    }
+}
+
+fn random_matrix(rng: &mut ChaCha8Rng, n: usize) -> Result<KMatrix> {
+    let rows = (0..n)
+        .map(|r| {
+            (0..n)
+                .map(|c| if c < r { 0 } else { rng.random_range(0..6) })
+                .collect()
+        })
+        .collect();
+    Ok(KMatrix::new(rows, Convention::Added)?)
+}
+
+fn pick<'t, T>(rng: &mut ChaCha8Rng, from: &'t [T]) -> &'t T {
+    from.choose(rng).unwrap_or(&from[0])
+}

@@ -1,0 +1,444 @@
+//! The models of an experiment, and the configuration that each variant is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cascade_config::{AssembleOptions, Config, Drafter, DrafterModel, ModelPool, Target};
+use cascade_core::{
+    Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
+};
+use cascade_engine::{Branching, Cascade, Convention, KMatrix, Lenience, Placement, Rule};
+use cascade_eval::trace::{Trace, TraceScorer};
+use cascade_eval::ForwardBench;
+use cascade_models::{LoadedModel, ModelFile, Tokenizer};
+use cascade_ngram::{BigramTable, MaxGramConfig, PromptLookupConfig};
+use cascade_report::{Evidence, Sha256, Weights};
+
+use crate::plan::PlannedModel;
+use crate::variant::{Role, Variant};
+use crate::{Definition, Error, Result};
+
+/// Nodes of a draft at most, whatever the models' configuration says: more than any K matrix of the
+/// papers asks for, with eight children at each depth.
+const MAX_NODES: usize = 256;
+
+/// The models of an experiment, each loaded once. A variant is a configuration of them, and every
+/// cascade has sessions of its own.
+pub struct Models {
+    pool: ModelPool,
+    target: Answers,
+    /// What every variant starts from: the target of the models' configuration in the settings of
+    /// the papers.
+    base: Config,
+    /// The drafters that the experiment's variants name.
+    drafters: BTreeMap<Role, Drafter>,
+    /// Weights of the neural ones.
+    neural: BTreeMap<Role, Arc<LoadedModel>>,
+    table: Option<Arc<BigramTable>>,
+}
+
+/// Where the target's answers come from.
+enum Answers {
+    Live(Arc<LoadedModel>),
+    /// With a tokenizer to show its tokens by, if there is one.
+    Recorded(Arc<Trace>, Option<Tokenizer>),
+}
+
+impl Answers {
+    fn vocabulary(&self) -> Fingerprint {
+        match self {
+            Self::Live(model) => model.tokenizer.fingerprint(),
+            Self::Recorded(trace, _) => trace.header.tokenizer(),
+        }
+    }
+}
+
+impl Models {
+    /// Loads the models of a configuration: its target, its largest neural drafter as base and its
+    /// smallest as small, the table and the options of its Max-Gram.
+    ///
+    /// # Errors
+    /// Those of the models; [`Error::NoDrafter`] if the experiment needs a drafter that the
+    /// configuration does not have.
+    pub fn load(
+        definition: &Definition,
+        config: &Config,
+        options: &AssembleOptions,
+    ) -> Result<Self> {
+        let pool = config.pool(options);
+        let target = Answers::Live(pool.target(config)?);
+        Self::with_target(definition, config, pool, target)
+    }
+
+    /// The same with a recording in the target's place. The tokenizer is there to show tokens as
+    /// text.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); [`Error::OtherTokenizer`].
+    pub fn with_trace(
+        definition: &Definition,
+        config: &Config,
+        options: &AssembleOptions,
+        trace: Arc<Trace>,
+        tokenizer: Option<Tokenizer>,
+    ) -> Result<Self> {
+        if let Some(tokenizer) = &tokenizer {
+            check_tokenizer(&trace, tokenizer)?;
+        }
+        let target = Answers::Recorded(trace, tokenizer);
+        Self::with_target(definition, config, config.pool(options), target)
+    }
+
+    fn with_target(
+        definition: &Definition,
+        config: &Config,
+        pool: ModelPool,
+        target: Answers,
+    ) -> Result<Self> {
+        let drafters = drafters(definition, config)?;
+        let vocabulary = target.vocabulary();
+        let mut base = in_the_papers_settings(config);
+        base.label = format!("{} with {}", definition.name, config.label);
+        let neural = load_drafters(&pool, &base, &drafters, &vocabulary)?;
+        let table = match drafters.get(&Role::Mag).and_then(bigram) {
+            Some(locator) => Some(pool.table(locator, &vocabulary)?),
+            None => None,
+        };
+        Ok(Self {
+            pool,
+            target,
+            base,
+            drafters,
+            neural,
+            table,
+        })
+    }
+
+    /// Where figures of these models come from.
+    pub fn evidence(&self) -> Evidence {
+        match &self.target {
+            Answers::Live(_) => Evidence::Measured,
+            Answers::Recorded(..) => Evidence::Replayed,
+        }
+    }
+
+    /// How the target reads its prompt.
+    pub fn architecture(&self) -> Architecture {
+        match &self.target {
+            Answers::Live(model) => model.architecture(),
+            Answers::Recorded(trace, _) => trace.header.architecture,
+        }
+    }
+
+    /// The tokens of a text, where the target reads them.
+    ///
+    /// # Errors
+    /// Those of the tokenizer. A recorded target has none, and its prompts are tokens.
+    pub(crate) fn encode(&self, text: &str) -> Result<Prompt> {
+        match &self.target {
+            Answers::Live(model) => {
+                let tokens = model.tokenizer.encode(text)?;
+                Ok(Prompt::new(model.architecture(), tokens))
+            }
+            Answers::Recorded(trace, _) => Err(Error::NeedlessTrace {
+                experiment: trace.label.clone(),
+            }),
+        }
+    }
+
+    /// What turns the target's tokens into text; `None` for a recording that came without.
+    pub(crate) fn tokenizer(&self) -> Option<&Tokenizer> {
+        match &self.target {
+            Answers::Live(model) => Some(&model.tokenizer),
+            Answers::Recorded(_, tokenizer) => tokenizer.as_ref(),
+        }
+    }
+
+    /// A cascade with sessions of its own. It answers tokens, which is all that is measured.
+    ///
+    /// # Errors
+    /// Those of [`ModelPool::assemble_with_target`].
+    pub fn cascade(&self, variant: &Variant) -> Result<Cascade> {
+        let config = self.config(variant)?;
+        let assembled = self.pool.assemble_with_target(&config, self.target()?)?;
+        Ok(assembled.cascade)
+    }
+
+    /// The configuration that a variant is.
+    fn config(&self, variant: &Variant) -> Result<Config> {
+        let roles = variant.drafters.iter();
+        // All roles that the definition names are there.
+        let drafters = roles.filter_map(|role| self.drafters.get(role)).cloned();
+        let drafters = drafters.collect();
+        let mut config = self
+            .base
+            .clone()
+            .with_drafters(drafters, variant.k.clone())?;
+        config.lenience = variant.lenience;
+        for drafter in config.drafters_mut() {
+            if let Drafter::Neural { model, branching } = drafter {
+                model.rule = Rule::default();
+                *branching = Branching::main_path(variant.children);
+            }
+        }
+        Ok(config)
+    }
+
+    fn target(&self) -> Result<Target> {
+        Ok(match &self.target {
+            Answers::Live(model) => {
+                let mut target = Target::from(&**model);
+                target.codec = None;
+                target
+            }
+            Answers::Recorded(trace, _) => {
+                let scorer = TraceScorer::new(trace.clone())?;
+                Target::new(scorer, &trace.label, self.target.vocabulary())
+                    .with_eos(trace.header.eos.iter().copied())
+            }
+        })
+    }
+
+    /// By how much the target's logit for one token is above that for another after a prompt and
+    /// some tokens; `None` for a recording.
+    pub(crate) fn gap(
+        &self,
+        prompt: &Prompt,
+        said: &[TokenId],
+        token: TokenId,
+        other: TokenId,
+    ) -> Result<Option<f32>> {
+        let Answers::Live(model) = &self.target else {
+            return Ok(None);
+        };
+        let mut session = model.session();
+        session.set_source(&prompt.source)?;
+        let context = [prompt.context.as_slice(), said].concat();
+        let scores = session.score(&context, &TokenTree::default(), Want::LOGITS)?;
+        Ok(scores.logits.map(|logits| {
+            let row = logits.row(0);
+            row[token as usize] - row[other as usize]
+        }))
+    }
+
+    /// The models, with the hashes of their files. Reads every file once.
+    ///
+    /// # Errors
+    /// Files that cannot be read any more.
+    pub fn planned(&self) -> Result<Vec<PlannedModel>> {
+        let mut planned = Vec::new();
+        match &self.target {
+            Answers::Live(model) => {
+                let dtype = self.base.target.dtype.as_str();
+                planned.push(planned_model("target", dtype, model)?);
+            }
+            Answers::Recorded(trace, _) => planned.push(planned_trace(trace)),
+        }
+        for (role, model) in &self.neural {
+            if let Some(Drafter::Neural { model: neural, .. }) = self.drafters.get(role) {
+                planned.push(planned_model(role.name(), neural.dtype.as_str(), model)?);
+            }
+        }
+        if let Some(table) = &self.table {
+            let hash = Sha256::of(table.as_bytes());
+            planned.push(PlannedModel {
+                place: "bigram table".to_owned(),
+                parameters: 0,
+                dtype: None,
+                weights: weights(
+                    "bigram table",
+                    table.file(),
+                    [(base_name(table.file()), hash)],
+                ),
+            });
+        }
+        Ok(planned)
+    }
+
+    /// Options of Max-Gram as they are put on record.
+    pub(crate) fn max_gram_options(&self) -> Option<String> {
+        let max_gram = self.drafters.values().find_map(Drafter::settings);
+        max_gram.map(|config: &MaxGramConfig| format!("{:?}", config.options()))
+    }
+
+    /// Median time of a forward of one row in each neural model, by place: a short bench in a
+    /// context of 64 tokens.
+    ///
+    /// # Errors
+    /// Those of the models.
+    pub(crate) fn forward_times(&self) -> Result<Vec<(String, Duration)>> {
+        let Answers::Live(target) = &self.target else {
+            return Ok(Vec::new());
+        };
+        let drafters = self.neural.iter();
+        let drafters = drafters.map(|(role, model)| (role.name(), model));
+        let bench = ForwardBench {
+            contexts: vec![64],
+            rows: vec![1],
+            repeats: 51,
+            ..ForwardBench::default()
+        };
+        let mut times = Vec::new();
+        for (place, model) in std::iter::once(("target", target)).chain(drafters) {
+            let costs = bench.run(&mut model.session())?;
+            times.extend(costs.first().map(|cost| (place.to_owned(), cost.median)));
+        }
+        Ok(times)
+    }
+}
+
+/// The models' configuration with the settings that the papers' experiments share, in place of its
+/// own: no drafters yet, strict reviews of statistical drafts, each drafter after the one before,
+/// and room for the widest tree. Texts end where the target ends them.
+fn in_the_papers_settings(config: &Config) -> Config {
+    let mut base = config.plain();
+    base.target.name = "target".to_owned();
+    base.target.rule = Rule::default();
+    base.lenience = Lenience::STRICT;
+    base.statistical_lenience = Lenience::STRICT;
+    base.placement = Placement::Sequential;
+    base.max_nodes = MAX_NODES;
+    base.generation.ignore_eos = false;
+    base
+}
+
+/// The drafters of all roles that the rows of an experiment name, from the models' configuration,
+/// called by their roles.
+fn drafters(definition: &Definition, config: &Config) -> Result<BTreeMap<Role, Drafter>> {
+    let roles = definition.rows.iter().flat_map(|row| &row.drafters);
+    let mut drafters = BTreeMap::new();
+    for &role in roles {
+        let drafter = drafter(role, config).map_err(|what| Error::NoDrafter {
+            models: config.label.clone(),
+            experiment: definition.name.clone(),
+            what,
+        })?;
+        drafters.insert(role, drafter.named(role.name()));
+    }
+    Ok(drafters)
+}
+
+/// The drafter of a role, or what the configuration lacks.
+fn drafter(role: Role, config: &Config) -> std::result::Result<Drafter, &'static str> {
+    let neural = |drafter: &&Drafter| matches!(drafter, Drafter::Neural { .. });
+    let mut all_neural = config.drafters().iter().filter(neural);
+    let max_gram = || {
+        let found = config.drafters().iter().find_map(Drafter::settings);
+        found.cloned().ok_or("`max_gram`")
+    };
+    match role {
+        Role::Base => all_neural.next().cloned().ok_or("neural drafter"),
+        Role::Small => all_neural.next_back().cloned().ok_or("neural drafter"),
+        Role::Mag => max_gram().map(Drafter::statistical::<MaxGramConfig>),
+        Role::MagAlone => max_gram().map(|mut config: MaxGramConfig| {
+            config.bigram = None;
+            Drafter::statistical(config)
+        }),
+        Role::PromptLookup => Ok(Drafter::statistical(PromptLookupConfig::default())),
+    }
+}
+
+/// Loads the neural drafters and checks that all drafters fit the target's vocabulary, before a
+/// prompt is read.
+fn load_drafters(
+    pool: &ModelPool,
+    base: &Config,
+    drafters: &BTreeMap<Role, Drafter>,
+    vocabulary: &Fingerprint,
+) -> Result<BTreeMap<Role, Arc<LoadedModel>>> {
+    let rows = vec![vec![0; drafters.len()]; drafters.len()];
+    let k = KMatrix::new(rows, Convention::Added).map_err(cascade_engine::Error::from)?;
+    let all = drafters.values().cloned().collect();
+    let all = base.clone().with_drafters(all, k)?;
+    let models = pool.drafters(&all, vocabulary)?;
+    let models = drafters.keys().zip(models);
+    Ok(models
+        .filter_map(|(&role, model)| match model {
+            DrafterModel::Neural { model, .. } => Some((role, model)),
+            DrafterModel::Statistical(_) => None,
+        })
+        .collect())
+}
+
+fn bigram(drafter: &Drafter) -> Option<&cascade_ngram::TableLocator> {
+    drafter.settings::<MaxGramConfig>()?.bigram.as_ref()
+}
+
+fn check_tokenizer(trace: &Trace, tokenizer: &Tokenizer) -> Result<()> {
+    let (found, expected) = (tokenizer.fingerprint(), trace.header.tokenizer());
+    match found == expected {
+        true => Ok(()),
+        false => Err(Error::OtherTokenizer {
+            trace: trace.label.clone(),
+            expected: expected.to_string(),
+            tokenizer: tokenizer.file().to_owned(),
+            found: found.to_string(),
+        }),
+    }
+}
+
+/// A model with the hashes of all files that its answers depend on.
+fn planned_model(place: &str, dtype: &str, model: &LoadedModel) -> Result<PlannedModel> {
+    let loaded = &model.files;
+    let all = loaded
+        .weights
+        .iter()
+        .chain([&loaded.config, &loaded.tokenizer]);
+    let mut files = Vec::new();
+    for file in all.chain(&loaded.generation_config) {
+        files.push(match file {
+            // Read piece by piece: it may be larger than the memory.
+            ModelFile::Disk(path) => (base_name(&file.to_string()), Sha256::of_file(path)?),
+            other => {
+                let bytes = other.read().map_err(cascade_models::Error::from)?;
+                (own_name(&other.to_string()), Sha256::of(&bytes))
+            }
+        });
+    }
+    Ok(PlannedModel {
+        place: place.to_owned(),
+        parameters: model.num_parameters(),
+        dtype: Some(dtype.to_owned()),
+        weights: weights(place, &model.name, files),
+    })
+}
+
+/// A path without its folders: where a file lies is not what it is.
+fn base_name(path: &str) -> String {
+    let name = Path::new(path).file_name();
+    name.map_or_else(
+        || path.to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+/// `config.json` of `config.json of demo-t5-target`.
+fn own_name(name: &str) -> String {
+    name.split(" of ").next().unwrap_or(name).to_owned()
+}
+
+/// What a recording hashes to: its records, in their order.
+fn planned_trace(trace: &Trace) -> PlannedModel {
+    let mut text = String::new();
+    for record in &trace.records {
+        text.push_str(&format!("{record:?}\n"));
+    }
+    let header = &trace.header;
+    let files = [(header.model.clone(), Sha256::of(text.as_bytes()))];
+    PlannedModel {
+        place: "target".to_owned(),
+        parameters: 0,
+        dtype: None,
+        weights: weights("target (recorded)", &header.model, files),
+    }
+}
+
+fn weights(name: &str, source: &str, files: impl IntoIterator<Item = (String, Sha256)>) -> Weights {
+    Weights {
+        name: name.to_owned(),
+        source: source.to_owned(),
+        files: files.into_iter().collect(),
+    }
+}

@@ -1,0 +1,354 @@
+//! What a drafter is as an entry of a configuration, and which kinds of entries there are.
+//!
+//! A drafter is one file: the drafter, its configuration (a [`DrafterConfig`], which serde reads)
+//! and what it opens (a [`DrafterFactory`]). It is registered by one name in a
+//! [`drafter_kinds!`](crate::drafter_kinds) list, under the key that it has in a configuration.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cascade_core::Drafter;
+use serde::de::{self, MapAccess};
+use serde::{Deserialize, Deserializer};
+
+use crate::{BigramConfig, BigramTable, MaxGramConfig, PromptLookupConfig};
+
+/// The settings of a statistical drafter.
+///
+/// ```
+/// use std::sync::Arc;
+/// use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
+/// use cascade_ngram::{
+///     drafter_kinds, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources,
+/// };
+///
+/// /// Proposes the context's last token again.
+/// struct Echo(usize);
+///
+/// impl Drafter for Echo {
+///     fn set_source(&mut self, _: &[TokenId]) {}
+///     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
+///         let last = context.last().copied().into_iter();
+///         TokenTree::chain(last.cycle().take(self.0.min(budget.depth))).into()
+///     }
+/// }
+///
+/// #[derive(Clone, Debug, serde::Deserialize)]
+/// #[serde(deny_unknown_fields)]
+/// struct EchoConfig { times: usize }
+///
+/// impl DrafterKey for EchoConfig {
+///     const KEY: &'static str = "echo";
+/// }
+///
+/// impl DrafterConfig for EchoConfig {
+///     fn open(&self, _: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError> {
+///         let times = self.times;
+///         Ok(Arc::new(move || Echo(times)))
+///     }
+/// }
+///
+/// // The one line: `- echo: { times: 3 }` is now an entry.
+/// drafter_kinds!(struct WithEcho: EchoConfig, cascade_ngram::MaxGramConfig);
+/// ```
+pub trait DrafterConfig: Any + fmt::Debug + Send + Sync {
+    /// Opens what the drafter needs. Tables come from `resources`, which opens each once;
+    /// everything else that is slow to make belongs here too, since the factory is asked often.
+    ///
+    /// # Errors
+    /// What cannot be opened, with the key that names it.
+    fn open(&self, resources: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError>;
+
+    /// The tables that the settings name, each with its key in the drafter's entry
+    /// (`max_gram.bigram`).
+    fn tables(&mut self) -> Vec<(&'static str, &mut TableLocator)> {
+        Vec::new()
+    }
+
+    /// Sets the `width` that stands beside the drafter's key; `false` if the drafter has none
+    /// there.
+    fn set_width(&mut self, width: usize) -> bool {
+        let _ = width;
+        false
+    }
+
+    /// The settings that shape drafts, in a few words; empty if there are none.
+    fn settings(&self) -> String {
+        String::new()
+    }
+
+    /// The same drafter with other values of the settings that shape drafts, each drawn by `draw`
+    /// from a range. They change the speed of a generation and not its answer, which tests show
+    /// with this.
+    fn with_drawn_settings(
+        &self,
+        draw: &mut dyn FnMut(Range<usize>) -> usize,
+    ) -> Option<Arc<dyn DrafterConfig>> {
+        let _ = draw;
+        None
+    }
+}
+
+impl dyn DrafterConfig {
+    /// The settings as those of one drafter, if they are.
+    pub fn downcast_ref<C: DrafterConfig>(&self) -> Option<&C> {
+        (self as &dyn Any).downcast_ref()
+    }
+}
+
+/// How a drafter is named in a configuration.
+pub trait DrafterKey {
+    /// The key of its settings.
+    const KEY: &'static str;
+
+    /// What it is called in reports if its entry gives it no name; `max-gram` for the key
+    /// `max_gram`.
+    fn default_name() -> String {
+        Self::KEY.replace('_', "-")
+    }
+}
+
+/// What makes drafters of one configuration, all over the same tables.
+pub trait DrafterFactory: Send + Sync {
+    /// A drafter of its own, which has seen nothing yet.
+    fn drafter(&self) -> Box<dyn Drafter + Send>;
+
+    /// What it drafts from, for reports.
+    fn source(&self) -> String {
+        "no tables".to_owned()
+    }
+}
+
+/// A function that makes drafters.
+impl<D: Drafter + Send + 'static, F: Fn() -> D + Send + Sync> DrafterFactory for F {
+    fn drafter(&self) -> Box<dyn Drafter + Send> {
+        Box::new(self())
+    }
+}
+
+/// Where drafters get their tables.
+pub trait Resources {
+    /// The table at a place, for the target's vocabulary. The same place gives the same table.
+    ///
+    /// # Errors
+    /// A table that is not there, is damaged, or has another vocabulary.
+    fn table(&self, locator: &TableLocator) -> crate::Result<Arc<BigramTable>>;
+}
+
+/// Why a drafter cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{key}: {source}")]
+pub struct OpenError {
+    /// The key of the drafter's entry that is at fault.
+    pub key: String,
+    /// What is wrong.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl OpenError {
+    /// An error of what `key` names.
+    pub fn new(
+        key: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            key: key.into(),
+            source: source.into(),
+        }
+    }
+
+    /// For `map_err`: errors of what `key` names.
+    pub(crate) fn at(key: &'static str) -> impl Fn(crate::Error) -> Self {
+        move |source| Self::new(key, source)
+    }
+}
+
+/// Where a bigram table is: a safetensors file, or `embedded:NAME` for a part of the program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TableLocator {
+    /// A file.
+    File(PathBuf),
+    /// A part of the program, by its name.
+    Embedded(String),
+}
+
+impl TableLocator {
+    const EMBEDDED: &'static str = "embedded:";
+
+    /// The same place, in `base` if it is a path that starts with a dot.
+    pub fn relative_to(&self, base: &Path) -> Self {
+        match self {
+            Self::File(path) if path.to_string_lossy().starts_with('.') => {
+                Self::File(base.join(path))
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+impl From<&str> for TableLocator {
+    fn from(text: &str) -> Self {
+        match text.strip_prefix(Self::EMBEDDED) {
+            Some(name) => Self::Embedded(name.to_owned()),
+            None => Self::File(PathBuf::from(text)),
+        }
+    }
+}
+
+impl fmt::Display for TableLocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Embedded(name) => write!(f, "{}{name}", Self::EMBEDDED),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TableLocator {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::from(text.as_str()))
+    }
+}
+
+/// A count of 1 or more: for `deserialize_with`.
+///
+/// # Errors
+/// 0, and what is no count.
+pub fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    struct Positive;
+
+    impl de::Visitor<'_> for Positive {
+        type Value = usize;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("1 or more")
+        }
+
+        fn visit_u64<E: de::Error>(self, value: u64) -> Result<usize, E> {
+            match usize::try_from(value) {
+                Ok(value) if value > 0 => Ok(value),
+                _ => Err(E::invalid_value(de::Unexpected::Unsigned(value), &self)),
+            }
+        }
+    }
+
+    deserializer.deserialize_u64(Positive)
+}
+
+/// An entry of one kind, as it was read.
+#[derive(Debug)]
+pub struct StatisticalEntry {
+    /// The key of its kind.
+    pub key: &'static str,
+    /// What it is called if the entry gives it no name.
+    pub default_name: String,
+    /// Its settings.
+    pub config: Box<dyn DrafterConfig>,
+}
+
+impl StatisticalEntry {
+    /// The next value of a map, as settings of one kind.
+    ///
+    /// # Errors
+    /// Settings that are unknown, missing or of the wrong kind.
+    pub fn next_value<'de, C, A>(map: &mut A) -> Result<Self, A::Error>
+    where
+        C: DrafterConfig + DrafterKey + Deserialize<'de>,
+        A: MapAccess<'de>,
+    {
+        Ok(Self {
+            key: C::KEY,
+            default_name: C::default_name(),
+            config: Box::new(map.next_value::<C>()?),
+        })
+    }
+}
+
+/// Kinds of drafters that configurations may have; implemented by
+/// [`drafter_kinds!`](crate::drafter_kinds).
+pub trait DrafterKinds {
+    /// The keys of their settings.
+    const KEYS: &'static [&'static str];
+
+    /// The value that follows `key` in a map; `None`, with the map as it was, if it is no key of
+    /// these kinds.
+    ///
+    /// # Errors
+    /// As [`StatisticalEntry::next_value`].
+    fn next_value<'de, A: MapAccess<'de>>(
+        key: &str,
+        map: &mut A,
+    ) -> Result<Option<StatisticalEntry>, A::Error>;
+}
+
+/// Registers kinds of drafters by their configurations:
+/// `drafter_kinds!(pub struct Name: AConfig, BConfig);` makes a [`DrafterKinds`] of types that are
+/// [`DrafterConfig`], [`DrafterKey`] and [`serde::Deserialize`].
+#[macro_export]
+macro_rules! drafter_kinds {
+    ($(#[$doc:meta])* $visibility:vis struct $name:ident: $($config:ty),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $visibility struct $name;
+
+        impl $crate::DrafterKinds for $name {
+            const KEYS: &'static [&'static str] = &[$(<$config as $crate::DrafterKey>::KEY),+];
+
+            fn next_value<'de, A: $crate::serde::de::MapAccess<'de>>(
+                key: &str,
+                map: &mut A,
+            ) -> ::std::result::Result<::std::option::Option<$crate::StatisticalEntry>, A::Error> {
+                $(if key == <$config as $crate::DrafterKey>::KEY {
+                    return $crate::StatisticalEntry::next_value::<$config, A>(map).map(Some);
+                })+
+                Ok(None)
+            }
+        }
+    };
+}
+
+drafter_kinds! {
+    /// The drafters of this crate.
+    pub struct Builtin:
+        MaxGramConfig,
+        BigramConfig,
+        PromptLookupConfig,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_tables_are_read_and_resolved() {
+        let embedded = TableLocator::from("embedded:t5");
+        assert_eq!(embedded, TableLocator::Embedded("t5".to_owned()));
+        assert_eq!(embedded.relative_to(Path::new("/a")), embedded);
+        assert_eq!(embedded.to_string(), "embedded:t5");
+        let relative = TableLocator::from("./t5");
+        let resolved = relative.relative_to(Path::new("/a"));
+        assert_eq!(resolved, TableLocator::from("/a/./t5"));
+        assert_eq!(resolved.relative_to(Path::new("/b")), resolved);
+        let bare = TableLocator::from("t5");
+        assert_eq!(bare.relative_to(Path::new("/a")), bare);
+    }
+
+    #[test]
+    fn settings_have_the_papers_defaults() {
+        let max_gram: MaxGramConfig = serde_json::from_str("{}").unwrap();
+        assert_eq!(max_gram, MaxGramConfig::default());
+        assert_eq!(max_gram.options(), crate::MaxGramOptions::default());
+        let other: MaxGramConfig =
+            serde_json::from_str(r#"{"occurrence": "latest", "width": 2}"#).unwrap();
+        assert_eq!(
+            (other.occurrence, other.width),
+            (crate::Occurrence::Latest, 2)
+        );
+        assert!(serde_json::from_str::<MaxGramConfig>(r#"{"occurrence": "last"}"#).is_err());
+        let zero = serde_json::from_str::<PromptLookupConfig>(r#"{"branches": 0}"#).unwrap_err();
+        assert!(zero.to_string().contains("expected 1 or more"), "{zero}");
+    }
+}
