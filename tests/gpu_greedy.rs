@@ -19,7 +19,7 @@ const PROMPT: &str =
 
 fn devices() -> Vec<Device> {
     let emulated = Device::Gpu(cascade_gpu::Device::emulated(
-        cascade_gpu::Schedule::Forward,
+        cascade_gpu::ExecutionOrder::Forward,
     ));
     let named = std::env::var("CASCADE_TEST_DEVICE").ok();
     let real = named.map(|name| parse_device(&name).unwrap());

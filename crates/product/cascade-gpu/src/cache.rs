@@ -204,7 +204,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::Schedule;
+    use crate::ExecutionOrder;
 
     const SHAPE: CacheShape = CacheShape {
         layers: 2,
@@ -315,8 +315,12 @@ mod tests {
 
     fn on_all(test: impl Fn(Twin)) {
         for dtype in [DType::F32, DType::BF16] {
-            for schedule in [Schedule::Forward, Schedule::Backward, Schedule::Random(2)] {
-                test(Twin::new(&Device::emulated(schedule), dtype));
+            for order in [
+                ExecutionOrder::Forward,
+                ExecutionOrder::Backward,
+                ExecutionOrder::Random(2),
+            ] {
+                test(Twin::new(&Device::emulated(order), dtype));
             }
         }
     }

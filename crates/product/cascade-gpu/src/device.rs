@@ -60,13 +60,13 @@ impl Device {
     /// # Panics
     /// If the kernels have instructions that it does not know.
     #[cfg(feature = "emulator")]
-    pub fn emulated(schedule: cascade_ptx_interpreter::ExecutionOrder) -> Self {
+    pub fn emulated(order: cascade_ptx_interpreter::ExecutionOrder) -> Self {
         // Against the order it emulates compute capability 8.0, else 9.0.
-        let ptx = match schedule {
+        let ptx = match order {
             cascade_ptx_interpreter::ExecutionOrder::Backward => PTX_80,
             _ => PTX_90,
         };
-        Self::emulating(ptx, schedule).unwrap_or_else(|error| panic!("{error}"))
+        Self::emulating(ptx, order).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The same with other kernels: those of [`emulated`](Self::emulated) with a fault, for tests
@@ -75,8 +75,8 @@ impl Device {
     /// # Errors
     /// If the text has something that is not known.
     #[cfg(feature = "emulator")]
-    pub fn emulating(ptx: &str, schedule: cascade_ptx_interpreter::ExecutionOrder) -> Result<Self> {
-        Ok(Self::of(Machine::Emulator(Emulator::new(ptx, schedule)?)))
+    pub fn emulating(ptx: &str, order: cascade_ptx_interpreter::ExecutionOrder) -> Result<Self> {
+        Ok(Self::of(Machine::Emulator(Emulator::new(ptx, order)?)))
     }
 
     /// Counts what kernels do from now on, if this device is emulated.

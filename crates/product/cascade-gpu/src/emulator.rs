@@ -2,9 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cascade_ptx_interpreter::{
-    Counts, ExecutionOrder as Schedule, KernelFault, Machine, ReadError,
-};
+use cascade_ptx_interpreter::{Counts, ExecutionOrder, KernelFault, Machine, ReadError};
 
 use crate::launch::Launch;
 use crate::{Address, Error, Result};
@@ -18,8 +16,8 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    pub(crate) fn new(ptx: &str, schedule: Schedule) -> Result<Self> {
-        let mut machine = Machine::new(schedule);
+    pub(crate) fn new(ptx: &str, order: ExecutionOrder) -> Result<Self> {
+        let mut machine = Machine::new(order);
         let wrong = |error: ReadError| Error::Kernel {
             kernel: "text",
             reason: error.to_string(),
@@ -118,7 +116,7 @@ fn outside(fault: KernelFault) -> Error {
 /// Sizes and offsets of the structures that kernels are called with, as the kernels know them.
 #[cfg(test)]
 pub(crate) fn layout(ptx: &str) -> Vec<usize> {
-    let mut machine = Machine::new(Schedule::Forward);
+    let mut machine = Machine::new(ExecutionOrder::Forward);
     machine.load(ptx).unwrap();
     let words = machine.constant("cascade_layout").unwrap().chunks(4);
     let number = |word: &[u8]| u32::from_le_bytes(word.try_into().unwrap()) as usize;
@@ -134,7 +132,11 @@ mod tests {
     use crate::launch::Kernel;
     use crate::Device;
 
-    const SCHEDULES: [Schedule; 3] = [Schedule::Forward, Schedule::Backward, Schedule::Random(7)];
+    const ORDERS: [ExecutionOrder; 3] = [
+        ExecutionOrder::Forward,
+        ExecutionOrder::Backward,
+        ExecutionOrder::Random(7),
+    ];
 
     /// What the emulator says of a kernel that it finds wrong.
     fn complaint(device: &Device, launch: &Launch) -> String {
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn threads_that_exchange_nothing_while_others_do_are_noticed() {
-        let device = Device::emulated(Schedule::Forward);
+        let device = Device::emulated(ExecutionOrder::Forward);
         let mut step = Step::zeroed();
         step.rows = 1;
         let step = device.upload(&[step]).unwrap();
@@ -167,8 +169,8 @@ mod tests {
 
     #[test]
     fn writes_beyond_a_buffer_are_noticed() {
-        for schedule in SCHEDULES {
-            let device = Device::emulated(schedule);
+        for order in ORDERS {
+            let device = Device::emulated(order);
             let buffer = device.allocate(64).unwrap();
             let fill = |to, count| {
                 let arguments = FillArguments {
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn loads_from_odd_addresses_are_noticed() {
-        let device = Device::emulated(Schedule::Forward);
+        let device = Device::emulated(ExecutionOrder::Forward);
         let buffer = device.upload(&[7u8; 64]).unwrap();
         let copy = |from| {
             let arguments = CopyArguments {
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn memory_that_nobody_wrote_is_no_number() {
-        let device = Device::emulated(Schedule::Forward);
+        let device = Device::emulated(ExecutionOrder::Forward);
         let buffer = device.allocate(20).unwrap();
         let mut values = [0f32; 5];
         buffer.read(0, &mut values).unwrap();

@@ -136,14 +136,14 @@ mod tests {
 mod emulated {
     use super::*;
     use crate::arguments::CopyArguments;
-    use crate::{Device, Schedule};
+    use crate::{Device, ExecutionOrder};
 
     /// Quads that no number of threads divides.
     const QUADS: u64 = 333;
 
     /// Runs a kernel that reads quads, and gives what it writes.
-    fn run(kernel: Kernel, schedule: Schedule, words: &[u32]) -> Vec<u32> {
-        let device = Device::emulated(schedule);
+    fn run(kernel: Kernel, order: ExecutionOrder, words: &[u32]) -> Vec<u32> {
+        let device = Device::emulated(order);
         let from = device.upload(words).unwrap();
         let to = device.allocate(words.len() * 4).unwrap();
         to.zero().unwrap();
@@ -162,8 +162,12 @@ mod emulated {
     #[test]
     fn memory_is_copied_whole() {
         let words: Vec<u32> = (1..=QUADS as u32 * 4).collect();
-        for schedule in [Schedule::Forward, Schedule::Backward, Schedule::Random(1)] {
-            assert_eq!(run(Kernel::CopyQuads, schedule, &words), words);
+        for order in [
+            ExecutionOrder::Forward,
+            ExecutionOrder::Backward,
+            ExecutionOrder::Random(1),
+        ] {
+            assert_eq!(run(Kernel::CopyQuads, order, &words), words);
         }
     }
 
@@ -173,10 +177,13 @@ mod emulated {
         const FOUND: u32 = 0x9e37_79b9;
         for at in [0, 1, 700, QUADS as usize * 4 - 1] {
             let mut words = vec![0; QUADS as usize * 4];
-            assert_eq!(run(Kernel::ReadQuads, Schedule::Forward, &words), words);
+            assert_eq!(
+                run(Kernel::ReadQuads, ExecutionOrder::Forward, &words),
+                words
+            );
             words[at] = FOUND;
             assert_eq!(
-                run(Kernel::ReadQuads, Schedule::Random(at as u64), &words)[0],
+                run(Kernel::ReadQuads, ExecutionOrder::Random(at as u64), &words)[0],
                 FOUND
             );
         }

@@ -34,7 +34,7 @@ pub use arguments::{Address, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
 pub use bandwidth::Bandwidth;
 pub use cache::{padded, Cache, CacheShape};
 #[cfg(feature = "emulator")]
-pub use cascade_ptx_interpreter::{Counts, ExecutionOrder as Schedule};
+pub use cascade_ptx_interpreter::{Counts, ExecutionOrder};
 pub use device::{Buffer, Device};
 pub use error::{Error, Result};
 pub use forward::{Activation, AttentionKind, Forward, Heads, QkvParts, RelativeBias, Rotary};

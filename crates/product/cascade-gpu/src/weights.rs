@@ -483,7 +483,7 @@ mod tests {
 #[cfg(feature = "emulator")]
 mod emulated {
     use super::*;
-    use crate::Schedule;
+    use crate::ExecutionOrder;
 
     /// Random tensors of any name and shape.
     struct Generated;
@@ -504,8 +504,12 @@ mod emulated {
 
     #[test]
     fn generated_values_are_spread_evenly_and_differ_between_tensors() {
-        for schedule in [Schedule::Forward, Schedule::Backward, Schedule::Random(3)] {
-            let device = Device::emulated(schedule);
+        for order in [
+            ExecutionOrder::Forward,
+            ExecutionOrder::Backward,
+            ExecutionOrder::Random(3),
+        ] {
+            let device = Device::emulated(order);
             let mut loader = Loader::new(&device, DType::F32, &Generated);
             let tables = ["a", "b"].map(|name| {
                 let table = loader.table(name, 200, 64).unwrap();

@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 use cascade_core::{Scorer, TokenTree, Want};
-use cascade_gpu::{Counts, Schedule};
+use cascade_gpu::{Counts, ExecutionOrder};
 use cascade_models::{random_model, shape, DType, Device, LoadOptions, Session};
 
 /// Instructions of warps that an H200 begins in a microsecond: four a clock in each of 132
@@ -35,7 +35,7 @@ fn main() {
             config[layers] = 1.into();
         }
     }
-    let gpu = cascade_gpu::Device::emulated(Schedule::Forward);
+    let gpu = cascade_gpu::Device::emulated(ExecutionOrder::Forward);
     let options = LoadOptions {
         device: Device::Gpu(gpu.clone()),
         dtype: DType::BF16,

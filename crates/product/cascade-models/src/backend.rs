@@ -11,6 +11,7 @@
 
 mod arena;
 mod cpu;
+#[cfg(feature = "gpu")]
 mod gpu;
 mod host;
 mod tensor;
@@ -20,9 +21,8 @@ use std::sync::Arc;
 
 use cascade_core::{Architecture, Result as CoreResult, TokenId};
 pub(crate) use cascade_cpu::{Activation, CacheShape};
-use cascade_gpu::LaunchCost;
 
-use crate::network::{Network, Sequence};
+use crate::network::{LaunchCost, Network, Sequence};
 use crate::weights::Provider;
 use crate::{DType, Device, Result};
 
@@ -272,6 +272,7 @@ pub(crate) fn network(
             let layers = config.layers(&mut tensor::TensorLoader::new(info, weights, dtype))?;
             BackendNetwork::shared(tensor::Tensors { dtype }, info, layers)
         }
+        #[cfg(feature = "gpu")]
         (Device::Gpu(device), _) => {
             let mut loader = gpu::GpuLoader::new(device, info, weights, dtype)?;
             let layers = config.layers(&mut loader)?;

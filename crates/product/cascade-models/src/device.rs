@@ -29,6 +29,12 @@ impl DeviceSpec {
     fn open_as(self, text: &str) -> Result<Device> {
         match self {
             Self::Cpu => Ok(Device::Cpu),
+            #[cfg(not(feature = "gpu"))]
+            Self::Cuda(_) => {
+                let reason = "this build has no GPU support; build with the feature `gpu`";
+                Err(unusable(text, reason.to_owned()))
+            }
+            #[cfg(feature = "gpu")]
             Self::Cuda(ordinal) => {
                 let gpu = cascade_gpu::Device::gpu(ordinal).map(Device::Gpu);
                 gpu.map_err(|error| unusable(text, error.to_string()))
@@ -76,6 +82,7 @@ pub enum Device {
     #[default]
     Cpu,
     /// An NVIDIA GPU.
+    #[cfg(feature = "gpu")]
     Gpu(cascade_gpu::Device),
 }
 
@@ -89,6 +96,7 @@ impl Device {
     pub(crate) fn free_memory(&self) -> Result<Option<usize>> {
         match self {
             Self::Cpu => Ok(memory::available()),
+            #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => {
                 let (used, all) = gpu.memory()?;
                 Ok(Some(all - used))
@@ -101,6 +109,7 @@ impl Device {
     pub fn peak_memory(&self) -> Option<usize> {
         match self {
             Self::Cpu => memory::peak(),
+            #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => Some(gpu.peak()),
         }
     }

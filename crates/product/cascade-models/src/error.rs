@@ -173,6 +173,7 @@ pub enum Error {
     },
 
     /// What a GPU failed with.
+    #[cfg(feature = "gpu")]
     #[error(transparent)]
     Gpu(cascade_gpu::Error),
 
@@ -242,6 +243,7 @@ impl Error {
     }
 }
 
+#[cfg(feature = "gpu")]
 impl From<cascade_gpu::Error> for Error {
     /// An error of this crate that comes back from the GPU's loader is itself again.
     fn from(error: cascade_gpu::Error) -> Self {

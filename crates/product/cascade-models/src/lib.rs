@@ -33,13 +33,13 @@ mod t5;
 mod tokenizer;
 mod weights;
 
-pub use cascade_gpu::LaunchCost;
 pub use cascade_hub::{EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource};
 pub use device::{parse_device, Device, DeviceSpec};
 pub use dtype::{parse_dtype, DType};
 pub use error::{Error, Result};
 pub use llama::{LlamaConfig, RopeScaling};
 pub use load::{load, LoadOptions, LoadedModel};
+pub use network::LaunchCost;
 pub use random::random_model;
 pub use session::{Model, Session};
 pub use shapes::{shape, shape_names};

@@ -4,10 +4,23 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use cascade_core::{Result, Scores, TokenId, Want};
-use cascade_gpu::LaunchCost;
 
 use crate::backend::ModelInfo;
 use crate::plan::Plan;
+
+/// What the launches of a forward on a GPU that are for one purpose take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LaunchCost {
+    /// What they are for.
+    pub purpose: &'static str,
+    /// How many there are in a forward.
+    pub launches: usize,
+    /// Seconds that they take one after the other, without those for other purposes between them.
+    pub seconds: f64,
+    /// Bytes of weights that they read.
+    pub weights: usize,
+}
 
 /// The weights of a model on a device.
 pub(crate) trait Network: Debug + Send + Sync {

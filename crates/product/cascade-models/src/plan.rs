@@ -22,6 +22,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The tokens of the context that are appended.
+    #[cfg(feature = "gpu")]
     pub(crate) fn gap(&self) -> &'a [TokenId] {
         self.gap
     }

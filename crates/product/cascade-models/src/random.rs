@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+#[cfg(feature = "gpu")]
 use cascade_gpu::TensorSource;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -74,6 +75,7 @@ impl RandomWeights {
     }
 }
 
+#[cfg(feature = "gpu")]
 impl cascade_gpu::Weights for RandomWeights {
     fn tensor(&self, _: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
         // The device makes the values itself, and those of norms 1.
@@ -92,6 +94,7 @@ impl Provider for RandomWeights {
         converted.map_err(Error::tensor)
     }
 
+    #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
         self
     }

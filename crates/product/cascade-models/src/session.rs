@@ -6,10 +6,8 @@ use cascade_core::{
     common_prefix, Architecture, Error, Result, Scorer, Scores, TokenId, TokenTree, Want,
 };
 
-use cascade_gpu::LaunchCost;
-
 use crate::load::ModelConfig;
-use crate::network::{Network, Sequence};
+use crate::network::{LaunchCost, Network, Sequence};
 use crate::plan::Plan;
 use crate::weights::Given;
 use crate::{DType, Device, ModelFile, WeightSource};

@@ -1,5 +1,6 @@
 //! Weights by name: from safetensors files, or from whoever has them.
 
+#[cfg(feature = "gpu")]
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::safetensors::{Load, MmapedSafetensors, SliceSafetensors};
 use candle_core::{CpuStorage, Device, Result as TensorResult, Storage, Tensor};
+#[cfg(feature = "gpu")]
 use cascade_gpu::{StorageDType, TensorSource};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError};
@@ -45,7 +47,7 @@ pub(crate) enum Role {
 }
 
 /// Where the weights of a model come from, whatever the backend.
-pub(crate) trait Provider: cascade_gpu::Weights {
+pub(crate) trait Provider {
     /// Whether there is a tensor `name`.
     fn has(&self, name: &str) -> bool;
 
@@ -53,6 +55,7 @@ pub(crate) trait Provider: cascade_gpu::Weights {
     fn read(&self, name: &str, shape: &[usize], role: Role, dtype: DType) -> Result<Tensor>;
 
     /// The same weights for GPUs.
+    #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights;
 }
 
@@ -87,11 +90,13 @@ impl Provider for Given<'_> {
         converted.map_err(Error::tensor)
     }
 
+    #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
         self
     }
 }
 
+#[cfg(feature = "gpu")]
 impl cascade_gpu::Weights for Given<'_> {
     fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
         let values = self.0.values(name, shape).map_err(carried)?;
@@ -103,6 +108,7 @@ impl cascade_gpu::Weights for Given<'_> {
 }
 
 /// An error on its way through the GPU's loader, which [`Error`]'s conversion takes out again.
+#[cfg(feature = "gpu")]
 fn carried(error: Error) -> cascade_gpu::Error {
     cascade_gpu::Error::Weights(Box::new(error))
 }
@@ -230,11 +236,13 @@ impl Provider for Checkpoint {
         converted.map_err(Error::tensor)
     }
 
+    #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
         self
     }
 }
 
+#[cfg(feature = "gpu")]
 impl cascade_gpu::Weights for Checkpoint {
     /// The tensor where it lies in the file.
     fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {

@@ -115,7 +115,7 @@ fn forwards_read_weights_and_the_keys_and_values_before_them() {
 #[test]
 fn gpus_tell_launches_and_memory() {
     let device = Device::Gpu(cascade_gpu::Device::emulated(
-        cascade_gpu::Schedule::Forward,
+        cascade_gpu::ExecutionOrder::Forward,
     ));
     let model = random_model(llama(), &options(&device, DType::BF16)).unwrap();
     assert_eq!(model.launches(3), None);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::common::batch::Batch;
 use crate::common::decoder::{inner, random_text, Decoder, Shape, STREAM};
-use cascade_gpu::{Activation, Counts, DType, Device, Heads, Schedule};
+use cascade_gpu::{Activation, Counts, DType, Device, ExecutionOrder, Heads};
 
 const VOCABULARY: usize = 2064;
 const ROWS: [usize; 6] = [1, 8, 9, 17, 33, 64];
@@ -30,7 +30,7 @@ fn counted(device: &Device, work: impl FnOnce()) -> HashMap<String, Counts> {
 
 #[test]
 fn weights_are_read_once_and_in_one_go() {
-    let device = Device::emulated(Schedule::Forward);
+    let device = Device::emulated(ExecutionOrder::Forward);
     let decoder = decoder(&device, 32);
     let (mut runner, cache) = (decoder.runner(), decoder.cache());
     let layer = &decoder.layers[0];
@@ -57,7 +57,7 @@ fn weights_are_read_once_and_in_one_go() {
 
 #[test]
 fn lanes_do_not_meet_in_banks() {
-    let device = Device::emulated(Schedule::Forward);
+    let device = Device::emulated(ExecutionOrder::Forward);
     for head in [32, 64, 128] {
         let decoder = decoder(&device, head);
         let (mut runner, cache) = (decoder.runner(), decoder.cache());

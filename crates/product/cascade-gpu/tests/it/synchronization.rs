@@ -4,7 +4,7 @@
 
 use crate::common::batch::Batch;
 use crate::common::decoder::{random_text, Decoder, Shape};
-use cascade_gpu::{DType, Device, Error, Heads, Schedule};
+use cascade_gpu::{DType, Device, Error, ExecutionOrder, Heads};
 
 const PTX: &str = include_str!("../../kernels/kernels.sm90.ptx");
 
@@ -82,7 +82,7 @@ fn kernels_order_what_their_threads_do() {
         "attention_bf16_128",
         "top",
     ] {
-        let device = Device::emulating(PTX, Schedule::Random(1)).unwrap();
+        let device = Device::emulating(PTX, ExecutionOrder::Random(1)).unwrap();
         forwards_with(kernel, &device).unwrap();
     }
 }
@@ -93,7 +93,7 @@ fn a_missing_barrier_fence_or_wait_is_noticed() {
     let all = ordering();
     assert!(all.len() > 60, "{} instructions", all.len());
     for (kernel, number) in all {
-        let device = Device::emulating(&without_line(number), Schedule::Forward).unwrap();
+        let device = Device::emulating(&without_line(number), ExecutionOrder::Forward).unwrap();
         let run = forwards_with(kernel, &device);
         // A forward's first kernel has none before it that it might overlap.
         let harmless = kernel == "embed";

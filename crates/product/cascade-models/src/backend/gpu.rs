@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::Result as CoreResult;
 use cascade_gpu::{
-    padded, AttentionKind, Cache, Device, LaunchCost, Linear, Norm, QkvParts, Rotary, Runner,
-    Table, WorkspaceSizes,
+    padded, AttentionKind, Cache, Device, Linear, Norm, QkvParts, Rotary, Runner, Table,
+    WorkspaceSizes,
 };
 
 use super::{
     Activation, Backend, BackendNetwork, BiasTable, CacheShape, Forward, Heads, LinearSpec, Loader,
     ModelInfo, Outputs,
 };
-use crate::network::Sequence;
+use crate::network::{LaunchCost, Sequence};
 use crate::weights::Provider;
 use crate::{DType, Error, Result};
 
@@ -81,7 +81,14 @@ impl Backend for Gpu {
 
     fn profile(&self, repeats: usize) -> CoreResult<Vec<LaunchCost>> {
         let profile = self.runner().profile(repeats);
-        profile.map_err(cascade_core::Error::backend)
+        let profile = profile.map_err(cascade_core::Error::backend)?;
+        let own = |cost: cascade_gpu::LaunchCost| LaunchCost {
+            purpose: cost.purpose,
+            launches: cost.launches,
+            seconds: cost.seconds,
+            weights: cost.weights,
+        };
+        Ok(profile.into_iter().map(own).collect())
     }
 
     fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence> {

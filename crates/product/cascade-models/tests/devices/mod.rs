@@ -19,7 +19,7 @@ pub(crate) const GPU_TYPES: [DType; 2] = [DType::F32, DType::BF16];
 /// Devices that run kernels for GPUs, and whether they are fast.
 pub(crate) fn gpus() -> Vec<(Device, bool)> {
     let emulated = Device::Gpu(cascade_gpu::Device::emulated(
-        cascade_gpu::Schedule::Forward,
+        cascade_gpu::ExecutionOrder::Forward,
     ));
     let named = std::env::var("CASCADE_TEST_DEVICE").ok();
     let real = named.map(|name| (parse_device(&name).unwrap(), true));

@@ -6,7 +6,7 @@ pub(crate) mod decoder;
 pub(crate) mod numbers;
 pub(crate) mod store;
 
-use cascade_gpu::{Cache, CacheShape, DType, Device, Heads, Schedule};
+use cascade_gpu::{Cache, CacheShape, DType, Device, ExecutionOrder, Heads};
 
 /// What norms add to the mean square.
 pub(crate) const EPSILON: f64 = 1e-3;
@@ -20,7 +20,12 @@ pub(crate) fn devices() -> [Device; 3] {
         let gpu = Device::gpu(ordinal).unwrap();
         return [gpu.clone(), gpu.clone(), gpu];
     }
-    [Schedule::Forward, Schedule::Backward, Schedule::Random(5)].map(Device::emulated)
+    [
+        ExecutionOrder::Forward,
+        ExecutionOrder::Backward,
+        ExecutionOrder::Random(5),
+    ]
+    .map(Device::emulated)
 }
 
 /// The number of the GPU that `CASCADE_TEST_DEVICE` names.

@@ -1,0 +1,66 @@
+//! Policies of one's own: a schedule that drafts as much as was accepted lately, and a stop rule that
+//! ends a draft after a full stop.
+
+use cascade::{AssembleOptions, Cascade, Config};
+use cascade::{DraftState, DraftedToken, LevelId, Options, Outcome, Schedule, StopRule, Turn};
+use cascade::{TokenId, TurnStart};
+
+/// Lets one drafter draft two tokens more after a draft that was accepted whole, one less after any
+/// other (the heuristic of Hugging Face transformers).
+struct Adaptive {
+    tokens: usize,
+}
+
+impl Schedule for Adaptive {
+    fn next(&mut self, _reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
+        state.turns.is_empty().then_some(Turn {
+            drafter: LevelId::drafter(0),
+            tokens: self.tokens,
+            start: TurnStart::Tip,
+            reserved: 0,
+            nodes: state.budget.nodes,
+        })
+    }
+
+    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
+        reviewer == LevelId::TARGET && drafter == LevelId::drafter(0)
+    }
+
+    fn observe(&mut self, outcome: &Outcome<'_>) {
+        let whole = outcome.accepted.len() == outcome.draft.len();
+        self.tokens = match whole {
+            true => self.tokens + 2,
+            false => self.tokens.saturating_sub(1).max(1),
+        };
+    }
+}
+
+/// Ends a draft after one token.
+struct After(TokenId);
+
+impl StopRule for After {
+    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
+        drafted.token == self.0
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let config = Config::demo()?;
+    let pool = config.pool(&AssembleOptions::default());
+    let target = pool.target(&config)?;
+    let full_stop = target.tokenizer.token_to_id(".").unwrap_or(0);
+    let mut cascade = Cascade::builder()
+        .target("target", target.session())
+        .statistical("max-gram", cascade::ngram::MaxGram::new())
+        .stop_rule(After(full_stop))
+        .schedule(Adaptive { tokens: 5 })
+        .eos(target.eos_token_ids.iter().copied())
+        .codec(std::sync::Arc::new(target.tokenizer.clone()))
+        .build()?;
+    let options = Options::default().with_max_new_tokens(64);
+    let output = cascade.generate("Question: 3 boxes hold 12 eggs each. How many?", &options)?;
+    let lengths: Vec<usize> = output.steps.iter().map(|step| step.drafted).collect();
+    println!("drafted, step by step: {lengths:?}");
+    println!("{:.2} tokens per forward", output.mean_acceptance_length());
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! A model of one's own: anything that can say which token comes next after each node of a tree.
+//!
+//! This one counts, and makes a mistake now and then, so that there is something to reject.
+
+use cascade::{
+    Architecture, Cascade, Convention, GatheredProbs, KMatrix, Options, Prompt, RowDetail, Scorer,
+    Scores, TokenId, TokenTree, Want,
+};
+
+const VOCABULARY: usize = 100;
+
+/// Says the next number; every `mistakes`-th time, one more.
+struct Counter {
+    mistakes: TokenId,
+}
+
+impl Counter {
+    fn next(&self, last: TokenId) -> TokenId {
+        let slip = TokenId::from(self.mistakes > 0 && last % self.mistakes == 0);
+        (last + 1 + slip) % VOCABULARY as TokenId
+    }
+}
+
+impl Scorer for Counter {
+    fn architecture(&self) -> Architecture {
+        Architecture::DecoderOnly
+    }
+
+    fn vocab_size(&self) -> usize {
+        VOCABULARY
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        None
+    }
+
+    fn set_source(&mut self, _source: &[TokenId]) -> cascade::core::Result<()> {
+        Ok(())
+    }
+
+    /// Row 0 follows the context, row i + 1 follows node i. What was not wanted may be left out; what
+    /// was wanted must be there, or the engine says which part is missing.
+    fn score(
+        &mut self,
+        context: &[TokenId],
+        tree: &TokenTree,
+        want: Want,
+    ) -> cascade::core::Result<Scores> {
+        let last = *context.last().ok_or(cascade::core::Error::EmptyContext)?;
+        let before: Vec<TokenId> = std::iter::once(last).chain(tree.tokens()).collect();
+        let argmax: Vec<TokenId> = before.iter().map(|&last| self.next(last)).collect();
+        let sure = |node: usize| {
+            let said = argmax[TokenTree::row(tree.parent(node))];
+            f32::from(u8::from(said == tree.token(node)))
+        };
+        Ok(Scores {
+            gathered: (want.rows == RowDetail::Gathered).then(|| GatheredProbs {
+                argmax: vec![1.0; argmax.len()],
+                nodes: (0..tree.len()).map(sure).collect(),
+            }),
+            rows_computed: argmax.len(),
+            argmax,
+            ..Scores::default()
+        })
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut cascade = Cascade::builder()
+        .target("target", Counter { mistakes: 0 })
+        .neural("drafter", Counter { mistakes: 7 })
+        .k_matrix(KMatrix::new(vec![vec![5]], Convention::Added)?)
+        .build()?;
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![1]);
+    let options = Options::default().with_max_new_tokens(30);
+    let output = cascade.generate_tokens(&prompt, &options)?;
+    assert_eq!(output.tokens, (2..32).collect::<Vec<TokenId>>());
+    println!(
+        "{:?}\n{:.2} tokens per forward of the target",
+        output.tokens,
+        output.mean_acceptance_length()
+    );
+    Ok(())
+}

@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, ModelPool, Target};
+pub use cascade_core::{
+    Architecture, Budget, Decoding, Drafter, GatheredProbs, LevelId, Matrix, NodeId, Observation,
+    Prompt, RowDetail, Sampling, ScoredTree, Scorer, Scores, TextCodec, TextDecoder, TokenId,
+    TokenTree, Top, Want,
+};
+pub use cascade_engine::*;
+
+/// Configurations: what a YAML file may say, and how it becomes a cascade.
+pub mod config {
+    pub use cascade_config::*;
+}
+
+/// The terms that scorers, drafters and verification are written in.
+pub mod core {
+    pub use cascade_core::*;
+}
+
+/// T5 and LLaMA models: loading, tokenizers, sessions.
+pub mod models {
+    pub use cascade_models::*;
+}
+
+/// Statistical drafters: Max-Gram, bigram tables, prompt lookup.
+pub mod ngram {
+    pub use cascade_ngram::*;
+}
