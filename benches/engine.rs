@@ -1,7 +1,9 @@
-//! What the engine itself costs: drafting by Max-Gram, review, bookkeeping and decoding of text, per step, beside the
-//! target's forward of the same steps, on the embedded demo families (real weights, CPU).
+//! What the engine itself costs: drafting by Max-Gram, review, bookkeeping and decoding of text,
+//! per step, beside the target's forward of the same steps, on the embedded demo families (real
+//! weights, CPU).
 //!
-//! `cargo bench -p cascade-config --bench engine`. The last line of each family is the share that the README quotes.
+//! `cargo bench -p cascade-config --bench engine`. The last line of each family is the share that
+//! the README quotes.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! Whatever the bytes: a table is refused, or all of it can be read, and every id is in its vocabulary.
+//! Whatever the bytes: a table is refused, or all of it can be read, and every id is in its
+//! vocabulary.
 #![no_main]
 
 use cascade_ngram::BigramTable;

@@ -1,5 +1,5 @@
-//! Policies of one's own: a schedule that drafts as much as was accepted lately, and a stop rule that
-//! ends a draft after a full stop.
+//! Policies of one's own: a schedule that drafts as much as was accepted lately, and a stop rule
+//! that ends a draft after a full stop.
 
 use cascade::{AssembleOptions, Cascade, Config};
 use cascade::{DraftState, DraftedToken, LevelId, Options, Outcome, Schedule, StopRule, Turn};

@@ -38,8 +38,8 @@ impl Scorer for Counter {
         Ok(())
     }
 
-    /// Row 0 follows the context, row i + 1 follows node i. What was not wanted may be left out; what
-    /// was wanted must be there, or the engine says which part is missing.
+    /// Row 0 follows the context, row i + 1 follows node i. What was not wanted may be left out;
+    /// what was wanted must be there, or the engine says which part is missing.
     fn score(
         &mut self,
         context: &[TokenId],

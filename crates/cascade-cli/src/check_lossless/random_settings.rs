@@ -12,8 +12,9 @@ use rand_chacha::ChaCha8Rng;
 /// Tokens of a random length: at least this many, at most twice as many.
 const TOKENS: usize = 64;
 
-/// The same models with everything else at random, by a seed: the K matrix, leniences, rules, branches, placement and
-/// budget, and a length of 64 to 128 tokens that EOS does not cut short. None of it may change what comes out.
+/// The same models with everything else at random, by a seed: the K matrix, leniences, rules,
+/// branches, placement and budget, and a length of 64 to 128 tokens that EOS does not cut short.
+/// None of it may change what comes out.
 pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut config = config.clone();

@@ -20,7 +20,7 @@ fn page(number: usize) -> String {
         );
         for sentence in 0..12 {
             text += &format!(
-                "The {sentence}th sentence tells of [[thing {sentence}|things]] that happened in {} &amp; later, and of \
+                "The {sentence}th sentence speaks of [[thing {sentence}|things]] that happened in {} &amp; later, and of \
                  others, which nobody has ever heard of.<ref>{{{{harvnb|Someone|{sentence}}}}}</ref> ",
                 1800 + sentence
             );

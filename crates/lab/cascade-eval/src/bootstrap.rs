@@ -5,14 +5,15 @@ use rand_chacha::ChaCha8Rng;
 
 /// How a statistic varies if the samples it was made of are drawn again, with replacement.
 ///
-/// Percentile intervals: of statistics that are ratios of sums over hundreds of prompts, they differ from bias-corrected ones
-/// in the third digit. The seed determines them for good.
+/// Percentile intervals: of statistics that are ratios of sums over hundreds of prompts, they
+/// differ from bias-corrected ones in the third digit. The seed determines them for good.
 ///
 /// ```
 /// use cascade_eval::Bootstrap;
 ///
 /// let lengths = [3.0, 4.0, 5.0, 4.0, 3.5, 4.5];
-/// let mean = |chosen: &[usize]| chosen.iter().map(|&i| lengths[i]).sum::<f64>() / chosen.len() as f64;
+/// let mean = |chosen: &[usize]| chosen.iter().map(|&i| lengths[i]).sum::<f64>() / chosen.len() as
+/// f64;
 /// let (low, high) = Bootstrap::default().interval(lengths.len(), mean).unwrap();
 /// assert!(3.0 < low && low < 4.0 && 4.0 < high && high < 5.0);
 /// ```
@@ -37,8 +38,9 @@ impl Default for Bootstrap {
 }
 
 impl Bootstrap {
-    /// The interval of a statistic of `samples` samples, which is given the indices of those that were drawn. `None` if there
-    /// are fewer than two samples or no resamples, or if the statistic of some draw is not a number.
+    /// The interval of a statistic of `samples` samples, which is given the indices of those that
+    /// were drawn. `None` if there are fewer than two samples or no resamples, or if the statistic
+    /// of some draw is not a number.
     pub fn interval(
         &self,
         samples: usize,
@@ -63,8 +65,8 @@ impl Bootstrap {
     }
 }
 
-/// A random word as a number below `bound`: the upper half of the product. No number is likelier than another by more than
-/// 2^-64 times `bound`.
+/// A random word as a number below `bound`: the upper half of the product. No number is likelier
+/// than another by more than 2^-64 times `bound`.
 fn below(word: u64, bound: usize) -> usize {
     ((u128::from(word) * bound as u128) >> 64) as usize
 }

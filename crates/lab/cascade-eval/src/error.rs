@@ -206,8 +206,8 @@ pub enum Error {
 
     /// A text whose tokens change when it goes on.
     #[error(
-        "question {id}, turn {turn}: the tokens of the prompt change when the answer follows it, so there is no telling \
-         what the target read; is this the tokenizer it used?"
+        "question {id}, turn {turn}: the tokens of the prompt change when the answer follows it, so what the \
+         target read is unknown; is this the tokenizer it used?"
     )]
     Unstable {
         /// The question.

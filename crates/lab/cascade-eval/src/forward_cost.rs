@@ -6,14 +6,16 @@ use cascade_core::{Architecture, Result, Scorer, TokenId, TokenTree, Want};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Rounds that are not timed: caches, allocations and the context itself; then once more what was prepared for each number of
-/// rows, in case memory grew for the last of them and everything was prepared again.
+/// Rounds that are not timed: caches, allocations and the context itself; then once more what was
+/// prepared for each number of rows, in case memory grew for the last of them and everything was
+/// prepared again.
 const WARM_UP: usize = 2;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardBench {
-    /// Tokens of the context before the rows that are timed. A decoder-only model needs at least one.
+    /// Tokens of the context before the rows that are timed. A decoder-only model needs at least
+    /// one.
     pub contexts: Vec<usize>,
     /// Rows of one forward: 1 is plain decoding, n + 1 a draft of n tokens.
     pub rows: Vec<usize>,
@@ -53,9 +55,10 @@ pub struct ForwardCost {
 }
 
 impl ForwardBench {
-    /// Measures forwards whose context is cached and whose rows are new, with the argmax of each row wanted: what a cascade
-    /// asks for. The numbers of rows take turns, so that a machine that changes its speed favours none. Contexts that
-    /// leave the model no room for a number of rows are left out of the answer.
+    /// Measures forwards whose context is cached and whose rows are new, with the argmax of each
+    /// row wanted: what a cascade asks for. The numbers of rows take turns, so that a machine that
+    /// changes its speed favours none. Contexts that leave the model no room for a number of rows
+    /// are left out of the answer.
     ///
     /// # Errors
     /// Those of the model.
@@ -109,7 +112,8 @@ impl ForwardBench {
     }
 }
 
-/// Random tokens. Rows differ from forward to forward, so that nothing but the context is found in the cache.
+/// Random tokens. Rows differ from forward to forward, so that nothing but the context is found in
+/// the cache.
 struct Tokens {
     rng: ChaCha8Rng,
     vocab_size: TokenId,
@@ -130,8 +134,8 @@ impl Tokens {
     }
 }
 
-/// Bytes per second at which this machine's processors read memory together: the bound of a forward at batch 1. The best
-/// of several passes over a buffer that no cache holds.
+/// Bytes per second at which this machine's processors read memory together: the bound of a forward
+/// at batch 1. The best of several passes over a buffer that no cache holds.
 pub fn read_bandwidth() -> f64 {
     const WORDS: usize = 1 << 26; // 512 MiB
     const PASSES: usize = 5;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// What one forward of each model costs, in a unit of its own: only ratios matter.
 ///
-/// Models go by the place that they have in a cascade: `target`, `base`, `small`. Statistical drafters are not in it: they
-/// cost nothing.
+/// Models go by the place that they have in a cascade: `target`, `base`, `small`. Statistical
+/// drafters are not in it: they cost nothing.
 ///
 /// ```
 /// use cascade_eval::CostTable;
@@ -173,9 +173,11 @@ impl CostTable {
             })
     }
 
-    /// What calls of models cost together, in forwards of the target: Σ calls · c(model) / c(target).
+    /// What calls of models cost together, in forwards of the target: Σ calls · c(model) /
+    /// c(target).
     ///
-    /// Tokens divided by this are the SWI; since plain decoding calls the target once for each token, its SWI is exactly 1.
+    /// Tokens divided by this are the SWI; since plain decoding calls the target once for each
+    /// token, its SWI is exactly 1.
     ///
     /// # Errors
     /// [`CostError::NoCost`]; [`CostError::NoCalls`].

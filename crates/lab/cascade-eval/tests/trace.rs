@@ -391,7 +391,8 @@ proptest! {
         }
     }
 
-    /// Along a record the answers are the target's own, for every tree and in any order; off it they are no token.
+    /// Along a record the answers are the target's own, for every tree and in any order; off it
+    /// they are no token.
     #[test]
     fn the_recorded_target_is_pure(
         decoder_only in any::<bool>(),

@@ -12,7 +12,8 @@ use cascade_eval::CostTable;
 const PROMPT: [TokenId; 2] = [90, 91];
 const NEW_TOKENS: usize = 8;
 
-/// Says 10, 11, 12, … after the prompt, and 99 at the positions where it errs, whatever the context.
+/// Says 10, 11, 12, … after the prompt, and 99 at the positions where it errs, whatever the
+/// context.
 #[derive(Clone)]
 struct Scripted {
     errs: Vec<usize>,
@@ -140,10 +141,12 @@ fn speculative_decoding_as_counted_by_hand() {
 
 /// K = [[1, 2], [0, 2]]; Max-Gram is wrong about token 5.
 ///
-/// * Step 1: to draft 1 token, base lets Max-Gram draft 0 and 1, keeps both and adds 2: one forward of base, 3 tokens. That is
-///   all that the row asks for. The target keeps the 3 and says 3. 4 tokens.
-/// * Step 2: 4 are left, so drafts hold at most 3. Max-Gram drafts 4 and 5; base keeps 4 and says 5: one forward, 2 tokens.
-///   Max-Gram adds 6, since the row asks for 3. The target keeps the 3 and says 7. 8 tokens.
+/// * Step 1: to draft 1 token, base lets Max-Gram draft 0 and 1, keeps both and adds 2: one forward
+///   of base, 3 tokens. That is all that the row asks for. The target keeps the 3 and says 3. 4
+///   tokens.
+/// * Step 2: 4 are left, so drafts hold at most 3. Max-Gram drafts 4 and 5; base keeps 4 and says
+///   5: one forward, 2 tokens. Max-Gram adds 6, since the row asks for 3. The target keeps the 3
+///   and says 7. 8 tokens.
 #[test]
 fn a_cascade_as_counted_by_hand() {
     let cascade = Cascade::builder()

@@ -163,7 +163,8 @@ fn results_are_what_they_say() {
             assert_eq!(run.output, plain.output, "{}", run.id);
             assert_eq!(run.differs, None);
             assert_eq!(run.models[0].calls, run.steps);
-            // Every step emits what was kept and one token more, but for the last, which an end token may close.
+            // Every step emits what was kept and one token more, but for the last, which an end
+            // token may close.
             assert!(
                 run.tokens == run.accepted + run.steps
                     || run.tokens + 1 == run.accepted + run.steps

@@ -38,8 +38,8 @@
 //!
 //! # Features
 //!
-//! * `demo` (default): `embedded:NAME`, [`Config::demo`]: the demo models, tables and configurations as part of the
-//!   program, 26 MB.
+//! * `demo` (default): `embedded:NAME`, [`Config::demo`]: the demo models, tables and
+//!   configurations as part of the program, 26 MB.
 //! * `hub` (default): models of the Hugging Face hub. Without it, models are folders or embedded.
 
 #![forbid(unsafe_code)]

@@ -27,7 +27,8 @@ pub(crate) fn model(text: &str, base: &Path) -> Result<ModelSource, Unknown> {
         .map_err(|error| (error.to_string(), embedded::models_hint()))
 }
 
-/// The model that a command line names: a folder, `org/name`, `org/name@revision` or `embedded:NAME`.
+/// The model that a command line names: a folder, `org/name`, `org/name@revision` or
+/// `embedded:NAME`.
 ///
 /// # Errors
 /// [`Error::Source`](crate::Error::Source) for a text that is none of these.

@@ -3,10 +3,12 @@
 use crate::vector::{self, Ranked, Scaled, Weight, BLOCK};
 use crate::TokenId;
 
-/// A probability distribution over the tokens of a vocabulary: what a token is drawn from, and what a review compares.
+/// A probability distribution over the tokens of a vocabulary: what a token is drawn from, and what
+/// a review compares.
 ///
-/// Weights are kept unnormalised next to their total, dense or sparse, whichever they came as. Probabilities are computed
-/// in f64, so that a distribution made of f64 weights is exact to about 1e-16.
+/// Weights are kept unnormalised next to their total, dense or sparse, whichever they came as.
+/// Probabilities are computed in f64, so that a distribution made of f64 weights is exact to about
+/// 1e-16.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
     vocab_size: usize,
@@ -83,8 +85,9 @@ impl<T: Weight> Dense<T> {
     }
 }
 
-/// The first of the weights that `mass` does not reach the end of, and the mass that is left there. Where rounding leaves
-/// a crumb of mass behind them all, it is the last positive one, with more mass left than any weight has.
+/// The first of the weights that `mass` does not reach the end of, and the mass that is left there.
+/// Where rounding leaves a crumb of mass behind them all, it is the last positive one, with more
+/// mass left than any weight has.
 fn locate(weights: impl Iterator<Item = f64>, mass: &mut f64) -> usize {
     let mut last = 0;
     for (place, weight) in weights.enumerate() {
@@ -154,8 +157,8 @@ impl Distribution {
             .ok_or(ImproperDistribution::Nothing { tokens })
     }
 
-    /// Normalises the weights of some tokens, given in ascending order; all others have none. Dense or sparse, whichever
-    /// suits their number.
+    /// Normalises the weights of some tokens, given in ascending order; all others have none. Dense
+    /// or sparse, whichever suits their number.
     ///
     /// # Panics
     /// If nothing has a positive weight, or a token is outside the vocabulary.
@@ -295,9 +298,10 @@ impl Distribution {
         support
     }
 
-    /// The token at `quantile`, a number in `[0, 1)`: the first whose cumulative probability exceeds it. A uniform
-    /// quantile gives a token drawn from the distribution. Never a token of probability 0, and never a lower token for a
-    /// higher quantile. Cost: the sums of blocks of tokens, and one block.
+    /// The token at `quantile`, a number in `[0, 1)`: the first whose cumulative probability
+    /// exceeds it. A uniform quantile gives a token drawn from the distribution. Never a token of
+    /// probability 0, and never a lower token for a higher quantile. Cost: the sums of blocks of
+    /// tokens, and one block.
     pub fn at_quantile(&self, quantile: f64) -> TokenId {
         let mut mass = quantile.max(0.0) * self.total;
         match &self.weights {
@@ -309,8 +313,8 @@ impl Distribution {
         }
     }
 
-    /// The `n` most probable tokens, the most probable first, the lower id first among equals; fewer if fewer have a
-    /// positive probability.
+    /// The `n` most probable tokens, the most probable first, the lower id first among equals;
+    /// fewer if fewer have a positive probability.
     pub fn top(&self, n: usize) -> Vec<TokenId> {
         match &self.weights {
             Weights::Single(dense) => top_of_dense(&dense.weights, n),
@@ -330,9 +334,9 @@ impl Distribution {
         support.into_iter().map(|(token, _)| token).collect()
     }
 
-    /// What is left of this distribution after `proposal` was given its chance: max(p(x) − q(x), 0), normalised (Stratos,
-    /// *Speculative Decoding*, §1). `None` if nothing is left, which happens to equal distributions only, where nothing is
-    /// rejected either.
+    /// What is left of this distribution after `proposal` was given its chance: max(p(x) − q(x),
+    /// 0), normalised (Stratos, *Speculative Decoding*, §1). `None` if nothing is left, which
+    /// happens to equal distributions only, where nothing is rejected either.
     pub fn residual(&self, proposal: &Self) -> Option<Self> {
         self.zip(proposal, |p, q| (p - q).max(0.0))
     }
@@ -369,9 +373,11 @@ impl Distribution {
         Self::with_mass(self.vocab_size, weights)
     }
 
-    /// Σ min(p(x), q(x)): the probability that speculative sampling accepts a draw from one for the other.
+    /// Σ min(p(x), q(x)): the probability that speculative sampling accepts a draw from one for the
+    /// other.
     pub fn overlap(&self, other: &Self) -> f64 {
-        // A closure is inlined where vector instructions are used; a function that exists on its own is not.
+        // A closure is inlined where vector instructions are used; a function that exists on its
+        // own is not.
         let smaller = |p: f64, q: f64| if q < p { q } else { p };
         match other.weights {
             Weights::Sparse { .. } => other.zip_sum(self, smaller),
@@ -387,8 +393,8 @@ impl Distribution {
         }
     }
 
-    /// The distribution whose weight of each token x is f(p(x), q(x)), normalised; `None` if nothing has a weight. f must
-    /// be finite, not negative, and 0 where p is 0.
+    /// The distribution whose weight of each token x is f(p(x), q(x)), normalised; `None` if
+    /// nothing has a weight. f must be finite, not negative, and 0 where p is 0.
     ///
     /// Cost: a pass over the support of p, and over that of q if both are sparse.
     pub fn zip(&self, other: &Self, f: impl Fn(f64, f64) -> f64 + Copy) -> Option<Self> {
@@ -403,7 +409,8 @@ impl Distribution {
         Self::with_mass(self.vocab_size, weights)
     }
 
-    /// Σ f(p(x), q(x)), where f must be 0 where p is 0. Cost: as [`Self::zip`], without the distribution.
+    /// Σ f(p(x), q(x)), where f must be 0 where p is 0. Cost: as [`Self::zip`], without the
+    /// distribution.
     pub fn zip_sum(&self, other: &Self, f: impl Fn(f64, f64) -> f64 + Copy) -> f64 {
         match &self.weights {
             Weights::Single(dense) => other.zip_sum_into(self.scaled(dense), f),
@@ -450,7 +457,8 @@ impl Distribution {
         }
     }
 
-    /// The tokens that have a probability in this sparse distribution and a place in `p`, with both probabilities.
+    /// The tokens that have a probability in this sparse distribution and a place in `p`, with both
+    /// probabilities.
     fn sparse_pairs<'a, T: Weight>(
         &'a self,
         p: Scaled<'a, T>,
@@ -512,7 +520,8 @@ fn top_of_dense(weights: &[f32], n: usize) -> Vec<TokenId> {
 struct Cursor<'a> {
     weights: &'a Weights,
     factor: f64,
-    /// In a sparse distribution: all tokens before this place are lower than those still to be asked for.
+    /// In a sparse distribution: all tokens before this place are lower than those still to be
+    /// asked for.
     place: usize,
 }
 

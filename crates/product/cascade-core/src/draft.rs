@@ -20,16 +20,18 @@ impl LevelId {
 
 /// What a drafted token was drawn from, given everything that was drafted before it.
 ///
-/// "Before" is meant in the order in which a review looks: the tokens above a draw, and the draws beside it that came
-/// earlier. A proposal must be the distribution of the draw given those, or the review is not exact.
+/// "Before" is meant in the order in which a review looks: the tokens above a draw, and the draws
+/// beside it that came earlier. A proposal must be the distribution of the draw given those, or the
+/// review is not exact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Proposal {
-    /// Fixed by what came before, without a model's probability: Max-Gram, a bigram table, prompt lookup, the most
-    /// probable tokens of a row.
+    /// Fixed by what came before, without a model's probability: Max-Gram, a bigram table, prompt
+    /// lookup, the most probable tokens of a row.
     PointMass,
-    /// The deterministic choice of a neural drafter, which gave it this probability (q(x) in Cascade Speculative
-    /// Drafting, §3.1): a point mass too, but a lenient greedy review compares the probability with its own. After a
-    /// review, this is the reviewer's probability, not the one of the level below.
+    /// The deterministic choice of a neural drafter, which gave it this probability (q(x) in
+    /// Cascade Speculative Drafting, §3.1): a point mass too, but a lenient greedy review compares
+    /// the probability with its own. After a review, this is the reviewer's probability, not the
+    /// one of the level below.
     Pick {
         /// The drafter's probability of the token, in `[0, 1]`.
         probability: f32,
@@ -58,8 +60,9 @@ pub struct Candidate {
 
 /// A token tree in which every node knows the draws that it came from and who proposed it first.
 ///
-/// Siblings carry different tokens: a token that is drawn again adds a draw to the node that is there. The draws are not
-/// forgotten, since a review that is to be exact must give each of them its chance.
+/// Siblings carry different tokens: a token that is drawn again adds a draw to the node that is
+/// there. The draws are not forgotten, since a review that is to be exact must give each of them
+/// its chance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Draft {
     tree: TokenTree,
@@ -78,8 +81,8 @@ impl Draft {
         }
     }
 
-    /// Adds a draw of `token` after `parent` (after the context, if `None`), and returns the node that carries it: a new
-    /// one, unless a child of `parent` carries the token already.
+    /// Adds a draw of `token` after `parent` (after the context, if `None`), and returns the node
+    /// that carries it: a new one, unless a child of `parent` carries the token already.
     ///
     /// # Panics
     /// If `parent` is not a node of this draft.
@@ -131,8 +134,8 @@ impl Draft {
         self.proposers[node]
     }
 
-    /// All draws, in the order in which they were pushed: those of siblings in the order in which a review must look at
-    /// them.
+    /// All draws, in the order in which they were pushed: those of siblings in the order in which a
+    /// review must look at them.
     pub fn candidates(&self) -> &[Candidate] {
         &self.draws
     }

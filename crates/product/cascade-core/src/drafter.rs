@@ -26,8 +26,9 @@ impl Budget {
 pub struct ScoredTree {
     /// The proposed tokens.
     pub tree: TokenTree,
-    /// For each node, the estimated probability that it is accepted given that its parent is, in `[0, 1]`; empty if the
-    /// drafter has no estimate. The estimates steer how much is drafted (stop rules, schedules), never what is accepted.
+    /// For each node, the estimated probability that it is accepted given that its parent is, in
+    /// `[0, 1]`; empty if the drafter has no estimate. The estimates steer how much is drafted
+    /// (stop rules, schedules), never what is accepted.
     pub probabilities: Vec<f32>,
 }
 
@@ -60,8 +61,8 @@ pub struct Observation<'a> {
     pub accepted: &'a [NodeId],
     /// The target's own token after them.
     pub next: TokenId,
-    /// The target's most probable token after the context and after each node ([`TokenTree::row`]), rejected nodes
-    /// included: `draft.len() + 1` tokens.
+    /// The target's most probable token after the context and after each node ([`TokenTree::row`]),
+    /// rejected nodes included: `draft.len() + 1` tokens.
     pub argmax: &'a [TokenId],
 }
 
@@ -90,27 +91,28 @@ impl<'a> Observation<'a> {
     }
 }
 
-/// A model that proposes continuations from statistics alone, at a cost not worth counting: Max-Gram, a bigram table,
-/// prompt lookup.
+/// A model that proposes continuations from statistics alone, at a cost not worth counting:
+/// Max-Gram, a bigram table, prompt lookup.
 ///
 /// # Purity
-/// What [`propose`](Self::propose) returns is a function of the source, the context, the budget and what was
-/// [observed](Self::observe), and of nothing else: not of earlier proposals. Whatever else an implementation remembers
-/// is there for speed. What was observed changes what is drafted, never what is accepted, so it changes the speed of a
-/// generation and not its answer.
+/// What [`propose`](Self::propose) returns is a function of the source, the context, the budget and
+/// what was [observed](Self::observe), and of nothing else: not of earlier proposals. Whatever else
+/// an implementation remembers is there for speed. What was observed changes what is drafted, never
+/// what is accepted, so it changes the speed of a generation and not its answer.
 pub trait Drafter {
-    /// Sets the encoder's tokens that belong to all following contexts; empty for decoder-only models.
+    /// Sets the encoder's tokens that belong to all following contexts; empty for decoder-only
+    /// models.
     fn set_source(&mut self, source: &[TokenId]);
 
-    /// Guesses what follows `context`, within `budget`; siblings carry different tokens, the best guess first. Nothing
-    /// worth guessing gives the empty tree.
+    /// Guesses what follows `context`, within `budget`; siblings carry different tokens, the best
+    /// guess first. Nothing worth guessing gives the empty tree.
     ///
-    /// The best guess at each depth is the first child, so that a budget of as many nodes as its depth gives the chain
-    /// that is worth most.
+    /// The best guess at each depth is the first child, so that a budget of as many nodes as its
+    /// depth gives the chain that is worth most.
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree;
 
-    /// Learns from a step of the target. Called after each step of a generation that drafts, whoever drafted; does
-    /// nothing unless implemented.
+    /// Learns from a step of the target. Called after each step of a generation that drafts,
+    /// whoever drafted; does nothing unless implemented.
     fn observe(&mut self, observation: &Observation<'_>) {
         let _ = observation;
     }

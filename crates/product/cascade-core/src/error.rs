@@ -5,7 +5,8 @@ use crate::TokenId;
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of a [`Scorer`](crate::Scorer), a [`Drafter`](crate::Drafter) or a [`TextCodec`](crate::TextCodec).
+/// An error of a [`Scorer`](crate::Scorer), a [`Drafter`](crate::Drafter) or a
+/// [`TextCodec`](crate::TextCodec).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -51,7 +52,7 @@ pub enum Error {
         vocab_size: usize,
     },
 
-    /// A model's logits make no distribution.
+    /// A model's logits are not a valid distribution.
     #[error(
         "the logit of token {token} is {logit}, so there is no distribution to draw from; \
          are the weights damaged, or is their dtype too narrow (f16 overflows in T5)?"

@@ -4,8 +4,8 @@ use crate::TokenId;
 
 /// Number of tokens that both slices begin with.
 ///
-/// Whole blocks are compared as memory, many times faster than token by token: contexts of a hundred thousand tokens are
-/// compared on every call.
+/// Whole blocks are compared as memory, many times faster than token by token: contexts of a
+/// hundred thousand tokens are compared on every call.
 pub fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
     const BLOCK: usize = 1024;
     let equal_blocks = a

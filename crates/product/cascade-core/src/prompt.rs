@@ -16,8 +16,8 @@ pub enum Architecture {
 pub struct Prompt {
     /// Tokens for the encoder; empty for decoder-only models.
     pub source: Vec<TokenId>,
-    /// Tokens that the generation continues; empty for encoder-decoder models, whose decoder start token is the
-    /// model's own affair.
+    /// Tokens that the generation continues; empty for encoder-decoder models, whose decoder start
+    /// token is the model's own affair.
     pub context: Vec<TokenId>,
 }
 

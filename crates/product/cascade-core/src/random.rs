@@ -5,8 +5,8 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::{Distribution, TokenId};
 
-/// A source of chance. Rules and drafting draw from nothing else, so that a test can walk through every outcome with its
-/// probability instead of drawing one.
+/// A source of chance. Rules and drafting draw from nothing else, so that a test can walk through
+/// every outcome with its probability instead of drawing one.
 pub trait RandomSource {
     /// `true` with this probability; numbers outside `[0, 1]` count as the nearer end.
     fn accept(&mut self, probability: f64) -> bool;
@@ -35,7 +35,8 @@ impl<C: RandomSource + ?Sized> RandomSource for &mut C {
     }
 }
 
-/// Pseudo-random numbers from a seed: the same everywhere and in every release (ChaCha with 8 rounds).
+/// Pseudo-random numbers from a seed: the same everywhere and in every release (ChaCha with 8
+/// rounds).
 #[derive(Clone, Debug)]
 pub struct SeededRandom(ChaCha8Rng);
 

@@ -13,10 +13,11 @@ pub enum Decoding {
     Sampled(Sampling),
 }
 
-/// Transforms of a model's distribution before a token is drawn, applied in the order of the fields: the order of
-/// Hugging Face transformers.
+/// Transforms of a model's distribution before a token is drawn, applied in the order of the
+/// fields: the order of Hugging Face transformers.
 ///
-/// They define the distribution that a cascade reproduces exactly: that of its target after the same transforms.
+/// They define the distribution that a cascade reproduces exactly: that of its target after the
+/// same transforms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     temperature: f32,
@@ -43,8 +44,9 @@ pub enum InvalidSampling {
 }
 
 impl Decoding {
-    /// Greedy decoding for a temperature of 0, sampling for any above. The transforms are checked in both cases, though
-    /// greedy decoding does not use them: none of them removes the most probable token.
+    /// Greedy decoding for a temperature of 0, sampling for any above. The transforms are checked
+    /// in both cases, though greedy decoding does not use them: none of them removes the most
+    /// probable token.
     ///
     /// # Errors
     /// As the setters of [`Sampling`].
@@ -103,7 +105,8 @@ impl Sampling {
         })
     }
 
-    /// Keeps the `k` most probable tokens, the lower id first among equals. More than the vocabulary has keeps them all.
+    /// Keeps the `k` most probable tokens, the lower id first among equals. More than the
+    /// vocabulary has keeps them all.
     ///
     /// # Errors
     /// If `k` is 0.
@@ -117,7 +120,8 @@ impl Sampling {
         })
     }
 
-    /// Keeps the fewest most probable tokens whose probabilities, after top-k, sum to at least `p` (nucleus sampling).
+    /// Keeps the fewest most probable tokens whose probabilities, after top-k, sum to at least `p`
+    /// (nucleus sampling).
     ///
     /// # Errors
     /// If `p` is not in (0, 1].
@@ -148,7 +152,8 @@ impl Sampling {
     /// The distribution of a row of logits.
     ///
     /// # Errors
-    /// [`Error::ImproperLogits`] if a logit is not a number or +∞, or if all are −∞. Single −∞ are probabilities of 0.
+    /// [`Error::ImproperLogits`] if a logit is not a number or +∞, or if all are −∞. Single −∞ are
+    /// probabilities of 0.
     pub fn distribution(&self, logits: &[f32]) -> crate::Result<Distribution> {
         let row = Row::new(logits, self.temperature)?;
         let min_p = self.min_p.filter(|&p| p > 0.0);
@@ -166,8 +171,9 @@ impl Sampling {
 
 /// A row of logits, of which the most probable tokens are wanted.
 ///
-/// Tokens are ranked by their logits, the lower id first among equals, and kept in ascending order of ids. To find those of
-/// the highest ranks, a bound is taken from what one pass over the row tells, and only blocks that reach it are looked into.
+/// Tokens are ranked by their logits, the lower id first among equals, and kept in ascending order
+/// of ids. To find those of the highest ranks, one pass over the row gives a bound, and
+/// only blocks that reach it are looked into.
 struct Row<'a> {
     logits: &'a [f32],
     maxima: Vec<f32>,
@@ -201,7 +207,8 @@ impl<'a> Row<'a> {
         vector::first(self.logits, &self.maxima, k, f32::MIN)
     }
 
-    /// The tokens with at least `share` of the weight of the most probable one, and perhaps some with less.
+    /// The tokens with at least `share` of the weight of the most probable one, and perhaps some
+    /// with less.
     fn at_least(&self, share: f64) -> Vec<Ranked> {
         vector::at_least(self.logits, &self.maxima, self.logit_of(share))
     }
@@ -215,7 +222,8 @@ impl<'a> Row<'a> {
         ((max + below - slack) as f32).max(f32::MIN)
     }
 
-    /// The nucleus of the whole row: the fewest tokens of the highest ranks that have a share of `top_p` of all mass.
+    /// The nucleus of the whole row: the fewest tokens of the highest ranks that have a share of
+    /// `top_p` of all mass.
     fn nucleus(&self, top_p: f64) -> Vec<Ranked> {
         let total = self.softmax.total(self.logits);
         let goal = top_p * total;
@@ -243,8 +251,8 @@ impl<'a> Row<'a> {
         tokens
     }
 
-    /// The token of the lowest rank that is needed for `goal`: a binary search for it, which puts in order no more of the
-    /// tokens than it must. It takes time in proportion to their number.
+    /// The token of the lowest rank that is needed for `goal`: a binary search for it, which puts
+    /// in order no more of the tokens than it must. It takes time in proportion to their number.
     fn last_needed(&self, mut tokens: &mut [Ranked], goal: f64) -> Option<Ranked> {
         let mut sum = 0.0;
         while tokens.len() > 32 {

@@ -2,13 +2,15 @@
 
 use crate::{Architecture, NodeId, Result, TokenId, TokenTree};
 
-/// How much of each row a caller needs, in rising order. A model computes and copies no more than that.
+/// How much of each row a caller needs, in rising order. A model computes and copies no more than
+/// that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowDetail {
     /// The most probable token of each row.
     #[default]
     Argmax,
-    /// The same, with its probability, and the probability that each node's token has in its parent's row.
+    /// The same, with its probability, and the probability that each node's token has in its
+    /// parent's row.
     Gathered,
     /// All logits.
     Logits,
@@ -19,7 +21,8 @@ pub enum RowDetail {
 pub struct Want {
     /// How much of each row.
     pub rows: RowDetail,
-    /// How many of the most probable tokens of each row are named; 0 for none. More than the vocabulary has means all.
+    /// How many of the most probable tokens of each row are named; 0 for none. More than the
+    /// vocabulary has means all.
     pub top: usize,
     /// Whether the entropy of each row is wanted.
     pub entropy: bool,
@@ -122,7 +125,8 @@ impl Matrix {
     }
 }
 
-/// Probabilities of the tokens that matter to a greedy review, computed in f32 by softmax over the whole vocabulary.
+/// Probabilities of the tokens that matter to a greedy review, computed in f32 by softmax over the
+/// whole vocabulary.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatheredProbs {
     /// For each row, the probability of its most probable token.
@@ -131,7 +135,8 @@ pub struct GatheredProbs {
     pub nodes: Vec<f32>,
 }
 
-/// The most probable tokens of each row, with their probabilities in f32 by softmax over the whole vocabulary.
+/// The most probable tokens of each row, with their probabilities in f32 by softmax over the whole
+/// vocabulary.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Top {
     /// Tokens per row.
@@ -152,8 +157,8 @@ impl Top {
 
 /// What a model says of a context and a tree of N nodes: N + 1 rows.
 ///
-/// Row 0 is the distribution after the last token of the context, row `i + 1` the one after node `i`
-/// ([`TokenTree::row`]).
+/// Row 0 is the distribution after the last token of the context, row `i + 1` the one after node
+/// `i` ([`TokenTree::row`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     /// The most probable token of each row, the first of equals.
@@ -166,10 +171,11 @@ pub struct Scores {
     pub logits: Option<Matrix>,
     /// For each row, the Shannon entropy of its softmax in nats, present if it was wanted.
     pub entropy: Option<Vec<f32>>,
-    /// `[N + 1, hidden size]`: what the output head reads (after the final norm), present if it was wanted.
+    /// `[N + 1, hidden size]`: what the output head reads (after the final norm), present if it was
+    /// wanted.
     pub hidden: Option<Matrix>,
-    /// Rows that the forward really computed: N + 1, and one for each token of the context that the model had not
-    /// seen before. For accounting.
+    /// Rows that the forward really computed: N + 1, and one for each token of the context that the
+    /// model had not seen before. For accounting.
     pub rows_computed: usize,
 }
 
@@ -186,10 +192,11 @@ impl Scores {
 /// A neural language model as the engine sees it.
 ///
 /// # Purity
-/// `score` is observationally pure: for the source of the last [`set_source`](Self::set_source), the answer is a function of
-/// `context`, `tree` and `want`, in whatever order calls come. Implementations keep what they have computed and reuse
-/// the longest common prefix, but no caller passes a length, rolls back, or knows that a cache exists. (Floating-point
-/// answers may differ in the last bits with the number of rows computed together.)
+/// `score` is observationally pure: for the source of the last [`set_source`](Self::set_source),
+/// the answer is a function of `context`, `tree` and `want`, in whatever order calls come.
+/// Implementations keep what they have computed and reuse the longest common prefix, but no caller
+/// passes a length, rolls back, or knows that a cache exists. (Floating-point answers may differ in
+/// the last bits with the number of rows computed together.)
 pub trait Scorer {
     /// How the model reads its prompt.
     fn architecture(&self) -> Architecture;
@@ -197,11 +204,13 @@ pub trait Scorer {
     /// Size of the vocabulary: the number of columns of the logits.
     fn vocab_size(&self) -> usize;
 
-    /// The most positions that a context and the height of a tree may take together; `None` if there is no limit.
+    /// The most positions that a context and the height of a tree may take together; `None` if
+    /// there is no limit.
     fn max_context(&self) -> Option<usize>;
 
-    /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models take the empty
-    /// source. Encoding may be put off until the first `score`, and the same source again costs nothing.
+    /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models
+    /// take the empty source. Encoding may be put off until the first `score`, and the same source
+    /// again costs nothing.
     ///
     /// # Errors
     /// A source that the model cannot take: see [`Error`](crate::Error).
@@ -210,8 +219,8 @@ pub trait Scorer {
     /// Scores `tree` as a continuation of `context`, in one forward.
     ///
     /// # Errors
-    /// A decoder-only model refuses an empty context; every model refuses tokens outside its vocabulary and more
-    /// positions than it has. After an error the scorer is as usable as before.
+    /// A decoder-only model refuses an empty context; every model refuses tokens outside its
+    /// vocabulary and more positions than it has. After an error the scorer is as usable as before.
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores>;
 }
 

@@ -1,8 +1,9 @@
 //! Toy models in exact integer arithmetic.
 //!
-//! A [`ToyScorer`] answers from a hash of source and context, so that equality of outputs means exactly that: no
-//! near-tie can excuse a difference. It can be made to agree with another toy at a chosen rate, and keeps a log of the
-//! calls it received. [`outcomes`] walks through everything that chance can do.
+//! A [`ToyScorer`] answers from a hash of source and context, so that equality of outputs means
+//! exactly that: no near-tie can excuse a difference. It can be made to agree with another toy at a
+//! chosen rate, and keeps a log of the calls it received. [`outcomes`] walks through everything
+//! that chance can do.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,9 +28,9 @@ pub type CallLog = Arc<Mutex<Vec<Call>>>;
 
 /// A decoder-only or encoder-decoder model in integer arithmetic.
 ///
-/// Each token of the vocabulary gets an integer weight from a hash of (seed, source, context, token); probabilities are
-/// weights over their sum. With agreement `a`, the model uses the weights of its `family` seed in about `a` of 256
-/// contexts and its own in the others.
+/// Each token of the vocabulary gets an integer weight from a hash of (seed, source, context,
+/// token); probabilities are weights over their sum. With agreement `a`, the model uses the weights
+/// of its `family` seed in about `a` of 256 contexts and its own in the others.
 #[derive(Clone, Debug)]
 pub struct ToyScorer {
     name: &'static str,
@@ -59,7 +60,8 @@ impl ToyScorer {
         }
     }
 
-    /// A toy that answers by the family's weights in `agreement` of 256 contexts, by its own in the others.
+    /// A toy that answers by the family's weights in `agreement` of 256 contexts, by its own in the
+    /// others.
     pub fn drafter(
         name: &'static str,
         vocab_size: usize,
@@ -281,7 +283,7 @@ fn splitmix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A chance that goes where it is told and books the probability of going there.
+/// A random source that follows a given path and multiplies up its probability.
 #[derive(Debug, Default)]
 pub struct Exhaustive {
     /// Which branch to take at each decision; beyond its end, the first.
@@ -338,8 +340,9 @@ impl RandomSource for Exhaustive {
     }
 }
 
-/// Every outcome of something random, with its probability: `run` is called once for each way that its chance can go. An
-/// outcome that is reached in several ways is listed as often. Exponential in the number of decisions.
+/// Every outcome of something random, with its probability: `run` is called once for each way that
+/// its chance can go. An outcome that is reached in several ways is listed as often. Exponential in
+/// the number of decisions.
 pub fn outcomes<T>(mut run: impl FnMut(&mut Exhaustive) -> T) -> Vec<(T, f64)> {
     let mut chance = Exhaustive::default();
     let mut all = Vec::new();

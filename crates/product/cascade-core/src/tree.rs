@@ -7,9 +7,9 @@ pub type NodeId = usize;
 
 /// Guesses for the tokens that follow a context: a forest whose roots all continue the context.
 ///
-/// Nodes are kept in topological order: a parent comes before its children, and siblings keep the order in which they
-/// were pushed. `None` as a parent means the context itself. A chain is a tree in which every node is the parent of the
-/// next, and an empty tree asks for plain decoding.
+/// Nodes are kept in topological order: a parent comes before its children, and siblings keep the
+/// order in which they were pushed. `None` as a parent means the context itself. A chain is a tree
+/// in which every node is the parent of the next, and an empty tree asks for plain decoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenTree {
     nodes: Vec<Node>,
@@ -105,8 +105,8 @@ impl TokenTree {
         self.nodes[node].parent
     }
 
-    /// Number of ancestors of a node: 0 if it continues the context. Its position in the sequence is the length of the
-    /// context plus its depth.
+    /// Number of ancestors of a node: 0 if it continues the context. Its position in the sequence
+    /// is the length of the context plus its depth.
     pub fn depth(&self, node: NodeId) -> usize {
         self.nodes[node].depth
     }
@@ -127,7 +127,8 @@ impl TokenTree {
         std::iter::successors(family.first, |&n| self.nodes[n].next_sibling)
     }
 
-    /// The child of `parent` (of the context, if `None`) that carries `token`; the first, if several do.
+    /// The child of `parent` (of the context, if `None`) that carries `token`; the first, if
+    /// several do.
     pub fn child(&self, parent: Option<NodeId>, token: TokenId) -> Option<NodeId> {
         self.children(parent)
             .find(|&node| self.token(node) == token)
@@ -154,7 +155,7 @@ impl TokenTree {
         self.nodes.iter().enumerate().all(|(i, n)| n.depth == i)
     }
 
-    /// Row of [`Scores`](crate::Scores) that tells what follows `node`, or the context if `None`.
+    /// Row of [`Scores`](crate::Scores) of what follows `node`, or the context if `None`.
     pub fn row(node: Option<NodeId>) -> usize {
         node.map_or(0, |n| n + 1)
     }

@@ -1,25 +1,28 @@
-//! Loops over a whole vocabulary, compiled for the vector instructions that the processor has.
+//! Loops over a whole vocabulary, compiled for the vector instructions that the CPU has.
 //!
-//! Every sum is taken in an order that does not depend on the width of a vector, and no product is fused with a sum, so the
-//! bits are the same on every processor.
+//! Every sum is taken in an order that does not depend on the width of a vector, and no product is
+//! fused with a sum, so the bits are the same on every processor.
 
 use crate::exp::exp_nonpositive as exp;
 use crate::TokenId;
 
-/// Numbers are worked on in blocks of so many, each with its maximum or sum: what is looked for is looked for in its block.
+/// Numbers are worked on in blocks of so many, each with its maximum or sum: what is looked for is
+/// looked for in its block.
 pub(crate) const BLOCK: usize = 64;
 
 /// Partial sums or maxima of a block.
 const LANES: usize = 8;
 
-/// Calls the closure with the widest vector instructions that this processor has. It must be `#[inline(always)]`, and so
-/// must be what it calls, or they are compiled without those instructions.
+/// Calls the closure with the widest vector instructions that this processor has. It must be
+/// `#[inline(always)]`, and so must be what it calls, or they are compiled without those
+/// instructions.
 #[inline]
 fn vectorized<T>(run: impl FnMut() -> T) -> T {
     pulp::Arch::new().dispatch(Vectorized(run))
 }
 
-/// A closure that is called by reference: the shim by which it would be called by value is not inlined.
+/// A closure that is called by reference: the shim by which it would be called by value is not
+/// inlined.
 struct Vectorized<F>(F);
 
 impl<T, F: FnMut() -> T> pulp::WithSimd for Vectorized<F> {
@@ -58,7 +61,8 @@ fn partial_sums<T: Weight>(block: &[T; BLOCK]) -> [f64; LANES] {
     lanes
 }
 
-/// The sum of each block, from its partial sums. (In one loop with those it would keep them from being vectorised.)
+/// The sum of each block, from its partial sums. (In one loop with those it would keep them from
+/// being vectorised.)
 fn sums(partial: Vec<[f64; LANES]>) -> Vec<f64> {
     partial
         .into_iter()
@@ -87,7 +91,8 @@ fn larger(a: f32, b: f32) -> f32 {
     }
 }
 
-/// The maximum of each block, and whether all values are below +∞ (NaN is not). Maxima mean nothing otherwise.
+/// The maximum of each block, and whether all values are below +∞ (NaN is not). Maxima mean nothing
+/// otherwise.
 pub(crate) fn maxima(values: &[f32]) -> (Vec<f32>, bool) {
     let mut partial = Vec::with_capacity(values.len().div_ceil(BLOCK));
     let proper = vectorized(
@@ -251,7 +256,8 @@ fn zip_block<P: Weight, Q: Weight>(
     values
 }
 
-/// f(p, q) for each probability of `p` and the one at its place in `q`, and the sum of each block. f(0, q) must be 0.
+/// f(p, q) for each probability of `p` and the one at its place in `q`, and the sum of each block.
+/// f(0, q) must be 0.
 pub(crate) fn zip<P: Weight, Q: Weight>(
     p: Scaled<'_, P>,
     q: Scaled<'_, Q>,
@@ -292,7 +298,8 @@ pub(crate) fn zip_sum<P: Weight, Q: Weight>(
     sums(partial).into_iter().sum()
 }
 
-/// A token and its logit or weight as one number, larger for larger values and, among equals, for lower ids.
+/// A token and its logit or weight as one number, larger for larger values and, among equals, for
+/// lower ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ranked(u64);
 
@@ -320,8 +327,8 @@ impl Ranked {
     }
 }
 
-/// The tokens with a value of at least `bound`, in ascending order. `maxima` are those of the blocks of `values`; only
-/// blocks that have such a token are looked into.
+/// The tokens with a value of at least `bound`, in ascending order. `maxima` are those of the
+/// blocks of `values`; only blocks that have such a token are looked into.
 pub(crate) fn at_least(values: &[f32], maxima: &[f32], bound: f32) -> Vec<Ranked> {
     let mut found = Vec::new();
     let blocks = values.chunks(BLOCK).zip(maxima).enumerate();
@@ -338,8 +345,8 @@ pub(crate) fn at_least(values: &[f32], maxima: &[f32], bound: f32) -> Vec<Ranked
     found
 }
 
-/// A value that at least `n` tokens reach, the largest such that the maxima alone tell of; `floor` if they do not tell, or
-/// if it is larger.
+/// A value that at least `n` tokens reach, the largest such that the maxima alone tell of; `floor`
+/// if they do not tell, or if it is larger.
 pub(crate) fn reached_by(maxima: &[f32], n: usize, floor: f32) -> f32 {
     if n == 0 || n > maxima.len() {
         return floor;

@@ -1,4 +1,4 @@
-//! What holds for every distribution, in each of its forms: dense in f32 and f64, and sparse.
+//! Properties of every distribution, in each of its forms: dense in f32 and f64, and sparse.
 
 #![allow(clippy::unwrap_used)]
 
@@ -240,7 +240,8 @@ fn a_flat_row_of_a_whole_vocabulary_is_cut_where_it_should_be() {
     let logits: Vec<f32> = (0..32_128u16).map(|t| f32::from(t) * 1e-6).collect();
     let sampling = Sampling::new(1.0).unwrap().with_top_p(0.9).unwrap();
     let support = sampling.distribution(&logits).unwrap().support();
-    // The last tokens are the most probable ones, by so little that their share is nearly their number's.
+    // The last tokens are the most probable ones, by so little that their share is nearly their
+    // number's.
     assert!(support.len().abs_diff(28_900) < 100, "{}", support.len());
     assert_eq!(support[support.len() - 1].0, 32_127);
     assert_eq!(support[0].0 as usize, 32_128 - support.len());

@@ -2,12 +2,12 @@
 
 /// How a neural drafter's guesses branch. By default they do not: a chain.
 ///
-/// Whatever the shape, an exact review stays exact: the children of a node are draws whose proposals are known, and how
-/// many there are is settled before any of them is drawn.
+/// Whatever the shape, an exact review stays exact: the children of a node are draws whose
+/// proposals are known, and how many there are is settled before any of them is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branching {
-    /// Children of a node, by its children's depth in the draft; the last number holds for all depths below. The lead
-    /// counts: 1 is a chain.
+    /// Children of a node, by its children's depth in the draft; the last number holds for all
+    /// depths below. The lead counts: 1 is a chain.
     pub widths: Vec<usize>,
     /// Which nodes have children.
     pub expand: Expand,
@@ -20,11 +20,12 @@ pub struct Branching {
 #[serde(rename_all = "snake_case")]
 pub enum Expand {
     #[serde(alias = "lead")]
-    /// The one on the main path at each depth: the tree of Cascade Speculative Drafting (App. B), which costs no forward of the
-    /// drafter beyond those of a chain.
+    /// The one on the main path at each depth: the tree of Cascade Speculative Drafting (App. B),
+    /// which costs no forward of the drafter beyond those of a chain.
     #[default]
     MainPath,
-    /// All: the drafter scores its whole tree in each forward, and every leaf grows (SpecInfer's expansion).
+    /// All: the drafter scores its whole tree in each forward, and every leaf grows (SpecInfer's
+    /// expansion).
     #[serde(alias = "every")]
     AllLeaves,
 }
@@ -37,8 +38,9 @@ pub enum Siblings {
     #[default]
     #[serde(alias = "top")]
     TopK,
-    /// Further samples. A token drawn again is one node with two draws. Widths [n, 1] with children of every node are
-    /// SpecInfer's n sampled sequences, merged into a prefix tree: a node drawn m times has m times as many draws below.
+    /// Further samples. A token drawn again is one node with two draws. Widths [n, 1] with children
+    /// of every node are SpecInfer's n sampled sequences, merged into a prefix tree: a node drawn m
+    /// times has m times as many draws below.
     #[serde(alias = "sampled")]
     WithReplacement,
     /// Further samples without the tokens drawn before.
@@ -53,8 +55,8 @@ pub enum Placement {
     #[default]
     #[serde(alias = "after")]
     Sequential,
-    /// Each from where the draft begins, merged into a prefix tree: SpecInfer's merge of several drafters. Shares are
-    /// not summed up: each drafter drafts the tokens of its own entry.
+    /// Each from where the draft begins, merged into a prefix tree: SpecInfer's merge of several
+    /// drafters. Shares are not summed up: each drafter drafts the tokens of its own entry.
     #[serde(alias = "beside")]
     Merged,
 }
@@ -69,7 +71,8 @@ impl Branching {
         }
     }
 
-    /// The paper's tree: `width` children of the leading node of each depth, the drafter's most probable tokens.
+    /// The paper's tree: `width` children of the leading node of each depth, the drafter's most
+    /// probable tokens.
     pub fn main_path(width: usize) -> Self {
         Self {
             widths: vec![width],
@@ -77,7 +80,8 @@ impl Branching {
         }
     }
 
-    /// Number of children that a node has at `depth` (0 for those that continue the context); at least 1.
+    /// Number of children that a node has at `depth` (0 for those that continue the context); at
+    /// least 1.
     pub fn width(&self, depth: usize) -> usize {
         let last = self.widths.len().saturating_sub(1);
         self.widths.get(depth.min(last)).map_or(1, |&w| w.max(1))

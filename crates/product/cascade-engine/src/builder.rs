@@ -50,7 +50,8 @@ impl CascadeBuilder {
         self
     }
 
-    /// Adds a neural drafter below those already there. With nothing below it, it drafts one token per forward.
+    /// Adds a neural drafter below those already there. With nothing below it, it drafts one token
+    /// per forward.
     pub fn neural(self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
         self.neural_with(name, scorer, NeuralOptions::default())
     }
@@ -67,7 +68,8 @@ impl CascadeBuilder {
         self
     }
 
-    /// Adds a statistical drafter below those already there. It proposes directly, whatever stands below it.
+    /// Adds a statistical drafter below those already there. It proposes directly, whatever stands
+    /// below it.
     pub fn statistical(
         mut self,
         name: impl Into<String>,

@@ -78,7 +78,8 @@ impl ScoreView<'_> {
         }
     }
 
-    /// How many draws give a node of multiplicity `times` its `width` children, beside the token on the main path if there is one.
+    /// How many draws give a node of multiplicity `times` its `width` children, beside the token on
+    /// the main path if there is one.
     pub(crate) fn draws(
         &self,
         siblings: Siblings,
@@ -89,13 +90,15 @@ impl ScoreView<'_> {
         let beside = usize::from(on_path.is_some());
         match (self, siblings) {
             (Self::Sampled { .. }, Siblings::WithReplacement) => width * times - beside,
-            // The token on the main path is a sample, and none of the most probable tokens makes way for it.
+            // The token on the main path is a sample, and none of the most probable tokens makes
+            // way for it.
             (Self::Sampled { .. }, Siblings::TopK) if width > beside => width,
             _ => width - beside,
         }
     }
 
-    /// Draws `count` children from a row, beside a token of the main path that has been drawn already, if there is one.
+    /// Draws `count` children from a row, beside a token of the main path that has been drawn
+    /// already, if there is one.
     pub(crate) fn children(
         &mut self,
         row: usize,
@@ -135,7 +138,8 @@ fn top_of(
         .collect()
 }
 
-/// They do not depend on the token of the main path, which may be one of them: a review may look at them in any order.
+/// They do not depend on the token of the main path, which may be one of them: a review may look at
+/// them in any order.
 fn point_masses(p: &Distribution, count: usize) -> Vec<(TokenId, Proposal)> {
     let top = p.top(count).into_iter();
     top.map(|token| (token, Proposal::PointMass)).collect()

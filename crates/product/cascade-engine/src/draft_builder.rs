@@ -54,8 +54,8 @@ impl DraftBuilder {
         self.tip = Some(self.draft.push(token, self.tip, proposed));
     }
 
-    /// Moves a chunk under the tip; the main path goes on along that of the chunk. Returns the nodes
-    /// that it gained.
+    /// Moves a chunk under the tip; the main path goes on along that of the chunk. Returns the
+    /// nodes that it gained.
     pub(crate) fn graft(&mut self, chunk: Self) -> Vec<NodeId> {
         let path = chunk.path();
         let places = self.draft.graft(self.tip, chunk.draft);

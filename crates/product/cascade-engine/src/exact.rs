@@ -16,13 +16,14 @@ pub struct Reviewer<'a> {
     pub branching: &'a Branching,
 }
 
-/// Checks that every rule is exact for what it will review. `levels` are the target and the drafters, largest first;
-/// statistical ones are `None`. [`CascadeBuilder::build`](crate::CascadeBuilder::build) does the same; this is for those who
+/// Checks that every rule is exact for what it will review. `levels` are the target and the
+/// drafters, largest first; statistical ones are `None`.
+/// [`CascadeBuilder::build`](crate::CascadeBuilder::build) does the same; this is for those who
 /// want to know before they load models.
 ///
 /// # Errors
-/// [`Error::InexactOrder`]: a rule that looks at draws in another order than theirs must not meet draws that depend on those
-/// before.
+/// [`Error::InexactOrder`]: a rule that looks at draws in another order than theirs must not meet
+/// draws that depend on those before.
 pub fn check_exact(levels: &[Option<Reviewer<'_>>], schedule: &dyn Schedule) -> Result<()> {
     for (r, reviewer) in levels.iter().enumerate() {
         let Some(reviewer) = reviewer.filter(|reviewer| reviewer.rule.reorders()) else {

@@ -21,9 +21,9 @@ use crate::{
 
 /// One prompt on its way through a cascade.
 ///
-/// [`step`](Self::step) drafts, lets the target verify the draft and emits what comes of it. Between
-/// steps a generation costs nothing and can wait as long as it likes; it can be dropped at any time,
-/// and the cascade is ready for the next prompt. As an iterator it yields its steps.
+/// [`step`](Self::step) drafts, lets the target verify the draft and emits what comes of it.
+/// Between steps a generation costs nothing and can wait as long as it likes; it can be dropped at
+/// any time, and the cascade is ready for the next prompt. As an iterator it yields its steps.
 ///
 /// `C` is the cascade itself ([`Cascade::into_generation`]) or a borrow of it ([`Cascade::start`]).
 ///

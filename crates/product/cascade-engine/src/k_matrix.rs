@@ -4,16 +4,17 @@ use cascade_core::LevelId;
 
 use crate::policy::idle_drafters;
 
-/// A square upper-triangular matrix for n drafters, largest first, the statistical one included (K_nn in Cascade
-/// Speculative Drafting, Algorithm 1).
+/// A square upper-triangular matrix for n drafters, largest first, the statistical one included
+/// (K_nn in Cascade Speculative Drafting, Algorithm 1).
 ///
-/// Row 0 is used when the target reviews, row `j + 1` when drafter `j` reviews. Entry `(r, j)` is the number of tokens that
-/// drafter `j` adds to the draft which the reviewer of row `r` will see. A drafter never drafts for itself or for a
-/// smaller one, so everything below the diagonal is zero.
+/// Row 0 is used when the target reviews, row `j + 1` when drafter `j` reviews. Entry `(r, j)` is
+/// the number of tokens that drafter `j` adds to the draft which the reviewer of row `r` will see.
+/// A drafter never drafts for itself or for a smaller one, so everything below the diagonal is
+/// zero.
 ///
 /// # Example
-/// The paper's best setting for FLAN-T5-XXL on GSM8K (Table 5: k11 = 8, k12 = 13, k22 = 1, with 10 tokens of Max-Gram each
-/// time) for base, small and Max-Gram, in both conventions:
+/// The paper's best setting for FLAN-T5-XXL on GSM8K (Table 5: k11 = 8, k12 = 13, k22 = 1, with 10
+/// tokens of Max-Gram each time) for base, small and Max-Gram, in both conventions:
 /// ```
 /// use cascade_engine::{Convention, KMatrix};
 ///
@@ -41,8 +42,8 @@ pub enum Convention {
     /// Tokens that the drafter of the column adds. (The paper's K matrices for Vicuna.)
     #[default]
     Added,
-    /// Tokens that the draft holds when the drafter of the column is done: the running sum along the row. (The paper's
-    /// k11, k12, k22 for FLAN-T5.)
+    /// Tokens that the draft holds when the drafter of the column is done: the running sum along
+    /// the row. (The paper's k11, k12, k22 for FLAN-T5.)
     RunningSum,
 }
 
@@ -130,7 +131,8 @@ impl KMatrix {
     /// Tokens that `drafter` adds when `reviewer` reviews; 0 if it is not a smaller level.
     ///
     /// # Panics
-    /// If there is no such drafter, or if `reviewer` is the smallest level, for which nobody drafts.
+    /// If there is no such drafter, or if `reviewer` is the smallest level, for which nobody
+    /// drafts.
     pub fn tokens(&self, reviewer: LevelId, drafter: LevelId) -> usize {
         match drafter.0.checked_sub(1) {
             Some(column) => self.added[reviewer.0][column],

@@ -14,7 +14,8 @@ use crate::contract::check_scores;
 pub struct Usage {
     /// Forwards of a neural model; proposals of a statistical one.
     pub calls: u64,
-    /// Rows that were wanted: N + 1 for a tree of N nodes. For a statistical model, tokens proposed.
+    /// Rows that were wanted: N + 1 for a tree of N nodes. For a statistical model, tokens
+    /// proposed.
     pub rows: u64,
     /// Rows computed beyond those because the model had not yet seen tokens that others produced.
     pub catch_up_rows: u64,
@@ -42,8 +43,8 @@ impl Usage {
     }
 }
 
-/// Decorates a scorer or a drafter: books what it does, and refuses scores that break the contract of
-/// [`Scorer::score`].
+/// Decorates a scorer or a drafter: books what it does, and refuses scores that break the contract
+/// of [`Scorer::score`].
 #[derive(Clone, Debug)]
 pub struct Metered<M> {
     model: M,

@@ -97,7 +97,8 @@ impl Neural {
         failed(&self.name, source)
     }
 
-    /// Tokens that may still follow a context of `context_len` before the model runs out of positions.
+    /// Tokens that may still follow a context of `context_len` before the model runs out of
+    /// positions.
     pub(crate) fn room(&self, context_len: usize) -> Option<usize> {
         match self.scorer.max_context() {
             None => Some(usize::MAX),

@@ -35,9 +35,10 @@ impl<'a> NeuralDrafting<'a> {
         }
     }
 
-    /// Drafts after `context` until the main path holds its quota: again and again, the levels below
-    /// draft, the model reviews, and what it accepts grows the chunk, with the token it adds (the
-    /// vertical cascade). Ends early if its stop rule says so or the model has no position left.
+    /// Drafts after `context` until the main path holds its quota: again and again, the levels
+    /// below draft, the model reviews, and what it accepts grows the chunk, with the token it adds
+    /// (the vertical cascade). Ends early if its stop rule says so or the model has no position
+    /// left.
     pub(crate) fn run(
         mut self,
         below: &mut [Level],
@@ -74,12 +75,12 @@ impl<'a> NeuralDrafting<'a> {
         capacity.saturating_sub(self.chunk.draft.len())
     }
 
-    /// Tokens that branches must leave to the main path from now on, of which a review adds `most` at
-    /// most.
+    /// Tokens that branches must leave to the main path from now on, of which a review adds `most`
+    /// at most.
     ///
     /// As a rule, what the path still owes after the review. But where siblings are looked at in
-    /// another order, how many there are must not depend on how far the path has come, which depends
-    /// on its tokens: then it is the most that it may come to.
+    /// another order, how many there are must not depend on how far the path has come, which
+    /// depends on its tokens: then it is the most that it may come to.
     fn growth(&self, most: usize, decoding: &DecodingState<'_>) -> Growth {
         let owed = self.slot.quota.saturating_sub(self.chunk.depth());
         Growth {
@@ -274,8 +275,8 @@ impl<'a> NeuralDrafting<'a> {
     /// Gives `parent` children from a row, beside `on_path` if that is one of them, as far as the
     /// budget goes after what the main path is still owed.
     ///
-    /// How many is settled before any of them is drawn: a child left out because of what it is would
-    /// bias the others.
+    /// How many is settled before any of them is drawn: a child left out because of what it is
+    /// would bias the others.
     fn branch(
         &mut self,
         parent: Option<NodeId>,

@@ -98,8 +98,8 @@ impl Role {
 }
 
 impl GenerationOutput {
-    /// Emitted tokens per forward of the target; the target's own token counts, so plain decoding has 1. 0 if nothing was
-    /// generated.
+    /// Emitted tokens per forward of the target; the target's own token counts, so plain decoding
+    /// has 1. 0 if nothing was generated.
     pub fn mean_acceptance_length(&self) -> f64 {
         ratio(self.tokens.len(), self.steps.len())
     }

@@ -6,7 +6,8 @@ use crate::{Error, Result};
 
 /// Texts that end a generation where they first appear, across the borders of tokens.
 ///
-/// The match that ends first wins, so that the outcome does not depend on how the text is cut into tokens.
+/// The match that ends first wins, so that the outcome does not depend on how the text is cut into
+/// tokens.
 #[derive(Clone, Debug)]
 pub struct StopSequences {
     search: AhoCorasick,
@@ -144,7 +145,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the text is cut, the same stop is found at the same place, and nothing else is lost.
+        /// However the text is cut, the same stop is found at the same place, and nothing else is
+        /// lost.
         #[test]
         fn cuts_do_not_matter(
             text in "[ab]{0,30}",

@@ -7,7 +7,8 @@ use cascade_core::{LevelId, TextDecoder, TokenId};
 use crate::stop_sequences::{Released, StopSequences, StopStream};
 use crate::{Error, Result};
 
-/// Decodes tokens as they come, watches for stop sequences, and remembers who proposed which piece of text.
+/// Decodes tokens as they come, watches for stop sequences, and remembers who proposed which piece
+/// of text.
 pub(crate) struct TextStream {
     decoder: Box<dyn TextDecoder + Send>,
     stops: Option<StopStream>,
@@ -28,7 +29,8 @@ impl TextStream {
         }
     }
 
-    /// Takes a token and calls `show` with the text that is safe to show. Returns the stop sequence it completes.
+    /// Takes a token and calls `show` with the text that is safe to show. Returns the stop sequence
+    /// it completes.
     pub(crate) fn push(
         &mut self,
         token: TokenId,
@@ -40,8 +42,8 @@ impl TextStream {
         Ok(self.take(piece, show))
     }
 
-    /// Shows what was held back when no more tokens come. Returns the stop sequence that the decoder's last text
-    /// completes.
+    /// Shows what was held back when no more tokens come. Returns the stop sequence that the
+    /// decoder's last text completes.
     pub(crate) fn finish(&mut self, show: &mut dyn FnMut(&str, LevelId)) -> Result<Option<usize>> {
         let piece = self.decoder.finish().map_err(Error::Codec)?;
         let stop = self.take(piece, show);

@@ -1,6 +1,7 @@
 //! The calls that a K matrix makes: who is asked what, in which order.
 //!
-//! Each line is `model context | draft`. For the statistical drafter `mag` the draft is what it proposes.
+//! Each line is `model context | draft`. For the statistical drafter `mag` the draft is what it
+//! proposes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -147,7 +148,8 @@ fn both_cascades_with_three_drafters() {
 #[test]
 fn lenience_keeps_what_is_nearly_as_likely() {
     let log = Log::default();
-    // base says 104 at 4 with probability 0.5, and gives the right token 0.25; small says the right one with 0.5.
+    // base says 104 at 4 with probability 0.5, and gives the right token 0.25; small says the right
+    // one with 0.5.
     let strict = || {
         Cascade::builder()
             .target("target", Scripted::new("target", &[], &log))
@@ -182,7 +184,8 @@ fn branching(widths: &[usize], expand: Expand) -> NeuralOptions {
     NeuralOptions::new(Rule::default(), branching)
 }
 
-/// The tree of Cascade Speculative Drafting, App. B, with three children in place of eight: K = [[1, 3], [0, 1]].
+/// The tree of Cascade Speculative Drafting, App. B, with three children in place of eight: K =
+/// [[1, 3], [0, 1]].
 #[test]
 fn the_papers_tree_has_children_under_the_leading_nodes_and_costs_no_further_forward() {
     let log = Log::default();
@@ -235,7 +238,8 @@ fn where_every_node_has_children_each_forward_grows_all_leaves() {
     );
 }
 
-/// What is drafted below continues the lead, and is reviewed in the same forward that grows the other leaves.
+/// What is drafted below continues the lead, and is reviewed in the same forward that grows the
+/// other leaves.
 #[test]
 fn the_vertical_cascade_goes_on_in_a_growing_tree() {
     let log = Log::default();
@@ -307,7 +311,8 @@ fn the_leading_path_comes_first_and_branches_get_what_it_leaves() {
             "small 0 1 |",
             "small 0 1 2 |",
             "mag 0 1 2 3 | 4 5",
-            // Four of six nodes are the lead's; the two others went to the first depth that wanted them.
+            // Four of six nodes are the lead's; the two others went to the first depth that wanted
+            // them.
             "target 0 1 | 2 52@. 53@. 3@0 4 5",
         ]
     );

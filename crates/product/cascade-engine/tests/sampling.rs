@@ -1,5 +1,5 @@
-//! Sampled output has the target's distribution: Monte Carlo through the whole engine, with toy models whose distributions
-//! are known.
+//! Sampled output has the target's distribution: Monte Carlo through the whole engine, with toy
+//! models whose distributions are known.
 
 #![allow(clippy::unwrap_used)]
 
@@ -69,8 +69,8 @@ struct Setting {
     stops: [Stops; 3],
 }
 
-/// Ends turns by all that a rule may look at: the token, its probability, its position, the outcomes
-/// of earlier reviews. Half of them never do.
+/// Ends turns by all that a rule may look at: the token, its probability, its position, the
+/// outcomes of earlier reviews. Half of them never do.
 #[derive(Clone, Debug)]
 struct Stops {
     tokens: Vec<TokenId>,
@@ -381,7 +381,8 @@ impl ReviewRule for Wrong {
     }
 }
 
-/// The p-value with `target` as the target's rule and `drafter` as that of the drafter above the other.
+/// The p-value with `target` as the target's rule and `drafter` as that of the drafter above the
+/// other.
 fn controlled(target_rule: impl ReviewRule + 'static, base: impl ReviewRule + 'static) -> f64 {
     let branching = Branching {
         siblings: Siblings::WithReplacement,

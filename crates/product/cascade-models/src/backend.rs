@@ -1,7 +1,7 @@
 //! The operations that layers are made of, and the backends that carry them out.
 //!
 //! An architecture is written once, in these operations: see `llama/layers.rs` and `t5/layers.rs`.
-//! A backend says how its weights lie in memory and what becomes of each operation:
+//! A backend says how its weights lie in memory and how each operation is carried out:
 //!
 //! * [`cpu`]: f32 on the CPU, with the kernels of `cascade-cpu`.
 //! * [`tensor`]: bf16 and f16 on the CPU, with the tensor library.

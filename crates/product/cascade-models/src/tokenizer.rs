@@ -24,8 +24,8 @@ struct Inner {
 }
 
 impl Tokenizer {
-    /// Reads a tokenizer.json. Truncation and padding that it asks for are switched off: a prompt is never cut in
-    /// silence.
+    /// Reads a tokenizer.json. Truncation and padding that it asks for are switched off: a prompt
+    /// is never cut in silence.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::BadTokenizer`].
@@ -58,7 +58,8 @@ impl Tokenizer {
         })
     }
 
-    /// Reads a tokenizer.json that [`ModelSource::tokenizer`](crate::ModelSource::tokenizer) has found.
+    /// Reads a tokenizer.json that [`ModelSource::tokenizer`](crate::ModelSource::tokenizer) has
+    /// found.
     ///
     /// # Errors
     /// As [`from_file`](Self::from_file).
@@ -76,7 +77,8 @@ impl Tokenizer {
         self.inner.tokenizer.get_vocab_size(true)
     }
 
-    /// One more than the highest id. At least [`vocab_size`](Self::vocab_size), and more if ids are left out.
+    /// One more than the highest id. At least [`vocab_size`](Self::vocab_size), and more if ids are
+    /// left out.
     pub fn id_bound(&self) -> usize {
         self.inner.last.1 as usize + 1
     }
@@ -158,8 +160,9 @@ impl Tokenizer {
 
 /// Parses the file, switches off truncation and padding, and tries the tokenizer out.
 ///
-/// The library panics on some files: while it parses a decoder that it does not know, and while it encodes if the
-/// post-processor names a special token that it does not describe. Both are found here.
+/// The library panics on some files: while it parses a decoder that it does not know, and while it
+/// encodes if the post-processor names a special token that it does not describe. Both are found
+/// here.
 fn parse(bytes: &[u8]) -> std::result::Result<tokenizers::Tokenizer, String> {
     // Found first, because the library panics on some of that too.
     let valid: serde_json::Result<serde::de::IgnoredAny> = serde_json::from_slice(bytes);
@@ -208,11 +211,12 @@ impl TextCodec for Tokenizer {
 
 /// Decodes token by token.
 ///
-/// A token's text depends on its neighbours: the first token of a text loses its leading space, and a run of byte tokens
-/// is read as UTF-8 as a whole, all of it becoming replacement characters if any of it is wrong. So each token is
-/// decoded behind an `anchor` of tokens before it, whose text is then taken off, and a run of byte tokens waits for its
-/// end. (`tokenizers::DecodeStream` releases a run at its first complete character, which later bytes may spoil, and
-/// never releases an incomplete one.)
+/// A token's text depends on its neighbours: the first token of a text loses its leading space, and
+/// a run of byte tokens is read as UTF-8 as a whole, all of it becoming replacement characters if
+/// any of it is wrong. So each token is decoded behind an `anchor` of tokens before it, whose text
+/// is then taken off, and a run of byte tokens waits for its end. (`tokenizers::DecodeStream`
+/// releases a run at its first complete character, which later bytes may spoil, and never releases
+/// an incomplete one.)
 struct StreamDecoder {
     tokenizer: Arc<Tokenizer>,
     /// Tokens just before `held` whose text is out; empty at the beginning only.
@@ -230,7 +234,8 @@ impl StreamDecoder {
     /// Makes the held tokens the anchor.
     fn release(&mut self) -> Result<()> {
         let held_text = self.tokenizer.decode(&self.held)?;
-        // Decoders strip blanks at the beginning of a text; behind something that is not blank there is no beginning.
+        // Decoders strip blanks at the beginning of a text; behind something that is not blank
+        // there is no beginning.
         if held_text.trim().is_empty() {
             self.anchor = self.window();
             self.anchor_text = self.tokenizer.decode(&self.anchor)?;

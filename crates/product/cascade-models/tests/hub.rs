@@ -1,4 +1,5 @@
-//! Models of the hub, against a server on this machine that speaks as much of the protocol as is needed.
+//! Models of the hub, against a server on this machine that speaks as much of the protocol as is
+//! needed.
 
 #![allow(clippy::unwrap_used)] // In the helpers of tests, a panic is a failure.
 

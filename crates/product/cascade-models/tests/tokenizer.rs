@@ -117,7 +117,8 @@ fn a_text_comes_back() {
     for text in TEXTS {
         for tokenizer in [&llama, &bytes] {
             let tokens = tokenizer.encode(text).unwrap();
-            // Where LLaMA is not its own inverse: special tokens in the text, and a space before all of it.
+            // Where LLaMA is not its own inverse: special tokens in the text, and a space before
+            // all of it.
             if !text.contains("</s>") && !text.starts_with(' ') {
                 assert_eq!(streamed(tokenizer, &tokens), text);
             }
@@ -231,7 +232,8 @@ fn errors_name_the_file_and_the_cure() {
     );
 }
 
-/// A damaged character of the part that is not the vocabulary: an error, or a tokenizer that works somehow.
+/// A damaged character of the part that is not the vocabulary: an error, or a tokenizer that works
+/// somehow.
 #[test]
 fn damage_never_panics() {
     use rand::{rngs::StdRng, Rng, SeedableRng};
@@ -254,7 +256,8 @@ fn damage_never_panics() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Tokens that no tokenizer would give: broken characters, special tokens in the middle, ids that do not exist.
+    /// Tokens that no tokenizer would give: broken characters, special tokens in the middle, ids
+    /// that do not exist.
     #[test]
     fn streaming_equals_decoding_at_once_on_any_tokens(
         tokens in prop::collection::vec(prop_oneof![3 => 0u32..264, 2 => 0u32..2060], 0..40)

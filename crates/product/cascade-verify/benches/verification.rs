@@ -1,12 +1,13 @@
-//! What verification costs besides the forward pass: building a draft, making distributions of the rows that a review looks
-//! at, and deciding.
+//! What verification costs besides the forward pass: building a draft, making distributions of the
+//! rows that a review looks at, and deciding.
 //!
-//! `cargo bench -p cascade-verify` ends with two tables, of one row and of one step. A step builds the draft push by push
-//! and reviews it; each is one of eight with logits of their own. The column `sum` is the time of a plain sum over the
-//! logits that were looked at, in the same run: what reading them alone takes. Times are medians.
+//! `cargo bench -p cascade-verify` ends with two tables, of one row and of one step. A step builds
+//! the draft push by push and reviews it; each is one of eight with logits of their own. The column
+//! `sum` is the time of a plain sum over the logits that were looked at, in the same run: what
+//! reading them alone takes. Times are medians.
 //!
-//! Logits are made like those of a language model: a Gaussian bulk with about a hundredth of the mass, and a few dominant
-//! tokens. The drafter's are the same with noise.
+//! Logits are made like those of a language model: a Gaussian bulk with about a hundredth of the
+//! mass, and a few dominant tokens. The drafter's are the same with noise.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -184,12 +185,14 @@ fn sum(values: &[f32]) -> f32 {
     lanes.iter().sum()
 }
 
-/// Medians of what Criterion measures, for the tables. What its command line leaves out is no line of a table.
+/// Medians of what Criterion measures, for the tables. What its command line leaves out is no line
+/// of a table.
 #[derive(Default)]
 struct Table(RefCell<Vec<String>>);
 
 impl Table {
-    /// Measures `run`, called with 0, 1, 2, …, and gives the median in µs; `None` if it is left out.
+    /// Measures `run`, called with 0, 1, 2, …, and gives the median in µs; `None` if it is left
+    /// out.
     fn measure(
         &self,
         criterion: &mut Criterion,

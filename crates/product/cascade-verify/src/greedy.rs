@@ -8,16 +8,18 @@ use crate::{LeniencePolicy, Verdict};
 
 /// Walks down the draft from `start` (from the context, if `None`) as long as the reviewer agrees.
 ///
-/// At each node, the child that carries the reviewer's most probable token is kept: over a tree this is SpecInfer's greedy
-/// verification (Stratos, *Speculative Decoding*, App. A), over a chain greedy speculative decoding. If there is none, the
-/// most probable of the children that the lenience excuses is kept: q(x) ≤ λ·p(x) with λ > 1 (Cascade Speculative
-/// Drafting, §3.1, greedy decoding). Otherwise the walk ends, and the verdict carries the reviewer's own token.
+/// At each node, the child that carries the reviewer's most probable token is kept: over a tree
+/// this is SpecInfer's greedy verification (Stratos, *Speculative Decoding*, App. A), over a chain
+/// greedy speculative decoding. If there is none, the most probable of the children that the
+/// lenience excuses is kept: q(x) ≤ λ·p(x) with λ > 1 (Cascade Speculative Drafting, §3.1, greedy
+/// decoding). Otherwise the walk ends, and the verdict carries the reviewer's own token.
 ///
-/// With [`LeniencePolicy::STRICT`], kept tokens followed by `next` are exactly what the reviewer would have decoded greedily
-/// from the same scores, whatever the draft. Cost: one pass over the children of each kept node; no probability is read.
+/// With [`LeniencePolicy::STRICT`], kept tokens followed by `next` are exactly what the reviewer
+/// would have decoded greedily from the same scores, whatever the draft. Cost: one pass over the
+/// children of each kept node; no probability is read.
 ///
-/// `scores` must be those of `draft`'s tree. Lenient reviews read [`Scores::gathered`]; where they are absent, or not a
-/// number, nothing is excused.
+/// `scores` must be those of `draft`'s tree. Lenient reviews read [`Scores::gathered`]; where they
+/// are absent, or not a number, nothing is excused.
 pub fn review(
     draft: &Draft,
     start: Option<NodeId>,
@@ -34,7 +36,8 @@ pub fn review(
     }
 }
 
-/// The reviewer's token after `at`, and its probability if it was computed: nobody reads it without lenience.
+/// The reviewer's token after `at`, and its probability if it was computed: nobody reads it without
+/// lenience.
 fn emitted(
     draft: &Draft,
     scores: &Scores,

@@ -4,7 +4,8 @@ use std::fmt;
 
 use cascade_core::Proposal;
 
-/// A lenience λ, finite and at least 1. With λ = 1 a review is strict: only what the reviewer would have said is kept.
+/// A lenience λ, finite and at least 1. With λ = 1 a review is strict: only what the reviewer would
+/// have said is kept.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Lenience(f32);
 
@@ -59,11 +60,12 @@ impl Default for Lenience {
 
 /// The leniences of one reviewer, by what it reviews.
 ///
-/// The paper loosens reviews of neural drafts and keeps those of Max-Gram strict (App. B), hence two numbers. The target
-/// reviews with [`LeniencePolicy::STRICT`], always.
+/// The paper loosens reviews of neural drafts and keeps those of Max-Gram strict (App. B), hence
+/// two numbers. The target reviews with [`LeniencePolicy::STRICT`], always.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LeniencePolicy {
-    /// λ for tokens that a neural drafter proposed or passed on ([`Proposal::Pick`], [`Proposal::Sampled`]).
+    /// λ for tokens that a neural drafter proposed or passed on ([`Proposal::Pick`],
+    /// [`Proposal::Sampled`]).
     pub neural: Lenience,
     /// λ for tokens of a statistical drafter ([`Proposal::PointMass`]).
     pub statistical: Lenience,
@@ -89,11 +91,11 @@ impl LeniencePolicy {
         }
     }
 
-    /// Whether a token that is not the reviewer's first choice is kept all the same: q(x) ≤ λ·p(x), for λ > 1, where p is
-    /// the reviewer's probability and q the proposal's, 1 for a point mass.
+    /// Whether a token that is not the reviewer's first choice is kept all the same: q(x) ≤ λ·p(x),
+    /// for λ > 1, where p is the reviewer's probability and q the proposal's, 1 for a point mass.
     ///
-    /// λ = 1 never keeps such a token, though q(x) ≤ p(x) may hold: a strict review is one whose outcome equals the
-    /// reviewer's own greedy output.
+    /// λ = 1 never keeps such a token, though q(x) ≤ p(x) may hold: a strict review is one whose
+    /// outcome equals the reviewer's own greedy output.
     pub(crate) fn accepts_leniently(self, proposal: &Proposal, reviewer_probability: f32) -> bool {
         let lenience = self.of(proposal);
         let q = match proposal {

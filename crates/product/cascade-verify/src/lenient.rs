@@ -1,13 +1,14 @@
-//! Lenient review, for reviewers that are drafters (Cascade Speculative Drafting, §3.1, sampling): the first draw is kept
-//! with probability min(1, λp(x)/q(x)), or else the rule decides among the others, for the residual max(p − q, 0),
-//! normalised.
+//! Lenient review, for reviewers that are drafters (Cascade Speculative Drafting, §3.1, sampling):
+//! the first draw is kept with probability min(1, λp(x)/q(x)), or else the rule decides among the
+//! others, for the residual max(p − q, 0), normalised.
 //!
-//! **A lenient review does not emit samples of p.** Its token is distributed as
-//! r(x) = min(q(x), λp(x)) + (1 − Σ min(q, λp)) · residual(x), and r is what the next reviewer must compare with: it is
-//! returned beside the token. With p in its place the target's output would be wrong.
+//! **A lenient review does not emit samples of p.** Its token is distributed as r(x) = min(q(x),
+//! λp(x)) + (1 − Σ min(q, λp)) · residual(x), and r is what the next reviewer must compare with: it
+//! is returned beside the token. With p in its place the target's output would be wrong.
 //!
-//! Only the first draw is reviewed leniently. Given its rejection, any exact rule emits the residual, whatever the other
-//! draws are and however they depend on each other, so r has this closed form over any tree.
+//! Only the first draw is reviewed leniently. Given its rejection, any exact rule emits the
+//! residual, whatever the other draws are and however they depend on each other, so r has this
+//! closed form over any tree.
 
 use std::sync::Arc;
 
@@ -40,8 +41,8 @@ pub fn token(
     (token, r)
 }
 
-/// The distribution r of a lenient review's token. Where nothing is left of p, a rejection has the probability of a rounding
-/// error, and p stands for the residual, as it does for the rule.
+/// The distribution r of a lenient review's token. Where nothing is left of p, a rejection has the
+/// probability of a rounding error, and p stands for the residual, as it does for the rule.
 fn emitted(p: &Arc<Distribution>, first: &CandidateToken<'_>, lenience: f64) -> Arc<Distribution> {
     let q = match first.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => {
@@ -65,8 +66,8 @@ fn emitted(p: &Arc<Distribution>, first: &CandidateToken<'_>, lenience: f64) -> 
     r.map_or_else(|| Arc::clone(p), Arc::new)
 }
 
-/// Probability that the first draw is rejected: Σ max(q(x) − λp(x), 0), which is 1 − Σ min(q, λp) without the rounding that
-/// would take a small one for 0, and what is emitted then for impossible.
+/// Probability that the first draw is rejected: Σ max(q(x) − λp(x), 0), which is 1 − Σ min(q, λp)
+/// without the rounding that would take a small one for 0, and what is emitted then for impossible.
 fn rejection(p: &Distribution, q: &Distribution, lenience: f64) -> f64 {
     q.zip_sum(p, |q, p| (q - lenience * p).max(0.0))
 }

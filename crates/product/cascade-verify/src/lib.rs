@@ -1,13 +1,14 @@
 //! Which drafted tokens are kept.
 //!
-//! A review sees what was drafted ([`Draft`](cascade_core::Draft)) and what the reviewer says of it, over any tree (a chain
-//! is one), and returns a [`Verdict`]. Reviews see rows and children, never tensors, and know nothing of the cascade around
-//! them.
+//! A review sees what was drafted ([`Draft`](cascade_core::Draft)) and what the reviewer says of
+//! it, over any tree (a chain is one), and returns a [`Verdict`]. Reviews see rows and children,
+//! never tensors, and know nothing of the cascade around them.
 //!
-//! * [`greedy`]: keep what the reviewer would have said itself, or, for reviewers that are drafters, what is nearly as
-//!   probable ([`Lenience`]).
-//! * [`sampled`]: draw the reviewer's tokens so that they are drafted ones as often as possible. One file for each
-//!   [`Rule`]: [`matching`], [`speculative`], [`iterated`], [`spec_infer`]; [`lenient`] loosens any of them.
+//! * [`greedy`]: keep what the reviewer would have said itself, or, for reviewers that are
+//!   drafters, what is nearly as probable ([`Lenience`]).
+//! * [`sampled`]: draw the reviewer's tokens so that they are drafted ones as often as possible.
+//!   One file for each [`Rule`]: [`matching`], [`speculative`], [`iterated`], [`spec_infer`];
+//!   [`lenient`] loosens any of them.
 //!
 //! Every strict review is exact: what it emits is what the reviewer would have emitted alone.
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cascade_core::{Distribution, Matrix, Result, Sampling};
 
-/// What a reviewer says: one distribution for each row of its scores (see [`Scores`](cascade_core::Scores)). RowDistributions are
-/// asked for as a review gets to them.
+/// What a reviewer says: one distribution for each row of its scores (see
+/// [`Scores`](cascade_core::Scores)). RowDistributions are asked for as a review gets to them.
 pub trait RowDistributions {
     /// The distribution of a row.
     ///
@@ -17,8 +17,8 @@ pub trait RowDistributions {
     fn distribution(&mut self, row: usize) -> Result<Arc<Distribution>>;
 }
 
-/// Distributions by softmax and [`Sampling`] from logits, each computed when it is first asked for: a review looks at the
-/// rows along one path, however large the tree.
+/// Distributions by softmax and [`Sampling`] from logits, each computed when it is first asked for:
+/// a review looks at the rows along one path, however large the tree.
 #[derive(Clone, Debug)]
 pub struct SampledRows<'a> {
     logits: &'a Matrix,

@@ -18,9 +18,9 @@ pub struct CandidateToken<'a> {
 }
 
 impl CandidateToken<'_> {
-    /// Whether its proposal can give the token at all. If not, it was not drawn from that (a drafter whose numbers do not
-    /// agree with each other), and every rule passes it over: a review that is exact given the draws that were, and given
-    /// those that were not, is exact.
+    /// Whether its proposal can give the token at all. If not, it was not drawn from that (a
+    /// drafter whose numbers do not agree with each other), and every rule passes it over: a review
+    /// that is exact given the draws that were, and given those that were not, is exact.
     pub(crate) fn is_possible(&self) -> bool {
         match self.proposal {
             Proposal::PointMass | Proposal::Pick { .. } => true,
@@ -29,20 +29,21 @@ impl CandidateToken<'_> {
     }
 }
 
-/// How a reviewer that samples decides at one node of a draft: it draws a token of its own distribution p, in such a way
-/// that the token is as often as possible one that was drafted.
+/// How a reviewer that samples decides at one node of a draft: it draws a token of its own
+/// distribution p, in such a way that the token is as often as possible one that was drafted.
 ///
 /// # Contract
-/// The token is distributed exactly as p, provided that each proposal is what its token was really drawn from, given the
-/// draws before it. All else (that a review over a tree is exact, that one by a drafter emits what it says) follows from
-/// this. [`Rule`] has those that the papers know.
+/// The token is distributed exactly as p, provided that each proposal is what its token was really
+/// drawn from, given the draws before it. All else (that a review over a tree is exact, that one by
+/// a drafter emits what it says) follows from this. [`Rule`] has those that the papers know.
 pub trait ReviewRule: fmt::Debug + Send + Sync {
     /// What it is called in messages.
     fn name(&self) -> &str;
 
-    /// Whether draws may be looked at in another order than the one they were drawn in. If so, a proposal that depends on
-    /// the draws beside it (sampling without replacement, or the most probable of the tokens that were not drawn) is not
-    /// what the draw was drawn from any more, and the review would not be exact.
+    /// Whether draws may be looked at in another order than the one they were drawn in. If so, a
+    /// proposal that depends on the draws beside it (sampling without replacement, or the most
+    /// probable of the tokens that were not drawn) is not what the draw was drawn from any more,
+    /// and the review would not be exact.
     fn reorders(&self) -> bool {
         false
     }
@@ -75,7 +76,8 @@ impl<R: ReviewRule + ?Sized> ReviewRule for &R {
     }
 }
 
-/// The rules of the papers. Every one of them emits exactly p; they differ in how often the token is a drafted one.
+/// The rules of the papers. Every one of them emits exactly p; they differ in how often the token
+/// is a drafted one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// `match`: see [`matching`].

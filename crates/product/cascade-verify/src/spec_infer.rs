@@ -1,10 +1,10 @@
-//! SpecInfer's multi-draft verification (Stratos, *Speculative Decoding*, §2.1): iterated speculative sampling over the
-//! children of a node in random order.
+//! SpecInfer's multi-draft verification (Stratos, *Speculative Decoding*, §2.1): iterated
+//! speculative sampling over the children of a node in random order.
 //!
-//! It is the draws that are put in order: a token that two models, or two sequences, have drawn is one node of the prefix
-//! tree, but has two chances. (A rule that gives the merged node one chance only is not exact.) The order is exact for
-//! draws that are independent of each other given the tokens above them, and for no others:
-//! [`reorders`](crate::ReviewRule::reorders).
+//! It is the draws that are put in order: a token that two models, or two sequences, have drawn is
+//! one node of the prefix tree, but has two chances. (A rule that gives the merged node one chance
+//! only is not exact.) The order is exact for draws that are independent of each other given the
+//! tokens above them, and for no others: [`reorders`](crate::ReviewRule::reorders).
 
 use std::sync::Arc;
 

@@ -1,11 +1,13 @@
-//! Speculative sampling (Stratos, *Speculative Decoding*, §1): the first draw is kept with probability min(1, p(x)/q(x)),
-//! or else the token comes from the residual max(p − q, 0), normalised.
+//! Speculative sampling (Stratos, *Speculative Decoding*, §1): the first draw is kept with
+//! probability min(1, p(x)/q(x)), or else the token comes from the residual max(p − q, 0),
+//! normalised.
 //!
-//! Exact: a token x comes out with probability min(p(x), q(x)) by acceptance and max(p(x) − q(x), 0) by the residual, whose
-//! mass is just that of all rejections. A draw is accepted with probability Σ min(p(x), q(x)) = 1 − TV(p, q).
+//! Exact: a token x comes out with probability min(p(x), q(x)) by acceptance and max(p(x) − q(x),
+//! 0) by the residual, whose mass is just that of all rejections. A draw is accepted with
+//! probability Σ min(p(x), q(x)) = 1 − TV(p, q).
 //!
-//! Siblings after the first draw are not given a chance of their own; the walk still goes on where the residual's token
-//! happens to be one of them.
+//! Siblings after the first draw are not given a chance of their own; the walk still goes on where
+//! the residual's token happens to be one of them.
 
 use std::sync::Arc;
 

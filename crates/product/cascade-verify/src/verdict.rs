@@ -7,10 +7,12 @@ use cascade_core::{Draft, NodeId, Proposal, TokenId};
 pub struct Verdict {
     /// The kept nodes: a path downwards from where the review began.
     pub kept: Vec<NodeId>,
-    /// The reviewer's own token after the last kept node, or where the review began if none is kept.
+    /// The reviewer's own token after the last kept node, or where the review began if none is
+    /// kept.
     pub next: TokenId,
-    /// What each kept token, and `next` after them, was emitted from, for a reviewer that is itself reviewed: one more
-    /// than there are kept nodes. A strict review emits from the reviewer's own distribution; a lenient one does not.
+    /// What each kept token, and `next` after them, was emitted from, for a reviewer that is itself
+    /// reviewed: one more than there are kept nodes. A strict review emits from the reviewer's own
+    /// distribution; a lenient one does not.
     pub emitted: Vec<Proposal>,
 }
 
@@ -20,11 +22,12 @@ impl Verdict {
         self.kept.last().copied()
     }
 
-    /// Walks down the draft from `start` (from the context, if `None`): `decide` gives the reviewer's token after a node
-    /// and what it was emitted from, and the walk goes on as long as a child carries that token.
+    /// Walks down the draft from `start` (from the context, if `None`): `decide` gives the
+    /// reviewer's token after a node and what it was emitted from, and the walk goes on as long as
+    /// a child carries that token.
     ///
-    /// This is all that a review over a tree is. A rule that decides exactly at one node is exact for the whole tree, since
-    /// each decision is made given the tokens above it.
+    /// This is all that a review over a tree is. A rule that decides exactly at one node is exact
+    /// for the whole tree, since each decision is made given the tokens above it.
     pub(crate) fn walk<E>(
         draft: &Draft,
         start: Option<NodeId>,

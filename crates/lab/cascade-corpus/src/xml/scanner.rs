@@ -148,7 +148,7 @@ impl<R: Read> Scanner<R> {
         Ok(Found::End)
     }
 
-    /// Moves to the next tag, and tells which it is and its length; `None` at the end.
+    /// Moves to the next tag, and returns which it is and its length; `None` at the end.
     fn seek_tag(&mut self) -> io::Result<Option<(Tag, usize)>> {
         loop {
             if let Some((at, tag, length)) = find_tag(self.rest()) {

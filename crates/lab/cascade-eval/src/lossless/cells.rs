@@ -14,8 +14,8 @@ const BATCH: usize = 64;
 
 /// A partition of all texts of a length into cells whose probabilities are known.
 ///
-/// Beginnings that are probable enough are expanded by the target's distribution after them; tokens that expect fewer than five
-/// samples are one cell together, and the smallest such cells are one.
+/// Beginnings that are probable enough are expanded by the target's distribution after them; tokens
+/// that expect fewer than five samples are one cell together, and the smallest such cells are one.
 #[derive(Clone, Debug)]
 pub struct Cells {
     length: usize,
@@ -63,8 +63,8 @@ pub enum CellsError {
 }
 
 impl Cells {
-    /// Enumerates the texts of `length` tokens that `target` gives after `prompt` by `sampling`, fine enough for `samples`
-    /// samples. One of `eos` ends a text.
+    /// Enumerates the texts of `length` tokens that `target` gives after `prompt` by `sampling`,
+    /// fine enough for `samples` samples. One of `eos` ends a text.
     ///
     /// # Errors
     /// A length of 0; those of the target.
@@ -123,8 +123,8 @@ impl Cells {
         self.forwards
     }
 
-    /// The cell of a text; `None` if the target never gives it, or if it ends before the length without EOS. Tokens beyond the
-    /// length do not matter.
+    /// The cell of a text; `None` if the target never gives it, or if it ends before the length
+    /// without EOS. Tokens beyond the length do not matter.
     pub fn cell(&self, text: &[TokenId]) -> Option<usize> {
         let mut node = 0;
         for &token in text.iter().take(self.length) {
@@ -167,7 +167,8 @@ impl Cells {
         Ok(rows)
     }
 
-    /// Makes a node of a beginning: its probable tokens are cells or open beginnings, the others one cell.
+    /// Makes a node of a beginning: its probable tokens are cells or open beginnings, the others
+    /// one cell.
     fn expand(
         &mut self,
         beginning: Open,

@@ -16,8 +16,8 @@ pub struct Rescored {
     pub near_ties: Vec<Difference>,
     /// Tokens that the target would not have said.
     pub violations: Vec<Difference>,
-    /// The smallest lead of a greatest logit over the next that was seen: how near the nearest tie was. Infinite if no row
-    /// has two logits.
+    /// The smallest lead of a greatest logit over the next that was seen: how near the nearest tie
+    /// was. Infinite if no row has two logits.
     pub smallest_lead: f32,
 }
 
@@ -34,10 +34,12 @@ pub struct Difference {
     pub gap: f32,
 }
 
-/// Re-scores every emitted token with the plain target: each is compared with the most probable token after those before it,
-/// whichever those are (teacher forcing). A difference whose logits are at most `tolerance` apart is a near-tie.
+/// Re-scores every emitted token with the plain target: each is compared with the most probable
+/// token after those before it, whichever those are (teacher forcing). A difference whose logits
+/// are at most `tolerance` apart is a near-tie.
 ///
-/// `target` should be a scorer of its own that the cascade has not used. Cost: one forward for each 64 tokens.
+/// `target` should be a scorer of its own that the cascade has not used. Cost: one forward for each
+/// 64 tokens.
 ///
 /// # Errors
 /// Those of the model.
@@ -135,7 +137,8 @@ mod tests {
         let fine = rescore(&mut target(), &prompt, &tokens, 0.0).expect("a toy does not fail");
         assert_eq!((fine.tokens, fine.agreements), (150, 150));
         assert!(fine.smallest_lead >= 0.0 && fine.smallest_lead.is_finite());
-        // One wrong token is one violation: what follows it is compared with what the target says after it.
+        // One wrong token is one violation: what follows it is compared with what the target says
+        // after it.
         tokens.truncate(70);
         tokens[69] = (tokens[69] + 1) % 12;
         let wrong = rescore(&mut target(), &prompt, &tokens, 0.0).expect("a toy does not fail");

@@ -21,8 +21,8 @@ pub struct Agreement {
     pub degrees_of_freedom: usize,
     /// Probability of a statistic at least as large if the samples have the distribution.
     pub p_value: f64,
-    /// Total variation distance of the observed frequencies from the probabilities, over the cells. Positive for a finite
-    /// sample, however exact.
+    /// Total variation distance of the observed frequencies from the probabilities, over the cells.
+    /// Positive for a finite sample, however exact.
     pub total_variation: f64,
     /// A lower limit of the true distance, at a confidence of 95%.
     pub at_least: f64,
@@ -34,10 +34,11 @@ pub struct Agreement {
 
 /// Compares samples with the distribution that `cells` were made of.
 ///
-/// The limits of the distance hold for any number of samples: a sample moves the observed distance by at most 1/N, so it is
-/// within √(ln(1/δ)/2N) of its mean with probability 1 − δ on either side (McDiarmid); the mean is at least the true distance,
-/// as the distance is convex, and exceeds it by at most the mean distance of the frequencies from their own probabilities qᵢ,
-/// which is at most ½ Σ √(qᵢ(1 − qᵢ)/N), and that at most ½ √((cells − 1)/N) whatever the qᵢ are.
+/// The limits of the distance hold for any number of samples: a sample moves the observed distance
+/// by at most 1/N, so it is within √(ln(1/δ)/2N) of its mean with probability 1 − δ on either side
+/// (McDiarmid); the mean is at least the true distance, as the distance is convex, and exceeds it
+/// by at most the mean distance of the frequencies from their own probabilities qᵢ, which is at
+/// most ½ Σ √(qᵢ(1 − qᵢ)/N), and that at most ½ √((cells − 1)/N) whatever the qᵢ are.
 pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [TokenId]>) -> Agreement {
     let mut counts = vec![0u64; cells.len()];
     let mut impossible = None;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::{Error, Header, Reader, Record, Result};
 
-/// A recording of a target. Every record fits the header: tokens of the vocabulary, a prompt where the architecture reads it,
-/// nothing after an end token.
+/// A recording of a target. Every record fits the header: tokens of the vocabulary, a prompt where
+/// the architecture reads it, nothing after an end token.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Trace {
@@ -21,7 +21,8 @@ impl Trace {
     /// A trace of records that fit the header.
     ///
     /// # Errors
-    /// [`Error::NoRecords`]; [`Error::NotATrace`] and [`Error::Line`] for what the file would be refused for.
+    /// [`Error::NoRecords`]; [`Error::NotATrace`] and [`Error::Line`] for what the file would be
+    /// refused for.
     pub fn new(label: impl Into<String>, header: Header, records: Vec<Record>) -> Result<Self> {
         let label = label.into();
         if let Some(reason) = header.problem() {

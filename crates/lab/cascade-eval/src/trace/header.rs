@@ -15,7 +15,8 @@ pub(super) const FORMAT: &str = "cascade-trace";
 /// What stands in `decoding`.
 const GREEDY: &str = "greedy";
 
-/// What a trace is a recording of. Times are not in it, so that a recording repeated or resumed is the same file.
+/// What a trace is a recording of. Times are not in it, so that a recording repeated or resumed is
+/// the same file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
@@ -72,7 +73,8 @@ pub struct Header {
 pub enum Provenance {
     /// Token ids as this program decoded them with the target's weights.
     Measured,
-    /// Texts that another program wrote, tokenized again: a token may be cut in another way than the target cut it.
+    /// Texts that another program wrote, tokenized again: a token may be cut in another way than
+    /// the target cut it.
     Imported,
 }
 

@@ -24,8 +24,8 @@ impl Margins {
     }
 }
 
-/// Decorates a scorer that decodes plainly and greedily: measures in each call by how much the best logit after the context is
-/// above the second best. Costs a copy of the logits of one row.
+/// Decorates a scorer that decodes plainly and greedily: measures in each call by how much the best
+/// logit after the context is above the second best. Costs a copy of the logits of one row.
 pub(super) struct MarginMeter<S> {
     scorer: S,
     margins: Margins,

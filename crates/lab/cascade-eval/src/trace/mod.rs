@@ -1,15 +1,20 @@
 //! Target traces: what a target said, recorded, so that cascades can be replayed without it.
 //!
-//! Under greedy decoding a target says one thing only, whatever is drafted for it. Its recorded tokens therefore tell, for any
-//! cascade, which drafts it would have kept: tokens, steps and calls of a replay are those of the real run. Only its time is
-//! not, and sampling cannot be replayed at all.
+//! Under greedy decoding a target says one thing only, whatever is drafted for it. Its recorded
+//! tokens therefore tell, for any cascade, which drafts it would have kept: tokens, steps and calls
+//! of a replay are those of the real run. Only its time is not, and sampling cannot be replayed at
+//! all.
 //!
-//! * [`Trace`]: a recording in memory: a [`Header`] that says what was recorded and how, and [`Record`]s, one for each prompt.
-//! * [`Reader`], [`Writer`]: the same as a file, JSON lines, read and written record by record; recording can be resumed.
+//! * [`Trace`]: a recording in memory: a [`Header`] that says what was recorded and how, and
+//!   [`Record`]s, one for each prompt.
+//! * [`Reader`], [`Writer`]: the same as a file, JSON lines, read and written record by record;
+//!   recording can be resumed.
 //! * [`Recorder`]: decodes plainly and measures how far apart the two best logits were.
 //! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that answers as the recorded target.
-//! * [`replay`](fn@replay), [`Tally`]: one record through a cascade around a [`TraceScorer`], and sums over records.
-//! * [`TimedReplayScorer`], [`replay_timed`]: the same with a live model computing every forward, and what the steps take.
+//! * [`replay`](fn@replay), [`Tally`]: one record through a cascade around a [`TraceScorer`], and
+//!   sums over records.
+//! * [`TimedReplayScorer`], [`replay_timed`]: the same with a live model computing every forward,
+//!   and what the steps take.
 //! * [`spec_bench`]: traces from recorded answers of Spec-Bench.
 //! * [`Summary`]: what a trace holds, in numbers.
 //!

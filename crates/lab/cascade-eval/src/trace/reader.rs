@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::header::{FORMAT, VERSION};
 use super::{Error, Header, Record, Result};
 
-/// Reads the records of a trace in their order, each checked against the header. After an error there is nothing more to read.
+/// Reads the records of a trace in their order, each checked against the header. After an error
+/// there is nothing more to read.
 pub struct Reader {
     lines: Lines,
     header: Header,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Subject {
     /// What the dataset calls the sample.
     pub id: String,
-    /// Its subject or category, if the dataset tells.
+    /// Its subject or category, if the dataset has one.
     pub category: Option<String>,
     /// Turn of the conversation, from 1.
     pub turn: usize,
@@ -31,7 +31,7 @@ impl Subject {
 pub struct Record {
     /// What the dataset calls the sample.
     pub id: String,
-    /// Its subject or category, if the dataset tells.
+    /// Its subject or category, if the dataset has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
     /// Turn of the conversation, from 1.
@@ -44,8 +44,8 @@ pub struct Record {
     pub context: Vec<TokenId>,
     /// The target's tokens, the end token included if there was one.
     pub output: Vec<TokenId>,
-    /// For each of them, by how much its logit was above the second best: how little it takes to turn the choice. Absent if
-    /// nobody measured it.
+    /// For each of them, by how much its logit was above the second best: how little it takes to
+    /// turn the choice. Absent if nobody measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "gaps")]
     pub margins: Option<Vec<f32>>,

@@ -9,8 +9,9 @@ use cascade_engine::{Cascade, Event, Options};
 use super::margins::{MarginMeter, Margins};
 use super::{Error, Finish, Record, Result, Subject};
 
-/// Decodes with a target alone, and notes what it says. This is the plain decoding of the engine, so a record ends exactly
-/// where a cascade around the target ends: at an end token, at a stop sequence, or at the number of tokens asked for.
+/// Decodes with a target alone, and notes what it says. This is the plain decoding of the engine,
+/// so a record ends exactly where a cascade around the target ends: at an end token, at a stop
+/// sequence, or at the number of tokens asked for.
 pub struct Recorder {
     cascade: Cascade,
     margins: Margins,
@@ -18,8 +19,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of `target`, which ends its texts by `eos`. The codec is needed for stop sequences and for the text of the
-    /// answers.
+    /// A recorder of `target`, which ends its texts by `eos`. The codec is needed for stop
+    /// sequences and for the text of the answers.
     ///
     /// # Errors
     /// [`Error::NotGreedy`] if `options` samples.
@@ -53,7 +54,8 @@ impl Recorder {
         Ok(self.cascade.encode(prompt)?)
     }
 
-    /// Records the answer to a prompt, and returns its text too, if there is a codec. `on_token` hears of every token.
+    /// Records the answer to a prompt, and returns its text too, if there is a codec. `on_token`
+    /// hears of every token.
     ///
     /// # Errors
     /// Those of [`Cascade::generate_tokens`].

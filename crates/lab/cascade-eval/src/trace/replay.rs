@@ -4,9 +4,10 @@ use cascade_engine::{Cascade, GenerationOutput, Options, StepReport};
 
 use super::{Error, Record, Result};
 
-/// How many tokens may be generated in a replay when `max_new_tokens` are asked for: no more than were recorded, unless the
-/// text was over there. (The number limits drafts near the end, too, so where the text was over it must be the number of the
-/// real run, and not the length of the output.)
+/// How many tokens may be generated in a replay when `max_new_tokens` are asked for: no more than
+/// were recorded, unless the text was over there. (The number limits drafts near the end, too, so
+/// where the text was over it must be the number of the real run, and not the length of the
+/// output.)
 pub fn limit(record: &Record, max_new_tokens: usize) -> usize {
     match record.finish {
         super::Finish::Eos => max_new_tokens,
@@ -14,13 +15,13 @@ pub fn limit(record: &Record, max_new_tokens: usize) -> usize {
     }
 }
 
-/// Replays a record: lets a cascade around a [`TraceScorer`](super::TraceScorer) answer its prompt, for as many tokens as
-/// `options` asks for and the record [allows](limit). The answer is checked against the record. Stop sequences are not looked
-/// for, since a record ends where its text ended.
+/// Replays a record: lets a cascade around a [`TraceScorer`](super::TraceScorer) answer its prompt,
+/// for as many tokens as `options` asks for and the record [allows](limit). The answer is checked
+/// against the record. Stop sequences are not looked for, since a record ends where its text ended.
 ///
 /// # Errors
-/// [`Error::NotGreedy`] if `options` samples; [`Error::Diverged`] if the answer is not what was recorded; whatever the drafters
-/// fail with.
+/// [`Error::NotGreedy`] if `options` samples; [`Error::Diverged`] if the answer is not what was
+/// recorded; whatever the drafters fail with.
 pub fn replay(
     cascade: &mut Cascade,
     record: &Record,

@@ -9,24 +9,28 @@ use cascade_core::{
 
 use super::{Error, Record, Trace};
 
-/// The answer after tokens that were not recorded. It is outside every vocabulary, so no drafted token can equal it: a strict
-/// greedy review, which walks down from the context along tokens that equal the answer, never comes to such a row.
+/// The answer after tokens that were not recorded. It is outside every vocabulary, so no drafted
+/// token can equal it: a strict greedy review, which walks down from the context along tokens that
+/// equal the answer, never comes to such a row.
 pub const NO_TOKEN: TokenId = TokenId::MAX;
 
-/// Answers as the target of a trace did: the most probable token of a row is the token that was recorded there.
+/// Answers as the target of a trace did: the most probable token of a row is the token that was
+/// recorded there.
 ///
-/// The context must be a recorded prompt and a beginning of its output; the source tells the records of encoder-decoder models
-/// apart. If two records fit, the one with the longer prompt answers. Rows of a tree that leave the record say [`NO_TOKEN`], and
-/// so does the row after the end of a text, on which nothing can depend.
+/// The context must be a recorded prompt and a beginning of its output; the source
+/// distinguishes the records of encoder-decoder models. If two records fit, the one with the longer prompt
+/// answers. Rows of a tree that leave the record say [`NO_TOKEN`], and so does the row after the
+/// end of a text, on which nothing can depend.
 ///
-/// There is nothing to cache, so it is pure, and `rows_computed` is the number of rows that were wanted. A call costs a binary
-/// search among the prompts.
+/// There is nothing to cache, so it is pure, and `rows_computed` is the number of rows that were
+/// wanted. A call costs a binary search among the prompts.
 ///
 /// # Errors of `score`
-/// Beside those of every [`Scorer`]: [`Error::OffRecord`] for a context that was not recorded; [`Error::NoProbabilities`] for
-/// any [`Want`] but [`Want::ARGMAX`]; [`Error::PastEnd`] for a row after the last token of an output that was cut short, and
-/// for a context that ends where the record does. A generation of at most as many tokens as [`limit`](super::limit) allows
-/// meets none of them.
+/// Beside those of every [`Scorer`]: [`Error::OffRecord`] for a context that was not recorded;
+/// [`Error::NoProbabilities`] for any [`Want`] but [`Want::ARGMAX`]; [`Error::PastEnd`] for a row
+/// after the last token of an output that was cut short, and for a context that ends where the
+/// record does. A generation of at most as many tokens as [`limit`](super::limit) allows meets none
+/// of them.
 #[derive(Clone, Debug)]
 pub struct TraceScorer {
     trace: Arc<Trace>,
@@ -39,7 +43,8 @@ impl TraceScorer {
     /// A scorer for all records of a trace.
     ///
     /// # Errors
-    /// [`Error::Contradiction`] if one prompt has two answers, of which neither is the beginning of the other.
+    /// [`Error::Contradiction`] if one prompt has two answers, of which neither is the beginning of
+    /// the other.
     pub fn new(trace: Arc<Trace>) -> super::Result<Self> {
         let records = &trace.records;
         let mut order: Vec<usize> = (0..records.len()).collect();
@@ -69,7 +74,8 @@ impl TraceScorer {
     fn find(&self, context: &[TokenId]) -> Option<&Record> {
         let mut prefix = context;
         loop {
-            // The last prompt that is not after the prefix has all other prompts that begin it, if any, before it.
+            // The last prompt that is not after the prefix has all other prompts that begin it, if
+            // any, before it.
             let after = self.order.partition_point(|&index| {
                 by_prompt(&self.trace.records[index], &self.source, prefix).is_le()
             });

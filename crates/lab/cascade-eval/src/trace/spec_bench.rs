@@ -1,8 +1,9 @@
 //! Traces from recorded answers of Spec-Bench (or MT-bench, whose files have the same form).
 //!
-//! An answer file has one JSON object per line: `question_id`, and in `choices[0]` the texts of all `turns` and, for each, how
-//! many `new_tokens` the target wrote. The texts are tokenized within Vicuna's conversation, turn by turn, so prompts are what
-//! the target read and outputs are what it wrote, as far as a text tells. The target is decoder-only.
+//! An answer file has one JSON object per line: `question_id`, and in `choices[0]` the texts of all
+//! `turns` and, for each, how many `new_tokens` the target wrote. The texts are tokenized within
+//! Vicuna's conversation, turn by turn, so prompts are what the target read and outputs are what it
+//! wrote, as far as the text determines it. The target is decoder-only.
 
 use cascade_core::{TextCodec, TokenId};
 use cascade_data::{PromptTemplate, Sample};
@@ -13,7 +14,8 @@ use super::{Error, Finish, Record, Result};
 /// What a text becomes a record with.
 #[derive(Clone, Copy)]
 pub struct Import<'a> {
-    /// The target's tokenizer, which writes the beginning of a text and `</s>` as the target reads them.
+    /// The target's tokenizer, which writes the beginning of a text and `</s>` as the target reads
+    /// them.
     pub codec: &'a dyn TextCodec,
     /// The token that `</s>` is.
     pub eos: TokenId,
@@ -103,7 +105,8 @@ impl Import<'_> {
     /// The records of one conversation, one for each turn that was answered.
     ///
     /// # Errors
-    /// [`Error::Template`] if there are more answers than turns; [`Error::Unstable`]; [`Error::Codec`].
+    /// [`Error::Template`] if there are more answers than turns; [`Error::Unstable`];
+    /// [`Error::Codec`].
     pub fn records(&self, question: &Sample, answers: &Answers) -> Result<Vec<Record>> {
         (0..answers.turns.len())
             .map(|turn| self.record(question, answers, turn))
@@ -154,8 +157,8 @@ mod tests {
 
     const EOS: TokenId = 2;
 
-    /// Characters as tokens behind a 1, `</s>` as 2. If told to, it melts a space with the letter after it, as no tokenizer
-    /// of the right model does where an answer begins.
+    /// Characters as tokens behind a 1, `</s>` as 2. If told to, it melts a space with the letter
+    /// after it, as no tokenizer of the right model does where an answer begins.
     struct Characters {
         melts: bool,
     }

@@ -15,8 +15,8 @@ pub struct StepCost {
 }
 
 /// [Replays](super::replay()) a record and times its steps, the first one excepted: it reads the
-/// prompt. The target of the cascade is a [`TimedReplayScorer`](super::TimedReplayScorer) that books
-/// in `log`. How long the recorded answer is looked up counts nowhere.
+/// prompt. The target of the cascade is a [`TimedReplayScorer`](super::TimedReplayScorer) that
+/// books in `log`. How long the recorded answer is looked up counts nowhere.
 ///
 /// # Errors
 /// As [`replay`](super::replay()).

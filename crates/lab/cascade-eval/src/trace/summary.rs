@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::{Finish, Record};
 
-/// Logits that are nearer to each other than this may change places when a processor adds in another order.
+/// Logits that are nearer to each other than this may change places when a processor adds in
+/// another order.
 pub const NEAR_TIE: f32 = 1e-4;
 
 /// Counts over records.
@@ -14,7 +15,8 @@ pub const NEAR_TIE: f32 = 1e-4;
 pub struct Summary {
     /// Number of records.
     pub records: usize,
-    /// Records of each category, in the order in which they came up; those without one are not among them.
+    /// Records of each category, in the order in which they came up; those without one are not
+    /// among them.
     pub categories: Vec<(String, usize)>,
     /// Records by the reason why they end.
     pub finishes: BTreeMap<Finish, usize>,
@@ -69,7 +71,8 @@ impl Quantiles {
         (!sorted.is_empty()).then_some(Self { sorted })
     }
 
-    /// The smallest number that at least the share `q` of all numbers, from 0 to 1, does not exceed; for 0 the smallest.
+    /// The smallest number that at least the share `q` of all numbers, from 0 to 1, does not
+    /// exceed; for 0 the smallest.
     pub fn at(&self, q: f64) -> f64 {
         let rank = (q.clamp(0.0, 1.0) * self.sorted.len() as f64).ceil() as usize;
         self.sorted[rank.saturating_sub(1)]

@@ -23,8 +23,9 @@ impl LookupLog {
     }
 }
 
-/// Lets a live model compute every forward, and answers what the target of a trace said: so forwards cost what they cost, and
-/// drafts are kept as in the recording, whatever the weights of the live model. What it is good for is simulation.
+/// Lets a live model compute every forward, and answers what the target of a trace said: so
+/// forwards cost what they cost, and drafts are kept as in the recording, whatever the weights of
+/// the live model. What it is good for is simulation.
 ///
 /// Its vocabulary is the recorded one. It has as many positions as both have.
 ///
@@ -41,7 +42,8 @@ impl<S: Scorer> TimedReplayScorer<S> {
     /// Answers of `recorded` in the time of `live`, whose look-ups are booked in `log`.
     ///
     /// # Errors
-    /// [`Error::CannotTime`] if `live` reads its prompt in another way, or has fewer tokens than were recorded.
+    /// [`Error::CannotTime`] if `live` reads its prompt in another way, or has fewer tokens than
+    /// were recorded.
     pub fn new(live: S, recorded: TraceScorer, log: LookupLog) -> super::Result<Self> {
         let cannot = |reason: String| Err(Error::CannotTime { reason });
         let name = |architecture| match architecture {

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{Error, Header, Reader, Record, Result};
 
-/// Writes a trace. Each record is in the file as soon as [`write`](Self::write) returns, so that a killed process loses the one
-/// it was at. While a writer lives, no other can open the file.
+/// Writes a trace. Each record is in the file as soon as [`write`](Self::write) returns, so that a
+/// killed process loses the one it was at. While a writer lives, no other can open the file.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -35,12 +35,13 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Goes on with a file, and returns the records that it holds already. What a killed process left of a last line is cut
-    /// off. A file that does not exist yet, or that has not even a whole header, is begun.
+    /// Goes on with a file, and returns the records that it holds already. What a killed process
+    /// left of a last line is cut off. A file that does not exist yet, or that has not even a whole
+    /// header, is begun.
     ///
     /// # Errors
-    /// [`Error::OtherHeader`] if it was begun with another header; everything that a [`Reader`] refuses but a truncated last
-    /// line; [`Error::Busy`], [`Error::Compressed`], [`Error::Io`].
+    /// [`Error::OtherHeader`] if it was begun with another header; everything that a [`Reader`]
+    /// refuses but a truncated last line; [`Error::Busy`], [`Error::Compressed`], [`Error::Io`].
     pub fn resume(path: impl Into<PathBuf>, header: &Header) -> Result<(Self, Vec<Record>)> {
         let path = path.into();
         check_name(&path)?;

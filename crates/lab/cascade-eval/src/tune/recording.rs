@@ -14,7 +14,8 @@ pub enum Recorded {
         choices: Vec<TokenId>,
         /// Its probability of that token.
         confidences: Vec<f32>,
-        /// For each smaller neural drafter, its probability of that one's choice; then of the text's own token.
+        /// For each smaller neural drafter, its probability of that one's choice; then of the
+        /// text's own token.
         others: Vec<Vec<f32>>,
     },
     /// A statistical drafter: the chain that it proposes after each beginning.
@@ -53,8 +54,9 @@ impl Recording {
         self.drafters.insert(0, Recorded::Statistical { chains });
     }
 
-    /// Records a neural drafter as the next larger one, by teacher forcing: one forward for each 64 tokens. Drafters are
-    /// recorded smallest first, since a larger one's opinion of a smaller one's choice is wanted.
+    /// Records a neural drafter as the next larger one, by teacher forcing: one forward for each 64
+    /// tokens. Drafters are recorded smallest first, since a larger one's opinion of a smaller
+    /// one's choice is wanted.
     ///
     /// # Errors
     /// Those of the model.
@@ -116,8 +118,9 @@ impl Recorded {
         }
     }
 
-    /// A neural drafter's probability of a token after `at` tokens of `text`, as far as it was recorded: of its own choice,
-    /// of the smaller ones' (`smaller`, largest first), and of the text's token. 0 for any other.
+    /// A neural drafter's probability of a token after `at` tokens of `text`, as far as it was
+    /// recorded: of its own choice, of the smaller ones' (`smaller`, largest first), and of the
+    /// text's token. 0 for any other.
     pub(super) fn probability(
         &self,
         at: usize,

@@ -47,11 +47,12 @@ pub struct Candidate {
     pub swi: f64,
 }
 
-/// The settings that are worth a look, the best predicted SWI first: each other one drafts more cheaply than all before it.
+/// The settings that are worth a look, the best predicted SWI first: each other one drafts more
+/// cheaply than all before it.
 ///
-/// From several starting points, one entry at a time takes the value that is best, until none gets better. `costs` are those
-/// of the target and of each drafter, 0 for statistical ones. Cost: some thousand predictions, each one pass over the
-/// recorded texts.
+/// From several starting points, one entry at a time takes the value that is best, until none gets
+/// better. `costs` are those of the target and of each drafter, 0 for statistical ones. Cost: some
+/// thousand predictions, each one pass over the recorded texts.
 ///
 /// # Errors
 /// As [`Recordings::predict`].

@@ -21,13 +21,14 @@ pub struct Setting {
 pub struct Prediction {
     /// Tokens of the texts.
     pub tokens: u64,
-    /// Forwards of the target, then of each drafter, largest first; statistical ones count their proposals.
+    /// Forwards of the target, then of each drafter, largest first; statistical ones count their
+    /// proposals.
     pub calls: Vec<u64>,
 }
 
 impl Prediction {
-    /// Standardized walltime improvement: tokens · c(target) / Σ calls · c(model). `costs` are those of the target and of
-    /// each drafter; 0 for statistical ones.
+    /// Standardized walltime improvement: tokens · c(target) / Σ calls · c(model). `costs` are
+    /// those of the target and of each drafter; 0 for statistical ones.
     ///
     /// # Panics
     /// If there are fewer costs than models.
@@ -71,8 +72,9 @@ impl Recordings {
     /// What a cascade of chains with `setting` does, decoding greedily: the engine runs on the
     /// recordings in the place of the models.
     ///
-    /// How often the target is asked is exact. What a draft costs beyond its first rejected token is
-    /// an estimate: there the drafters are taken to agree with each other as they do along the text.
+    /// How often the target is asked is exact. What a draft costs beyond its first rejected token
+    /// is an estimate: there the drafters are taken to agree with each other as they do along the
+    /// text.
     ///
     /// # Errors
     /// A K matrix that does not have one row for each drafter.
@@ -222,7 +224,8 @@ mod tests {
                 };
                 let predicted = recordings.predict(&setting).unwrap();
                 let measured = measured(&prompt, 60, &setting);
-                // What a draft costs beyond its first mistake is an estimate; how often the target is asked is not.
+                // What a draft costs beyond its first mistake is an estimate; how often the target
+                // is asked is not.
                 assert_eq!(predicted.calls[0], measured[0], "{k:?}");
                 if k[0][0] == 0 && k[0][1] == 0 {
                     assert_eq!(predicted.calls, measured, "{k:?}");

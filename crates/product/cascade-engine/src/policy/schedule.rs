@@ -9,8 +9,9 @@ use crate::Result;
 /// many tokens.
 ///
 /// The engine asks again and again while a draft grows, for the target and, in the vertical
-/// cascade, for every neural drafter that reviews smaller ones. The budget of a draft, the positions
-/// of the models and the end of the text bound what a turn adds, whatever the schedule asks for.
+/// cascade, for every neural drafter that reviews smaller ones. The budget of a draft, the
+/// positions of the models and the end of the text bound what a turn adds, whatever the schedule
+/// asks for.
 ///
 /// # Exactness
 /// A schedule may decide by everything it is shown and by everything it has observed: tokens that
@@ -77,9 +78,9 @@ pub struct Turn {
     pub start: TurnStart,
     /// Nodes that branches must leave to the turns after this one.
     pub reserved: usize,
-    /// Nodes that the turn may add at most. Turns that begin at the root are granted their nodes out
-    /// of the draft's budget whether they use them or not (see [`Schedule`]'s exactness); others may
-    /// use what is left.
+    /// Nodes that the turn may add at most. Turns that begin at the root are granted their nodes
+    /// out of the draft's budget whether they use them or not (see [`Schedule`]'s exactness);
+    /// others may use what is left.
     pub nodes: usize,
 }
 
@@ -89,8 +90,8 @@ pub enum TurnStart {
     /// At the end of the main path.
     #[default]
     Tip,
-    /// Where the draft begins: the turn's tokens are merged into the prefix tree and become its main
-    /// path.
+    /// Where the draft begins: the turn's tokens are merged into the prefix tree and become its
+    /// main path.
     Root,
 }
 

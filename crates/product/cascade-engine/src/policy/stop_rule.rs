@@ -18,8 +18,8 @@ use super::Outcome;
 pub trait StopRule: Send {
     /// What it reads of each row of the drafter's scores; by default nothing but the token.
     ///
-    /// [`Want::GATHERED`] gives [`DraftedToken::probability`] in greedy decoding (it is always known
-    /// when tokens are sampled).
+    /// [`Want::GATHERED`] gives [`DraftedToken::probability`] in greedy decoding (it is always
+    /// known when tokens are sampled).
     fn want(&self) -> Want {
         Want::ARGMAX
     }

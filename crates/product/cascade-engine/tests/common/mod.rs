@@ -7,11 +7,12 @@ use cascade_core::{
     TokenId, TokenTree, Top, Want,
 };
 
-/// Lines like `base 0 1 2 | 3 4`: model, context, draft. A node of a draft that does not follow the one before it names its
-/// parent: `5@0` follows node 0, `5@.` the context.
+/// Lines like `base 0 1 2 | 3 4`: model, context, draft. A node of a draft that does not follow the
+/// one before it names its parent: `5@0` follows node 0, `5@.` the context.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
-/// The text is 0, 1, 2, 3, …: token `n` stands at position `n`. A mistake at `n` says `n + 100` instead.
+/// The text is 0, 1, 2, 3, …: token `n` stands at position `n`. A mistake at `n` says `n + 100`
+/// instead.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     pub(crate) name: &'static str,
@@ -77,7 +78,8 @@ impl Scorer for Scripted {
         Ok(())
     }
 
-    /// Probabilities: 0.5 for what it says, 0.25 for what it would say without a mistake, 0 for the rest.
+    /// Probabilities: 0.5 for what it says, 0.25 for what it would say without a mistake, 0 for the
+    /// rest.
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         self.book(context, tree);
         let position = |node: Option<usize>| context.len() + node.map_or(0, |n| tree.depth(n) + 1);

@@ -1,4 +1,5 @@
-//! One suite for every sampled rule, strict and lenient: cases of (draft, rows, start) and the verdicts that are possible.
+//! One suite for every sampled rule, strict and lenient: cases of (draft, rows, start) and the
+//! verdicts that are possible.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -344,8 +345,8 @@ fn proposal() -> impl Strategy<Value = Proposal> {
 }
 
 proptest! {
-    /// Whatever is drafted, and whatever it says that it was drawn from, no review panics or says what its reviewer never
-    /// would.
+    /// Whatever is drafted, and whatever it says that it was drawn from, no review panics or says
+    /// what its reviewer never would.
     #[test]
     fn verdicts_are_well_formed(
         draws in prop::collection::vec((0..VOCABULARY as TokenId, any::<prop::sample::Index>(), proposal()), 0..12),

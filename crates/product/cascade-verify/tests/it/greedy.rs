@@ -170,7 +170,8 @@ fn nothing_is_excused_without_a_number() {
 }
 
 proptest! {
-    /// A strict review keeps a path on which every token is the argmax of its parent's row, and cannot go on.
+    /// A strict review keeps a path on which every token is the argmax of its parent's row, and
+    /// cannot go on.
     #[test]
     fn strict_review_is_greedy_decoding(
         nodes in prop::collection::vec((0u32..3, any::<prop::sample::Index>(), any::<bool>()), 0..20),

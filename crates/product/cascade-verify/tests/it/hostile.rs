@@ -94,8 +94,8 @@ fn rows_without_any_token_are_an_error() {
     assert!(error.to_string().contains("-inf"), "{error}");
 }
 
-/// A draw with a probability of 0 was not drawn from its proposal: it is passed over, and the review is as exact as without
-/// it.
+/// A draw with a probability of 0 was not drawn from its proposal: it is passed over, and the
+/// review is as exact as without it.
 #[test]
 fn a_draw_that_its_own_proposal_excludes_is_passed_over() {
     let q = distribution(&[0.0, 0.4, 0.6]);
@@ -153,7 +153,8 @@ fn tokens_and_proposals_of_another_vocabulary_are_rejected() {
     }
 }
 
-/// Two distributions that are the same but for rounding: what is left after a rejection is noise, and comes to nothing.
+/// Two distributions that are the same but for rounding: what is left after a rejection is noise,
+/// and comes to nothing.
 #[test]
 fn rounding_does_not_multiply() {
     let p = distribution(&[0.1, 0.2, 0.7]);
@@ -177,7 +178,8 @@ fn rounding_does_not_multiply() {
     }
 }
 
-/// A rejection that is next to impossible is not taken for impossible: what is emitted then has a probability in r.
+/// A rejection that is next to impossible is not taken for impossible: what is emitted then has a
+/// probability in r.
 #[test]
 fn what_a_lenient_review_emits_is_never_called_impossible() {
     let p = distribution(&[0.0, 0.5, 0.5]);

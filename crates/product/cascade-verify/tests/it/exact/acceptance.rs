@@ -1,5 +1,5 @@
-//! How often a drafted token is kept is what theory says. The theory is computed here from plain vectors, without any of
-//! the code that reviews.
+//! How often a drafted token is kept is what theory says. The theory is computed here from plain
+//! vectors, without any of the code that reviews.
 
 use cascade_core::toy::outcomes;
 use cascade_core::{Distribution, Proposal, TokenId};

@@ -1,5 +1,5 @@
-//! Cascades: a small drafter drafts, a larger one reviews, leniently or not, and what it keeps goes to the next reviewer
-//! with the proposals of the verdict. The target's output stays exact.
+//! Cascades: a small drafter drafts, a larger one reviews, leniently or not, and what it keeps goes
+//! to the next reviewer with the proposals of the verdict. The target's output stays exact.
 
 use std::sync::Arc;
 
@@ -90,7 +90,8 @@ impl Growing {
 }
 
 impl Reviewing<'_> {
-    /// A draft of `depth` tokens after `context`, chunk by chunk; `levels` are this drafter and those below.
+    /// A draft of `depth` tokens after `context`, chunk by chunk; `levels` are this drafter and
+    /// those below.
     pub(crate) fn draft(
         &self,
         levels: &[&Language],
@@ -177,7 +178,8 @@ impl Reviewing<'_> {
 
 const LENIENCES: [(f32, f32); 5] = [(1.0, 1.0), (1.5, 1.0), (3.0, 1.0), (1.5, 3.0), (3.0, 1.5)];
 
-/// Checks the output of the target, with all rules and leniences of a drafter whose drafts have depth `inner`.
+/// Checks the output of the target, with all rules and leniences of a drafter whose drafts have
+/// depth `inner`.
 fn check(cast: &Cast, shape: Shape, inner: usize, depth: usize, tail: usize) {
     for rule in Rule::ALL.into_iter().filter(|&rule| fits(rule, shape)) {
         for (neural, statistical) in LENIENCES {
@@ -242,7 +244,8 @@ fn trees_around_a_lead() {
     }
 }
 
-/// The tree of the paper: the leading path of a cascade, and a drafter's most probable tokens beside it.
+/// The tree of the paper: the leading path of a cascade, and a drafter's most probable tokens
+/// beside it.
 #[test]
 fn siblings_beside_a_cascade() {
     for cast in Cast::all(3, 140..142) {

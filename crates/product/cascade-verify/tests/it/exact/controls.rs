@@ -1,4 +1,5 @@
-//! Wrong rules, which must be caught: the enumeration would be worth nothing if it passed whatever it is given.
+//! Wrong rules, which must be caught: the enumeration would be worth nothing if it passed whatever
+//! it is given.
 
 use std::sync::Arc;
 
@@ -184,7 +185,8 @@ fn giving_merged_draws_one_chance_is_caught() {
     }
 }
 
-/// To end a draft after an unlikely draw is exact ([`Shape::Confident`]); to take the draw back is not.
+/// To end a draft after an unlikely draw is exact ([`Shape::Confident`]); to take the draw back is
+/// not.
 #[test]
 fn pruning_draws_by_their_own_probability_is_caught() {
     for shape in [Shape::CHAIN, Shape::Replaced(2)] {

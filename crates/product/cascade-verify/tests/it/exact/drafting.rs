@@ -13,7 +13,8 @@ use crate::exact::language::{joined, Language};
 /// A way to draft from one or several languages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// So many draws with replacement; below a node, one for each time that it was drawn. One is a chain.
+    /// So many draws with replacement; below a node, one for each time that it was drawn. One is a
+    /// chain.
     Replaced(usize),
     /// So many siblings without replacement, below each node.
     Distinct(usize),

@@ -42,8 +42,8 @@ impl<'a> Joint<'a> {
         text
     }
 
-    /// Adds the outcome that `text` is emitted. Where it is too short, the target goes on alone; what is beyond the length
-    /// does not count.
+    /// Adds the outcome that `text` is emitted. Where it is too short, the target goes on alone;
+    /// what is beyond the length does not count.
     pub(crate) fn add(&mut self, text: &[TokenId], probability: f64) {
         if let Some(text) = text.get(..self.length) {
             let place = self.place(text);

@@ -32,8 +32,8 @@ impl Place {
     }
 }
 
-/// Each text, and each distribution that was promised for the token after it: the token must be drawn from that, and not
-/// only on average over all promises.
+/// Each text, and each distribution that was promised for the token after it: the token must be
+/// drawn from that, and not only on average over all promises.
 #[derive(Default)]
 struct Places(HashMap<(Vec<TokenId>, Vec<u64>), Place>);
 

@@ -1,5 +1,6 @@
-//! Exact algebra of sampled reviews: every outcome of drafting and reviewing is enumerated with its probability in f64,
-//! over small vocabularies, and what comes out is compared with what has to come out.
+//! Exact algebra of sampled reviews: every outcome of drafting and reviewing is enumerated with its
+//! probability in f64, over small vocabularies, and what comes out is compared with what has to
+//! come out.
 //!
 //! The rules are the ones in production; only their chance is enumerated instead of drawn.
 
