@@ -53,15 +53,13 @@ impl Scorer for Counter {
             let said = argmax[TokenTree::row(tree.parent(node))];
             f32::from(u8::from(said == tree.token(node)))
         };
-        Ok(Scores {
-            gathered: (want.rows == RowDetail::Gathered).then(|| GatheredProbs {
+        Ok(Scores::default()
+            .with_gathered((want.rows == RowDetail::Gathered).then(|| GatheredProbs {
                 argmax: vec![1.0; argmax.len()],
                 nodes: (0..tree.len()).map(sure).collect(),
-            }),
-            rows_computed: argmax.len(),
-            argmax,
-            ..Scores::default()
-        })
+            }))
+            .with_rows_computed(argmax.len())
+            .with_argmax(argmax))
     }
 }
 

@@ -49,15 +49,9 @@ impl Scorer for Scripted {
         let start = context.len() - PROMPT.len();
         // The trees here are chains.
         let argmax: Vec<TokenId> = (0..=tree.len()).map(|row| self.says(start + row)).collect();
-        Ok(Scores {
-            rows_computed: argmax.len(),
-            argmax,
-            gathered: None,
-            top: None,
-            logits: None,
-            entropy: None,
-            hidden: None,
-        })
+        Ok(Scores::default()
+            .with_rows_computed(argmax.len())
+            .with_argmax(argmax))
     }
 }
 

@@ -18,6 +18,7 @@ pub enum RowDetail {
 
 /// What a caller needs from [`Scorer::score`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Want {
     /// How much of each row.
     pub rows: RowDetail,
@@ -52,6 +53,11 @@ impl Want {
         entropy: false,
         hidden: false,
     };
+
+    /// The same, with so much of each row.
+    pub const fn with_rows(self, rows: RowDetail) -> Self {
+        Self { rows, ..self }
+    }
 
     /// The same, with the `top` most probable tokens of each row.
     pub const fn with_top(self, top: usize) -> Self {
@@ -160,6 +166,7 @@ impl Top {
 /// Row 0 is the distribution after the last token of the context, row `i + 1` the one after node
 /// `i` ([`TokenTree::row`]).
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Scores {
     /// The most probable token of each row, the first of equals.
     pub argmax: Vec<TokenId>,
@@ -180,6 +187,59 @@ pub struct Scores {
 }
 
 impl Scores {
+    /// The same with these most probable tokens, one for each row.
+    pub fn with_argmax(self, argmax: Vec<TokenId>) -> Self {
+        Self { argmax, ..self }
+    }
+
+    /// The same with these probabilities.
+    pub fn with_gathered(self, gathered: impl Into<Option<GatheredProbs>>) -> Self {
+        Self {
+            gathered: gathered.into(),
+            ..self
+        }
+    }
+
+    /// The same with these most probable tokens and their probabilities.
+    pub fn with_top(self, top: impl Into<Option<Top>>) -> Self {
+        Self {
+            top: top.into(),
+            ..self
+        }
+    }
+
+    /// The same with these logits.
+    pub fn with_logits(self, logits: impl Into<Option<Matrix>>) -> Self {
+        Self {
+            logits: logits.into(),
+            ..self
+        }
+    }
+
+    /// The same with these entropies, one for each row.
+    pub fn with_entropy(self, entropy: impl Into<Option<Vec<f32>>>) -> Self {
+        Self {
+            entropy: entropy.into(),
+            ..self
+        }
+    }
+
+    /// The same with these hidden states.
+    pub fn with_hidden(self, hidden: impl Into<Option<Matrix>>) -> Self {
+        Self {
+            hidden: hidden.into(),
+            ..self
+        }
+    }
+
+    /// The same with this number of computed rows.
+    pub fn with_rows_computed(self, rows_computed: usize) -> Self {
+        Self {
+            rows_computed,
+            ..self
+        }
+    }
+
     /// Most probable token after `node`, or after the context if `None`.
     ///
     /// # Panics

@@ -11,6 +11,7 @@ use crate::contract::check_scores;
 
 /// What one model did during one generation. Costs are applied to it later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// Forwards of a neural model; proposals of a statistical one.
     pub calls: u64,

@@ -177,11 +177,11 @@ impl<'a> NeuralDrafting<'a> {
         let want = decoding.want(lenience, &self.neural.branching);
         match &self.neural.stop_rule {
             None => want,
-            Some(rule) => want.union(Want {
+            Some(rule) => {
                 // Rules are not shown logits, and lenient reviews read the gathered probabilities.
-                rows: rule.want().rows.min(RowDetail::Gathered),
-                ..rule.want()
-            }),
+                let reads = rule.want();
+                want.union(reads.with_rows(reads.rows.min(RowDetail::Gathered)))
+            }
         }
     }
 

@@ -57,6 +57,7 @@ impl Finish {
 
 /// One step: a draft and the target's review of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Step {
     /// Nodes that the target reviewed.
     pub drafted: usize,
@@ -66,6 +67,7 @@ pub struct Step {
 
 /// What one model did.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ModelUsage {
     /// Its name.
     pub name: String,

@@ -19,11 +19,9 @@ pub(crate) fn scores(
 ) -> Result<Scores> {
     let (vocab_size, size) = columns;
     let scores = read_rows(&logits, vocab_size, tree, want)?;
-    Ok(Scores {
-        logits: (want.rows == RowDetail::Logits).then(|| Matrix::new(vocab_size, logits)),
-        hidden: want.hidden.then(|| Matrix::new(size, hidden)),
-        ..scores
-    })
+    Ok(scores
+        .with_logits((want.rows == RowDetail::Logits).then(|| Matrix::new(vocab_size, logits)))
+        .with_hidden(want.hidden.then(|| Matrix::new(size, hidden))))
 }
 
 /// All but the matrices.
@@ -40,16 +38,16 @@ fn read_rows(values: &[f32], vocab_size: usize, tree: &TokenTree, want: Want) ->
     } else {
         Vec::new()
     };
-    Ok(Scores {
-        gathered: (want.rows == RowDetail::Gathered)
-            .then(|| gathered_probs(&rows, &softmaxes, tree)),
-        entropy: want
-            .entropy
-            .then(|| rows.iter().map(|row| entropy(row)).collect()),
-        top: (want.top > 0).then(|| top(&rows, &softmaxes, want.top.min(vocab_size))),
-        argmax,
-        ..Scores::default()
-    })
+    Ok(Scores::default()
+        .with_gathered(
+            (want.rows == RowDetail::Gathered).then(|| gathered_probs(&rows, &softmaxes, tree)),
+        )
+        .with_entropy(
+            want.entropy
+                .then(|| rows.iter().map(|row| entropy(row)).collect()),
+        )
+        .with_top((want.top > 0).then(|| top(&rows, &softmaxes, want.top.min(vocab_size))))
+        .with_argmax(argmax))
 }
 
 fn gathered_probs(rows: &[&[f32]], softmaxes: &[Softmax], tree: &TokenTree) -> GatheredProbs {
@@ -137,11 +135,11 @@ mod tests {
         let rows = [RowDetail::Argmax, RowDetail::Gathered, RowDetail::Logits].into_iter();
         rows.flat_map(|rows| {
             let with_top = move |top| {
-                [false, true].map(|hidden| Want {
-                    rows,
-                    top,
-                    entropy: hidden != (top > 0),
-                    hidden,
+                [false, true].map(|hidden| {
+                    let mut want = Want::ARGMAX.with_rows(rows).with_top(top);
+                    want.entropy = hidden != (top > 0);
+                    want.hidden = hidden;
+                    want
                 })
             };
             [0, 1, 3, 9].into_iter().flat_map(with_top)

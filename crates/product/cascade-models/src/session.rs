@@ -175,10 +175,7 @@ impl Session {
         let before = self.cache.context.len();
         self.cache.append_all_but_a_chunk(&context)?;
         let scores = self.cache.score(&context, tree, want)?;
-        Ok(Scores {
-            rows_computed: context.len() - before + tree.len(),
-            ..scores
-        })
+        Ok(scores.with_rows_computed(context.len() - before + tree.len()))
     }
 }
 

@@ -80,12 +80,12 @@ fn random_tree(rng: &mut StdRng) -> TokenTree {
 }
 
 fn random_want(rng: &mut StdRng) -> Want {
-    Want {
-        rows: [RowDetail::Argmax, RowDetail::Gathered, RowDetail::Logits][rng.random_range(0..3)],
-        top: [0, 0, 3, 20][rng.random_range(0..4)],
-        entropy: rng.random_bool(0.2),
-        hidden: rng.random_bool(0.2),
-    }
+    let rows = [RowDetail::Argmax, RowDetail::Gathered, RowDetail::Logits];
+    let mut want = Want::ARGMAX.with_rows(rows[rng.random_range(0..3)]);
+    want.top = [0, 0, 3, 20][rng.random_range(0..4)];
+    want.entropy = rng.random_bool(0.2);
+    want.hidden = rng.random_bool(0.2);
+    want
 }
 
 /// A context that relates to the last one and to the last tree as an engine's might.

@@ -118,14 +118,12 @@ impl Case {
         }
         let rows = std::iter::once(None).chain((0..draft.len()).map(Some));
         let rows: Vec<&[f32]> = rows.map(|node| row(node).0.as_slice()).collect();
-        let scores = Scores {
-            argmax: rows.iter().map(|row| argmax(row)).collect(),
-            gathered: Some(GatheredProbs {
+        let scores = Scores::default()
+            .with_argmax(rows.iter().map(|row| argmax(row)).collect())
+            .with_gathered(Some(GatheredProbs {
                 argmax: vec![0.7; rows.len()],
                 nodes: vec![0.2; draft.len()],
-            }),
-            ..Scores::default()
-        };
+            }));
         Self {
             rows: Matrix::new(rows[0].len(), rows.concat()),
             pushes,

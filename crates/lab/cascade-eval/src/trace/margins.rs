@@ -61,10 +61,7 @@ impl<S: Scorer> Scorer for MarginMeter<S> {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        let logits = Want {
-            rows: RowDetail::Logits,
-            ..want
-        };
+        let logits = want.with_rows(RowDetail::Logits);
         let scores = self.scorer.score(context, tree, logits)?;
         if let Some(logits) = &scores.logits {
             self.margins.push(margin(logits.row(0)));

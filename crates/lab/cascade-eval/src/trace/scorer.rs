@@ -17,8 +17,8 @@ pub const NO_TOKEN: TokenId = TokenId::MAX;
 /// Answers as the target of a trace did: the most probable token of a row is the token that was
 /// recorded there.
 ///
-/// The context must be a recorded prompt and a beginning of its output; the source
-/// distinguishes the records of encoder-decoder models. If two records fit, the one with the longer prompt
+/// The context must be a recorded prompt and a beginning of its output; the source distinguishes
+/// the records of encoder-decoder models. If two records fit, the one with the longer prompt
 /// answers. Rows of a tree that leave the record say [`NO_TOKEN`], and so does the row after the
 /// end of a text, on which nothing can depend.
 ///
@@ -175,11 +175,9 @@ impl Scorer for TraceScorer {
                 _ => Ok(NO_TOKEN),
             }
         });
-        Ok(Scores {
-            argmax: argmax.collect::<Result<_>>()?,
-            rows_computed: tree.len() + 1,
-            ..Scores::default()
-        })
+        Ok(Scores::default()
+            .with_argmax(argmax.collect::<Result<_>>()?)
+            .with_rows_computed(tree.len() + 1))
     }
 }
 

@@ -90,9 +90,6 @@ impl<S: Scorer> Scorer for TimedReplayScorer<S> {
         let started = Instant::now();
         let recorded = self.recorded.score(context, tree, want)?;
         self.log.entries().push(started.elapsed());
-        Ok(Scores {
-            rows_computed: computed.rows_computed,
-            ..recorded
-        })
+        Ok(recorded.with_rows_computed(computed.rows_computed))
     }
 }

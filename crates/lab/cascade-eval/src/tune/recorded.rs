@@ -109,12 +109,12 @@ impl Scorer for RecordedModel {
         let argmax: Vec<TokenId> = std::iter::once(self.choice(at))
             .chain(after_nodes)
             .collect();
-        Ok(Scores {
-            gathered: (want.rows == RowDetail::Gathered).then(|| self.gathered(at, tree, &argmax)),
-            argmax,
-            rows_computed: tree.len() + 1,
-            ..Scores::default()
-        })
+        Ok(Scores::default()
+            .with_gathered(
+                (want.rows == RowDetail::Gathered).then(|| self.gathered(at, tree, &argmax)),
+            )
+            .with_argmax(argmax)
+            .with_rows_computed(tree.len() + 1))
     }
 }
 

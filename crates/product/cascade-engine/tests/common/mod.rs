@@ -97,22 +97,22 @@ impl Scorer for Scripted {
                 }
             })
             .collect();
-        Ok(Scores {
-            gathered: (want.rows == RowDetail::Gathered).then(|| GatheredProbs {
+        Ok(Scores::default()
+            .with_gathered((want.rows == RowDetail::Gathered).then(|| GatheredProbs {
                 argmax: vec![0.5; argmax.len()],
                 nodes,
-            }),
-            top: (want.top > 0).then(|| Top {
-                width: want.top,
-                tokens: std::iter::once(None)
-                    .chain((0..tree.len()).map(Some))
-                    .flat_map(|node| self.top(position(node), want.top))
-                    .collect(),
-            }),
-            argmax,
-            rows_computed: tree.len() + 1,
-            ..Scores::default()
-        })
+            }))
+            .with_top((want.top > 0).then(|| {
+                Top {
+                    width: want.top,
+                    tokens: std::iter::once(None)
+                        .chain((0..tree.len()).map(Some))
+                        .flat_map(|node| self.top(position(node), want.top))
+                        .collect(),
+                }
+            }))
+            .with_argmax(argmax)
+            .with_rows_computed(tree.len() + 1))
     }
 }
 

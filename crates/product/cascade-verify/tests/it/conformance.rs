@@ -262,10 +262,7 @@ fn one_hot_rows_give_the_greedy_verdict() {
         let vocab_size = case.rows[0].len();
         let point = |&token: &TokenId| Arc::new(Distribution::point(vocab_size, token));
         let mut rows: Vec<_> = argmax.iter().map(point).collect();
-        let scores = Scores {
-            argmax,
-            ..Scores::default()
-        };
+        let scores = Scores::default().with_argmax(argmax);
         let expected = greedy::review(&draft, case.start, &scores, LeniencePolicy::STRICT);
         for rule in Rule::ALL {
             for leniences in all_leniences() {

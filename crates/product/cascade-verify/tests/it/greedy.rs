@@ -26,14 +26,12 @@ fn draft(nodes: &[(TokenId, Option<usize>, Proposal)]) -> Draft {
 }
 
 fn scores(argmax: &[TokenId], nodes: &[f32]) -> Scores {
-    Scores {
-        argmax: argmax.to_vec(),
-        gathered: Some(GatheredProbs {
+    Scores::default()
+        .with_argmax(argmax.to_vec())
+        .with_gathered(Some(GatheredProbs {
             argmax: vec![0.5; argmax.len()],
             nodes: nodes.to_vec(),
-        }),
-        ..Scores::default()
-    }
+        }))
 }
 
 fn leniences(neural: f32, statistical: f32) -> LeniencePolicy {
@@ -160,10 +158,7 @@ fn nothing_is_excused_without_a_number() {
         leniences(5.0, 5.0),
     );
     assert!(nan.kept.is_empty());
-    let without = Scores {
-        argmax: vec![9, 4],
-        ..Scores::default()
-    };
+    let without = Scores::default().with_argmax(vec![9, 4]);
     assert!(greedy::review(&one, None, &without, leniences(5.0, 5.0))
         .kept
         .is_empty());
@@ -182,7 +177,7 @@ proptest! {
             let parent = (i > 0 && !root).then(|| parent.index(draft.len()));
             draft.push(*token, parent, Proposed { proposal: STATISTICAL, proposer: LevelId::drafter(0) });
         }
-        let scores = Scores { argmax: rows[..=draft.len()].to_vec(), ..Scores::default() };
+        let scores = Scores::default().with_argmax(rows[..=draft.len()].to_vec());
         let verdict = greedy::review(&draft, None, &scores, LeniencePolicy::STRICT);
         let tree = draft.tree();
         let mut at = None;

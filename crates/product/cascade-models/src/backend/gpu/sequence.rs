@@ -264,17 +264,17 @@ impl Collected {
             ..
         } = self.want;
         let size = self.hidden.len() / self.rows.max(1);
-        Scores {
-            gathered: (rows == RowDetail::Gathered).then_some(self.gathered),
-            logits: (rows == RowDetail::Logits).then(|| Matrix::new(self.vocab_size, self.logits)),
-            entropy: entropy.then_some(self.entropy),
-            hidden: hidden.then(|| Matrix::new(size, self.hidden)),
-            top: (self.width > 0).then_some(Top {
+        Scores::default()
+            .with_gathered((rows == RowDetail::Gathered).then_some(self.gathered))
+            .with_logits(
+                (rows == RowDetail::Logits).then(|| Matrix::new(self.vocab_size, self.logits)),
+            )
+            .with_entropy(entropy.then_some(self.entropy))
+            .with_hidden(hidden.then(|| Matrix::new(size, self.hidden)))
+            .with_top((self.width > 0).then_some(Top {
                 width: self.width,
                 tokens: self.top,
-            }),
-            argmax: self.argmax,
-            ..Scores::default()
-        }
+            }))
+            .with_argmax(self.argmax)
     }
 }
