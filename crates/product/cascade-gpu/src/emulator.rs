@@ -201,7 +201,7 @@ mod tests {
         };
         device.launch(&copy(buffer.address())).unwrap();
         let odd = complaint(&device, &copy(buffer.address() + 4));
-        assert!(odd.contains("no multiple of as many"), "{odd}");
+        assert!(odd.contains("not a multiple of 16"), "{odd}");
     }
 
     #[test]
