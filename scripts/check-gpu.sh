@@ -14,6 +14,9 @@ limit=${LIMIT:-8}
 generations=${GENERATIONS:-100}
 shapes=${SHAPES-vicuna-7b flan-t5-xxl vicuna-68m flan-t5-base flan-t5-small}
 here=$(cd "$(dirname "$0")" && pwd)
+# The tests of each crate that use the GPU.
+models_tests=(purity:: random:: tree_logits::)
+config_tests=(gpu_greedy::)
 
 if [ "${1:-}" = --pack ]; then
   set -e
@@ -24,8 +27,8 @@ if [ "${1:-}" = --pack ]; then
   # The paths of test programs, by name.
   {
     cargo test --release --no-run --message-format json -p cascade-gpu
-    cargo test --release --no-run --message-format json -p cascade-models --test purity --test tree_logits --test random
-    cargo test --release --no-run --message-format json -p cascade-config --test gpu_greedy
+    cargo test --release --no-run --message-format json -p cascade-models --test models
+    cargo test --release --no-run --message-format json -p cascade-config --test config
   } |
     python3 -c '
 import json, shutil, sys
@@ -54,15 +57,19 @@ if [ -x "$here/cascade" ]; then
   for test in "$here"/tests/*; do
     crate=$(basename "$test"); crate=${crate%%--*}
     export CARGO_MANIFEST_DIR=$PWD/crates/product/$crate
-    step "$test" --quiet
+    case $crate in
+      cascade-models) step "$test" --quiet "${models_tests[@]}" ;;
+      cascade-config) step "$test" --quiet "${config_tests[@]}" ;;
+      *) step "$test" --quiet ;;
+    esac
   done
 else
   cd "$here/.."
   cargo build --release -p cascade-cli
   cascade=target/release/cascade
   step cargo nextest run --release -p cascade-gpu
-  step cargo nextest run --release -p cascade-models --test purity --test tree_logits --test random
-  step cargo nextest run --release -p cascade-config --test gpu_greedy
+  step cargo nextest run --release -p cascade-models --test models "${models_tests[@]}"
+  step cargo nextest run --release -p cascade-config --test config "${config_tests[@]}"
 fi
 
 step "$cascade" doctor

@@ -1,0 +1,5 @@
+//! Recordings and their replays.
+#![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
+
+mod timed_replay;
+mod trace;

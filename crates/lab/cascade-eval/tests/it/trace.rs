@@ -1,0 +1,553 @@
+//! Traces of toys: the file, the recorded target, and replays that equal the runs they stand for.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use cascade_core::toy::ToyScorer;
+use cascade_core::{
+    Architecture, Budget, Drafter, Fingerprint, Prompt, Scorer, TokenId, TokenTree, Want,
+};
+use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
+use cascade_eval::trace::{
+    replay, Finish, Header, Reader, Record, Recorder, Subject, Tallies, Trace, TraceScorer, Writer,
+    NO_TOKEN,
+};
+use cascade_eval::Error;
+use cascade_ngram::{MaxGram, PromptLookup};
+use proptest::prelude::*;
+use serde_json::Value;
+
+const VOCABULARY: usize = 12;
+const EOS: TokenId = 3;
+const ARCHITECTURES: [Architecture; 2] = [Architecture::DecoderOnly, Architecture::EncoderDecoder];
+
+fn options(max_new_tokens: usize) -> Options {
+    Options::default().with_max_new_tokens(max_new_tokens)
+}
+
+fn toy(architecture: Architecture) -> ToyScorer {
+    ToyScorer::target("target", VOCABULARY, 7).with_architecture(architecture)
+}
+
+fn prompts() -> [Vec<TokenId>; 4] {
+    [vec![1, 2], vec![1], vec![4, 5, 6], vec![1, 2, 8]]
+}
+
+fn record(architecture: Architecture, max_new_tokens: usize) -> Arc<Trace> {
+    let options = options(max_new_tokens);
+    let mut header = Header::measured(
+        "toy",
+        architecture,
+        &Fingerprint::from_stored("toy"),
+        VOCABULARY,
+        &options,
+    );
+    header.eos = vec![EOS];
+    let mut recorder = Recorder::new("toy", toy(architecture), [EOS], None, &options).unwrap();
+    let records = prompts().into_iter().enumerate().map(|(index, tokens)| {
+        let prompt = Prompt::new(architecture, tokens);
+        let subject = Subject::new(index.to_string());
+        recorder.record(subject, &prompt, |_| {}).unwrap().0
+    });
+    Arc::new(Trace::new("toys", header.clone(), records.collect()).unwrap())
+}
+
+/// The trace as a file has it.
+fn lines(trace: &Trace) -> Vec<String> {
+    let header = serde_json::to_string(&trace.header).unwrap();
+    let records = trace.records.iter();
+    let records = records.map(|record| serde_json::to_string(record).unwrap());
+    std::iter::once(header).chain(records).collect()
+}
+
+fn read(text: impl Into<Vec<u8>>) -> Result<Trace, Error> {
+    Trace::collect(Reader::new("t.jsonl", Cursor::new(text.into()))?)
+}
+
+#[test]
+fn a_record_is_what_the_target_says_and_how_surely() {
+    for architecture in ARCHITECTURES {
+        let trace = record(architecture, 30);
+        for record in &trace.records {
+            let mut target = toy(architecture);
+            target.set_source(&record.source).unwrap();
+            let mut context = record.context.clone();
+            let margins = record.margins.as_ref().unwrap();
+            assert_eq!(margins.len(), record.output.len());
+            for (&token, &margin) in record.output.iter().zip(margins) {
+                let scores = target
+                    .score(&context, &TokenTree::new(), Want::LOGITS)
+                    .unwrap();
+                assert_eq!(scores.argmax[0], token);
+                let mut logits = scores.logits.unwrap().row(0).to_vec();
+                logits.sort_by(f32::total_cmp);
+                assert_eq!(margin, logits[VOCABULARY - 1] - logits[VOCABULARY - 2]);
+                context.push(token);
+            }
+            let ended = record.output.last() == Some(&EOS);
+            let finish = if ended { Finish::Eos } else { Finish::Length };
+            assert_eq!(record.finish, finish);
+        }
+    }
+}
+
+#[test]
+fn a_file_gives_back_what_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for architecture in ARCHITECTURES {
+        let trace = record(architecture, 20);
+        let path = folder.path().join(format!("{architecture:?}.jsonl"));
+        let mut writer = Writer::create(&path, &trace.header).unwrap();
+        for record in &trace.records {
+            writer.write(record).unwrap();
+        }
+        drop(writer);
+        let found = Trace::open(&path).unwrap();
+        assert_eq!(
+            (&found.header, &found.records),
+            (&trace.header, &trace.records)
+        );
+        assert!(matches!(
+            Writer::create(&path, &trace.header),
+            Err(Error::Exists { .. })
+        ));
+
+        let packed = path.with_extension("jsonl.gz");
+        let mut gzip = flate2::write::GzEncoder::new(
+            std::fs::File::create(&packed).unwrap(),
+            flate2::Compression::default(),
+        );
+        std::io::Write::write_all(&mut gzip, &std::fs::read(&path).unwrap()).unwrap();
+        gzip.finish().unwrap();
+        assert_eq!(Trace::open(&packed).unwrap().records, trace.records);
+        assert!(matches!(
+            Writer::resume(&packed, &trace.header),
+            Err(Error::Compressed { .. })
+        ));
+    }
+}
+
+#[test]
+fn wherever_a_recording_is_cut_it_resumes_to_the_same_bytes() {
+    let trace = record(Architecture::DecoderOnly, 6);
+    let whole = lines(&trace).join("\n") + "\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.jsonl");
+    for cut in 0..=whole.len() {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let (mut writer, done) = Writer::resume(&path, &trace.header).unwrap();
+        assert_eq!(done, trace.records[..done.len()]);
+        for record in &trace.records[done.len()..] {
+            writer.write(record).unwrap();
+        }
+        drop(writer);
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            whole,
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn resuming_touches_nothing_that_it_did_not_write() {
+    let trace = record(Architecture::DecoderOnly, 6);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.jsonl");
+    let mut other = trace.header.clone();
+    other.max_new_tokens = 7;
+    let all = lines(&trace).join("\n");
+    for (content, expected) in [
+        ("my only notes", "not a trace"),
+        ("{\"a\": 1}\n", "not a trace"),
+        (
+            &all.replacen("\"toy\"", "\"other\"", 1),
+            "recorded with model \"other\", not \"toy\"",
+        ),
+        (&(all.replacen("\"turn\":1", "\"turn\":", 1)), "t.jsonl:2"),
+    ] {
+        std::fs::write(&path, content).unwrap();
+        let error = Writer::resume(&path, &trace.header)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+    }
+    let (writer, _) = {
+        std::fs::write(&path, &all).unwrap();
+        Writer::resume(&path, &trace.header).unwrap()
+    };
+    assert!(matches!(
+        Writer::resume(&path, &trace.header),
+        Err(Error::Busy { .. })
+    ));
+    drop(writer);
+    let error = Writer::resume(&path, &other).unwrap_err().to_string();
+    assert!(error.contains("max_new_tokens 6, not 7"), "{error}");
+}
+
+#[test]
+fn damaged_files_are_refused_by_line() {
+    let trace = record(Architecture::DecoderOnly, 6);
+    let all = lines(&trace);
+    let damaged = |line: usize, from: &str, to: &str| {
+        let mut lines = all.clone();
+        assert!(lines[line].contains(from), "{from}: {}", lines[line]);
+        lines[line] = lines[line].replacen(from, to, 1);
+        lines.join("\n") + "\n"
+    };
+    for (text, expected) in [
+        (String::new(), "t.jsonl: not a trace: it is empty"),
+        ("\n".into(), "the first line is not JSON"),
+        ("[1]\n".into(), "\"format\" is null"),
+        (
+            damaged(0, "\"version\":1", "\"version\":2"),
+            "format version 2 is not known, only 1",
+        ),
+        (
+            damaged(0, "greedy", "sampled"),
+            "\"decoding\" is \"sampled\"",
+        ),
+        (
+            damaged(0, "decoder-only", "bidirectional"),
+            "neither \"encoder-decoder\" nor",
+        ),
+        (
+            damaged(0, "\"eos\":[3]", "\"eos\":[99]"),
+            "end token 99 is outside the vocabulary of 12",
+        ),
+        (
+            damaged(0, "\"vocab_size\"", "\"colour\":1,\"vocab_size\""),
+            "colour",
+        ),
+        (all[0].clone() + "\n", "t.jsonl: there are no records"),
+        (
+            damaged(2, "\"context\":[1]", "\"context\":[1,"),
+            "t.jsonl:3: not a record",
+        ),
+        (
+            damaged(2, "\"context\":[1]", "\"context\":[12]"),
+            "t.jsonl:3: token 12 is outside the vocabulary of 12",
+        ),
+        (
+            damaged(2, "\"context\":[1],", ""),
+            "t.jsonl:3: a decoder-only model reads its prompt from",
+        ),
+        (damaged(2, "\"gaps\":[", "\"gaps\":[0.5,"), "gaps for"),
+        (
+            damaged(0, "\"max_new_tokens\":6", "\"max_new_tokens\":1"),
+            "of which there are 1 at most",
+        ),
+        (
+            damaged(1, "\"finish\":\"length\"", "\"finish\":\"eos\""),
+            "holds none",
+        ),
+        (
+            damaged(
+                0,
+                "\"eos\":[3]",
+                &format!("\"eos\":[{}]", trace.records[0].output[0]),
+            ),
+            "goes on after it",
+        ),
+        (
+            all.join("\n")[..all.join("\n").len() - 9].into(),
+            "t.jsonl:5: the last line is cut off",
+        ),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}, not {expected}");
+    }
+    // Only the last end of a line is missing, and nothing of the record.
+    assert!(read(all.join("\n")).is_ok());
+}
+
+#[test]
+fn the_recorded_target_refuses_what_was_not_recorded() {
+    let trace = record(Architecture::DecoderOnly, 6);
+    let mut scorer = TraceScorer::new(trace.clone()).unwrap();
+    let first = &trace.records[0];
+    let context = |tokens: usize| [&first.context[..], &first.output[..tokens]].concat();
+    let mut error = |context: &[TokenId], tree: &[TokenId], want: Want| {
+        let tree = TokenTree::chain(tree.iter().copied());
+        scorer.score(context, &tree, want).unwrap_err().to_string()
+    };
+    let unrecorded = (0..VOCABULARY as TokenId)
+        .find(|t| *t != first.output[0] && *t != 8)
+        .unwrap();
+    for (found, expected) in [
+        (error(&[9, 9], &[], Want::ARGMAX), "no record of the trace"),
+        (
+            error(&[1, 2, unrecorded], &[], Want::ARGMAX),
+            "no record of the trace",
+        ),
+        (error(&[], &[], Want::ARGMAX), "the prompt is empty"),
+        (error(&[1, 2], &[12], Want::ARGMAX), "token 12 is outside"),
+        (
+            error(&context(6), &[], Want::ARGMAX),
+            "record 0 ends after 6 tokens",
+        ),
+        (
+            error(&context(4), &first.output[4..], Want::ARGMAX),
+            "record 0 ends after 6 tokens",
+        ),
+        (error(&[1, 2], &[], Want::GATHERED), "no probabilities"),
+        (
+            error(&[1, 2], &[], Want::ARGMAX.with_top(2)),
+            "no probabilities",
+        ),
+        (error(&[1, 2], &[], Want::LOGITS), "no logits"),
+        (
+            error(&[1, 2], &[], Want::ARGMAX.with_hidden()),
+            "no hidden states",
+        ),
+    ] {
+        assert!(found.contains(expected), "{found}, not {expected}");
+    }
+    assert!(scorer.set_source(&[1]).is_err());
+    assert!(TraceScorer::new(record(Architecture::EncoderDecoder, 6))
+        .unwrap()
+        .set_source(&[])
+        .is_err());
+}
+
+#[test]
+fn two_answers_to_one_prompt_are_a_contradiction() {
+    let trace = record(Architecture::DecoderOnly, 6);
+    let with = |change: fn(&mut Record)| {
+        let mut records = trace.records.clone();
+        let mut second = records[0].clone();
+        second.id = "again".into();
+        change(&mut second);
+        records.push(second);
+        TraceScorer::new(Arc::new(
+            Trace::new("t", trace.header.clone(), records).unwrap(),
+        ))
+    };
+    assert!(with(|_| {}).is_ok());
+    assert!(with(|record| {
+        record.output.pop();
+        record.margins = None;
+    })
+    .is_ok());
+    let error = with(|record| record.output[2] = (record.output[2] + 1) % 2).unwrap_err();
+    assert!(
+        error.to_string().contains("0 and again have one prompt"),
+        "{error}"
+    );
+}
+
+fn matrix(rows: Vec<Vec<usize>>) -> KMatrix {
+    KMatrix::new(rows, Convention::Added).unwrap()
+}
+
+fn around(target: impl Scorer + Send + 'static, k: &KMatrix, lenience: f32) -> Cascade {
+    let architecture = target.architecture();
+    let drafter = |seed, agreement| {
+        let toy = ToyScorer::drafter("drafter", VOCABULARY, 7, seed, agreement);
+        toy.with_architecture(architecture)
+    };
+    Cascade::builder()
+        .target("target", target)
+        .neural("base", drafter(1, 200))
+        .neural("small", drafter(2, 150))
+        .statistical("max-gram", MaxGram::new())
+        .k_matrix(k.clone())
+        .lenience(Lenience::new(lenience).unwrap())
+        .eos([EOS])
+        .build()
+        .unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A replay has the tokens, the steps and the calls of the real run, whatever drafts.
+    #[test]
+    fn replays_equal_runs(
+        decoder_only in any::<bool>(),
+        entries in prop::collection::vec(0usize..5, 9),
+        lenience in 1f32..4.0,
+        recorded in 1usize..40,
+    ) {
+        let architecture = ARCHITECTURES[usize::from(!decoder_only)];
+        let rows = (0..3).map(|r| (0..3).map(|c| if c < r { 0 } else { entries[3 * r + c] }).collect());
+        let k = matrix(rows.collect());
+        let trace = record(architecture, recorded);
+        let mut real = around(toy(architecture), &k, lenience);
+        let mut replayed = around(TraceScorer::new(trace.clone()).unwrap(), &k, lenience);
+        for record in &trace.records {
+            let run = real.generate_tokens(&record.prompt(), &options(recorded)).unwrap();
+            let found = replay(&mut replayed, record, &options(recorded)).unwrap();
+            prop_assert_eq!(&run.tokens, &record.output);
+            prop_assert_eq!((&found.tokens, &found.steps), (&run.tokens, &run.steps));
+            prop_assert_eq!(&found.proposers, &run.proposers);
+            let calls = |g: &cascade_engine::GenerationOutput| -> Vec<_> {
+                g.models.iter().map(|m| (m.name.clone(), m.usage.calls, m.usage.rows)).collect()
+            };
+            prop_assert_eq!(calls(&found), calls(&run));
+        }
+    }
+
+    /// Along a record the answers are the target's own, for every tree and in any order; off it
+    /// they are no token.
+    #[test]
+    fn the_recorded_target_is_pure(
+        decoder_only in any::<bool>(),
+        calls in prop::collection::vec((0usize..4, 0usize..20, prop::collection::vec((any::<bool>(), 0u32..12, any::<prop::sample::Index>()), 0..6)), 1..12),
+    ) {
+        let architecture = ARCHITECTURES[usize::from(!decoder_only)];
+        let trace = record(architecture, 20);
+        let mut warm = TraceScorer::new(trace.clone()).unwrap();
+        for (which, done, nodes) in calls {
+            let record = &trace.records[which];
+            let done = done % record.output.len();
+            let context = [&record.context[..], &record.output[..done]].concat();
+            let ahead = &record.output[done..];
+            let mut tree = TokenTree::new();
+            for (follows, token, parent) in nodes {
+                let parent = (!tree.is_empty()).then(|| parent.index(tree.len() + 1)).filter(|&p| p < tree.len());
+                let depth = parent.map_or(0, |p| tree.depth(p) + 1);
+                // One token of a record must remain unguessed.
+                if depth + 1 >= ahead.len() {
+                    continue;
+                }
+                tree.push(if follows { ahead[depth] } else { token }, parent);
+            }
+            let mut target = toy(architecture);
+            for scorer in [&mut target as &mut dyn Scorer, &mut warm] {
+                scorer.set_source(&record.source).unwrap();
+            }
+            let said = target.score(&context, &tree, Want::ARGMAX).unwrap().argmax;
+            let found = warm.score(&context, &tree, Want::ARGMAX).unwrap().argmax;
+            for row in 0..=tree.len() {
+                let path = tree.path_tokens(row.checked_sub(1));
+                let expected = if ahead.starts_with(&path) { said[row] } else { NO_TOKEN };
+                prop_assert_eq!(found[row], expected);
+            }
+        }
+    }
+}
+
+/// The recorded Vicuna conversations of cascade-ngram's fixture as a trace.
+fn vicuna() -> Arc<Trace> {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../product/cascade-ngram/tests/fixtures/vicuna_spec_bench.jsonl"
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    let ids = |value: &Value| -> Vec<TokenId> {
+        let ids = value.as_array().unwrap().iter();
+        ids.map(|id| id.as_u64().unwrap() as TokenId).collect()
+    };
+    let mut header = Header::measured(
+        "lmsys/vicuna-7b-v1.3",
+        Architecture::DecoderOnly,
+        &Fingerprint::from_stored("LLaMA's"),
+        32_000,
+        &options(1024),
+    );
+    header.eos = vec![2];
+    let mut records = Vec::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let tokens = ids(&line["tokens"]);
+        for (turn, range) in line["outputs"].as_array().unwrap().iter().enumerate() {
+            let range = ids(range);
+            let output = tokens[range[0] as usize..range[1] as usize].to_vec();
+            let finish = match output.last() {
+                Some(2) => Finish::Eos,
+                _ => Finish::Length,
+            };
+            records.push(Record {
+                id: line["id"].to_string(),
+                category: Some(line["category"].as_str().unwrap().to_owned()),
+                turn: turn + 1,
+                source: Vec::new(),
+                context: tokens[..range[0] as usize].to_vec(),
+                output,
+                margins: None,
+                finish,
+            });
+        }
+    }
+    Arc::new(Trace::new("vicuna", header, records).unwrap())
+}
+
+/// What `cargo run --example replay` of cascade-ngram counts on the same fixture without an engine.
+fn forwards(drafter: &mut dyn Drafter, trace: &Trace) -> usize {
+    drafter.set_source(&[]);
+    let forwards = trace.records.iter().map(|record| {
+        let tokens = [&record.context[..], &record.output].concat();
+        let (mut at, mut forwards) = (record.context.len(), 0);
+        while at < tokens.len() {
+            let draft = drafter.propose(&tokens[..at], Budget::chain(10)).tree;
+            let kept = draft
+                .tokens()
+                .zip(&tokens[at..])
+                .take_while(|(a, b)| a == *b);
+            at += kept.count() + 1;
+            forwards += 1;
+        }
+        forwards
+    });
+    forwards.sum()
+}
+
+#[test]
+fn recorded_vicuna_conversations_replay_as_they_are_counted_by_hand() {
+    let trace = vicuna();
+    type Drafters = fn() -> Box<dyn Drafter + Send>;
+    let drafters: [(Drafters, usize); 2] = [
+        (|| Box::new(MaxGram::new()), 8457),
+        (|| Box::new(PromptLookup::default()), 8603),
+    ];
+    for (drafter, expected) in drafters {
+        let mut cascade = Cascade::builder()
+            .target("vicuna", TraceScorer::new(trace.clone()).unwrap())
+            .statistical("drafter", drafter())
+            .k_matrix(matrix(vec![vec![10]]))
+            .eos([2])
+            .build()
+            .unwrap();
+        let mut tallies = Tallies::default();
+        for record in &trace.records {
+            let generation = replay(&mut cascade, record, &options(1024)).unwrap();
+            assert_eq!(generation.tokens, record.output);
+            tallies.add(record.category.as_deref(), &generation);
+        }
+        assert_eq!(tallies.categories.len(), 13);
+        assert_eq!(
+            (tallies.total.tokens, tallies.total.steps),
+            (14_552, expected)
+        );
+        assert_eq!(forwards(&mut *drafter(), &trace), expected);
+        let sum: usize = tallies
+            .categories
+            .iter()
+            .map(|(_, tally)| tally.tokens)
+            .sum();
+        assert_eq!(sum, tallies.total.tokens);
+    }
+}
+
+#[test]
+fn replays_are_greedy_and_leave_no_difference_unsaid() {
+    let trace = record(Architecture::DecoderOnly, 10);
+    let mut cascade = around(
+        TraceScorer::new(trace.clone()).unwrap(),
+        &matrix(vec![vec![1; 3], vec![0, 1, 1], vec![0, 0, 1]]),
+        1.0,
+    );
+    let sampled =
+        options(10).with_decoding(cascade_core::Decoding::new(1.0, None, None, None).unwrap());
+    let error = replay(&mut cascade, &trace.records[0], &sampled).unwrap_err();
+    assert!(matches!(error, Error::NotGreedy));
+    let mut other = trace.records[0].clone();
+    other.output[3] = (other.output[3] + 1) % VOCABULARY as TokenId;
+    let error = replay(&mut cascade, &other, &options(10)).unwrap_err();
+    assert!(matches!(error, Error::Diverged { at: 3, .. }), "{error}");
+    // Fewer tokens than were recorded are replayed just so.
+    let short = replay(&mut cascade, &trace.records[0], &options(4)).unwrap();
+    assert_eq!(short.tokens, trace.records[0].output[..4]);
+}

@@ -1,0 +1,533 @@
+//! Experiments from prompt to report, on the demo family.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use cascade_config::{AssembleOptions, Config};
+use cascade_core::{Architecture, Budget, Drafter, Fingerprint, Scorer, TokenTree, Want};
+use cascade_data::DataSource;
+use cascade_engine::Options;
+use cascade_eval::trace::{Finish, Header, Record, Trace};
+use cascade_ngram::{MaxGram, PromptLookup};
+use cascade_report::{Machine, Manifest};
+use cascade_reproduce::{
+    merge, report, Choice, Definition, Error, Experiment, Reported, Run, Shard,
+};
+use serde_json::Value;
+
+const SMALL: &str = "
+title: A small comparison
+about: Three cascades.
+source: a test
+kind: cascades
+models: { demo: demo-t5, paper: t5-xxl }
+datasets: [gsm8k, mmlu]
+samples: 3
+max_new_tokens: 24
+metrics: [model-size, walltime]
+rows:
+  - algorithm: Autoregressive
+    paper: [{ dataset: gsm8k, metric: model-size, value: 1 }]
+  - algorithm: S Decoding
+    drafters: [base]
+    grid: { k11: [2, 3] }
+    paper: [{ dataset: gsm8k, metric: model-size, value: 3.38, setting: { k11: 3 } }]
+  - algorithm: CS Drafting
+    drafters: [small, mag]
+    matrices: [[[1, 10], [0, 10]]]
+";
+
+const REPLAY: &str = "
+title: A small replay
+about: Two drafters.
+source: a test
+kind: replay
+models: { demo: demo-t5, paper: t5-xxl }
+max_new_tokens: 1024
+rows:
+  - algorithm: Prompt lookup
+    drafters: [prompt-lookup]
+  - algorithm: Max-Gram
+    drafters: [mag-alone]
+";
+
+fn definition() -> Definition {
+    Definition::parse("small", SMALL).unwrap()
+}
+
+fn prepare(choice: &Choice) -> Result<Experiment, Error> {
+    let config = Config::demo().unwrap();
+    Experiment::prepare(&definition(), &config, &AssembleOptions::default(), choice)
+}
+
+fn experiment() -> Experiment {
+    prepare(&Choice::default()).unwrap()
+}
+
+fn run(experiment: &Experiment, folder: &Path, shard: &str, resume: bool) -> Result<(), Error> {
+    experiment.run(folder, shard.parse().unwrap(), resume, || ())
+}
+
+fn reported(folder: &Path) -> Reported {
+    let machine = Machine {
+        os: String::new(),
+        cpu: String::new(),
+        cores: 1,
+        memory: 0,
+        accelerators: Vec::new(),
+    };
+    report(
+        folder,
+        Manifest::new(Vec::new(), machine, Default::default()),
+    )
+    .unwrap()
+}
+
+fn lines(folder: &Path) -> Vec<Run> {
+    let text = fs::read_to_string(folder.join("results.jsonl")).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_run_is_the_same_after_an_interruption_and_in_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let experiment = experiment();
+    run(&experiment, &at("whole"), "1/1", false).unwrap();
+    let whole = fs::read(at("whole").join("results.jsonl")).unwrap();
+
+    // Killed in the middle of a line, in the middle of a prompt.
+    run(&experiment, &at("cut"), "1/1", false).unwrap();
+    let middle = whole
+        .iter()
+        .enumerate()
+        .filter(|(_, &byte)| byte == b'\n')
+        .nth(5)
+        .unwrap()
+        .0
+        + 40;
+    fs::write(at("cut").join("results.jsonl"), &whole[..middle]).unwrap();
+    let times = fs::read(at("cut").join("walltime.jsonl")).unwrap();
+    fs::write(at("cut").join("walltime.jsonl"), &times[..times.len() - 7]).unwrap();
+    let refused = run(&experiment, &at("cut"), "1/1", false).unwrap_err();
+    assert!(matches!(refused, Error::NotResumed { .. }), "{refused}");
+    run(&experiment, &at("cut"), "1/1", true).unwrap();
+    assert_eq!(fs::read(at("cut").join("results.jsonl")).unwrap(), whole);
+    assert_eq!(reported(&at("cut")).unequal, 0);
+
+    // Samples that are lost are made again.
+    let samples = |name: &str| fs::read(at(name).join("samples.jsonl")).unwrap();
+    fs::remove_file(at("cut").join("samples.jsonl")).unwrap();
+    run(&experiment, &at("cut"), "1/1", true).unwrap();
+    assert_eq!(samples("cut"), samples("whole"));
+    assert_eq!(fs::read(at("cut").join("results.jsonl")).unwrap(), whole);
+
+    run(&experiment, &at("a"), "1/2", false).unwrap();
+    run(&experiment, &at("b"), "2/2", false).unwrap();
+    merge(&[at("b"), at("a")], &at("merged")).unwrap();
+    assert_eq!(fs::read(at("merged").join("results.jsonl")).unwrap(), whole);
+    assert_eq!(samples("merged"), samples("whole"));
+    let (merged, one) = (reported(&at("merged")), reported(&at("whole")));
+    let without_times = |reported: &Reported| {
+        let csv = reported.tables[0].to_csv();
+        let columns = csv
+            .lines()
+            .map(|line| line.split(',').take(6).collect::<Vec<_>>().join(","));
+        columns.collect::<Vec<_>>()
+    };
+    assert_eq!(without_times(&merged), without_times(&one));
+
+    // Half of the shards make no whole.
+    let half = merge(&[at("a")], &at("half")).unwrap_err().to_string();
+    assert!(half.contains("lack"), "{half}");
+}
+
+#[test]
+fn results_are_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    run(&experiment(), folder.path(), "1/1", false).unwrap();
+    let runs = lines(folder.path());
+    assert_eq!(runs.len(), 3 * 4);
+    for prompt in runs.chunks(4) {
+        let plain = &prompt[0];
+        assert_eq!(
+            (plain.steps, plain.drafted, plain.models[0].calls),
+            (plain.tokens, 0, plain.tokens)
+        );
+        for run in prompt {
+            assert_eq!(run.output, plain.output, "{}", run.id);
+            assert_eq!(run.differs, None);
+            assert_eq!(run.models[0].calls, run.steps);
+            // Every step emits what was kept and one token more, but for the last, which an end
+            // token may close.
+            assert!(
+                run.tokens == run.accepted + run.steps
+                    || run.tokens + 1 == run.accepted + run.steps
+            );
+            assert_eq!(
+                run.models.iter().map(|model| model.first).sum::<u64>(),
+                run.tokens
+            );
+            assert_eq!(run.accepted_at.iter().sum::<u64>(), run.accepted);
+            assert_eq!(run.drafted_at.iter().sum::<u64>(), run.drafted);
+        }
+        // Without anything below it, a drafter drafts one token per forward.
+        assert_eq!(prompt[1].models[1].calls, prompt[1].drafted);
+    }
+    let reported = reported(folder.path());
+    let markdown = reported.tables[0].to_markdown();
+    assert!(
+        markdown.contains("SWI (paper)") && markdown.contains("SWI (measured)"),
+        "{markdown}"
+    );
+    assert!(markdown.contains("3.38"), "{markdown}");
+    assert!(
+        markdown.contains("Every output equals plain decoding's"),
+        "{markdown}"
+    );
+    assert!(markdown.contains("mmlu was left out"), "{markdown}");
+    let plain = markdown
+        .lines()
+        .find(|line| line.contains("Autoregressive"))
+        .unwrap();
+    assert!(plain.contains("1.00 [1.00, 1.00]"), "{plain}");
+    reported.report.write(folder.path()).unwrap();
+    for file in [
+        "table.md",
+        "table.csv",
+        "plot.svg",
+        "plot.png",
+        "report.html",
+        "manifest.json",
+    ] {
+        assert!(folder.path().join(file).is_file(), "{file}");
+    }
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("manifest.json")).unwrap()).unwrap();
+    let hash = manifest["models"][0]["files"]["model.safetensors"]
+        .as_str()
+        .unwrap();
+    assert_eq!(hash.len(), 64);
+}
+
+#[test]
+fn reports_show_who_drafted_every_token() {
+    let folder = tempfile::tempdir().unwrap();
+    run(&experiment(), folder.path(), "1/1", false).unwrap();
+    let html = reported(folder.path()).report.to_html();
+    assert_eq!(html.matches("<article class=\"sample\">").count(), 3);
+    assert_eq!(html.matches("<ul class=\"legend\"").count(), 3);
+    // The best cascade is the one with Max-Gram: the last of each prompt's four.
+    let runs = lines(folder.path());
+    for (run, article) in runs.chunks(4).zip(html.split("<article").skip(1)) {
+        let run = &run[3];
+        let answer = article.split("class=\"answer\"").nth(1).unwrap();
+        assert_eq!(answer.matches("class=\"token ").count() as u64, run.tokens);
+        assert_eq!(answer.matches("class=\"step\"").count() as u64, run.steps);
+        for (model, class) in run.models.iter().zip(["target", "drafter-1", "drafter-2"]) {
+            let tokens = answer.matches(&format!("class=\"token {class}\"")).count();
+            assert_eq!(tokens as u64, model.first, "{class}");
+        }
+        let question = cascade_demo::GSM8K_TEST
+            .lines()
+            .nth(run.prompt.parse().unwrap());
+        let question: Value = serde_json::from_str(question.unwrap()).unwrap();
+        let first_word = question["question"].as_str().unwrap().split(' ').next();
+        assert!(article.contains(first_word.unwrap()), "{article}");
+    }
+    for reference in ["src=", "href=\"http", "url(http", "@import"] {
+        assert!(!html.contains(reference), "{reference}");
+    }
+    let broken = folder.path().join("samples.jsonl");
+    fs::write(&broken, "{}\n").unwrap();
+    let config = Config::demo().unwrap();
+    let again = Experiment::prepare(
+        &definition(),
+        &config,
+        &AssembleOptions::default(),
+        &Choice::default(),
+    );
+    let error = run(&again.unwrap(), folder.path(), "1/1", true).unwrap_err();
+    assert!(error.to_string().contains("line 1") && error.to_string().contains("delete the file"));
+}
+
+#[test]
+fn plans_hold_hashes_of_all_files() {
+    let plan = experiment().plan().clone();
+    let files = |place: &str| {
+        let model = plan.models.iter().find(|model| model.place == place);
+        let files = &model.unwrap().weights.files;
+        files
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(files("target"), files("small"));
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        assert!(files("target").contains(name), "{}", files("target"));
+    }
+    assert_eq!(files("bigram table"), "embedded:demo-t5");
+    assert!(plan.max_gram.unwrap().contains("Earliest"));
+}
+
+/// The ledger of speculative decoding, recounted with sessions of our own and no cascade.
+#[test]
+fn counts_equal_a_recount() {
+    let folder = tempfile::tempdir().unwrap();
+    run(&experiment(), folder.path(), "1/1", false).unwrap();
+    let config = Config::demo().unwrap();
+    let target = config
+        .pool(&AssembleOptions::default())
+        .target(&config)
+        .unwrap();
+    let source = cascade_config::model_source("embedded:demo-t5-base").unwrap();
+    let base = cascade_models::load(&source, &cascade_models::LoadOptions::default()).unwrap();
+    let questions = cascade_data::Dataset::Gsm8k
+        .parse(
+            "gsm8k",
+            cascade_demo::GSM8K_TEST.as_bytes(),
+            cascade_data::Selection::random(3, 0),
+        )
+        .unwrap();
+    for (sample, runs) in questions.iter().zip(lines(folder.path()).chunks(4)) {
+        let text = sample
+            .prompt(cascade_data::PromptTemplate::T5Gsm8k)
+            .unwrap();
+        let source = cascade_core::TextCodec::encode(&target.tokenizer, &text).unwrap();
+        let (mut big, mut little) = (target.session(), base.session());
+        big.set_source(&source).unwrap();
+        little.set_source(&source).unwrap();
+        let eos = target.eos_token_ids[0];
+        let next = |model: &mut dyn Scorer, context: &[u32]| {
+            model
+                .score(context, &TokenTree::default(), Want::ARGMAX)
+                .unwrap()
+                .argmax[0]
+        };
+        let (mut said, mut steps, mut drafted) = (Vec::new(), 0, 0);
+        while said.len() < 24 && said.last() != Some(&eos) {
+            let mut draft = said.clone();
+            while draft.len() < said.len() + 3.min(23 - said.len()) && draft.last() != Some(&eos) {
+                let token = next(&mut little, &draft);
+                draft.push(token);
+                drafted += 1;
+            }
+            steps += 1;
+            for i in said.len()..=draft.len() {
+                let token = next(&mut big, &said);
+                said.push(token);
+                if draft.get(i) != Some(&token) || token == eos {
+                    break;
+                }
+            }
+        }
+        let run = &runs[2];
+        assert_eq!(run.variant, "base; k11 3");
+        assert_eq!(
+            (run.tokens, run.steps, run.drafted),
+            (said.len() as u64, steps, drafted)
+        );
+        assert_eq!(run.models[1].calls, drafted);
+    }
+}
+
+#[test]
+fn another_experiments_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    run(&experiment(), folder.path(), "1/3", false).unwrap();
+    let other = prepare(&Choice {
+        seed: 1,
+        ..Choice::default()
+    })
+    .unwrap();
+    let error = run(&other, folder.path(), "1/3", true)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("holds results of the experiment"), "{error}");
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.jsonl");
+    fs::write(&empty, "").unwrap();
+    let choice = Choice {
+        data: [("gsm8k".to_owned(), DataSource::Local(empty))].into(),
+        ..Choice::default()
+    };
+    let error = prepare(&choice).err().unwrap().to_string();
+    assert!(error.contains("there are no samples in it"), "{error}");
+    let other = folder.path().join("other.jsonl");
+    fs::write(&other, "{\"quest\": \"How many?\", \"answer\": \"1\"}\n").unwrap();
+    let choice = Choice {
+        data: [("gsm8k".to_owned(), DataSource::Local(other))].into(),
+        ..Choice::default()
+    };
+    let error = prepare(&choice).err().unwrap().to_string();
+    assert!(
+        error.contains("other.jsonl") && error.contains("question") && error.contains("quest"),
+        "{error}"
+    );
+    let of = |names: &[&str]| Choice {
+        datasets: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Choice::default()
+    };
+    let error = prepare(&of(&["mmlu"])).err().unwrap().to_string();
+    assert!(error.contains("--data mmlu=PATH"), "{error}");
+    let error = prepare(&of(&["mbpp"])).err().unwrap().to_string();
+    assert!(error.contains("it has gsm8k, mmlu"), "{error}");
+    for text in ["0/2", "3/2", "1", "a/b", ""] {
+        assert!(text.parse::<Shard>().is_err(), "{text}");
+    }
+    let nothing = cascade_reproduce::Plan::of_folder(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(nothing.contains("no folder of results"), "{nothing}");
+}
+
+/// The recorded conversations that the project ships, as a trace: the first answer of each.
+fn excerpt() -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../product/cascade-ngram/tests/fixtures/vicuna_spec_bench.jsonl");
+    let numbers = |value: &Value| -> Vec<u32> {
+        value
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_u64().unwrap() as u32)
+            .collect()
+    };
+    let text = fs::read_to_string(path).unwrap();
+    let records = text.lines().map(|line| {
+        let value: Value = serde_json::from_str(line).unwrap();
+        let tokens = numbers(&value["tokens"]);
+        let range = numbers(&value["outputs"][0]);
+        let (start, end) = (range[0] as usize, range[1] as usize);
+        Record {
+            id: value["id"].to_string(),
+            category: Some(value["category"].as_str().unwrap().to_owned()),
+            turn: 1,
+            source: Vec::new(),
+            context: tokens[..start].to_vec(),
+            output: tokens[start..end].to_vec(),
+            margins: None,
+            finish: Finish::Length,
+        }
+    });
+    let options = Options::default().with_max_new_tokens(1024);
+    let vocabulary = Fingerprint::from_stored("llama");
+    let header = Header::measured(
+        "vicuna",
+        Architecture::DecoderOnly,
+        &vocabulary,
+        32000,
+        &options,
+    );
+    Trace::new("excerpt", header, records.collect()).unwrap()
+}
+
+#[test]
+fn a_recording_with_another_tokenizer_is_refused() {
+    let config = Config::demo().unwrap();
+    let replay = |text: &str, with_tokenizer: bool| {
+        let definition = Definition::parse("replay", text).unwrap();
+        let target = config
+            .pool(&AssembleOptions::default())
+            .target(&config)
+            .unwrap();
+        let recorded = (
+            Arc::new(excerpt()),
+            with_tokenizer.then(|| target.tokenizer.clone()),
+        );
+        let (options, choice) = (AssembleOptions::default(), Choice::default());
+        let refused =
+            Experiment::prepare_replay(&definition, &config, &options, &choice, recorded).err();
+        refused.unwrap().to_string()
+    };
+    // The tokenizer to show it by, a bigram table, a drafter: each of another vocabulary.
+    let error = replay(REPLAY, true);
+    assert!(
+        error.contains("excerpt was recorded with") && error.contains("--tokenizer"),
+        "{error}"
+    );
+    let error = replay(&REPLAY.replace("mag-alone", "mag"), false);
+    assert!(error.contains("tokenizer"), "{error}");
+    let neural = REPLAY.replace("[mag-alone]", "[small], grid: { k11: [2] }");
+    let error = replay(
+        &neural.replace("drafters: [small], ", "drafters: [small]\n    "),
+        false,
+    );
+    assert!(
+        error.contains("vocabulary") || error.contains("tokenizer"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_replay_counts_as_a_direct_comparison_does() {
+    let definition = Definition::parse("replay", REPLAY).unwrap();
+    let config = Config::demo().unwrap();
+    let trace = Arc::new(excerpt());
+    let experiment = Experiment::prepare_replay(
+        &definition,
+        &config,
+        &AssembleOptions::default(),
+        &Choice::default(),
+        (trace.clone(), None),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    run(&experiment.unwrap(), folder.path(), "1/1", false).unwrap();
+    let runs = lines(folder.path());
+    let direct = |drafter: &mut dyn Drafter, record: &Record| {
+        let tokens = [record.context.as_slice(), &record.output].concat();
+        drafter.set_source(&[]);
+        let (mut at, mut forwards) = (record.context.len(), 0);
+        while at < tokens.len() {
+            let depth = 10.min(tokens.len() - at - 1);
+            let draft = drafter.propose(&tokens[..at], Budget::chain(depth)).tree;
+            let kept = draft
+                .tokens()
+                .zip(&tokens[at..])
+                .take_while(|(a, b)| a == *b)
+                .count();
+            at += kept + 1;
+            forwards += 1;
+        }
+        forwards
+    };
+    for (record, runs) in trace.records.iter().zip(runs.chunks(2)) {
+        assert_eq!(
+            runs[0].steps,
+            direct(&mut PromptLookup::new(3), record),
+            "{}",
+            runs[0].id
+        );
+        assert_eq!(
+            runs[1].steps,
+            direct(&mut MaxGram::new(), record),
+            "{}",
+            runs[1].id
+        );
+        assert!(runs
+            .iter()
+            .all(|run| run.tokens == record.output.len() as u64 && run.differs.is_none()));
+    }
+    let reported = reported(folder.path());
+    let markdown = reported.tables[0].to_markdown();
+    assert!(
+        markdown.contains("(replayed)") && !markdown.contains("(measured)"),
+        "{markdown}"
+    );
+    assert!(
+        markdown.contains("| writing") && markdown.contains("| all"),
+        "{markdown}"
+    );
+    // Without a tokenizer, samples have the tokens' numbers.
+    let html = reported.report.to_html();
+    let token = trace.records[0].output[0];
+    assert!(html.contains(&format!("<span class=\"blank\"> </span>{token}</span>")));
+}

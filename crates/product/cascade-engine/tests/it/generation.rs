@@ -1,0 +1,555 @@
+//! Whole generations with toy models in integer arithmetic: equality means equality.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cascade_core::toy::ToyScorer;
+use cascade_core::{
+    Architecture, Budget, Drafter, LevelId, Prompt, Result as CoreResult, ScoredTree, Scorer,
+    TextCodec, TextDecoder, TokenId, TokenTree, Want,
+};
+use cascade_engine::{
+    Branching, Cascade, CascadeBuilder, Convention, Error, Event, Expand, Finish, GenerationOutput,
+    KMatrix, Lenience, NeuralOptions, Options, Placement, Rule, Siblings, StopSequences,
+};
+use proptest::prelude::*;
+
+const VOCABULARY: usize = 12;
+const FAMILY: u64 = 42;
+
+fn target() -> ToyScorer {
+    ToyScorer::target("target", VOCABULARY, FAMILY)
+}
+
+/// Guesses like the target, with siblings and mistakes, in the shape of a tree.
+#[derive(Clone)]
+struct Guesser {
+    target: ToyScorer,
+    siblings: u32,
+}
+
+impl Drafter for Guesser {
+    fn set_source(&mut self, source: &[TokenId]) {
+        self.target.set_source(source).unwrap();
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
+        let mut tree = TokenTree::new();
+        let (mut context, mut lead) = (context.to_vec(), None);
+        for depth in 0..budget.depth {
+            if context.is_empty() && self.target.architecture() == Architecture::DecoderOnly {
+                break;
+            }
+            let scores = self
+                .target
+                .score(&context, &TokenTree::new(), Want::ARGMAX)
+                .unwrap();
+            // Every fifth guess leads with a mistake, and the siblings hold the truth.
+            let truth = scores.argmax[0];
+            let mistake = u32::from(context.len() % 5 == 4);
+            let guess = (truth + mistake) % VOCABULARY as u32;
+            let parent = lead;
+            lead = Some(tree.push(guess, parent));
+            for sibling in 1..=self.siblings {
+                if tree.len() + (budget.depth - depth - 1) < budget.nodes {
+                    let token = (guess + VOCABULARY as u32 - sibling) % VOCABULARY as u32;
+                    tree.push(token, parent);
+                }
+            }
+            context.push(guess);
+        }
+        tree.into()
+    }
+}
+
+fn prompt(architecture: Architecture, tokens: &[TokenId]) -> Prompt {
+    Prompt::new(architecture, tokens.to_vec())
+}
+
+fn generate(cascade: &mut Cascade, prompt: &Prompt, options: &Options) -> GenerationOutput {
+    cascade.generate_tokens(prompt, options).unwrap()
+}
+
+fn plainly(
+    architecture: Architecture,
+    prompt: &Prompt,
+    tokens: usize,
+    eos: &[TokenId],
+) -> GenerationOutput {
+    let mut plain = Cascade::builder()
+        .target("target", target().with_architecture(architecture))
+        .eos(eos.iter().copied())
+        .build()
+        .unwrap();
+    let options = Options::default().with_max_new_tokens(tokens);
+    generate(&mut plain, prompt, &options)
+}
+
+/// How drafts branch.
+#[derive(Clone, Debug)]
+struct Shape {
+    branching: Branching,
+    placement: Placement,
+    max_nodes: usize,
+}
+
+impl Shape {
+    fn chain() -> Self {
+        Self {
+            branching: Branching::chain(),
+            placement: Placement::Sequential,
+            max_nodes: 64,
+        }
+    }
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let branching = (
+        prop::collection::vec(1usize..4, 1..4),
+        prop::sample::select(vec![Expand::MainPath, Expand::AllLeaves]),
+        prop::sample::select(vec![
+            Siblings::TopK,
+            Siblings::WithReplacement,
+            Siblings::WithoutReplacement,
+        ]),
+    );
+    let branching = branching.prop_map(|(widths, expand, siblings)| Branching {
+        widths,
+        expand,
+        siblings,
+    });
+    let placement = prop::sample::select(vec![Placement::Sequential, Placement::Merged]);
+    (branching, placement, 1usize..30).prop_map(|(branching, placement, max_nodes)| Shape {
+        branching,
+        placement,
+        max_nodes,
+    })
+}
+
+/// A cascade of `neural` toys of falling quality and, perhaps, a guesser at the end.
+fn family(
+    architecture: Architecture,
+    neural: usize,
+    siblings: Option<u32>,
+    k: Vec<Vec<usize>>,
+    lenience: f32,
+    eos: &[TokenId],
+    shape: Shape,
+) -> Cascade {
+    let mut builder = Cascade::builder()
+        .placement(shape.placement)
+        .max_nodes(shape.max_nodes)
+        .target("target", target().with_architecture(architecture))
+        .eos(eos.iter().copied())
+        .lenience(Lenience::new(lenience).unwrap())
+        .statistical_lenience(Lenience::new(lenience).unwrap())
+        .k_matrix(KMatrix::new(k, Convention::Added).unwrap());
+    for j in 0..neural {
+        let toy = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, j as u64, 230 - 40 * j as u64)
+            .with_architecture(architecture);
+        let options = NeuralOptions {
+            branching: shape.branching.clone(),
+            ..NeuralOptions::default()
+        };
+        builder = builder.neural_with(format!("drafter-{j}"), toy, options);
+    }
+    if let Some(siblings) = siblings {
+        let guesser = Guesser {
+            target: target().with_architecture(architecture),
+            siblings,
+        };
+        builder = builder.statistical("guesser", guesser);
+    }
+    builder.build().unwrap()
+}
+
+fn upper_triangular(n: usize) -> impl Strategy<Value = Vec<Vec<usize>>> {
+    prop::collection::vec(0usize..6, n * n).prop_map(move |entries| {
+        (0..n)
+            .map(|r| {
+                (0..n)
+                    .map(|c| if c < r { 0 } else { entries[r * n + c] })
+                    .collect()
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever drafts, however much and however leniently reviewed: the output is the target's.
+    #[test]
+    fn output_equals_plain_decoding(
+        (neural, siblings, k) in (0usize..4, prop::option::of(0u32..3)).prop_flat_map(|(neural, siblings)| {
+            let n = neural + usize::from(siblings.is_some());
+            (Just(neural), Just(siblings), upper_triangular(n))
+        }),
+        encoder in any::<bool>(),
+        start in prop::collection::vec(0u32..VOCABULARY as u32, 1..6),
+        tokens in 0usize..40,
+        lenience in 1.0f32..5.0,
+        eos in prop::option::of(0u32..VOCABULARY as u32),
+        shape in prop_oneof![Just(Shape::chain()), shape()],
+    ) {
+        let architecture = if encoder { Architecture::EncoderDecoder } else { Architecture::DecoderOnly };
+        let prompt = prompt(architecture, &start);
+        let eos: Vec<u32> = eos.into_iter().collect();
+        let expected = plainly(architecture, &prompt, tokens, &eos);
+        let mut cascade = family(architecture, neural, siblings, k, lenience, &eos, shape.clone());
+        let options = Options::default().with_max_new_tokens(tokens);
+        let generation = generate(&mut cascade, &prompt, &options);
+        prop_assert_eq!(&generation.tokens, &expected.tokens);
+        prop_assert_eq!(&generation.finish, &expected.finish);
+
+        // The books balance.
+        prop_assert_eq!(generation.proposers.len(), generation.tokens.len());
+        prop_assert_eq!(generation.models[0].usage.calls as usize, generation.steps.len());
+        prop_assert!(generation.steps.len() <= expected.steps.len());
+        let own = generation.proposers.iter().filter(|&&p| p == LevelId::TARGET).count();
+        prop_assert!(generation.steps.iter().all(|step| step.drafted <= shape.max_nodes));
+        prop_assert_eq!(own + generation.num_accepted_draft_tokens(), generation.tokens.len());
+        prop_assert_eq!(generation.acceptance_histogram().iter().sum::<usize>(), generation.steps.len());
+        // A second run on the used models says the same.
+        prop_assert_eq!(generate(&mut cascade, &prompt, &options).tokens, expected.tokens);
+    }
+}
+
+#[test]
+fn nothing_follows_eos_and_no_draft_runs_past_it() {
+    let prompt = prompt(Architecture::DecoderOnly, &[1, 2, 3]);
+    let endless = plainly(Architecture::DecoderOnly, &prompt, 60, &[]);
+    // Take as EOS the token that first appears latest, so that something comes before it.
+    let eos = (0..VOCABULARY as u32)
+        .filter_map(|t| {
+            endless
+                .tokens
+                .iter()
+                .position(|&x| x == t)
+                .map(|at| (at, t))
+        })
+        .max()
+        .unwrap();
+    let mut cascade = family(
+        Architecture::DecoderOnly,
+        2,
+        Some(2),
+        vec![vec![3, 2, 9], vec![0, 2, 9], vec![0, 0, 9]],
+        2.0,
+        &[eos.1],
+        Shape::chain(),
+    );
+    let generation = generate(&mut cascade, &prompt, &Options::default());
+    assert_eq!(generation.tokens, endless.tokens[..=eos.0]);
+    assert_eq!(generation.finish, Finish::Eos);
+}
+
+#[test]
+fn a_full_context_ends_the_generation_and_small_drafters_just_fall_silent() {
+    let prompt = prompt(Architecture::DecoderOnly, &[1, 2, 3]);
+    let expected = plainly(Architecture::DecoderOnly, &prompt, 18, &[]);
+    let cascade = |target_limit, drafter_limit| {
+        Cascade::builder()
+            .target("target", target().with_max_context(target_limit))
+            .neural(
+                "drafter",
+                ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 220)
+                    .with_max_context(drafter_limit),
+            )
+            .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+            .build()
+            .unwrap()
+    };
+    // 20 positions: 3 of the prompt, 17 to feed, and one token more that is not fed.
+    let full = generate(&mut cascade(20, 20), &prompt, &Options::default());
+    assert_eq!(
+        (full.tokens.len(), &full.finish),
+        (18, &Finish::ContextFull)
+    );
+    assert_eq!(full.tokens, expected.tokens);
+    let silent = generate(&mut cascade(20, 10), &prompt, &Options::default());
+    assert_eq!(silent.tokens, expected.tokens);
+    let long = vec![0; 21];
+    let error = cascade(20, 20)
+        .generate_tokens(
+            &Prompt {
+                context: long,
+                ..Prompt::default()
+            },
+            &Options::default(),
+        )
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::PromptTooLong {
+                tokens: 21,
+                limit: 20,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+/// Token `t` is the letter `a + t`; every third token holds its text back until the next one.
+struct Letters;
+
+struct LettersDecoder {
+    held: String,
+    count: usize,
+}
+
+impl TextCodec for Letters {
+    fn encode(&self, text: &str) -> CoreResult<Vec<TokenId>> {
+        Ok(text.bytes().map(|b| u32::from(b - b'a')).collect())
+    }
+
+    fn decoder(self: std::sync::Arc<Self>) -> Box<dyn TextDecoder + Send> {
+        Box::new(LettersDecoder {
+            held: String::new(),
+            count: 0,
+        })
+    }
+}
+
+impl TextDecoder for LettersDecoder {
+    fn push(&mut self, token: TokenId) -> CoreResult<String> {
+        self.held.push(char::from(b'a' + token as u8));
+        self.count += 1;
+        Ok(if self.count.is_multiple_of(3) {
+            String::new()
+        } else {
+            std::mem::take(&mut self.held)
+        })
+    }
+
+    fn finish(&mut self) -> CoreResult<String> {
+        Ok(std::mem::take(&mut self.held))
+    }
+}
+
+fn with_text() -> CascadeBuilder {
+    Cascade::builder()
+        .target("target", target())
+        .neural(
+            "drafter",
+            ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 200),
+        )
+        .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+        .codec(Arc::new(Letters))
+}
+
+#[test]
+fn events_tell_the_same_story_as_the_result() {
+    let mut cascade = with_text().build().unwrap();
+    let options = Options::default().with_max_new_tokens(20);
+    let (mut tokens, mut text, mut steps) = (Vec::new(), String::new(), Vec::new());
+    let generation = cascade
+        .generate_with("abc", &options, |event| {
+            match event {
+                Event::Token { token, proposer } => tokens.push((token, proposer)),
+                Event::Text { text: piece, .. } => text.push_str(piece),
+                Event::Step(step) => steps.push(step),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let paired = generation
+        .tokens
+        .iter()
+        .copied()
+        .zip(generation.proposers.iter().copied());
+    assert_eq!(tokens, paired.collect::<Vec<_>>());
+    assert_eq!(generation.text.as_deref(), Some(text.as_str()));
+    assert_eq!(steps, generation.steps);
+    let letters: String = generation
+        .tokens
+        .iter()
+        .map(|&t| char::from(b'a' + t as u8))
+        .collect();
+    assert_eq!(text, letters, "nothing is lost at the end");
+}
+
+#[test]
+fn stop_sequences_end_the_text_where_they_begin() {
+    let mut cascade = with_text().build().unwrap();
+    let whole = generate_text(&mut cascade, None).text.unwrap();
+    let stop = &whole[7..10];
+    let expected = &whole[..whole.find(stop).unwrap()];
+    let stopped = generate_text(&mut cascade, Some(stop));
+    assert_eq!(stopped.text.as_deref(), Some(expected));
+    assert_eq!(stopped.finish, Finish::StopSequence(stop.to_owned()));
+    assert!(stopped.tokens.len() < 40);
+    let never = generate_text(&mut cascade, Some("zzz"));
+    assert_eq!(never.text.as_deref(), Some(whole.as_str()));
+}
+
+fn generate_text(cascade: &mut Cascade, stop: Option<&str>) -> GenerationOutput {
+    let options = Options::default()
+        .with_max_new_tokens(40)
+        .with_stop(stop.map(|stop| StopSequences::new([stop]).unwrap()));
+    cascade.generate("abc", &options).unwrap()
+}
+
+#[test]
+fn the_receiver_can_end_it() {
+    let mut cascade = with_text().build().unwrap();
+    let mut seen = 0;
+    let generation = cascade
+        .generate_with("abc", &Options::default(), |event| {
+            seen += usize::from(matches!(event, Event::Token { .. }));
+            if seen == 5 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+        .unwrap();
+    assert_eq!(
+        (generation.tokens.len(), generation.finish),
+        (5, Finish::Cancelled)
+    );
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused_by_name() {
+    let drafter = || ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 200);
+    let one = || KMatrix::new(vec![vec![4]], Convention::Added).unwrap();
+    let message = |builder: CascadeBuilder| match builder.build() {
+        Ok(_) => panic!("this must not build"),
+        Err(error) => error.to_string(),
+    };
+    let base = || Cascade::builder().target("big", target());
+    assert!(message(Cascade::builder()).contains("needs a target"));
+    assert!(message(base().neural("small", drafter())).contains("K matrix of 1 rows"));
+    let size = message(base().k_matrix(one()));
+    assert!(
+        size.contains("1 x 1") && size.contains("0 drafters"),
+        "{size}"
+    );
+    let vocabulary = message(
+        base()
+            .neural("small", ToyScorer::drafter("drafter", 13, FAMILY, 1, 200))
+            .k_matrix(one()),
+    );
+    assert!(
+        vocabulary.contains("`small`") && vocabulary.contains("13") && vocabulary.contains("12")
+    );
+    let architecture = message(
+        base()
+            .neural(
+                "small",
+                drafter().with_architecture(Architecture::EncoderDecoder),
+            )
+            .k_matrix(one()),
+    );
+    assert!(architecture.contains("EncoderDecoder") && architecture.contains("DecoderOnly"));
+    let lenience = Lenience::new(0.5).unwrap_err().to_string();
+    assert!(lenience.contains("at least 1") && lenience.contains("0.5"));
+    let nodes = message(
+        base()
+            .neural("small", drafter())
+            .k_matrix(one())
+            .max_nodes(0),
+    );
+    assert!(nodes.contains("0 nodes"), "{nodes}");
+}
+
+#[test]
+fn a_rule_that_would_not_be_exact_is_refused_by_name() {
+    let build = |siblings, rule| {
+        let options = NeuralOptions {
+            branching: Branching {
+                siblings,
+                ..Branching::main_path(3)
+            },
+            ..NeuralOptions::default()
+        };
+        Cascade::builder()
+            .target_with("big", target(), rule)
+            .neural_with(
+                "small",
+                ToyScorer::drafter("d", VOCABULARY, FAMILY, 1, 9),
+                options,
+            )
+            .k_matrix(KMatrix::new(vec![vec![4]], Convention::Added).unwrap())
+            .build()
+    };
+    for siblings in [Siblings::TopK, Siblings::WithReplacement] {
+        assert!(build(siblings, Rule::SpecInfer).is_ok());
+    }
+    for rule in [Rule::Match, Rule::Speculative, Rule::Iterated] {
+        assert!(build(Siblings::WithoutReplacement, rule).is_ok());
+    }
+    let error = match build(Siblings::WithoutReplacement, Rule::SpecInfer) {
+        Ok(_) => panic!("this must not build"),
+        Err(error) => error.to_string(),
+    };
+    for part in ["`spec_infer`", "`big`", "`small`", "`iterated`"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn prompts_that_cannot_be_answered_are_refused() {
+    let mut silent = Cascade::builder()
+        .target("target", target())
+        .build()
+        .unwrap();
+    let empty = silent.generate_tokens(&Prompt::default(), &Options::default());
+    assert!(matches!(empty, Err(Error::EmptyPrompt)));
+    assert!(matches!(
+        silent.generate("a", &Options::default()),
+        Err(Error::NoCodec)
+    ));
+    let stops = Options::default().with_stop(Some(StopSequences::new(["x"]).unwrap()));
+    let no_codec = silent.generate_tokens(
+        &Prompt {
+            context: vec![1],
+            ..Prompt::default()
+        },
+        &stops,
+    );
+    assert!(matches!(no_codec, Err(Error::NoCodec)));
+    let strange = silent.generate_tokens(
+        &Prompt {
+            context: vec![99],
+            ..Prompt::default()
+        },
+        &Options::default(),
+    );
+    let message = strange.unwrap_err().to_string();
+    assert!(
+        message.contains("`target`") && message.contains("token 99"),
+        "{message}"
+    );
+    let mut speaking = with_text().build().unwrap();
+    assert!(matches!(
+        speaking.generate("  ", &Options::default()),
+        Err(Error::EmptyPrompt)
+    ));
+}
+
+#[test]
+fn says_which_drafters_are_idle() {
+    let idle = |k: Vec<Vec<usize>>| {
+        let cascade = family(
+            Architecture::DecoderOnly,
+            1,
+            Some(0),
+            k,
+            1.0,
+            &[],
+            Shape::chain(),
+        );
+        cascade
+            .idle_drafters()
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(idle(vec![vec![0, 4], vec![0, 4]]), ["drafter-0"]);
+    assert!(idle(vec![vec![1, 4], vec![0, 4]]).is_empty());
+}

@@ -1,0 +1,7 @@
+//! Models for tests.
+
+pub(crate) mod demo;
+#[cfg(feature = "gpu")]
+pub(crate) mod devices;
+#[cfg(feature = "gpu")]
+pub(crate) mod tiny;

@@ -1,0 +1,550 @@
+//! Models of the hub, against a server on this machine that speaks as much of the protocol as is
+//! needed.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use cascade_models::{load, HubOptions, LoadOptions, LoadedModel, ModelSource};
+use tempfile::TempDir;
+
+use crate::common::demo::{self, folder};
+
+const OLD: &str = "0123456789abcdef0123456789abcdef01234567";
+const NEW: &str = "89abcdef0123456789abcdef0123456789abcdef";
+
+/// What the server knows of the one model it has, `org/model`.
+#[derive(Default)]
+struct State {
+    /// Commit of each branch or tag.
+    revisions: HashMap<String, String>,
+    /// Content by commit and name.
+    files: HashMap<(String, String), Vec<u8>>,
+    token: Option<String>,
+    status: Option<u16>,
+    /// Sends only so many bytes of the next body that is longer.
+    cut: Option<usize>,
+    requests: Vec<String>,
+}
+
+impl State {
+    fn add_demo(&mut self, commit: &str, name: &str) {
+        for file in fs::read_dir(folder(name)).unwrap() {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            let bytes = fs::read(file.path()).unwrap();
+            self.files.insert((commit.to_owned(), name), bytes);
+        }
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (state, stop) = (Arc::<Mutex<State>>::default(), Arc::<AtomicBool>::default());
+        let (shared, stopped) = (Arc::clone(&state), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                // A client that hangs up early is its own affair.
+                let _ = answer(stream.unwrap(), &shared, address);
+            }
+        });
+        Self {
+            address,
+            state,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// A server whose branch `main` is a demo model.
+    fn with_demo(name: &str) -> Self {
+        let server = Self::start();
+        server.change(|state| {
+            state.revisions.insert("main".to_owned(), OLD.to_owned());
+            state.add_demo(OLD, name);
+        });
+        server
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap())
+    }
+
+    fn take_requests(&self) -> Vec<String> {
+        self.change(|state| std::mem::take(&mut state.requests))
+    }
+
+    fn options(&self, cache: &TempDir) -> HubOptions {
+        HubOptions::new(format!("http://{}/", self.address), cache.path())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn answer(stream: TcpStream, state: &Mutex<State>, address: SocketAddr) -> std::io::Result<()> {
+    let mut lines = BufReader::new(&stream).lines();
+    let path = lines.next().unwrap_or(Ok(String::new()))?;
+    let path = path.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut headers = HashMap::new();
+    for line in lines {
+        let line = line?;
+        match line.split_once(": ") {
+            Some((name, value)) => headers.insert(name.to_ascii_lowercase(), value.to_owned()),
+            None => break,
+        };
+    }
+    let mut state = state.lock().unwrap();
+    state.requests.push(path.clone());
+    let (head, body) = reply(&state, &path, &headers, address);
+    write!(
+        &stream,
+        "HTTP/1.1 {head}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )?;
+    let sent = match state.cut {
+        Some(cut) if cut < body.len() => state.cut.take().unwrap_or_default(),
+        _ => body.len(),
+    };
+    (&stream).write_all(&body[..sent])
+}
+
+fn reply(
+    state: &State,
+    path: &str,
+    headers: &HashMap<String, String>,
+    address: SocketAddr,
+) -> (String, Vec<u8>) {
+    let plain = |status: &str| (status.to_owned(), Vec::new());
+    if let Some(status) = state.status {
+        return plain(&format!("{status} As Told"));
+    }
+    // The hub redirects small files to another path, large ones to another host.
+    if let Some(rest) = path.strip_prefix("/api/resolve-cache/") {
+        let (commit, file) = rest.split_once('/').unwrap();
+        return content(state, commit, file, headers);
+    }
+    // The storage behind the hub is open to those who know the address.
+    if let Some(rest) = path.strip_prefix("/storage/") {
+        let (commit, file) = rest.split_once('/').unwrap();
+        return content(state, commit, file, headers);
+    }
+    let authorized = headers.get("authorization").map(String::as_str);
+    if let Some(token) = &state.token {
+        match authorized {
+            None => return plain("401 Unauthorized"),
+            Some(given) if given != format!("Bearer {token}") => return plain("403 Forbidden"),
+            Some(_) => {}
+        }
+    }
+    if path.starts_with("/api/models/org/model/") {
+        let names = state
+            .files
+            .keys()
+            .map(|(_, name)| serde_json::json!({ "rfilename": name }));
+        let info = serde_json::json!({ "sha": OLD, "siblings": names.collect::<Vec<_>>() });
+        return ("200 OK".to_owned(), info.to_string().into_bytes());
+    }
+    let Some((revision, file)) = path
+        .strip_prefix("/org/model/resolve/")
+        .and_then(|rest| rest.split_once('/'))
+    else {
+        return plain("404 Not Found");
+    };
+    let commit = state
+        .revisions
+        .get(revision)
+        .map_or(revision, String::as_str);
+    if !state
+        .files
+        .contains_key(&(commit.to_owned(), file.to_owned()))
+    {
+        return plain("404 Not Found");
+    }
+    if file.ends_with(".safetensors") {
+        return plain(&format!(
+            "302 Found\r\nLocation: http://{address}/storage/{commit}/{file}\r\n\
+             X-Repo-Commit: {commit}\r\nX-Linked-Etag: \"big-{commit}-{file}\""
+        ));
+    }
+    if file == "tokenizer.json" {
+        return plain(&format!(
+            "307 Temporary Redirect\r\nLocation: /api/resolve-cache/{commit}/{file}"
+        ));
+    }
+    content(state, commit, file, headers)
+}
+
+fn content(
+    state: &State,
+    commit: &str,
+    file: &str,
+    headers: &HashMap<String, String>,
+) -> (String, Vec<u8>) {
+    let Some(bytes) = state.files.get(&(commit.to_owned(), file.to_owned())) else {
+        return ("404 Not Found".to_owned(), Vec::new());
+    };
+    let range = headers["range"].strip_prefix("bytes=").unwrap();
+    let (first, last) = range.split_once('-').unwrap();
+    let first: usize = first.parse().unwrap();
+    let last = last.parse().unwrap_or(bytes.len() - 1);
+    let head = format!(
+        "206 Partial Content\r\nETag: \"{commit}-{file}\"\r\nX-Repo-Commit: {commit}\r\n\
+         Content-Range: bytes {first}-{last}/{}",
+        bytes.len()
+    );
+    (head, bytes[first..=last].to_vec())
+}
+
+fn open(source: &str, hub: HubOptions) -> cascade_models::Result<LoadedModel> {
+    let options = LoadOptions {
+        hub,
+        progress: false,
+        ..LoadOptions::default()
+    };
+    load(&ModelSource::parse(source).unwrap(), &options)
+}
+
+#[track_caller]
+fn assert_refused(source: &str, hub: HubOptions, parts: &[&str]) {
+    let message = open(source, hub).expect_err("it cannot load").to_string();
+    for part in parts {
+        assert!(message.contains(part), "\"{part}\" is not in:\n{message}");
+    }
+}
+
+fn cache() -> TempDir {
+    TempDir::new().unwrap()
+}
+
+#[test]
+fn downloads_once_and_then_loads_offline() {
+    let server = Server::with_demo("demo-t5-small");
+    let cache = cache();
+    let model = open("org/model", server.options(&cache)).unwrap();
+    assert_eq!(model.name, "org/model");
+    assert_eq!(model.eos_token_ids, [1]);
+    let weights = model.files.weights[0].to_string();
+    let place = format!("models--org--model/snapshots/{OLD}/model.safetensors");
+    assert!(weights.ends_with(&place), "{weights}");
+    let refs = cache.path().join("models--org--model/refs/main");
+    assert_eq!(fs::read_to_string(refs).unwrap(), OLD);
+
+    // Asked again, the hub is asked what main is, and nothing else.
+    server.take_requests();
+    open("org/model", server.options(&cache)).unwrap();
+    assert_eq!(
+        server.take_requests(),
+        ["/org/model/resolve/main/config.json"]
+    );
+
+    let offline = server.options(&cache).with_offline(true);
+    let model = open("org/model", offline).unwrap();
+    assert_eq!(model.files.weights[0].to_string(), weights);
+    assert!(server.take_requests().is_empty());
+}
+
+#[test]
+fn an_interrupted_download_goes_on_where_it_stopped() {
+    let server = Server::with_demo("demo-t5-small");
+    server.change(|state| state.cut = Some(200_000));
+    let cache = cache();
+    let model = open("org/model", server.options(&cache)).unwrap();
+    assert_eq!(
+        server.change(|state| state.cut),
+        None,
+        "a download was interrupted"
+    );
+    let weights = fs::read(model.files.weights[0].to_string()).unwrap();
+    let whole = fs::read(folder("demo-t5-small").join("model.safetensors")).unwrap();
+    assert!(weights == whole);
+}
+
+#[test]
+fn encryption_needs_nothing_else() {
+    // Nobody here speaks it, but a handshake is begun.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("https://{}", listener.local_addr().unwrap());
+    let first_byte = std::thread::spawn(move || {
+        let mut byte = [0];
+        let (mut client, _) = listener.accept().unwrap();
+        client.read_exact(&mut byte).unwrap();
+        byte[0]
+    });
+    let cache = cache();
+    assert_refused(
+        "org/model",
+        HubOptions::new(&endpoint, cache.path()),
+        &["cannot reach", &endpoint],
+    );
+    assert_eq!(first_byte.join().unwrap(), 0x16, "a TLS handshake");
+}
+
+#[test]
+fn a_silent_hub_is_no_obstacle_to_what_the_cache_has() {
+    let server = Server::with_demo("demo-llama-small");
+    let cache = cache();
+    let options = server.options(&cache);
+    open("org/model", options.clone()).unwrap();
+    server.change(|state| state.status = Some(503));
+    open("org/model", options.clone()).unwrap();
+    drop(server);
+    open("org/model", options.clone()).unwrap();
+    assert_refused(
+        "org/other",
+        options,
+        &["cannot reach", "org/other@main", "config.json"],
+    );
+}
+
+#[test]
+fn a_branch_that_moves_is_followed() {
+    let server = Server::with_demo("demo-t5-small");
+    let cache = cache();
+    open("org/model", server.options(&cache)).unwrap();
+    server.change(|state| {
+        state.revisions.insert("main".to_owned(), NEW.to_owned());
+        state.add_demo(NEW, "demo-llama-small");
+    });
+    let model = open("org/model", server.options(&cache)).unwrap();
+    assert_eq!(model.eos_token_ids, [2]);
+    let model = open("org/model", server.options(&cache).with_offline(true)).unwrap();
+    assert_eq!(model.eos_token_ids, [2]);
+}
+
+#[test]
+fn revisions_are_branches_tags_and_commits() {
+    let server = Server::with_demo("demo-t5-small");
+    server.change(|state| {
+        state.revisions.insert("v2".to_owned(), NEW.to_owned());
+        state.add_demo(NEW, "demo-llama-small");
+    });
+    let cache = cache();
+    let eos = |source: &str, options| open(source, options).unwrap().eos_token_ids;
+    assert_eq!(eos("org/model@v2", server.options(&cache)), [2]);
+    assert_eq!(eos("org/model@main", server.options(&cache)), [1]);
+    let commit = format!("org/model@{NEW}");
+    server.take_requests();
+    assert_eq!(eos(&commit, server.options(&cache)), [2]);
+    assert!(server.take_requests().is_empty(), "a commit never changes");
+    let offline = || server.options(&cache).with_offline(true);
+    assert_eq!(eos("org/model@v2", offline()), [2]);
+    assert_eq!(eos(&format!("org/model@{OLD}"), offline()), [1]);
+    assert_refused(
+        "org/model@v3",
+        server.options(&cache),
+        &[
+            "org/model@v3",
+            "no such repository, revision or file",
+            "after @",
+        ],
+    );
+    let fresh = self::cache();
+    assert_eq!(eos(&commit, server.options(&fresh)), [2]);
+}
+
+#[test]
+fn shards_are_downloaded_by_their_index() {
+    let server = Server::with_demo("demo-llama-small");
+    let sharded = demo::copy("demo-llama-small");
+    demo::shard(sharded.path(), 2);
+    let missing = "model-00002-of-00002.safetensors";
+    let kept = server.change(|state| {
+        state.files.clear();
+        for file in fs::read_dir(sharded.path()).unwrap() {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            let bytes = fs::read(file.path()).unwrap();
+            state.files.insert((OLD.to_owned(), name), bytes);
+        }
+        state
+            .files
+            .remove(&(OLD.to_owned(), missing.to_owned()))
+            .unwrap()
+    });
+    let cache = cache();
+    assert_refused(
+        "org/model",
+        server.options(&cache),
+        &["index.json", missing],
+    );
+    server.change(|state| {
+        state
+            .files
+            .insert((OLD.to_owned(), missing.to_owned()), kept);
+    });
+    let model = open("org/model", server.options(&cache)).unwrap();
+    assert_eq!(model.files.weights.len(), 2);
+}
+
+#[test]
+fn a_hub_that_cannot_be_reached() {
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let endpoint = format!("http://{gone}");
+    let cache = cache();
+    assert_refused(
+        "org/model",
+        HubOptions::new(&endpoint, cache.path()),
+        &[
+            "cannot reach",
+            &endpoint,
+            "org/model@main",
+            "config.json",
+            "HF_ENDPOINT",
+            "local folder",
+        ],
+    );
+    assert_refused(
+        "org/model",
+        HubOptions::new(&endpoint, cache.path()).with_offline(true),
+        &[
+            "config.json of org/model@main",
+            "not in the cache",
+            cache.path().to_str().unwrap(),
+            "unset HF_HUB_OFFLINE",
+        ],
+    );
+}
+
+#[test]
+fn an_answer_that_is_none() {
+    let server = Server::with_demo("demo-t5-small");
+    let cache = cache();
+    server.change(|state| state.status = Some(200));
+    assert_refused(
+        "org/model",
+        server.options(&cache),
+        &["cannot reach", "not that of a hub"],
+    );
+    server.change(|state| state.status = Some(500));
+    assert_refused(
+        "org/model",
+        server.options(&cache),
+        &["cannot reach", "500", "HF_ENDPOINT"],
+    );
+    server.change(|state| state.status = Some(429));
+    assert_refused(
+        "org/model",
+        server.options(&cache),
+        &["cannot reach", "429"],
+    );
+    server.change(|state| state.status = Some(418));
+    assert_refused(
+        "org/model",
+        server.options(&cache),
+        &["downloading config.json", "418", "try again"],
+    );
+}
+
+#[test]
+fn gated_models_need_a_token() {
+    let server = Server::with_demo("demo-t5-small");
+    server.change(|state| state.token = Some("hf_secret".to_owned()));
+    let cache = cache();
+    assert_refused(
+        "org/model",
+        server.options(&cache),
+        &[
+            "refused config.json of org/model@main",
+            "HTTP 401",
+            "HF_TOKEN",
+            "gated",
+        ],
+    );
+    let wrong = server.options(&cache).with_token("hf_wrong");
+    assert_refused(
+        "org/model",
+        wrong,
+        &["HTTP 403", "HF_TOKEN", "accept the terms"],
+    );
+    open("org/model", server.options(&cache).with_token("hf_secret")).unwrap();
+}
+
+#[test]
+fn a_model_that_lacks_files() {
+    let server = Server::with_demo("demo-t5-small");
+    let remove =
+        |name: &str| server.change(|state| state.files.remove(&(OLD.to_owned(), name.to_owned())));
+    let add = |name: &str| {
+        server.change(|state| {
+            let key = (OLD.to_owned(), name.to_owned());
+            state.files.insert(key, b"old format".to_vec())
+        })
+    };
+    remove("model.safetensors");
+    add("pytorch_model.bin");
+    assert_refused(
+        "org/model",
+        server.options(&cache()),
+        &[
+            "org/model@main has no weights",
+            "pytorch_model.bin",
+            "from_pretrained(\"org/model\")",
+        ],
+    );
+    remove("tokenizer.json");
+    add("spiece.model");
+    assert_refused(
+        "org/model",
+        server.options(&cache()),
+        &[
+            "no tokenizer",
+            "only spiece.model",
+            "from_pretrained(\"org/model\")",
+        ],
+    );
+    remove("generation_config.json");
+    remove("config.json");
+    assert_refused(
+        "org/model",
+        server.options(&cache()),
+        &["config.json", "org/model@main", "no such repository"],
+    );
+    assert_refused(
+        "org/other",
+        server.options(&cache()),
+        &["org/other@main", "check the name"],
+    );
+}
+
+#[test]
+fn a_server_does_not_choose_where_files_go() {
+    let server = Server::start();
+    let evil = "../../../../evil";
+    server.change(|state| {
+        state.revisions.insert("main".to_owned(), evil.to_owned());
+        state.add_demo(evil, "demo-t5-small");
+    });
+    let cache = cache();
+    assert_refused(
+        "org/model",
+        server.options(&cache),
+        &["calls the commit", evil],
+    );
+}

@@ -1,0 +1,594 @@
+//! Loading models: what is loaded, and what is said of files that are damaged, missing, or do not
+//! belong together.
+
+use std::fs;
+use std::path::Path;
+
+use cascade_core::{Architecture, Prompt, Scorer, TextCodec, TokenTree, Want};
+use cascade_models::{load, DType, EmbeddedModel, LoadOptions, LoadedModel, ModelSource};
+use serde_json::{json, Value};
+use tempfile::TempDir;
+
+use crate::common::demo::{self, copy, folder};
+
+const FAMILIES: [&str; 2] = ["demo-t5-small", "demo-llama-small"];
+
+fn open(path: &Path) -> cascade_models::Result<LoadedModel> {
+    load(&ModelSource::Folder(path.to_owned()), &options())
+}
+
+fn options() -> LoadOptions {
+    LoadOptions {
+        progress: false,
+        ..LoadOptions::default()
+    }
+}
+
+/// The message with which a folder is refused.
+fn refusal(path: &Path) -> String {
+    open(path).expect_err("the folder is damaged").to_string()
+}
+
+/// The message with which a copy of a demo model is refused after `damage`.
+fn refusal_after(name: &str, damage: impl FnOnce(&Path)) -> String {
+    let copy = copy(name);
+    damage(copy.path());
+    refusal(copy.path())
+}
+
+#[track_caller]
+fn assert_says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "\"{part}\" is not in:\n{message}");
+    }
+}
+
+fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
+    let mut json = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    edit(&mut json);
+    fs::write(path, serde_json::to_vec(&json).unwrap()).unwrap();
+}
+
+/// Argmax tokens after a prompt, fed one by one.
+fn greedy(model: &LoadedModel, text: &str, steps: usize) -> Vec<u32> {
+    let prompt = Prompt::new(model.architecture(), model.tokenizer.encode(text).unwrap());
+    let mut session = model.session();
+    session.set_source(&prompt.source).unwrap();
+    let mut context = prompt.context.clone();
+    for _ in 0..steps {
+        let scores = session.score(&context, &TokenTree::new(), Want::ARGMAX);
+        context.push(scores.unwrap().argmax[0]);
+    }
+    context.split_off(prompt.context.len())
+}
+
+#[test]
+fn loads_both_families_from_folders() {
+    for (name, architecture, eos) in [
+        ("demo-t5-small", Architecture::EncoderDecoder, 1),
+        ("demo-llama-small", Architecture::DecoderOnly, 2),
+    ] {
+        let model = open(&folder(name)).unwrap();
+        assert_eq!(model.architecture(), architecture);
+        assert_eq!(model.eos_token_ids, [eos]);
+        assert_eq!(model.tokenizer.vocab_size(), 2048);
+        assert_eq!(model.model.vocab_size(), 2048);
+        assert!(model.num_parameters() > 200_000);
+        assert!(model.name.ends_with(name));
+        assert_eq!(model.files.weights.len(), 1);
+        assert_eq!(greedy(&model, "Question: 2 apples.", 4).len(), 4);
+    }
+}
+
+#[test]
+fn eos_comes_from_the_generation_config_first() {
+    for name in FAMILIES {
+        let copy = copy(name);
+        let generation = copy.path().join("generation_config.json");
+        let config = copy.path().join("config.json");
+
+        edit_json(&generation, |json| json["eos_token_id"] = json!([9, 7]));
+        assert_eq!(open(copy.path()).unwrap().eos_token_ids, [7, 9]);
+
+        edit_json(&generation, |json| json["eos_token_id"] = Value::Null);
+        edit_json(&config, |json| json["eos_token_id"] = json!(5));
+        assert_eq!(open(copy.path()).unwrap().eos_token_ids, [5]);
+
+        fs::remove_file(&generation).unwrap();
+        edit_json(&config, |json| json["eos_token_id"] = json!([5, 4, 5]));
+        assert_eq!(open(copy.path()).unwrap().eos_token_ids, [4, 5]);
+
+        edit_json(&config, |json| json["eos_token_id"] = json!(2048));
+        assert_says(
+            &refusal(copy.path()),
+            &["config.json", "eos_token_id", "2048"],
+        );
+
+        edit_json(&config, |json| json["eos_token_id"] = json!("</s>"));
+        assert_says(
+            &refusal(copy.path()),
+            &["config.json", "eos_token_id", "</s>"],
+        );
+    }
+}
+
+#[test]
+fn shards_and_embedded_bytes_load_like_one_file() {
+    for name in FAMILIES {
+        let whole = open(&folder(name)).unwrap();
+        let expected = greedy(&whole, "Question: How many?", 6);
+
+        let sharded = copy(name);
+        demo::shard(sharded.path(), 3);
+        let model = open(sharded.path()).unwrap();
+        assert_eq!(model.files.weights.len(), 3);
+        assert_eq!(model.num_parameters(), whole.num_parameters());
+        assert_eq!(greedy(&model, "Question: How many?", 6), expected);
+
+        let bytes =
+            |file: &str| -> &'static [u8] { fs::read(folder(name).join(file)).unwrap().leak() };
+        let embedded = EmbeddedModel {
+            name: "inside",
+            config: bytes("config.json"),
+            generation_config: None,
+            tokenizer: bytes("tokenizer.json"),
+            weights: bytes("model.safetensors"),
+        };
+        let model = load(&ModelSource::Embedded(embedded), &options()).unwrap();
+        assert_eq!(model.name, "inside");
+        assert_eq!(greedy(&model, "Question: How many?", 6), expected);
+
+        let cut = EmbeddedModel {
+            weights: &embedded.weights[..1000],
+            ..embedded
+        };
+        let error = load(&ModelSource::Embedded(cut), &options()).unwrap_err();
+        assert_says(
+            &error.to_string(),
+            &["model.safetensors of inside is 1000 bytes long"],
+        );
+    }
+}
+
+#[test]
+fn other_compute_types_load() {
+    for name in FAMILIES {
+        for dtype in [DType::F16, DType::BF16] {
+            let options = LoadOptions { dtype, ..options() };
+            let model = load(&ModelSource::Folder(folder(name)), &options).unwrap();
+            assert_eq!(greedy(&model, "Question: 1.", 2).len(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there() {
+    let empty = TempDir::new().unwrap();
+    let nowhere = empty.path().join("nowhere");
+    assert_says(
+        &refusal(&nowhere),
+        &["nowhere", "check the path", "org/name"],
+    );
+    assert_says(
+        &refusal(empty.path()),
+        &[
+            empty.path().to_str().unwrap(),
+            "no config.json",
+            "give the folder",
+        ],
+    );
+    let file = folder(FAMILIES[0]).join("config.json");
+    assert_says(&refusal(&file), &["config.json", "it is a file", "folder"]);
+}
+
+#[test]
+fn a_config_that_makes_no_sense() {
+    let config =
+        |text: &'static str| move |path: &Path| fs::write(path.join("config.json"), text).unwrap();
+    let set = |key: &'static str, value: Value| {
+        move |path: &Path| edit_json(&path.join("config.json"), |json| json[key] = value)
+    };
+    let name = FAMILIES[0];
+    let message = refusal_after(name, config("{\"model_type\": "));
+    assert_says(&message, &["config.json is not valid JSON", "restore"]);
+
+    let message = refusal_after(name, config("{}"));
+    assert_says(&message, &["config.json", "model_type", "take config.json"]);
+    let message = refusal_after(name, config("[1, 2]"));
+    assert_says(&message, &["config.json", "model_type"]);
+
+    for (key, value) in [("model_type", "umt5"), ("model_type", "gpt2")] {
+        let message = refusal_after(name, set(key, json!(value)));
+        assert_says(&message, &["config.json", value, "\"t5\"", "\"llama\""]);
+    }
+
+    let message = refusal_after(name, set("d_model", json!("wide")));
+    assert_says(&message, &["config.json", "wide", "take config.json"]);
+    let message = refusal_after(name, set("num_heads", json!(0)));
+    assert_says(&message, &["/config.json", "num_heads", "take config.json"]);
+    let message = refusal_after(name, set("quantization_config", json!({"bits": 4})));
+    assert_says(&message, &["config.json", "quantized", "f16"]);
+
+    let message = refusal_after(name, |path| {
+        edit_json(&path.join("config.json"), |json| {
+            json.as_object_mut().unwrap().remove("d_kv");
+        });
+    });
+    assert_says(&message, &["config.json", "d_kv", "take config.json"]);
+    let message = refusal_after(name, |path| {
+        fs::write(path.join("generation_config.json"), "eos: 1").unwrap();
+    });
+    assert_says(&message, &["generation_config.json", "JSON"]);
+}
+
+/// Every setting, given values of the wrong kind or size: an error that names the config, or a
+/// model, never a panic.
+#[test]
+fn any_setting_may_be_wrong() {
+    for name in FAMILIES {
+        let copy = copy(name);
+        let file = copy.path().join("config.json");
+        let whole: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        for key in whole.as_object().unwrap().keys() {
+            let (huge, odd) = (json!(u64::MAX), json!(3));
+            let one_more = json!(whole[key].as_u64().unwrap_or_default() + 1);
+            for value in [
+                json!(null),
+                json!(-1),
+                json!("x"),
+                json!([]),
+                odd,
+                one_more,
+                huge,
+            ] {
+                let mut config = whole.clone();
+                config[key] = value;
+                fs::write(&file, config.to_string()).unwrap();
+                if let Err(error) = open(copy.path()) {
+                    assert_says(&error.to_string(), &["config.json"]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_class_stands_in_for_the_model_type() {
+    for name in FAMILIES {
+        let copy = copy(name);
+        edit_json(&copy.path().join("config.json"), |json| {
+            json.as_object_mut().unwrap().remove("model_type");
+        });
+        open(copy.path()).unwrap();
+    }
+}
+
+#[test]
+fn no_tokenizer() {
+    for (raw, hint) in [
+        (None, "missing;"),
+        (Some("spiece.model"), "only spiece.model"),
+    ] {
+        let message = refusal_after(FAMILIES[0], |path| {
+            fs::remove_file(path.join("tokenizer.json")).unwrap();
+            if let Some(raw) = raw {
+                fs::write(path.join(raw), "raw").unwrap();
+            }
+        });
+        let cure = "AutoTokenizer.from_pretrained(";
+        assert_says(
+            &message,
+            &[
+                "no tokenizer",
+                "tokenizer.json",
+                hint,
+                cure,
+                "save_pretrained",
+            ],
+        );
+    }
+    for content in ["", "not JSON", "{}", "{\"version\": \"1.0\"}"] {
+        let message = refusal_after(FAMILIES[0], |path| {
+            fs::write(path.join("tokenizer.json"), content).unwrap();
+        });
+        assert_says(
+            &message,
+            &["tokenizer.json is not a tokenizer", "AutoTokenizer"],
+        );
+    }
+}
+
+#[test]
+fn a_tokenizer_larger_than_the_vocabulary() {
+    for name in FAMILIES {
+        let message = refusal_after(name, |path| {
+            edit_json(&path.join("tokenizer.json"), |json| {
+                let mut token = json["added_tokens"][0].clone();
+                token["id"] = json!(2048);
+                token["content"] = json!("<extra>");
+                json["added_tokens"].as_array_mut().unwrap().push(token);
+            });
+        });
+        assert_says(
+            &message,
+            &["tokenizer.json", "<extra>", "2048", "from the same model"],
+        );
+    }
+}
+
+#[test]
+fn no_weights() {
+    let remove = |path: &Path| fs::remove_file(path.join("model.safetensors")).unwrap();
+    let message = refusal_after(FAMILIES[0], remove);
+    assert_says(
+        &message,
+        &[
+            "no weights",
+            "model.safetensors.index.json",
+            "safetensors files",
+        ],
+    );
+
+    let message = refusal_after(FAMILIES[0], |path| {
+        remove(path);
+        fs::write(path.join("pytorch_model.bin"), "pickle").unwrap();
+    });
+    assert_says(
+        &message,
+        &[
+            "pytorch_model.bin",
+            "from_pretrained",
+            "safe_serialization=True",
+        ],
+    );
+
+    let message = refusal_after(FAMILIES[0], |path| {
+        remove(path);
+        fs::write(path.join("model-q4.gguf"), "GGUF").unwrap();
+    });
+    assert_says(&message, &["there is model-q4.gguf", "safetensors"]);
+}
+
+#[test]
+fn shards_that_are_missing_or_misnamed() {
+    let message = refusal_after(FAMILIES[1], |path| {
+        demo::shard(path, 3);
+        fs::remove_file(path.join("model-00002-of-00003.safetensors")).unwrap();
+    });
+    assert_says(
+        &message,
+        &[
+            "model.safetensors.index.json",
+            "model-00002-of-00003",
+            "copy or download",
+        ],
+    );
+
+    let index = |content: Value| {
+        refusal_after(FAMILIES[1], |path| {
+            fs::remove_file(path.join("model.safetensors")).unwrap();
+            let index = path.join("model.safetensors.index.json");
+            fs::write(index, content.to_string()).unwrap();
+        })
+    };
+    for (content, why) in [
+        (json!({}), "weight_map"),
+        (json!({"weight_map": {}}), "empty"),
+        (json!({"weight_map": {"a": 1}}), "no file name"),
+        (
+            json!({"weight_map": {"a": "../../etc/passwd"}}),
+            "no file name",
+        ),
+    ] {
+        assert_says(
+            &index(content),
+            &["model.safetensors.index.json", why, "restore the index"],
+        );
+    }
+}
+
+#[test]
+fn weights_that_are_cut_off() {
+    let whole = fs::read(folder(FAMILIES[0]).join("model.safetensors")).unwrap();
+    let header = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let copy = copy(FAMILIES[0]);
+    let file = copy.path().join("model.safetensors");
+    for length in [
+        0,
+        1,
+        7,
+        8,
+        9,
+        8 + header / 2,
+        8 + header - 1,
+        8 + header,
+        9 + header,
+        whole.len() / 2,
+        whole.len() - 1,
+    ] {
+        fs::write(&file, &whole[..length]).unwrap();
+        let found = format!("is {length} bytes long");
+        assert_says(
+            &refusal(copy.path()),
+            &["model.safetensors", &found, "copy or download it again"],
+        );
+    }
+    fs::write(&file, [&whole[..], b"more"].concat()).unwrap();
+    assert_says(&refusal(copy.path()), &["model.safetensors", "bytes long"]);
+}
+
+#[test]
+fn weights_that_are_no_safetensors_file() {
+    let whole = fs::read(folder(FAMILIES[0]).join("model.safetensors")).unwrap();
+    let header = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let copy = copy(FAMILIES[0]);
+    let file = copy.path().join("model.safetensors");
+
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
+    fs::write(&file, pointer).unwrap();
+    assert_says(
+        &refusal(copy.path()),
+        &["model.safetensors", "git lfs pull"],
+    );
+
+    fs::write(&file, [0xff; 64]).unwrap();
+    assert_says(
+        &refusal(copy.path()),
+        &["model.safetensors", "header", "download it again"],
+    );
+
+    let mut broken = whole.clone();
+    broken[8 + header / 2] = 0;
+    fs::write(&file, &broken).unwrap();
+    assert_says(
+        &refusal(copy.path()),
+        &[
+            "model.safetensors is not a safetensors file",
+            "JSON",
+            "download it again",
+        ],
+    );
+
+    let mut not_text = whole.clone();
+    not_text[8 + header / 2] = 0xff;
+    fs::write(&file, &not_text).unwrap();
+    assert_says(
+        &refusal(copy.path()),
+        &["model.safetensors", "UTF-8", "download it again"],
+    );
+
+    // Offsets that do not fit shapes, in a header of the same length.
+    let text = String::from_utf8(whole[8..8 + header].to_vec()).unwrap();
+    let text = text.replacen("[64,64]", "[64,63]", 1);
+    assert_eq!(text.len(), header);
+    let swapped = [&whole[..8], text.as_bytes(), &whole[8 + header..]].concat();
+    fs::write(&file, &swapped).unwrap();
+    assert_says(
+        &refusal(copy.path()),
+        &[
+            "model.safetensors is not a safetensors file",
+            "download it again",
+        ],
+    );
+}
+
+/// Any single damaged byte of a header is an error or loads, but is never a panic.
+#[test]
+fn random_damage_never_panics() {
+    use rand::{rngs::StdRng, Rng, SeedableRng};
+    let mut rng = StdRng::seed_from_u64(7);
+    let whole = fs::read(folder(FAMILIES[1]).join("model.safetensors")).unwrap();
+    let header = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let copy = copy(FAMILIES[1]);
+    for _ in 0..200 {
+        let mut damaged = whole.clone();
+        let at = rng.random_range(0..8 + header);
+        damaged[at] = rng.random();
+        fs::write(copy.path().join("model.safetensors"), &damaged).unwrap();
+        if let Err(error) = open(copy.path()) {
+            assert_says(&error.to_string(), &["model.safetensors"]);
+        }
+    }
+}
+
+#[test]
+fn weights_of_another_model() {
+    let set = |name: &str, key: &str, value: Value| {
+        refusal_after(name, |path| {
+            edit_json(&path.join("config.json"), |json| json[key] = value);
+        })
+    };
+    let cure = "config.json does not describe these weights";
+
+    let message = set("demo-t5-small", "d_ff", json!(161));
+    assert_says(
+        &message,
+        &["model.safetensors", "DenseReluDense.w", "160", "161", cure],
+    );
+    let message = set("demo-llama-small", "vocab_size", json!(2049));
+    assert_says(
+        &message,
+        &[
+            "model.safetensors",
+            "embed_tokens.weight",
+            "[2048, 64]",
+            "[2049, 64]",
+            cure,
+        ],
+    );
+    let message = set("demo-t5-small", "num_decoder_layers", json!(2));
+    assert_says(
+        &message,
+        &[
+            "model.safetensors",
+            "no tensor decoder.block.1.",
+            "shape [64",
+            cure,
+        ],
+    );
+    let message = set("demo-llama-small", "num_hidden_layers", json!(2));
+    assert_says(
+        &message,
+        &["model.safetensors", "no tensor model.layers.1.", cure],
+    );
+    let message = set("demo-llama-base", "num_hidden_layers", json!(1));
+    assert_says(
+        &message,
+        &["model.safetensors", "9 tensors", "model.layers.1.", cure],
+    );
+    let message = refusal_after("demo-t5-small", |path| {
+        fs::copy(
+            folder("demo-llama-small").join("model.safetensors"),
+            path.join("model.safetensors"),
+        )
+        .unwrap();
+    });
+    assert_says(
+        &message,
+        &["model.safetensors", "no tensor shared.weight", cure],
+    );
+}
+
+#[test]
+fn tensors_of_a_type_that_is_no_float() {
+    let message = refusal_after(FAMILIES[1], |path| {
+        let file = path.join("model.safetensors");
+        let whole = fs::read(&file).unwrap();
+        let header = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+        let text = String::from_utf8(whole[8..8 + header].to_vec()).unwrap();
+        // As wide as F16, and the name as long.
+        let text = text.replace("\"F16\"", "\"I16\"");
+        fs::write(
+            &file,
+            [&whole[..8], text.as_bytes(), &whole[8 + header..]].concat(),
+        )
+        .unwrap();
+    });
+    assert_says(
+        &message,
+        &[
+            "model.safetensors",
+            "embed_tokens.weight",
+            "I16",
+            "convert the weights",
+        ],
+    );
+}
+
+#[test]
+fn a_tokenizer_from_elsewhere_serves_a_model_without_one() {
+    let copy = copy("demo-llama-small");
+    fs::remove_file(copy.path().join("tokenizer.json")).unwrap();
+    let source = ModelSource::Folder(copy.path().to_owned());
+    let with = LoadOptions {
+        tokenizer: Some(ModelSource::Folder(folder("demo-llama-target"))),
+        ..options()
+    };
+    let model = load(&source, &with).unwrap();
+    let whole = load(&ModelSource::Folder(folder("demo-llama-small")), &options()).unwrap();
+    assert_eq!(model.tokenizer.fingerprint(), whole.tokenizer.fingerprint());
+    assert_eq!(
+        greedy(&model, "Question: 1.", 4),
+        greedy(&whole, "Question: 1.", 4)
+    );
+}

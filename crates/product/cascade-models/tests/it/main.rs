@@ -1,0 +1,16 @@
+//! Models: files, tokenizers, and forwards against references.
+#![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
+
+mod candle_transformers;
+mod common;
+mod golden_logits;
+#[cfg(feature = "hub")]
+mod hub;
+mod loading;
+#[cfg(feature = "gpu")]
+mod purity;
+#[cfg(feature = "gpu")]
+mod random;
+mod tokenizer;
+#[cfg(feature = "gpu")]
+mod tree_logits;

@@ -1,0 +1,509 @@
+//! Scoring is observationally pure: a session that has seen anything answers like one that has seen
+//! nothing.
+
+use std::sync::Arc;
+
+use cascade_core::{Error, Matrix, RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_models::{DType, Model};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::common::demo;
+use crate::common::devices::{self, everywhere, load_on, on_gpus, GPU_TYPES};
+use crate::common::tiny::{cold, llama, llama_in, llama_of, random_tokens, t5, t5_of, Poison};
+
+const TOLERANCE: f32 = 1e-5;
+
+fn assert_close(a: &[f32], b: &[f32], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for (a, b) in a.iter().zip(b) {
+        let close = (a - b).abs() <= TOLERANCE * (1.0 + b.abs());
+        assert!(close, "{what}: {a} and {b}");
+    }
+}
+
+fn assert_matrices(a: &Option<Matrix>, b: &Option<Matrix>, what: &str) {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            assert_eq!(a.rows(), b.rows(), "{what}");
+            (0..a.rows()).for_each(|row| assert_close(a.row(row), b.row(row), what));
+        }
+        (a, b) => assert_eq!(a, b, "{what}"),
+    }
+}
+
+/// `warm` and `cold` say the same, up to the last bits; `logits` are the cold session's.
+fn assert_same(warm: &Scores, cold: &Scores, logits: &Matrix) {
+    assert_eq!(warm.argmax.len(), cold.argmax.len());
+    for (row, (&a, &b)) in warm.argmax.iter().zip(&cold.argmax).enumerate() {
+        let row = logits.row(row);
+        assert_close(&[row[a as usize]], &[row[b as usize]], "argmax");
+    }
+    assert_matrices(&warm.logits, &cold.logits, "logits");
+    assert_matrices(&warm.hidden, &cold.hidden, "hidden");
+    match (&warm.entropy, &cold.entropy) {
+        (Some(a), Some(b)) => assert_close(a, b, "entropy"),
+        (a, b) => assert_eq!(a, b),
+    }
+    match (&warm.gathered, &cold.gathered) {
+        (Some(a), Some(b)) => {
+            assert_close(&a.argmax, &b.argmax, "argmax picks");
+            assert_close(&a.nodes, &b.nodes, "node picks");
+        }
+        (a, b) => assert_eq!(a, b),
+    }
+    // Equal to the last bit, on the CPU in f32 and on GPUs.
+    assert_eq!(warm.top, cold.top);
+}
+
+/// Up to 16 nodes; few tokens, so that siblings often carry equal ones.
+fn random_tree(rng: &mut StdRng) -> TokenTree {
+    let mut tree = TokenTree::new();
+    let bushiness = rng.random_range(0.0..1.0);
+    for _ in 0..rng.random_range(0..=16) {
+        let last = tree.len().checked_sub(1);
+        let parent = match last {
+            Some(last) if rng.random_bool(bushiness) => {
+                let any = rng.random_range(0..=last + 1);
+                any.checked_sub(1)
+            }
+            last => last,
+        };
+        tree.push(rng.random_range(0..4), parent);
+    }
+    tree
+}
+
+fn random_want(rng: &mut StdRng) -> Want {
+    let rows = [RowDetail::Argmax, RowDetail::Gathered, RowDetail::Logits];
+    let mut want = Want::ARGMAX.with_rows(rows[rng.random_range(0..3)]);
+    want.top = [0, 0, 3, 20][rng.random_range(0..4)];
+    want.entropy = rng.random_bool(0.2);
+    want.hidden = rng.random_bool(0.2);
+    want
+}
+
+/// A context that relates to the last one and to the last tree as an engine's might.
+fn next_context(rng: &mut StdRng, last: &[TokenId], tree: &TokenTree) -> Vec<TokenId> {
+    let mut context = last.to_vec();
+    match rng.random_range(0..10) {
+        0 => context = Vec::new(),
+        1 => context.truncate(rng.random_range(0..=last.len())),
+        2 => {
+            context.truncate(rng.random_range(0..=last.len()));
+            let count = rng.random_range(0..30);
+            context.extend(random_tokens(rng, count));
+        }
+        3 => {
+            let count = rng.random_range(0..4);
+            context.extend(random_tokens(rng, count));
+        }
+        _ if tree.is_empty() => {}
+        _ => {
+            context.extend(tree.path_tokens(Some(rng.random_range(0..tree.len()))));
+            let count = rng.random_range(0..3);
+            context.extend(random_tokens(rng, count));
+        }
+    }
+    context.truncate(60);
+    context
+}
+
+fn random_walk(
+    model: &Arc<Model>,
+    seed: u64,
+    steps: usize,
+    mut sources: impl FnMut(&mut StdRng) -> Vec<TokenId>,
+) {
+    let rng = &mut StdRng::seed_from_u64(seed);
+    let least = usize::from(sources(rng).is_empty());
+    let mut warm = model.session();
+    let mut source = sources(rng);
+    warm.set_source(&source).unwrap();
+    let (mut context, mut tree) = (Vec::new(), TokenTree::new());
+    for _ in 0..steps {
+        if rng.random_bool(0.05) {
+            source = sources(rng);
+            warm.set_source(&source).unwrap();
+        }
+        context = next_context(rng, &context, &tree);
+        if context.len() < least {
+            context = random_tokens(rng, least);
+        }
+        tree = random_tree(rng);
+        let want = random_want(rng);
+        let scores = warm.score(&context, &tree, want).unwrap();
+        let mut cold = cold(model, &source);
+        let expected = cold.score(&context, &tree, want).unwrap();
+        let logits = cold.score(&context, &tree, Want::LOGITS).unwrap();
+        assert_same(&scores, &expected, &logits.logits.unwrap());
+        assert!(scores.rows_computed > tree.len());
+        assert!(scores.rows_computed <= expected.rows_computed);
+    }
+}
+
+fn short_source(rng: &mut StdRng) -> Vec<TokenId> {
+    let count = rng.random_range(1..12);
+    random_tokens(rng, count)
+}
+
+#[test]
+fn a_t5_session_has_no_memory() {
+    random_walk(&t5(), 3, 2000, short_source);
+}
+
+#[test]
+fn a_llama_session_has_no_memory() {
+    random_walk(&llama(), 4, 2000, |_| Vec::new());
+}
+
+/// Emulated GPUs are slow.
+fn steps(fast: bool) -> usize {
+    if fast {
+        1000
+    } else {
+        12
+    }
+}
+
+#[test]
+fn a_t5_session_on_a_gpu_has_no_memory() {
+    for (model, fast) in on_gpus("demo-t5-small") {
+        random_walk(&model, 3, steps(fast), short_source);
+    }
+}
+
+#[test]
+fn a_llama_session_on_a_gpu_has_no_memory() {
+    for (model, fast) in on_gpus("demo-llama-small") {
+        random_walk(&model, 4, steps(fast), |_| Vec::new());
+    }
+}
+
+/// On the CPU in f32, and on GPUs.
+#[test]
+fn a_row_has_the_same_bits_however_it_is_computed() {
+    let rng = &mut StdRng::seed_from_u64(7);
+    let none = TokenTree::new();
+    for (model, source) in everywhere(&[1, 2, 3]) {
+        let context = random_tokens(rng, 9);
+        let tree = random_tree(rng);
+        let mut session = cold(&model, &source);
+        let scores = session.score(&context, &tree, Want::LOGITS).unwrap();
+        let rows = scores.logits.unwrap();
+        for node in 0..tree.len() {
+            let mut context = context.clone();
+            context.extend(tree.path_tokens(Some(node)));
+            for step in [1, context.len()] {
+                let mut session = cold(&model, &source);
+                for len in (step..context.len()).step_by(step) {
+                    session.score(&context[..len], &none, Want::ARGMAX).unwrap();
+                }
+                let scores = session.score(&context, &none, Want::LOGITS).unwrap();
+                assert_eq!(rows.row(node + 1), scores.logits.unwrap().row(0));
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_is_new_is_computed() {
+    for (model, source) in everywhere(&[1]) {
+        // The decoder start token is a token of the context, too.
+        let start = source.len();
+        let mut session = cold(&model, &source);
+        let mut computed = |context: &[TokenId], tree: &TokenTree| {
+            let scores = session.score(context, tree, Want::ARGMAX).unwrap();
+            scores.rows_computed
+        };
+        let none = TokenTree::new();
+        let mut tree = TokenTree::new();
+        let a = tree.push(5, None);
+        let b = tree.push(6, None);
+        tree.push(7, Some(a));
+        let c = tree.push(7, Some(b));
+        tree.push(8, Some(c));
+        assert_eq!(computed(&[1, 2, 3], &tree), start + 3 + 5);
+        // The branch 6, 7, 8 was accepted and 9 came after it.
+        assert_eq!(computed(&[1, 2, 3, 6, 7, 8, 9], &none), 1);
+        // The same again, one token back, and another word.
+        assert_eq!(computed(&[1, 2, 3, 6, 7, 8, 9], &none), 1);
+        assert_eq!(computed(&[1, 2, 3, 6, 7, 8], &none), 1);
+        assert_eq!(computed(&[1, 2, 3, 9, 9], &none), 2);
+    }
+}
+
+#[test]
+fn long_gaps_are_fed_in_pieces() {
+    let rng = &mut StdRng::seed_from_u64(6);
+    for (model, source) in everywhere(&[4, 2]) {
+        // More than a piece; emulated GPUs are slow.
+        let long = if model.vocab_size() == 11 { 650 } else { 150 };
+        let context = random_tokens(rng, long);
+        let tree = random_tree(rng);
+        let mut at_once = cold(&model, &source);
+        let scores = at_once.score(&context, &tree, Want::LOGITS).unwrap();
+        assert_eq!(
+            scores.rows_computed,
+            source.len().min(1) + long + tree.len()
+        );
+        let mut bit_by_bit = cold(&model, &source);
+        for len in (50..long).step_by(80) {
+            let none = TokenTree::new();
+            bit_by_bit
+                .score(&context[..len], &none, Want::ARGMAX)
+                .unwrap();
+        }
+        let expected = bit_by_bit.score(&context, &tree, Want::LOGITS).unwrap();
+        // Equal to the last bit.
+        assert_eq!(scores.logits, expected.logits);
+    }
+}
+
+#[test]
+fn errors_leave_a_session_as_it_was() {
+    let none = TokenTree::new();
+    for (model, source) in everywhere(&[1, 2]) {
+        let vocabulary = model.vocab_size() as TokenId;
+        let stranger = TokenTree::chain([1, vocabulary]);
+        let mut session = cold(&model, &source);
+        session
+            .score(&[1, 2, 3], &TokenTree::chain([4]), Want::ARGMAX)
+            .unwrap();
+        for (context, tree) in [(&[1, vocabulary, 3][..], &none), (&[1, 2, 3], &stranger)] {
+            let error = session.score(context, tree, Want::ARGMAX).unwrap_err();
+            let Error::TokenOutOfVocabulary { token, vocab_size } = error else {
+                panic!("{error}");
+            };
+            assert_eq!((token, vocab_size), (vocabulary, model.vocab_size()));
+        }
+        assert!(session.set_source(&[vocabulary]).is_err());
+        let scores = session
+            .score(&[1, 2, 3, 4, 5], &none, Want::LOGITS)
+            .unwrap();
+        let expected = cold(&model, &source).score(&[1, 2, 3, 4, 5], &none, Want::LOGITS);
+        assert_matrices(&scores.logits, &expected.unwrap().logits, "logits");
+        assert_eq!(scores.rows_computed, 1);
+    }
+}
+
+#[test]
+fn the_top_is_the_head_of_the_sorted_probabilities() {
+    let tree = TokenTree::chain([1, 2]);
+    for (model, source) in everywhere(&[1, 2]) {
+        let want = Want::LOGITS.with_top(4);
+        let scores = cold(&model, &source).score(&[3], &tree, want).unwrap();
+        let (top, logits) = (scores.top.unwrap(), scores.logits.unwrap());
+        assert_eq!((top.width, top.tokens.len()), (4, 12));
+        for row in 0..3 {
+            let logits = logits.row(row);
+            let total: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
+            let mut sorted: Vec<TokenId> = (0..model.vocab_size() as TokenId).collect();
+            sorted.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
+            assert_eq!(sorted[0], scores.argmax[row]);
+            for (&(token, found), &expected) in top.row(row).iter().zip(&sorted) {
+                assert_eq!(token, expected);
+                let exact = f64::from(logits[token as usize]).exp() / total;
+                assert!((f64::from(found) - exact).abs() < 1e-6);
+            }
+        }
+    }
+}
+
+fn assert_improper(scores: cascade_core::Result<Scores>, expected: TokenId) {
+    match scores {
+        Err(Error::ImproperLogits { token, logit }) => {
+            assert!(token == expected && logit.is_nan(), "{token}: {logit}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wants() -> [Want; 4] {
+    let with_top = Want::ARGMAX.with_top(2);
+    [Want::ARGMAX, Want::GATHERED, Want::LOGITS, with_top]
+}
+
+#[test]
+fn a_damaged_head_is_an_error_however_little_is_wanted() {
+    let poison = Some(Poison {
+        name: "lm_head",
+        row: 7,
+    });
+    let untied = r#", "tie_word_embeddings": false"#;
+    let t5 = t5_of(DType::F32, untied, poison);
+    let on_cpu = [(t5, vec![1, 2]), (llama_of(2, poison), vec![])];
+    let places = ["lm_head.weight", "lm_head.weight"];
+    for (model, source) in on_cpu.into_iter().chain(poisoned_on_gpus(places)) {
+        let mut session = cold(&model, &source);
+        for want in wants() {
+            let scores = session.score(&[1, 2], &TokenTree::chain([3]), want);
+            assert_improper(scores, 7);
+        }
+    }
+}
+
+/// The demo checkpoints on GPUs, row 7 of a tensor (T5's, LLaMA's) being NaN.
+fn poisoned_on_gpus(places: [&str; 2]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
+    let mut models = Vec::new();
+    for (name, place) in ["demo-t5-small", "demo-llama-small"]
+        .into_iter()
+        .zip(places)
+    {
+        let folder = demo::poisoned(name, place, 7);
+        let source = if name.contains("t5") {
+            vec![1, 2]
+        } else {
+            vec![]
+        };
+        for (device, _) in devices::gpus() {
+            for dtype in GPU_TYPES {
+                models.push((load_on(folder.path(), &device, dtype), source.clone()));
+            }
+        }
+    }
+    models
+}
+
+/// The embedding of token 7 is NaN, all others are finite.
+#[test]
+fn a_session_outlives_rows_that_are_not_numbers() {
+    let poison = |name| Some(Poison { name, row: 7 });
+    let untied = r#", "tie_word_embeddings": false"#;
+    let t5 = t5_of(DType::F32, untied, poison("shared"));
+    let llama = llama_of(2, poison("embed_tokens"));
+    let mut bad = TokenTree::chain([4, 5]);
+    bad.push(7, Some(0));
+    let on_cpu = [(t5, vec![1, 2]), (llama, vec![])];
+    let places = ["shared.weight", "model.embed_tokens.weight"];
+    for (model, source) in on_cpu.into_iter().chain(poisoned_on_gpus(places)) {
+        let mut session = cold(&model, &source);
+        for want in wants() {
+            assert_improper(session.score(&[1, 2, 3], &bad, want), 0);
+            // The branch beside the bad one.
+            let good = TokenTree::chain([6, 1]);
+            let scores = session.score(&[1, 2, 3, 4, 5, 6], &good, want).unwrap();
+            let expected = cold(&model, &source).score(&[1, 2, 3, 4, 5, 6], &good, want);
+            let expected = expected.unwrap();
+            assert_eq!(
+                (scores.argmax, scores.gathered, scores.top, scores.logits),
+                (
+                    expected.argmax,
+                    expected.gathered,
+                    expected.top,
+                    expected.logits
+                )
+            );
+            // A bad token of the context spoils every row after it, not its own alone.
+            let none = TokenTree::new();
+            assert_improper(session.score(&[1, 7, 3, 4], &none, want), 0);
+            assert_improper(session.score(&[1, 7, 3, 4, 5], &none, want), 0);
+            session.score(&[1, 2], &good, want).unwrap();
+        }
+    }
+}
+
+#[test]
+fn each_architecture_refuses_what_it_cannot_read() {
+    let none = TokenTree::new();
+    let mut session = t5().session();
+    let refused = session.score(&[1], &none, Want::ARGMAX);
+    assert!(matches!(refused, Err(Error::EmptySource)));
+    assert!(matches!(session.set_source(&[]), Err(Error::EmptySource)));
+    assert_eq!(session.max_context(), None);
+
+    let mut session = llama().session();
+    let refused = session.set_source(&[1, 2]);
+    assert!(matches!(
+        refused,
+        Err(Error::SourceWithoutEncoder { tokens: 2 })
+    ));
+    session.set_source(&[]).unwrap();
+    let refused = session.score(&[], &none, Want::ARGMAX);
+    assert!(matches!(refused, Err(Error::EmptyContext)));
+    let context = vec![1; 699];
+    let refused = session.score(&context, &TokenTree::chain([1, 1]), Want::ARGMAX);
+    assert!(matches!(
+        refused,
+        Err(Error::ContextTooLong {
+            needed: 701,
+            limit: 700
+        })
+    ));
+    session
+        .score(&context, &TokenTree::chain([1]), Want::ARGMAX)
+        .unwrap();
+}
+
+#[test]
+fn the_same_source_again_costs_nothing() {
+    let model = t5();
+    let none = TokenTree::new();
+    let mut session = cold(&model, &[1, 2]);
+    session.score(&[1, 2, 3], &none, Want::ARGMAX).unwrap();
+    session.set_source(&[1, 2]).unwrap();
+    assert_eq!(
+        session
+            .score(&[1, 2, 3], &none, Want::ARGMAX)
+            .unwrap()
+            .rows_computed,
+        1
+    );
+    session.set_source(&[2, 1]).unwrap();
+    assert_eq!(
+        session
+            .score(&[1, 2, 3], &none, Want::ARGMAX)
+            .unwrap()
+            .rows_computed,
+        4
+    );
+}
+
+#[test]
+fn half_precision_stays_close() {
+    for settings in ["", r#", "feed_forward_proj": "gated-silu""#] {
+        let exact = t5_of(DType::F32, settings, None);
+        let half = t5_of(DType::F16, settings, None);
+        let tree = TokenTree::chain([1, 2, 3]);
+        let want = Want::LOGITS.with_hidden();
+        let exact = cold(&exact, &[5, 6]).score(&[7], &tree, want).unwrap();
+        let half = cold(&half, &[5, 6]).score(&[7], &tree, want).unwrap();
+        let (exact, half) = (exact.logits.unwrap(), half.logits.unwrap());
+        for row in 0..exact.rows() {
+            for (a, b) in exact.row(row).iter().zip(half.row(row)) {
+                assert!((a - b).abs() < 0.02 * (1.0 + a.abs()), "{a} and {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn biases_count_and_are_the_same_in_all_types() {
+    let biases = r#", "attention_bias": true, "mlp_bias": true"#;
+    let [exact, half] = [DType::F32, DType::F16].map(|dtype| llama_in(dtype, 2, biases, None));
+    // Queries 24, keys and values 12 each, output 12; gate and up 10 each, down 12.
+    let expected = llama().num_parameters() + 2 * (60 + 32);
+    assert_eq!(exact.num_parameters(), expected);
+    let tree = TokenTree::chain([1, 2, 3]);
+    let [exact, half, plain] = [exact, half, llama()].map(|model| {
+        let scores = model.session().score(&[5, 6, 7], &tree, Want::LOGITS);
+        scores.unwrap().logits.unwrap()
+    });
+    assert_ne!(exact, plain);
+    for row in 0..exact.rows() {
+        for (a, b) in exact.row(row).iter().zip(half.row(row)) {
+            assert!((a - b).abs() < 0.02 * (1.0 + a.abs()), "{a} and {b}");
+        }
+    }
+}
+
+#[test]
+fn parameters_count_once() {
+    // Embedding 132, head 132; encoder 120 * 4 + 12 + 16 + 360 + 12 + 12;
+    // decoder 16 + 12 + 2 * (2 * (480 + 12) + 360 + 12).
+    assert_eq!(t5().num_parameters(), 264 + 892 + 28 + 2 * 1356);
+    assert_eq!(
+        t5_of(DType::F32, "", None).num_parameters(),
+        132 + 772 + 28 + 2 * 1236
+    );
+}

@@ -1,0 +1,377 @@
+//! Configurations that make no sense: each message names the file, the key and the cure.
+
+use std::path::Path;
+
+use cascade_config::{AssembleOptions, Config, DeviceSpec};
+use cascade_models::HubOptions;
+
+const GOOD: &str = "
+target: { model: embedded:demo-t5-target }
+drafters:
+  - model: embedded:demo-t5-small
+  - max_gram: { bigram: embedded:demo-t5 }
+k: { matrix: [[4, 10], [0, 10]] }
+lenience: 2
+prompt: t5-gsm8k
+generation: { max_new_tokens: 20, stop: [\"####\"] }
+";
+
+/// The message for GOOD with `from` replaced by `to`.
+fn message(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    let text = GOOD.replace(from, to);
+    match Config::parse(&text, "bad.yaml", Path::new("")) {
+        Ok(_) => panic!("{text} must be refused"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn assert_says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is missing in: {message}");
+    }
+}
+
+fn offline() -> AssembleOptions {
+    AssembleOptions::default().with_hub(HubOptions::new("http://127.0.0.1:9", "/nonexistent"))
+}
+
+fn assembly_message(text: &str, options: &AssembleOptions) -> String {
+    let config = Config::parse(text, "bad.yaml", Path::new("")).unwrap();
+    match config.assemble(options) {
+        Ok(_) => panic!("{text} must not assemble"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn the_good_one_is_good_and_all_shipped_ones_are() {
+    let config = Config::parse(GOOD, "good.yaml", Path::new("")).unwrap();
+    assert!(config.warnings().is_empty());
+    Config::demo().unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../configs");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let config = Config::open(&path).unwrap();
+        assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+        seen += 1;
+    }
+    assert!(seen >= 4);
+}
+
+#[test]
+fn unknown_and_misplaced_keys() {
+    let unknown = message("lenience: 2", "lenienze: 2");
+    assert_says(
+        &unknown,
+        &["bad.yaml", "unknown field `lenienze`", "`lenience`", "line"],
+    );
+    let nested = message("max_new_tokens", "max_tokens");
+    assert_says(
+        &nested,
+        &["bad.yaml", "unknown field `max_tokens`", "`max_new_tokens`"],
+    );
+    let drafter = message("max_gram: {", "maxgram: {");
+    assert_says(
+        &drafter,
+        &[
+            "bad.yaml: drafters[1]",
+            "unknown field `maxgram`",
+            "`max_gram`",
+            "line 5",
+        ],
+    );
+    let twice = message(
+        "bigram: embedded:demo-t5 }",
+        "branches: 2 }\n    name: a\n    name: b",
+    );
+    assert_says(&twice, &["bad.yaml: drafters[1]", "duplicate", "name"]);
+    let kinds = message("max_gram: { bigram: embedded:demo-t5 }", "name: x");
+    assert_says(
+        &kinds,
+        &["`model`, `max_gram`, `bigram` and `prompt_lookup`"],
+    );
+    let both = message(
+        "- model: embedded:demo-t5-small",
+        "- { model: embedded:demo-t5-small, bigram: embedded:demo-t5 }",
+    );
+    assert_says(&both, &["bad.yaml", "drafters[0]", "exactly one of"]);
+    let dtype = message(
+        "max_gram: { bigram: embedded:demo-t5 }",
+        "{ bigram: embedded:demo-t5, dtype: f16 }",
+    );
+    assert_says(&dtype, &["drafters[1]", "no dtype", "remove"]);
+    let yaml = message("lenience: 2", "lenience: [2");
+    assert_says(&yaml, &["bad.yaml", "line"]);
+    let missing = message("target: { model: embedded:demo-t5-target }", "device: cpu");
+    assert_says(&missing, &["bad.yaml", "missing field `target`"]);
+}
+
+#[test]
+fn k_matrices() {
+    let k = |matrix: &str| message("{ matrix: [[4, 10], [0, 10]] }", matrix);
+    assert_says(
+        &k("{ matrix: [[4, 10], [0]] }"),
+        &["bad.yaml", "not square", "row 1 has 1 columns"],
+    );
+    assert_says(
+        &k("{ matrix: [[4, 10], [3, 10]] }"),
+        &["bad.yaml", "not upper triangular", "row 1, column 0 is 3"],
+    );
+    assert_says(
+        &k("{ matrix: [[4]] }"),
+        &["bad.yaml", "1 x 1", "2 drafters"],
+    );
+    assert_says(
+        &k("{ matrix: [[4, 3], [0, 1]], convention: running_sum }"),
+        &["falls from 4 to 3", "added"],
+    );
+    assert_says(
+        &k("{ matrix: [[4, 3], [0, 1]], convention: summed }"),
+        &["summed", "running_sum"],
+    );
+    assert_says(
+        &k("{ matrix: [[4, -3], [0, 1]] }"),
+        &["bad.yaml", "k", "-3"],
+    );
+    let none = message("k: { matrix: [[4, 10], [0, 10]] }", "");
+    assert_says(&none, &["2 drafters", "needs a K matrix"]);
+}
+
+#[test]
+fn values_that_make_no_sense() {
+    assert_says(
+        &message("lenience: 2", "lenience: 0.5"),
+        &["lenience", "at least 1", "0.5"],
+    );
+    assert_says(
+        &message("lenience: 2", "statistical_lenience: .inf"),
+        &["statistical_lenience", "finite"],
+    );
+    assert_says(
+        &message("prompt: t5-gsm8k", "prompt: gsm9k"),
+        &["prompt", "gsm9k", "t5-gsm8k"],
+    );
+    assert_says(
+        &message("[\"####\"]", "[\"\"]"),
+        &["stop sequence is empty"],
+    );
+    assert_says(
+        &message("demo-t5-target }", "demo-t5-target, dtype: int8 }"),
+        &["target.dtype", "int8", "bf16"],
+    );
+    assert_says(
+        &message("bigram: embedded:demo-t5 ", "min_match: 0 "),
+        &["max_gram.min_match", "1 or more"],
+    );
+}
+
+#[test]
+fn places_that_are_not_there() {
+    let model = message("embedded:demo-t5-target", "embedded:demo-t6");
+    assert_says(
+        &model,
+        &[
+            "bad.yaml",
+            "target.model",
+            "demo-t6",
+            "embedded:demo-t5-target",
+        ],
+    );
+    let table = message("bigram: embedded:demo-t5 ", "bigram: embedded:t6 ");
+    assert_says(&table, &["drafters[1].max_gram.bigram", "t6", "llama"]);
+    let name = message("embedded:demo-t5-target", "flan");
+    assert_says(&name, &["target.model", "flan", "org/name"]);
+    let error = Config::open(Path::new("/nowhere/none.yaml"))
+        .unwrap_err()
+        .to_string();
+    assert_says(&error, &["/nowhere/none.yaml", "check the path"]);
+    let folder = assembly_message(
+        &GOOD.replace("embedded:demo-t5-target", "./none"),
+        &offline(),
+    );
+    assert_says(&folder, &["bad.yaml", "target", "none"]);
+    let file = assembly_message(
+        &GOOD.replace("bigram: embedded:demo-t5 ", "bigram: ./none.safetensors "),
+        &offline(),
+    );
+    assert_says(
+        &file,
+        &[
+            "bad.yaml",
+            "drafters[1].max_gram.bigram",
+            "none.safetensors",
+        ],
+    );
+    assert_says(
+        &message("lenience: 2", "device: gpu7"),
+        &["bad.yaml: device", "gpu7", "cuda:N"],
+    );
+    let far = offline().with_device(Some(DeviceSpec::Cuda(4000)));
+    assert_says(
+        &assembly_message(GOOD, &far),
+        &["bad.yaml: device", "cuda:4000"],
+    );
+}
+
+#[test]
+fn a_hub_that_does_not_answer() {
+    let hub = assembly_message(
+        &GOOD.replace("embedded:demo-t5-target", "google/flan-t5-xxl"),
+        &offline(),
+    );
+    assert_says(
+        &hub,
+        &[
+            "bad.yaml",
+            "target",
+            "google/flan-t5-xxl",
+            "127.0.0.1:9",
+            "HF_",
+        ],
+    );
+}
+
+#[test]
+fn models_of_different_families() {
+    let text = GOOD.replace("embedded:demo-t5-small", "embedded:demo-llama-small");
+    let family = assembly_message(&text, &offline());
+    assert_says(
+        &family,
+        &[
+            "bad.yaml",
+            "demo-llama-small",
+            "demo-t5-target",
+            "another vocabulary",
+        ],
+    );
+    let text = GOOD.replace("bigram: embedded:demo-t5 ", "bigram: embedded:demo-llama ");
+    let table = assembly_message(&text, &offline());
+    assert_says(&table, &["drafters[1].max_gram.bigram", "sha256:"]);
+}
+
+#[test]
+fn idle_drafters_are_said_aloud() {
+    let text = GOOD.replace("[[4, 10], [0, 10]]", "[[0, 10], [0, 10]]");
+    let config = Config::parse(&text, "idle.yaml", Path::new("")).unwrap();
+    let warnings = config.warnings();
+    assert_eq!(warnings.len(), 1);
+    assert_says(
+        &warnings[0],
+        &["idle.yaml", "demo-t5-small", "never drafts"],
+    );
+}
+
+#[test]
+fn dots_are_relative_to_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relative.yaml");
+    let text = GOOD.replace("embedded:demo-t5-target", "./weights");
+    std::fs::write(&path, text).unwrap();
+    let config = Config::open(&path).unwrap();
+    assert!(config
+        .target
+        .source
+        .to_string()
+        .starts_with(&folder.path().display().to_string()));
+    assert_eq!(config.target.name, "weights");
+}
+
+#[test]
+fn sampling_that_makes_no_sense() {
+    let sampling = |settings: &str| {
+        message(
+            "max_new_tokens: 20",
+            &format!("max_new_tokens: 20, {settings}"),
+        )
+    };
+    assert_says(
+        &sampling("temperature: -1"),
+        &["bad.yaml: generation", "temperature is -1", "greedy"],
+    );
+    assert_says(&sampling("temperature: .nan"), &["temperature is NaN"]);
+    assert_says(
+        &sampling("temperature: 1, top_k: 0"),
+        &["top_k is 0", "leave it out"],
+    );
+    assert_says(&sampling("temperature: 1, top_p: 1.5"), &["top_p is 1.5"]);
+    assert_says(&sampling("temperature: 1, min_p: -0.1"), &["min_p is -0.1"]);
+    let vain = GOOD.replace("max_new_tokens: 20", "max_new_tokens: 20, top_k: 5");
+    let config = Config::parse(&vain, "vain.yaml", Path::new("")).unwrap();
+    assert_says(&config.warnings().join(" "), &["top_k", "temperature 0"]);
+}
+
+#[test]
+fn rules_and_branches_that_make_no_sense() {
+    let target = "target: { model: embedded:demo-t5-target";
+    assert_says(
+        &message(target, &format!("{target}, rule: guess")),
+        &[
+            "bad.yaml: target.rule",
+            "`guess`",
+            "speculative",
+            "`iterated` is the default",
+        ],
+    );
+    assert_says(
+        &message(target, &format!("{target}, lenience: 2")),
+        &["target.lenience", "strictly", "drafters"],
+    );
+    let small = "- model: embedded:demo-t5-small";
+    let branches = |text: &str| message(small, &format!("{small}\n    branches: {text}"));
+    assert_says(
+        &branches("{ widths: [] }"),
+        &["drafters[0].branches.widths", "empty"],
+    );
+    assert_says(&branches("{ widths: [2, 0] }"), &["widths[1]", "is 0"]);
+    assert_says(
+        &branches("{ widths: [2], siblings: twins }"),
+        &["twins", "without_replacement"],
+    );
+    let max_gram = "max_gram: { bigram: embedded:demo-t5 }";
+    assert_says(
+        &message(
+            max_gram,
+            &format!("{max_gram}\n    branches: {{ widths: [2] }}"),
+        ),
+        &["drafters[1]", "statistical"],
+    );
+    assert_says(
+        &message(max_gram, &format!("{max_gram}\n    width: 3")),
+        &["drafters[1].width"],
+    );
+    assert_says(
+        &message("lenience: 2", "lenience: 2\ntree: { max_nodes: 0 }"),
+        &["tree.max_nodes", "0"],
+    );
+    let clipped = GOOD.replace("lenience: 2", "tree: { max_nodes: 9 }");
+    let config = Config::parse(&clipped, "clipped.yaml", Path::new("")).unwrap();
+    assert_says(
+        &config.warnings().join(" "),
+        &["row 0", "14 tokens", "max_nodes is 9"],
+    );
+}
+
+#[test]
+fn a_combination_that_would_not_be_exact_is_refused_before_anything_is_loaded() {
+    let siblings =
+        "- model: /nowhere\n    branches: { widths: [2], siblings: without_replacement }";
+    let text = GOOD
+        .replace("- model: embedded:demo-t5-small", siblings)
+        .replace("demo-t5-target", "demo-t5-target, rule: spec_infer");
+    let error = Config::parse(&text, "bad.yaml", Path::new("")).unwrap_err();
+    assert_says(
+        &error.to_string(),
+        &[
+            "bad.yaml",
+            "`spec_infer`",
+            "`demo-t5-target`",
+            "`nowhere`",
+            "without replacement",
+        ],
+    );
+}

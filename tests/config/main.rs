@@ -1,0 +1,8 @@
+//! Configurations, and the cascades they assemble.
+#![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
+
+mod bad_configs;
+mod demo_greedy;
+#[cfg(feature = "gpu")]
+mod gpu_greedy;
+mod own_drafter;
