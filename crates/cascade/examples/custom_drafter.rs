@@ -1,6 +1,6 @@
-//! A drafter of one's own: proposes what followed the last token when the target said it last.
+//! A custom drafter: proposes what followed the last token at its previous occurrence.
 //!
-//! It learns from what was emitted (`observe`), which changes how fast text comes and never which.
+//! It learns from the emitted tokens (`observe`), which changes the speed and never the output.
 
 use std::collections::HashMap;
 

@@ -1,12 +1,12 @@
-//! Policies of one's own: a schedule that drafts as much as was accepted lately, and a stop rule
+//! Custom policies: a schedule that adapts the draft length to recent acceptance, and a stop rule
 //! that ends a draft after a full stop.
 
 use cascade::{AssembleOptions, Cascade, Config};
 use cascade::{DraftState, DraftedToken, LevelId, Options, Outcome, Schedule, StopRule, Turn};
 use cascade::{TokenId, TurnStart};
 
-/// Lets one drafter draft two tokens more after a draft that was accepted whole, one less after any
-/// other (the heuristic of Hugging Face transformers).
+/// Increases the draft length by two tokens after a fully accepted draft, and decreases it by one
+/// after any other (the heuristic of Hugging Face transformers).
 struct Adaptive {
     tokens: usize,
 }
@@ -35,7 +35,7 @@ impl Schedule for Adaptive {
     }
 }
 
-/// Ends a draft after one token.
+/// Ends a draft after a given token.
 struct After(TokenId);
 
 impl StopRule for After {

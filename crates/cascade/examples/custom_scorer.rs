@@ -1,6 +1,6 @@
-//! A model of one's own: anything that can say which token comes next after each node of a tree.
+//! A custom model: anything that can predict the next token after each node of a tree.
 //!
-//! This one counts, and makes a mistake now and then, so that there is something to reject.
+//! This one counts, and makes occasional mistakes, so that there is something to reject.
 
 use cascade::{
     Architecture, Cascade, Convention, GatheredProbs, KMatrix, Options, Prompt, RowDetail, Scorer,
@@ -9,7 +9,8 @@ use cascade::{
 
 const VOCABULARY: usize = 100;
 
-/// Says the next number; every `mistakes`-th time, one more.
+/// Predicts the next number, or the one after that if the last token is a multiple of `mistakes`
+/// (never if it is 0).
 struct Counter {
     mistakes: TokenId,
 }
@@ -38,8 +39,8 @@ impl Scorer for Counter {
         Ok(())
     }
 
-    /// Row 0 follows the context, row i + 1 follows node i. What was not wanted may be left out;
-    /// what was wanted must be there, or the engine says which part is missing.
+    /// Row 0 follows the context, row i + 1 follows node i. What was not requested may be omitted;
+    /// if a requested part is missing, the engine returns an error that names it.
     fn score(
         &mut self,
         context: &[TokenId],

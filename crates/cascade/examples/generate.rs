@@ -1,4 +1,4 @@
-//! Generates text with the cascade of a configuration: `cargo run --example generate [CONFIG]`.
+//! Generates text with a configured cascade: `cargo run --example generate [CONFIG]`.
 
 use cascade::{AssembleOptions, Config};
 

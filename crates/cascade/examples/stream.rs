@@ -1,5 +1,5 @@
-//! Streams text step by step, with what each level drafted: a generation can wait between steps,
-//! and be dropped at any time.
+//! Streams text step by step, with the drafts of each level. A generation can be paused between
+//! steps and dropped at any time.
 
 use std::io::Write;
 

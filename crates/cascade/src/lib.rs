@@ -9,12 +9,12 @@ pub use cascade_core::{
 };
 pub use cascade_engine::*;
 
-/// Configurations: what a YAML file may say, and how it becomes a cascade.
+/// Configurations: the YAML format, and how to build a cascade from it.
 pub mod config {
     pub use cascade_config::*;
 }
 
-/// The terms that scorers, drafters and verification are written in.
+/// The core types of scorers, drafters and verification.
 pub mod core {
     pub use cascade_core::*;
 }

@@ -3,27 +3,28 @@
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// How a statistic varies if the samples it was made of are drawn again, with replacement.
+/// Estimates how a statistic varies by resampling its samples with replacement.
 ///
-/// Percentile intervals: of statistics that are ratios of sums over hundreds of prompts, they
-/// differ from bias-corrected ones in the third digit. The seed determines them for good.
+/// Computes percentile intervals. For ratios of sums over hundreds of prompts, they differ from
+/// bias-corrected ones in the third digit. They are deterministic for a given seed.
 ///
 /// ```
 /// use cascade_eval::Bootstrap;
 ///
 /// let lengths = [3.0, 4.0, 5.0, 4.0, 3.5, 4.5];
-/// let mean = |chosen: &[usize]| chosen.iter().map(|&i| lengths[i]).sum::<f64>() / chosen.len() as
-/// f64;
+/// let mean = |chosen: &[usize]| {
+///     chosen.iter().map(|&i| lengths[i]).sum::<f64>() / chosen.len() as f64
+/// };
 /// let (low, high) = Bootstrap::default().interval(lengths.len(), mean).unwrap();
 /// assert!(3.0 < low && low < 4.0 && 4.0 < high && high < 5.0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bootstrap {
-    /// How often the samples are drawn again.
+    /// Number of resamples.
     pub resamples: usize,
-    /// Probability that the interval shall cover.
+    /// Confidence level of the interval.
     pub confidence: f64,
-    /// Of the draws.
+    /// Seed of the resampling.
     pub seed: u64,
 }
 
@@ -38,9 +39,9 @@ impl Default for Bootstrap {
 }
 
 impl Bootstrap {
-    /// The interval of a statistic of `samples` samples, which is given the indices of those that
-    /// were drawn. `None` if there are fewer than two samples or no resamples, or if the statistic
-    /// of some draw is not a number.
+    /// The confidence interval of a statistic of `samples` samples. The statistic is called with
+    /// the indices of each resample. `None` if there are fewer than two samples or no resamples, or
+    /// if the statistic of some resample is NaN.
     pub fn interval(
         &self,
         samples: usize,
@@ -65,20 +66,20 @@ impl Bootstrap {
     }
 }
 
-/// A random word as a number below `bound`: the upper half of the product. No number is likelier
-/// than another by more than 2^-64 times `bound`.
+/// Maps a random word to an integer below `bound`: the upper half of the product. The relative bias
+/// is at most 2^-64 times `bound`.
 fn below(word: u64, bound: usize) -> usize {
     ((u128::from(word) * bound as u128) >> 64) as usize
 }
 
-/// Of sorted values, linearly between neighbours. There is at least one.
+/// Quantile of sorted values, at least one, with linear interpolation between neighbours.
 fn quantile(sorted: &[f64], probability: f64) -> f64 {
     let place = probability.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
     let (low, high) = (place.floor() as usize, place.ceil() as usize);
     sorted[low] + (sorted[high] - sorted[low]) * (place - low as f64)
 }
 
-/// The median, or `None` of nothing.
+/// The median; `None` if there are no values.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     (!values.is_empty()).then(|| quantile(&values, 0.5))
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_wide_as_theory_says() {
+    fn its_width_matches_theory() {
         let values: Vec<f64> = (0..400).map(|i| f64::from(i % 2)).collect();
         let (low, high) = Bootstrap::default()
             .interval(400, mean_of(&values))
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_has_no_interval() {
+    fn too_few_samples_have_no_interval() {
         assert_eq!(Bootstrap::default().interval(1, |_| 1.0), None);
         assert_eq!(Bootstrap::default().interval(3, |_| f64::NAN), None);
         assert_eq!(median(Vec::new()), None);

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, its making and its use.
+//! Errors of recording, reading and replaying traces.
 
 use std::path::PathBuf;
 
@@ -11,47 +11,47 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file that cannot be read or written.
+    /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
 
-    /// A recording would overwrite something.
+    /// A recording would overwrite a file.
     #[error("{}: the file exists already; resume it, or give another name", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
 
-    /// Two recordings into one file.
+    /// Another process is recording into the file.
     #[error("{}: another process is writing to it; wait for it, or give another name", path.display())]
     Busy {
         /// The file.
         path: PathBuf,
     },
 
-    /// A compressed file cannot be continued.
-    #[error("{}: traces are recorded as plain JSON lines; call it .jsonl, and compress it when it is whole", path.display())]
+    /// A recording into a compressed file.
+    #[error("{}: traces are recorded as plain JSON Lines; use a file name ending in .jsonl, and compress the file when it is complete", path.display())]
     Compressed {
         /// The file.
         path: PathBuf,
     },
 
-    /// The first line is no header.
+    /// The first line is not a header.
     #[error("{label}: not a trace: {reason}; the first line of a trace is a JSON object with \"format\": \"cascade-trace\"")]
     NotATrace {
         /// Name of the file.
         label: String,
-        /// What the first line is instead.
+        /// What is wrong with the first line.
         reason: String,
     },
 
     /// A trace of a later version of the format.
-    #[error("{label}: format version {found} is not known, only {known} is; use a newer cascade")]
+    #[error("{label}: format version {found} is not supported, only {known}; use a newer version of cascade")]
     Version {
         /// Name of the file.
         label: String,
@@ -61,18 +61,18 @@ pub enum Error {
         known: u64,
     },
 
-    /// A line that holds no record of this trace.
+    /// A line that is not a valid record of this trace.
     #[error("{label}:{line}: {problem}")]
     Line {
         /// Name of the file.
         label: String,
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong, and how to mend it.
+        /// What is wrong, and how to fix it.
         problem: String,
     },
 
-    /// The last line has no end.
+    /// The last line does not end in a newline.
     #[error("{label}:{line}: the last line is cut off, as by a killed recording; resume the recording, or delete the line")]
     Truncated {
         /// Name of the file.
@@ -88,10 +88,10 @@ pub enum Error {
         label: String,
     },
 
-    /// A recording is to be resumed under other circumstances.
+    /// A recording was to be resumed with other settings.
     #[error(
-        "{}: it was recorded with {field} {found}, not {expected}: one trace is of one target under one set of options; \
-         give another name, or the same options",
+        "{}: it was recorded with {field} {found}, not {expected}: a trace has one target and one set of options; \
+         use another file name, or the same options",
         path.display()
     )]
     OtherHeader {
@@ -105,10 +105,10 @@ pub enum Error {
         expected: String,
     },
 
-    /// A recording is to be resumed with other prompts.
+    /// A recording was to be resumed with other prompts.
     #[error(
         "record {index} of the trace answers another prompt (id {found} instead of {expected}, or another text); resume \
-         with the dataset, selection and template that it was begun with"
+         with the dataset, selection and template of the original recording"
     )]
     OtherPrompt {
         /// Number of the record, from 1.
@@ -119,10 +119,10 @@ pub enum Error {
         expected: String,
     },
 
-    /// One prompt with two answers.
+    /// One prompt has two different outputs.
     #[error(
-        "{label}: the records {first} and {second} have one prompt and different outputs; a greedy target says one thing \
-         only: remove one of them"
+        "{label}: records {first} and {second} have the same prompt but different outputs; a greedy target has only one \
+         output: remove one of them"
     )]
     Contradiction {
         /// Name of the file.
@@ -133,28 +133,28 @@ pub enum Error {
         second: String,
     },
 
-    /// The target has something to say about this, but it was not recorded.
+    /// The context was not recorded.
     #[error(
-        "no record of the trace begins with this prompt and goes on like the last of these {tokens} tokens: only what was \
-         recorded can be replayed"
+        "no record of the trace matches this context of {tokens} tokens (a prompt and the beginning of its output): only \
+         what was recorded can be replayed"
     )]
     OffRecord {
         /// Length of the context.
         tokens: usize,
     },
 
-    /// More was asked for than a recording of tokens holds.
+    /// Scores were requested that a recording of tokens does not contain.
     #[error(
-        "a trace holds the target's tokens and no {wanted}: replay greedily (temperature 0), with the trace as target and \
-         not as a drafter"
+        "a trace contains the target's tokens but no {wanted}: replay greedily (temperature 0), with the trace as target \
+         and not as a drafter"
     )]
     NoProbabilities {
-        /// What was asked for.
+        /// What was requested.
         wanted: &'static str,
     },
 
-    /// The recording ends before the question.
-    #[error("record {id} ends after {tokens} tokens, and the target may have gone on; generate no more than that")]
+    /// The output after the end of a truncated record was requested.
+    #[error("record {id} ends after {tokens} tokens, so the next token of the target is unknown; generate no more than that")]
     PastEnd {
         /// Id of the record.
         id: String,
@@ -162,9 +162,9 @@ pub enum Error {
         tokens: usize,
     },
 
-    /// A model that cannot compute in a recorded one's place.
+    /// A model cannot stand in for the recorded one.
     #[error(
-        "the model cannot compute what another one said: {reason}; take one of the recorded family"
+        "the model cannot stand in for the recorded target: {reason}; use a model of the same family"
     )]
     CannotTime {
         /// What differs.
@@ -172,12 +172,12 @@ pub enum Error {
     },
 
     /// Sampled decoding was to be recorded or replayed.
-    #[error("traces are greedy: a recording of samples would say nothing about other draws; set the temperature to 0")]
+    #[error("traces are greedy: recorded samples cannot be replayed; set the temperature to 0")]
     NotGreedy,
 
-    /// A replay that is not what was recorded.
+    /// A replay differs from the record.
     #[error(
-        "the replay of record {id} left the record at token {at} (found {found:?}, recorded {recorded:?}); were the end \
+        "the replay of record {id} diverged from the record at token {at} (found {found:?}, recorded {recorded:?}); were the end \
          tokens or the prompt changed?"
     )]
     Diverged {
@@ -191,8 +191,8 @@ pub enum Error {
         recorded: Option<TokenId>,
     },
 
-    /// An answer to a question that is not there.
-    #[error("{label}:{line}: the answer is to question {id}, which {questions} does not have; give the questions it was recorded with")]
+    /// An answer belongs to a question that does not exist.
+    #[error("{label}:{line}: the answer is to question {id}, which {questions} does not contain; use the questions that the answers were recorded with")]
     NoQuestion {
         /// Name of the file of answers.
         label: String,
@@ -204,10 +204,10 @@ pub enum Error {
         questions: String,
     },
 
-    /// A text whose tokens change when it goes on.
+    /// The tokens of a prompt change when the answer follows it.
     #[error(
-        "question {id}, turn {turn}: the tokens of the prompt change when the answer follows it, so what the \
-         target read is unknown; is this the tokenizer it used?"
+        "question {id}, turn {turn}: the tokens of the prompt change when the answer follows it, so the \
+         target's input is unknown; is this the tokenizer it used?"
     )]
     Unstable {
         /// The question.
@@ -216,7 +216,7 @@ pub enum Error {
         turn: usize,
     },
 
-    /// A template that cannot be applied.
+    /// A template could not be applied.
     #[error(transparent)]
     Template(#[from] cascade_data::Error),
 

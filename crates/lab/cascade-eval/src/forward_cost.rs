@@ -1,4 +1,4 @@
-//! What a forward costs: time by number of rows and length of context.
+//! The cost of a forward: time by number of rows and context length.
 
 use std::time::{Duration, Instant};
 
@@ -6,24 +6,23 @@ use cascade_core::{Architecture, Result, Scorer, TokenId, TokenTree, Want};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Rounds that are not timed: caches, allocations and the context itself; then once more what was
-/// prepared for each number of rows, in case memory grew for the last of them and everything was
-/// prepared again.
+/// Rounds that are not timed. The first fills caches, allocates, and computes the context; the
+/// second repeats the preparation for each number of rows, in case memory grew for a later one and
+/// invalidated it.
 const WARM_UP: usize = 2;
 
-/// What is measured.
+/// Settings of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardBench {
-    /// Tokens of the context before the rows that are timed. A decoder-only model needs at least
-    /// one.
+    /// Context lengths before the timed rows. A decoder-only model needs at least one token.
     pub contexts: Vec<usize>,
-    /// Rows of one forward: 1 is plain decoding, n + 1 a draft of n tokens.
+    /// Numbers of rows of a forward: 1 is plain decoding, n + 1 a draft of n tokens.
     pub rows: Vec<usize>,
     /// Tokens of the source, for encoder-decoder models.
     pub source: usize,
-    /// Forwards of which the median is taken, for each number of rows.
+    /// Timed forwards for each number of rows, of which the median is taken.
     pub repeats: usize,
-    /// Of the random tokens that are fed.
+    /// Seed of the random input tokens.
     pub seed: u64,
 }
 
@@ -55,13 +54,13 @@ pub struct ForwardCost {
 }
 
 impl ForwardBench {
-    /// Measures forwards whose context is cached and whose rows are new, with the argmax of each
-    /// row wanted: what a cascade asks for. The numbers of rows take turns, so that a machine that
-    /// changes its speed favours none. Contexts that leave the model no room for a number of rows
-    /// are left out of the answer.
+    /// Measures forwards whose context is cached and whose rows are new, requesting the argmax of
+    /// each row, as a cascade does. Measurements of the different numbers of rows are interleaved,
+    /// so that changes of the machine's speed affect all equally. Combinations that exceed the
+    /// model's positions are omitted from the result.
     ///
     /// # Errors
-    /// Those of the model.
+    /// Errors of the model.
     pub fn run(&self, scorer: &mut dyn Scorer) -> Result<Vec<ForwardCost>> {
         let mut tokens = Tokens::new(self.seed, scorer.vocab_size());
         match scorer.architecture() {
@@ -112,8 +111,7 @@ impl ForwardBench {
     }
 }
 
-/// Random tokens. Rows differ from forward to forward, so that nothing but the context is found in
-/// the cache.
+/// Random tokens. Rows differ between forwards, so that only the context is found in the cache.
 struct Tokens {
     rng: ChaCha8Rng,
     vocab_size: TokenId,
@@ -134,8 +132,8 @@ impl Tokens {
     }
 }
 
-/// Bytes per second at which this machine's processors read memory together: the bound of a forward
-/// at batch 1. The best of several passes over a buffer that no cache holds.
+/// Memory read bandwidth of this machine with all CPU cores, in bytes per second: the bound of a
+/// forward at batch size 1. The best of several passes over a buffer larger than any cache.
 pub fn read_bandwidth() -> f64 {
     const WORDS: usize = 1 << 26; // 512 MiB
     const PASSES: usize = 5;

@@ -1,10 +1,10 @@
-//! What a cascade does and costs, measured: recorded targets, losslessness, tuning, statistics.
+//! Evaluation of cascades: recorded targets, losslessness, tuning, statistics.
 //!
-//! * [`trace`]: a target's outputs, recorded, and cascades replayed with the recording in its
-//!   place.
+//! * [`trace`]: recorded outputs of a target, and replays of cascades with the recording in place
+//!   of the target.
 //! * [`lossless`]: whether a cascade's output is its target's.
-//! * [`tune`]: search for a K matrix by predicted cost.
-//! * [`ForwardBench`], [`CostTable`], [`Bootstrap`]: what forwards cost, and how sure means are.
+//! * [`tune`]: search for a K matrix and lenience by predicted SWI.
+//! * [`ForwardBench`], [`CostTable`], [`Bootstrap`]: costs of forwards, and confidence intervals.
 
 #![forbid(unsafe_code)]
 

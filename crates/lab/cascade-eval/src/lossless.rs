@@ -1,10 +1,10 @@
-//! Whether what a cascade emits is what its target would have emitted.
+//! Checks that a cascade's output is what its target alone would emit.
 //!
 //! * [`rescore`]: greedy output against the plain target, token by token, by teacher forcing.
 //! * [`Cells`] and [`agreement`]: samples against the target's enumerated distribution.
 //!
-//! Both ask the target through a scorer of their own and know nothing of the cascade: tokens go in,
-//! findings come out.
+//! Both use a separate scorer of the target and are independent of the cascade: their only input
+//! from it is its tokens.
 
 mod cells;
 mod rescored;

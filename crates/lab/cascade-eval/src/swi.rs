@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What one forward of each model costs, in a unit of its own: only ratios matter.
+/// The cost of one forward of each model, in an arbitrary unit: only ratios matter.
 ///
-/// Models go by the place that they have in a cascade: `target`, `base`, `small`. Statistical
-/// drafters are not in it: they cost nothing.
+/// Models are identified by their name in a cascade: `target`, `base`, `small`. Statistical
+/// drafters are not listed: their cost is taken as 0.
 ///
 /// ```
 /// use cascade_eval::CostTable;
@@ -24,11 +24,11 @@ pub struct CostTable {
     costs: BTreeMap<String, f64>,
 }
 
-/// What is wrong with a table of costs, or with what is asked of it.
+/// Errors of cost tables and of look-ups in them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CostError {
-    /// A model that the table does not have.
+    /// The table has no cost for a model.
     #[error(
         "the cost table `{table}` has no cost for the model `{model}` (it has {}); \
          choose another cost table, or leave the model out",
@@ -39,10 +39,10 @@ pub enum CostError {
         table: String,
         /// The model.
         model: String,
-        /// The models that it has.
+        /// The models in the table.
         known: Vec<String>,
     },
-    /// A cost that is not above 0.
+    /// A cost is not above 0.
     #[error(
         "the cost table `{table}` gives `{model}` a cost of {cost}; a forward costs more than 0"
     )]
@@ -54,13 +54,13 @@ pub enum CostError {
         /// Its cost.
         cost: f64,
     },
-    /// Nothing was called.
+    /// No model was called.
     #[error("no model was called, so there is nothing to divide by; a generation without a token has no SWI")]
     NoCalls,
 }
 
 impl CostTable {
-    /// A table of any costs.
+    /// A table of the given costs.
     ///
     /// # Errors
     /// [`CostError::NotPositive`].
@@ -120,7 +120,7 @@ impl CostTable {
         }
     }
 
-    /// Parameters as counted from the weights.
+    /// A table of parameter counts of the models.
     ///
     /// # Errors
     /// [`CostError::NotPositive`].
@@ -133,7 +133,7 @@ impl CostTable {
         )
     }
 
-    /// Time of a forward of one row, as measured.
+    /// A table of measured times of a one-row forward.
     ///
     /// # Errors
     /// [`CostError::NotPositive`].
@@ -146,7 +146,7 @@ impl CostTable {
         Self::new("measured", seconds)
     }
 
-    /// What the table is called.
+    /// Name of the table.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -158,7 +158,7 @@ impl CostTable {
             .map(|(model, &cost)| (model.as_str(), cost))
     }
 
-    /// What a forward of a model costs.
+    /// The cost of a forward of a model.
     ///
     /// # Errors
     /// [`CostError::NoCost`].
@@ -173,11 +173,10 @@ impl CostTable {
             })
     }
 
-    /// What calls of models cost together, in forwards of the target: Σ calls · c(model) /
-    /// c(target).
+    /// The total cost of calls, in forwards of the target: Σ calls · c(model) / c(target).
     ///
-    /// Tokens divided by this are the SWI; since plain decoding calls the target once for each
-    /// token, its SWI is exactly 1.
+    /// The number of tokens divided by this is the SWI; plain decoding calls the target once per
+    /// token, so its SWI is exactly 1.
     ///
     /// # Errors
     /// [`CostError::NoCost`]; [`CostError::NoCalls`].
@@ -189,7 +188,7 @@ impl CostTable {
         let unit = self.cost(target)?;
         let mut forwards = 0.0;
         for (model, calls) in calls {
-            // The target counts in whole forwards, so that no rounding comes into plain decoding.
+            // Target calls are counted as integers, so plain decoding has no rounding error.
             forwards += match model == target {
                 true => calls as f64,
                 false => calls as f64 * (self.cost(model)? / unit),

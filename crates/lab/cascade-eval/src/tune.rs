@@ -1,9 +1,9 @@
-//! Searching K and lenience by predicted cost.
+//! Search for K matrix and lenience by predicted SWI.
 //!
-//! What the drafters say along the target's own texts is recorded once ([`Recording`]); whether a
-//! cascade's drafts would be accepted, and what they would cost, is then found by running the
-//! engine on the recordings ([`Recordings::predict`]), so that thousands of settings are tried
-//! without running a model again ([`search`]).
+//! The drafters' outputs along the target's own texts are recorded once ([`Recording`]). Running
+//! the engine on the recordings then predicts whether a cascade's drafts would be accepted and what
+//! they would cost ([`Recordings::predict`]), so thousands of settings can be tried without running
+//! a model again ([`search`]).
 
 mod recorded;
 mod recording;

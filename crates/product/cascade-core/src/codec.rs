@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use crate::{Result, TokenId};
 
-/// A tokenizer, as far as generation needs one.
+/// The part of a tokenizer that generation needs.
 pub trait TextCodec: Send + Sync {
     /// The tokens of a prompt, with the special tokens that the model expects around it (`<s>`,
     /// `</s>`).
     fn encode(&self, text: &str) -> Result<Vec<TokenId>>;
 
-    /// A decoder for one stream of generated tokens. Special tokens give no text.
+    /// Creates a decoder for one stream of generated tokens. Special tokens decode to no text.
     fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send>;
 }
 
-/// Turns generated tokens into text as they come.
+/// Decodes generated tokens to text incrementally.
 ///
-/// The pieces that `push` and `finish` return, joined, are the text of all tokens decoded at once:
-/// a piece may be empty while a character is still incomplete (byte fallback), and is never taken
-/// back.
+/// The concatenation of all pieces that `push` and `finish` return equals the text of all tokens
+/// decoded at once. A piece may be empty while a character is still incomplete (byte fallback), and
+/// is never revised later.
 pub trait TextDecoder {
     /// Text that `token` completes; may be empty.
     fn push(&mut self, token: TokenId) -> Result<String>;
 
-    /// Text still held back when no more tokens come.
+    /// Returns the text still held back once there are no more tokens.
     fn finish(&mut self) -> Result<String>;
 }

@@ -3,12 +3,11 @@
 use crate::vector::{self, Ranked, Scaled, Weight, BLOCK};
 use crate::TokenId;
 
-/// A probability distribution over the tokens of a vocabulary: what a token is drawn from, and what
-/// a review compares.
+/// A probability distribution over the tokens of a vocabulary. Tokens are sampled from it, and
+/// verification compares two of them.
 ///
-/// Weights are kept unnormalised next to their total, dense or sparse, whichever they came as.
-/// Probabilities are computed in f64, so that a distribution made of f64 weights is exact to about
-/// 1e-16.
+/// Stores unnormalised weights and their total, dense or sparse as they were given. Probabilities
+/// are computed in f64, so a distribution built from f64 weights is exact to about 1e-16.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
     vocab_size: usize,
@@ -18,9 +17,9 @@ pub struct Distribution {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Weights {
-    /// As softmax leaves them.
+    /// From softmax, in f32.
     Single(Dense<f32>),
-    /// As exact arithmetic needs them.
+    /// For computations that need f64 precision.
     Double(Dense<f64>),
     /// Tokens in ascending order and their weights, all positive.
     Sparse {
@@ -55,7 +54,7 @@ impl<T: Weight> Dense<T> {
             .map_or(0.0, |&weight| weight.into())
     }
 
-    /// Changes weights: `changed` names tokens of the vocabulary and what they get.
+    /// Changes weights: `changed` yields tokens of the vocabulary and their new weights.
     fn set(&mut self, changed: impl Iterator<Item = (TokenId, T)>) {
         let mut stale = None;
         for (token, weight) in changed {
@@ -75,7 +74,7 @@ impl<T: Weight> Dense<T> {
         }
     }
 
-    /// The token at which the weights before it and its own exceed `mass`.
+    /// The first token whose cumulative weight, its own included, exceeds `mass`.
     fn at(&self, mut mass: f64) -> TokenId {
         let block = locate(self.sums.iter().copied(), &mut mass);
         let start = block * BLOCK;
@@ -85,9 +84,9 @@ impl<T: Weight> Dense<T> {
     }
 }
 
-/// The first of the weights that `mass` does not reach the end of, and the mass that is left there.
-/// Where rounding leaves a crumb of mass behind them all, it is the last positive one, with more
-/// mass left than any weight has.
+/// Index of the first weight whose cumulative sum exceeds `mass`; `mass` becomes what remains of it
+/// before that weight. If rounding leaves some mass after all weights, it is the last positive one,
+/// and the remaining mass exceeds every weight.
 fn locate(weights: impl Iterator<Item = f64>, mass: &mut f64) -> usize {
     let mut last = 0;
     for (place, weight) in weights.enumerate() {
@@ -103,14 +102,15 @@ fn locate(weights: impl Iterator<Item = f64>, mass: &mut f64) -> usize {
     last
 }
 
-/// A distribution is kept sparse if less than one in so many tokens has a probability.
+/// A distribution is stored sparse if fewer than one in this many tokens has a positive
+/// probability.
 const SPARSE_SHARE: usize = 8;
 
-/// Numbers that are no distribution.
+/// Weights that do not form a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ImproperDistribution {
-    /// A weight below zero, infinite, or not a number.
-    #[error("the weight of token {token} is {weight}, and weights are finite and at least 0")]
+    /// A weight that is negative, infinite or NaN.
+    #[error("the weight of token {token} is {weight}, but weights must be finite and at least 0")]
     Weight {
         /// The token.
         token: TokenId,
@@ -118,12 +118,12 @@ pub enum ImproperDistribution {
         weight: f64,
     },
     /// Weights whose sum overflows.
-    #[error("the {tokens} weights sum to more than a number can hold; divide them by the largest")]
+    #[error("the {tokens} weights overflow when summed; divide them by the largest")]
     Overflow {
         /// Number of weights.
         tokens: usize,
     },
-    /// Nothing to draw.
+    /// All weights are 0.
     #[error("all {tokens} weights are 0, so there is no token to draw")]
     Nothing {
         /// Number of weights.
@@ -132,10 +132,10 @@ pub enum ImproperDistribution {
 }
 
 impl Distribution {
-    /// Normalises one weight for each token.
+    /// Normalises a vector with one weight per token.
     ///
     /// # Errors
-    /// A weight that is negative or not finite; a sum that is not; nothing but zeros.
+    /// If a weight is negative or not finite, if the sum is not finite, or if all weights are 0.
     pub fn new(weights: Vec<f64>) -> Result<Self, ImproperDistribution> {
         for (token, &weight) in weights.iter().enumerate() {
             if !(weight >= 0.0 && weight.is_finite()) {
@@ -149,7 +149,7 @@ impl Distribution {
             return Err(ImproperDistribution::Overflow { tokens });
         }
         if dense.total() < f64::MIN_POSITIVE / f64::EPSILON {
-            // A total whose inverse might overflow; exact, since it is a power of two.
+            // The inverse of such a total might overflow. Scaling by a power of two is exact.
             let scale = 2f64.powi(600);
             dense = Dense::new(dense.weights.iter().map(|weight| weight * scale).collect());
         }
@@ -157,11 +157,11 @@ impl Distribution {
             .ok_or(ImproperDistribution::Nothing { tokens })
     }
 
-    /// Normalises the weights of some tokens, given in ascending order; all others have none. Dense
-    /// or sparse, whichever suits their number.
+    /// Normalises the weights of some tokens, given in ascending order; all other weights are 0.
+    /// Stored dense or sparse depending on how many there are.
     ///
     /// # Panics
-    /// If nothing has a positive weight, or a token is outside the vocabulary.
+    /// If no weight is positive, or a token is outside the vocabulary.
     pub fn from_support(vocab_size: usize, mut support: Vec<(TokenId, f64)>) -> Self {
         support.retain(|&(_, weight)| weight > 0.0);
         if let Some(&(last, _)) = support.last() {
@@ -184,10 +184,10 @@ impl Distribution {
             .unwrap_or_else(|| panic!("a distribution of {vocab_size} tokens without mass"))
     }
 
-    /// Everything on one token.
+    /// The distribution with all its mass on one token.
     ///
     /// # Panics
-    /// If the vocabulary does not have the token.
+    /// If the token is outside the vocabulary.
     pub fn point(vocab_size: usize, token: TokenId) -> Self {
         assert!(
             (token as usize) < vocab_size,
@@ -203,7 +203,7 @@ impl Distribution {
         }
     }
 
-    /// One weight for each token: finite, not negative, and not all 0.
+    /// From one weight per token: finite, non-negative, and not all 0.
     pub(crate) fn dense(weights: Vec<f32>) -> Self {
         let dense = Dense::new(weights);
         Self {
@@ -213,7 +213,7 @@ impl Distribution {
         }
     }
 
-    /// Weights of some tokens, in ascending order: finite and positive, and at least one.
+    /// From the weights of some tokens, in ascending order: finite, positive, and at least one.
     pub(crate) fn from_single(vocab_size: usize, support: &[(TokenId, f32)]) -> Self {
         if !is_sparse(vocab_size, support.len()) {
             let mut dense = vec![0.0; vocab_size];
@@ -298,10 +298,10 @@ impl Distribution {
         support
     }
 
-    /// The token at `quantile`, a number in `[0, 1)`: the first whose cumulative probability
-    /// exceeds it. A uniform quantile gives a token drawn from the distribution. Never a token of
-    /// probability 0, and never a lower token for a higher quantile. Cost: the sums of blocks of
-    /// tokens, and one block.
+    /// The token at `quantile`, a value in `[0, 1)`: the first whose cumulative probability exceeds
+    /// it. A uniformly distributed quantile samples from the distribution. Never returns a token of
+    /// probability 0, and is monotone: a higher quantile never gives a lower token. Cost: reads the
+    /// sums of all blocks of tokens, and one block.
     pub fn at_quantile(&self, quantile: f64) -> TokenId {
         let mut mass = quantile.max(0.0) * self.total;
         match &self.weights {
@@ -313,8 +313,8 @@ impl Distribution {
         }
     }
 
-    /// The `n` most probable tokens, the most probable first, the lower id first among equals;
-    /// fewer if fewer have a positive probability.
+    /// The `n` most probable tokens, in descending order of probability, ties by lower id; fewer if
+    /// fewer have a positive probability.
     pub fn top(&self, n: usize) -> Vec<TokenId> {
         match &self.weights {
             Weights::Single(dense) => top_of_dense(&dense.weights, n),
@@ -334,14 +334,15 @@ impl Distribution {
         support.into_iter().map(|(token, _)| token).collect()
     }
 
-    /// What is left of this distribution after `proposal` was given its chance: max(p(x) − q(x),
-    /// 0), normalised (Stratos, *Speculative Decoding*, §1). `None` if nothing is left, which
-    /// happens to equal distributions only, where nothing is rejected either.
+    /// The residual distribution after a draw from `proposal` was rejected: max(p(x) − q(x), 0),
+    /// normalised (Stratos, *Speculative Decoding*, §1). `None` if no mass is left, which happens
+    /// only for equal distributions, where nothing is rejected either.
     pub fn residual(&self, proposal: &Self) -> Option<Self> {
         self.zip(proposal, |p, q| (p - q).max(0.0))
     }
 
-    /// This distribution without `tokens`, normalised; `None` if nothing is left.
+    /// This distribution with the probabilities of `tokens` set to 0, normalised; `None` if no mass
+    /// is left.
     pub fn without(&self, tokens: &[TokenId]) -> Option<Self> {
         let inside = || {
             let tokens = tokens.iter().copied();
@@ -373,11 +374,11 @@ impl Distribution {
         Self::with_mass(self.vocab_size, weights)
     }
 
-    /// Σ min(p(x), q(x)): the probability that speculative sampling accepts a draw from one for the
-    /// other.
+    /// Σ min(p(x), q(x)): the probability that speculative sampling accepts a draw from one
+    /// distribution when the other is the target.
     pub fn overlap(&self, other: &Self) -> f64 {
-        // A closure is inlined where vector instructions are used; a function that exists on its
-        // own is not.
+        // A closure is inlined into code compiled for vector instructions; a separate function is
+        // not.
         let smaller = |p: f64, q: f64| if q < p { q } else { p };
         match other.weights {
             Weights::Sparse { .. } => other.zip_sum(self, smaller),
@@ -393,8 +394,8 @@ impl Distribution {
         }
     }
 
-    /// The distribution whose weight of each token x is f(p(x), q(x)), normalised; `None` if
-    /// nothing has a weight. f must be finite, not negative, and 0 where p is 0.
+    /// The distribution whose weight of each token x is f(p(x), q(x)), normalised; `None` if all
+    /// weights are 0. f must be finite, non-negative, and 0 where p is 0.
     ///
     /// Cost: a pass over the support of p, and over that of q if both are sparse.
     pub fn zip(&self, other: &Self, f: impl Fn(f64, f64) -> f64 + Copy) -> Option<Self> {
@@ -409,8 +410,8 @@ impl Distribution {
         Self::with_mass(self.vocab_size, weights)
     }
 
-    /// Σ f(p(x), q(x)), where f must be 0 where p is 0. Cost: as [`Self::zip`], without the
-    /// distribution.
+    /// Σ f(p(x), q(x)), where f must be 0 where p is 0. Cost: as [`Self::zip`], without building
+    /// the result.
     pub fn zip_sum(&self, other: &Self, f: impl Fn(f64, f64) -> f64 + Copy) -> f64 {
         match &self.weights {
             Weights::Single(dense) => other.zip_sum_into(self.scaled(dense), f),
@@ -457,8 +458,7 @@ impl Distribution {
         }
     }
 
-    /// The tokens that have a probability in this sparse distribution and a place in `p`, with both
-    /// probabilities.
+    /// The tokens in this sparse distribution's support that `p` has too, with both probabilities.
     fn sparse_pairs<'a, T: Weight>(
         &'a self,
         p: Scaled<'a, T>,
@@ -503,7 +503,7 @@ impl Distribution {
     }
 }
 
-/// Whether so many tokens are few enough to be listed.
+/// Whether a support of `tokens` tokens is small enough to be stored sparse.
 fn is_sparse(vocab_size: usize, tokens: usize) -> bool {
     tokens * SPARSE_SHARE < vocab_size
 }
@@ -520,8 +520,8 @@ fn top_of_dense(weights: &[f32], n: usize) -> Vec<TokenId> {
 struct Cursor<'a> {
     weights: &'a Weights,
     factor: f64,
-    /// In a sparse distribution: all tokens before this place are lower than those still to be
-    /// asked for.
+    /// In a sparse distribution: all entries before this index belong to lower tokens than those
+    /// still to be read.
     place: usize,
 }
 

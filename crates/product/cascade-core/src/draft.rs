@@ -1,4 +1,4 @@
-//! Drafts: token trees that know where each token came from.
+//! Drafts: token trees with the origin of each token.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{Distribution, NodeId, TokenId, TokenTree};
 pub struct LevelId(pub usize);
 
 impl LevelId {
-    /// The model whose answers are kept.
+    /// The model whose output is emitted.
     pub const TARGET: Self = Self(0);
 
     /// The level of drafter `j`.
@@ -18,34 +18,34 @@ impl LevelId {
     }
 }
 
-/// What a drafted token was drawn from, given everything that was drafted before it.
+/// The distribution a drafted token was drawn from, conditioned on everything drafted before it.
 ///
-/// "Before" is meant in the order in which a review looks: the tokens above a draw, and the draws
-/// beside it that came earlier. A proposal must be the distribution of the draw given those, or the
-/// review is not exact.
+/// "Before" refers to the order of verification: the ancestors of a draw, and its earlier siblings.
+/// A proposal must be the distribution of the draw conditioned on those, or the review is not
+/// exact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Proposal {
-    /// Fixed by what came before, without a model's probability: Max-Gram, a bigram table, prompt
-    /// lookup, the most probable tokens of a row.
+    /// Determined by what came before, without a model's probability: Max-Gram, a bigram table,
+    /// prompt lookup, the top-k tokens of a row.
     PointMass,
     /// The deterministic choice of a neural drafter, which gave it this probability (q(x) in
     /// Cascade Speculative Drafting, §3.1): a point mass too, but a lenient greedy review compares
-    /// the probability with its own. After a review, this is the reviewer's probability, not the
-    /// one of the level below.
+    /// this probability with the reviewer's. After a review it is the reviewer's probability, not
+    /// that of the level below.
     Pick {
         /// The drafter's probability of the token, in `[0, 1]`.
         probability: f32,
     },
-    /// CandidateToken from this distribution.
+    /// Sampled from this distribution.
     Sampled(Arc<Distribution>),
 }
 
 /// Where a drafted token came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposed {
-    /// What the token was drawn from, as far as the next reviewer is concerned.
+    /// What the token was drawn from, from the next reviewer's point of view.
     pub proposal: Proposal,
-    /// The level that proposed the token first. Reviews by the levels above keep it.
+    /// The level that proposed the token first. Reviews by larger models do not change it.
     pub proposer: LevelId,
 }
 
@@ -58,11 +58,10 @@ pub struct Candidate {
     pub proposal: Proposal,
 }
 
-/// A token tree in which every node knows the draws that it came from and who proposed it first.
+/// A token tree that records, for each node, the draws that produced it and who proposed it first.
 ///
-/// Siblings carry different tokens: a token that is drawn again adds a draw to the node that is
-/// there. The draws are not forgotten, since a review that is to be exact must give each of them
-/// its chance.
+/// Siblings carry different tokens: a token that is drawn again adds a draw to the existing node.
+/// All draws are recorded, since an exact review must consider each of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Draft {
     tree: TokenTree,
@@ -82,7 +81,7 @@ impl Draft {
     }
 
     /// Adds a draw of `token` after `parent` (after the context, if `None`), and returns the node
-    /// that carries it: a new one, unless a child of `parent` carries the token already.
+    /// that carries it: a new one, unless a child of `parent` already carries the token.
     ///
     /// # Panics
     /// If `parent` is not a node of this draft.
@@ -99,7 +98,7 @@ impl Draft {
     }
 
     /// Moves every draw of `other` under `parent` (after the context, if `None`), merging equal
-    /// siblings. Returns where each node of `other` went.
+    /// siblings. Returns the new index of each node of `other`.
     ///
     /// # Panics
     /// If `parent` is not a node of this draft.
@@ -134,8 +133,8 @@ impl Draft {
         self.proposers[node]
     }
 
-    /// All draws, in the order in which they were pushed: those of siblings in the order in which a
-    /// review must look at them.
+    /// All draws, in the order in which they were pushed, which for siblings is the order in which
+    /// a review must consider them.
     pub fn candidates(&self) -> &[Candidate] {
         &self.draws
     }
@@ -147,7 +146,7 @@ impl Draft {
             .filter(move |draw| self.tree.parent(draw.node) == parent)
     }
 
-    /// How often a node was drawn.
+    /// The number of times that a node was drawn.
     pub fn multiplicity(&self, node: NodeId) -> usize {
         self.draws.iter().filter(|draw| draw.node == node).count()
     }

@@ -2,7 +2,7 @@
 
 use crate::{NodeId, TokenId, TokenTree};
 
-/// How much a drafter may propose.
+/// The most that a drafter may propose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Tokens on any path from the context.
@@ -27,7 +27,7 @@ pub struct ScoredTree {
     /// The proposed tokens.
     pub tree: TokenTree,
     /// For each node, the estimated probability that it is accepted given that its parent is, in
-    /// `[0, 1]`; empty if the drafter has no estimate. The estimates steer how much is drafted
+    /// `[0, 1]`; empty if the drafter has no estimate. The estimates affect how much is drafted
     /// (stop rules, schedules), never what is accepted.
     pub probabilities: Vec<f32>,
 }
@@ -49,17 +49,17 @@ impl ScoredTree {
     }
 }
 
-/// One step of the target, as a [`Drafter`] may learn from it.
+/// One step of the target, from which a [`Drafter`] may learn.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Observation<'a> {
     /// The context that the draft continued.
     pub context: &'a [TokenId],
-    /// The draft that the target reviewed, whoever drafted it.
+    /// The draft that the target verified, whichever models drafted it.
     pub draft: &'a TokenTree,
     /// The nodes that the target accepted: a path from the root.
     pub accepted: &'a [NodeId],
-    /// The target's own token after them.
+    /// The target's bonus token after them.
     pub next: TokenId,
     /// The target's most probable token after the context and after each node ([`TokenTree::row`]),
     /// rejected nodes included: `draft.len() + 1` tokens.
@@ -84,35 +84,35 @@ impl<'a> Observation<'a> {
         }
     }
 
-    /// The tokens that the step emitted: the accepted ones and the target's own.
+    /// The tokens that the step emitted: the accepted ones and the bonus token.
     pub fn emitted(&self) -> impl Iterator<Item = TokenId> + '_ {
         let accepted = self.accepted.iter().map(|&node| self.draft.token(node));
         accepted.chain([self.next])
     }
 }
 
-/// A model that proposes continuations from statistics alone, at a cost not worth counting:
-/// Max-Gram, a bigram table, prompt lookup.
+/// A model that proposes continuations from statistics alone, at negligible cost: Max-Gram, a
+/// bigram table, prompt lookup.
 ///
 /// # Purity
-/// What [`propose`](Self::propose) returns is a function of the source, the context, the budget and
-/// what was [observed](Self::observe), and of nothing else: not of earlier proposals. Whatever else
-/// an implementation remembers is there for speed. What was observed changes what is drafted, never
-/// what is accepted, so it changes the speed of a generation and not its answer.
+/// The result of [`propose`](Self::propose) depends only on the source, the context, the budget and
+/// the [observations](Self::observe), not on earlier proposals. Any other state of an
+/// implementation only serves speed. Observations change what is drafted, never how it is verified,
+/// so they change the speed of a generation and not its output.
 pub trait Drafter {
     /// Sets the encoder's tokens that belong to all following contexts; empty for decoder-only
     /// models.
     fn set_source(&mut self, source: &[TokenId]);
 
-    /// Guesses what follows `context`, within `budget`; siblings carry different tokens, the best
-    /// guess first. Nothing worth guessing gives the empty tree.
+    /// Proposes a continuation of `context` within `budget`. Siblings carry different tokens, the
+    /// best guess first. The tree is empty if there is nothing worth proposing.
     ///
-    /// The best guess at each depth is the first child, so that a budget of as many nodes as its
-    /// depth gives the chain that is worth most.
+    /// The best guess at each depth is the first child, so a budget with as many nodes as its depth
+    /// gives the best chain.
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree;
 
-    /// Learns from a step of the target. Called after each step of a generation that drafts,
-    /// whoever drafted; does nothing unless implemented.
+    /// Learns from a step of the target. Called after each step of a generation with speculation
+    /// on, whichever models drafted. Does nothing by default.
     fn observe(&mut self, observation: &Observation<'_>) {
         let _ = observation;
     }

@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A decoder-only model was asked to continue nothing.
+    /// A decoder-only model was given an empty context.
     #[error("the prompt is empty: a decoder-only model needs at least one token to continue")]
     EmptyContext,
 
@@ -28,7 +28,7 @@ pub enum Error {
         tokens: usize,
     },
 
-    /// The model has no position for what it was asked to score.
+    /// The context and the tree need more positions than the model has.
     #[error(
         "{needed} positions are needed but the model has {limit}; \
          shorten the prompt or ask for fewer new tokens"
@@ -40,7 +40,7 @@ pub enum Error {
         limit: usize,
     },
 
-    /// A token id that the model has no embedding for.
+    /// A token id outside the model's vocabulary.
     #[error(
         "token {token} is outside the model's vocabulary of {vocab_size}; \
          is this the model's own tokenizer?"
@@ -52,7 +52,7 @@ pub enum Error {
         vocab_size: usize,
     },
 
-    /// A model's logits are not a valid distribution.
+    /// A model's logits do not form a valid distribution.
     #[error(
         "the logit of token {token} is {logit}, so there is no distribution to draw from; \
          are the weights damaged, or is their dtype too narrow (f16 overflows in T5)?"
@@ -64,22 +64,22 @@ pub enum Error {
         logit: f32,
     },
 
-    /// An implementation of a trait returned what the trait forbids.
+    /// An implementation of a trait violated the trait's contract.
     #[error("the implementation of `{interface}` breaks its contract: {violation}")]
     BrokenContract {
         /// The method.
         interface: &'static str,
-        /// What it returned, and what it should have.
+        /// What it returned, and what it should have returned.
         violation: String,
     },
 
-    /// What lies behind the trait failed: a tensor library, a device, a tokenizer.
+    /// The backend of an implementation failed: a tensor library, a device, a tokenizer.
     #[error(transparent)]
     Backend(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    /// Wraps the error of what lies behind a trait.
+    /// Wraps a backend's error.
     pub fn backend(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Backend(error.into())
     }

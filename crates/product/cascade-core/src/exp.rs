@@ -1,21 +1,20 @@
 //! e^x in f32, for loops that the compiler vectorises: the libm function does not vectorise.
 //!
-//! Cody and Waite's reduction to half a binary order around 0, and the polynomial of Cephes.
+//! Cody and Waite's range reduction to ±½ ln 2, and the polynomial of Cephes.
 //!
-//! Why there are two: [`exp_nonpositive`] is what sampling draws with, [`exp_clamped`] what
-//! attention, activations and the readout of logits compute with. They share reduction and
-//! polynomial, but differ in the last bit of one coefficient, in the order of two products, and
-//! beyond the range of normal values. Making them one would change last bits, and with them
-//! sampled tokens or logits that are on record, so they stay two, side by side.
+//! Why there are two: sampling uses [`exp_nonpositive`]; attention, activations and the
+//! probabilities read from logits use [`exp_clamped`]. They share reduction and polynomial, but
+//! differ in the last bit of one coefficient, in the order of two products, and beyond the range of
+//! normal values. Unifying them would change last bits, and thereby recorded sampled tokens or
+//! logits, so both are kept.
 
-/// Adding 1.5 · 2^23 rounds to an integer, which then stands in the lowest bits.
+/// Adding 1.5 · 2^23 rounds to an integer, which is then in the lowest bits.
 const ROUND: f32 = 12_582_912.0;
 
-/// The last bits of x · log2 e, rounded, and what remains of `x`.
+/// The sum that holds x · log2 e, rounded, in its lowest bits, and the remainder of `x`.
 #[inline(always)]
 fn reduce(x: f32) -> (f32, f32) {
-    // The logarithm of 2 in two parts, of which the first has so few bits that its multiples are
-    // exact.
+    // The logarithm of 2 in two parts; the first has so few bits that its multiples are exact.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let rounded = x * std::f32::consts::LOG2_E + ROUND;
@@ -34,8 +33,8 @@ fn polynomial(r: f32, second: f32) -> f32 {
     p
 }
 
-/// e^x for x ≤ 0, with a relative error below 1e-7, and never less for a larger x; exactly 1 for 0,
-/// and exactly 0 below the logarithm of the smallest normal value, about −87.3, and for NaN.
+/// e^x for x ≤ 0, with a relative error below 1e-7, monotone in x; exactly 1 for 0, and exactly 0
+/// below the logarithm of the smallest normal value, about −87.3, and for NaN.
 #[inline(always)]
 pub fn exp_nonpositive(x: f32) -> f32 {
     const SMALLEST: f32 = -87.336_54;

@@ -1,4 +1,4 @@
-//! Which vocabulary a token id belongs to.
+//! Identifies the vocabulary that token ids belong to.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use crate::TokenId;
 /// Identity of a vocabulary: equal fingerprints mean that every id stands for the same piece of
 /// text.
 ///
-/// It is the SHA-256 of all (id, piece) pairs in the order of ids. How a tokenizer splits text does
-/// not enter: tables of token ids stay valid under another normalizer or prefix rule.
+/// It is the SHA-256 of all (id, piece) pairs in the order of ids. It does not depend on how a
+/// tokenizer splits text: tables of token ids stay valid under another normalizer or prefix rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(String);
 
@@ -30,8 +30,8 @@ impl Fingerprint {
         Self(format!("sha256:{hex}"))
     }
 
-    /// A fingerprint as it stands in a file, written by [`Display`](fmt::Display). Any text is
-    /// taken: one that is not a fingerprint equals none.
+    /// A fingerprint read from a file, as written by [`Display`](fmt::Display). Any text is
+    /// accepted; one that is not a fingerprint does not equal any computed one.
     pub fn from_stored(text: impl Into<String>) -> Self {
         Self(text.into())
     }

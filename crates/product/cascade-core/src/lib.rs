@@ -1,17 +1,17 @@
-//! The words of speculative decoding, without a tensor library.
+//! The core types of speculative decoding, without a tensor library.
 //!
-//! * [`TokenTree`]: guesses for the tokens that follow a context. A chain is a tree; an empty tree
-//!   is plain decoding.
-//! * [`Draft`]: a token tree whose every node knows what it was drawn from and who proposed it.
-//! * [`Distribution`]: probabilities over a vocabulary; [`Sampling`] makes them from logits,
+//! * [`TokenTree`]: candidate tokens that may follow a context. A chain is a tree; an empty tree
+//!   means plain decoding.
+//! * [`Draft`]: a token tree that records what each node was drawn from and who proposed it.
+//! * [`Distribution`]: probabilities over a vocabulary; [`Sampling`] computes them from logits,
 //!   [`RandomSource`] draws from them.
 //! * [`Scorer`]: a neural model. It scores a whole tree in one forward and is observationally pure.
-//! * [`Drafter`]: a statistical model, such as Max-Gram or a bigram table. It proposes at no cost
-//!   worth counting.
+//! * [`Drafter`]: a statistical model, such as Max-Gram or a bigram table. It proposes at
+//!   negligible cost.
 //! * [`TextCodec`]: text to tokens and back, token by token.
 //!
-//! Everything above this crate is written in these terms: verification rules see [`Scores`] and a
-//! [`Draft`], the engine sees scorers and drafters, and neither ever sees a tensor.
+//! The crates above are written in these terms: verification rules see [`Scores`] and a [`Draft`],
+//! the engine sees scorers and drafters, and neither ever sees a tensor.
 
 mod codec;
 mod distribution;

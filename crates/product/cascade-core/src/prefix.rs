@@ -2,9 +2,9 @@
 
 use crate::TokenId;
 
-/// Number of tokens that both slices begin with.
+/// Length of the longest common prefix of two slices.
 ///
-/// Whole blocks are compared as memory, many times faster than token by token: contexts of a
+/// Compares whole blocks as memory, which is many times faster than token by token: contexts of a
 /// hundred thousand tokens are compared on every call.
 pub fn common_prefix(a: &[TokenId], b: &[TokenId]) -> usize {
     const BLOCK: usize = 1024;

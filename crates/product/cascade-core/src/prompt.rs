@@ -1,4 +1,4 @@
-//! What generation starts from, for both architectures.
+//! Prompts, for both architectures.
 
 use crate::TokenId;
 
@@ -11,13 +11,13 @@ pub enum Architecture {
     DecoderOnly,
 }
 
-/// A tokenized prompt, split into what is encoded and what is continued.
+/// A tokenized prompt, split into the encoder's input and the context to continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     /// Tokens for the encoder; empty for decoder-only models.
     pub source: Vec<TokenId>,
-    /// Tokens that the generation continues; empty for encoder-decoder models, whose decoder start
-    /// token is the model's own affair.
+    /// Tokens that the generation continues; empty for encoder-decoder models, where the model
+    /// itself supplies the decoder start token.
     pub context: Vec<TokenId>,
 }
 

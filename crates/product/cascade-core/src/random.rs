@@ -1,20 +1,20 @@
-//! Randomness, as drafting and reviewing use it.
+//! Random sources for drafting and verification.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{Distribution, TokenId};
 
-/// A source of chance. Rules and drafting draw from nothing else, so that a test can walk through
-/// every outcome with its probability instead of drawing one.
+/// A source of randomness. It is the only one that acceptance rules and drafting use, so a test can
+/// enumerate every outcome with its probability instead of sampling one.
 pub trait RandomSource {
-    /// `true` with this probability; numbers outside `[0, 1]` count as the nearer end.
+    /// `true` with this probability; values outside `[0, 1]` are clamped.
     fn accept(&mut self, probability: f64) -> bool;
 
     /// A token drawn from a distribution.
     fn draw(&mut self, distribution: &Distribution) -> TokenId;
 
-    /// One of `0..n`, each as probable as the others.
+    /// An integer drawn uniformly from `0..n`.
     ///
     /// # Panics
     /// May panic if `n` is 0.
@@ -41,7 +41,7 @@ impl<C: RandomSource + ?Sized> RandomSource for &mut C {
 pub struct SeededRandom(ChaCha8Rng);
 
 impl SeededRandom {
-    /// The sequence of `seed`.
+    /// The generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }

@@ -1,4 +1,4 @@
-//! From logits to the distribution that tokens are drawn from.
+//! From logits to the distribution that tokens are sampled from.
 
 use crate::vector::{self, Exponential, Ranked};
 use crate::{Distribution, Error, TokenId};
@@ -26,14 +26,14 @@ pub struct Sampling {
     min_p: Option<f32>,
 }
 
-/// A setting of sampling that makes no sense.
+/// An invalid sampling parameter.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidSampling {
-    /// A temperature below 0, infinite, or not a number.
+    /// A temperature that is negative, infinite or NaN.
     #[error("the temperature is {0}; give a number above 0, or 0 for greedy decoding")]
     Temperature(f32),
-    /// No token may be drawn.
-    #[error("top_k is 0, which leaves no token to draw; leave it out to keep them all")]
+    /// A top_k of 0.
+    #[error("top_k is 0, which leaves no token to draw; leave it out to keep all tokens")]
     TopK,
     /// A probability outside (0, 1].
     #[error("top_p is {0}; give a number above 0 and at most 1 (1 keeps all tokens)")]
@@ -44,8 +44,8 @@ pub enum InvalidSampling {
 }
 
 impl Decoding {
-    /// Greedy decoding for a temperature of 0, sampling for any above. The transforms are checked
-    /// in both cases, though greedy decoding does not use them: none of them removes the most
+    /// Greedy decoding for a temperature of 0, sampling for any higher one. The transforms are
+    /// validated in both cases, though greedy decoding ignores them: none of them removes the most
     /// probable token.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Decoding {
         })
     }
 
-    /// Whether the most probable token is taken.
+    /// Whether decoding is greedy.
     pub fn is_greedy(self) -> bool {
         self == Self::Greedy
     }
@@ -105,8 +105,8 @@ impl Sampling {
         })
     }
 
-    /// Keeps the `k` most probable tokens, the lower id first among equals. More than the
-    /// vocabulary has keeps them all.
+    /// Keeps the `k` most probable tokens, ties by lower id. A `k` above the vocabulary size keeps
+    /// them all.
     ///
     /// # Errors
     /// If `k` is 0.
@@ -152,8 +152,8 @@ impl Sampling {
     /// The distribution of a row of logits.
     ///
     /// # Errors
-    /// [`Error::ImproperLogits`] if a logit is not a number or +∞, or if all are −∞. Single −∞ are
-    /// probabilities of 0.
+    /// [`Error::ImproperLogits`] if a logit is NaN or +∞, or if all are −∞. A single −∞ is a
+    /// probability of 0.
     pub fn distribution(&self, logits: &[f32]) -> crate::Result<Distribution> {
         let row = Row::new(logits, self.temperature)?;
         let min_p = self.min_p.filter(|&p| p > 0.0);
@@ -169,18 +169,17 @@ impl Sampling {
     }
 }
 
-/// A row of logits, of which the most probable tokens are wanted.
+/// A row of logits, from which the most probable tokens are selected.
 ///
-/// Tokens are ranked by their logits, the lower id first among equals, and kept in ascending order
-/// of ids. To find those of the highest ranks, one pass over the row gives a bound, and
-/// only blocks that reach it are looked into.
+/// Tokens are ranked by logit, ties by lower id, and stored in ascending order of ids. To find the
+/// top ranks, one pass over the row gives a bound, and only blocks that reach it are searched.
 struct Row<'a> {
     logits: &'a [f32],
     maxima: Vec<f32>,
     softmax: Exponential,
 }
 
-/// How many blocks are looked into before a bound is taken that is sure to be low enough.
+/// How many blocks are searched before falling back to a bound that is guaranteed to be low enough.
 const FEW_BLOCKS: usize = 32;
 
 impl<'a> Row<'a> {
@@ -213,21 +212,22 @@ impl<'a> Row<'a> {
         vector::at_least(self.logits, &self.maxima, self.logit_of(share))
     }
 
-    /// A logit that is not above those of this share of the weight of the most probable token.
+    /// A lower bound on the logits of tokens with this share of the weight of the most probable
+    /// token.
     fn logit_of(&self, share: f64) -> f32 {
         let max = f64::from(self.softmax.max);
         let below = share.ln() / f64::from(self.softmax.scale);
-        // More than rounding can make up in the exponent, the exponential and the sum.
+        // Exceeds the rounding errors of the exponent, the exponential and the sum.
         let slack = 1e-5 * (max.abs() + below.abs()) + f64::from(f32::MIN_POSITIVE);
         ((max + below - slack) as f32).max(f32::MIN)
     }
 
-    /// The nucleus of the whole row: the fewest tokens of the highest ranks that have a share of
-    /// `top_p` of all mass.
+    /// The nucleus of the whole row: the fewest top-ranked tokens that hold a share of `top_p` of
+    /// the total mass.
     fn nucleus(&self, top_p: f64) -> Vec<Ranked> {
         let total = self.softmax.total(self.logits);
         let goal = top_p * total;
-        // The tokens below this have less than 1 − top_p together, however many they are.
+        // The tokens below this logit hold less than 1 − top_p in total, however many there are.
         let sure = self.logit_of((1.0 - top_p) * total / self.logits.len() as f64);
         let bound = vector::reached_by(&self.maxima, FEW_BLOCKS, sure);
         let mut tokens = vector::at_least(self.logits, &self.maxima, bound);
@@ -243,7 +243,7 @@ impl<'a> Row<'a> {
         self.cut(tokens, goal)
     }
 
-    /// The fewest tokens of the highest ranks whose weights sum to `goal`.
+    /// The fewest top-ranked tokens whose weights sum to `goal`.
     fn cut(&self, mut tokens: Vec<Ranked>, goal: f64) -> Vec<Ranked> {
         if let Some(last) = self.last_needed(&mut tokens.clone(), goal) {
             tokens.retain(|&token| token >= last);
@@ -251,8 +251,8 @@ impl<'a> Row<'a> {
         tokens
     }
 
-    /// The token of the lowest rank that is needed for `goal`: a binary search for it, which puts
-    /// in order no more of the tokens than it must. It takes time in proportion to their number.
+    /// The lowest-ranked token that is needed for `goal`, found by repeated selection (as in
+    /// quickselect), in time linear in the number of tokens.
     fn last_needed(&self, mut tokens: &mut [Ranked], goal: f64) -> Option<Ranked> {
         let mut sum = 0.0;
         while tokens.len() > 32 {
@@ -276,7 +276,8 @@ impl<'a> Row<'a> {
         needed.by_ref().last().copied()
     }
 
-    /// Only the tokens with a share of `min_p` of the weight of the most probable one, which is 1.
+    /// The distribution over those of `tokens` whose weight is at least `min_p` times that of the
+    /// most probable one, which is 1.
     fn distribution(&self, tokens: &[Ranked], min_p: f32) -> Distribution {
         let weighted = tokens
             .iter()
@@ -286,7 +287,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What is wrong with logits of which one is NaN or +∞, or all are −∞.
+/// The error for logits of which one is NaN or +∞, or all are −∞.
 fn improper(logits: &[f32]) -> Error {
     let bad = |&(_, logit): &(TokenId, f32)| logit.is_nan() || logit == f32::INFINITY;
     let found = (0..).zip(logits.iter().copied()).find(bad);

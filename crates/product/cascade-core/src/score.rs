@@ -1,16 +1,16 @@
-//! Scoring: the one thing a neural model does.
+//! Scoring: the interface of neural models.
 
 use crate::{Architecture, NodeId, Result, TokenId, TokenTree};
 
-/// How much of each row a caller needs, in rising order. A model computes and copies no more than
-/// that.
+/// How much of each row a caller needs, in increasing order. A model computes and copies no more
+/// than that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowDetail {
     /// The most probable token of each row.
     #[default]
     Argmax,
-    /// The same, with its probability, and the probability that each node's token has in its
-    /// parent's row.
+    /// The most probable token of each row with its probability, and the probability of each node's
+    /// token in its parent's row.
     Gathered,
     /// All logits.
     Logits,
@@ -22,8 +22,8 @@ pub enum RowDetail {
 pub struct Want {
     /// How much of each row.
     pub rows: RowDetail,
-    /// How many of the most probable tokens of each row are named; 0 for none. More than the
-    /// vocabulary has means all.
+    /// How many of the most probable tokens of each row to return; 0 for none. A value above the
+    /// vocabulary size means all.
     pub top: usize,
     /// Whether the entropy of each row is wanted.
     pub entropy: bool,
@@ -54,17 +54,17 @@ impl Want {
         hidden: false,
     };
 
-    /// The same, with so much of each row.
+    /// Wants this much of each row instead.
     pub const fn with_rows(self, rows: RowDetail) -> Self {
         Self { rows, ..self }
     }
 
-    /// The same, with the `top` most probable tokens of each row.
+    /// Additionally wants the `top` most probable tokens of each row.
     pub const fn with_top(self, top: usize) -> Self {
         Self { top, ..self }
     }
 
-    /// The same, with the entropies.
+    /// Additionally wants the entropies.
     pub const fn with_entropy(self) -> Self {
         Self {
             entropy: true,
@@ -72,7 +72,7 @@ impl Want {
         }
     }
 
-    /// The same, with the last hidden states.
+    /// Additionally wants the last hidden states.
     pub const fn with_hidden(self) -> Self {
         Self {
             hidden: true,
@@ -80,7 +80,7 @@ impl Want {
         }
     }
 
-    /// The larger of both in every part.
+    /// Everything that either of the two wants.
     pub fn union(self, other: Self) -> Self {
         Self {
             rows: self.rows.max(other.rows),
@@ -131,7 +131,7 @@ impl Matrix {
     }
 }
 
-/// Probabilities of the tokens that matter to a greedy review, computed in f32 by softmax over the
+/// Probabilities of the tokens that a greedy review reads, computed in f32 by softmax over the
 /// whole vocabulary.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatheredProbs {
@@ -147,7 +147,7 @@ pub struct GatheredProbs {
 pub struct Top {
     /// Tokens per row.
     pub width: usize,
-    /// Row by row, the most probable first, the lower id first among equals.
+    /// Row by row, in descending order of probability, ties by lower id.
     pub tokens: Vec<(TokenId, f32)>,
 }
 
@@ -161,14 +161,14 @@ impl Top {
     }
 }
 
-/// What a model says of a context and a tree of N nodes: N + 1 rows.
+/// A model's output for a context and a tree of N nodes: N + 1 rows.
 ///
 /// Row 0 is the distribution after the last token of the context, row `i + 1` the one after node
 /// `i` ([`TokenTree::row`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Scores {
-    /// The most probable token of each row, the first of equals.
+    /// The most probable token of each row, ties by lower id.
     pub argmax: Vec<TokenId>,
     /// Present if [`RowDetail::Gathered`] was wanted.
     pub gathered: Option<GatheredProbs>,
@@ -178,11 +178,11 @@ pub struct Scores {
     pub logits: Option<Matrix>,
     /// For each row, the Shannon entropy of its softmax in nats, present if it was wanted.
     pub entropy: Option<Vec<f32>>,
-    /// `[N + 1, hidden size]`: what the output head reads (after the final norm), present if it was
-    /// wanted.
+    /// `[N + 1, hidden size]`: the input of the output head (after the final norm), present if it
+    /// was wanted.
     pub hidden: Option<Matrix>,
-    /// Rows that the forward really computed: N + 1, and one for each token of the context that the
-    /// model had not seen before. For accounting.
+    /// Rows that the forward actually computed: N + 1, plus one for each context token that was not
+    /// in its cache. For accounting.
     pub rows_computed: usize,
 }
 
@@ -253,10 +253,10 @@ impl Scores {
 ///
 /// # Purity
 /// `score` is observationally pure: for the source of the last [`set_source`](Self::set_source),
-/// the answer is a function of `context`, `tree` and `want`, in whatever order calls come.
-/// Implementations keep what they have computed and reuse the longest common prefix, but no caller
-/// passes a length, rolls back, or knows that a cache exists. (Floating-point answers may differ in
-/// the last bits with the number of rows computed together.)
+/// the result is a function of `context`, `tree` and `want`, in any order of calls. Implementations
+/// may cache their computations and reuse the longest common prefix, but callers never pass a cache
+/// length, roll back, or depend on a cache. (Floating-point results may differ in the last bits
+/// with the number of rows computed together.)
 pub trait Scorer {
     /// How the model reads its prompt.
     fn architecture(&self) -> Architecture;
@@ -264,23 +264,22 @@ pub trait Scorer {
     /// Size of the vocabulary: the number of columns of the logits.
     fn vocab_size(&self) -> usize;
 
-    /// The most positions that a context and the height of a tree may take together; `None` if
-    /// there is no limit.
+    /// Maximum of the context length plus the height of the tree; `None` if there is no limit.
     fn max_context(&self) -> Option<usize>;
 
     /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models
-    /// take the empty source. Encoding may be put off until the first `score`, and the same source
-    /// again costs nothing.
+    /// accept only the empty source. Encoding may be deferred until the first `score`, and setting
+    /// the same source again is free.
     ///
     /// # Errors
-    /// A source that the model cannot take: see [`Error`](crate::Error).
+    /// If the model cannot use the source: see [`Error`](crate::Error).
     fn set_source(&mut self, source: &[TokenId]) -> Result<()>;
 
     /// Scores `tree` as a continuation of `context`, in one forward.
     ///
     /// # Errors
-    /// A decoder-only model refuses an empty context; every model refuses tokens outside its
-    /// vocabulary and more positions than it has. After an error the scorer is as usable as before.
+    /// A decoder-only model rejects an empty context; every model rejects tokens outside its
+    /// vocabulary and more positions than it has. The scorer remains usable after an error.
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores>;
 }
 

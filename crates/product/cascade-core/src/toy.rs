@@ -1,9 +1,9 @@
 //! Toy models in exact integer arithmetic.
 //!
-//! A [`ToyScorer`] answers from a hash of source and context, so that equality of outputs means
-//! exactly that: no near-tie can excuse a difference. It can be made to agree with another toy at a
-//! chosen rate, and keeps a log of the calls it received. [`outcomes`] walks through everything
-//! that chance can do.
+//! A [`ToyScorer`] computes its output from a hash of source and context, so outputs can be
+//! compared exactly: no difference can be attributed to a near-tie. It can be made to agree with
+//! another toy at a chosen rate, and can log the calls it receives. [`outcomes`] enumerates every
+//! outcome of a randomized computation.
 
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +45,7 @@ pub struct ToyScorer {
 }
 
 impl ToyScorer {
-    /// A decoder-only toy that always answers by the family's weights.
+    /// A decoder-only toy that always uses the family's weights.
     pub fn target(name: &'static str, vocab_size: usize, family: u64) -> Self {
         Self {
             name,
@@ -60,8 +60,8 @@ impl ToyScorer {
         }
     }
 
-    /// A toy that answers by the family's weights in `agreement` of 256 contexts, by its own in the
-    /// others.
+    /// A toy that uses the family's weights in about `agreement` of 256 contexts, and its own in
+    /// the others.
     pub fn drafter(
         name: &'static str,
         vocab_size: usize,
@@ -84,7 +84,7 @@ impl ToyScorer {
         }
     }
 
-    /// The same model with room for `positions` only.
+    /// The same model limited to `positions` positions.
     pub fn with_max_context(self, positions: usize) -> Self {
         Self {
             max_context: Some(positions),
@@ -112,7 +112,7 @@ impl ToyScorer {
         (0..self.vocab_size as u64)
             .map(|token| {
                 let draw = splitmix(state ^ splitmix(token)) % 1024;
-                // Cubed, so that distributions have a clear favourite now and then.
+                // Cubed, so that some distributions have a clearly most probable token.
                 1 + draw * draw * draw / 1024
             })
             .collect()
@@ -145,7 +145,7 @@ impl ToyRow {
         }
     }
 
-    /// The `n` heaviest tokens, the lower id first among equals.
+    /// The `n` tokens of the largest weights, ties by lower id.
     fn top(&self, n: usize) -> Vec<(TokenId, f32)> {
         let mut tokens: Vec<TokenId> = (0..self.weights.len() as TokenId).collect();
         tokens.sort_by_key(|&token| std::cmp::Reverse(self.weights[token as usize]));
@@ -283,7 +283,7 @@ fn splitmix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A random source that follows a given path and multiplies up its probability.
+/// A random source that follows a given path of outcomes and accumulates its probability.
 #[derive(Debug, Default)]
 pub struct Exhaustive {
     /// Which branch to take at each decision; beyond its end, the first.
@@ -340,9 +340,9 @@ impl RandomSource for Exhaustive {
     }
 }
 
-/// Every outcome of something random, with its probability: `run` is called once for each way that
-/// its chance can go. An outcome that is reached in several ways is listed as often. Exponential in
-/// the number of decisions.
+/// Every outcome of a randomized computation, with its probability: `run` is called once for each
+/// sequence of random decisions. An outcome that several sequences lead to is listed once for each.
+/// Exponential in the number of decisions.
 pub fn outcomes<T>(mut run: impl FnMut(&mut Exhaustive) -> T) -> Vec<(T, f64)> {
     let mut chance = Exhaustive::default();
     let mut all = Vec::new();

@@ -1,11 +1,11 @@
-//! Token trees: the shape of every guess.
+//! Token trees: the shape of a draft.
 
 use crate::TokenId;
 
 /// Index of a node within its tree.
 pub type NodeId = usize;
 
-/// Guesses for the tokens that follow a context: a forest whose roots all continue the context.
+/// Candidate tokens that may follow a context: a forest whose roots all continue the context.
 ///
 /// Nodes are kept in topological order: a parent comes before its children, and siblings keep the
 /// order in which they were pushed. `None` as a parent means the context itself. A chain is a tree
@@ -25,7 +25,7 @@ struct Node {
     next_sibling: Option<NodeId>,
 }
 
-/// The ends of a list of siblings.
+/// The first and the last of a list of siblings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Family {
     first: Option<NodeId>,
@@ -105,8 +105,8 @@ impl TokenTree {
         self.nodes[node].parent
     }
 
-    /// Number of ancestors of a node: 0 if it continues the context. Its position in the sequence
-    /// is the length of the context plus its depth.
+    /// Number of ancestors of a node: 0 if it directly follows the context. Its position in the
+    /// sequence is the length of the context plus its depth.
     pub fn depth(&self, node: NodeId) -> usize {
         self.nodes[node].depth
     }
@@ -155,7 +155,8 @@ impl TokenTree {
         self.nodes.iter().enumerate().all(|(i, n)| n.depth == i)
     }
 
-    /// Row of [`Scores`](crate::Scores) of what follows `node`, or the context if `None`.
+    /// Index of the [`Scores`](crate::Scores) row for the token after `node`, or after the context
+    /// if `None`.
     pub fn row(node: Option<NodeId>) -> usize {
         node.map_or(0, |n| n + 1)
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_family_relations() {
+    fn reports_family_relations() {
         let tree = sample();
         assert_eq!(tree.children(None).collect::<Vec<_>>(), [0, 3]);
         assert_eq!(tree.children(Some(0)).collect::<Vec<_>>(), [1, 2]);

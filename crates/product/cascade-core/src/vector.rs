@@ -1,28 +1,27 @@
-//! Loops over a whole vocabulary, compiled for the vector instructions that the CPU has.
+//! Loops over a whole vocabulary, compiled for the CPU's vector instructions.
 //!
 //! Every sum is taken in an order that does not depend on the width of a vector, and no product is
-//! fused with a sum, so the bits are the same on every processor.
+//! fused with a sum, so results are bit-identical on every CPU.
 
 use crate::exp::exp_nonpositive as exp;
 use crate::TokenId;
 
-/// Numbers are worked on in blocks of so many, each with its maximum or sum: what is looked for is
-/// looked for in its block.
+/// Block size: values are processed in blocks, each with its maximum or sum, so that a search first
+/// finds the block.
 pub(crate) const BLOCK: usize = 64;
 
 /// Partial sums or maxima of a block.
 const LANES: usize = 8;
 
-/// Calls the closure with the widest vector instructions that this processor has. It must be
-/// `#[inline(always)]`, and so must be what it calls, or they are compiled without those
+/// Calls the closure with the widest vector instructions that this CPU has. The closure and
+/// everything it calls must be `#[inline(always)]`, or they are compiled without those
 /// instructions.
 #[inline]
 fn vectorized<T>(run: impl FnMut() -> T) -> T {
     pulp::Arch::new().dispatch(Vectorized(run))
 }
 
-/// A closure that is called by reference: the shim by which it would be called by value is not
-/// inlined.
+/// Calls the closure by reference: the shim that calls it by value is not inlined.
 struct Vectorized<F>(F);
 
 impl<T, F: FnMut() -> T> pulp::WithSimd for Vectorized<F> {
@@ -34,7 +33,7 @@ impl<T, F: FnMut() -> T> pulp::WithSimd for Vectorized<F> {
     }
 }
 
-/// All blocks; the last one is filled up with `padding`.
+/// All blocks; the last one is padded with `padding`.
 #[inline(always)]
 fn blocks<T: Copy>(values: &[T], padding: T) -> impl Iterator<Item = [T; BLOCK]> + '_ {
     let (blocks, rest) = values.as_chunks();
@@ -61,8 +60,8 @@ fn partial_sums<T: Weight>(block: &[T; BLOCK]) -> [f64; LANES] {
     lanes
 }
 
-/// The sum of each block, from its partial sums. (In one loop with those it would keep them from
-/// being vectorised.)
+/// The sum of each block, from its partial sums. (A loop of its own, since in the same loop it
+/// would prevent vectorisation of the partial sums.)
 fn sums(partial: Vec<[f64; LANES]>) -> Vec<f64> {
     partial
         .into_iter()
@@ -70,7 +69,7 @@ fn sums(partial: Vec<[f64; LANES]>) -> Vec<f64> {
         .collect()
 }
 
-/// Folds neighbours at a distance of half the length, until one is left.
+/// Reduces the lanes by repeatedly combining the two halves.
 #[inline(always)]
 fn fold<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
     for half in [4, 2, 1] {
@@ -81,7 +80,7 @@ fn fold<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
     lanes[0]
 }
 
-/// The larger one; of a number and NaN, the number or either.
+/// The larger of two values; unspecified which one if either is NaN.
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
     if b > a {
@@ -91,8 +90,8 @@ fn larger(a: f32, b: f32) -> f32 {
     }
 }
 
-/// The maximum of each block, and whether all values are below +∞ (NaN is not). Maxima mean nothing
-/// otherwise.
+/// The maximum of each block, and whether all values are below +∞ (NaN is not). The maxima are
+/// meaningless otherwise.
 pub(crate) fn maxima(values: &[f32]) -> (Vec<f32>, bool) {
     let mut partial = Vec::with_capacity(values.len().div_ceil(BLOCK));
     let proper = vectorized(
@@ -117,7 +116,7 @@ pub(crate) fn maxima(values: &[f32]) -> (Vec<f32>, bool) {
     (maxima.collect(), proper)
 }
 
-/// Softmax, but for the division by the sum: e^((l − max)·scale).
+/// Unnormalised softmax: e^((l − max)·scale).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exponential {
     pub(crate) max: f32,
@@ -222,7 +221,7 @@ impl<T: Weight> Scaled<'_, T> {
         factor: 0.0,
     };
 
-    /// A block; zeros from the end on.
+    /// The probabilities of a block, padded with zeros.
     #[inline(always)]
     fn block(&self, index: usize) -> [f64; BLOCK] {
         let start = (index * BLOCK).min(self.weights.len());
@@ -241,7 +240,7 @@ impl<T: Weight> Scaled<'_, T> {
     }
 }
 
-/// f(p, q) for each probability of a block of `p` and the one at its place in `q`.
+/// f(p, q) for the probabilities at equal positions of a block of `p` and of `q`.
 #[inline(always)]
 fn zip_block<P: Weight, Q: Weight>(
     p: Scaled<'_, P>,
@@ -256,8 +255,8 @@ fn zip_block<P: Weight, Q: Weight>(
     values
 }
 
-/// f(p, q) for each probability of `p` and the one at its place in `q`, and the sum of each block.
-/// f(0, q) must be 0.
+/// f(p, q) for the probabilities at equal positions of `p` and `q`, and the sum of each block. f(0,
+/// q) must be 0.
 pub(crate) fn zip<P: Weight, Q: Weight>(
     p: Scaled<'_, P>,
     q: Scaled<'_, Q>,
@@ -280,7 +279,7 @@ pub(crate) fn zip<P: Weight, Q: Weight>(
     (values, sums(partial))
 }
 
-/// The sum of what [`zip`] gives.
+/// The sum of the values of [`zip`].
 pub(crate) fn zip_sum<P: Weight, Q: Weight>(
     p: Scaled<'_, P>,
     q: Scaled<'_, Q>,
@@ -298,8 +297,8 @@ pub(crate) fn zip_sum<P: Weight, Q: Weight>(
     sums(partial).into_iter().sum()
 }
 
-/// A token and its logit or weight as one number, larger for larger values and, among equals, for
-/// lower ids.
+/// A token and its logit or weight packed into one integer, ordered by value and, among equal
+/// values, by descending id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ranked(u64);
 
@@ -307,7 +306,7 @@ impl Ranked {
     /// `value` must not be NaN.
     #[inline(always)]
     pub(crate) fn new(token: TokenId, value: f32) -> Self {
-        // Both zeros are the same.
+        // −0 and +0 are equal.
         let bits = (value + 0.0).to_bits();
         let sign = bits.cast_signed() >> 31;
         let ordered = bits ^ (sign.cast_unsigned() | 1 << 31);
@@ -328,12 +327,12 @@ impl Ranked {
 }
 
 /// The tokens with a value of at least `bound`, in ascending order. `maxima` are those of the
-/// blocks of `values`; only blocks that have such a token are looked into.
+/// blocks of `values`; only blocks that contain such a token are searched.
 pub(crate) fn at_least(values: &[f32], maxima: &[f32], bound: f32) -> Vec<Ranked> {
     let mut found = Vec::new();
     let blocks = values.chunks(BLOCK).zip(maxima).enumerate();
     for (index, (block, _)) in blocks.filter(|(_, (_, &max))| max >= bound) {
-        // Written whether it belongs there or not, which spares a branch that nobody can predict.
+        // Always written, needed or not, which avoids an unpredictable branch.
         let mut hits = [Ranked(0); BLOCK];
         let mut count = 0;
         for (token, &value) in (index * BLOCK..).zip(block) {
@@ -345,19 +344,19 @@ pub(crate) fn at_least(values: &[f32], maxima: &[f32], bound: f32) -> Vec<Ranked
     found
 }
 
-/// A value that at least `n` tokens reach, the largest such that the maxima alone tell of; `floor`
-/// if they do not tell, or if it is larger.
+/// The largest value that the maxima alone guarantee at least `n` tokens to reach; `floor` if they
+/// guarantee none, or if `floor` is larger.
 pub(crate) fn reached_by(maxima: &[f32], n: usize, floor: f32) -> f32 {
     if n == 0 || n > maxima.len() {
         return floor;
     }
-    // Each block that reaches a value has a token that does.
+    // Each block whose maximum reaches a value has a token that does.
     let mut maxima = maxima.to_vec();
     let (_, &mut nth, _) = maxima.select_nth_unstable_by(n - 1, |a, b| b.total_cmp(a));
     larger(floor, nth)
 }
 
-/// The `n` first tokens by rank among those of at least `floor`, in ascending order of ids.
+/// The `n` highest-ranked tokens among those of at least `floor`, in ascending order of ids.
 pub(crate) fn first(values: &[f32], maxima: &[f32], n: usize, floor: f32) -> Vec<Ranked> {
     let mut found = at_least(values, maxima, reached_by(maxima, n, floor));
     if n < found.len() {
@@ -373,10 +372,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exponential_is_as_precise_as_it_says() {
+    fn the_exponential_is_as_precise_as_documented() {
         let mut largest: f64 = 0.0;
         let mut last = 1.0;
-        // Every 1001st of all numbers from 0 down to the logarithm of the smallest normal one.
+        // Every 1001st of all values from 0 down to the logarithm of the smallest normal one.
         for bits in ((-0f32).to_bits()..=(-87.336_54f32).to_bits()).step_by(1001) {
             let x = f32::from_bits(bits);
             let exact = f64::from(x).exp();

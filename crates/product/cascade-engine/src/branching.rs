@@ -1,17 +1,17 @@
-//! How drafts branch into trees.
+//! Branching: how drafts become trees.
 
-/// How a neural drafter's guesses branch. By default they do not: a chain.
+/// How a neural drafter's drafts branch. The default is a chain.
 ///
-/// Whatever the shape, an exact review stays exact: the children of a node are draws whose
-/// proposals are known, and how many there are is settled before any of them is drawn.
+/// Exact reviews are exact for any shape: the children of a node are draws whose proposals are
+/// known, and their number is fixed before any of them is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branching {
-    /// Children of a node, by its children's depth in the draft; the last number holds for all
-    /// depths below. The lead counts: 1 is a chain.
+    /// Number of children of a node, indexed by the children's depth in the draft; the last entry
+    /// applies to all greater depths. The child on the main path is included, so 1 is a chain.
     pub widths: Vec<usize>,
     /// Which nodes have children.
     pub expand: Expand,
-    /// How children beside the lead are chosen.
+    /// How children beside the main path are chosen.
     pub siblings: Siblings,
 }
 
@@ -20,12 +20,12 @@ pub struct Branching {
 #[serde(rename_all = "snake_case")]
 pub enum Expand {
     #[serde(alias = "lead")]
-    /// The one on the main path at each depth: the tree of Cascade Speculative Drafting (App. B),
-    /// which costs no forward of the drafter beyond those of a chain.
+    /// Only the node on the main path at each depth: the tree of Cascade Speculative Drafting (App.
+    /// B), which costs no forward of the drafter beyond those of a chain.
     #[default]
     MainPath,
-    /// All: the drafter scores its whole tree in each forward, and every leaf grows (SpecInfer's
-    /// expansion).
+    /// All leaves: the drafter scores its whole tree in each forward, and every leaf gets children
+    /// (SpecInfer's expansion).
     #[serde(alias = "every")]
     AllLeaves,
 }
@@ -34,16 +34,16 @@ pub enum Expand {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Siblings {
-    /// The most probable tokens. (Greedy decoding always takes these.)
+    /// The most probable tokens. (Greedy decoding always uses these.)
     #[default]
     #[serde(alias = "top")]
     TopK,
-    /// Further samples. A token drawn again is one node with two draws. Widths [n, 1] with children
-    /// of every node are SpecInfer's n sampled sequences, merged into a prefix tree: a node drawn m
-    /// times has m times as many draws below.
+    /// Further samples, with replacement. A token drawn twice is one node with two draws. Widths
+    /// [n, 1] with children of every node are SpecInfer's n sampled sequences, merged into a prefix
+    /// tree: a node drawn m times has m times as many draws below.
     #[serde(alias = "sampled")]
     WithReplacement,
-    /// Further samples without the tokens drawn before.
+    /// Further samples, excluding the tokens drawn before.
     WithoutReplacement,
 }
 
@@ -51,12 +51,12 @@ pub enum Siblings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// Each after the one before: the horizontal cascade.
+    /// Each continues the draft of the one before: the horizontal cascade.
     #[default]
     #[serde(alias = "after")]
     Sequential,
-    /// Each from where the draft begins, merged into a prefix tree: SpecInfer's merge of several
-    /// drafters. Shares are not summed up: each drafter drafts the tokens of its own entry.
+    /// Each from the start of the draft, merged into a prefix tree: SpecInfer's merge of several
+    /// drafters. Entries are not summed: each drafter drafts the tokens of its own entry.
     #[serde(alias = "beside")]
     Merged,
 }
@@ -71,7 +71,7 @@ impl Branching {
         }
     }
 
-    /// The paper's tree: `width` children of the leading node of each depth, the drafter's most
+    /// The paper's tree: `width` children of the main path's node at each depth, the drafter's most
     /// probable tokens.
     pub fn main_path(width: usize) -> Self {
         Self {

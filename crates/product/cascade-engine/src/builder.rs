@@ -1,4 +1,4 @@
-//! Putting a cascade together.
+//! The builder of a cascade.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::{
     Schedule, StaticSchedule, StopRule,
 };
 
-/// Nodes of a draft at most, unless something else is asked for: as many rows as the forward passes
-/// of this project take in one piece.
+/// Default for the maximum number of nodes of a draft: as many rows as this project's models
+/// process in one piece.
 pub const DEFAULT_MAX_NODES: usize = 64;
 
 /// Builds a [`Cascade`]. Drafters are added largest first.
@@ -33,12 +33,12 @@ pub struct CascadeBuilder {
 }
 
 impl CascadeBuilder {
-    /// The model whose answers are kept.
+    /// Sets the target.
     pub fn target(self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
         self.target_with(name, scorer, Rule::default())
     }
 
-    /// The model whose answers are kept, and the rule of its reviews when tokens are sampled.
+    /// Sets the target, and the rule of its reviews when tokens are sampled.
     pub fn target_with(
         mut self,
         name: impl Into<String>,
@@ -50,13 +50,13 @@ impl CascadeBuilder {
         self
     }
 
-    /// Adds a neural drafter below those already there. With nothing below it, it drafts one token
-    /// per forward.
+    /// Adds a neural drafter below those already there. If it is the smallest level, it drafts one
+    /// token per forward.
     pub fn neural(self, name: impl Into<String>, scorer: impl Scorer + Send + 'static) -> Self {
         self.neural_with(name, scorer, NeuralOptions::default())
     }
 
-    /// The same, with a rule for its reviews and branches in its drafts.
+    /// As [`neural`](Self::neural), with a rule for its reviews and branching for its drafts.
     pub fn neural_with(
         mut self,
         name: impl Into<String>,
@@ -68,8 +68,8 @@ impl CascadeBuilder {
         self
     }
 
-    /// Adds a statistical drafter below those already there. It proposes directly, whatever stands
-    /// below it.
+    /// Adds a statistical drafter below those already there. It proposes directly and does not use
+    /// levels below it.
     pub fn statistical(
         mut self,
         name: impl Into<String>,
@@ -80,7 +80,8 @@ impl CascadeBuilder {
         self
     }
 
-    /// When turns of the drafter that was added last end early; never if not set.
+    /// Sets the stop rule of the drafter that was added last; without one, its turns never end
+    /// early.
     pub fn stop_rule(mut self, rule: impl StopRule + 'static) -> Self {
         match self.drafters.last_mut() {
             Some(level) => *level.stop_rule_mut() = Some(Box::new(rule)),
@@ -89,59 +90,59 @@ impl CascadeBuilder {
         self
     }
 
-    /// How many tokens each drafter adds for each reviewer: the static schedule of the papers.
+    /// Sets how many tokens each drafter adds for each reviewer: the static schedule of the papers.
     /// A cascade with drafters needs this or a [`schedule`](Self::schedule).
     pub fn k_matrix(mut self, k: KMatrix) -> Self {
         self.k = Some(k);
         self
     }
 
-    /// Who drafts next and how much, in place of a K matrix and a placement.
+    /// Sets who drafts next and how much, in place of a K matrix and a placement.
     pub fn schedule(mut self, schedule: impl Schedule + 'static) -> Self {
         self.schedule = Some(Box::new(schedule));
         self
     }
 
-    /// λ of reviews by drafters, for what neural drafters propose; 1 if not set.
+    /// Sets λ of drafters' reviews for proposals of neural drafters; 1 if not set.
     pub fn lenience(mut self, lenience: Lenience) -> Self {
         self.lenience.neural = lenience;
         self
     }
 
-    /// λ of reviews by drafters, for what statistical drafters propose; 1 if not set, as in the
+    /// Sets λ of drafters' reviews for proposals of statistical drafters; 1 if not set, as in the
     /// paper.
     pub fn statistical_lenience(mut self, lenience: Lenience) -> Self {
         self.lenience.statistical = lenience;
         self
     }
 
-    /// Where the drafters of one row of the K matrix draft; each after the one before if not set.
+    /// Sets where the drafters of one row of the K matrix draft; [`Placement::Sequential`] if not
+    /// set.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Nodes of a draft at most, whoever reviews it; [`DEFAULT_MAX_NODES`] if not set.
-    /// The main path comes first, branches get what it
-    /// leaves.
+    /// Sets the maximum number of nodes of a draft, for every reviewer; [`DEFAULT_MAX_NODES`] if
+    /// not set. The main path has priority over branches.
     pub fn max_nodes(mut self, nodes: usize) -> Self {
         self.max_nodes = Some(nodes);
         self
     }
 
-    /// Tokens that end a text.
+    /// Sets the tokens that end a text.
     pub fn eos(mut self, tokens: impl IntoIterator<Item = TokenId>) -> Self {
         self.eos = tokens.into_iter().collect();
         self
     }
 
-    /// The tokenizer, for text prompts, text events and stop sequences.
+    /// Sets the tokenizer, for text prompts, text events and stop sequences.
     pub fn codec(mut self, codec: Arc<dyn TextCodec>) -> Self {
         self.codec = Some(codec);
         self
     }
 
-    /// Checks that the parts fit together.
+    /// Checks that the parts fit together and builds the cascade.
     ///
     /// # Errors
     /// No target; a schedule that is missing, given twice or made for another number of drafters; a

@@ -1,4 +1,4 @@
-//! The cascade: its models and its policies, ready to generate.
+//! A cascade: its models and policies, ready to generate.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::policy::idle_drafters;
 use crate::recursion::Recursion;
 use crate::{CascadeBuilder, Error, Event, Generation, GenerationOutput, Options, Result};
 
-/// A target and the drafters that guess for it.
+/// A target and its drafters.
 ///
 /// The output is the target's own. Greedy decoding: every emitted token is the target's most
-/// probable one after those before it, according to the very forward that verified it. Sampling:
-/// every emitted token has the target's distribution after those before it, exactly, whatever is
-/// drafted.
+/// probable one after the preceding tokens, according to the forward that verified it. Sampling:
+/// every emitted token has exactly the target's distribution given the preceding tokens, whatever
+/// is drafted.
 ///
 /// # Example
 /// ```
@@ -44,7 +44,7 @@ pub struct Cascade {
 }
 
 impl Cascade {
-    /// Starts putting a cascade together.
+    /// Returns an empty builder.
     pub fn builder() -> CascadeBuilder {
         CascadeBuilder::default()
     }
@@ -54,7 +54,7 @@ impl Cascade {
         self.models.names().collect()
     }
 
-    /// Names of drafters that the schedule never asks for a token.
+    /// Names of drafters that the schedule never uses.
     pub fn idle_drafters(&self) -> Vec<&str> {
         let drafters = &self.models.drafters;
         let schedule = &self.recursion.schedule;
@@ -67,7 +67,7 @@ impl Cascade {
         idle.into_iter().map(name).collect()
     }
 
-    /// Continues or answers a text.
+    /// Generates from a text prompt.
     ///
     /// # Errors
     /// As [`generate_tokens`](Self::generate_tokens); [`Error::NoCodec`]; [`Error::EmptyPrompt`] if
@@ -76,7 +76,8 @@ impl Cascade {
         self.start(prompt, options)?.run()
     }
 
-    /// The same, and `on_event` hears of everything while it happens; it may end the generation.
+    /// As [`generate`](Self::generate), and calls `on_event` for every event as it happens; the
+    /// callback may end the generation.
     ///
     /// # Errors
     /// As [`generate`](Self::generate).
@@ -89,12 +90,12 @@ impl Cascade {
         self.start(prompt, options)?.run_with(on_event)
     }
 
-    /// Generates from tokens.
+    /// Generates from a tokenized prompt.
     ///
     /// # Errors
     /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`]; [`Error::NoCodec`] if there are stop
-    /// sequences and no codec; [`Error::Model`] if a model fails or breaks its contract;
-    /// [`Error::ScheduledDrafter`] if the schedule does. The cascade stays usable.
+    /// sequences and no codec; [`Error::Model`] if a model fails or violates its contract;
+    /// [`Error::ScheduledDrafter`] if the schedule does. The cascade remains usable.
     pub fn generate_tokens(
         &mut self,
         prompt: &Prompt,
@@ -103,7 +104,8 @@ impl Cascade {
         self.start_tokens(prompt, options)?.run()
     }
 
-    /// The same, and `on_event` hears of everything while it happens; it may end the generation.
+    /// As [`generate_tokens`](Self::generate_tokens), and calls `on_event` for every event as it
+    /// happens; the callback may end the generation.
     ///
     /// # Errors
     /// As [`generate_tokens`](Self::generate_tokens).
@@ -116,9 +118,9 @@ impl Cascade {
         self.start_tokens(prompt, options)?.run_with(on_event)
     }
 
-    /// Starts to continue or answer a text. Nothing is computed before the first
-    /// [`step`](Generation::step) but, for encoder-decoder models that do not put it off, the
-    /// encoded source.
+    /// Starts a generation from a text prompt. Nothing is computed before the first
+    /// [`step`](Generation::step), except the encoding of the source in encoder-decoder models that
+    /// do not defer it.
     ///
     /// # Errors
     /// As [`generate`](Self::generate).
@@ -127,7 +129,7 @@ impl Cascade {
         self.start_tokens(&prompt, options)
     }
 
-    /// Starts a generation from tokens.
+    /// Starts a generation from a tokenized prompt.
     ///
     /// # Errors
     /// As [`generate_tokens`](Self::generate_tokens).
@@ -139,17 +141,18 @@ impl Cascade {
         Generation::new(self, prompt, options)
     }
 
-    /// Starts a generation that owns the cascade, for those who keep several under way; it
-    /// [gives the cascade back](Generation::into_cascade).
+    /// Starts a generation that owns the cascade, for callers that run several generations
+    /// concurrently. [`Generation::into_cascade`] returns the cascade.
     ///
     /// # Errors
-    /// As [`generate_tokens`](Self::generate_tokens). The cascade is lost; check the prompt with
-    /// [`check`](Self::check) first.
+    /// As [`generate_tokens`](Self::generate_tokens). The cascade is dropped on an error; check the
+    /// prompt first with [`check`](Self::check).
     pub fn into_generation(self, prompt: &Prompt, options: &Options) -> Result<Generation<Self>> {
         Generation::new(self, prompt, options)
     }
 
-    /// The tokens of a text prompt, where the target reads them.
+    /// Tokenizes a text prompt, for the target's encoder or its context depending on its
+    /// architecture.
     ///
     /// # Errors
     /// [`Error::NoCodec`]; [`Error::EmptyPrompt`] if `prompt` is blank; the tokenizer's own.
@@ -163,7 +166,7 @@ impl Cascade {
         Ok(Prompt::new(architecture, tokens))
     }
 
-    /// Whether the target can take a prompt.
+    /// Checks that the target can process a prompt.
     ///
     /// # Errors
     /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`].

@@ -1,9 +1,9 @@
-//! The context, lengthened while a draft is made behind it.
+//! The context, temporarily extended while drafting.
 
 use cascade_core::TokenId;
 
-/// The tokens before a draft. Drafting lengthens them for a while; they are always given back as
-/// they were, errors included.
+/// The tokens before a draft. Drafting extends them temporarily; they are always restored, also
+/// after errors.
 pub(crate) struct ContextStack {
     tokens: Vec<TokenId>,
 }
@@ -22,7 +22,7 @@ impl ContextStack {
         self.tokens.push(token);
     }
 
-    /// Calls `work` with the context lengthened by `more`.
+    /// Calls `work` with the context extended by `more`.
     pub(crate) fn extended<T>(&mut self, more: &[TokenId], work: impl FnOnce(&mut Self) -> T) -> T {
         let len = self.tokens.len();
         self.tokens.extend_from_slice(more);

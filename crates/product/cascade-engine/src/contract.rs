@@ -1,10 +1,10 @@
-//! What a [`Scorer`](cascade_core::Scorer) or [`Drafter`](cascade_core::Drafter) must return,
-//! checked in one place.
+//! Checks the results of [`Scorer`](cascade_core::Scorer)s and [`Drafter`](cascade_core::Drafter)s,
+//! in one place.
 //!
-//! Every call of a model passes through [`Metered`](crate::Metered), which checks the answer here.
-//! So a model with too few rows, or one that leaves out what was wanted, is an error that names the
-//! method, never a panic or a review that is silently stricter than asked for. The cost of a check
-//! does not grow with the vocabulary.
+//! Every call of a model passes through [`Metered`](crate::Metered), which checks the result here.
+//! So a model that returns too few rows, or omits what was wanted, causes an error that names the
+//! method, never a panic or a review that is silently stricter than configured. The cost of a check
+//! does not depend on the vocabulary size.
 
 use cascade_core::{Error, Result, RowDetail, ScoredTree, Scores, TokenId, TokenTree, Want};
 
@@ -85,7 +85,7 @@ fn check_size(part: &'static str, found: Option<usize>, wanted: Option<usize>) -
     }
 }
 
-/// Checks a proposal: estimates for all nodes or none, each a probability, and tokens of the
+/// Checks a proposal: estimates for all nodes or none, each in `[0, 1]`, and tokens within the
 /// target's vocabulary.
 pub(crate) fn check_proposal(proposed: &ScoredTree, vocab_size: usize) -> Result<()> {
     let (nodes, estimates) = (proposed.tree.len(), proposed.probabilities.len());

@@ -1,4 +1,4 @@
-//! How tokens are chosen in one generation, and what is read off a model's scores for it.
+//! How tokens are chosen in one generation, and what is read from a model's scores.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct DecodingState<'r> {
 }
 
 impl DecodingState<'_> {
-    /// What must be known of each row to review leniently or not, and to branch.
+    /// What must be computed of each row for a review with this lenience and for branching.
     pub(crate) fn want(&self, lenience: LeniencePolicy, branching: &Branching) -> Want {
         match self.decoding {
             Decoding::Sampled(_) => Want::LOGITS,
@@ -53,7 +53,7 @@ impl DecodingState<'_> {
     }
 }
 
-/// A model's scores, read in one of the two ways.
+/// A model's scores, read according to the decoding mode.
 pub(crate) enum ScoreView<'s> {
     Greedy(&'s Scores),
     Sampled {
@@ -78,8 +78,8 @@ impl ScoreView<'_> {
         }
     }
 
-    /// How many draws give a node of multiplicity `times` its `width` children, beside the token on
-    /// the main path if there is one.
+    /// Number of draws that give a node of multiplicity `times` its `width` children, in addition
+    /// to the token on the main path if there is one.
     pub(crate) fn draws(
         &self,
         siblings: Siblings,
@@ -90,15 +90,15 @@ impl ScoreView<'_> {
         let beside = usize::from(on_path.is_some());
         match (self, siblings) {
             (Self::Sampled { .. }, Siblings::WithReplacement) => width * times - beside,
-            // The token on the main path is a sample, and none of the most probable tokens makes
-            // way for it.
+            // The token on the main path is a sample and does not replace any of the most probable
+            // tokens.
             (Self::Sampled { .. }, Siblings::TopK) if width > beside => width,
             _ => width - beside,
         }
     }
 
-    /// Draws `count` children from a row, beside a token of the main path that has been drawn
-    /// already, if there is one.
+    /// Draws `count` children from a row, in addition to a token of the main path that has already
+    /// been drawn, if there is one.
     pub(crate) fn children(
         &mut self,
         row: usize,
@@ -123,7 +123,7 @@ impl ScoreView<'_> {
     }
 }
 
-/// The most probable tokens of a row beside that of the main path.
+/// The most probable tokens of a row other than that of the main path.
 fn top_of(
     scores: &Scores,
     row: usize,
@@ -138,8 +138,8 @@ fn top_of(
         .collect()
 }
 
-/// They do not depend on the token of the main path, which may be one of them: a review may look at
-/// them in any order.
+/// The most probable tokens as point masses. They do not depend on the token of the main path,
+/// which may be one of them, so a review may consider them in any order.
 fn point_masses(p: &Distribution, count: usize) -> Vec<(TokenId, Proposal)> {
     let top = p.top(count).into_iter();
     top.map(|token| (token, Proposal::PointMass)).collect()

@@ -4,7 +4,7 @@ use cascade_core::{Draft, LevelId, NodeId, Proposal, Proposed, TokenId};
 
 use crate::policy::TurnStart;
 
-/// A draft that grows at its main path: the one along which each piece continues the piece before.
+/// A draft that grows along its main path, where each chunk continues the one before.
 #[derive(Default)]
 pub(crate) struct DraftBuilder {
     pub(crate) draft: Draft,
@@ -17,7 +17,7 @@ pub(crate) struct DraftBuilder {
 }
 
 impl DraftBuilder {
-    /// A chunk without tokens, which leaves a draft as it is.
+    /// An empty chunk, which leaves `draft` unchanged.
     pub(crate) fn nothing_after(draft: &Self) -> Self {
         Self {
             ended: draft.ended,
@@ -30,7 +30,7 @@ impl DraftBuilder {
         self.depth_after(self.tip)
     }
 
-    /// Depth of what follows a node, or of what comes first.
+    /// Depth of the children of a node, or of the first tokens.
     pub(crate) fn depth_after(&self, node: Option<NodeId>) -> usize {
         node.map_or(0, |node| self.draft.tree().depth(node) + 1)
     }
@@ -40,7 +40,7 @@ impl DraftBuilder {
         self.draft.tree().path_tokens(self.tip)
     }
 
-    /// Moves to where a turn begins.
+    /// Moves the tip to where a turn begins.
     pub(crate) fn begin(&mut self, start: TurnStart) {
         if start == TurnStart::Root {
             self.tip = None;
@@ -48,14 +48,14 @@ impl DraftBuilder {
         }
     }
 
-    /// Lengthens the main path by one token.
+    /// Extends the main path by one token.
     pub(crate) fn extend(&mut self, token: TokenId, proposal: Proposal, proposer: LevelId) {
         let proposed = Proposed { proposal, proposer };
         self.tip = Some(self.draft.push(token, self.tip, proposed));
     }
 
-    /// Moves a chunk under the tip; the main path goes on along that of the chunk. Returns the
-    /// nodes that it gained.
+    /// Moves a chunk under the tip; the main path continues along the chunk's. Returns the nodes by
+    /// which it grew.
     pub(crate) fn graft(&mut self, chunk: Self) -> Vec<NodeId> {
         let path = chunk.path();
         let places = self.draft.graft(self.tip, chunk.draft);
@@ -82,7 +82,7 @@ impl DraftBuilder {
         path
     }
 
-    /// Nodes without children, but the tip.
+    /// Leaves other than the tip.
     pub(crate) fn other_leaves(&self) -> Vec<NodeId> {
         let tree = self.draft.tree();
         (0..tree.len())

@@ -10,10 +10,10 @@ use crate::context_stack::ContextStack;
 use crate::text::TextStream;
 use crate::{Error, Event, Finish, Options, Result, Step, StopSequences, TextPiece};
 
-/// Receives what happens. Its answer may end the generation.
+/// Receives events. Its result may end the generation.
 pub(crate) type OnEvent<'a> = &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>;
 
-/// Everything that leaves a generation.
+/// The emitted tokens and text of a generation.
 pub(crate) struct Emission {
     pub(crate) tokens: Vec<TokenId>,
     pub(crate) proposers: Vec<LevelId>,
@@ -21,7 +21,7 @@ pub(crate) struct Emission {
     stops: Option<StopSequences>,
     max_new_tokens: usize,
     cancelled: bool,
-    /// What the step under way has let out.
+    /// Text that the current step has emitted.
     pieces: Vec<TextPiece>,
 }
 
@@ -47,8 +47,8 @@ impl Emission {
         self.max_new_tokens - self.tokens.len()
     }
 
-    /// Emits the accepted tokens and the target's own, lengthens the context by them, and says
-    /// whether that ends the generation.
+    /// Emits the accepted tokens and the bonus token, appends them to the context, and returns why
+    /// the generation ends, if it does.
     pub(crate) fn emit_step(
         &mut self,
         draft: &Draft,
@@ -99,8 +99,8 @@ impl Emission {
         })
     }
 
-    /// Lets out the text still held back when a generation has ended by `finish`, unless a stop
-    /// sequence ended it. A stop sequence may come to light only here.
+    /// Emits the text still held back when a generation has ended by `finish`, unless a stop
+    /// sequence ended it. A stop sequence may be completed only here.
     pub(crate) fn flush(&mut self, finish: Finish, on_event: OnEvent<'_>) -> Result<Finish> {
         if matches!(finish, Finish::StopSequence(_)) {
             return Ok(finish);
@@ -109,7 +109,7 @@ impl Emission {
         Ok(stop.unwrap_or(finish))
     }
 
-    /// The text that was let out since this was asked last.
+    /// The text that was emitted since the last call.
     pub(crate) fn take_pieces(&mut self) -> Vec<TextPiece> {
         std::mem::take(&mut self.pieces)
     }

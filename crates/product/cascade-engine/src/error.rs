@@ -1,4 +1,4 @@
-//! What can be wrong with a cascade, and what can go wrong in it.
+//! Errors of building and running a cascade.
 
 use cascade_core::{Architecture, LevelId};
 use cascade_verify::InvalidLenience;
@@ -30,21 +30,21 @@ pub enum Error {
     #[error("a cascade has one schedule: call `k_matrix` or `schedule` on the builder, not both")]
     TwoSchedules,
 
-    /// A stop rule that belongs to no drafter.
+    /// A stop rule was set before any drafter.
     #[error(
         "a stop rule belongs to the drafter before it; call `stop_rule` after adding a drafter"
     )]
     StopRuleWithoutDrafter,
 
-    /// A schedule asked somebody to draft who is not below the reviewer.
+    /// A schedule requested a drafter that is not below the reviewer.
     #[error(
-        "the schedule asks level {} to draft for level {}, where only levels {} to {} are below it",
+        "the schedule requests drafts of level {} for level {}, but only levels {} to {} are below it",
         drafter.0, reviewer.0, reviewer.0 + 1, last.0
     )]
     ScheduledDrafter {
-        /// Who is to review.
+        /// The level that reviews.
         reviewer: LevelId,
-        /// Who was asked to draft.
+        /// The level that was to draft.
         drafter: LevelId,
         /// The smallest level.
         last: LevelId,
@@ -66,33 +66,33 @@ pub enum Error {
     #[error(transparent)]
     KMatrix(#[from] KMatrixError),
 
-    /// A lenience below 1, or none at all.
+    /// A lenience that is below 1 or not finite.
     #[error(transparent)]
     Lenience(#[from] InvalidLenience),
 
-    /// A draft may hold no nodes.
-    #[error("drafts may hold at most 0 nodes, so nothing can be drafted; give 1 or more")]
+    /// The maximum number of nodes is 0.
+    #[error("a draft may have at most 0 nodes, so nothing can be drafted; allow 1 or more")]
     NoNodes,
 
     /// A rule that would change the distribution of the output.
     #[error(
-        "rule `{rule}` of `{reviewer}` looks at siblings in random order, and those of drafter `{drafter}` are drawn \
-         without replacement, each depending on those before: the output would not have the target's distribution; \
+        "rule `{rule}` of `{reviewer}` considers siblings in random order, but those of drafter `{drafter}` are drawn \
+         without replacement, each depending on earlier ones: the output would not have the target's distribution; \
          give `{reviewer}` the rule `iterated`, or draw the siblings of `{drafter}` with replacement"
     )]
     InexactOrder {
         /// Name of the rule.
         rule: String,
-        /// Name of the model that reviews by it.
+        /// Name of the model that uses the rule.
         reviewer: String,
         /// Name of the drafter whose drafts it reviews.
         drafter: String,
     },
 
-    /// A drafter speaks another vocabulary.
+    /// A drafter has another vocabulary size than the target.
     #[error(
         "drafter `{drafter}` has a vocabulary of {found} tokens and target `{target}` one of {expected}: \
-         drafts would mean other words; use models of one family"
+         token ids would stand for other text; use models of one family"
     )]
     VocabularyMismatch {
         /// Name of the drafter.
@@ -105,7 +105,7 @@ pub enum Error {
         expected: usize,
     },
 
-    /// A drafter reads its prompt in another way.
+    /// A drafter has another architecture than the target.
     #[error(
         "drafter `{drafter}` is {found:?} and target `{target}` is {expected:?}: they cannot share a context"
     )]
@@ -120,15 +120,15 @@ pub enum Error {
         expected: Architecture,
     },
 
-    /// An empty stop sequence would stop everything.
+    /// A stop sequence is empty.
     #[error("a stop sequence is empty: it would end every generation at once; remove it")]
     EmptyStopSequence,
 
     /// The stop sequences could not be compiled.
-    #[error("the stop sequences cannot be searched for: {0}")]
+    #[error("the stop sequences cannot be compiled: {0}")]
     StopSequences(#[source] Box<aho_corasick::BuildError>),
 
-    /// Text was asked for, but the cascade has no codec.
+    /// Text was to be processed, but the cascade has no codec.
     #[error("text prompts and stop sequences need a tokenizer; call `codec` on the builder")]
     NoCodec,
 
@@ -155,7 +155,7 @@ pub enum Error {
     Model {
         /// Name of the model.
         model: String,
-        /// What it said.
+        /// Its error.
         source: cascade_core::Error,
     },
 

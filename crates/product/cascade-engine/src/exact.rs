@@ -1,11 +1,11 @@
-//! Settings that would change the distribution of the output.
+//! Rejects settings that would change the distribution of the output.
 
 use cascade_core::LevelId;
 use cascade_verify::ReviewRule;
 
 use crate::{Branching, Error, Result, Schedule, Siblings};
 
-/// What of a neural model decides whether reviews are exact.
+/// The properties of a neural model that determine whether reviews are exact.
 #[derive(Clone, Copy, Debug)]
 pub struct Reviewer<'a> {
     /// Its name.
@@ -18,12 +18,12 @@ pub struct Reviewer<'a> {
 
 /// Checks that every rule is exact for what it will review. `levels` are the target and the
 /// drafters, largest first; statistical ones are `None`.
-/// [`CascadeBuilder::build`](crate::CascadeBuilder::build) does the same; this is for those who
-/// want to know before they load models.
+/// [`CascadeBuilder::build`](crate::CascadeBuilder::build) does the same; this function allows the
+/// check before models are loaded.
 ///
 /// # Errors
-/// [`Error::InexactOrder`]: a rule that looks at draws in another order than theirs must not meet
-/// draws that depend on those before.
+/// [`Error::InexactOrder`]: a rule that considers draws in another order than they were drawn in
+/// must not be used for draws that depend on earlier ones.
 pub fn check_exact(levels: &[Option<Reviewer<'_>>], schedule: &dyn Schedule) -> Result<()> {
     for (r, reviewer) in levels.iter().enumerate() {
         let Some(reviewer) = reviewer.filter(|reviewer| reviewer.rule.reorders()) else {

@@ -1,4 +1,4 @@
-//! A generation: one prompt on its way through a cascade, step by step.
+//! A generation: the decoding of one prompt by a cascade, step by step.
 
 use std::borrow::BorrowMut;
 use std::ops::ControlFlow;
@@ -19,11 +19,11 @@ use crate::{
     Branching, Cascade, Error, Event, Finish, GenerationOutput, Options, Result, Step, Usage,
 };
 
-/// One prompt on its way through a cascade.
+/// The decoding of one prompt by a cascade.
 ///
-/// [`step`](Self::step) drafts, lets the target verify the draft and emits what comes of it.
-/// Between steps a generation costs nothing and can wait as long as it likes; it can be dropped at
-/// any time, and the cascade is ready for the next prompt. As an iterator it yields its steps.
+/// [`step`](Self::step) drafts, lets the target verify the draft and emits the resulting tokens.
+/// Between steps a generation uses no CPU and can be paused indefinitely; it can be dropped at any
+/// time, which leaves the cascade ready for the next prompt. As an iterator it yields its steps.
 ///
 /// `C` is the cascade itself ([`Cascade::into_generation`]) or a borrow of it ([`Cascade::start`]).
 ///
@@ -79,14 +79,15 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     /// Takes the next step; `None` once the generation has ended.
     ///
     /// # Errors
-    /// [`Error::Model`] if a model fails or breaks its contract, [`Error::ScheduledDrafter`] if the
-    /// schedule does; [`Error::Codec`]. Models are as usable as before.
+    /// [`Error::Model`] if a model fails or violates its contract, [`Error::ScheduledDrafter`] if
+    /// the schedule does; [`Error::Codec`]. The models remain usable.
     pub fn step(&mut self) -> Result<Option<StepReport>> {
         self.step_with(&mut |_| ControlFlow::Continue(()))
     }
 
-    /// The same, and `on_event` hears of every token and piece of text of the step; it may end the
-    /// generation within the step, so that no token after that is emitted.
+    /// As [`step`](Self::step), and calls `on_event` for the step and each of its tokens and pieces
+    /// of text. The callback may end the generation within the step; no further token is emitted
+    /// then.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -109,7 +110,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         Ok(report)
     }
 
-    /// How deep the next draft may be, or why there is no next step.
+    /// The maximum depth of the next draft, or why there is no next step.
     fn draft_limit(&self) -> std::result::Result<usize, Finish> {
         let remaining = self.emission.remaining();
         if remaining == 0 {
@@ -119,7 +120,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let Some(room) = target.room(self.context.tokens().len()) else {
             return Err(Finish::ContextFull);
         };
-        // One token less than is wanted, since the target adds its own.
+        // One token less than remains, since the target adds a bonus token.
         Ok(match self.speculate {
             true => (remaining - 1).min(room),
             false => 0,
@@ -264,7 +265,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         levels
     }
 
-    /// Takes all steps that are left.
+    /// Takes all remaining steps.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -272,7 +273,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         self.run_with(|_| ControlFlow::Continue(()))
     }
 
-    /// The same, and `on_event` hears of everything while it happens; it may end the generation.
+    /// As [`run`](Self::run), and calls `on_event` for every event as it happens; the callback may
+    /// end the generation.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -289,7 +291,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         self.finish.as_ref()
     }
 
-    /// What has been generated. A generation that has not ended counts as
+    /// Returns what has been generated. A generation that has not ended counts as
     /// [cancelled](Finish::Cancelled).
     pub fn into_output(self) -> GenerationOutput {
         let models = self.cascade.borrow().models.named_usage();
@@ -307,7 +309,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
 }
 
 impl Generation<Cascade> {
-    /// The cascade, ready for the next prompt.
+    /// Returns the cascade, ready for the next prompt.
     pub fn into_cascade(self) -> Cascade {
         self.cascade
     }
@@ -316,7 +318,7 @@ impl Generation<Cascade> {
 impl<C: BorrowMut<Cascade>> Iterator for Generation<C> {
     type Item = std::result::Result<StepReport, Error>;
 
-    /// The next step. Ends after an error.
+    /// The next step. The iterator ends after an error.
     fn next(&mut self) -> Option<Self::Item> {
         let step = self.step();
         if step.is_err() {
@@ -333,7 +335,7 @@ struct Verified {
     verdict: Verdict,
 }
 
-/// Measures one phase after the other.
+/// Times consecutive phases.
 struct Clock(Instant);
 
 impl Clock {

@@ -8,9 +8,8 @@ use crate::policy::idle_drafters;
 /// (K_nn in Cascade Speculative Drafting, Algorithm 1).
 ///
 /// Row 0 is used when the target reviews, row `j + 1` when drafter `j` reviews. Entry `(r, j)` is
-/// the number of tokens that drafter `j` adds to the draft which the reviewer of row `r` will see.
-/// A drafter never drafts for itself or for a smaller one, so everything below the diagonal is
-/// zero.
+/// the number of tokens that drafter `j` adds to the draft for the reviewer of row `r`. A drafter
+/// never drafts for itself or for a smaller one, so everything below the diagonal is zero.
 ///
 /// # Example
 /// The paper's best setting for FLAN-T5-XXL on GSM8K (Table 5: k11 = 8, k12 = 13, k22 = 1, with 10
@@ -47,11 +46,11 @@ pub enum Convention {
     RunningSum,
 }
 
-/// Why something is no K matrix. Rows and columns count from 0.
+/// Why a matrix is not a valid K matrix. Rows and columns count from 0.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KMatrixError {
-    /// A row of another length.
+    /// A row whose length is not the number of rows.
     #[error("the K matrix is not square: it has {rows} rows, but row {row} has {columns} columns")]
     NotSquare {
         /// Number of rows.
@@ -71,10 +70,10 @@ pub enum KMatrixError {
         row: usize,
         /// The column.
         column: usize,
-        /// What stands there.
+        /// The invalid entry.
         value: usize,
     },
-    /// A running sum that falls.
+    /// A running sum that decreases.
     #[error(
         "row {row} of the K matrix falls from {before} to {value} at column {column}, \
          and a running sum cannot fall; is it written in the `added` convention?"
@@ -86,13 +85,13 @@ pub enum KMatrixError {
         column: usize,
         /// The entry before.
         before: usize,
-        /// What stands there.
+        /// The invalid entry.
         value: usize,
     },
 }
 
 impl KMatrix {
-    /// Checks a matrix written in `convention`. No rows at all is the matrix of plain decoding.
+    /// Checks a matrix written in `convention`. A matrix without rows means plain decoding.
     pub fn new(rows: Vec<Vec<usize>>, convention: Convention) -> Result<Self, KMatrixError> {
         let n = rows.len();
         for (r, row) in rows.iter().enumerate() {
@@ -131,8 +130,7 @@ impl KMatrix {
     /// Tokens that `drafter` adds when `reviewer` reviews; 0 if it is not a smaller level.
     ///
     /// # Panics
-    /// If there is no such drafter, or if `reviewer` is the smallest level, for which nobody
-    /// drafts.
+    /// If there is no such drafter, or if `reviewer` is the smallest level, which has no drafters.
     pub fn tokens(&self, reviewer: LevelId, drafter: LevelId) -> usize {
         match drafter.0.checked_sub(1) {
             Some(column) => self.added[reviewer.0][column],
@@ -140,9 +138,9 @@ impl KMatrix {
         }
     }
 
-    /// Drafters that are never asked for a token, directly or through a reviewer that is asked:
-    /// their columns are zero in every row that is ever used. `reviews` says whether a level
-    /// reviews at all; a statistical one does not.
+    /// Drafters that are never used, directly or through a drafter that reviews them: their columns
+    /// are zero in every row that is used. `reviews` returns whether a level reviews drafts;
+    /// statistical ones do not.
     pub fn idle_drafters(&self, reviews: impl Fn(LevelId) -> bool) -> Vec<LevelId> {
         let may_pair = |reviewer, drafter| self.tokens(reviewer, drafter) > 0;
         idle_drafters(self.size(), may_pair, reviews)
@@ -203,10 +201,10 @@ mod tests {
     }
 
     #[test]
-    fn tells_who_never_drafts() {
+    fn reports_who_never_drafts() {
         let all = added(&[&[5, 14, 10], &[0, 1, 10], &[0, 0, 10]]).unwrap();
         assert!(all.idle_drafters(|_| true).is_empty());
-        // Drafter 1 would draft for drafter 0 only, and drafter 0 drafts for nobody.
+        // Drafter 1 would draft for drafter 0 only, and drafter 0 never drafts.
         let idle = added(&[&[0, 0, 10], &[0, 4, 10], &[0, 0, 10]]).unwrap();
         assert_eq!(idle.idle_drafters(|_| true), [LevelId(1), LevelId(2)]);
         // A statistical drafter reviews nothing, so the row of drafter 0 is not used.

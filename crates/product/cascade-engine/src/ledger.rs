@@ -1,4 +1,4 @@
-//! The ledger: what each model was asked to do.
+//! The ledger: calls, rows and time of each model.
 
 use std::time::{Duration, Instant};
 
@@ -9,25 +9,25 @@ use cascade_core::{
 
 use crate::contract::check_scores;
 
-/// What one model did during one generation. Costs are applied to it later.
+/// What one model did during one generation, as counts to which costs can be applied later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
     /// Forwards of a neural model; proposals of a statistical one.
     pub calls: u64,
-    /// Rows that were wanted: N + 1 for a tree of N nodes. For a statistical model, tokens
+    /// Rows that were requested: N + 1 for a tree of N nodes. For a statistical model, tokens
     /// proposed.
     pub rows: u64,
-    /// Rows computed beyond those because the model had not yet seen tokens that others produced.
+    /// Additional rows, computed because the model had not yet seen tokens that others produced.
     pub catch_up_rows: u64,
-    /// The same in the first forward of a generation: the prompt.
+    /// Such rows of the first forward of a generation: the prompt.
     pub prefill_rows: u64,
-    /// Time spent in the model, encoding of the source included.
+    /// Time spent in the model, including encoding of the source.
     pub time: Duration,
 }
 
 impl Usage {
-    /// What was added since `earlier`.
+    /// The difference to an `earlier` state.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             calls: self.calls - earlier.calls,
@@ -44,7 +44,7 @@ impl Usage {
     }
 }
 
-/// Decorates a scorer or a drafter: books what it does, and refuses scores that break the contract
+/// Decorates a scorer or a drafter: records its usage, and rejects scores that violate the contract
 /// of [`Scorer::score`].
 #[derive(Clone, Debug)]
 pub struct Metered<M> {
@@ -53,7 +53,7 @@ pub struct Metered<M> {
 }
 
 impl<M> Metered<M> {
-    /// A fresh ledger around `model`.
+    /// Wraps `model` with an empty ledger.
     pub fn new(model: M) -> Self {
         Self {
             model,
@@ -80,7 +80,7 @@ impl<S: Scorer> Scorer for Metered<S> {
         self.model.max_context()
     }
 
-    /// Opens a new page of the ledger.
+    /// Resets the ledger.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.usage = Usage::default();
         let started = Instant::now();
@@ -108,7 +108,7 @@ impl<S: Scorer> Scorer for Metered<S> {
 }
 
 impl<D: Drafter> Drafter for Metered<D> {
-    /// Opens a new page of the ledger.
+    /// Resets the ledger.
     fn set_source(&mut self, source: &[TokenId]) {
         self.usage = Usage::default();
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! The models of a cascade, with their names, their ledgers and what drafting with them means.
+//! The models of a cascade, with their names, ledgers and drafting settings.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct NeuralOptions {
 }
 
 impl NeuralOptions {
-    /// A rule and a shape.
+    /// Options with this rule and this branching.
     pub fn new(rule: impl ReviewRule + 'static, branching: Branching) -> Self {
         Self {
             rule: Arc::new(rule),
@@ -75,7 +75,7 @@ impl Neural {
         set.map_err(|source| self.failed(source))
     }
 
-    /// One forward, and what it cost.
+    /// Runs one forward and returns its cost with the scores.
     pub(crate) fn score(
         &mut self,
         context: &[TokenId],
@@ -175,7 +175,7 @@ impl Level {
         }
     }
 
-    /// The level's stop rule learns from a review of a draft that it contributed to.
+    /// Lets the level's stop rule learn from a review of a draft to which it contributed.
     pub(crate) fn observe_outcome(&mut self, level: LevelId, outcome: &Outcome<'_>) {
         let contributed = outcome.turns.iter().any(|turn| turn.turn.drafter == level);
         if let Some(rule) = self.stop_rule_mut().as_mut().filter(|_| contributed) {
@@ -217,7 +217,7 @@ impl Models {
         drafters.try_for_each(|level| level.set_source(source))
     }
 
-    /// Statistical drafters learn from a step of the target.
+    /// Lets statistical drafters learn from a step of the target.
     pub(crate) fn observe_step(&mut self, observation: &Observation<'_>) {
         for level in &mut self.drafters {
             if let Level::Statistical(statistical) = level {
@@ -234,7 +234,7 @@ impl Models {
             .collect()
     }
 
-    /// The same with names and roles.
+    /// The usage of each model with its name and role.
     pub(crate) fn named_usage(&self) -> Vec<ModelUsage> {
         let roles = self.drafters.iter().map(Level::role);
         let roles = std::iter::once(Role::Target).chain(roles);

@@ -1,16 +1,17 @@
-//! The cascade: who drafts for whom, how much, and the steps that turn verified drafts into text.
+//! The cascade engine: who drafts for whom, how much, and the steps that turn verified drafts into
+//! text.
 //!
-//! * [`Cascade`]: a target and its drafters, put together by [`Cascade::builder`].
-//! * [`Generation`]: one prompt on its way through a cascade. [`step`](Generation::step) it,
-//!   iterate over it, or let [`Cascade::generate`] run it to its [`GenerationOutput`].
-//! * [`Schedule`]: who drafts next for a reviewer, and how much. The first one is the [`KMatrix`]
-//!   of Cascade Speculative Drafting (§3.4). [`StopRule`]: whether a draft ends after a token. Both
-//!   learn from [`Outcome`]s.
+//! * [`Cascade`]: a target and its drafters, built by [`Cascade::builder`].
+//! * [`Generation`]: the decoding of one prompt. [`step`](Generation::step) it, iterate over it, or
+//!   let [`Cascade::generate`] run it to its [`GenerationOutput`].
+//! * [`Schedule`]: who drafts next for a reviewer, and how much. The built-in one follows the
+//!   [`KMatrix`] of Cascade Speculative Drafting (§3.4). [`StopRule`]: whether a draft ends after a
+//!   token. Both learn from [`Outcome`]s.
 //! * [`Branching`]: how drafts become trees.
-//! * [`Usage`]: what each model was asked to do, booked by [`Metered`].
-//! * [`StopSequences`]: texts that end a generation, found across the borders of tokens.
+//! * [`Usage`]: calls, rows and time of each model, recorded by [`Metered`].
+//! * [`StopSequences`]: texts that end a generation, found across token boundaries.
 //!
-//! The engine knows models as [`Scorer`](cascade_core::Scorer)s and
+//! The engine uses models as [`Scorer`](cascade_core::Scorer)s and
 //! [`Drafter`](cascade_core::Drafter)s and never sees a tensor. Its output is the target's own,
 //! greedy or sampled, whatever the drafters, the policies, the lenience and the shape of the
 //! drafts.

@@ -1,4 +1,5 @@
-//! How one neural drafter drafts: the levels below it guess, it reviews, and its draft grows.
+//! How one neural drafter drafts: the levels below it draft, it reviews, and its own draft grows by
+//! the outcome.
 
 use cascade_core::{
     Budget, Draft, LevelId, NodeId, Proposal, Proposed, RowDetail, Scores, TokenId, TokenTree, Want,
@@ -13,7 +14,7 @@ use crate::policy::{DraftedToken, ForwardCost, Outcome};
 use crate::recursion::{DraftSlot, Drafted, Recursion};
 use crate::{Expand, Result};
 
-/// One neural drafter at work in a turn.
+/// A turn of one neural drafter.
 pub(crate) struct NeuralDrafting<'a> {
     recursion: &'a mut Recursion,
     neural: &'a mut Neural,
@@ -35,10 +36,10 @@ impl<'a> NeuralDrafting<'a> {
         }
     }
 
-    /// Drafts after `context` until the main path holds its quota: again and again, the levels
-    /// below draft, the model reviews, and what it accepts grows the chunk, with the token it adds
-    /// (the vertical cascade). Ends early if its stop rule says so or the model has no position
-    /// left.
+    /// Drafts after `context` until the main path holds its quota: repeatedly, the levels below
+    /// draft, the model reviews, and the chunk grows by the accepted tokens and the model's own
+    /// (the vertical cascade). Ends early if the stop rule ends the turn or the model has no
+    /// positions left.
     pub(crate) fn run(
         mut self,
         below: &mut [Level],
@@ -75,12 +76,12 @@ impl<'a> NeuralDrafting<'a> {
         capacity.saturating_sub(self.chunk.draft.len())
     }
 
-    /// Tokens that branches must leave to the main path from now on, of which a review adds `most`
-    /// at most.
+    /// Tokens that branches must leave for the main path from now on, if the review adds at most
+    /// `most`.
     ///
-    /// As a rule, what the path still owes after the review. But where siblings are looked at in
-    /// another order, how many there are must not depend on how far the path has come, which
-    /// depends on its tokens: then it is the most that it may come to.
+    /// Normally the path's remaining quota. But where a rule considers siblings in another order,
+    /// their number must not depend on how far the path got, which depends on its tokens; then it
+    /// is at least `most`.
     fn growth(&self, most: usize, decoding: &DecodingState<'_>) -> Growth {
         let owed = self.slot.quota.saturating_sub(self.chunk.depth());
         Growth {
@@ -92,7 +93,7 @@ impl<'a> NeuralDrafting<'a> {
         }
     }
 
-    /// What the levels below may draft: one token less than there is room for, since the model adds
+    /// The budget of the levels below: one token less than there is room for, since the model adds
     /// its own.
     fn budget_below(&self, positions: usize) -> Budget {
         let room = (self.slot.capacity.depth - self.chunk.depth()).min(self.spare());
@@ -110,7 +111,7 @@ impl<'a> NeuralDrafting<'a> {
         }
     }
 
-    /// Reviews what was drafted after the main path, and grows the chunk by the outcome.
+    /// Reviews what was drafted after the main path, and extends the chunk by the outcome.
     fn review(
         &mut self,
         drafted: Drafted,
@@ -120,7 +121,7 @@ impl<'a> NeuralDrafting<'a> {
         decoding: &mut DecodingState<'_>,
     ) -> Result<Reviewed> {
         match self.neural.branching.expand {
-            // Where only the main path has children, nothing else of the chunk is worth a row.
+            // Where only the main path has children, the chunk's other nodes need no rows.
             Expand::MainPath => context.extended(main_path, |context| {
                 self.review_from(drafted, None, context.tokens(), growth, decoding)
             }),
@@ -132,7 +133,7 @@ impl<'a> NeuralDrafting<'a> {
         }
     }
 
-    /// The chunk with what was drafted after its main path.
+    /// The chunk extended by what was drafted after its main path.
     fn behind_chunk(&self, drafted: Drafted) -> Drafted {
         let mut draft = self.chunk.draft.clone();
         let places = draft.graft(self.chunk.tip, drafted.draft);
@@ -171,23 +172,23 @@ impl<'a> NeuralDrafting<'a> {
         })
     }
 
-    /// What the review, the branches and the stop rule read.
+    /// The scores that the review, the branches and the stop rule read.
     fn want(&self, decoding: &DecodingState<'_>) -> Want {
         let lenience = self.recursion.settings.lenience;
         let want = decoding.want(lenience, &self.neural.branching);
         match &self.neural.stop_rule {
             None => want,
             Some(rule) => {
-                // Rules are not shown logits, and lenient reviews read the gathered probabilities.
+                // Stop rules never see logits, and lenient reviews read the gathered probabilities.
                 let reads = rule.want();
                 want.union(reads.with_rows(reads.rows.min(RowDetail::Gathered)))
             }
         }
     }
 
-    /// Lengthens the main path by the accepted tokens, with what they were emitted from and their
-    /// first proposers, and by the model's next token, unless the text ends or the stop rule ends
-    /// the turn before.
+    /// Extends the main path by the accepted tokens, with the proposals they were emitted from and
+    /// their first proposers, and by the model's own token, unless the text ends or the stop rule
+    /// ends the turn first.
     fn lengthen(
         &mut self,
         scored: &Draft,
@@ -241,7 +242,7 @@ impl<'a> NeuralDrafting<'a> {
         rule.stop(&drafted)
     }
 
-    /// Leaves beside the main path that get children of their own.
+    /// Leaves beside the main path that get children.
     fn growing_leaves(&self) -> Vec<NodeId> {
         match self.neural.branching.expand {
             Expand::MainPath => Vec::new(),
@@ -272,10 +273,10 @@ impl<'a> NeuralDrafting<'a> {
         Ok(())
     }
 
-    /// Gives `parent` children from a row, beside `on_path` if that is one of them, as far as the
-    /// budget goes after what the main path is still owed.
+    /// Gives `parent` children from a row, beside `on_path` if that is one of them, within the
+    /// budget that the main path's remaining quota leaves.
     ///
-    /// How many is settled before any of them is drawn: a child left out because of what it is
+    /// Their number is fixed before any of them is drawn: omitting a child depending on its token
     /// would bias the others.
     fn branch(
         &mut self,
@@ -303,7 +304,7 @@ impl<'a> NeuralDrafting<'a> {
     }
 }
 
-/// A token by which the main path grew.
+/// A token added to the main path.
 struct PathStep {
     /// The node before it.
     parent: Option<NodeId>,
@@ -312,12 +313,12 @@ struct PathStep {
     token: TokenId,
 }
 
-/// What the main path may grow by.
+/// How far the main path may grow.
 #[derive(Clone, Copy)]
 struct Growth {
     /// Its depth before a review.
     depth: usize,
-    /// Tokens from there on that branches must leave to it.
+    /// Tokens from there on that branches must leave for it.
     claimed: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a generation is asked for.
+//! Options of a generation.
 
 use cascade_core::Decoding;
 
@@ -15,17 +15,17 @@ use crate::StopSequences;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Tokens at most; the count is exact. 256 by default.
+    /// Maximum number of tokens; drafts never exceed it. 256 by default.
     pub max_new_tokens: usize,
     /// Texts that end the generation.
     pub stop: Option<StopSequences>,
-    /// Whether to draft at all. Without, the target decodes plainly, one token per forward.
+    /// Whether to draft. If `false`, the target decodes plainly, one token per forward.
     pub speculate: bool,
     /// How tokens are chosen, by the target and by its drafters alike; greedy by default.
     pub decoding: Decoding,
-    /// Seed of the samples: the same seed, prompt and cascade give the same output (if the models
-    /// compute the same logits). Another cascade, or none, gives other samples of the same
-    /// distribution.
+    /// Seed for sampling: the same seed, prompt and cascade give the same output (if the models
+    /// compute the same logits). Another cascade, or plain decoding, gives other samples of the
+    /// same distribution.
     pub seed: u64,
 }
 
@@ -42,7 +42,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with another length.
+    /// Sets the maximum number of tokens.
     pub fn with_max_new_tokens(self, max_new_tokens: usize) -> Self {
         Self {
             max_new_tokens,
@@ -50,7 +50,7 @@ impl Options {
         }
     }
 
-    /// The same with these stop sequences, or without any.
+    /// Sets the stop sequences, or removes them.
     pub fn with_stop(self, stop: impl Into<Option<StopSequences>>) -> Self {
         Self {
             stop: stop.into(),
@@ -58,17 +58,17 @@ impl Options {
         }
     }
 
-    /// The same with drafting switched on or off.
+    /// Switches drafting on or off.
     pub fn with_speculation(self, speculate: bool) -> Self {
         Self { speculate, ..self }
     }
 
-    /// The same with another decoding mode.
+    /// Sets the decoding mode.
     pub fn with_decoding(self, decoding: Decoding) -> Self {
         Self { decoding, ..self }
     }
 
-    /// The same with another seed.
+    /// Sets the seed.
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }

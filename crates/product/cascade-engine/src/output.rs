@@ -1,4 +1,4 @@
-//! What a generation was: tokens, steps, and what each model did.
+//! The output of a generation: tokens, steps, and what each model did.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::Usage;
 pub struct GenerationOutput {
     /// Emitted tokens, the EOS token included if there was one.
     pub tokens: Vec<TokenId>,
-    /// For each token, the model that proposed it first: [`LevelId::TARGET`] for the target's own.
+    /// For each token, the model that proposed it first: [`LevelId::TARGET`] for bonus tokens.
     pub proposers: Vec<LevelId>,
     /// Their text, up to a stop sequence; `None` without a codec.
     pub text: Option<String>,
@@ -32,13 +32,13 @@ pub struct GenerationOutput {
 pub enum Finish {
     /// The model ended its text.
     Eos,
-    /// As many tokens as were asked for.
+    /// The requested number of tokens was generated.
     MaxNewTokens,
-    /// A stop sequence came up.
+    /// A stop sequence appeared.
     StopSequence(String),
-    /// The target has no position left.
+    /// The target has no positions left.
     ContextFull,
-    /// The receiver of the events ended it, or it was given up between two steps.
+    /// The receiver of the events ended it, or it was abandoned between two steps.
     Cancelled,
 }
 
@@ -59,9 +59,9 @@ impl Finish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// Nodes that the target reviewed.
+    /// Nodes that the target verified.
     pub drafted: usize,
-    /// Nodes that it kept.
+    /// Nodes that it accepted.
     pub accepted: usize,
 }
 
@@ -73,14 +73,14 @@ pub struct ModelUsage {
     pub name: String,
     /// Its place in the cascade.
     pub role: Role,
-    /// The ledger's page.
+    /// Its ledger: calls, rows and time.
     pub usage: Usage,
 }
 
 /// A model's place in the cascade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its answers are kept.
+    /// Its output is emitted.
     Target,
     /// A neural drafter.
     Drafter,
@@ -100,28 +100,28 @@ impl Role {
 }
 
 impl GenerationOutput {
-    /// Emitted tokens per forward of the target; the target's own token counts, so plain decoding
-    /// has 1. 0 if nothing was generated.
+    /// Emitted tokens per forward of the target; the bonus token is included, so plain decoding has
+    /// 1. 0 if nothing was generated.
     pub fn mean_acceptance_length(&self) -> f64 {
         ratio(self.tokens.len(), self.steps.len())
     }
 
-    /// Share of drafted tokens that the target kept; 0 if nothing was drafted.
+    /// Share of drafted tokens that the target accepted; 0 if nothing was drafted.
     pub fn draft_acceptance_rate(&self) -> f64 {
         ratio(self.num_accepted_draft_tokens(), self.num_draft_tokens())
     }
 
-    /// Tokens that the target reviewed.
+    /// Drafted tokens that the target verified.
     pub fn num_draft_tokens(&self) -> usize {
         self.steps.iter().map(|step| step.drafted).sum()
     }
 
-    /// Drafted tokens that the target kept.
+    /// Drafted tokens that the target accepted.
     pub fn num_accepted_draft_tokens(&self) -> usize {
         self.steps.iter().map(|step| step.accepted).sum()
     }
 
-    /// Entry `i` counts the steps of which the target kept `i` drafted tokens.
+    /// Entry `i` counts the steps in which the target accepted `i` drafted tokens.
     pub fn acceptance_histogram(&self) -> Vec<usize> {
         let longest = self.steps.iter().map(|step| step.accepted).max();
         let mut histogram = vec![0; longest.map_or(0, |longest| longest + 1)];

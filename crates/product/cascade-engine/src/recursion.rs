@@ -12,22 +12,22 @@ use crate::neural_drafting::NeuralDrafting;
 use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
 use crate::{Error, Result};
 
-/// How a cascade drafts: everything that is neither a model nor a policy.
+/// The settings of drafting that belong neither to a model nor to a policy.
 pub(crate) struct DraftSettings {
     /// For reviews by drafters. The target's is strict.
     pub(crate) lenience: LeniencePolicy,
-    /// Nodes of a draft at most, whoever reviews it.
+    /// Maximum number of nodes of a draft, for every reviewer.
     pub(crate) max_nodes: usize,
     /// Nothing is drafted after one of these.
     pub(crate) eos: Vec<TokenId>,
-    /// Whether the rule of any reviewer looks at siblings in another order than they were drawn in.
+    /// Whether any reviewer's rule considers siblings in another order than they were drawn in.
     pub(crate) reorders: bool,
-    /// The target's; what statistical drafters propose must be part of it.
+    /// The target's vocabulary size; statistical drafters must propose tokens below it.
     pub(crate) vocab_size: usize,
 }
 
 impl DraftSettings {
-    /// The most that a draft may hold if it may be `depth` tokens deep.
+    /// The budget of a draft that may be `depth` tokens deep.
     pub(crate) fn budget(&self, depth: usize) -> Budget {
         Budget {
             depth: depth.min(self.max_nodes),
@@ -40,7 +40,7 @@ impl DraftSettings {
     }
 }
 
-/// A draft for a reviewer, and who made it.
+/// A draft for a reviewer, and the turns in which it was drafted.
 pub(crate) struct Drafted {
     pub(crate) draft: Draft,
     pub(crate) turns: Vec<TurnRecord>,
@@ -55,21 +55,22 @@ pub(crate) struct DraftSlot {
     pub(crate) depth: usize,
     /// Tokens that it should add to the main path.
     pub(crate) quota: usize,
-    /// What it may add at most.
+    /// The most that it may add.
     pub(crate) capacity: Budget,
-    /// Nodes that branches must leave to the turns after this one.
+    /// Nodes that branches must leave for later turns.
     pub(crate) reserved: usize,
 }
 
-/// The settings and the schedule of a cascade: all that drafting needs beside models.
+/// The settings and the schedule of a cascade: all that drafting needs besides the models.
 pub(crate) struct Recursion {
     pub(crate) settings: DraftSettings,
     pub(crate) schedule: Box<dyn Schedule>,
 }
 
 impl Recursion {
-    /// Drafts for `reviewer` within `budget`: the schedule says who of `levels`, those below it,
-    /// drafts next and how much (the horizontal cascade), until it takes the draft to be complete.
+    /// Drafts for `reviewer` within `budget`: the schedule decides which of `levels`, those below
+    /// the reviewer, drafts next and how much (the horizontal cascade), until it considers the
+    /// draft complete.
     pub(crate) fn draft(
         &mut self,
         levels: &mut [Level],
@@ -123,7 +124,7 @@ impl Recursion {
         Ok(Drafted { draft, turns })
     }
 
-    /// The policies learn from a review of what `levels`, those below the reviewer, drafted.
+    /// Lets the policies learn from a review of a draft by `levels`, those below the reviewer.
     pub(crate) fn observe(&mut self, levels: &mut [Level], outcome: &Outcome<'_>) {
         self.schedule.observe(outcome);
         for (index, level) in levels.iter_mut().enumerate() {
@@ -131,7 +132,7 @@ impl Recursion {
         }
     }
 
-    /// What the first of `levels` drafts.
+    /// The chunk that the first of `levels` drafts.
     fn chunk(
         &mut self,
         levels: &mut [Level],
@@ -175,11 +176,11 @@ impl Recursion {
         Ok(chunk)
     }
 
-    /// The part of a proposal that is within the budget and not behind an EOS token.
+    /// The part of a proposal that is within the budget and not after an EOS token.
     fn fitting(&self, proposed: &ScoredTree, drafter: LevelId, budget: Budget) -> DraftBuilder {
         let tree = &proposed.tree;
         let mut chunk = DraftBuilder::default();
-        // Where each node of the tree went: nowhere, if it is left out.
+        // The new node for each node of the tree; `None` if it is left out.
         let mut places: Vec<Option<NodeId>> = Vec::with_capacity(tree.len());
         for node in 0..tree.len() {
             let fits = tree.depth(node) < budget.depth && chunk.draft.len() < budget.nodes;
@@ -213,8 +214,8 @@ fn levels_from(levels: &mut [Level], reviewer: LevelId, drafter: LevelId) -> Res
     }
 }
 
-/// Where a turn drafts; `None` if it has nothing to add. `budget` has the depth of the whole draft
-/// and the nodes that are left to the turn.
+/// The slot of a turn; `None` if it has nothing to add. `budget` has the depth of the whole draft
+/// and the nodes that are left for the turn.
 fn slot(
     builder: &DraftBuilder,
     reviewer: LevelId,
@@ -236,8 +237,8 @@ fn slot(
     (!builder.ended && slot.quota > 0 && slot.capacity.nodes > 0).then_some(slot)
 }
 
-/// Depth at which the drafter's stop rule ends its proposal, if it does: asked along the first
-/// children.
+/// Depth at which the drafter's stop rule ends its proposal, if it does. The rule is consulted
+/// along the first children.
 fn stopped_depth(model: &mut Statistical, proposed: &ScoredTree, slot: DraftSlot) -> Option<usize> {
     let rule = model.stop_rule.as_mut()?;
     let tree = &proposed.tree;

@@ -6,7 +6,7 @@ use cascade_core::{LevelId, TokenId};
 
 use crate::{Finish, Step, Usage};
 
-/// One step: a draft, the target's verification of it, and the tokens that came of it.
+/// One step: a draft, the target's verification of it, and the resulting tokens.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepReport {
@@ -19,7 +19,7 @@ pub struct StepReport {
     pub text: Vec<TextPiece>,
     /// Nodes that the target verified and accepted.
     pub step: Step,
-    /// The same by level, and what each model was asked to do; the target first.
+    /// By level: drafted and accepted nodes, and usage; the target first.
     pub levels: Vec<LevelStep>,
     /// Where the time went.
     pub timings: StepTimings,
@@ -27,7 +27,7 @@ pub struct StepReport {
     pub finish: Option<Finish>,
 }
 
-/// A piece of text, and who proposed the token that it came from.
+/// A piece of text, and the proposer of its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextPiece {
     /// The text, never empty.
@@ -44,7 +44,8 @@ pub struct LevelStep {
     pub drafted: usize,
     /// How many of these the target accepted.
     pub accepted: usize,
-    /// Forwards, rows and time of its model within the step. Encoding the source is not part of it.
+    /// Forwards, rows and time of its model within the step. Encoding of the source is not
+    /// included.
     pub usage: Usage,
 }
 
@@ -52,13 +53,13 @@ pub struct LevelStep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepTimings {
-    /// Drafting; forwards of neural drafters are part of it.
+    /// Drafting, including forwards of neural drafters.
     pub drafting: Duration,
     /// The target's forward.
     pub forward: Duration,
-    /// From the target's scores to the verdict, learning from it included.
+    /// From the target's scores to the verdict, including learning from it.
     pub verification: Duration,
-    /// From the verdict to the last of its tokens, decoding of text included.
+    /// From the verdict to the last emitted token, including decoding of text.
     pub emission: Duration,
 }
 

@@ -4,9 +4,9 @@ use aho_corasick::AhoCorasick;
 
 use crate::{Error, Result};
 
-/// Texts that end a generation where they first appear, across the borders of tokens.
+/// Texts that end a generation where they first appear, also across token boundaries.
 ///
-/// The match that ends first wins, so that the outcome does not depend on how the text is cut into
+/// The match that ends first wins, so the outcome does not depend on how the text is split into
 /// tokens.
 #[derive(Clone, Debug)]
 pub struct StopSequences {
@@ -18,11 +18,11 @@ pub struct StopSequences {
 #[derive(Debug)]
 pub(crate) struct StopStream {
     stops: StopSequences,
-    /// Text that is the beginning of a stop sequence, perhaps.
+    /// Text that may be the beginning of a stop sequence.
     held: String,
 }
 
-/// What a piece of text lets go.
+/// What may be shown after a piece of text was pushed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Released {
     /// Bytes of all text so far held or pushed that are safe to show now.
@@ -32,7 +32,7 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// All of a text, where nothing is looked for.
+    /// Releases all of a text, for generations without stop sequences.
     pub(crate) fn all(text: &str) -> Self {
         Self {
             bytes: text.len(),
@@ -45,7 +45,8 @@ impl StopSequences {
     /// Compiles the sequences.
     ///
     /// # Errors
-    /// [`Error::EmptyStopSequence`]; [`Error::StopSequences`] if there are too many to search for.
+    /// [`Error::EmptyStopSequence`]; [`Error::StopSequences`] if they cannot be compiled, as when
+    /// there are too many.
     pub fn new<S: Into<String>>(sequences: impl IntoIterator<Item = S>) -> Result<Self> {
         let sequences: Vec<String> = sequences.into_iter().map(Into::into).collect();
         if sequences.iter().any(String::is_empty) {
@@ -56,7 +57,7 @@ impl StopSequences {
         Ok(Self { search, sequences })
     }
 
-    /// Whether there is nothing to stop at.
+    /// Whether there are no sequences.
     pub fn is_empty(&self) -> bool {
         self.sequences.is_empty()
     }
@@ -76,7 +77,7 @@ impl StopSequences {
         }
     }
 
-    /// Length of the longest end of `text` that is a proper beginning of a stop sequence.
+    /// Length of the longest suffix of `text` that is a proper prefix of a stop sequence.
     fn partial_match(&self, text: &str) -> usize {
         let longest_in = |sequence: &String| {
             let longest = (sequence.len() - 1).min(text.len());
@@ -90,7 +91,7 @@ impl StopSequences {
 }
 
 impl StopStream {
-    /// Takes the next piece of text.
+    /// Adds the next piece of text.
     pub(crate) fn push(&mut self, piece: &str) -> Released {
         self.held.push_str(piece);
         if let Some(found) = self.stops.search.find(&self.held) {
@@ -145,8 +146,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the text is cut, the same stop is found at the same place, and nothing else is
-        /// lost.
+        /// However the text is split, the same stop sequence is found at the same place, and no
+        /// other text is lost.
         #[test]
         fn cuts_do_not_matter(
             text in "[ab]{0,30}",

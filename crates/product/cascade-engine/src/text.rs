@@ -1,4 +1,4 @@
-//! From emitted tokens to shown text.
+//! Decoding of emitted tokens to text for display.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use cascade_core::{LevelId, TextDecoder, TokenId};
 use crate::stop_sequences::{Released, StopSequences, StopStream};
 use crate::{Error, Result};
 
-/// Decodes tokens as they come, watches for stop sequences, and remembers who proposed which piece
-/// of text.
+/// Decodes tokens incrementally, detects stop sequences, and attributes each piece of text to its
+/// proposer.
 pub(crate) struct TextStream {
     decoder: Box<dyn TextDecoder + Send>,
     stops: Option<StopStream>,
@@ -29,8 +29,8 @@ impl TextStream {
         }
     }
 
-    /// Takes a token and calls `show` with the text that is safe to show. Returns the stop sequence
-    /// it completes.
+    /// Adds a token and calls `show` with the text that is safe to show. Returns the stop sequence
+    /// that it completes, if any.
     pub(crate) fn push(
         &mut self,
         token: TokenId,
@@ -42,8 +42,8 @@ impl TextStream {
         Ok(self.take(piece, show))
     }
 
-    /// Shows what was held back when no more tokens come. Returns the stop sequence that the
-    /// decoder's last text completes.
+    /// Shows the text still held back after the last token. Returns the stop sequence that the
+    /// decoder's last text completes, if any.
     pub(crate) fn finish(&mut self, show: &mut dyn FnMut(&str, LevelId)) -> Result<Option<usize>> {
         let piece = self.decoder.finish().map_err(Error::Codec)?;
         let stop = self.take(piece, show);

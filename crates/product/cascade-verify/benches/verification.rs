@@ -1,10 +1,10 @@
-//! What verification costs besides the forward pass: building a draft, making distributions of the
-//! rows that a review looks at, and deciding.
+//! What verification costs besides the forward pass: building a draft, computing the distributions
+//! of the rows that a review reads, and deciding.
 //!
-//! `cargo bench -p cascade-verify` ends with two tables, of one row and of one step. A step builds
-//! the draft push by push and reviews it; each is one of eight with logits of their own. The column
-//! `sum` is the time of a plain sum over the logits that were looked at, in the same run: what
-//! reading them alone takes. Times are medians.
+//! `cargo bench -p cascade-verify` ends with two tables, for one row and for one step. A step
+//! builds the draft push by push and reviews it; each is one of eight with logits of their own. The
+//! column `sum` is the time of a plain sum over the logits that were read, in the same run: the
+//! cost of reading them alone. Times are medians.
 //!
 //! Logits are made like those of a language model: a Gaussian bulk with about a hundredth of the
 //! mass, and a few dominant tokens. The drafter's are the same with noise.

@@ -1,4 +1,4 @@
-//! Greedy review: the reviewer keeps what it would have said itself.
+//! Greedy verification: accepts the tokens that the reviewer would have decoded itself.
 
 use std::convert::Infallible;
 
@@ -6,20 +6,20 @@ use cascade_core::{Draft, NodeId, Proposal, Scores, TokenId, TokenTree};
 
 use crate::{LeniencePolicy, Verdict};
 
-/// Walks down the draft from `start` (from the context, if `None`) as long as the reviewer agrees.
+/// Walks down the draft from `start` (from the context, if `None`) as long as a child is accepted.
 ///
-/// At each node, the child that carries the reviewer's most probable token is kept: over a tree
+/// At each node, the child that carries the reviewer's most probable token is accepted: over a tree
 /// this is SpecInfer's greedy verification (Stratos, *Speculative Decoding*, App. A), over a chain
-/// greedy speculative decoding. If there is none, the most probable of the children that the
-/// lenience excuses is kept: q(x) ≤ λ·p(x) with λ > 1 (Cascade Speculative Drafting, §3.1, greedy
-/// decoding). Otherwise the walk ends, and the verdict carries the reviewer's own token.
+/// greedy speculative decoding. If there is none, the most probable of the children that pass the
+/// lenient test is accepted: q(x) ≤ λ·p(x) with λ > 1 (Cascade Speculative Drafting, §3.1, greedy
+/// decoding). Otherwise the walk ends with the reviewer's own token.
 ///
-/// With [`LeniencePolicy::STRICT`], kept tokens followed by `next` are exactly what the reviewer
-/// would have decoded greedily from the same scores, whatever the draft. Cost: one pass over the
-/// children of each kept node; no probability is read.
+/// With [`LeniencePolicy::STRICT`], the accepted tokens followed by `next` are exactly what the
+/// reviewer would have decoded greedily from the same scores, for any draft. Cost: one pass over
+/// the children of each accepted node; no probability is read.
 ///
-/// `scores` must be those of `draft`'s tree. Lenient reviews read [`Scores::gathered`]; where they
-/// are absent, or not a number, nothing is excused.
+/// `scores` must be those of `draft`'s tree. Lenient reviews read [`Scores::gathered`]; where
+/// probabilities are absent or NaN, no token is accepted leniently.
 pub fn review(
     draft: &Draft,
     start: Option<NodeId>,
@@ -36,8 +36,8 @@ pub fn review(
     }
 }
 
-/// The reviewer's token after `at`, and its probability if it was computed: nobody reads it without
-/// lenience.
+/// The reviewer's token after `at`, with its probability if it was computed; only lenient reviews
+/// read it.
 fn emitted(
     draft: &Draft,
     scores: &Scores,
@@ -61,7 +61,7 @@ fn emitted(
     (token, proposal)
 }
 
-/// The child that is kept after `at`, if any.
+/// The accepted child of `at`, if any.
 fn choose(
     draft: &Draft,
     scores: &Scores,
@@ -78,7 +78,7 @@ fn choose(
         .sibling_candidates(at)
         .filter(|draw| leniences.accepts_leniently(&draw.proposal, gathered.nodes[draw.node]))
         .map(|draw| draw.node)
-        // The first of equals: `max_by` would take the last.
+        // Of equal probabilities the first wins; `max_by` would take the last.
         .reduce(|best, child| {
             if gathered.nodes[child] > gathered.nodes[best] {
                 child

@@ -1,13 +1,13 @@
-//! Iterated speculative sampling (Stratos, *Speculative Decoding*, §2): each draw in turn is kept
-//! with probability min(1, p(x)/q(x)), and each rejection leaves the residual max(p − q, 0),
-//! normalised, as the p of the next.
+//! Iterated speculative sampling (Stratos, *Speculative Decoding*, §2): each draw in turn is
+//! accepted with probability min(1, p(x)/q(x)), and each rejection replaces p by the residual max(p
+//! − q, 0), normalised.
 //!
-//! Exact by induction: given the draws before and their rejection, what has to come out is the
-//! residual, and speculative sampling with the next draw emits just that. So each proposal may
-//! depend on the draws before it: with replacement, from several models, or without replacement,
-//! where q is the distribution without the siblings before, normalised.
+//! Exact by induction: conditioned on the earlier draws and their rejection, the token must be
+//! distributed as the residual, and speculative sampling with the next draw emits exactly that. So
+//! each proposal may depend on the draws before it: with replacement, from several models, or
+//! without replacement, where q is the distribution without the siblings before, normalised.
 //!
-//! A draw that its own proposal gives the probability 0 is passed over.
+//! A draw that has probability 0 under its own proposal is skipped.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use cascade_core::{Distribution, Proposal, RandomSource, TokenId};
 
 use crate::CandidateToken;
 
-/// A token of `p`, the first of `draws` that is accepted.
+/// Draws a token of `p`: the first of `draws` that is accepted, or else one from the residual.
 pub fn token(
     p: &Arc<Distribution>,
     draws: &[CandidateToken<'_>],
@@ -23,8 +23,8 @@ pub fn token(
 ) -> TokenId {
     let mut left = Arc::clone(p);
     for (i, drawn) in draws.iter().enumerate() {
-        // Point masses are accepted in the end if and only if a draw from what is left hits one of
-        // them.
+        // If only point masses remain, the rest equals one draw from what is left: one of them is
+        // accepted if and only if that draw hits it.
         if draws[i..].iter().all(|rest| !is_sampled(rest.proposal)) {
             break;
         }
@@ -43,7 +43,7 @@ fn is_sampled(proposal: &Proposal) -> bool {
     matches!(proposal, Proposal::Sampled(_))
 }
 
-/// min(1, λp(x)/q(x)), the probability that a possible draw is kept.
+/// min(1, λp(x)/q(x)), the probability that a possible draw is accepted.
 pub(crate) fn acceptance(p: &Distribution, drawn: &CandidateToken<'_>, lenience: f64) -> f64 {
     let q = match drawn.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => 1.0,
@@ -52,8 +52,8 @@ pub(crate) fn acceptance(p: &Distribution, drawn: &CandidateToken<'_>, lenience:
     (lenience * p.probability(drawn.token) / q).min(1.0)
 }
 
-/// What is left of `p` after a rejection. Where rounding leaves nothing, a rejection had the
-/// probability of a rounding error, and `p` stays as it is.
+/// The residual of `p` after a rejection. If rounding leaves no mass, the rejection's probability
+/// was within rounding error, and `p` is returned unchanged.
 pub(crate) fn rejected(p: &Arc<Distribution>, drawn: &CandidateToken<'_>) -> Arc<Distribution> {
     let residual = match drawn.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => p.without(&[drawn.token]),

@@ -1,15 +1,15 @@
-//! Lenience λ: how much a drafter's review is loosened (Cascade Speculative Drafting, §3.1).
+//! Lenience λ: how much a drafter loosens its reviews (Cascade Speculative Drafting, §3.1).
 
 use std::fmt;
 
 use cascade_core::Proposal;
 
-/// A lenience λ, finite and at least 1. With λ = 1 a review is strict: only what the reviewer would
-/// have said is kept.
+/// A lenience λ, finite and at least 1. With λ = 1 a review is strict: it accepts only the
+/// reviewer's own tokens.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Lenience(f32);
 
-/// A number that is no lenience.
+/// A value that is not a valid lenience.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("lenience must be a finite number of at least 1 (1 is strict), not {0}")]
 pub struct InvalidLenience(pub f32);
@@ -58,10 +58,10 @@ impl Default for Lenience {
     }
 }
 
-/// The leniences of one reviewer, by what it reviews.
+/// The leniences of one reviewer, by the kind of drafter it reviews.
 ///
 /// The paper loosens reviews of neural drafts and keeps those of Max-Gram strict (App. B), hence
-/// two numbers. The target reviews with [`LeniencePolicy::STRICT`], always.
+/// two values. The target reviews with [`LeniencePolicy::STRICT`], always.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LeniencePolicy {
     /// λ for tokens that a neural drafter proposed or passed on ([`Proposal::Pick`],
@@ -78,12 +78,12 @@ impl LeniencePolicy {
         statistical: Lenience::STRICT,
     };
 
-    /// Whether a review with these leniences compares tokens only and needs no probability.
+    /// Whether a review with these leniences compares tokens only and needs no probabilities.
     pub fn is_strict(self) -> bool {
         self.neural.is_strict() && self.statistical.is_strict()
     }
 
-    /// The one that applies to a draw.
+    /// The lenience that applies to a proposal.
     pub fn of(self, proposal: &Proposal) -> Lenience {
         match proposal {
             Proposal::PointMass => self.statistical,
@@ -91,11 +91,12 @@ impl LeniencePolicy {
         }
     }
 
-    /// Whether a token that is not the reviewer's first choice is kept all the same: q(x) ≤ λ·p(x),
-    /// for λ > 1, where p is the reviewer's probability and q the proposal's, 1 for a point mass.
+    /// Whether a token that is not the reviewer's most probable one is accepted leniently: q(x) ≤
+    /// λ·p(x), for λ > 1, where p is the reviewer's probability and q the proposal's, 1 for a point
+    /// mass.
     ///
-    /// λ = 1 never keeps such a token, though q(x) ≤ p(x) may hold: a strict review is one whose
-    /// outcome equals the reviewer's own greedy output.
+    /// λ = 1 never accepts such a token, although q(x) ≤ p(x) may hold: the outcome of a strict
+    /// review equals the reviewer's own greedy output.
     pub(crate) fn accepts_leniently(self, proposal: &Proposal, reviewer_probability: f32) -> bool {
         let lenience = self.of(proposal);
         let q = match proposal {

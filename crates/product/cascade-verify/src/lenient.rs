@@ -1,14 +1,14 @@
 //! Lenient review, for reviewers that are drafters (Cascade Speculative Drafting, §3.1, sampling):
-//! the first draw is kept with probability min(1, λp(x)/q(x)), or else the rule decides among the
-//! others, for the residual max(p − q, 0), normalised.
+//! the first draw is accepted with probability min(1, λp(x)/q(x)). If it is rejected, the rule
+//! decides among the other draws, with the residual max(p − q, 0), normalised, as its p.
 //!
 //! **A lenient review does not emit samples of p.** Its token is distributed as r(x) = min(q(x),
-//! λp(x)) + (1 − Σ min(q, λp)) · residual(x), and r is what the next reviewer must compare with: it
-//! is returned beside the token. With p in its place the target's output would be wrong.
+//! λp(x)) + (1 − Σ min(q, λp)) · residual(x), and r is the proposal that the next reviewer must
+//! use: it is returned with the token. Using p instead would make the target's output wrong.
 //!
-//! Only the first draw is reviewed leniently. Given its rejection, any exact rule emits the
-//! residual, whatever the other draws are and however they depend on each other, so r has this
-//! closed form over any tree.
+//! Only the first draw is reviewed leniently. Conditioned on its rejection, any exact rule emits
+//! the residual, whatever the other draws are and however they depend on each other, so this closed
+//! form of r applies to any tree.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{CandidateToken, Lenience, ReviewRule};
 
 /// A token, which may be one of `draws`, and the distribution r that it was emitted from.
 ///
-/// Cost: three passes over the supports of p and q more than the rule takes.
+/// Cost: the rule's, plus three passes over the supports of p and q.
 pub fn token(
     p: &Arc<Distribution>,
     draws: &[CandidateToken<'_>],
@@ -41,8 +41,8 @@ pub fn token(
     (token, r)
 }
 
-/// The distribution r of a lenient review's token. Where nothing is left of p, a rejection has the
-/// probability of a rounding error, and p stands for the residual, as it does for the rule.
+/// The distribution r of a lenient review's token. If the residual has no mass, the rejection's
+/// probability is within rounding error, and p is used as the residual, as in the rule.
 fn emitted(p: &Arc<Distribution>, first: &CandidateToken<'_>, lenience: f64) -> Arc<Distribution> {
     let q = match first.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => {
@@ -66,8 +66,9 @@ fn emitted(p: &Arc<Distribution>, first: &CandidateToken<'_>, lenience: f64) -> 
     r.map_or_else(|| Arc::clone(p), Arc::new)
 }
 
-/// Probability that the first draw is rejected: Σ max(q(x) − λp(x), 0), which is 1 − Σ min(q, λp)
-/// without the rounding that would take a small one for 0, and what is emitted then for impossible.
+/// Probability that the first draw is rejected: Σ max(q(x) − λp(x), 0), which equals 1 − Σ min(q,
+/// λp), but does not round a small probability to 0, which would make the tokens emitted after a
+/// rejection impossible under r.
 fn rejection(p: &Distribution, q: &Distribution, lenience: f64) -> f64 {
     q.zip_sum(p, |q, p| (q - lenience * p).max(0.0))
 }

@@ -1,16 +1,17 @@
-//! Which drafted tokens are kept.
+//! Verification: which drafted tokens are accepted.
 //!
-//! A review sees what was drafted ([`Draft`](cascade_core::Draft)) and what the reviewer says of
-//! it, over any tree (a chain is one), and returns a [`Verdict`]. Reviews see rows and children,
-//! never tensors, and know nothing of the cascade around them.
+//! A review takes a [`Draft`](cascade_core::Draft), of any tree shape (a chain is a tree), and the
+//! reviewer's scores of it, and returns a [`Verdict`]. Reviews read rows and children, never
+//! tensors, and do not depend on the cascade around them.
 //!
-//! * [`greedy`]: keep what the reviewer would have said itself, or, for reviewers that are
+//! * [`greedy`]: accept what the reviewer would have decoded itself or, for reviewers that are
 //!   drafters, what is nearly as probable ([`Lenience`]).
-//! * [`sampled`]: draw the reviewer's tokens so that they are drafted ones as often as possible.
-//!   One file for each [`Rule`]: [`matching`], [`speculative`], [`iterated`], [`spec_infer`];
-//!   [`lenient`] loosens any of them.
+//! * [`sampled`]: draw the reviewer's tokens such that they coincide with drafted ones as often as
+//!   possible. One file for each [`Rule`]: [`matching`], [`speculative`], [`iterated`],
+//!   [`spec_infer`]; [`lenient`] loosens any of them.
 //!
-//! Every strict review is exact: what it emits is what the reviewer would have emitted alone.
+//! Every strict review is exact: it emits what the reviewer alone would emit (greedy), or tokens of
+//! the same distribution (sampled).
 
 pub mod greedy;
 pub mod iterated;

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use cascade_core::{Distribution, Matrix, Result, Sampling};
 
-/// What a reviewer says: one distribution for each row of its scores (see
-/// [`Scores`](cascade_core::Scores)). RowDistributions are asked for as a review gets to them.
+/// A reviewer's distributions, one for each row of its scores (see
+/// [`Scores`](cascade_core::Scores)). A review requests each row when it reaches it.
 pub trait RowDistributions {
     /// The distribution of a row.
     ///
     /// # Errors
-    /// A row that is none.
+    /// If the row is not a valid distribution.
     ///
     /// # Panics
     /// If there is no such row.
     fn distribution(&mut self, row: usize) -> Result<Arc<Distribution>>;
 }
 
-/// Distributions by softmax and [`Sampling`] from logits, each computed when it is first asked for:
-/// a review looks at the rows along one path, however large the tree.
+/// Distributions by softmax and [`Sampling`] from logits, computed on demand: a review reads the
+/// rows along one path only, however large the tree.
 #[derive(Clone, Debug)]
 pub struct SampledRows<'a> {
     logits: &'a Matrix,
@@ -47,7 +47,7 @@ impl RowDistributions for SampledRows<'_> {
     }
 }
 
-/// Distributions that are there already.
+/// Precomputed distributions.
 impl RowDistributions for [Arc<Distribution>] {
     fn distribution(&mut self, row: usize) -> Result<Arc<Distribution>> {
         Ok(Arc::clone(&self[row]))

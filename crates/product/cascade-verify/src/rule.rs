@@ -1,4 +1,4 @@
-//! Rules for sampled reviews: which one, and what they have in common.
+//! Acceptance rules for sampled reviews: their interface, and the rules of the papers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use cascade_core::{Distribution, Proposal, RandomSource, TokenId};
 
 use crate::{iterated, matching, spec_infer, speculative};
 
-/// A drawn sibling as a rule sees it.
+/// A drawn sibling, as input of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateToken<'a> {
     /// The token.
@@ -18,9 +18,9 @@ pub struct CandidateToken<'a> {
 }
 
 impl CandidateToken<'_> {
-    /// Whether its proposal can give the token at all. If not, it was not drawn from that (a
-    /// drafter whose numbers do not agree with each other), and every rule passes it over: a review
-    /// that is exact given the draws that were, and given those that were not, is exact.
+    /// Whether the token has a positive probability under its proposal. If not, it was not drawn
+    /// from the proposal (an inconsistent drafter), and every rule skips it: a review that is exact
+    /// conditioned on which draws are skipped is exact.
     pub(crate) fn is_possible(&self) -> bool {
         match self.proposal {
             Proposal::PointMass | Proposal::Pick { .. } => true,
@@ -29,26 +29,28 @@ impl CandidateToken<'_> {
     }
 }
 
-/// How a reviewer that samples decides at one node of a draft: it draws a token of its own
-/// distribution p, in such a way that the token is as often as possible one that was drafted.
+/// How a sampling reviewer decides at one node of a draft: it draws a token of its own distribution
+/// p such that the token coincides with a drafted one as often as possible.
 ///
 /// # Contract
-/// The token is distributed exactly as p, provided that each proposal is what its token was really
-/// drawn from, given the draws before it. All else (that a review over a tree is exact, that one by
-/// a drafter emits what it says) follows from this. [`Rule`] has those that the papers know.
+/// The token is distributed exactly as p, provided that each token was really drawn from its
+/// proposal, conditioned on the draws before it. Everything else follows from this: a review over a
+/// tree is exact, and a review by a drafter emits from the proposals that it reports. [`Rule`]
+/// lists the rules of the papers.
 pub trait ReviewRule: fmt::Debug + Send + Sync {
-    /// What it is called in messages.
+    /// Its name in messages.
     fn name(&self) -> &str;
 
-    /// Whether draws may be looked at in another order than the one they were drawn in. If so, a
-    /// proposal that depends on the draws beside it (sampling without replacement, or the most
-    /// probable of the tokens that were not drawn) is not what the draw was drawn from any more,
-    /// and the review would not be exact.
+    /// Whether the rule may consider draws in another order than they were drawn in. If so, a
+    /// proposal that depends on sibling draws (sampling without replacement, or the most probable
+    /// of the tokens that were not drawn) is no longer the distribution of its draw, and the review
+    /// would not be exact.
     fn reorders(&self) -> bool {
         false
     }
 
-    /// A token of `p`, which may be one of `draws`: those of the children of a node, in order.
+    /// Draws a token of `p`, which may be one of `draws`: those of the children of a node, in
+    /// order.
     fn token(
         &self,
         p: &Arc<Distribution>,
@@ -76,8 +78,8 @@ impl<R: ReviewRule + ?Sized> ReviewRule for &R {
     }
 }
 
-/// The rules of the papers. Every one of them emits exactly p; they differ in how often the token
-/// is a drafted one.
+/// The rules of the papers. Each emits exactly p; they differ in how often the token is a drafted
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// `match`: see [`matching`].
@@ -91,7 +93,7 @@ pub enum Rule {
     SpecInfer,
 }
 
-/// A name that no rule goes by.
+/// The name is not that of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no rule `{name}`; choose one of match, speculative, iterated, spec_infer")]
 pub struct UnknownRule {
@@ -108,7 +110,7 @@ impl Rule {
         Self::SpecInfer,
     ];
 
-    /// The name that it goes by in configurations.
+    /// Its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Match => "match",

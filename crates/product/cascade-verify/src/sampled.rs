@@ -1,18 +1,19 @@
-//! Review by sampling: the reviewer's tokens are draws from its distribution, kept from the draft
-//! where a [`ReviewRule`] allows.
+//! Sampled verification: the reviewer's tokens are draws from its distribution, taken from the
+//! draft where a [`ReviewRule`] allows.
 
 use cascade_core::{Draft, NodeId, Proposal, RandomSource, Result, TokenId, TokenTree};
 
 use crate::{lenient, CandidateToken, LeniencePolicy, ReviewRule, RowDistributions, Verdict};
 
 /// Walks down the draft from `start` (from the context, if `None`), drawing the reviewer's token at
-/// each node by `rule`, as long as a child carries it.
+/// each node by `rule`, as long as a child carries that token.
 ///
-/// `rows` must be those of `draft`'s tree. With [`LeniencePolicy::STRICT`], kept tokens followed by
-/// `next` are distributed exactly as the reviewer's own samples, provided that every proposal is
-/// what its token was really drawn from. So a draft may end after a draw, or grow, by what was
-/// drawn; but no draw may be left out by what was drawn (as too unlikely, or as drawn before). A
-/// lenient review emits from another distribution, which the verdict names ([`lenient`]).
+/// `rows` must be those of `draft`'s tree. With [`LeniencePolicy::STRICT`], the accepted tokens
+/// followed by `next` are distributed exactly as the reviewer's own samples, provided that every
+/// token was really drawn from its proposal. So whether a draft ends after a draw or grows may
+/// depend on what was drawn; but no draw may be omitted depending on its token (as too unlikely, or
+/// as a duplicate). A lenient review emits from other distributions, which the verdict reports
+/// ([`lenient`]).
 ///
 /// # Errors
 /// Those of `rows`.

@@ -1,10 +1,10 @@
 //! SpecInfer's multi-draft verification (Stratos, *Speculative Decoding*, §2.1): iterated
 //! speculative sampling over the children of a node in random order.
 //!
-//! It is the draws that are put in order: a token that two models, or two sequences, have drawn is
-//! one node of the prefix tree, but has two chances. (A rule that gives the merged node one chance
-//! only is not exact.) The order is exact for draws that are independent of each other given the
-//! tokens above them, and for no others: [`reorders`](crate::ReviewRule::reorders).
+//! The order is one of draws, not of nodes: a token drawn by two models, or in two sequences, is
+//! one node of the prefix tree, but is considered twice. (A rule that considers the merged node
+//! only once is not exact.) Random order is exact only for draws that are independent of each other
+//! given their ancestors: [`reorders`](crate::ReviewRule::reorders).
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use cascade_core::{Distribution, RandomSource, TokenId};
 
 use crate::{iterated, CandidateToken};
 
-/// A token of `p`, the first of `draws` that is accepted in a random order.
+/// Draws a token of `p`: the first of `draws`, in random order, that is accepted, or else one from
+/// the residual.
 pub fn token(
     p: &Arc<Distribution>,
     draws: &[CandidateToken<'_>],

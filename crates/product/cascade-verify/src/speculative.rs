@@ -1,13 +1,13 @@
-//! Speculative sampling (Stratos, *Speculative Decoding*, §1): the first draw is kept with
-//! probability min(1, p(x)/q(x)), or else the token comes from the residual max(p − q, 0),
-//! normalised.
+//! Speculative sampling (Stratos, *Speculative Decoding*, §1): the first draw is accepted with
+//! probability min(1, p(x)/q(x)); if it is rejected, the token is drawn from the residual max(p −
+//! q, 0), normalised.
 //!
-//! Exact: a token x comes out with probability min(p(x), q(x)) by acceptance and max(p(x) − q(x),
-//! 0) by the residual, whose mass is just that of all rejections. A draw is accepted with
-//! probability Σ min(p(x), q(x)) = 1 − TV(p, q).
+//! Exact: a token x is emitted with probability min(p(x), q(x)) by acceptance and max(p(x) − q(x),
+//! 0) by the residual, whose mass equals the probability of rejection. A draw is accepted with
+//!    probability Σ min(p(x), q(x)) = 1 − TV(p, q).
 //!
-//! Siblings after the first draw are not given a chance of their own; the walk still goes on where
-//! the residual's token happens to be one of them.
+//! Later siblings are not tried individually; the walk still continues where the residual's token
+//! happens to be one of them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use cascade_core::{Distribution, RandomSource, TokenId};
 
 use crate::{iterated, CandidateToken};
 
-/// A token of `p`, the first of `draws` if it is accepted.
+/// Draws a token of `p`: the first of `draws` if it is accepted, or else one from the residual.
 pub fn token(
     p: &Arc<Distribution>,
     draws: &[CandidateToken<'_>],

@@ -2,32 +2,32 @@
 
 use cascade_core::{Draft, NodeId, Proposal, TokenId};
 
-/// What a reviewer keeps of a draft, and what it says next.
+/// What a reviewer accepts of a draft, and its own next token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The kept nodes: a path downwards from where the review began.
+    /// The accepted nodes: a path downwards from where the review began.
     pub kept: Vec<NodeId>,
-    /// The reviewer's own token after the last kept node, or where the review began if none is
-    /// kept.
+    /// The reviewer's own token after the last accepted node, or where the review began if none was
+    /// accepted.
     pub next: TokenId,
-    /// What each kept token, and `next` after them, was emitted from, for a reviewer that is itself
-    /// reviewed: one more than there are kept nodes. A strict review emits from the reviewer's own
-    /// distribution; a lenient one does not.
+    /// The proposals from which the accepted tokens and finally `next` were emitted, for a reviewer
+    /// whose draft is reviewed in turn: one more than accepted nodes. A strict review emits from
+    /// the reviewer's own distribution; a lenient one does not.
     pub emitted: Vec<Proposal>,
 }
 
 impl Verdict {
-    /// The last kept node; `None` if nothing was kept.
+    /// The last accepted node; `None` if nothing was accepted.
     pub fn last(&self) -> Option<NodeId> {
         self.kept.last().copied()
     }
 
-    /// Walks down the draft from `start` (from the context, if `None`): `decide` gives the
-    /// reviewer's token after a node and what it was emitted from, and the walk goes on as long as
-    /// a child carries that token.
+    /// Walks down the draft from `start` (from the context, if `None`): `decide` returns the
+    /// reviewer's token after a node and the proposal it was emitted from, and the walk continues
+    /// as long as a child carries that token.
     ///
-    /// This is all that a review over a tree is. A rule that decides exactly at one node is exact
-    /// for the whole tree, since each decision is made given the tokens above it.
+    /// Every review over a tree is such a walk. A rule that is exact at one node is exact for the
+    /// whole tree, since each decision is conditioned on the tokens above it.
     pub(crate) fn walk<E>(
         draft: &Draft,
         start: Option<NodeId>,

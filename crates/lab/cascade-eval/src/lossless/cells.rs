@@ -1,33 +1,34 @@
-//! The target's distribution over short texts, enumerated where it matters.
+//! The target's distribution over short texts, enumerated for the probable ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cascade_core::{Distribution, Prompt, Sampling, Scorer, TokenId, TokenTree, Want};
 
-/// A cell should expect so many samples, or the chi-square test is not valid.
+/// Minimum expected samples of a cell; below it the chi-square test is not valid.
 const EXPECTED: f64 = 5.0;
-/// A beginning that expects fewer samples than this is not looked behind.
+/// A prefix with fewer expected samples than this is not expanded.
 const WORTH_EXPANDING: f64 = 50.0;
-/// Beginnings that are looked behind in one forward.
+/// Prefixes that are expanded in one forward.
 const BATCH: usize = 64;
 
 /// A partition of all texts of a length into cells whose probabilities are known.
 ///
-/// Beginnings that are probable enough are expanded by the target's distribution after them; tokens
-/// that expect fewer than five samples are one cell together, and the smallest such cells are one.
+/// Prefixes that are probable enough are expanded by the target's distribution after them. Tokens
+/// with fewer than five expected samples share one cell, and the smallest of these cells are
+/// merged.
 #[derive(Clone, Debug)]
 pub struct Cells {
     length: usize,
     eos: Vec<TokenId>,
     nodes: Vec<Node>,
-    /// Where each cell of a node went when small ones were merged.
+    /// The final cell of each original cell, after small ones were merged.
     merged: Vec<usize>,
     probabilities: Vec<f64>,
     forwards: usize,
 }
 
-/// A beginning that was expanded.
+/// A prefix that was expanded.
 #[derive(Clone, Debug)]
 struct Node {
     distribution: Arc<Distribution>,
@@ -42,19 +43,19 @@ enum Next {
     Cell(usize),
 }
 
-/// A beginning that is not yet expanded.
+/// A prefix that is not yet expanded.
 struct Open {
     tokens: Vec<TokenId>,
     probability: f64,
-    /// The node and token that lead to it; none for the empty beginning.
+    /// The node and token that lead to it; `None` for the empty prefix.
     from: Option<(usize, TokenId)>,
 }
 
-/// Why there are no cells.
+/// Why the cells could not be computed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CellsError {
-    /// Texts of no token.
+    /// A length of 0.
     #[error("texts of 0 tokens are all equal; compare 1 or more")]
     NoLength,
     /// The target failed.
@@ -63,11 +64,11 @@ pub enum CellsError {
 }
 
 impl Cells {
-    /// Enumerates the texts of `length` tokens that `target` gives after `prompt` by `sampling`,
-    /// fine enough for `samples` samples. One of `eos` ends a text.
+    /// Enumerates the texts of `length` tokens that `target` generates after `prompt` with
+    /// `sampling`, as finely as `samples` samples allow. A token of `eos` ends a text.
     ///
     /// # Errors
-    /// A length of 0; those of the target.
+    /// If `length` is 0; errors of the target.
     pub fn new(
         target: &mut dyn Scorer,
         prompt: &Prompt,
@@ -118,13 +119,13 @@ impl Cells {
         &self.probabilities
     }
 
-    /// Forwards of the target that this took.
+    /// Number of target forwards that the enumeration took.
     pub fn forwards(&self) -> usize {
         self.forwards
     }
 
-    /// The cell of a text; `None` if the target never gives it, or if it ends before the length
-    /// without EOS. Tokens beyond the length do not matter.
+    /// The cell of a text; `None` if its probability is 0, or if it is shorter than the length
+    /// without ending in EOS. Tokens beyond the length are ignored.
     pub fn cell(&self, text: &[TokenId]) -> Option<usize> {
         let mut node = 0;
         for &token in text.iter().take(self.length) {
@@ -141,7 +142,7 @@ impl Cells {
         None
     }
 
-    /// The distributions after some beginnings, by one forward.
+    /// The distributions after some prefixes, computed in one forward.
     fn rows(
         &mut self,
         target: &mut dyn Scorer,
@@ -167,8 +168,8 @@ impl Cells {
         Ok(rows)
     }
 
-    /// Makes a node of a beginning: its probable tokens are cells or open beginnings, the others
-    /// one cell.
+    /// Turns a prefix into a node: each probable token becomes a cell or an open prefix, the others
+    /// share one cell.
     fn expand(
         &mut self,
         beginning: Open,
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_the_target_never_gives_has_no_cell() {
+    fn a_text_that_the_target_never_generates_has_no_cell() {
         let cells = cells(1000, &[]);
         let given: Vec<TokenId> = texts(&[]).iter().map(|(text, _)| text[0]).collect();
         let never = (0..6)

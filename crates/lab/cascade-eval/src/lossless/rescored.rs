@@ -1,48 +1,48 @@
-//! Greedy output, re-scored.
+//! Re-scoring of greedy output.
 
 use cascade_core::{Prompt, Result, Scorer, TokenId, TokenTree, Want};
 
-/// Rows of one forward at most: bounds the memory that logits take.
+/// Maximum rows of one forward: bounds the memory for logits.
 const ROWS: usize = 64;
 
-/// What re-scoring a generation found.
+/// The result of re-scoring a generation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rescored {
     /// Tokens that were re-scored.
     pub tokens: usize,
     /// Tokens that are the target's most probable ones.
     pub agreements: usize,
-    /// Tokens that are not, though as good as: their logit is within the tolerance of the greatest.
+    /// Tokens that are not, but whose logit is within the tolerance of the greatest.
     pub near_ties: Vec<Difference>,
-    /// Tokens that the target would not have said.
+    /// Tokens that the target would not have generated.
     pub violations: Vec<Difference>,
-    /// The smallest lead of a greatest logit over the next that was seen: how near the nearest tie
-    /// was. Infinite if no row has two logits.
+    /// The smallest observed margin between the two greatest logits of a row: how close the closest
+    /// tie was. Infinite if no row has two logits.
     pub smallest_lead: f32,
 }
 
 /// A token that is not the target's most probable one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// Its place among the emitted tokens.
+    /// Its index in the emitted tokens.
     pub position: usize,
-    /// What was emitted.
+    /// The emitted token.
     pub emitted: TokenId,
-    /// What the target would have said.
+    /// The target's token.
     pub expected: TokenId,
-    /// By how much the logit of the one exceeds that of the other.
+    /// By how much the logit of `expected` exceeds that of `emitted`.
     pub gap: f32,
 }
 
 /// Re-scores every emitted token with the plain target: each is compared with the most probable
-/// token after those before it, whichever those are (teacher forcing). A difference whose logits
-/// are at most `tolerance` apart is a near-tie.
+/// token after the preceding emitted tokens (teacher forcing). A difference whose logits are at
+/// most `tolerance` apart is a near-tie.
 ///
-/// `target` should be a scorer of its own that the cascade has not used. Cost: one forward for each
-/// 64 tokens.
+/// `target` should be a separate scorer that the cascade has not used. Cost: one forward per 64
+/// tokens.
 ///
 /// # Errors
-/// Those of the model.
+/// Errors of the model.
 pub fn rescore(
     target: &mut dyn Scorer,
     prompt: &Prompt,
@@ -95,7 +95,7 @@ impl Rescored {
     }
 }
 
-/// The first greatest logit of a row, and its lead over the next.
+/// The first greatest logit of a row, and its margin over the second greatest.
 fn greatest(row: &[f32]) -> (TokenId, f32) {
     let mut best = 0;
     let mut second = f32::NEG_INFINITY;
@@ -137,7 +137,7 @@ mod tests {
         let fine = rescore(&mut target(), &prompt, &tokens, 0.0).expect("a toy does not fail");
         assert_eq!((fine.tokens, fine.agreements), (150, 150));
         assert!(fine.smallest_lead >= 0.0 && fine.smallest_lead.is_finite());
-        // One wrong token is one violation: what follows it is compared with what the target says
+        // One wrong token is one violation: later tokens are compared with the target's output
         // after it.
         tokens.truncate(70);
         tokens[69] = (tokens[69] + 1) % 12;

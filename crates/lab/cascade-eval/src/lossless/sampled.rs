@@ -1,11 +1,11 @@
-//! Samples against a known distribution.
+//! Tests samples against a known distribution.
 
 use cascade_core::TokenId;
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use crate::lossless::Cells;
 
-/// Confidence of the limits of the total variation distance.
+/// Confidence level of the bounds on the total variation distance.
 const CONFIDENCE: f64 = 0.95;
 
 /// How well samples agree with a distribution.
@@ -17,28 +17,28 @@ pub struct Agreement {
     pub cells: usize,
     /// Pearson's chi-square statistic.
     pub statistic: f64,
-    /// One less than there are cells.
+    /// Number of cells minus one.
     pub degrees_of_freedom: usize,
     /// Probability of a statistic at least as large if the samples have the distribution.
     pub p_value: f64,
     /// Total variation distance of the observed frequencies from the probabilities, over the cells.
     /// Positive for a finite sample, however exact.
     pub total_variation: f64,
-    /// A lower limit of the true distance, at a confidence of 95%.
+    /// A lower bound on the true distance, at a confidence of 95%.
     pub at_least: f64,
-    /// An upper limit of the true distance over the cells, at a confidence of 95%.
+    /// An upper bound on the true distance over the cells, at a confidence of 95%.
     pub at_most: f64,
-    /// A sample that the distribution never gives, if there is one.
+    /// A sample of probability 0, if there is one.
     pub impossible: Option<Vec<TokenId>>,
 }
 
-/// Compares samples with the distribution that `cells` were made of.
+/// Compares samples with the distribution from which `cells` were computed.
 ///
-/// The limits of the distance hold for any number of samples: a sample moves the observed distance
-/// by at most 1/N, so it is within √(ln(1/δ)/2N) of its mean with probability 1 − δ on either side
-/// (McDiarmid); the mean is at least the true distance, as the distance is convex, and exceeds it
-/// by at most the mean distance of the frequencies from their own probabilities qᵢ, which is at
-/// most ½ Σ √(qᵢ(1 − qᵢ)/N), and that at most ½ √((cells − 1)/N) whatever the qᵢ are.
+/// The bounds on the distance hold for any number of samples: one sample changes the observed
+/// distance by at most 1/N, so it is within √(ln(1/δ)/2N) of its mean with probability 1 − δ on
+/// either side (McDiarmid); the mean is at least the true distance, since the distance is convex,
+/// and exceeds it by at most the mean distance of the frequencies from their true probabilities qᵢ,
+/// which is at most ½ Σ √(qᵢ(1 − qᵢ)/N), itself at most ½ √((cells − 1)/N) for any qᵢ.
 pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [TokenId]>) -> Agreement {
     let mut counts = vec![0u64; cells.len()];
     let mut impossible = None;

@@ -4,25 +4,25 @@ use std::path::Path;
 
 use super::{Error, Header, Reader, Record, Result};
 
-/// A recording of a target. Every record fits the header: tokens of the vocabulary, a prompt where
-/// the architecture reads it, nothing after an end token.
+/// A recording of a target. Every record is consistent with the header: its tokens are in the
+/// vocabulary, its prompt is where the architecture expects it, and nothing follows an end token.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Trace {
-    /// What the trace is called in messages.
+    /// Name of the trace in messages.
     pub label: String,
     /// What was recorded, and how.
     pub header: Header,
-    /// The answers, in their order. Never empty.
+    /// The records, in order. Never empty.
     pub records: Vec<Record>,
 }
 
 impl Trace {
-    /// A trace of records that fit the header.
+    /// A trace of records that are consistent with the header.
     ///
     /// # Errors
-    /// [`Error::NoRecords`]; [`Error::NotATrace`] and [`Error::Line`] for what the file would be
-    /// refused for.
+    /// [`Error::NoRecords`]; [`Error::NotATrace`] and [`Error::Line`] for anything that makes a
+    /// trace file invalid.
     pub fn new(label: impl Into<String>, header: Header, records: Vec<Record>) -> Result<Self> {
         let label = label.into();
         if let Some(reason) = header.problem() {
@@ -48,18 +48,18 @@ impl Trace {
         })
     }
 
-    /// Reads a file, plain or compressed by gzip.
+    /// Reads a file, plain or gzip-compressed.
     ///
     /// # Errors
-    /// Those of [`Reader`]; [`Error::NoRecords`].
+    /// As [`Reader`]; [`Error::NoRecords`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::collect(Reader::open(path)?)
     }
 
-    /// Reads the rest of a reader.
+    /// Reads all remaining records of a reader.
     ///
     /// # Errors
-    /// Those of [`Reader`]; [`Error::NoRecords`].
+    /// As [`Reader`]; [`Error::NoRecords`].
     pub fn collect(mut reader: Reader) -> Result<Self> {
         let records = reader.by_ref().collect::<Result<Vec<_>>>()?;
         let (label, header) = (reader.label().to_owned(), reader.header().clone());

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Record;
 
-/// Version of the format that is written, and the only one that is read.
+/// Version of the format that is written, and the only one that can be read.
 pub const VERSION: u64 = 1;
 
-/// What stands in `format`.
+/// The value of `format`.
 pub(super) const FORMAT: &str = "cascade-trace";
 
-/// What stands in `decoding`.
+/// The value of `decoding`.
 const GREEDY: &str = "greedy";
 
-/// What a trace is a recording of. Times are not in it, so that a recording repeated or resumed is
-/// the same file.
+/// Metadata of a trace: what was recorded, and how. It contains no times, so a repeated or resumed
+/// recording gives an identical file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
@@ -24,42 +24,42 @@ pub struct Header {
     pub(super) format: String,
     /// [`VERSION`].
     pub(super) version: u64,
-    /// Recorded by this program, or taken from elsewhere.
+    /// Recorded by this program, or imported.
     pub provenance: Provenance,
-    /// Name of the target: a model of the hub, the name of a folder, an embedded model.
+    /// Name of the target: a model id of the hub, the name of a folder, or an embedded model.
     pub model: String,
-    /// Commit or branch of the model, if it has any.
+    /// Commit or branch of the model, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// How the target reads its prompt.
     #[serde(with = "architecture")]
     pub architecture: Architecture,
-    /// What the target computed in: `f32`, `f16` or `bf16`.
+    /// The target's data type: `f32`, `f16` or `bf16`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
-    /// Where the target computed: `cpu` or `cuda:N`.
+    /// The target's device: `cpu` or `cuda:N`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The machine: system and processor.
+    /// The machine: operating system and CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     /// Name and version of the program that recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Fingerprint of the vocabulary, as [`Fingerprint`] writes it.
+    /// Fingerprint of the vocabulary, as formatted by [`Fingerprint`].
     tokenizer: String,
     /// Number of columns of the target's logits.
     pub vocab_size: usize,
-    /// Positions that the target has; absent if there is no limit.
+    /// Maximum number of positions of the target; absent if there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_context: Option<usize>,
     /// Tokens that end a text.
     pub eos: Vec<TokenId>,
     /// Always `greedy`.
     decoding: String,
-    /// Tokens that were generated at most.
+    /// Maximum number of generated tokens.
     pub max_new_tokens: usize,
-    /// Name of the dataset, if it was one.
+    /// Name of the dataset, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
     /// Name of the prompt template.
@@ -73,8 +73,8 @@ pub struct Header {
 pub enum Provenance {
     /// Token ids as this program decoded them with the target's weights.
     Measured,
-    /// Texts that another program wrote, tokenized again: a token may be cut in another way than
-    /// the target cut it.
+    /// Texts written by another program and tokenized again, so token boundaries may differ from
+    /// those that the target generated.
     Imported,
 }
 
@@ -89,7 +89,7 @@ impl Provenance {
 }
 
 impl Header {
-    /// Header of a recording by this program; whatever may be absent is, and is set by the field.
+    /// Header of a recording by this program. Optional fields are absent and can be set directly.
     pub fn measured(
         model: impl Into<String>,
         architecture: Architecture,
@@ -119,17 +119,17 @@ impl Header {
         }
     }
 
-    /// The vocabulary that all ids are of.
+    /// The vocabulary of all token ids.
     pub fn tokenizer(&self) -> Fingerprint {
         Fingerprint::from_stored(self.tokenizer.clone())
     }
 
-    /// What is wrong with the header itself, if anything.
+    /// Returns what is wrong with the header itself, if anything.
     pub(super) fn problem(&self) -> Option<String> {
         let outside = self.eos.iter().find(|&&id| id as usize >= self.vocab_size);
         match outside {
             _ if self.decoding != GREEDY => Some(format!(
-                "\"decoding\" is {:?}, and only \"{GREEDY}\" can be replayed",
+                "\"decoding\" is {:?}, but only \"{GREEDY}\" can be replayed",
                 self.decoding
             )),
             Some(id) => Some(format!(
@@ -140,7 +140,7 @@ impl Header {
         }
     }
 
-    /// What is wrong with a record of such a trace, if anything.
+    /// Returns what is wrong with a record under this header, if anything.
     pub(super) fn problem_of(&self, record: &Record) -> Option<String> {
         let Self { vocab_size, .. } = self;
         let output = &record.output;
@@ -156,20 +156,20 @@ impl Header {
                     "a decoder-only model reads its prompt from \"context\" and has no \"source\"".into()
                 }
                 Architecture::EncoderDecoder => {
-                    "an encoder-decoder model reads its prompt from \"source\", and its \"context\" begins empty".into()
+                    "an encoder-decoder model reads its prompt from \"source\", and its \"context\" must be empty".into()
                 }
             });
         }
         if let Some(margins) = record.margins.as_ref().filter(|g| g.len() != output.len()) {
             return Some(format!(
-                "{} gaps for {} output tokens",
+                "{} margins (\"gaps\") for {} output tokens",
                 margins.len(),
                 output.len()
             ));
         }
         if output.len() > self.max_new_tokens {
             return Some(format!(
-                "{} output tokens, of which there are {} at most according to the header",
+                "{} output tokens, but at most {} according to the header",
                 output.len(),
                 self.max_new_tokens
             ));
@@ -189,9 +189,11 @@ impl Header {
         let first = record.output.iter().position(is_eos);
         let at_end = first.is_some_and(|at| at + 1 == record.output.len());
         match (first, record.finish) {
-            (None, super::Finish::Eos) => Some("it finished by an end token and holds none".into()),
+            (None, super::Finish::Eos) => {
+                Some("\"finish\" is \"eos\", but the output has no end token".into())
+            }
             (Some(at), _) if !at_end => Some(format!(
-                "output token {at} is an end token, and the output goes on after it"
+                "output token {at} is an end token, but the output continues after it"
             )),
             _ => None,
         }

@@ -1,15 +1,16 @@
-//! How sure a target was of its tokens.
+//! Margins between a target's two greatest logits.
 
 use std::sync::{Arc, Mutex};
 
 use cascade_core::{Architecture, Result, RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
 
-/// The margins that a [`MarginMeter`] has measured since they were taken last. Clones share them.
+/// The margins that a [`MarginMeter`] has measured since the last [`take`](Self::take). Clones
+/// share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Margins(Arc<Mutex<Vec<f32>>>);
 
 impl Margins {
-    /// Takes all margins, in the order of the calls.
+    /// Removes and returns all margins, in the order of the calls.
     pub(super) fn take(&self) -> Vec<f32> {
         self.0
             .lock()
@@ -24,8 +25,8 @@ impl Margins {
     }
 }
 
-/// Decorates a scorer that decodes plainly and greedily: measures in each call by how much the best
-/// logit after the context is above the second best. Costs a copy of the logits of one row.
+/// Decorates a scorer that decodes plainly and greedily: measures in each call the margin between
+/// the two greatest logits after the context. Costs a copy of the logits of one row.
 pub(super) struct MarginMeter<S> {
     scorer: S,
     margins: Margins,
@@ -70,7 +71,8 @@ impl<S: Scorer> Scorer for MarginMeter<S> {
     }
 }
 
-/// Distance of the two largest; what is not a number JSON can hold becomes the largest that it can.
+/// Difference of the two greatest logits; a value that JSON cannot represent becomes the greatest
+/// finite one.
 fn margin(logits: &[f32]) -> f32 {
     let (mut best, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
     for &logit in logits {

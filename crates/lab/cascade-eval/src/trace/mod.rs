@@ -1,22 +1,22 @@
-//! Target traces: what a target said, recorded, so that cascades can be replayed without it.
+//! Target traces: recorded outputs of a target, so that cascades can be replayed without it.
 //!
-//! Under greedy decoding a target says one thing only, whatever is drafted for it. Its recorded
-//! tokens therefore tell, for any cascade, which drafts it would have kept: tokens, steps and calls
-//! of a replay are those of the real run. Only its time is not, and sampling cannot be replayed at
-//! all.
+//! Under greedy decoding a target has only one output, whatever is drafted for it. Its recorded
+//! tokens therefore determine, for any cascade, which drafts it would have accepted: tokens, steps
+//! and calls of a replay equal those of the real run. Only its time does not, and sampling cannot
+//! be replayed at all.
 //!
-//! * [`Trace`]: a recording in memory: a [`Header`] that says what was recorded and how, and
-//!   [`Record`]s, one for each prompt.
-//! * [`Reader`], [`Writer`]: the same as a file, JSON lines, read and written record by record;
+//! * [`Trace`]: a recording in memory: a [`Header`] with metadata, and [`Record`]s, one for each
+//!   prompt.
+//! * [`Reader`], [`Writer`]: a trace as a JSON Lines file, read and written record by record;
 //!   recording can be resumed.
-//! * [`Recorder`]: decodes plainly and measures how far apart the two best logits were.
-//! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that answers as the recorded target.
-//! * [`replay`](fn@replay), [`Tally`]: one record through a cascade around a [`TraceScorer`], and
-//!   sums over records.
+//! * [`Recorder`]: decodes plainly and measures the margin between the two greatest logits.
+//! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that replays the recorded target.
+//! * [`replay`](fn@replay), [`Tally`]: replay of one record by a cascade whose target is a
+//!   [`TraceScorer`], and sums over records.
 //! * [`TimedReplayScorer`], [`replay_timed`]: the same with a live model computing every forward,
-//!   and what the steps take.
-//! * [`spec_bench`]: traces from recorded answers of Spec-Bench.
-//! * [`Summary`]: what a trace holds, in numbers.
+//!   and the timings of its steps.
+//! * [`spec_bench`]: traces from the recorded answers of Spec-Bench.
+//! * [`Summary`]: statistics of a trace.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reading a trace record by record.
+//! Reads a trace record by record.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::header::{FORMAT, VERSION};
 use super::{Error, Header, Record, Result};
 
-/// Reads the records of a trace in their order, each checked against the header. After an error
-/// there is nothing more to read.
+/// Reads the records of a trace in order, each checked against the header. The iterator ends after
+/// an error.
 pub struct Reader {
     lines: Lines,
     header: Header,
@@ -19,7 +19,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a file, plain or compressed by gzip, and reads its header.
+    /// Opens a file, plain or gzip-compressed, and reads its header.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::NotATrace`] and [`Error::Version`] for the header.
@@ -38,7 +38,7 @@ impl Reader {
         }
     }
 
-    /// Reads the header of a trace that messages call `label`.
+    /// Reads the header of a trace. Messages refer to it as `label`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -64,7 +64,7 @@ impl Reader {
         })
     }
 
-    /// What the trace is called in messages.
+    /// Name of the trace in messages.
     pub fn label(&self) -> &str {
         &self.lines.label
     }
@@ -115,7 +115,7 @@ impl Iterator for Reader {
     }
 }
 
-/// The header that the first line is.
+/// Parses the first line as the header.
 pub(super) fn header(label: &str, line: &[u8]) -> Result<Header> {
     let not = |reason: String| Error::NotATrace {
         label: label.to_owned(),
@@ -144,7 +144,7 @@ pub(super) fn header(label: &str, line: &[u8]) -> Result<Header> {
     }
 }
 
-/// A line of a file, and whether its end is there.
+/// A line of a file, and whether it ends in a newline.
 pub(super) struct Line {
     pub(super) text: Vec<u8>,
     pub(super) ended: bool,
@@ -154,7 +154,7 @@ pub(super) struct Line {
 pub(super) struct Lines {
     label: String,
     input: Box<dyn BufRead + Send>,
-    /// Number of the line that was read last, from 1.
+    /// Number of the last line read, from 1.
     number: usize,
 }
 

@@ -1,12 +1,12 @@
-//! One recorded answer.
+//! One recorded output.
 
 use cascade_core::{Prompt, TokenId};
 use serde::{Deserialize, Serialize};
 
-/// What a record is of.
+/// What identifies a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// What the dataset calls the sample.
+    /// The sample's id in the dataset.
     pub id: String,
     /// Its subject or category, if the dataset has one.
     pub category: Option<String>,
@@ -25,11 +25,11 @@ impl Subject {
     }
 }
 
-/// A prompt and what the target said to it.
+/// A prompt and the target's output for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// What the dataset calls the sample.
+    /// The sample's id in the dataset.
     pub id: String,
     /// Its subject or category, if the dataset has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,8 +44,8 @@ pub struct Record {
     pub context: Vec<TokenId>,
     /// The target's tokens, the end token included if there was one.
     pub output: Vec<TokenId>,
-    /// For each of them, by how much its logit was above the second best: how little it takes to
-    /// turn the choice. Absent if nobody measured it.
+    /// For each of them, the margin of its logit over the second greatest: how small a perturbation
+    /// changes the choice. Absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "gaps")]
     pub margins: Option<Vec<f32>>,
@@ -59,11 +59,11 @@ pub struct Record {
 pub enum Finish {
     /// The model ended its text.
     Eos,
-    /// As many tokens as were asked for.
+    /// The requested number of tokens was generated.
     Length,
-    /// A stop sequence came up.
+    /// A stop sequence appeared.
     Stop,
-    /// The target had no position left.
+    /// The target had no positions left.
     ContextFull,
 }
 
@@ -78,14 +78,14 @@ impl Finish {
         }
     }
 
-    /// Whether there is nothing after the last token: the text is over, and was not just cut short.
+    /// Whether the text is complete after the last token, rather than truncated.
     pub const fn ends_text(self) -> bool {
         matches!(self, Self::Eos | Self::Stop)
     }
 }
 
 impl Record {
-    /// The prompt that was answered.
+    /// The prompt of the record.
     pub fn prompt(&self) -> Prompt {
         Prompt {
             source: self.source.clone(),

@@ -1,4 +1,4 @@
-//! Recording a target: plain greedy decoding, with the margins.
+//! Recording of a target: plain greedy decoding, with margins.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use cascade_engine::{Cascade, Event, Options};
 use super::margins::{MarginMeter, Margins};
 use super::{Error, Finish, Record, Result, Subject};
 
-/// Decodes with a target alone, and notes what it says. This is the plain decoding of the engine,
-/// so a record ends exactly where a cascade around the target ends: at an end token, at a stop
-/// sequence, or at the number of tokens asked for.
+/// Decodes with a target alone and records its output. It uses the plain decoding of the engine, so
+/// a record ends exactly where a cascade with this target ends: at an end token, at a stop
+/// sequence, or at the requested number of tokens.
 pub struct Recorder {
     cascade: Cascade,
     margins: Margins,
@@ -19,8 +19,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of `target`, which ends its texts by `eos`. The codec is needed for stop
-    /// sequences and for the text of the answers.
+    /// A recorder of `target`, whose end tokens are `eos`. The codec is needed for stop sequences
+    /// and for the text of the outputs.
     ///
     /// # Errors
     /// [`Error::NotGreedy`] if `options` samples.
@@ -46,19 +46,20 @@ impl Recorder {
         })
     }
 
-    /// The tokens of a text prompt, where the target reads them.
+    /// Tokenizes a text prompt, for the target's encoder or its context depending on its
+    /// architecture.
     ///
     /// # Errors
-    /// Those of [`Cascade::encode`].
+    /// As [`Cascade::encode`].
     pub fn encode(&self, prompt: &str) -> Result<Prompt> {
         Ok(self.cascade.encode(prompt)?)
     }
 
-    /// Records the answer to a prompt, and returns its text too, if there is a codec. `on_token`
-    /// hears of every token.
+    /// Records the output for a prompt, and returns its text too if there is a codec. `on_token` is
+    /// called for every token.
     ///
     /// # Errors
-    /// Those of [`Cascade::generate_tokens`].
+    /// As [`Cascade::generate_tokens`].
     pub fn record(
         &mut self,
         subject: Subject,
@@ -94,7 +95,8 @@ fn finish(finish: &cascade_engine::Finish) -> Finish {
         Engine::Eos => Finish::Eos,
         Engine::StopSequence(_) => Finish::Stop,
         Engine::ContextFull => Finish::ContextFull,
-        // Nobody cancels here; if somebody did, the text would have been cut short just so.
+        // Nothing cancels a recording; if something did, the text would be truncated in the same
+        // way.
         _ => Finish::Length,
     }
 }

@@ -1,12 +1,12 @@
-//! One record through a cascade.
+//! Replay of one record by a cascade.
 
 use cascade_engine::{Cascade, GenerationOutput, Options, StepReport};
 
 use super::{Error, Record, Result};
 
-/// How many tokens may be generated in a replay when `max_new_tokens` are asked for: no more than
-/// were recorded, unless the text was over there. (The number limits drafts near the end, too, so
-/// where the text was over it must be the number of the real run, and not the length of the
+/// How many tokens a replay may generate if `max_new_tokens` are requested: no more than were
+/// recorded, unless the recorded text is complete. (The limit also affects the length of drafts
+/// near the end, so for a complete text it must be the limit of the real run, not the length of the
 /// output.)
 pub fn limit(record: &Record, max_new_tokens: usize) -> usize {
     match record.finish {
@@ -15,13 +15,14 @@ pub fn limit(record: &Record, max_new_tokens: usize) -> usize {
     }
 }
 
-/// Replays a record: lets a cascade around a [`TraceScorer`](super::TraceScorer) answer its prompt,
-/// for as many tokens as `options` asks for and the record [allows](limit). The answer is checked
-/// against the record. Stop sequences are not looked for, since a record ends where its text ended.
+/// Replays a record: lets a cascade whose target is a [`TraceScorer`](super::TraceScorer) decode
+/// its prompt, for as many tokens as `options` requests and the record [allows](limit). The output
+/// is checked against the record. Stop sequences are not searched for, since a record ends where
+/// its text ended.
 ///
 /// # Errors
-/// [`Error::NotGreedy`] if `options` samples; [`Error::Diverged`] if the answer is not what was
-/// recorded; whatever the drafters fail with.
+/// [`Error::NotGreedy`] if `options` samples; [`Error::Diverged`] if the output differs from the
+/// record; errors of the drafters.
 pub fn replay(
     cascade: &mut Cascade,
     record: &Record,
@@ -30,7 +31,7 @@ pub fn replay(
     replay_with(cascade, record, options, |_| {})
 }
 
-/// [`replay`], with a receiver of steps.
+/// [`replay`] with a callback for steps.
 pub(super) fn replay_with(
     cascade: &mut Cascade,
     record: &Record,

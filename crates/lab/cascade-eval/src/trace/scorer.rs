@@ -1,4 +1,4 @@
-//! A recorded target in a live one's place.
+//! A recorded target as a scorer.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use cascade_core::{
 
 use super::{Error, Record, Trace};
 
-/// The answer after tokens that were not recorded. It is outside every vocabulary, so no drafted
-/// token can equal it: a strict greedy review, which walks down from the context along tokens that
-/// equal the answer, never comes to such a row.
+/// The argmax of rows after tokens that were not recorded. It is outside every vocabulary, so no
+/// drafted token can equal it. A strict greedy review, which walks down from the context along
+/// tokens that equal the argmax, never reaches such a row.
 pub const NO_TOKEN: TokenId = TokenId::MAX;
 
-/// Answers as the target of a trace did: the most probable token of a row is the token that was
-/// recorded there.
+/// Replays the target of a trace: the most probable token of a row is the token that was recorded
+/// there.
 ///
-/// The context must be a recorded prompt and a beginning of its output; the source distinguishes
-/// the records of encoder-decoder models. If two records fit, the one with the longer prompt
-/// answers. Rows of a tree that leave the record say [`NO_TOKEN`], and so does the row after the
-/// end of a text, on which nothing can depend.
+/// The context must be a recorded prompt followed by a prefix of its output; the source identifies
+/// the records of encoder-decoder models. If two records match, the one with the longer prompt is
+/// used. Rows of a tree that diverge from the record have the argmax [`NO_TOKEN`], and so does the
+/// row after the end of a text, which no result depends on.
 ///
-/// There is nothing to cache, so it is pure, and `rows_computed` is the number of rows that were
-/// wanted. A call costs a binary search among the prompts.
+/// It is pure, since it caches nothing, and `rows_computed` is the number of requested rows. A call
+/// costs a binary search among the prompts.
 ///
 /// # Errors of `score`
-/// Beside those of every [`Scorer`]: [`Error::OffRecord`] for a context that was not recorded;
+/// Besides those of every [`Scorer`]: [`Error::OffRecord`] for a context that was not recorded;
 /// [`Error::NoProbabilities`] for any [`Want`] but [`Want::ARGMAX`]; [`Error::PastEnd`] for a row
-/// after the last token of an output that was cut short, and for a context that ends where the
-/// record does. A generation of at most as many tokens as [`limit`](super::limit) allows meets none
-/// of them.
+/// after the last token of a truncated output, and for a context that ends where the record does. A
+/// greedy generation of a recorded prompt with at most as many tokens as [`limit`](super::limit)
+/// allows causes none of them.
 #[derive(Clone, Debug)]
 pub struct TraceScorer {
     trace: Arc<Trace>,
@@ -43,8 +43,8 @@ impl TraceScorer {
     /// A scorer for all records of a trace.
     ///
     /// # Errors
-    /// [`Error::Contradiction`] if one prompt has two answers, of which neither is the beginning of
-    /// the other.
+    /// [`Error::Contradiction`] if one prompt has two outputs of which neither is a prefix of the
+    /// other.
     pub fn new(trace: Arc<Trace>) -> super::Result<Self> {
         let records = &trace.records;
         let mut order: Vec<usize> = (0..records.len()).collect();
@@ -70,12 +70,12 @@ impl TraceScorer {
         })
     }
 
-    /// The record that a context is of.
+    /// The record that a context belongs to.
     fn find(&self, context: &[TokenId]) -> Option<&Record> {
         let mut prefix = context;
         loop {
-            // The last prompt that is not after the prefix has all other prompts that begin it, if
-            // any, before it.
+            // If other prompts are prefixes of the last prompt that does not sort after the
+            // context, they sort before it.
             let after = self.order.partition_point(|&index| {
                 by_prompt(&self.trace.records[index], &self.source, prefix).is_le()
             });
@@ -181,7 +181,7 @@ impl Scorer for TraceScorer {
     }
 }
 
-/// For each row, how many tokens of `ahead` lead to it; `None` if others do.
+/// For each row, how many tokens of `ahead` lead to it; `None` if other tokens do.
 fn followed(tree: &TokenTree, ahead: &[TokenId]) -> Vec<Option<usize>> {
     let mut rows = Vec::with_capacity(tree.len() + 1);
     rows.push(Some(0));

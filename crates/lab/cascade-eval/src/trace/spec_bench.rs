@@ -1,9 +1,9 @@
 //! Traces from recorded answers of Spec-Bench (or MT-bench, whose files have the same form).
 //!
 //! An answer file has one JSON object per line: `question_id`, and in `choices[0]` the texts of all
-//! `turns` and, for each, how many `new_tokens` the target wrote. The texts are tokenized within
-//! Vicuna's conversation, turn by turn, so prompts are what the target read and outputs are what it
-//! wrote, as far as the text determines it. The target is decoder-only.
+//! `turns` and, for each, the number of `new_tokens` that the target generated. The texts are
+//! tokenized within Vicuna's conversation template, turn by turn, so prompts and outputs are the
+//! target's, as far as the text determines them. The target is decoder-only.
 
 use cascade_core::{TextCodec, TokenId};
 use cascade_data::{PromptTemplate, Sample};
@@ -11,15 +11,15 @@ use serde::Deserialize;
 
 use super::{Error, Finish, Record, Result};
 
-/// What a text becomes a record with.
+/// What is needed to convert texts to records.
 #[derive(Clone, Copy)]
 pub struct Import<'a> {
-    /// The target's tokenizer, which writes the beginning of a text and `</s>` as the target reads
-    /// them.
+    /// The target's tokenizer, which encodes the beginning of a text and `</s>` as the target
+    /// expects them.
     pub codec: &'a dyn TextCodec,
-    /// The token that `</s>` is.
+    /// The token of `</s>`.
     pub eos: TokenId,
-    /// Where the recording stopped: an answer of so many tokens has no end of its own.
+    /// The recording's token limit: an answer of this many tokens was truncated.
     pub max_new_tokens: usize,
 }
 
@@ -28,11 +28,11 @@ pub struct Import<'a> {
 pub struct Answers {
     /// The question's id.
     pub question: String,
-    /// What the answer file calls the target.
+    /// Name of the target in the answer file.
     pub model: Option<String>,
     /// Text of each turn.
     pub turns: Vec<String>,
-    /// Tokens of each turn as they were counted by whoever recorded; empty if nobody did.
+    /// Number of tokens of each turn, as counted by the recording program; empty if it did not.
     pub new_tokens: Vec<usize>,
 }
 
@@ -51,10 +51,11 @@ struct Choice {
 }
 
 impl Answers {
-    /// Reads an answer file that messages call `label`.
+    /// Parses an answer file. Messages refer to it as `label`.
     ///
     /// # Errors
-    /// [`Error::Line`] for the first line that holds no answer; [`Error::NoRecords`] if none does.
+    /// [`Error::Line`] for the first line that is not an answer; [`Error::NoRecords`] if there are
+    /// no answers.
     pub fn parse(label: &str, file: &str) -> Result<Vec<Self>> {
         let lines = file.lines().enumerate();
         let lines = lines.filter(|(_, text)| !text.trim().is_empty());
@@ -87,10 +88,10 @@ impl Answers {
             }
         };
         let choice = line.choices.into_iter().next();
-        let choice = choice.ok_or("\"choices\" is empty; the answer stands in the first")?;
+        let choice = choice.ok_or("\"choices\" is empty; the answer must be its first element")?;
         let (turns, counts) = (choice.turns.len(), choice.new_tokens.len());
         if counts != 0 && counts != turns {
-            return Err(format!("{turns} turns, but {counts} numbers of new tokens"));
+            return Err(format!("{turns} turns, but {counts} counts of new tokens"));
         }
         Ok(Self {
             question,
@@ -157,8 +158,9 @@ mod tests {
 
     const EOS: TokenId = 2;
 
-    /// Characters as tokens behind a 1, `</s>` as 2. If told to, it melts a space with the letter
-    /// after it, as no tokenizer of the right model does where an answer begins.
+    /// Encodes characters as tokens after a 1, and `</s>` as 2. If `melts` is set, it merges a
+    /// space with the letter after it, which the right model's tokenizer does not do where an
+    /// answer begins.
     struct Characters {
         melts: bool,
     }
@@ -260,7 +262,7 @@ mod tests {
                 "a.jsonl:2: not an answer of Spec-Bench: missing field `question_id`",
             ),
             (line.replace("81", "[]"), "a.jsonl:1: \"question_id\" is []"),
-            (line.replace("[1]", "[1, 2]"), "1 turns, but 2 numbers"),
+            (line.replace("[1]", "[1, 2]"), "1 turns, but 2 counts"),
             (
                 r#"{"question_id": 1, "choices": []}"#.to_owned(),
                 "\"choices\" is empty",

@@ -1,22 +1,22 @@
-//! What the steps of a cascade take, part by part.
+//! Timings of the steps of a cascade, by phase.
 
 use cascade_engine::{Cascade, GenerationOutput, Options, Step, StepTimings};
 
 use super::replay::replay_with;
 use super::{LookupLog, Record, Result};
 
-/// What one step took.
+/// The cost of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepCost {
     /// What was drafted and accepted.
     pub step: Step,
-    /// Where the time went. The target's forward is that of the live model alone.
+    /// Where the time went. The target's forward is that of the live model, without the look-up.
     pub timings: StepTimings,
 }
 
-/// [Replays](super::replay()) a record and times its steps, the first one excepted: it reads the
-/// prompt. The target of the cascade is a [`TimedReplayScorer`](super::TimedReplayScorer) that
-/// books in `log`. How long the recorded answer is looked up counts nowhere.
+/// [Replays](super::replay()) a record and times its steps, except the first one, which includes
+/// the prefill. The target of the cascade must be a [`TimedReplayScorer`](super::TimedReplayScorer)
+/// that records in `log`. The time for looking up the recorded output is excluded.
 ///
 /// # Errors
 /// As [`replay`](super::replay()).

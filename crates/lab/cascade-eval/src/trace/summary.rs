@@ -1,4 +1,4 @@
-//! What a trace holds, in numbers.
+//! Statistics of a trace.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use super::{Finish, Record};
 
-/// Logits that are nearer to each other than this may change places when a processor adds in
-/// another order.
+/// Logits closer to each other than this may swap ranks when sums are computed in another order.
 pub const NEAR_TIE: f32 = 1e-4;
 
 /// Counts over records.
@@ -15,16 +14,16 @@ pub const NEAR_TIE: f32 = 1e-4;
 pub struct Summary {
     /// Number of records.
     pub records: usize,
-    /// Records of each category, in the order in which they came up; those without one are not
-    /// among them.
+    /// Records of each category, in order of first appearance; records without a category are not
+    /// counted.
     pub categories: Vec<(String, usize)>,
-    /// Records by the reason why they end.
+    /// Records by the reason why they ended.
     pub finishes: BTreeMap<Finish, usize>,
     /// Lengths of the prompts, in tokens.
     pub prompt_tokens: Vec<usize>,
     /// Lengths of the outputs, in tokens.
     pub output_tokens: Vec<usize>,
-    /// All margins there are.
+    /// All recorded margins.
     pub margins: Vec<f32>,
 }
 
@@ -57,22 +56,22 @@ impl Summary {
     }
 }
 
-/// The order statistics of some numbers.
+/// The order statistics of some values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quantiles {
     sorted: Vec<f64>,
 }
 
 impl Quantiles {
-    /// Of numbers that can be compared with each other; `None` if there are none.
+    /// The order statistics of values that are not NaN; `None` if there are no values.
     pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = numbers.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         (!sorted.is_empty()).then_some(Self { sorted })
     }
 
-    /// The smallest number that at least the share `q` of all numbers, from 0 to 1, does not
-    /// exceed; for 0 the smallest.
+    /// The `q`-quantile, with `q` from 0 to 1: the smallest value that at least a share `q` of all
+    /// values does not exceed. The minimum for 0.
     pub fn at(&self, q: f64) -> f64 {
         let rank = (q.clamp(0.0, 1.0) * self.sorted.len() as f64).ceil() as usize;
         self.sorted[rank.saturating_sub(1)]
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_numbers_that_there_are() {
+    fn quantiles_are_among_the_values() {
         assert_eq!(Quantiles::of([]), None);
         let quantiles = Quantiles::of([3.0, 1.0, 2.0, 4.0]).unwrap();
         let at = [0.0, 0.25, 0.26, 0.5, 1.0].map(|q| quantiles.at(q));

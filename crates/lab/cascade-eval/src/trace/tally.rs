@@ -3,7 +3,7 @@
 use cascade_engine::{GenerationOutput, Role};
 use serde::Serialize;
 
-/// What the generations of some records sum to.
+/// Sums over the generations of some records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of generations.
@@ -12,9 +12,9 @@ pub struct Tally {
     pub tokens: usize,
     /// Forwards of the target.
     pub steps: usize,
-    /// Tokens that the target reviewed.
+    /// Drafted tokens that the target verified.
     pub drafted: usize,
-    /// Drafted tokens that it kept.
+    /// Drafted tokens that the target accepted.
     pub accepted: usize,
     /// Calls of each model, the target first.
     pub calls: Vec<Calls>,
@@ -32,7 +32,7 @@ pub struct Calls {
 }
 
 impl Tally {
-    /// Adds a generation; all must be of one cascade.
+    /// Adds a generation. All must be from the same cascade.
     pub fn add(&mut self, generation: &GenerationOutput) {
         self.records += 1;
         self.tokens += generation.tokens.len();
@@ -56,13 +56,13 @@ impl Tally {
         ratio(self.tokens, self.steps)
     }
 
-    /// Share of the drafted tokens that the target kept; 0 if nothing was drafted.
+    /// Share of the drafted tokens that the target accepted; 0 if nothing was drafted.
     pub fn draft_acceptance_rate(&self) -> f64 {
         ratio(self.accepted, self.drafted)
     }
 }
 
-/// One tally for each category, in the order in which they came up, and one for all records.
+/// One tally for each category, in order of first appearance, and one for all records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tallies {
     /// By category; records without one are in the total only.

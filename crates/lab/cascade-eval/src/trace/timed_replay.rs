@@ -1,4 +1,4 @@
-//! A recorded target that takes a live model's time.
+//! A recorded target with the timing of a live model.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,13 +7,14 @@ use cascade_core::{Architecture, Result, Scorer, Scores, TokenId, TokenTree, Wan
 
 use super::{Error, TraceScorer};
 
-/// How long the forwards of a [`TimedReplayScorer`], which a cascade owns, looked for the recorded
-/// answer: time that a live target would not spend. Clones share the entries.
+/// How long the forwards of a [`TimedReplayScorer`] spent looking up the recorded output: time that
+/// a live target would not spend. The cascade owns the scorer, so the log is a handle; clones share
+/// the entries.
 #[derive(Clone, Debug, Default)]
 pub struct LookupLog(Arc<Mutex<Vec<Duration>>>);
 
 impl LookupLog {
-    /// The entries so far, one for each forward, which are forgotten.
+    /// Removes and returns the entries so far, one per forward.
     pub(super) fn take(&self) -> Vec<Duration> {
         std::mem::take(&mut self.entries())
     }
@@ -23,14 +24,14 @@ impl LookupLog {
     }
 }
 
-/// Lets a live model compute every forward, and answers what the target of a trace said: so
-/// forwards cost what they cost, and drafts are kept as in the recording, whatever the weights of
-/// the live model. What it is good for is simulation.
+/// Lets a live model compute every forward, but returns the output of a trace's target: so forwards
+/// take realistic time, and drafts are accepted as in the recording, whatever the weights of the
+/// live model. Intended for simulations.
 ///
-/// Its vocabulary is the recorded one. It has as many positions as both have.
+/// Its vocabulary is the recorded one. Its number of positions is the smaller of the two.
 ///
 /// # Errors of `score`
-/// Those of the live model and of a [`TraceScorer`].
+/// Errors of the live model and of a [`TraceScorer`].
 #[derive(Debug)]
 pub struct TimedReplayScorer<S> {
     live: S,
@@ -39,11 +40,12 @@ pub struct TimedReplayScorer<S> {
 }
 
 impl<S: Scorer> TimedReplayScorer<S> {
-    /// Answers of `recorded` in the time of `live`, whose look-ups are booked in `log`.
+    /// Returns the output of `recorded` with the timing of `live`. Look-up times are recorded in
+    /// `log`.
     ///
     /// # Errors
-    /// [`Error::CannotTime`] if `live` reads its prompt in another way, or has fewer tokens than
-    /// were recorded.
+    /// [`Error::CannotTime`] if `live` has another architecture than the recorded target, or a
+    /// smaller vocabulary.
     pub fn new(live: S, recorded: TraceScorer, log: LookupLog) -> super::Result<Self> {
         let cannot = |reason: String| Err(Error::CannotTime { reason });
         let name = |architecture| match architecture {

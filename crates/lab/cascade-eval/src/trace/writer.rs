@@ -1,4 +1,4 @@
-//! Writing a trace record by record.
+//! Writes a trace record by record.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::{Error, Header, Reader, Record, Result};
 
-/// Writes a trace. Each record is in the file as soon as [`write`](Self::write) returns, so that a
-/// killed process loses the one it was at. While a writer lives, no other can open the file.
+/// Writes a trace. Each record is in the file as soon as [`write`](Self::write) returns, so a
+/// killed process loses at most the record in progress. While a writer is open, no other writer can
+/// open the file.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -18,10 +19,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a new file.
+    /// Creates a new file.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::Compressed`] if its name ends in `.gz`; [`Error::Io`].
+    /// [`Error::Exists`]; [`Error::Compressed`] if the file name ends in `.gz`; [`Error::Io`].
     pub fn create(path: impl Into<PathBuf>, header: &Header) -> Result<Self> {
         let path = path.into();
         check_name(&path)?;
@@ -35,13 +36,13 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Goes on with a file, and returns the records that it holds already. What a killed process
-    /// left of a last line is cut off. A file that does not exist yet, or that has not even a whole
-    /// header, is begun.
+    /// Continues a file, and returns the records that it already contains. A truncated last line,
+    /// as left by a killed process, is removed. A file that does not exist, or whose header is
+    /// truncated, is started anew.
     ///
     /// # Errors
-    /// [`Error::OtherHeader`] if it was begun with another header; everything that a [`Reader`]
-    /// refuses but a truncated last line; [`Error::Busy`], [`Error::Compressed`], [`Error::Io`].
+    /// [`Error::OtherHeader`] if it was created with another header; the errors of a [`Reader`]
+    /// except for a truncated last line; [`Error::Busy`], [`Error::Compressed`], [`Error::Io`].
     pub fn resume(path: impl Into<PathBuf>, header: &Header) -> Result<(Self, Vec<Record>)> {
         let path = path.into();
         check_name(&path)?;
@@ -51,10 +52,10 @@ impl Writer {
         let mut writer = Self::locked(path, file)?;
         let (whole, rest) = writer.content()?;
         if whole.is_empty() {
-            // Nothing is thrown away but the beginning of what will be written.
+            // Nothing is discarded except a prefix of the header that will be written.
             if !line(header).is_ok_and(|line| line.starts_with(&rest)) {
                 let label = writer.path.display().to_string();
-                let reason = "it has one line without an end".to_owned();
+                let reason = "its only line does not end in a newline".to_owned();
                 return Err(Error::NotATrace { label, reason });
             }
             writer.end_at(0)?;
@@ -79,13 +80,13 @@ impl Writer {
 
     fn locked(path: PathBuf, file: File) -> Result<Self> {
         match file.try_lock() {
-            // Some file systems have no locks; they must do without.
+            // Some file systems do not support locks; on these nothing is locked.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Self { path, file }),
             Err(TryLockError::WouldBlock) => Err(Error::Busy { path }),
         }
     }
 
-    /// The content up to the last end of a line, and the rest.
+    /// The content up to and including the last newline, and the rest.
     fn content(&mut self) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut whole = Vec::new();
         let read = self.file.read_to_end(&mut whole);
@@ -95,7 +96,7 @@ impl Writer {
         Ok((whole, rest))
     }
 
-    /// Cuts the file there, and goes on there.
+    /// Truncates the file to `end` bytes and continues writing there.
     fn end_at(&mut self, end: u64) -> Result<()> {
         let cut = self.file.set_len(end);
         cut.and_then(|()| self.file.seek(SeekFrom::Start(end)))

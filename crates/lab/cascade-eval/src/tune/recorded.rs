@@ -1,10 +1,10 @@
-//! Recordings in the place of models, for the real engine.
+//! Recordings as models, for running the real engine.
 //!
-//! A recorded model answers by position alone: after n tokens of the text it says what it said
-//! there when it was recorded, whatever was drafted since. So as long as a draft follows the text,
-//! a cascade of recorded models does what the cascade of the models does, call by call. Behind the
-//! first token that does not, nothing is accepted whatever it is, but drafting goes on and costs
-//! calls; there the drafters are taken to agree with each other as they do along the text.
+//! The output of a recorded model depends on the position alone: after n tokens it is what was
+//! recorded there, whatever was drafted. So as long as a draft follows the text, a cascade of
+//! recorded models does what the cascade of real models does, call by call. After the first token
+//! that differs, nothing is accepted, but drafting continues and costs calls; there the drafters
+//! are assumed to agree with each other as they do along the text.
 
 use std::sync::Arc;
 

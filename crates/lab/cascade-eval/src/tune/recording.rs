@@ -1,31 +1,31 @@
-//! What drafters say along a text of the target's.
+//! Drafter outputs along a text of the target.
 
 use cascade_core::{Budget, Drafter, Prompt, Result, Sampling, Scorer, TokenId, TokenTree, Want};
 
-/// Rows of one forward at most: bounds the memory that logits take.
+/// Maximum rows of one forward: bounds the memory for logits.
 const ROWS: usize = 64;
 
-/// What one drafter says along a text.
+/// One drafter's outputs along a text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
-    /// A neural drafter, after each beginning of the text.
+    /// A neural drafter, after each prefix of the text.
     Neural {
         /// Its most probable token.
         choices: Vec<TokenId>,
         /// Its probability of that token.
         confidences: Vec<f32>,
-        /// For each smaller neural drafter, its probability of that one's choice; then of the
+        /// Its probabilities of the most probable token of each smaller neural drafter, then of the
         /// text's own token.
         others: Vec<Vec<f32>>,
     },
-    /// A statistical drafter: the chain that it proposes after each beginning.
+    /// A statistical drafter: the chain that it proposes after each prefix.
     Statistical {
         /// Tokens, the next one first.
         chains: Vec<Vec<TokenId>>,
     },
 }
 
-/// A text of the target's and what each drafter says along it, largest first.
+/// A text of the target and each drafter's outputs along it, largest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     pub(super) tokens: Vec<TokenId>,
@@ -33,7 +33,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Starts with the text that the target gave for a prompt.
+    /// Starts a recording of the target's text for a prompt, without drafters.
     pub fn new(tokens: Vec<TokenId>) -> Self {
         Self {
             tokens,
@@ -54,12 +54,12 @@ impl Recording {
         self.drafters.insert(0, Recorded::Statistical { chains });
     }
 
-    /// Records a neural drafter as the next larger one, by teacher forcing: one forward for each 64
-    /// tokens. Drafters are recorded smallest first, since a larger one's opinion of a smaller
-    /// one's choice is wanted.
+    /// Records a neural drafter as the next larger one, by teacher forcing: one forward per 64
+    /// tokens. Drafters must be recorded smallest first, since a larger drafter's probabilities of
+    /// the smaller ones' choices are recorded.
     ///
     /// # Errors
-    /// Those of the model.
+    /// Errors of the model.
     pub fn add_neural(&mut self, scorer: &mut dyn Scorer, prompt: &Prompt) -> Result<()> {
         scorer.set_source(&prompt.source)?;
         let mut context = prompt.context.clone();
@@ -118,9 +118,9 @@ impl Recorded {
         }
     }
 
-    /// A neural drafter's probability of a token after `at` tokens of `text`, as far as it was
-    /// recorded: of its own choice, of the smaller ones' (`smaller`, largest first), and of the
-    /// text's token. 0 for any other.
+    /// A neural drafter's probability of a token after `at` tokens of `text`, if recorded: for its
+    /// own choice, for those of the smaller drafters (`smaller`, largest first), and for the text's
+    /// token. 0 for any other token.
     pub(super) fn probability(
         &self,
         at: usize,

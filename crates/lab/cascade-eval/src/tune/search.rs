@@ -1,4 +1,4 @@
-//! The search.
+//! Search for settings by predicted SWI.
 
 use cascade_engine::{Convention, KMatrix, Lenience, Result};
 use rand::{Rng, SeedableRng};
@@ -6,18 +6,18 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Prediction, Recordings, Setting};
 
-/// What is searched.
+/// The search space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
     /// The most tokens that a neural drafter adds, in any row.
     pub max_neural: usize,
-    /// Numbers of tokens that a statistical drafter may add.
+    /// Token counts to try for statistical drafters.
     pub statistical: Vec<usize>,
-    /// Leniences of drafters' reviews of neural drafts.
+    /// Leniences to try for drafters' reviews of neural drafts.
     pub leniences: Vec<Lenience>,
     /// Starting points; the first is plain decoding, the others are random.
     pub starts: usize,
-    /// Of the random ones.
+    /// Seed of the random starting points.
     pub seed: u64,
 }
 
@@ -36,7 +36,7 @@ impl Default for Space {
     }
 }
 
-/// A setting with what it is predicted to do.
+/// A setting with its prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The setting.
@@ -47,12 +47,12 @@ pub struct Candidate {
     pub swi: f64,
 }
 
-/// The settings that are worth a look, the best predicted SWI first: each other one drafts more
-/// cheaply than all before it.
+/// Returns the promising settings, the best predicted SWI first: each further one has cheaper
+/// drafting than all before it.
 ///
-/// From several starting points, one entry at a time takes the value that is best, until none gets
-/// better. `costs` are those of the target and of each drafter, 0 for statistical ones. Cost: some
-/// thousand predictions, each one pass over the recorded texts.
+/// Coordinate ascent from several starting points: one entry at a time is set to its best value,
+/// until no change improves the SWI. `costs` are those of the target and of each drafter, 0 for
+/// statistical ones. Cost: some thousand predictions, each one pass over the recorded texts.
 ///
 /// # Errors
 /// As [`Recordings::predict`].
@@ -114,7 +114,7 @@ impl Searcher<'_> {
         };
         let mut value = |column| {
             let values = self.values(column);
-            // Small numbers are more often good.
+            // Favours small values, which are more often good.
             let below = rng.random_range(0..values.len());
             values[rng.random_range(0..=below)]
         };
@@ -186,7 +186,7 @@ impl Searcher<'_> {
     }
 }
 
-/// The best candidate, then those whose drafts cost less, each the best of its kind.
+/// The best candidate, then the Pareto frontier of SWI and drafting cost.
 fn frontier(seen: Vec<(Point, Candidate)>, costs: &[f64]) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = seen.into_iter().map(|(_, candidate)| candidate).collect();
     candidates.sort_by(|a, b| b.swi.total_cmp(&a.swi));

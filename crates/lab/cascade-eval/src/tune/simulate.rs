@@ -1,4 +1,4 @@
-//! What a cascade would do along recorded texts.
+//! Predicts what a cascade does along recorded texts.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cascade_engine::{KMatrix, Lenience, Options};
 use super::recorded;
 use super::{Recorded, Recording};
 
-/// A setting of a cascade: what a search varies.
+/// The settings of a cascade that a search varies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// Tokens that each drafter adds for each reviewer.
@@ -16,7 +16,7 @@ pub struct Setting {
     pub lenience: Lenience,
 }
 
-/// What a setting is predicted to do.
+/// Predicted counts for a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Tokens of the texts.
@@ -69,15 +69,15 @@ impl Recordings {
         }
     }
 
-    /// What a cascade of chains with `setting` does, decoding greedily: the engine runs on the
-    /// recordings in the place of the models.
+    /// Predicts greedy decoding by a cascade with chain drafts and `setting`: the engine runs with
+    /// recordings in place of models.
     ///
-    /// How often the target is asked is exact. What a draft costs beyond its first rejected token
-    /// is an estimate: there the drafters are taken to agree with each other as they do along the
+    /// The number of target forwards is exact. The cost of a draft beyond its first rejected token
+    /// is an estimate: there the drafters are assumed to agree with each other as they do along the
     /// text.
     ///
     /// # Errors
-    /// A K matrix that does not have one row for each drafter.
+    /// If the K matrix does not have one row for each drafter.
     pub fn predict(&self, setting: &Setting) -> cascade_engine::Result<Prediction> {
         let mut prediction = Prediction {
             tokens: 0,
@@ -142,7 +142,7 @@ mod tests {
         ToyScorer::drafter("toy", VOCABULARY, 9, seed, agreement)
     }
 
-    /// Counts on from the last token.
+    /// Continues counting from the last token.
     #[derive(Clone)]
     struct Counter;
 
@@ -224,8 +224,8 @@ mod tests {
                 };
                 let predicted = recordings.predict(&setting).unwrap();
                 let measured = measured(&prompt, 60, &setting);
-                // What a draft costs beyond its first mistake is an estimate; how often the target
-                // is asked is not.
+                // The cost of a draft beyond its first mistake is an estimate; the number of target
+                // forwards is exact.
                 assert_eq!(predicted.calls[0], measured[0], "{k:?}");
                 if k[0][0] == 0 && k[0][1] == 0 {
                     assert_eq!(predicted.calls, measured, "{k:?}");

@@ -1,4 +1,4 @@
-//! A live target that says what another one said.
+//! A live target that replays the output of a recorded one.
 
 use std::sync::Arc;
 

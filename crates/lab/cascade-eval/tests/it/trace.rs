@@ -1,4 +1,4 @@
-//! Traces of toys: the file, the recorded target, and replays that equal the runs they stand for.
+//! Traces of toy models: the file, the recorded target, and replays that equal the real runs.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn record(architecture: Architecture, max_new_tokens: usize) -> Arc<Trace> {
     Arc::new(Trace::new("toys", header.clone(), records.collect()).unwrap())
 }
 
-/// The trace as a file has it.
+/// The trace in the format of a file.
 fn lines(trace: &Trace) -> Vec<String> {
     let header = serde_json::to_string(&trace.header).unwrap();
     let records = trace.records.iter();
@@ -202,7 +202,7 @@ fn damaged_files_are_refused_by_line() {
         ("[1]\n".into(), "\"format\" is null"),
         (
             damaged(0, "\"version\":1", "\"version\":2"),
-            "format version 2 is not known, only 1",
+            "format version 2 is not supported, only 1",
         ),
         (
             damaged(0, "greedy", "sampled"),
@@ -233,14 +233,17 @@ fn damaged_files_are_refused_by_line() {
             damaged(2, "\"context\":[1],", ""),
             "t.jsonl:3: a decoder-only model reads its prompt from",
         ),
-        (damaged(2, "\"gaps\":[", "\"gaps\":[0.5,"), "gaps for"),
+        (
+            damaged(2, "\"gaps\":[", "\"gaps\":[0.5,"),
+            "margins (\"gaps\") for",
+        ),
         (
             damaged(0, "\"max_new_tokens\":6", "\"max_new_tokens\":1"),
-            "of which there are 1 at most",
+            "but at most 1 according to the header",
         ),
         (
             damaged(1, "\"finish\":\"length\"", "\"finish\":\"eos\""),
-            "holds none",
+            "has no end token",
         ),
         (
             damaged(
@@ -248,7 +251,7 @@ fn damaged_files_are_refused_by_line() {
                 "\"eos\":[3]",
                 &format!("\"eos\":[{}]", trace.records[0].output[0]),
             ),
-            "goes on after it",
+            "continues after it",
         ),
         (
             all.join("\n")[..all.join("\n").len() - 9].into(),
@@ -258,7 +261,7 @@ fn damaged_files_are_refused_by_line() {
         let error = read(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}, not {expected}");
     }
-    // Only the last end of a line is missing, and nothing of the record.
+    // Only the last newline is missing; the record itself is complete.
     assert!(read(all.join("\n")).is_ok());
 }
 
@@ -332,7 +335,9 @@ fn two_answers_to_one_prompt_are_a_contradiction() {
     .is_ok());
     let error = with(|record| record.output[2] = (record.output[2] + 1) % 2).unwrap_err();
     assert!(
-        error.to_string().contains("0 and again have one prompt"),
+        error
+            .to_string()
+            .contains("0 and again have the same prompt"),
         "{error}"
     );
 }
@@ -362,7 +367,7 @@ fn around(target: impl Scorer + Send + 'static, k: &KMatrix, lenience: f32) -> C
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A replay has the tokens, the steps and the calls of the real run, whatever drafts.
+    /// A replay has the tokens, the steps and the calls of the real run, for any drafters.
     #[test]
     fn replays_equal_runs(
         decoder_only in any::<bool>(),
@@ -389,8 +394,8 @@ proptest! {
         }
     }
 
-    /// Along a record the answers are the target's own, for every tree and in any order; off it
-    /// they are no token.
+    /// Along a record the argmax tokens are the target's own, for every tree and in any order;
+    /// elsewhere they are [`NO_TOKEN`].
     #[test]
     fn the_recorded_target_is_pure(
         decoder_only in any::<bool>(),
@@ -408,7 +413,7 @@ proptest! {
             for (follows, token, parent) in nodes {
                 let parent = (!tree.is_empty()).then(|| parent.index(tree.len() + 1)).filter(|&p| p < tree.len());
                 let depth = parent.map_or(0, |p| tree.depth(p) + 1);
-                // One token of a record must remain unguessed.
+                // At least one token of a record must remain undrafted.
                 if depth + 1 >= ahead.len() {
                     continue;
                 }
@@ -474,7 +479,8 @@ fn vicuna() -> Arc<Trace> {
     Arc::new(Trace::new("vicuna", header, records).unwrap())
 }
 
-/// What `cargo run --example replay` of cascade-ngram counts on the same fixture without an engine.
+/// The counts of `cargo run --example replay` of cascade-ngram on the same fixture without an
+/// engine.
 fn forwards(drafter: &mut dyn Drafter, trace: &Trace) -> usize {
     drafter.set_source(&[]);
     let forwards = trace.records.iter().map(|record| {
@@ -547,7 +553,7 @@ fn replays_are_greedy_and_leave_no_difference_unsaid() {
     other.output[3] = (other.output[3] + 1) % VOCABULARY as TokenId;
     let error = replay(&mut cascade, &other, &options(10)).unwrap_err();
     assert!(matches!(error, Error::Diverged { at: 3, .. }), "{error}");
-    // Fewer tokens than were recorded are replayed just so.
+    // Replaying fewer tokens than were recorded works too.
     let short = replay(&mut cascade, &trace.records[0], &options(4)).unwrap();
     assert_eq!(short.tokens, trace.records[0].output[..4]);
 }

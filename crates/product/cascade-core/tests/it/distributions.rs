@@ -227,7 +227,7 @@ fn exactly_k_of_equals_are_kept_the_lower_ids_first() {
         expected.push(250);
         assert_eq!(support.iter().map(|s| s.0).collect::<Vec<_>>(), expected);
     }
-    // e of 299 + e in all: the favourite, and then the lowest ids.
+    // The most probable token has e of 299 + e in total; then come the lowest ids.
     let nucleus = of(one.with_top_p(0.5).unwrap());
     assert_eq!(nucleus.len(), 150);
     assert_eq!(nucleus[148].0, 148);
@@ -238,8 +238,8 @@ fn a_flat_row_of_a_whole_vocabulary_is_cut_where_it_should_be() {
     let logits: Vec<f32> = (0..32_128u16).map(|t| f32::from(t) * 1e-6).collect();
     let sampling = Sampling::new(1.0).unwrap().with_top_p(0.9).unwrap();
     let support = sampling.distribution(&logits).unwrap().support();
-    // The last tokens are the most probable ones, by so little that their share is nearly their
-    // number's.
+    // The last tokens are the most probable ones, but by so little that the distribution is nearly
+    // uniform.
     assert!(support.len().abs_diff(28_900) < 100, "{}", support.len());
     assert_eq!(support[support.len() - 1].0, 32_127);
     assert_eq!(support[0].0 as usize, 32_128 - support.len());

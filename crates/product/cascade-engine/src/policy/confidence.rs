@@ -4,7 +4,7 @@ use cascade_core::Want;
 
 use super::{DraftedToken, StopRule};
 
-/// Ends a turn after a token to which the drafter gave less than a fixed probability: the
+/// Ends a turn after a token whose drafter probability is below a fixed threshold: the
 /// `assistant_confidence_threshold` of Hugging Face transformers, at every level of a cascade.
 ///
 /// Tokens without a probability (of a statistical drafter without estimates) never end a turn.
@@ -14,8 +14,8 @@ pub struct ConfidenceThreshold {
 }
 
 impl ConfidenceThreshold {
-    /// Ends turns after tokens with a probability below `threshold`. At 0 nothing ends one; above 1
-    /// everything does.
+    /// Ends turns after tokens with a probability below `threshold`. At 0 no token ends a turn;
+    /// above 1 every token with a probability does.
     pub const fn new(threshold: f32) -> Self {
         Self { threshold }
     }

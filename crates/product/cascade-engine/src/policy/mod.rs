@@ -1,9 +1,9 @@
-//! Policy: who drafts next and how much ([`Schedule`]), and when a draft ends early
+//! Drafting policies: who drafts next and how much ([`Schedule`]), and when a draft ends early
 //! ([`StopRule`]).
 //!
-//! Both learn from the outcome of every verification ([`Outcome`]), by level and position. One file
-//! for each implementation: [`StaticSchedule`] is the K matrix of Cascade Speculative Drafting,
-//! [`ConfidenceThreshold`] the fixed threshold of Hugging Face transformers.
+//! Both learn from the outcome of every verification ([`Outcome`]), by level and position. Each
+//! implementation has a file of its own: [`StaticSchedule`] is the K matrix of Cascade Speculative
+//! Drafting, [`ConfidenceThreshold`] the fixed threshold of Hugging Face transformers.
 
 mod confidence;
 mod outcome;

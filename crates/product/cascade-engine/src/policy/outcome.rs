@@ -1,4 +1,4 @@
-//! What became of a draft: the feedback that policies learn from.
+//! Outcomes of reviews: the feedback that policies learn from.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use cascade_core::{Draft, LevelId, NodeId, TokenId};
 
 use super::TurnRecord;
 
-/// A review of a draft.
+/// The outcome of a review of a draft.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Outcome<'a> {
-    /// Who reviewed it.
+    /// The level that reviewed it.
     pub reviewer: LevelId,
-    /// The draft, as it was scored.
+    /// The draft that was scored.
     pub draft: &'a Draft,
-    /// Who drafted it, turn by turn.
+    /// The turns in which it was drafted.
     pub turns: &'a [TurnRecord],
-    /// The node that the review began after; `None` for the context itself. Only what follows was
-    /// reviewed.
+    /// The node after which the review began; `None` for the context itself. Only what follows it
+    /// was reviewed.
     pub start: Option<NodeId>,
     /// The nodes that the reviewer accepted: a path from there.
     pub accepted: &'a [NodeId],
@@ -36,20 +36,20 @@ pub struct ForwardCost {
     pub time: Duration,
 }
 
-/// What a review says of one token of a turn's main path.
+/// The review's decision on one token of a turn's main path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// Who drafted the token for this reviewer.
+    /// The level that drafted the token for this reviewer.
     pub drafter: LevelId,
     /// Its position in the draft, 0 for the first token.
     pub position: usize,
-    /// Whether the reviewer accepted it. If not, it is the first one on its path that it rejected.
+    /// Whether the reviewer accepted it. If not, it is the first rejected token on its path.
     pub accepted: bool,
 }
 
 impl<'a> Outcome<'a> {
-    /// The tokens on the main paths that the review came to: those that it accepted, and the first
-    /// that it rejected. Tokens behind a rejected one were not looked at and say nothing.
+    /// The reviewer's decisions on the main paths: for the accepted tokens and the first rejected
+    /// one. Tokens after a rejected one were not reviewed, so they are not included.
     pub fn judgements(&self) -> impl Iterator<Item = Judgement> + 'a {
         let Self {
             draft,

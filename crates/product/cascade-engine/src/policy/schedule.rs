@@ -8,41 +8,41 @@ use crate::Result;
 /// Decides, for the draft that a reviewer is about to verify, which drafter adds to it next and how
 /// many tokens.
 ///
-/// The engine asks again and again while a draft grows, for the target and, in the vertical
-/// cascade, for every neural drafter that reviews smaller ones. The budget of a draft, the
-/// positions of the models and the end of the text bound what a turn adds, whatever the schedule
-/// asks for.
+/// The engine calls it repeatedly while a draft grows, for the target and, in the vertical cascade,
+/// for every neural drafter that reviews smaller ones. The budget of a draft, the positions of the
+/// models and the end of the text bound what a turn adds, whatever the schedule requests.
 ///
 /// # Exactness
-/// A schedule may decide by everything it is shown and by everything it has observed: tokens that
-/// are already in the draft, and outcomes of earlier reviews. It never learns what the reviewer
-/// will say of the draft at hand, so the output stays the target's.
+/// A schedule's decisions may depend on everything it is given and has observed: tokens that are
+/// already in the draft, and outcomes of earlier reviews. It cannot see how the reviewer will
+/// decide on the current draft, so the output stays the target's.
 ///
-/// One thing more concerns rules that look at siblings in another order than they were drawn in
-/// ([`ReviewRule::reorders`](crate::ReviewRule::reorders)): how many candidates a node has must not
-/// depend on which tokens they are. So whether there is another turn from the root, and its
-/// [nodes](Turn::nodes), must not depend on the tokens of the turns before it.
+/// There is one more condition for rules that consider siblings in another order than they were
+/// drawn in ([`ReviewRule::reorders`](crate::ReviewRule::reorders)): the number of candidates of a
+/// node must not depend on which tokens they are. So whether there is another turn from the root,
+/// and the number of its [nodes](Turn::nodes), must not depend on the tokens of earlier turns.
 pub trait Schedule: Send {
     /// The next turn in the draft for `reviewer`; `None` if the draft is complete.
     ///
-    /// The turn's drafter must be a smaller level than `reviewer`. After as many turns without a
-    /// new token as there are drafters, the engine takes the draft to be complete.
+    /// The turn's drafter must be a smaller level than `reviewer`. After more consecutive turns
+    /// without a new token than there are levels below the reviewer, the engine considers the draft
+    /// complete.
     fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn>;
 
-    /// Whether `drafter` may ever draft for `reviewer`. Decides which combinations of rules are
+    /// Whether `drafter` may ever draft for `reviewer`. Determines which combinations of rules are
     /// checked for exactness, and which drafters are reported as idle.
     fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool;
 
-    /// Checks that the schedule is made for so many drafters.
+    /// Checks that the schedule fits this number of drafters.
     ///
     /// # Errors
-    /// Names both numbers; none by default.
+    /// If it does not; the error states both numbers. Never fails by default.
     fn check(&self, drafters: usize) -> Result<()> {
         let _ = drafters;
         Ok(())
     }
 
-    /// Learns from a review, at any level. Does nothing unless implemented.
+    /// Learns from a review, at any level. Does nothing by default.
     fn observe(&mut self, outcome: &Outcome<'_>) {
         let _ = outcome;
     }
@@ -58,7 +58,7 @@ pub struct DraftState<'a> {
     pub nodes: usize,
     /// Whether the main path ends the text.
     pub ended: bool,
-    /// What the draft may hold in all.
+    /// The budget of the whole draft.
     pub budget: Budget,
     /// Number of levels below the reviewer.
     pub drafters: usize,
@@ -66,21 +66,21 @@ pub struct DraftState<'a> {
     pub turns: &'a [TurnRecord],
 }
 
-/// A request to a drafter.
+/// A turn requested from a drafter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Who drafts.
+    /// The level that drafts.
     pub drafter: LevelId,
-    /// Tokens that it should add to the main path. A review may overshoot, since it keeps all that
-    /// it accepts and adds a token of its own.
+    /// Tokens that it should add to the main path. A neural drafter may overshoot, since its review
+    /// adds all tokens that it accepts and one of its own.
     pub tokens: usize,
     /// Where it begins.
     pub start: TurnStart,
-    /// Nodes that branches must leave to the turns after this one.
+    /// Nodes that this turn's branches must leave for later turns.
     pub reserved: usize,
-    /// Nodes that the turn may add at most. Turns that begin at the root are granted their nodes
-    /// out of the draft's budget whether they use them or not (see [`Schedule`]'s exactness);
-    /// others may use what is left.
+    /// Nodes that the turn may add at most. For turns that begin at the root these nodes are
+    /// deducted from the draft's budget whether they are used or not (see Exactness of
+    /// [`Schedule`]); other turns may use what is left.
     pub nodes: usize,
 }
 
@@ -90,16 +90,16 @@ pub enum TurnStart {
     /// At the end of the main path.
     #[default]
     Tip,
-    /// Where the draft begins: the turn's tokens are merged into the prefix tree and become its
+    /// At the root of the draft: the turn's tokens are merged into the prefix tree and become its
     /// main path.
     Root,
 }
 
-/// A turn that was taken.
+/// A completed turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnRecord {
-    /// What was asked for.
+    /// The request.
     pub turn: Turn,
     /// The nodes that the turn added to the main path, from the top down.
     pub path: Vec<NodeId>,
@@ -108,7 +108,7 @@ pub struct TurnRecord {
 }
 
 impl TurnRecord {
-    /// Tokens that were asked for and not drafted because a stop rule ended the turn.
+    /// Tokens that were requested but not drafted because a stop rule ended the turn.
     pub fn left_by_stop(&self) -> usize {
         match self.stopped {
             true => self.turn.tokens.saturating_sub(self.path.len()),
@@ -117,8 +117,8 @@ impl TurnRecord {
     }
 }
 
-/// Drafters that no draft for the target ever asks, directly or through a reviewer it asks.
-/// `reviews` says whether a level reviews at all; a statistical one does not.
+/// Drafters that never take part in a draft for the target, directly or through a drafter that
+/// reviews them. `reviews` returns whether a level reviews drafts; statistical ones do not.
 pub(crate) fn idle_drafters(
     drafters: usize,
     may_pair: impl Fn(LevelId, LevelId) -> bool,

@@ -6,12 +6,12 @@ use super::{DraftState, Schedule, Turn, TurnStart};
 use crate::{Error, KMatrix, Placement, Result};
 
 /// The schedule of Cascade Speculative Drafting (Algorithm 1): for each reviewer, every drafter in
-/// turn, largest first, as many tokens as its entry of the K matrix.
+/// turn, largest first, each with as many tokens as its entry of the K matrix.
 ///
 /// Placed [sequentially](Placement::Sequential), drafter j drafts until the main path holds
-/// `k[r][0] + … + k[r][j]` tokens: a drafter that overshoots leaves less to those after it, and one
-/// that runs out of proposals leaves more. Tokens that a stop rule leaves undrafted are not handed
-/// to the next drafter. Nothing is learned.
+/// `k[r][0] + … + k[r][j]` tokens: a drafter that overshoots leaves fewer to those after it, and
+/// one that runs out of proposals leaves more. Tokens that a stop rule leaves undrafted are not
+/// passed on to the next drafter. The schedule does not learn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticSchedule {
     k: KMatrix,
@@ -27,7 +27,7 @@ impl StaticSchedule {
         }
     }
 
-    /// The same with another placement.
+    /// Sets the placement.
     pub fn with_placement(self, placement: Placement) -> Self {
         Self { placement, ..self }
     }
@@ -59,8 +59,8 @@ impl StaticSchedule {
             reserved,
             nodes: match self.placement {
                 Placement::Sequential => state.budget.nodes,
-                // Everybody's entry is settled before anybody drafts. What is left over goes to the
-                // first.
+                // All shares are fixed before anything is drafted; the remainder goes to the first
+                // drafter.
                 Placement::Merged if state.turns.is_empty() => {
                     entry.max(state.budget.nodes.saturating_sub(reserved))
                 }

@@ -1,25 +1,25 @@
-//! Stop rules: whether a draft goes on after a token.
+//! Stop rules: whether to continue drafting after a token.
 
 use cascade_core::{LevelId, TokenId, Want};
 
 use super::Outcome;
 
-/// Decides after each token that a drafter adds to the main path whether its turn ends there.
+/// Decides, after each token that a drafter adds to the main path, whether the drafter's turn ends.
 ///
-/// A rule belongs to one drafter and is asked wherever that drafter drafts: for the target and for
-/// every larger drafter that reviews it. It declares what it needs to read of the drafter's scores,
-/// so that no rule costs a computation or a copy that it does not use.
+/// A rule belongs to one drafter and is consulted whenever that drafter drafts: for the target and
+/// for every larger drafter that reviews it. It declares which of the drafter's scores it reads, so
+/// that nothing is computed or copied without being used.
 ///
 /// # Exactness
-/// A draft may end after a draw by what was drawn, never by what the reviewer will say of it. A
-/// rule sees the drawn tokens, the drafter's own scores and the outcomes of earlier reviews, and
-/// nothing of the review to come. The token that it was asked about stays in the draft: whether to
-/// ask for a token must not depend on which token it would be.
+/// Whether a draft ends after a draw may depend on what was drawn, never on how the reviewer will
+/// decide. A rule sees the drawn tokens, the drafter's own scores and the outcomes of earlier
+/// reviews, and nothing of the review to come. The token in question stays in the draft: whether a
+/// token is drafted must not depend on which token it would be.
 pub trait StopRule: Send {
-    /// What it reads of each row of the drafter's scores; by default nothing but the token.
+    /// What the rule reads of each row of the drafter's scores; by default only the token.
     ///
-    /// [`Want::GATHERED`] gives [`DraftedToken::probability`] in greedy decoding (it is always
-    /// known when tokens are sampled).
+    /// [`Want::GATHERED`] gives [`DraftedToken::probability`] in greedy decoding (with sampling it
+    /// is always available).
     fn want(&self) -> Want {
         Want::ARGMAX
     }
@@ -27,8 +27,8 @@ pub trait StopRule: Send {
     /// Whether the turn ends after this token.
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool;
 
-    /// Learns from a review of a draft to which its drafter contributed. Does nothing unless
-    /// implemented.
+    /// Learns from a review of a draft to which the rule's drafter contributed. Does nothing by
+    /// default.
     fn observe(&mut self, outcome: &Outcome<'_>) {
         let _ = outcome;
     }
@@ -38,26 +38,27 @@ pub trait StopRule: Send {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DraftedToken<'a> {
-    /// Who will review it.
+    /// The level that will review it.
     pub reviewer: LevelId,
-    /// Who drafted it. Not necessarily who proposed it first.
+    /// The level that drafted it, not necessarily the one that proposed it first.
     pub drafter: LevelId,
     /// Its position in the reviewer's draft, 0 for the first token.
     pub position: usize,
-    /// Tokens of its turn before it. 0 begins a turn.
+    /// Its position in the turn, 0 for the first token.
     pub turn_position: usize,
     /// The token.
     pub token: TokenId,
-    /// The drafter's probability of it: of a neural drafter as far as it is known (see
-    /// [`StopRule::want`]), of a statistical one its estimate that the token is accepted.
+    /// The drafter's probability of it. For a neural drafter, `None` unless it was requested or
+    /// sampling computed it (see [`StopRule::want`]); for a statistical drafter, its estimate of
+    /// the acceptance probability, if any.
     pub probability: Option<f32>,
-    /// The most probable tokens of the row that it was drawn from, as many as were wanted, with
+    /// The most probable tokens of the row that it was drawn from, as many as were requested, with
     /// their probabilities at temperature 1. Empty for statistical drafters.
     pub top: &'a [(TokenId, f32)],
-    /// Entropy of that row at temperature 1, in nats, if it was wanted; none for statistical
+    /// Entropy of that row at temperature 1, in nats, if it was requested; `None` for statistical
     /// drafters.
     pub entropy: Option<f32>,
-    /// The hidden state that the row was computed from, if it was wanted; none for statistical
+    /// The hidden state that the row was computed from, if it was requested; `None` for statistical
     /// drafters.
     pub hidden: Option<&'a [f32]>,
 }

@@ -1,4 +1,5 @@
-//! Scripted models: they know a text by heart, with mistakes at chosen places, and log every call.
+//! Scripted models: they reproduce a fixed text, with mistakes at chosen places, and log every
+//! call.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,8 +12,8 @@ use cascade_core::{
 /// one before it names its parent: `5@0` follows node 0, `5@.` the context.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
-/// The text is 0, 1, 2, 3, …: token `n` stands at position `n`. A mistake at `n` says `n + 100`
-/// instead.
+/// The text is 0, 1, 2, 3, …: token `n` is at position `n`. With a mistake at `n`, the model
+/// predicts `n + 100` instead.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     pub(crate) name: &'static str,
@@ -38,7 +39,7 @@ impl Scripted {
         }
     }
 
-    /// What it says at a position, and 50 more than the position, 51 more, ….
+    /// Its prediction at a position, then the position plus 50, plus 51, ….
     fn top(&self, position: usize, width: usize) -> Vec<(TokenId, f32)> {
         let others = (0..).map(|i| (50 + position as TokenId + i, 0.1));
         std::iter::once((self.says(position), 0.5))
@@ -78,7 +79,7 @@ impl Scorer for Scripted {
         Ok(())
     }
 
-    /// Probabilities: 0.5 for what it says, 0.25 for what it would say without a mistake, 0 for the
+    /// Probabilities: 0.5 for its prediction, 0.25 for the correct token if that differs, 0 for the
     /// rest.
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         self.book(context, tree);

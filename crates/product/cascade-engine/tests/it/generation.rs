@@ -1,4 +1,4 @@
-//! Whole generations with toy models in integer arithmetic: equality means equality.
+//! Whole generations with toy models in integer arithmetic: outputs are compared exactly.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn target() -> ToyScorer {
     ToyScorer::target("target", VOCABULARY, FAMILY)
 }
 
-/// Guesses like the target, with siblings and mistakes, in the shape of a tree.
+/// Drafts trees like the target's output, with siblings and mistakes.
 #[derive(Clone)]
 struct Guesser {
     target: ToyScorer,
@@ -44,7 +44,8 @@ impl Drafter for Guesser {
                 .target
                 .score(&context, &TokenTree::new(), Want::ARGMAX)
                 .unwrap();
-            // Every fifth guess leads with a mistake, and the siblings hold the truth.
+            // Every fifth guess has a mistake on the main path, and the correct token among the
+            // siblings.
             let truth = scores.argmax[0];
             let mistake = u32::from(context.len() % 5 == 4);
             let guess = (truth + mistake) % VOCABULARY as u32;
@@ -126,7 +127,8 @@ fn shape() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// A cascade of `neural` toys of falling quality and, perhaps, a guesser at the end.
+/// A cascade of `neural` toys of decreasing quality and, optionally, a statistical drafter at the
+/// end.
 fn family(
     architecture: Architecture,
     neural: usize,
@@ -178,7 +180,7 @@ fn upper_triangular(n: usize) -> impl Strategy<Value = Vec<Vec<usize>>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever drafts, however much and however leniently reviewed: the output is the target's.
+    /// The output is the target's for any drafters, draft lengths and leniences.
     #[test]
     fn output_equals_plain_decoding(
         (neural, siblings, k) in (0usize..4, prop::option::of(0u32..3)).prop_flat_map(|(neural, siblings)| {
@@ -202,7 +204,7 @@ proptest! {
         prop_assert_eq!(&generation.tokens, &expected.tokens);
         prop_assert_eq!(&generation.finish, &expected.finish);
 
-        // The books balance.
+        // The ledgers are consistent.
         prop_assert_eq!(generation.proposers.len(), generation.tokens.len());
         prop_assert_eq!(generation.models[0].usage.calls as usize, generation.steps.len());
         prop_assert!(generation.steps.len() <= expected.steps.len());
@@ -210,7 +212,7 @@ proptest! {
         prop_assert!(generation.steps.iter().all(|step| step.drafted <= shape.max_nodes));
         prop_assert_eq!(own + generation.num_accepted_draft_tokens(), generation.tokens.len());
         prop_assert_eq!(generation.acceptance_histogram().iter().sum::<usize>(), generation.steps.len());
-        // A second run on the used models says the same.
+        // A second run on the same models gives the same output.
         prop_assert_eq!(generate(&mut cascade, &prompt, &options).tokens, expected.tokens);
     }
 }

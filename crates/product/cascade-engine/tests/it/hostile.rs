@@ -1,4 +1,4 @@
-//! Models that do not keep their promises.
+//! Models that violate their contracts.
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
@@ -15,7 +15,7 @@ fn toy(seed: u64) -> ToyScorer {
     ToyScorer::drafter("toy", VOCABULARY, 3, seed, 200)
 }
 
-/// Its logits are not numbers, from a length of context on.
+/// Its logits are NaN from a certain context length on.
 struct Broken {
     model: ToyScorer,
     from: usize,
@@ -50,7 +50,7 @@ impl Scorer for Broken {
     }
 }
 
-/// Proposes far more than it is asked for, wide and deep, and goes on after EOS.
+/// Proposes far more than the budget, in width and depth, and continues after EOS.
 struct Excessive;
 
 impl Drafter for Excessive {

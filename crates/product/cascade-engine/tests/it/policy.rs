@@ -1,4 +1,4 @@
-//! Schedules, stop rules, steps, and models that break their contracts.
+//! Schedules, stop rules, steps, and models that violate their contracts.
 
 use std::sync::{Arc, Mutex};
 
@@ -129,7 +129,7 @@ fn a_confidence_threshold_drafts_less_and_is_accepted_more() {
     assert!(sometimes.draft_acceptance_rate() > never.draft_acceptance_rate());
 }
 
-/// Looks at everything that it asked for.
+/// Reads everything that it requested.
 struct Reads(Arc<Mutex<Vec<Judgement>>>);
 
 impl StopRule for Reads {
@@ -173,7 +173,7 @@ fn rules_read_what_they_want_and_learn_what_became_of_it() {
     assert_eq!(seen.len() - accepted, rejected.count());
 }
 
-/// Asks the drafters in a rising order and ever more of them, and books what it observes.
+/// Uses the drafters in increasing order, more and more of them, and records what it observes.
 struct SmallestFirst {
     reviews: Arc<Mutex<Vec<LevelId>>>,
 }
@@ -225,7 +225,7 @@ fn any_schedule_gives_the_targets_output() {
     assert_eq!(of(2) as u64, fast.models[2].usage.calls);
 }
 
-/// Always asks the same level for the same.
+/// Always requests the same turn of the same level.
 struct Stubborn(LevelId, usize);
 
 impl Schedule for Stubborn {
@@ -262,7 +262,7 @@ fn schedules_that_ask_for_nonsense_are_refused_or_come_to_an_end() {
         );
     }
     assert_eq!(with(Stubborn(LevelId(1), 0)).unwrap().tokens.len(), 20);
-    // It never ends a draft, so only the end of the generation bounds it; for base nobody drafts.
+    // It never ends a draft, so only the end of the generation bounds it; no level drafts for base.
     let schedule = SmallestFirst {
         reviews: Arc::default(),
     };
@@ -378,7 +378,7 @@ fn two_generations_that_own_their_cascades_run_in_turns() {
     assert_eq!(cascade.level_names(), ["target", "base"]);
 }
 
-/// Remembers what it observes and proposes what followed last time.
+/// Records what it observes and proposes what followed last time.
 #[derive(Default)]
 struct Learner {
     text: Vec<TokenId>,

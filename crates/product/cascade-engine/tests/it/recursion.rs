@@ -1,4 +1,4 @@
-//! The calls that a K matrix makes: who is asked what, in which order.
+//! The calls that a K matrix leads to: which model is called with what, in which order.
 //!
 //! Each line is `model context | draft`. For the statistical drafter `mag` the draft is what it
 //! proposes.
@@ -54,9 +54,9 @@ fn a_lone_neural_drafter_drafts_one_token_per_forward() {
         [
             "base 0 1 |",
             "base 0 1 2 |",
-            "base 0 1 2 3 |", // says 104
+            "base 0 1 2 3 |", // predicts 104
             "target 0 1 | 2 3 104",
-            "base 0 1 2 3 4 |", // two tokens are missing: one drafted, one the target's own
+            "base 0 1 2 3 4 |", // two tokens are missing: one drafted, one bonus token
             "base 0 1 2 3 4 5 |",
             "target 0 1 2 3 4 | 5 6",
         ]
@@ -77,9 +77,9 @@ fn vertical_the_statistical_drafter_drafts_for_the_neural_one() {
         calls,
         [
             "mag 0 1 | 2 3 104",
-            "base 0 1 | 2 3 104", // keeps 2 3, adds 4: three tokens, one is still missing
+            "base 0 1 | 2 3 104", // accepts 2 3, adds 4: three tokens, one is still missing
             "mag 0 1 2 3 4 | 5 106 7",
-            "base 0 1 2 3 4 | 5 106 7", // keeps all, since base says 106 too, and adds 8
+            "base 0 1 2 3 4 | 5 106 7", // accepts all, since base predicts 106 too, and adds 8
             "target 0 1 | 2 3 4 5 106 7 8",
             // Three tokens are missing: the target adds one, base adds one, so mag drafts one.
             "mag 0 1 2 3 4 5 6 | 7",
@@ -123,15 +123,16 @@ fn both_cascades_with_three_drafters() {
         .k_matrix(matrix(&[&[2, 3, 2], &[0, 1, 2], &[0, 0, 2]]));
     let (calls, generation) = calls(builder, 20, &log);
     let first_step = [
-        // base owes 2 tokens. For it small drafts 1 and mag 2 more; for small, mag drafts 2.
+        // base has a quota of 2 tokens. For it small drafts 1 and mag 2 more; for small, mag drafts
+        // 2.
         "mag 0 1 | 2 103",
-        "small 0 1 | 2 103", // keeps 2, adds 3: two tokens where one was owed
+        "small 0 1 | 2 103", // accepts 2, adds 3: two tokens, with a quota of one
         "mag 0 1 2 3 | 4",   // so mag adds only the one that makes 1 + 2
-        "base 0 1 | 2 3 4",  // keeps all, adds 5: four where two were owed
-        // small owes tokens up to 2 + 3 = 5: one more.
+        "base 0 1 | 2 3 4",  // accepts all, adds 5: four, with a quota of two
+        // small drafts up to 2 + 3 = 5 tokens: one more.
         "mag 0 1 2 3 4 5 | 6 7",
-        "small 0 1 2 3 4 5 | 6 7", // keeps 6, says 107 at 7
-        // mag owes tokens up to 2 + 3 + 2 = 7: one more.
+        "small 0 1 2 3 4 5 | 6 7", // accepts 6, predicts 107 at 7
+        // mag drafts up to 2 + 3 + 2 = 7 tokens: one more.
         "mag 0 1 2 3 4 5 6 107 | 8",
         "target 0 1 | 2 3 4 5 6 107 8",
     ];
@@ -145,8 +146,8 @@ fn both_cascades_with_three_drafters() {
 #[test]
 fn lenience_keeps_what_is_nearly_as_likely() {
     let log = Log::default();
-    // base says 104 at 4 with probability 0.5, and gives the right token 0.25; small says the right
-    // one with 0.5.
+    // base predicts 104 at 4 with probability 0.5, and gives the correct token 0.25; small gives
+    // the correct one 0.5.
     let strict = || {
         Cascade::builder()
             .target("target", Scripted::new("target", &[], &log))
@@ -201,7 +202,8 @@ fn the_papers_tree_has_children_under_the_leading_nodes_and_costs_no_further_for
         [
             "mag 0 1 | 2",
             "small 0 1 | 2",
-            // Small keeps 2 and adds 3, one more than asked for, so Max-Gram adds two of its three.
+            // Small accepts 2 and adds 3, one more than its quota, so Max-Gram adds two of its
+            // three.
             "mag 0 1 2 3 | 4 5",
             "target 0 1 | 2 3 52@. 53@. 53@0 54@0 4@1 5",
             "target 0 1 2 3 4 5 6 |",
@@ -235,8 +237,8 @@ fn where_every_node_has_children_each_forward_grows_all_leaves() {
     );
 }
 
-/// What is drafted below continues the lead, and is reviewed in the same forward that grows the
-/// other leaves.
+/// Drafts of smaller levels continue the main path, and are reviewed in the same forward that
+/// expands the other leaves.
 #[test]
 fn the_vertical_cascade_goes_on_in_a_growing_tree() {
     let log = Log::default();
@@ -278,7 +280,7 @@ fn drafters_beside_each_other_are_merged_into_one_tree() {
         calls,
         [
             "one 0 1 |",
-            "one 0 1 2 |", // says 103
+            "one 0 1 2 |", // predicts 103
             "two 0 1 |",
             "two 0 1 2 |",
             "two 0 1 2 3 |",
@@ -308,8 +310,8 @@ fn the_leading_path_comes_first_and_branches_get_what_it_leaves() {
             "small 0 1 |",
             "small 0 1 2 |",
             "mag 0 1 2 3 | 4 5",
-            // Four of six nodes are the lead's; the two others went to the first depth that wanted
-            // them.
+            // Four of six nodes are on the main path; the two others went to the first depth with
+            // branches.
             "target 0 1 | 2 52@. 53@. 3@0 4 5",
         ]
     );

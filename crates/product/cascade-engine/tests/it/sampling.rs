@@ -23,7 +23,7 @@ const VOCABULARY: usize = 4;
 const FAMILY: u64 = 7;
 /// Joint positions that are compared.
 const POSITIONS: usize = 3;
-/// More than are compared, so that drafts are deep.
+/// More than are compared, to allow deep drafts.
 const NEW_TOKENS: usize = 5;
 const EOS: TokenId = 3;
 
@@ -52,7 +52,7 @@ impl Drafter for Guesser {
     }
 }
 
-/// Everything that a cascade may be set to, at random.
+/// Random settings of a cascade.
 #[derive(Clone, Debug)]
 struct Setting {
     k: Vec<Vec<usize>>,
@@ -67,8 +67,8 @@ struct Setting {
     stops: [Stops; 3],
 }
 
-/// Ends turns by all that a rule may look at: the token, its probability, its position, the
-/// outcomes of earlier reviews. Half of them never do.
+/// Ends turns depending on everything that a rule may read: the token, its probability, its
+/// position, the outcomes of earlier reviews. Half of them never do.
 #[derive(Clone, Debug)]
 struct Stops {
     tokens: Vec<TokenId>,
@@ -204,7 +204,7 @@ impl Setting {
             .eos(self.eos.iter().copied())
     }
 
-    /// Probability of each beginning that the target may give.
+    /// Probability of each prefix that the target can generate.
     fn expected(&self) -> HashMap<Vec<TokenId>, f64> {
         let mut target = target();
         let mut open = vec![(Vec::new(), 1.0)];
@@ -233,7 +233,7 @@ impl Setting {
         all
     }
 
-    /// How often each beginning comes out.
+    /// Number of occurrences of each prefix.
     fn observed(&self, cascade: &mut Cascade, samples: u64) -> HashMap<Vec<TokenId>, u64> {
         let prompt = Prompt::new(Architecture::DecoderOnly, self.prompt.clone());
         let mut counts = HashMap::new();
@@ -250,11 +250,11 @@ impl Setting {
         counts
     }
 
-    /// The chi-square test's p-value of what `cascade` gives against what the target would give.
+    /// The chi-square test's p-value of the output of `cascade` under the target's distribution.
     fn p_value(&self, cascade: &mut Cascade, samples: u64) -> f64 {
         let expected = self.expected();
         let mut observed = self.observed(cascade, samples);
-        // The rarest beginnings share a cell that expects at least five samples.
+        // The rarest prefixes share a cell that expects at least five samples.
         let mut outcomes: Vec<(f64, u64)> = expected
             .into_iter()
             .map(|(tokens, probability)| {
@@ -271,7 +271,7 @@ impl Setting {
             }
         }
         if !observed.is_empty() {
-            return 0.0; // Something that the target never says.
+            return 0.0; // A text that the target never generates.
         }
         let statistic: f64 = cells
             .iter()
@@ -299,7 +299,7 @@ fn p_values(settings: usize, samples: u64, trees: bool, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// If the output is exact, p-values are uniform: neither are small ones too many.
+/// If the output is exact, p-values are uniform: there are not too many small ones.
 fn assert_uniform(p_values: &[f64]) {
     let small = p_values.iter().filter(|&&p| p < 0.05).count() as f64;
     let n = p_values.len() as f64;
@@ -335,9 +335,9 @@ enum Wrong {
     AlwaysAccept,
     /// A rejected draw is replaced by one from p, not from the residual.
     ResidualForgotten,
-    /// Reviews leniently and lets p be passed up as what it emitted.
+    /// Reviews leniently, but reports p as the distribution it emitted from.
     LenientInSecret,
-    /// Gives a token that was drawn twice one chance only, and forgets the other.
+    /// Considers a token that was drawn twice only once.
     OneChancePerNode,
 }
 

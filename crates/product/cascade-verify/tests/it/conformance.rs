@@ -1,5 +1,5 @@
 //! One suite for every sampled rule, strict and lenient: cases of (draft, rows, start) and the
-//! verdicts that are possible.
+//! possible verdicts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 enum Origin {
     /// A point mass.
     Fixed,
-    /// A neural drafter's favourite.
+    /// A neural drafter's most probable token.
     Pick,
     /// A draw from these weights.
     CandidateToken(&'static [f64]),
@@ -30,7 +30,7 @@ struct Case {
     /// Weights of the row of the context, and then of each node.
     rows: &'static [&'static [f64]],
     start: Option<NodeId>,
-    /// Kept nodes and the token after them: all that a review may come to.
+    /// Accepted nodes and the token after them: all possible outcomes of a review.
     possible: &'static [(&'static [NodeId], TokenId)],
 }
 
@@ -195,7 +195,7 @@ fn all_leniences() -> [LeniencePolicy; 5] {
     })
 }
 
-/// What a verdict has to be, whatever the rule.
+/// Requirements on a verdict, for any rule.
 fn assert_well_formed(
     verdict: &Verdict,
     draft: &Draft,
@@ -315,7 +315,7 @@ fn rules_go_by_their_names() {
 
 const VOCABULARY: usize = 5;
 
-/// Weights of which at least one is positive; zeros, and numbers of any size, are among them.
+/// Weights of any magnitude, zeros included, at least one of them positive.
 fn weights() -> impl Strategy<Value = Vec<f64>> {
     let weight = prop_oneof![
         Just(0.0),
@@ -342,8 +342,8 @@ fn proposal() -> impl Strategy<Value = Proposal> {
 }
 
 proptest! {
-    /// Whatever is drafted, and whatever it says that it was drawn from, no review panics or says
-    /// what its reviewer never would.
+    /// For any drafts and any claimed proposals, no review panics or emits a token of probability
+    /// 0.
     #[test]
     fn verdicts_are_well_formed(
         draws in prop::collection::vec((0..VOCABULARY as TokenId, any::<prop::sample::Index>(), proposal()), 0..12),
@@ -365,7 +365,8 @@ proptest! {
         assert_well_formed(&verdict, &draft, &rows, start, leniences.is_strict(), rule.name());
     }
 
-    /// p(x) = min(p(x), q(x)) + (1 − Σ min(p, q)) · residual(x): what makes a rejection exact.
+    /// p(x) = min(p(x), q(x)) + (1 − Σ min(p, q)) · residual(x): the identity that makes a
+    /// rejection exact.
     #[test]
     fn overlap_and_residual_make_up_a_distribution(p in distribution(), q in distribution()) {
         let overlap = p.overlap(&q);

@@ -165,8 +165,8 @@ fn nothing_is_excused_without_a_number() {
 }
 
 proptest! {
-    /// A strict review keeps a path on which every token is the argmax of its parent's row, and
-    /// cannot go on.
+    /// A strict review accepts a path on which every token is the argmax of its parent's row, and
+    /// which cannot be continued.
     #[test]
     fn strict_review_is_greedy_decoding(
         nodes in prop::collection::vec((0u32..3, any::<prop::sample::Index>(), any::<bool>()), 0..20),

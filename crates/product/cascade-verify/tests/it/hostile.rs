@@ -1,4 +1,4 @@
-//! Numbers that are no probabilities, and drafters that do not draw from what they say.
+//! Invalid probabilities, and drafters that do not draw from their proposals.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn logits_that_are_no_numbers_are_an_error_of_the_review() {
         draft
     };
     for bad in [f32::NAN, f32::INFINITY] {
-        // The reviewer says 1, and stumbles over what follows it.
+        // The reviewer draws 1; the row after it is invalid.
         let logits = Matrix::new(2, vec![f32::NEG_INFINITY, 0.0, 0.0, bad]);
         for rule in Rule::ALL {
             for leniences in [LeniencePolicy::STRICT, both(2.0)] {
@@ -94,8 +94,8 @@ fn rows_without_any_token_are_an_error() {
     assert!(error.to_string().contains("-inf"), "{error}");
 }
 
-/// A draw with a probability of 0 was not drawn from its proposal: it is passed over, and the
-/// review is as exact as without it.
+/// A draw with a probability of 0 was not drawn from its proposal: it is skipped, and the review is
+/// as exact as without it.
 #[test]
 fn a_draw_that_its_own_proposal_excludes_is_passed_over() {
     let q = distribution(&[0.0, 0.4, 0.6]);
@@ -115,7 +115,7 @@ fn a_draw_that_its_own_proposal_excludes_is_passed_over() {
     }
 }
 
-/// The draws beside it are reviewed as ever.
+/// Its sibling draws are reviewed normally.
 #[test]
 fn an_excluded_draw_does_not_spoil_its_siblings() {
     let (p, q) = (
@@ -153,8 +153,8 @@ fn tokens_and_proposals_of_another_vocabulary_are_rejected() {
     }
 }
 
-/// Two distributions that are the same but for rounding: what is left after a rejection is noise,
-/// and comes to nothing.
+/// Two distributions that are the same but for rounding: the residual after a rejection is noise,
+/// and has no effect.
 #[test]
 fn rounding_does_not_multiply() {
     let p = distribution(&[0.1, 0.2, 0.7]);
@@ -178,8 +178,8 @@ fn rounding_does_not_multiply() {
     }
 }
 
-/// A rejection that is next to impossible is not taken for impossible: what is emitted then has a
-/// probability in r.
+/// A very improbable rejection is not treated as impossible: the tokens emitted after it have a
+/// positive probability in r.
 #[test]
 fn what_a_lenient_review_emits_is_never_called_impossible() {
     let p = distribution(&[0.0, 0.5, 0.5]);
@@ -202,7 +202,7 @@ fn what_a_lenient_review_emits_is_never_called_impossible() {
     }
 }
 
-/// Counts the rows that it is asked for.
+/// Counts the requested rows.
 struct Counting<'a> {
     rows: SampledRows<'a>,
     asked: Vec<usize>,
@@ -215,7 +215,7 @@ impl RowDistributions for Counting<'_> {
     }
 }
 
-/// A tree of 13 nodes, all of whose rows but those along one path are not numbers.
+/// A tree of 13 nodes, all of whose rows are NaN except those along one path.
 #[test]
 fn a_review_looks_at_the_rows_along_its_path() {
     let mut draft = Draft::new();

@@ -1,5 +1,5 @@
-//! How often a drafted token is kept is what theory says. The theory is computed here from plain
-//! vectors, without any of the code that reviews.
+//! Acceptance probabilities equal the theory, which is computed here from plain vectors,
+//! independently of the code under test.
 
 use cascade_core::toy::outcomes;
 use cascade_core::{Distribution, Proposal, TokenId};
@@ -12,7 +12,7 @@ use crate::exact::TOLERANCE;
 
 const STRICT: LeniencePolicy = LeniencePolicy::STRICT;
 
-/// Mean number of kept tokens.
+/// Mean number of accepted tokens.
 fn kept(reviewer: &Language, drafts: &Drafts, rule: Rule, leniences: LeniencePolicy) -> f64 {
     let mut mean = 0.0;
     for (draft, drafted) in drafts {
@@ -27,7 +27,7 @@ fn kept(reviewer: &Language, drafts: &Drafts, rule: Rule, leniences: LeniencePol
     mean
 }
 
-/// Mean number of kept tokens if `shape` drafts from the small model.
+/// Mean number of accepted tokens if `shape` drafts from the small model.
 fn kept_of(cast: &Cast, shape: Shape, depth: usize, rule: Rule, leniences: LeniencePolicy) -> f64 {
     let drafts = all_drafts(|chance| shape.draft(&[&cast.small, &cast.base], &[], depth, chance));
     kept(&cast.target, &drafts, rule, leniences)
@@ -196,7 +196,7 @@ fn of_several_draws_without_replacement() {
     }
 }
 
-/// The draw, or a token of the residual that is among those beside it.
+/// The draw, or a token of the residual that is among its siblings.
 #[test]
 fn of_a_draw_and_fixed_tokens_beside_it() {
     for cast in casts() {
@@ -214,7 +214,7 @@ fn of_a_draw_and_fixed_tokens_beside_it() {
     }
 }
 
-/// What is beside the draw depends on it, and what is left does not.
+/// The siblings depend on the draw, but the residual does not.
 #[test]
 fn of_a_draw_and_the_best_of_the_others() {
     for cast in casts() {
@@ -253,7 +253,7 @@ fn of_several_models_draws() {
     }
 }
 
-/// Mean number of kept tokens of a chain after `context`.
+/// Mean number of accepted tokens of a chain after `context`.
 fn mean_kept(cast: &Cast, context: &[TokenId], depth: usize) -> f64 {
     if depth == 0 {
         return 0.0;
@@ -278,7 +278,7 @@ fn of_chains_is_a_product_of_overlaps() {
     }
 }
 
-/// Mean number of rejections until three tokens are there, drafting as far as that each time.
+/// Mean number of rejections until three tokens are emitted, each draft reaching that length.
 fn rejections(cast: &Cast, context: &[TokenId]) -> f64 {
     let depth = 3usize.saturating_sub(context.len());
     if depth == 0 {
@@ -326,7 +326,7 @@ fn rejections_are_the_expected_distance() {
     }
 }
 
-/// A verdict of a strict review promises the rows.
+/// A verdict of a strict review reports the rows as its proposals.
 #[test]
 fn strict_reviews_emit_the_rows() {
     let cast = &Cast::all(3, 480..481)[0];

@@ -1,5 +1,5 @@
-//! Cascades: a small drafter drafts, a larger one reviews, leniently or not, and what it keeps goes
-//! to the next reviewer with the proposals of the verdict. The target's output stays exact.
+//! Cascades: a small drafter drafts, a larger one reviews, leniently or not, and what it accepts
+//! goes to the next reviewer with the proposals of the verdict. The target's output stays exact.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::exact::language::{Cast, Language};
 use crate::exact::strict::fits;
 use crate::exact::TOLERANCE;
 
-/// What the larger drafter says its tokens were drawn from.
+/// The proposals that the larger drafter reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PassedOn {
-    /// What the verdict says.
+    /// Those of the verdict.
     Emitted,
     /// Its own distribution, which is wrong after a lenient review.
     OwnRows,
@@ -24,7 +24,7 @@ pub(crate) enum PassedOn {
 /// A drafter that reviews the drafts of a smaller one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reviewing<'a> {
-    /// Who drafts for it: a drafter that reviews, too, or one that drafts in a shape.
+    /// The level that drafts for it: another reviewing drafter, or one that drafts in a shape.
     pub(crate) below: Below<'a>,
     /// How deep its drafts are.
     pub(crate) depth: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Reviewing<'a> {
     pub(crate) passed_on: PassedOn,
     /// How many tokens the drafter below adds by itself in the end (the horizontal cascade).
     pub(crate) tail: usize,
-    /// How many of its most probable tokens it adds beside each token that it passes on.
+    /// How many of its most probable tokens it adds as siblings of each token that it passes on.
     pub(crate) siblings: usize,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn leniences(neural: f32, statistical: f32) -> LeniencePolicy {
     }
 }
 
-/// A draft that grows at the end of its leading path.
+/// A draft that grows at the end of its main path.
 struct Growing {
     draft: Draft,
     text: Vec<TokenId>,
@@ -78,7 +78,7 @@ impl Growing {
         self.last = Some(self.draft.push(token, self.last, proposed(proposal)));
     }
 
-    /// The draft's leading path goes on, with the most probable of `row` beside it.
+    /// Extends the draft's main path, with the most probable tokens of `row` as siblings.
     fn push_beside(&mut self, token: TokenId, proposal: Proposal, row: &Distribution, n: usize) {
         let parent = self.last;
         self.push(token, proposal);
@@ -244,8 +244,8 @@ fn trees_around_a_lead() {
     }
 }
 
-/// The tree of the paper: the leading path of a cascade, and a drafter's most probable tokens
-/// beside it.
+/// The tree of the paper: the main path of a cascade, and a drafter's most probable tokens as
+/// siblings.
 #[test]
 fn siblings_beside_a_cascade() {
     for cast in Cast::all(3, 140..142) {
@@ -262,7 +262,7 @@ fn siblings_beside_a_cascade() {
     }
 }
 
-/// What a lenient review emits is reviewed leniently once more.
+/// The output of a lenient review is reviewed leniently once more.
 #[test]
 fn lenience_upon_lenience() {
     for cast in Cast::all(3, 150..151) {

@@ -1,5 +1,4 @@
-//! Wrong rules, which must be caught: the enumeration would be worth nothing if it passed whatever
-//! it is given.
+//! Negative controls: wrong rules, which the enumeration must detect.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::exact::joint::{error_of, strict_error};
 use crate::exact::language::{Cast, Family};
 use crate::exact::{CAUGHT, TOLERANCE};
 
-/// Languages in which every token is possible, so that every mistake shows.
+/// Languages in which every token is possible, so that every mistake is detectable.
 fn casts() -> impl Iterator<Item = Cast> {
     (300..310).map(|seed| Cast::new(Family::Random, 4, seed))
 }
@@ -21,7 +20,7 @@ fn drafts(cast: &Cast, shape: Shape, depth: usize) -> Drafts {
     all_drafts(|chance| shape.draft(&[&cast.small, &cast.base], &[], depth, chance))
 }
 
-/// Checks that a mistake shows in most of the languages, if it need not in all.
+/// Checks that a mistake is detected in most of the languages, though not necessarily in all.
 fn assert_caught(mistake: &str, errors: &[f64]) {
     let caught = errors.iter().filter(|&&error| error > CAUGHT).count();
     assert!(2 * caught > errors.len(), "{mistake}: {errors:?}");
@@ -64,7 +63,7 @@ fn wrong_error(cast: &Cast, rule: WrongRule) -> f64 {
     })
 }
 
-/// The walk of these controls is right if the rule is.
+/// The walk of these controls is correct if the rule is.
 #[test]
 fn the_walk_is_exact_with_an_exact_rule() {
     for cast in casts() {
@@ -185,8 +184,7 @@ fn giving_merged_draws_one_chance_is_caught() {
     }
 }
 
-/// To end a draft after an unlikely draw is exact ([`Shape::Confident`]); to take the draw back is
-/// not.
+/// Ending a draft after an unlikely draw is exact ([`Shape::Confident`]); removing the draw is not.
 #[test]
 fn pruning_draws_by_their_own_probability_is_caught() {
     for shape in [Shape::CHAIN, Shape::Replaced(2)] {

@@ -1,4 +1,4 @@
-//! Ways to draft, and every draft that can come out of one.
+//! Ways to draft, and all drafts that each can produce.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::exact::language::{joined, Language};
 /// A way to draft from one or several languages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// So many draws with replacement; below a node, one for each time that it was drawn. One is a
+    /// This many draws with replacement; below a node, for each time that it was drawn. One is a
     /// chain.
     Replaced(usize),
-    /// So many siblings without replacement, below each node.
+    /// This many siblings without replacement, below each node.
     Distinct(usize),
     /// The most probable tokens, below each node.
     Top(usize),
-    /// A chain of a neural drafter's favourites.
+    /// A chain of a neural drafter's most probable tokens.
     GatheredProbs,
     /// A draw and then the most probable tokens, below the draw.
     LeadAndTop(usize),
@@ -28,7 +28,8 @@ pub(crate) enum Shape {
     LeadAndOthers(usize),
     /// A chain of draws and most probable tokens in turn.
     Mixed,
-    /// A chain of draws that ends with the first draw that is not the drafter's favourite.
+    /// A chain of draws that ends with the first draw that is not the drafter's most probable
+    /// token.
     Confident,
     /// A chain of draws from each of the languages, merged.
     Sequences,
@@ -72,7 +73,7 @@ impl Shape {
 /// All drafts, with their probabilities.
 pub(crate) type Drafts = Vec<(Draft, f64)>;
 
-/// All that `draft` can come up with; equal drafts are counted together.
+/// All outcomes of `draft`; equal drafts are merged.
 pub(crate) fn all_drafts(draft: impl FnMut(&mut Exhaustive) -> Draft) -> Drafts {
     let mut places: HashMap<Vec<u64>, usize> = HashMap::new();
     let mut all = Drafts::new();
@@ -86,7 +87,7 @@ pub(crate) fn all_drafts(draft: impl FnMut(&mut Exhaustive) -> Draft) -> Drafts 
     all
 }
 
-/// Numbers that only equal drafts have in common.
+/// A key that identifies a draft.
 fn fingerprint(draft: &Draft) -> Vec<u64> {
     let mut numbers = Vec::new();
     for draw in draft.candidates() {

@@ -9,7 +9,7 @@ use cascade_verify::{sampled, LeniencePolicy, Rule, Verdict};
 use crate::exact::drafting::Drafts;
 use crate::exact::language::Language;
 
-/// Probability of each text of so many tokens.
+/// Probability of each text of this length.
 pub(crate) struct Joint<'a> {
     target: &'a Language,
     length: usize,
@@ -42,8 +42,8 @@ impl<'a> Joint<'a> {
         text
     }
 
-    /// Adds the outcome that `text` is emitted. Where it is too short, the target goes on alone;
-    /// what is beyond the length does not count.
+    /// Adds the outcome that `text` is emitted. If it is too short, the target continues alone;
+    /// tokens beyond the length are ignored.
     pub(crate) fn add(&mut self, text: &[TokenId], probability: f64) {
         if let Some(text) = text.get(..self.length) {
             let place = self.place(text);
@@ -91,7 +91,7 @@ pub(crate) fn error_of(
     joint.error()
 }
 
-/// The same for the review that is in production.
+/// The same for the production review.
 pub(crate) fn strict_error(target: &Language, length: usize, drafts: &Drafts, rule: Rule) -> f64 {
     error_of(target, length, drafts, |draft, rows, chance| {
         let verdict =

@@ -1,4 +1,4 @@
-//! Languages: functions from what was said so far to the distribution of the next token.
+//! Languages: functions from the tokens so far to the distribution of the next token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Language {
         &self.rows[context.iter().fold(0, place)]
     }
 
-    /// Probability of saying `text` from the start.
+    /// Probability of `text` from the start.
     pub(crate) fn probability(&self, text: &[TokenId]) -> f64 {
         let conditional = |i: usize| self.after(&text[..i]).probability(text[i]);
         (0..text.len()).map(conditional).product()
@@ -61,7 +61,7 @@ pub(crate) enum Family {
     Random,
     /// About half of the tokens are impossible, others in each language.
     Sparse,
-    /// What a drafter says, the next larger model never does.
+    /// The supports of a drafter and the next larger model are disjoint.
     Disjoint,
     /// All models are the same.
     Equal,

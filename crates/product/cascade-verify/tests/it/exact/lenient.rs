@@ -1,4 +1,4 @@
-//! A lenient review emits from the distribution that its verdict names.
+//! A lenient review emits from the distribution that its verdict reports.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::exact::language::{Cast, Family, Language};
 use crate::exact::strict::fits;
 use crate::exact::{CAUGHT, TOLERANCE};
 
-/// What is emitted after a text under one promise.
+/// What is emitted after a text under one reported distribution.
 struct Place {
     promised: Arc<Distribution>,
     reached: f64,
@@ -22,7 +22,7 @@ struct Place {
 }
 
 impl Place {
-    /// How far what is emitted here is from what was promised.
+    /// The distance of the emitted distribution from the reported one.
     fn error(&self) -> f64 {
         let difference = |(token, mass): (usize, &f64)| {
             (mass - self.reached * self.promised.probability(token as TokenId)).abs()
@@ -32,8 +32,8 @@ impl Place {
     }
 }
 
-/// Each text, and each distribution that was promised for the token after it: the token must be
-/// drawn from that, and not only on average over all promises.
+/// Each text, with each distribution that was reported for the token after it: the token must be
+/// drawn from that one, not only on average over all reported ones.
 #[derive(Default)]
 struct Places(HashMap<(Vec<TokenId>, Vec<u64>), Place>);
 
@@ -124,7 +124,7 @@ fn trees_come_from_the_distributions_that_are_returned() {
     }
 }
 
-/// Lenience is real: what is emitted is not the reviewer's own distribution.
+/// Lenience has an effect: the emitted distribution is not the reviewer's own.
 #[test]
 fn a_lenient_review_does_not_emit_its_own_distribution() {
     for seed in 220..230 {

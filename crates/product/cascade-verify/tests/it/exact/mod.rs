@@ -1,8 +1,8 @@
 //! Exact algebra of sampled reviews: every outcome of drafting and reviewing is enumerated with its
-//! probability in f64, over small vocabularies, and what comes out is compared with what has to
-//! come out.
+//! probability in f64, over small vocabularies, and the resulting distribution is compared with the
+//! expected one.
 //!
-//! The rules are the ones in production; only their chance is enumerated instead of drawn.
+//! The rules are the production code; only their random decisions are enumerated instead of drawn.
 
 mod acceptance;
 mod cascade;
@@ -13,8 +13,8 @@ mod language;
 mod lenient;
 mod strict;
 
-/// How much of a probability may get lost to rounding.
+/// Tolerance for rounding errors of a probability.
 const TOLERANCE: f64 = 1e-12;
 
-/// What a wrong rule has to miss by, for a control to count as caught.
+/// The error that a wrong rule must at least have to count as detected.
 const CAUGHT: f64 = 1e-3;

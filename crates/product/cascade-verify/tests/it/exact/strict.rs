@@ -88,7 +88,7 @@ fn trees_of_depth_three() {
     );
 }
 
-/// Every text that `steps` of drafting and reviewing can say, until it has three tokens.
+/// Every text that `steps` of drafting and reviewing can generate, up to three tokens.
 fn generate(cast: &Cast, shape: Shape, rule: Rule) -> f64 {
     let mut joint = Joint::new(&cast.target, 3);
     let mut open: Vec<(Vec<TokenId>, f64)> = vec![(Vec::new(), 1.0)];
