@@ -17,7 +17,7 @@ struct Counter {
 
 impl Counter {
     fn next(&self, last: TokenId) -> TokenId {
-        let slip = TokenId::from(self.mistakes > 0 && last % self.mistakes == 0);
+        let slip = TokenId::from(self.mistakes > 0 && last.is_multiple_of(self.mistakes));
         (last + 1 + slip) % VOCABULARY as TokenId
     }
 }

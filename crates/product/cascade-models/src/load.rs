@@ -151,14 +151,14 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(crate) enum ModelConfig {
     T5(T5Config),
-    Llama(LlamaConfig),
+    Llama(Box<LlamaConfig>),
 }
 
 impl ModelConfig {
     pub(crate) fn parse(file: &ModelFile, config: Value) -> Result<Self> {
         Ok(match Kind::of(file, &config)? {
             Kind::T5 => Self::T5(settings(file, config)?),
-            Kind::Llama => Self::Llama(settings(file, config)?),
+            Kind::Llama => Self::Llama(Box::new(settings(file, config)?)),
         })
     }
 
@@ -179,7 +179,7 @@ impl ModelConfig {
     ) -> Result<Arc<dyn Network>> {
         match self {
             Self::T5(config) => backend::network(config, weights, device, dtype),
-            Self::Llama(config) => backend::network(config, weights, device, dtype),
+            Self::Llama(config) => backend::network(&**config, weights, device, dtype),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The settings of LLaMA.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use crate::checks::bad;
@@ -32,12 +34,15 @@ pub struct LlamaConfig {
     /// Added to the mean square in norms.
     #[serde(default = "default_epsilon")]
     pub rms_norm_eps: f64,
-    /// Base of the rotary frequencies.
-    #[serde(default = "default_theta")]
-    pub rope_theta: f64,
-    /// Stretching of positions.
+    /// Base of the rotary frequencies; 10,000 if absent here and in `rope_parameters`.
+    #[serde(default)]
+    pub rope_theta: Option<f64>,
+    /// Stretching of positions, as transformers 4 writes it.
     #[serde(default)]
     pub rope_scaling: Option<RopeScaling>,
+    /// Base and stretching in one, as transformers 5 writes them.
+    #[serde(default)]
+    pub rope_parameters: Option<RopeScaling>,
     /// Whether the embedding is the output head too.
     #[serde(default)]
     pub tie_word_embeddings: bool,
@@ -65,6 +70,12 @@ pub struct RopeScaling {
     /// What positions are divided by, if linear.
     #[serde(default)]
     pub factor: Option<f64>,
+    /// Base of the rotary frequencies; only in `rope_parameters`.
+    #[serde(default)]
+    pub rope_theta: Option<f64>,
+    /// Everything else, which is refused by name: it would change the forward pass.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, serde_json::Value>,
 }
 
 fn default_positions() -> usize {
@@ -75,9 +86,8 @@ fn default_epsilon() -> f64 {
     1e-6
 }
 
-fn default_theta() -> f64 {
-    10_000.0
-}
+/// Base of the rotary frequencies if config.json has none.
+const DEFAULT_THETA: f64 = 10_000.0;
 
 fn default_activation() -> String {
     "silu".into()
@@ -144,6 +154,7 @@ impl LlamaConfig {
         crate::checks::check_vocabulary(self.vocab_size)?;
         self.check_heads()?;
         self.check_supported()?;
+        self.check_rope()?;
         self.position_scale().map(drop)
     }
 
@@ -170,11 +181,48 @@ impl LlamaConfig {
         Ok(())
     }
 
+    /// Refuses rotary settings that contradict each other or are not known.
+    fn check_rope(&self) -> Result<()> {
+        let stated = [
+            self.rope_theta,
+            self.rope_scaling.as_ref().and_then(|rope| rope.rope_theta),
+            self.rope_parameters
+                .as_ref()
+                .and_then(|rope| rope.rope_theta),
+        ];
+        let mut thetas = stated.into_iter().flatten();
+        let theta = thetas.next().unwrap_or(DEFAULT_THETA);
+        if let Some(other) = thetas.find(|&other| other != theta) {
+            return Err(bad(format!(
+                "rope_theta is {theta} in one place and {other} in another"
+            )));
+        }
+        if !(theta.is_finite() && theta > 0.0) {
+            return Err(bad(format!(
+                "rope_theta is {theta}, which is not a positive number"
+            )));
+        }
+        if let (Some(a), Some(b)) = (&self.rope_scaling, &self.rope_parameters) {
+            if (a.kind(), a.factor) != (b.kind(), b.factor) {
+                let problem = "rope_scaling and rope_parameters contradict each other";
+                return Err(bad(problem.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Base of the rotary frequencies.
+    pub fn theta(&self) -> f64 {
+        let nested = self.rope_parameters.as_ref();
+        let nested = nested.and_then(|rope| rope.rope_theta);
+        nested.or(self.rope_theta).unwrap_or(DEFAULT_THETA)
+    }
+
     /// Cosines and sines by position, `[positions][head_dim / 2]`, times head_dim^-1/4: with that
     /// in queries and keys, scores have their 1/sqrt(head_dim).
     pub(crate) fn rotations(&self) -> Result<(Vec<f32>, Vec<f32>)> {
         let head_dim = self.head_dim();
-        let (theta, stretch) = (self.rope_theta as f32, self.position_scale()? as f32);
+        let (theta, stretch) = (self.theta() as f32, self.position_scale()? as f32);
         // In f32, as the reference implementation has it: rounding of angles grows with the
         // position.
         let frequencies: Vec<f32> = (0..head_dim)
@@ -192,17 +240,35 @@ impl LlamaConfig {
 
     /// What positions are multiplied with.
     fn position_scale(&self) -> Result<f64> {
-        let Some(scaling) = &self.rope_scaling else {
-            return Ok(1.0);
+        let scaling = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
+        scaling.map_or(Ok(1.0), RopeScaling::position_scale)
+    }
+}
+
+impl RopeScaling {
+    fn kind(&self) -> &str {
+        let kind = self.rope_type.as_ref().or(self.legacy_type.as_ref());
+        kind.map_or("", String::as_str)
+    }
+
+    fn position_scale(&self) -> Result<f64> {
+        let scale = match (self.kind(), self.factor) {
+            // transformers 5 may state the base alone.
+            ("default", _) => 1.0,
+            ("", None) if self.rope_theta.is_some() => 1.0,
+            ("linear", Some(factor)) if factor > 0.0 && factor.is_finite() => factor.recip(),
+            ("linear", _) => {
+                return Err(bad("linear rope_scaling without a positive factor".into()))
+            }
+            (other, _) => {
+                return Err(unsupported(format!(
+                    "rope_scaling of type {other:?} (only \"linear\" is)"
+                )))
+            }
         };
-        let kind = scaling.rope_type.as_ref().or(scaling.legacy_type.as_ref());
-        match (kind.map_or("", String::as_str), scaling.factor) {
-            ("default", _) => Ok(1.0),
-            ("linear", Some(factor)) if factor > 0.0 && factor.is_finite() => Ok(factor.recip()),
-            ("linear", _) => Err(bad("linear rope_scaling without a positive factor".into())),
-            (other, _) => Err(unsupported(format!(
-                "rope_scaling of type {other:?} (only \"linear\" is)"
-            ))),
+        match self.other.keys().next() {
+            None => Ok(scale),
+            Some(key) => Err(unsupported(format!("`{key}` in the rotary settings"))),
         }
     }
 }
@@ -244,6 +310,21 @@ mod tests {
     }
 
     #[test]
+    fn rotary_settings_of_transformers_5_count() {
+        let five = r#", "rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}"#;
+        assert_eq!(config(five).theta(), 500_000.0);
+        config(five).validate().unwrap();
+        let base_alone = r#", "rope_parameters": {"rope_theta": 250000}"#;
+        assert_eq!(config(base_alone).theta(), 250_000.0);
+        config(base_alone).validate().unwrap();
+        let linear = r#", "rope_parameters":
+            {"rope_theta": 10000.0, "rope_type": "linear", "factor": 2.0}"#;
+        assert_eq!(config(linear).position_scale().unwrap(), 0.5);
+        assert_eq!(config(r#", "rope_theta": 1000.0"#).theta(), 1000.0);
+        assert_eq!(config("").theta(), DEFAULT_THETA);
+    }
+
+    #[test]
     fn refuses_what_it_does_not_know() {
         for (settings, word) in [
             (r#", "hidden_act": "gelu""#, "gelu"),
@@ -254,6 +335,24 @@ mod tests {
                 r#", "rope_scaling": {"rope_type": "llama3", "factor": 8.0}"#,
                 "llama3",
             ),
+            (
+                r#", "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}"#,
+                "yarn",
+            ),
+            (
+                r#", "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}"#,
+                "partial_rotary_factor",
+            ),
+            (
+                r#", "rope_theta": 1e4, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}"#,
+                "500000 in another",
+            ),
+            (
+                r#", "rope_scaling": {"type": "linear", "factor": 2.0},
+                   "rope_parameters": {"rope_type": "default"}"#,
+                "contradict",
+            ),
+            (r#", "rope_theta": 0"#, "rope_theta is 0"),
             (
                 r#", "max_position_embeddings": 0"#,
                 "max_position_embeddings",

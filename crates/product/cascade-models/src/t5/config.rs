@@ -40,6 +40,11 @@ pub struct T5Config {
     /// Whether the embedding is the output head too. Absent means yes, as it is in T5 v1.0.
     #[serde(default = "default_tied")]
     pub tie_word_embeddings: bool,
+    /// Whether hidden states are scaled by d_model^-0.5 before the head; if absent, whether
+    /// embeddings are tied. transformers 5 writes it for every T5, with tied embeddings even where
+    /// the checkpoint has a head of its own.
+    #[serde(default)]
+    pub scale_decoder_outputs: Option<bool>,
     /// The token that every decoder sequence starts with; the pad token if absent.
     #[serde(default)]
     pub decoder_start_token_id: Option<TokenId>,
@@ -115,6 +120,12 @@ impl T5Config {
             FeedForwardProj::Relu => 2,
             FeedForwardProj::GatedGelu | FeedForwardProj::GatedSilu => 3,
         }
+    }
+
+    /// Whether hidden states are scaled by d_model^-0.5 before the head.
+    pub fn scales_outputs(&self) -> bool {
+        self.scale_decoder_outputs
+            .unwrap_or(self.tie_word_embeddings)
     }
 
     /// The token that every decoder sequence starts with.

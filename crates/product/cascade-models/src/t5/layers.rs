@@ -16,7 +16,7 @@ struct T5<B: Backend> {
     encoder: Stack<B, ()>,
     decoder: Stack<B, CrossAttention<B>>,
     head: B::Linear,
-    /// What hidden states are multiplied with before the head: d_model^-0.5 if it is tied.
+    /// What hidden states are multiplied with before the head: d_model^-0.5 in T5 v1.0.
     scale: Option<f64>,
 }
 
@@ -150,8 +150,9 @@ impl Describe for T5Config {
         let encoder = self.stack(loader, "encoder", self.num_layers, |_, _| Ok(()))?;
         let cross = |loader: &mut dyn Loader<B>, at: &str| self.cross(loader, at);
         let decoder = self.stack(loader, "decoder", self.decoder_layers(), cross)?;
-        let tied = self.tie_word_embeddings;
-        let head = match tied {
+        // transformers 5 calls all embeddings tied, and keeps heads that are not.
+        let own_head = self.scale_decoder_outputs.is_some() && loader.has("lm_head");
+        let head = match self.tie_word_embeddings && !own_head {
             true => loader.head(embedding_name, Some(&embedding)),
             false => loader.head("lm_head", None),
         }?;
@@ -165,7 +166,9 @@ impl Describe for T5Config {
             encoder,
             decoder,
             head,
-            scale: tied.then(|| (self.d_model as f64).powf(-0.5)),
+            scale: self
+                .scales_outputs()
+                .then(|| (self.d_model as f64).powf(-0.5)),
         }))
     }
 }

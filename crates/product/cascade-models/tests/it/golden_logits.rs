@@ -10,6 +10,7 @@ use cascade_core::{Matrix, Scorer, TokenId, TokenTree, Want};
 use cascade_models::{
     relative_position_bucket, DType, Device, Model, Result, Session, WeightSource,
 };
+use serde_json::{json, Value};
 
 const TOLERANCE: f32 = 1e-4;
 
@@ -18,9 +19,14 @@ fn goldens() -> PathBuf {
 }
 
 fn load(name: &str) -> (Arc<Model>, Golden) {
+    load_as(name, |config| config)
+}
+
+/// The model, with its config.json written in another way.
+fn load_as(name: &str, rewrite: fn(Value) -> Value) -> (Arc<Model>, Golden) {
     let folder = goldens().join("models").join(name);
     let config = std::fs::read_to_string(folder.join("config.json")).unwrap();
-    let config = serde_json::from_str(&config).unwrap();
+    let config = rewrite(serde_json::from_str(&config).unwrap());
     let tensors = |file| safetensors::load(folder.join(file), &candle_core::Device::Cpu).unwrap();
     let weights = Golden(tensors("model.safetensors"));
     let model = Model::build(config, &weights, &Device::Cpu, DType::F32).unwrap();
@@ -87,7 +93,11 @@ fn assert_rows(found: &Matrix, expected: &[Vec<f32>], what: &str) {
 }
 
 fn check(name: &str) {
-    let (model, golden) = load(name);
+    check_as(name, |config| config);
+}
+
+fn check_as(name: &str, rewrite: fn(Value) -> Value) {
+    let (model, golden) = load_as(name, rewrite);
     let tokens = golden.tokens("tokens");
     let first = golden.first_context();
     let want = Want::LOGITS.with_hidden();
@@ -134,6 +144,35 @@ fn check_tree(name: &str) {
         .score(&context, &tree, Want::LOGITS)
         .unwrap();
     assert_rows(&scores.logits.unwrap(), &golden.rows("tree_logits"), "tree");
+}
+
+/// Rotary settings as transformers 5 saves them: in one object, and none at the top.
+fn nested_rotary_settings(mut config: Value) -> Value {
+    let theta = config["rope_theta"].take();
+    let mut parameters = match config["rope_scaling"].take() {
+        Value::Null => json!({"rope_type": "default"}),
+        scaling => json!({"rope_type": scaling["rope_type"], "factor": scaling["factor"]}),
+    };
+    parameters["rope_theta"] = theta;
+    config["rope_parameters"] = parameters;
+    config
+}
+
+#[test]
+fn configurations_that_transformers_5_saved_give_the_same_logits() {
+    check_as("tiny-llama-gqa", nested_rotary_settings);
+    check_as("tiny-llama-linear-rope", nested_rotary_settings);
+    // It calls embeddings tied although the checkpoint has a head, and says apart from it whether
+    // hidden states are scaled.
+    check_as("tiny-t5-v1.1", |mut config| {
+        config["tie_word_embeddings"] = json!(true);
+        config["scale_decoder_outputs"] = json!(false);
+        config
+    });
+    check_as("tiny-t5-v1.0", |mut config| {
+        config["scale_decoder_outputs"] = json!(true);
+        config
+    });
 }
 
 #[test]
