@@ -30,7 +30,7 @@ impl Drafter for LastFollower {
 
     fn observe(&mut self, seen: &Observation<'_>) {
         let mut last = seen.context.last().copied();
-        for token in seen.emitted() {
+        for &token in seen.emitted {
             if let Some(last) = last.replace(token) {
                 self.followers.insert(last, token);
             }

@@ -59,8 +59,9 @@ pub struct Observation<'a> {
     pub draft: &'a TokenTree,
     /// The nodes that the target accepted: a path from the root.
     pub accepted: &'a [NodeId],
-    /// The target's bonus token after them.
-    pub next: TokenId,
+    /// The tokens that the step emitted: the accepted ones and the bonus token, or fewer if the
+    /// text ended among them.
+    pub emitted: &'a [TokenId],
     /// The target's most probable token after the context and after each node ([`TokenTree::row`]),
     /// rejected nodes included: `draft.len() + 1` tokens.
     pub argmax: &'a [TokenId],
@@ -72,22 +73,16 @@ impl<'a> Observation<'a> {
         context: &'a [TokenId],
         draft: &'a TokenTree,
         accepted: &'a [NodeId],
-        next: TokenId,
+        emitted: &'a [TokenId],
         argmax: &'a [TokenId],
     ) -> Self {
         Self {
             context,
             draft,
             accepted,
-            next,
+            emitted,
             argmax,
         }
-    }
-
-    /// The tokens that the step emitted: the accepted ones and the bonus token.
-    pub fn emitted(&self) -> impl Iterator<Item = TokenId> + '_ {
-        let accepted = self.accepted.iter().map(|&node| self.draft.token(node));
-        accepted.chain([self.next])
     }
 }
 

@@ -134,9 +134,9 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let drafted = self.draft(limit)?;
         let drafting = clock.lap();
         let verified = self.verify(&drafted.draft)?;
-        self.learn(&drafted, &verified);
         let verification = clock.lap().saturating_sub(verified.forward.time);
         let finish = self.emit(&drafted.draft, &verified.verdict, on_event)?;
+        self.learn(&drafted, &verified, first);
         let timings = StepTimings {
             drafting,
             forward: verified.forward.time,
@@ -198,8 +198,9 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         })
     }
 
-    /// Policies and statistical drafters learn from the target's verdict.
-    fn learn(&mut self, drafted: &Drafted, verified: &Verified) {
+    /// Policies learn from the target's verdict, and statistical drafters from what was emitted of
+    /// it: the tokens from `first` on.
+    fn learn(&mut self, drafted: &Drafted, verified: &Verified, first: usize) {
         if !self.speculate {
             return;
         }
@@ -220,11 +221,13 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         };
         let drafters = &mut cascade.models.drafters;
         cascade.recursion.observe(drafters, &outcome);
+        let emitted = &self.emission.tokens[first..];
+        let context = self.context.tokens();
         cascade.models.observe_step(&Observation::new(
-            self.context.tokens(),
+            &context[..context.len() - emitted.len()],
             drafted.draft.tree(),
             &verdict.kept,
-            verdict.next,
+            emitted,
             &scores.argmax,
         ));
     }

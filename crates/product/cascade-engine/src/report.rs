@@ -57,9 +57,10 @@ pub struct StepTimings {
     pub drafting: Duration,
     /// The target's forward.
     pub forward: Duration,
-    /// From the target's scores to the verdict, including learning from it.
+    /// From the target's scores to the verdict.
     pub verification: Duration,
-    /// From the verdict to the last emitted token, including decoding of text.
+    /// From the verdict to the last emitted token, including decoding of text,
+    /// and learning from the step.
     pub emission: Duration,
 }
 

@@ -211,10 +211,14 @@ impl LlamaConfig {
         Ok(())
     }
 
+    /// The rotary settings, under their newer or older name.
+    fn rope(&self) -> Option<&RopeScaling> {
+        self.rope_parameters.as_ref().or(self.rope_scaling.as_ref())
+    }
+
     /// Base of the rotary frequencies.
     pub fn theta(&self) -> f64 {
-        let nested = self.rope_parameters.as_ref();
-        let nested = nested.and_then(|rope| rope.rope_theta);
+        let nested = self.rope().and_then(|rope| rope.rope_theta);
         nested.or(self.rope_theta).unwrap_or(DEFAULT_THETA)
     }
 
@@ -240,8 +244,7 @@ impl LlamaConfig {
 
     /// What positions are multiplied with.
     fn position_scale(&self) -> Result<f64> {
-        let scaling = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
-        scaling.map_or(Ok(1.0), RopeScaling::position_scale)
+        self.rope().map_or(Ok(1.0), RopeScaling::position_scale)
     }
 }
 
@@ -322,6 +325,8 @@ mod tests {
         assert_eq!(config(linear).position_scale().unwrap(), 0.5);
         assert_eq!(config(r#", "rope_theta": 1000.0"#).theta(), 1000.0);
         assert_eq!(config("").theta(), DEFAULT_THETA);
+        let older = r#", "rope_scaling": {"rope_theta": 5e5, "rope_type": "default"}"#;
+        assert_eq!(config(older).theta(), 500_000.0);
     }
 
     #[test]
