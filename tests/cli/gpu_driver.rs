@@ -88,7 +88,13 @@ fn doctor_lists_the_gpu() {
 
 /// Token ids of an output, which must equal plain decoding.
 fn answer(config: &Config, device: &str, variables: &[(&str, &str)]) -> Vec<Value> {
-    let run = ["run", "--config", config.path(), "--device", device];
+    answer_on(config, Some(device), variables)
+}
+
+/// The same on `device`, or where the configuration says.
+fn answer_on(config: &Config, device: Option<&str>, variables: &[(&str, &str)]) -> Vec<Value> {
+    let device = device.map_or(Vec::new(), |device| vec!["--device", device]);
+    let run = [&["run", "--config", config.path()], &device[..]].concat();
     let prompt = ["--prompt", "Tom has 3 apples and buys 4 more."];
     let rest = ["--max-new-tokens", "8", "--compare", "--json"];
     let said = stdout(&[&run[..], &prompt, &rest].concat(), variables);
@@ -109,6 +115,39 @@ fn cascades_equal_plain_decoding() {
         let overlap = [("CASCADE_GPU_OVERLAP", "1")];
         assert_eq!(answer(&config, "cuda:2", &overlap), ids);
     }
+}
+
+/// Standard error of a run without `--device`.
+fn notes(config: &Config, variables: &[(&str, &str)]) -> String {
+    let run = ["run", "--config", config.path(), "--prompt", "1"];
+    let output = cascade(&[&run[..], &["--max-new-tokens", "1"]].concat(), variables);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{message}");
+    message
+}
+
+#[test]
+fn without_a_device_the_gpu_is_used_if_it_works() {
+    let config = Config::new("t5", "bf16");
+    assert_eq!(notes(&config, &[]), "");
+    // No driver: the CPU, and it says why.
+    let said = notes(&config, &[("LD_LIBRARY_PATH", "/nonexistent")]);
+    assert!(said.contains("note: models compute on the CPU: "), "{said}");
+}
+
+#[test]
+fn a_drafter_may_compute_on_another_device() {
+    let config = Config::new("llama", "f32");
+    let everywhere = answer_on(&config, None, &[]);
+    let text = std::fs::read_to_string(config.path()).unwrap();
+    let moved = text.replace("branches:", "device: cpu, branches:");
+    assert_ne!(moved, text);
+    std::fs::write(config.path(), moved).unwrap();
+    assert_eq!(answer_on(&config, None, &[]), everywhere);
+    // The memory of the GPU is counted for the target alone.
+    let fits = [("CASCADE_PTX_MEMORY", "30000000")];
+    assert_eq!(answer_on(&config, None, &fits), everywhere);
+    std::fs::write(config.path(), text).unwrap();
 }
 
 #[test]
@@ -170,15 +209,15 @@ fn missing_gpus_and_memory_are_reported() {
     let on = |device: &'static str| [&run[..], &[device]].concat();
     let small = [("CASCADE_PTX_MEMORY", "1000000")];
     let message = error(&on("cuda:0"), &small);
-    assert!(
-        message.contains("bytes do not fit into the GPU's memory, of which"),
-        "{message}"
-    );
+    for part in ["demo-t5-base, demo-t5-small take about", "on cuda:0, and"] {
+        assert!(message.contains(part), "{message}");
+    }
     let message = error(&on("cuda:3"), &[]);
     assert!(
         message.contains("there is no GPU number 3: the driver knows 3"),
         "{message}"
     );
+    assert!(message.contains("--device cpu"), "{message}");
     let shape = ["--shape", "vicuna-7b", "--random-weights"];
     let bench = ["bench", "model", "--device", "cuda:0"];
     let message = error(&[&bench[..], &shape].concat(), &[]);

@@ -211,6 +211,14 @@ fn places_that_are_not_there() {
         &message("lenience: 2", "device: gpu7"),
         &["bad.yaml: device", "gpu7", "cuda:N"],
     );
+    assert_says(
+        &message("demo-t5-small", "demo-t5-small\n    device: gpu7"),
+        &["bad.yaml: drafters[0].device", "gpu7", "auto, cpu"],
+    );
+    assert_says(
+        &message("demo-t5 }", "demo-t5 }\n    device: cpu"),
+        &["bad.yaml: drafters[1]", "device"],
+    );
     let far = offline().with_device(Some(DeviceSpec::Cuda(4000)));
     assert_says(
         &assembly_message(GOOD, &far),

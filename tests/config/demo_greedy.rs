@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use cascade_config::{AssembleOptions, Assembled, Config};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec};
 use cascade_core::TextCodec;
 use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
 use cascade_models::HubOptions;
@@ -102,7 +102,9 @@ impl Family {
 }
 
 fn offline() -> AssembleOptions {
-    AssembleOptions::default().with_hub(HubOptions::new("http://localhost:9", "/nonexistent"))
+    AssembleOptions::default()
+        .with_device(Some(DeviceSpec::Cpu))
+        .with_hub(HubOptions::new("http://localhost:9", "/nonexistent"))
 }
 
 fn assemble(config: &Config) -> Assembled {

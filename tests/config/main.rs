@@ -5,4 +5,5 @@ mod bad_configs;
 mod demo_greedy;
 #[cfg(feature = "gpu")]
 mod gpu_greedy;
+mod memory;
 mod own_drafter;

@@ -19,7 +19,8 @@ pub(crate) struct JobArgs {
     #[command(flatten)]
     pub(crate) decoding: DecodingArgs,
 
-    /// Device, overriding the configuration: cpu or cuda:N.
+    /// Device of all models, overriding the configuration: auto, cpu or cuda:N. auto is the first
+    /// GPU if it can be used, else the CPU.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<DeviceSpec>,
 }

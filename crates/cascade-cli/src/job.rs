@@ -1,7 +1,7 @@
 //! The common start of every command that generates: configuration, inputs, options.
 
 use anyhow::{bail, Result};
-use cascade_config::{AssembleOptions, Assembled, Config, ModelPool, SamplingSettings};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, ModelPool, SamplingSettings};
 use cascade_engine::Options;
 
 use crate::args::{DecodingArgs, JobArgs};
@@ -12,6 +12,8 @@ pub(crate) struct Job {
     /// The configuration, its settings overridden by the arguments.
     pub(crate) config: Config,
     pub(crate) inputs: Vec<Input>,
+    /// The device of all models, if the arguments name one.
+    device: Option<DeviceSpec>,
 }
 
 impl Job {
@@ -30,10 +32,11 @@ impl Job {
         if let Some(seed) = args.decoding.seed {
             generation.seed = seed;
         }
-        if let Some(device) = args.device {
-            config.device = device;
-        }
-        Ok(Self { config, inputs })
+        Ok(Self {
+            config,
+            inputs,
+            device: args.device,
+        })
     }
 
     /// What is generated with.
@@ -43,16 +46,30 @@ impl Job {
 
     /// The models, to be loaded.
     pub(crate) fn pool(&self) -> ModelPool {
-        self.config.pool(&AssembleOptions::default())
+        self.config
+            .pool(&AssembleOptions::default().with_device(self.device))
     }
 
     /// Loads the models, and prints warnings about what is valid but probably unintended.
     pub(crate) fn assemble(&self, pool: &ModelPool) -> Result<Assembled> {
         let assembled = pool.assemble(&self.config)?;
-        for warning in &assembled.warnings {
-            eprintln!("warning: {warning}");
-        }
+        say(&assembled);
         Ok(assembled)
+    }
+}
+
+/// Prints what should be known of an assembled cascade to standard error.
+pub(crate) fn say(assembled: &Assembled) {
+    say_notes(&assembled.notes);
+    for warning in &assembled.warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// Prints what was decided in the user's place to standard error.
+pub(crate) fn say_notes(notes: &[String]) {
+    for note in notes {
+        eprintln!("note: {note}");
     }
 }
 

@@ -16,6 +16,7 @@ use indicatif::ProgressBar;
 use serde_json::{json, Value};
 
 use crate::bigram::grouped;
+use crate::job;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
@@ -39,7 +40,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     json: bool,
 
-    /// Device of the drafters, overriding the configuration: cpu or cuda:N.
+    /// Device of the drafters, overriding the configuration: auto, cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }
@@ -54,7 +55,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     }
     let trace = Arc::new(Trace::open(&args.trace)?);
     let assembled = assemble(args, &config, &trace)?;
-    for warning in assembled.warnings.iter().chain(&warnings(&config, &trace)) {
+    job::say(&assembled);
+    for warning in &warnings(&config, &trace) {
         eprintln!("warning: {warning}");
     }
     let replay = Replay {

@@ -109,7 +109,7 @@ struct RunExperiment {
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 
-    /// Device, overriding the models' configuration: cpu or cuda:N.
+    /// Device, overriding the models' configuration: auto, cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }
@@ -248,10 +248,12 @@ fn progress(prompts: usize) -> ProgressBar {
 
 fn manifest(started: Timestamp, device: Option<DeviceSpec>) -> Manifest {
     let mut machine = Machine::this();
-    let gpu = device.filter(|device| *device != DeviceSpec::Cpu);
+    // A device that cannot be opened fails when a model is loaded, if any is.
+    let opened = device.unwrap_or_default().resolve().ok();
+    let gpu = opened.filter(|opened| !opened.device.is_cpu());
     machine
         .accelerators
-        .extend(gpu.map(|device| device.to_string()));
+        .extend(gpu.map(|opened| opened.spec.to_string()));
     let mut manifest = Manifest::new(std::env::args().collect(), machine, started);
     manifest.commit = option_env!("CASCADE_COMMIT").map(str::to_owned);
     let versions = [

@@ -60,7 +60,7 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     json: bool,
 
-    /// Device, overriding the configuration: cpu or cuda:N.
+    /// Device, overriding the configuration: auto, cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 }
@@ -113,6 +113,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
         drafters,
         pool,
     };
+    crate::job::say_notes(&tuner.pool.notes());
     tuner.run()?;
     Ok(ExitCode::SUCCESS)
 }

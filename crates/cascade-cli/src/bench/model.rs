@@ -44,7 +44,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
 
-    /// Device: cpu or cuda:N.
+    /// Device: auto, cpu or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
 

@@ -17,6 +17,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::options::{load_options, of_shape, ShapeArgs};
+use crate::job;
 
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
@@ -39,7 +40,7 @@ pub(crate) struct StepArgs {
     #[arg(long, value_name = "DTYPE", requires = "shape")]
     dtype: Option<String>,
 
-    /// Device, overriding the configuration: cpu or cuda:N.
+    /// Device, overriding the configuration: auto, cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
 
@@ -119,9 +120,7 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     let replayed = cascade_config::Target::new(scorer, &trace.label, trace.header.tokenizer())
         .with_eos(trace.header.eos.iter().copied());
     let assembled = pool.assemble_with_target(&config, replayed)?;
-    for warning in &assembled.warnings {
-        eprintln!("warning: {warning}");
-    }
+    job::say(&assembled);
     let run = replay_all(args, &config, &trace, assembled.cascade, &log)?;
     let parts = run.medians().with_context(|| {
         format!(
@@ -162,7 +161,7 @@ fn refuse_neural_drafters(config: &Config) -> Result<()> {
 
 /// The given shape, or the configuration's target.
 fn target(args: &StepArgs, config: &Config, pool: &ModelPool) -> Result<Target> {
-    let device = pool.device().to_string();
+    let device = pool.device(&config.target)?.spec.to_string();
     let Some(shape) = args.shape.shape()? else {
         let loaded = pool.target(config)?;
         return Ok(Target {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::Config;
+use cascade_config::{Config, DeviceSpec};
 use cascade_core::{Prompt, Scorer};
 use cascade_data::{Dataset, PromptTemplate};
 use cascade_eval::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
@@ -17,7 +17,7 @@ use crate::args::InputArgs;
 use crate::bigram::grouped;
 use crate::doctor;
 use crate::inputs::Input;
-use crate::job::Job;
+use crate::job::{self, Job};
 
 pub(super) fn record(args: &RecordArgs) -> Result<()> {
     if args.job.input.is_empty() {
@@ -33,8 +33,11 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
         let path = args.output.clone();
         return Err(Error::Exists { path }).context("--resume continues it");
     }
-    let target = job.pool().target(&job.config)?;
-    let header = header(args, &job, &target);
+    let pool = job.pool();
+    let target = pool.target(&job.config)?;
+    job::say_notes(&pool.notes());
+    let device = pool.device(&job.config.target)?.spec;
+    let header = header(args, &job, &target, device);
     let (writer, done) = match args.resume {
         true => Writer::resume(&args.output, &header)?,
         false => (Writer::create(&args.output, &header)?, Vec::new()),
@@ -54,7 +57,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
     say(args, &recording.summary, done.len())
 }
 
-fn header(args: &RecordArgs, job: &Job, target: &LoadedModel) -> Header {
+fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec) -> Header {
     let config = &job.config;
     let neural = &config.target;
     let session = target.session();
@@ -79,7 +82,7 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel) -> Header {
     );
     header.revision = commit(target).or(named);
     header.dtype = Some(neural.dtype.as_str().to_owned());
-    header.device = Some(config.device.to_string());
+    header.device = Some(device.to_string());
     header.machine = Some(format!(
         "{} {}, {}",
         std::env::consts::OS,

@@ -102,6 +102,9 @@ pub struct Assembled {
     pub parts: Vec<Part>,
     /// Settings that are valid but probably unintended, in sentences.
     pub warnings: Vec<String>,
+    /// What was decided in the user's place and should be said, in sentences: the CPU where
+    /// `device: auto` found no GPU that works.
+    pub notes: Vec<String>,
 }
 
 /// One model of an assembled cascade.
@@ -143,6 +146,8 @@ impl ModelPool {
     /// A device that is not there; a model or a table that cannot be loaded; a drafter whose
     /// vocabulary or architecture differs from the target's; settings that do not fit together.
     pub fn assemble(&self, config: &Config) -> Result<Assembled> {
+        let target = [("target".to_owned(), &config.target)];
+        self.check_memory(config, target.into_iter().chain(config.neural_drafters()))?;
         let mut target = Target::from(&*self.target(config)?);
         if config.generation.ignore_eos {
             target.eos.clear();
@@ -156,6 +161,7 @@ impl ModelPool {
     /// # Errors
     /// As [`assemble`](Self::assemble), the configuration's target left out.
     pub fn assemble_with_target(&self, config: &Config, target: Target) -> Result<Assembled> {
+        self.check_memory(config, config.neural_drafters())?;
         let models = self.drafters(config, &target.vocabulary)?;
         let names = config.drafters().iter().map(Drafter::name);
         let drafters: Vec<_> = names.zip(&models).collect();
@@ -186,6 +192,7 @@ impl ModelPool {
                 .map_err(|source| Error::cascade(&config.label, source))?,
             parts,
             warnings: config.warnings(),
+            notes: self.notes(),
         })
     }
 
@@ -245,14 +252,8 @@ impl ModelPool {
     }
 
     fn neural(&self, config: &Config, key: &str, neural: &Neural) -> Result<Arc<LoadedModel>> {
-        self.model(neural).map_err(|source| Error::Model {
-            file: config.label.clone(),
-            key: match source {
-                cascade_models::Error::Device { .. } => "device".to_owned(),
-                _ => key.to_owned(),
-            },
-            source: Box::new(source),
-        })
+        let model = self.model(neural);
+        model.map_err(|source| Error::model(&config.label, key, source))
     }
 }
 

@@ -53,7 +53,7 @@ pub struct Config {
     pub prompt: PromptTemplate,
     /// How a text is generated: length, end, sampling.
     pub generation: GenerationSettings,
-    /// Where models compute.
+    /// Where models compute that have no device of their own.
     pub device: DeviceSpec,
 }
 
@@ -71,6 +71,8 @@ pub struct Neural {
     pub dtype: DType,
     /// The rule of its reviews when tokens are sampled.
     pub rule: Rule,
+    /// Where it computes, if not on the configuration's device.
+    pub device: Option<DeviceSpec>,
 }
 
 /// One drafter.
@@ -135,7 +137,7 @@ impl GenerationSettings {
 }
 
 impl Config {
-    /// Plain decoding with `target`, on the CPU. [`with_drafters`](Self::with_drafters) makes a
+    /// Plain decoding with `target`, on the first GPU if it can be used, else on the CPU. [`with_drafters`](Self::with_drafters) makes a
     /// cascade of it.
     pub fn new(target: Neural) -> Self {
         Self {
@@ -322,6 +324,7 @@ impl Neural {
             tokenizer: None,
             dtype: DType::F32,
             rule: Rule::default(),
+            device: None,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use cascade_models::{DeviceSpec, MemoryEstimate};
+
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -72,6 +74,25 @@ pub enum Error {
         source: Box<cascade_models::Error>,
     },
 
+    /// Models that do not fit into the free memory of their device together.
+    #[error(
+        "{file}: {models} take about {needed} on {device}, and {:.1} GB are free there; take smaller models, \
+         `dtype: bf16` in place of f32, a shorter `max_new_tokens`, or `device:` another one for some of the models",
+        *free as f64 / 1e9
+    )]
+    Memory {
+        /// The configuration.
+        file: String,
+        /// Names of the models.
+        models: String,
+        /// What they take together.
+        needed: MemoryEstimate,
+        /// Where.
+        device: DeviceSpec,
+        /// Bytes that are free there.
+        free: usize,
+    },
+
     /// A statistical drafter cannot be opened: its table cannot be loaded, most often.
     #[error("{file}: {key}: {source}")]
     Drafter {
@@ -103,6 +124,19 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is wrong with a model of a configuration.
+    pub(crate) fn model(label: &str, key: &str, source: cascade_models::Error) -> Self {
+        let key = match source {
+            cascade_models::Error::Device { .. } => "device",
+            _ => key,
+        };
+        Self::Model {
+            file: label.to_owned(),
+            key: key.to_owned(),
+            source: Box::new(source),
+        }
+    }
+
     /// What is wrong with the cascade of a configuration.
     pub(crate) fn cascade(label: &str, source: impl Into<cascade_engine::Error>) -> Self {
         Self::Cascade {

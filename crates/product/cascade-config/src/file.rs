@@ -32,6 +32,7 @@ pub(crate) struct NeuralEntry {
     pub(crate) name: Option<String>,
     pub(crate) tokenizer: Option<String>,
     pub(crate) dtype: Option<String>,
+    pub(crate) device: Option<String>,
     pub(crate) rule: Option<String>,
     /// Always refused: the target verifies strictly, and the drafters' lenience is a top-level key.
     pub(crate) lenience: Option<f32>,
@@ -45,6 +46,7 @@ pub(crate) struct DrafterEntry<K> {
     pub(crate) name: Option<String>,
     pub(crate) tokenizer: Option<String>,
     pub(crate) dtype: Option<String>,
+    pub(crate) device: Option<String>,
     pub(crate) rule: Option<String>,
     pub(crate) branches: Option<BranchesEntry>,
     /// Of a bigram drafter: successors that are proposed at each depth.
@@ -54,11 +56,12 @@ pub(crate) struct DrafterEntry<K> {
 }
 
 /// The keys beside those of the statistical kinds.
-const DRAFTER_KEYS: [&str; 7] = [
+const DRAFTER_KEYS: [&str; 8] = [
     "model",
     "name",
     "tokenizer",
     "dtype",
+    "device",
     "rule",
     "branches",
     "width",
@@ -86,6 +89,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
             name: None,
             tokenizer: None,
             dtype: None,
+            device: None,
             rule: None,
             branches: None,
             width: None,
@@ -98,6 +102,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
                 "name" => once(&mut entry.name, "name", &mut map)?,
                 "tokenizer" => once(&mut entry.tokenizer, "tokenizer", &mut map)?,
                 "dtype" => once(&mut entry.dtype, "dtype", &mut map)?,
+                "device" => once(&mut entry.device, "device", &mut map)?,
                 "rule" => once(&mut entry.rule, "rule", &mut map)?,
                 "branches" => once(&mut entry.branches, "branches", &mut map)?,
                 "width" => once(&mut entry.width, "width", &mut map)?,

@@ -49,6 +49,7 @@ mod config;
 mod error;
 mod file;
 mod locator;
+mod memory;
 mod pool;
 mod prompt;
 mod reader;

@@ -5,7 +5,10 @@ use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::Fingerprint;
-use cascade_models::{load, DType, Device, HubOptions, LoadOptions, LoadedModel, ModelSource};
+use cascade_models::{
+    load_files, locate, DType, HubOptions, LoadOptions, LoadedModel, MemoryEstimate, ModelFiles,
+    ModelSource, OpenDevice,
+};
 use cascade_ngram::{BigramTable, Resources, TableLocator};
 
 use crate::{locator, DeviceSpec, Neural};
@@ -14,7 +17,7 @@ use crate::{locator, DeviceSpec, Neural};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AssembleOptions {
-    /// A device in place of the configuration's.
+    /// A device for all models, in place of those that the configuration names.
     pub device: Option<DeviceSpec>,
     /// Where models of the hub come from.
     pub hub: HubOptions,
@@ -49,38 +52,67 @@ impl AssembleOptions {
 /// The models and tables of configurations, each loaded when it is first needed and then shared by
 /// all cascades that are [assembled](Self::assemble) from the pool.
 pub struct ModelPool {
+    /// Where models without a device of their own compute.
     spec: DeviceSpec,
+    /// Where all models compute whatever they say.
+    forced: Option<DeviceSpec>,
     hub: HubOptions,
     progress: bool,
-    device: Mutex<Option<Device>>,
+    devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
+    /// Files of models that have been looked for, so that the hub is asked once.
+    located: Mutex<Vec<(ModelKey, ModelFiles)>>,
     tables: Mutex<HashMap<TableLocator, Arc<BigramTable>>>,
 }
 
 /// What two models must share to be one.
-#[derive(PartialEq)]
-struct ModelKey {
+#[derive(Clone, PartialEq)]
+pub(crate) struct ModelKey {
     source: ModelSource,
     tokenizer: Option<ModelSource>,
     dtype: DType,
+    device: DeviceSpec,
 }
 
 impl ModelPool {
     /// A pool on a device. Nothing is opened yet.
     pub fn new(device: DeviceSpec, options: &AssembleOptions) -> Self {
         Self {
-            spec: options.device.unwrap_or(device),
+            spec: device,
+            forced: options.device,
             hub: options.hub.clone(),
             progress: options.progress,
-            device: Mutex::default(),
+            devices: Mutex::default(),
             models: Mutex::default(),
+            located: Mutex::default(),
             tables: Mutex::default(),
         }
     }
 
-    /// Where the models compute.
-    pub fn device(&self) -> DeviceSpec {
-        self.spec
+    /// Where a model computes: on its own device if it has one, else on the pool's. The device is
+    /// opened.
+    ///
+    /// # Errors
+    /// A device that is not there.
+    pub fn device(&self, neural: &Neural) -> cascade_models::Result<OpenDevice> {
+        let spec = self.forced.or(neural.device).unwrap_or(self.spec);
+        let mut devices = lock(&self.devices);
+        if let Some(device) = devices.get(&spec) {
+            return Ok(device.clone());
+        }
+        let opened = spec.resolve()?;
+        // `auto` and the device it stands for are one.
+        let opened = devices.entry(opened.spec).or_insert(opened).clone();
+        Ok(devices.entry(spec).or_insert(opened).clone())
+    }
+
+    /// What was decided in the user's place when devices were opened, in sentences.
+    pub fn notes(&self) -> Vec<String> {
+        let devices = lock(&self.devices);
+        let auto = devices.get(&DeviceSpec::Auto);
+        let reason = auto.and_then(|opened| opened.no_gpu.as_ref());
+        let note = reason.map(|reason| format!("models compute on the CPU: {reason}"));
+        note.into_iter().collect()
     }
 
     /// A model: loaded if it is new, shared if it has been loaded.
@@ -88,34 +120,59 @@ impl ModelPool {
     /// # Errors
     /// A device that is not there; a model that cannot be loaded.
     pub fn model(&self, neural: &Neural) -> cascade_models::Result<Arc<LoadedModel>> {
-        let key = ModelKey {
-            source: neural.source.clone(),
-            tokenizer: neural.tokenizer.clone(),
-            dtype: neural.dtype,
-        };
+        let key = self.key(neural)?;
+        let files = self.files(neural)?;
         let mut models = lock(&self.models);
         if let Some((_, model)) = models.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(model));
         }
-        let options = LoadOptions {
-            device: self.open_device()?,
-            dtype: neural.dtype,
-            hub: self.hub.clone(),
-            progress: self.progress,
-            tokenizer: neural.tokenizer.clone(),
-        };
-        let model = Arc::new(load(&neural.source, &options)?);
+        let model = Arc::new(load_files(files, &self.load_options(neural)?)?);
         models.push((key, Arc::clone(&model)));
         Ok(model)
     }
 
-    fn open_device(&self) -> cascade_models::Result<Device> {
-        let mut device = lock(&self.device);
-        if let Some(device) = &*device {
-            return Ok(device.clone());
+    /// What a model would take of its device's memory.
+    pub(crate) fn estimate(
+        &self,
+        neural: &Neural,
+        tokens: usize,
+        nodes: usize,
+    ) -> cascade_models::Result<MemoryEstimate> {
+        MemoryEstimate::of(&self.files(neural)?, neural.dtype, tokens, nodes)
+    }
+
+    pub(crate) fn is_loaded(&self, key: &ModelKey) -> bool {
+        lock(&self.models).iter().any(|(known, _)| known == key)
+    }
+
+    pub(crate) fn key(&self, neural: &Neural) -> cascade_models::Result<ModelKey> {
+        Ok(ModelKey {
+            source: neural.source.clone(),
+            tokenizer: neural.tokenizer.clone(),
+            dtype: neural.dtype,
+            device: self.device(neural)?.spec,
+        })
+    }
+
+    fn files(&self, neural: &Neural) -> cascade_models::Result<ModelFiles> {
+        let key = self.key(neural)?;
+        let mut located = lock(&self.located);
+        if let Some((_, files)) = located.iter().find(|(known, _)| *known == key) {
+            return Ok(files.clone());
         }
-        let opened = self.spec.open()?;
-        Ok(device.insert(opened).clone())
+        let files = locate(&neural.source, &self.load_options(neural)?)?;
+        located.push((key, files.clone()));
+        Ok(files)
+    }
+
+    fn load_options(&self, neural: &Neural) -> cascade_models::Result<LoadOptions> {
+        Ok(LoadOptions {
+            device: self.device(neural)?.device,
+            dtype: neural.dtype,
+            hub: self.hub.clone(),
+            progress: self.progress,
+            tokenizer: neural.tokenizer.clone(),
+        })
     }
 
     /// A bigram table for a vocabulary: opened if it is new, shared if it has been opened.

@@ -42,7 +42,7 @@ impl Reader<'_> {
         }
         config.prompt = self.prompt(file.prompt)?;
         config.generation = generation;
-        config.device = self.device(file.device)?;
+        config.device = self.device("device", file.device)?.unwrap_or_default();
         Ok(config)
     }
 
@@ -86,6 +86,7 @@ impl Reader<'_> {
             tokenizer,
             dtype,
             rule: self.rule(key, entry.rule)?,
+            device: self.device(&format!("{key}.device"), entry.device)?,
         })
     }
 
@@ -154,12 +155,13 @@ impl Reader<'_> {
     fn check_beside<K>(&self, key: &str, entry: &DrafterEntry<K>) -> Result<()> {
         let of_neural = entry.tokenizer.is_some()
             || entry.dtype.is_some()
+            || entry.device.is_some()
             || entry.rule.is_some()
             || entry.branches.is_some();
         if entry.model.is_none() && of_neural {
             return Err(self.error(
                 key,
-                "a statistical drafter has no tokenizer, no dtype, no rule and no `branches` of its own",
+                "a statistical drafter has no tokenizer, no dtype, no device, no rule and no `branches` of its own",
                 "remove them",
             ));
         }
@@ -188,6 +190,7 @@ impl Reader<'_> {
             name: entry.name,
             tokenizer: entry.tokenizer,
             dtype: entry.dtype,
+            device: entry.device,
             rule: entry.rule,
             lenience: None,
         };
@@ -267,13 +270,11 @@ impl Reader<'_> {
         }
     }
 
-    fn device(&self, text: Option<String>) -> Result<DeviceSpec> {
-        match text {
-            None => Ok(DeviceSpec::default()),
-            Some(text) => text.parse().map_err(|error: cascade_models::Error| {
-                self.error("device", error.to_string(), "cpu is the default")
-            }),
-        }
+    fn device(&self, key: &str, text: Option<String>) -> Result<Option<DeviceSpec>> {
+        let device = text.map(|text| text.parse()).transpose();
+        device.map_err(|error: cascade_models::Error| {
+            self.error(key, error.to_string(), "auto is the default")
+        })
     }
 
     fn generation(&self, entry: &GenerationEntry) -> Result<GenerationSettings> {

@@ -5,13 +5,15 @@ use std::str::FromStr;
 
 use crate::{memory, Error, Result};
 
-/// The name of a device: `cpu`, `cuda` (the first GPU) or `cuda:N`. Reading and writing it opens
-/// nothing.
+/// The name of a device: `auto` (the first GPU if it can be used, else the CPU), `cpu`, `cuda` (the
+/// first GPU) or `cuda:N`. Reading and writing it opens nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeviceSpec {
-    /// The CPU.
+    /// The first GPU if it can be used, else the CPU.
     #[default]
+    Auto,
+    /// The CPU.
     Cpu,
     /// An NVIDIA GPU, by its number, counted from 0.
     Cuda(usize),
@@ -21,31 +23,74 @@ impl DeviceSpec {
     /// Opens the device.
     ///
     /// # Errors
-    /// [`Error::Device`] for a GPU that is not there or cannot be used.
+    /// [`Error::Device`] for a GPU that was named and is not there or cannot be used; never for
+    /// [`Auto`](Self::Auto).
     pub fn open(self) -> Result<Device> {
-        self.open_as(&self.to_string())
+        self.resolve().map(|opened| opened.device)
     }
 
-    fn open_as(self, text: &str) -> Result<Device> {
+    /// Opens the device, and says which it is: for [`Auto`](Self::Auto), the one that was chosen
+    /// and why.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn resolve(self) -> Result<OpenDevice> {
+        self.resolve_as(&self.to_string())
+    }
+
+    fn resolve_as(self, text: &str) -> Result<OpenDevice> {
         match self {
-            Self::Cpu => Ok(Device::Cpu),
-            #[cfg(not(feature = "gpu"))]
-            Self::Cuda(_) => {
-                let reason = "this build has no GPU support; build with the feature `gpu`";
-                Err(unusable(text, reason.to_owned()))
-            }
-            #[cfg(feature = "gpu")]
-            Self::Cuda(ordinal) => {
-                let gpu = cascade_gpu::Device::gpu(ordinal).map(Device::Gpu);
-                gpu.map_err(|error| unusable(text, error.to_string()))
-            }
+            Self::Auto => Ok(Self::choose()),
+            named => named.open_named(text).map(|device| OpenDevice {
+                device,
+                spec: named,
+                no_gpu: None,
+            }),
         }
     }
-}
 
+    /// The first GPU if it can be used, else the CPU.
+    fn choose() -> OpenDevice {
+        const FIRST: DeviceSpec = DeviceSpec::Cuda(0);
+        match Self::open_gpu(0) {
+            Ok(device) => OpenDevice {
+                device,
+                spec: FIRST,
+                no_gpu: None,
+            },
+            Err(reason) => OpenDevice {
+                device: Device::Cpu,
+                spec: Self::Cpu,
+                no_gpu: Some(reason),
+            },
+        }
+    }
+
+    fn open_named(self, text: &str) -> Result<Device> {
+        match self {
+            Self::Auto | Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda(ordinal) => Self::open_gpu(ordinal).map_err(|reason| {
+                let cure = "`--device cpu`, or `device: cpu` in the configuration, uses the CPU";
+                unusable(text, format!("{reason}; {cure}"))
+            }),
+        }
+    }
+
+    #[cfg(not(feature = "gpu"))]
+    fn open_gpu(_: usize) -> std::result::Result<Device, String> {
+        Err("this build has no GPU support; build with the feature `gpu`".to_owned())
+    }
+
+    #[cfg(feature = "gpu")]
+    fn open_gpu(ordinal: usize) -> std::result::Result<Device, String> {
+        let gpu = cascade_gpu::Device::gpu(ordinal).map(Device::Gpu);
+        gpu.map_err(|error| error.to_string())
+    }
+}
 impl fmt::Display for DeviceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
         }
@@ -57,13 +102,14 @@ impl FromStr for DeviceSpec {
 
     fn from_str(text: &str) -> Result<Self> {
         match text.trim() {
+            "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
             "cuda" => Ok(Self::Cuda(0)),
             other => other
                 .strip_prefix("cuda:")
                 .and_then(|ordinal| ordinal.parse().ok())
                 .map(Self::Cuda)
-                .ok_or_else(|| unusable(text, "give cpu, cuda or cuda:N".to_owned())),
+                .ok_or_else(|| unusable(text, "give auto, cpu, cuda or cuda:N".to_owned())),
         }
     }
 }
@@ -73,6 +119,18 @@ fn unusable(text: &str, reason: String) -> Error {
         text: text.to_owned(),
         reason,
     }
+}
+
+/// An opened device, and how it was chosen.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OpenDevice {
+    /// The device.
+    pub device: Device,
+    /// Its name; never [`DeviceSpec::Auto`].
+    pub spec: DeviceSpec,
+    /// Why no GPU is used although one would have been: for [`DeviceSpec::Auto`] on the CPU.
+    pub no_gpu: Option<String>,
 }
 
 /// Where models compute, opened.
@@ -93,7 +151,10 @@ impl Device {
     }
 
     /// Bytes of its memory that are free, if the system reports them.
-    pub(crate) fn free_memory(&self) -> Result<Option<usize>> {
+    ///
+    /// # Errors
+    /// What a GPU's driver fails with.
+    pub fn free_memory(&self) -> Result<Option<usize>> {
         match self {
             Self::Cpu => Ok(memory::available()),
             #[cfg(feature = "gpu")]
@@ -115,12 +176,13 @@ impl Device {
     }
 }
 
-/// Opens a device by its name: `cpu`, `cuda` or `cuda:N`.
+/// Opens a device by its name: `auto`, `cpu`, `cuda` or `cuda:N`.
 ///
 /// # Errors
 /// [`Error::Device`] for another name, and for a GPU that is not there or cannot be used.
 pub fn parse_device(text: &str) -> Result<Device> {
-    text.parse::<DeviceSpec>()?.open_as(text)
+    let opened = text.parse::<DeviceSpec>()?.resolve_as(text)?;
+    Ok(opened.device)
 }
 
 #[cfg(test)]
@@ -137,11 +199,13 @@ mod tests {
         // No machine has so many.
         let message = parse_device("cuda:4000").unwrap_err().to_string();
         assert!(message.contains("cuda:4000"), "{message}");
+        assert!(message.contains("--device cpu"), "{message}");
     }
 
     #[test]
     fn names_are_read_without_opening_anything() {
         for (text, spec) in [
+            ("auto", DeviceSpec::Auto),
             ("cpu", DeviceSpec::Cpu),
             ("cuda", DeviceSpec::Cuda(0)),
             (" cuda:4000 ", DeviceSpec::Cuda(4000)),
@@ -150,5 +214,15 @@ mod tests {
             assert_eq!(spec.to_string().parse::<DeviceSpec>().unwrap(), spec);
         }
         assert!(DeviceSpec::Cpu.open().unwrap().is_cpu());
+    }
+
+    #[test]
+    fn auto_opens_whatever_works_and_says_why_it_is_not_a_gpu() {
+        let opened = DeviceSpec::Auto.resolve().unwrap();
+        assert_ne!(opened.spec, DeviceSpec::Auto);
+        assert_eq!(opened.device.is_cpu(), opened.spec == DeviceSpec::Cpu);
+        assert_eq!(opened.device.is_cpu(), opened.no_gpu.is_some());
+        let named = DeviceSpec::Cpu.resolve().unwrap();
+        assert_eq!(named.no_gpu, None);
     }
 }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::backend;
+use crate::estimate::check_weights;
 use crate::network::Network;
 use crate::weights::{Checkpoint, Provider};
 use crate::{
@@ -83,17 +84,41 @@ impl LoadedModel {
 /// # Errors
 /// Every way in which files can be missing, damaged, or not belong together: see [`enum@Error`].
 pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<LoadedModel> {
+    load_files(locate(source, options)?, options)
+}
+
+/// Finds the files of a model, and downloads those that are missing.
+///
+/// # Errors
+/// Files that are missing or cannot be downloaded.
+pub fn locate(source: &ModelSource, options: &LoadOptions) -> Result<ModelFiles> {
     let (hub, progress) = (&options.hub, options.progress);
     let files = match &options.tokenizer {
         None => source.files(hub, progress),
         Some(other) => source.files_with_tokenizer_of(other, hub, progress),
     }?;
-    let config = read_json(&files.config)?;
+    Ok(files)
+}
+
+/// The content of a model's config.json.
+pub(crate) fn read_config(files: &ModelFiles) -> Result<Value> {
+    read_json(&files.config)
+}
+
+/// Checks and loads a model whose files have been [located](locate).
+///
+/// # Errors
+/// As [`load`].
+pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedModel> {
+    let config = read_config(&files)?;
     Kind::of(&files.config, &config)?;
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
     let weights = Checkpoint::open(&files.weights)?;
     let network = ModelConfig::parse(&files.config, config.clone())
-        .and_then(|config| config.network(&weights, &options.device, options.dtype))
+        .and_then(|config| {
+            check_weights(&config, &options.device, options.dtype)?;
+            config.network(&weights, &options.device, options.dtype)
+        })
         .map_err(|error| in_file(&files.config, error))?;
     let model = Arc::new(Model::new(network));
     check_leftovers(&weights)?;
@@ -160,14 +185,6 @@ impl ModelConfig {
             Kind::T5 => Self::T5(settings(file, config)?),
             Kind::Llama => Self::Llama(Box::new(settings(file, config)?)),
         })
-    }
-
-    /// Parameters of the whole model.
-    pub(crate) fn parameters(&self) -> usize {
-        match self {
-            Self::T5(config) => config.parameters(),
-            Self::Llama(config) => config.parameters(),
-        }
     }
 
     /// The model itself, loaded.

@@ -1,22 +1,26 @@
 //! The host's memory, as far as the system reports it.
-//!
-//! Why not a crate: sysinfo reports free memory but not the peak of a process, and both are one
-//! line of a file on Linux.
 
-/// Bytes that can be allocated without others losing theirs.
+use sysinfo::System;
+
+/// Bytes that can be allocated without others losing theirs, the limit of a container (cgroup)
+/// included.
 pub(crate) fn available() -> Option<usize> {
-    kilobytes("/proc/meminfo", "MemAvailable:")
+    let mut system = System::new();
+    system.refresh_memory();
+    let free = match system.cgroup_limits() {
+        Some(limits) => system.available_memory().min(limits.free_memory),
+        None => system.available_memory(),
+    };
+    // A system that reports nothing is not one without memory.
+    usize::try_from(free).ok().filter(|&free| free > 0)
 }
 
-/// The most bytes that this process has held so far.
+/// The most bytes that this process has held so far; known on Linux only.
 pub(crate) fn peak() -> Option<usize> {
-    kilobytes("/proc/self/status", "VmHWM:")
-}
-
-/// A figure of Linux, in bytes; nothing on other systems.
-fn kilobytes(file: &str, field: &str) -> Option<usize> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let number = line.trim().strip_suffix("kB")?.trim();
     Some(number.parse::<usize>().ok()? * 1024)
 }
@@ -30,6 +34,5 @@ mod tests {
     fn linux_reports_both() {
         assert!(available().is_some_and(|bytes| bytes > 0));
         assert!(peak().is_some_and(|bytes| bytes > 1 << 20));
-        assert_eq!(kilobytes("/proc/meminfo", "NoSuchField:"), None);
     }
 }

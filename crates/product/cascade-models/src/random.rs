@@ -9,6 +9,7 @@ use cascade_gpu::TensorSource;
 use rayon::prelude::*;
 use serde_json::Value;
 
+use crate::estimate::check_weights;
 use crate::load::ModelConfig;
 use crate::weights::{Provider, Role};
 use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
@@ -30,28 +31,9 @@ pub fn random_model(config: Value, options: &LoadOptions) -> Result<Arc<Model>> 
         bytes: &[],
     };
     let config = ModelConfig::parse(&file, config)?;
-    check_memory(config.parameters(), options)?;
+    check_weights(&config, &options.device, options.dtype)?;
     let network = config.network(&RandomWeights, &options.device, options.dtype)?;
     Ok(Arc::new(Model::new(network)))
-}
-
-/// Refuses weights that are larger than the memory that is free, as far as that is known.
-fn check_memory(parameters: usize, options: &LoadOptions) -> Result<()> {
-    let bytes = parameters * options.dtype.size_in_bytes();
-    match options.device.free_memory()? {
-        Some(free) if bytes > free => Err(Error::DoesNotFit {
-            parameters,
-            dtype: options.dtype.to_string(),
-            bytes,
-            free,
-            memory: if options.device.is_cpu() {
-                "memory"
-            } else {
-                "the GPU's memory"
-            },
-        }),
-        _ => Ok(()),
-    }
 }
 
 /// Any tensor that is asked for, a function of its name, shape and role.

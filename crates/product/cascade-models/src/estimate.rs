@@ -1,0 +1,161 @@
+//! The memory that a model takes, from its configuration alone.
+
+use std::fmt;
+
+use crate::backend::{Describe, ModelInfo};
+use crate::load::{read_config, ModelConfig};
+use crate::{DType, Device, Error, ModelFiles, Result};
+
+/// Rows of the largest forward: a piece of a long prompt.
+const ROWS: usize = 512;
+/// Rows of the residual stream's size that a forward holds at once: the stream and its norm,
+/// queries, keys and values, and the inner layer with its gate, which is about four wide.
+const BUFFERS_PER_ROW: usize = 14;
+const F32_BYTES: usize = 4;
+
+/// Bytes that a model takes on its device, estimated from config.json before anything is loaded.
+///
+/// An estimate: weights and the KV cache are exact but for padding, and the cache is counted for one
+/// sequence without the spare room that it grows by; the workspace is a bound for models whose inner
+/// layer is about four times as wide as the residual stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryEstimate {
+    /// Weights, in the type that the model computes in.
+    pub weights: usize,
+    /// Keys and values of one sequence: of the decoder's layers and, in an encoder-decoder, of the
+    /// source in cross-attention.
+    pub cache: usize,
+    /// What one forward needs: activations of a piece of a prompt, and logits of a draft.
+    pub workspace: usize,
+}
+
+impl MemoryEstimate {
+    /// Estimates a model that computes in `dtype`, for a sequence of `tokens` tokens (prompt and
+    /// output together) and drafts of `nodes` nodes. Reads config.json only.
+    ///
+    /// # Errors
+    /// A configuration that cannot be read or that no model can be built from.
+    pub fn of(files: &ModelFiles, dtype: DType, tokens: usize, nodes: usize) -> Result<Self> {
+        let config = ModelConfig::parse(&files.config, read_config(files)?)?;
+        Ok(Self::of_info(&config.info()?, dtype, tokens, nodes))
+    }
+
+    fn of_info(info: &ModelInfo, dtype: DType, tokens: usize, nodes: usize) -> Self {
+        let bytes = dtype.size_in_bytes();
+        let tokens = tokens.min(info.max_context.unwrap_or(usize::MAX));
+        let heads = info.heads.kv * info.heads.size;
+        let activations = ROWS * BUFFERS_PER_ROW * info.size;
+        Self {
+            weights: info.parameters.saturating_mul(bytes),
+            cache: (2 * info.layers * heads * bytes).saturating_mul(tokens),
+            workspace: (activations + nodes.saturating_mul(info.vocab_size)) * F32_BYTES,
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> usize {
+        let with_cache = self.weights.saturating_add(self.cache);
+        with_cache.saturating_add(self.workspace)
+    }
+
+    /// Both models together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            weights: self.weights.saturating_add(other.weights),
+            cache: self.cache.saturating_add(other.cache),
+            workspace: self.workspace.saturating_add(other.workspace),
+        }
+    }
+}
+
+/// `13.5 GB (weights 12.6, KV cache 0.6, workspace 0.3)`.
+impl fmt::Display for MemoryEstimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gb = |bytes: usize| bytes as f64 / 1e9;
+        write!(
+            f,
+            "{:.1} GB (weights {:.1}, KV cache {:.1}, workspace {:.1})",
+            gb(self.total()),
+            gb(self.weights),
+            gb(self.cache),
+            gb(self.workspace)
+        )
+    }
+}
+
+/// Refuses weights that are larger than the memory that is free, as far as that is known.
+///
+/// # Errors
+/// [`Error::DoesNotFit`].
+pub(crate) fn check_weights(config: &ModelConfig, device: &Device, dtype: DType) -> Result<()> {
+    let parameters = config.info()?.parameters;
+    let bytes = parameters.saturating_mul(dtype.size_in_bytes());
+    match device.free_memory()? {
+        Some(free) if bytes > free => Err(Error::DoesNotFit {
+            parameters,
+            dtype: dtype.to_string(),
+            bytes,
+            free,
+            memory: if device.is_cpu() {
+                "memory"
+            } else {
+                "the GPU's memory"
+            },
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl ModelConfig {
+    fn info(&self) -> Result<ModelInfo> {
+        fn checked(config: &impl Describe) -> Result<ModelInfo> {
+            config.validate()?;
+            Ok(config.info())
+        }
+        match self {
+            Self::T5(config) => checked(config),
+            Self::Llama(config) => checked(&**config),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{shape, ModelFile};
+
+    fn of_shape(name: &str, dtype: DType, tokens: usize) -> MemoryEstimate {
+        let file = ModelFile::Embedded {
+            name: name.to_owned(),
+            bytes: &[],
+        };
+        let config = ModelConfig::parse(&file, shape(name).unwrap()).unwrap();
+        MemoryEstimate::of_info(&config.info().unwrap(), dtype, tokens, 64)
+    }
+
+    #[test]
+    fn vicuna_7b_takes_what_is_known_of_it() {
+        let bf16 = of_shape("vicuna-7b", DType::BF16, 1024);
+        assert_eq!(bf16.weights, 2 * 6_738_415_616);
+        // 32 layers of keys and values of 4096 elements: half a MiB a token.
+        assert_eq!(bf16.cache, 1024 * (1 << 19));
+        let f32 = of_shape("vicuna-7b", DType::F32, 1024);
+        assert_eq!((f32.weights, f32.cache), (2 * bf16.weights, 2 * bf16.cache));
+        assert_eq!(bf16.plus(f32).total(), bf16.total() + f32.total());
+        let said = bf16.to_string();
+        assert!(said.contains("weights 13.5, KV cache 0.5"), "{said}");
+    }
+
+    #[test]
+    fn no_cache_is_longer_than_the_context() {
+        let at_most = of_shape("vicuna-7b", DType::F32, 2048);
+        assert_eq!(of_shape("vicuna-7b", DType::F32, 1 << 40), at_most);
+        // T5 knows no longest context; nothing overflows.
+        assert_eq!(
+            of_shape("flan-t5-xl", DType::F32, usize::MAX).cache,
+            usize::MAX
+        );
+    }
+}
