@@ -8,7 +8,7 @@
 //!
 //! * [`Pair`]: target and drafter at one position. The probability of a rejection is their [total
 //!   variation][tv], no unbiased rule can do with less (Theorem 2), and what a biased one must give
-//!   up for less is on a straight line (Theorem 4).
+//!   up for less (Theorem 4) is on a straight line (Theorem 5, the Pareto front).
 //! * [`Process`]: target and drafter over a whole sequence, with [`expected_rejections`] (Theorem
 //!   1) and, for several drafts at a time, [`expected_batch_rejections`] (Theorem 3).
 //!

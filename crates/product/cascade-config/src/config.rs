@@ -137,8 +137,8 @@ impl GenerationSettings {
 }
 
 impl Config {
-    /// Plain decoding with `target`, on the first GPU if it can be used, else on the CPU. [`with_drafters`](Self::with_drafters) makes a
-    /// cascade of it.
+    /// Plain decoding with `target`, on the first GPU if it can be used, else on the CPU.
+    /// [`with_drafters`](Self::with_drafters) makes a cascade of it.
     pub fn new(target: Neural) -> Self {
         Self {
             label: "configuration".to_owned(),

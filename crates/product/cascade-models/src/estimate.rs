@@ -15,9 +15,9 @@ const F32_BYTES: usize = 4;
 
 /// Bytes that a model takes on its device, estimated from config.json before anything is loaded.
 ///
-/// An estimate: weights and the KV cache are exact but for padding, and the cache is counted for one
-/// sequence without the spare room that it grows by; the workspace is a bound for models whose inner
-/// layer is about four times as wide as the residual stream.
+/// An estimate: weights and the KV cache are exact but for padding, and the cache is counted for
+/// one sequence without the spare room that it grows by; the workspace is a bound for models whose
+/// inner layer is about four times as wide as the residual stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryEstimate {

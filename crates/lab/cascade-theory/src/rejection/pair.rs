@@ -109,7 +109,7 @@ impl Pair {
 
     /// The least bias of all rules that reject with probability `rejection`: max(0, TV −
     /// rejection), a straight line from no rejection with bias TV to rejection TV with no bias
-    /// (Theorem 4, the Pareto front).
+    /// (Theorem 5, the Pareto front).
     pub fn pareto_bias(&self, rejection: AcceptanceRate) -> f64 {
         (self.distance - rejection.get()).max(0.0)
     }

@@ -1,0 +1,197 @@
+//! What the differences between Max-Gram as defined and as in the code of the paper's authors are
+//! worth, replayed on recorded outputs: tokens per forward of the target (see
+//! `docs/authors-code.md`).
+//!
+//! ```text
+//! cargo run --release -p cascade-ngram --example authors_code -- \
+//!     conversations.jsonl [--table table.safetensors]
+//! ```
+//!
+//! The conversations are in the form that `tests/fixtures/make_vicuna_spec_bench.py` writes; each
+//! output is replayed with all tokens before it as the prompt.
+
+use std::{error::Error, fs, sync::Arc};
+
+use cascade_core::{Budget, Drafter};
+use cascade_ngram::{BigramTable, MaxGram};
+use serde_json::Value;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const USAGE: &str = "usage: authors_code CONVERSATIONS.jsonl [--table TABLE.safetensors]";
+/// Tokens that the authors' code asks Max-Gram for, whatever the K matrix says.
+const ASKED: usize = 10;
+
+struct Output {
+    tokens: Vec<u32>,
+    start: usize,
+    end: usize,
+}
+
+/// What follows the definition and what the authors' code.
+#[derive(Clone, Copy)]
+struct Variant {
+    /// The prompt stands twice in the corpus, which the last token is not part of.
+    doubled_corpus: bool,
+    /// The second search is in the context alone, twice, and asks for a whole draft again.
+    second_search: bool,
+    /// Drafts are not cut to the tokens that were asked for.
+    uncut: bool,
+}
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let outputs = read(&args.next().ok_or(USAGE)?)?;
+    let table = match (args.next().as_deref(), args.next()) {
+        (None, None) => None,
+        (Some("--table"), Some(file)) => Some(Arc::new(BigramTable::open_any(file)?)),
+        _ => return Err(USAGE.into()),
+    };
+    for tokens in [ASKED, 3] {
+        println!("{tokens} tokens asked for");
+        report("as defined", &outputs, &mut defined(table.as_ref(), tokens));
+        for (name, doubled_corpus, second_search, uncut) in [
+            ("corpus as in the code", true, false, false),
+            ("second search as in the code", false, true, false),
+            ("both, cut to what was asked for", true, true, false),
+            ("both, as many as the code drafts", true, true, true),
+        ] {
+            let variant = Variant {
+                doubled_corpus,
+                second_search,
+                uncut,
+            };
+            let asked = if uncut { ASKED } else { tokens };
+            report(name, &outputs, &mut |output, at| {
+                variant.draft(output, at, asked, table.as_deref())
+            });
+        }
+    }
+    Ok(())
+}
+
+fn read(file: &str) -> Result<Vec<Output>> {
+    let mut outputs = Vec::new();
+    for line in fs::read_to_string(file)?.lines() {
+        let value: Value = serde_json::from_str(line)?;
+        let tokens: Vec<u32> = serde_json::from_value(value["tokens"].clone())?;
+        let ranges: Vec<(usize, usize)> = serde_json::from_value(value["outputs"].clone())?;
+        outputs.extend(ranges.into_iter().map(|(start, end)| Output {
+            tokens: tokens[..end].to_vec(),
+            start,
+            end,
+        }));
+    }
+    Ok(outputs)
+}
+
+/// Max-Gram as this crate has it.
+fn defined(
+    table: Option<&Arc<BigramTable>>,
+    tokens: usize,
+) -> impl FnMut(&Output, usize) -> Vec<u32> {
+    let mut drafter = match table {
+        None => MaxGram::new(),
+        Some(table) => MaxGram::new().with_bigram(Arc::clone(table)),
+    };
+    drafter.set_source(&[]);
+    move |output, at| {
+        let proposed = drafter.propose(&output.tokens[..at], Budget::chain(tokens));
+        proposed.tree.tokens().collect()
+    }
+}
+
+impl Variant {
+    fn draft(
+        self,
+        output: &Output,
+        at: usize,
+        asked: usize,
+        table: Option<&BigramTable>,
+    ) -> Vec<u32> {
+        let context = &output.tokens[..at];
+        let mut draft = if self.doubled_corpus {
+            let corpus = [&output.tokens[..output.start], &context[..at - 1]].concat();
+            search(&corpus, context, asked)
+        } else {
+            search_own(context, asked)
+        };
+        if draft.len() < asked {
+            let extended = [context, &draft].concat();
+            let more = if self.second_search {
+                let once = &extended[..extended.len() - 1];
+                search(&[once, once].concat(), &extended, asked)
+            } else if draft.is_empty() {
+                Vec::new()
+            } else {
+                search_own(&extended, asked - draft.len())
+            };
+            draft.extend(more);
+        }
+        while let (Some(table), true) = (table, draft.len() < asked) {
+            let last = draft.last().or(context.last()).copied();
+            match last.and_then(|last| table.best(last)) {
+                Some(next) => draft.push(next),
+                None => break,
+            }
+        }
+        if !self.uncut {
+            draft.truncate(asked);
+        }
+        draft
+    }
+}
+
+/// What follows the earliest occurrence in `corpus` of the longest suffix of `context`.
+fn search(corpus: &[u32], context: &[u32], tokens: usize) -> Vec<u32> {
+    let mut best = (0, 0);
+    for end in 1..=corpus.len() {
+        let pairs = corpus[..end].iter().rev().zip(context.iter().rev());
+        let length = pairs.take_while(|(a, b)| a == b).count();
+        if length > best.0 {
+            best = (length, end);
+        }
+    }
+    match best {
+        (0, _) => Vec::new(),
+        (_, end) => corpus[end..].iter().take(tokens).copied().collect(),
+    }
+}
+
+/// The same in the context itself, before its end.
+fn search_own(context: &[u32], tokens: usize) -> Vec<u32> {
+    let mut best = (0, 0);
+    for end in 1..context.len() {
+        let pairs = context[..end].iter().rev().zip(context.iter().rev());
+        let length = pairs.take_while(|(a, b)| a == b).count();
+        if length > best.0 {
+            best = (length, end);
+        }
+    }
+    match best {
+        (0, _) => Vec::new(),
+        (_, end) => context[end..].iter().take(tokens).copied().collect(),
+    }
+}
+
+fn report(name: &str, outputs: &[Output], draft: &mut dyn FnMut(&Output, usize) -> Vec<u32>) {
+    let (mut emitted, mut forwards, mut drafted) = (0, 0, 0);
+    for output in outputs {
+        let mut at = output.start;
+        while at < output.end {
+            let draft = draft(output, at);
+            let said = &output.tokens[at..];
+            let accepted = draft.iter().zip(said).take_while(|(a, b)| a == b).count();
+            at = output.end.min(at + accepted + 1);
+            forwards += 1;
+            drafted += draft.len();
+        }
+        emitted += output.end - output.start;
+    }
+    let per_forward = |count: usize| count as f64 / forwards as f64;
+    println!(
+        "  {name:<34} {emitted:>6} tokens / {forwards:>6} forwards = {:.3}  ({:.1} drafted each)",
+        per_forward(emitted),
+        per_forward(drafted)
+    );
+}
