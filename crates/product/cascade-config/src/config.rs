@@ -81,7 +81,7 @@ pub enum Drafter {
     /// A neural model.
     Neural {
         /// The model.
-        model: Neural,
+        model: Box<Neural>,
         /// How its drafts branch.
         branching: Branching,
     },
@@ -333,7 +333,7 @@ impl Drafter {
     /// A neural model that drafts chains.
     pub fn neural(model: Neural) -> Self {
         Self::Neural {
-            model,
+            model: Box::new(model),
             branching: Branching::chain(),
         }
     }

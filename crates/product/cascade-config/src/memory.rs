@@ -82,7 +82,7 @@ impl Config {
     pub(crate) fn neural_drafters(&self) -> impl Iterator<Item = (String, &Neural)> {
         let drafters = self.drafters().iter().enumerate();
         drafters.filter_map(|(j, drafter)| match drafter {
-            Drafter::Neural { model, .. } => Some((format!("drafters[{j}]"), model)),
+            Drafter::Neural { model, .. } => Some((format!("drafters[{j}]"), &**model)),
             Drafter::Statistical { .. } => None,
         })
     }

@@ -195,7 +195,7 @@ impl Reader<'_> {
             lenience: None,
         };
         Ok(Drafter::Neural {
-            model: self.neural(key, neural)?,
+            model: Box::new(self.neural(key, neural)?),
             branching: self.branching(key, entry.branches)?,
         })
     }

@@ -143,6 +143,55 @@ pub enum Error {
         status: u16,
     },
 
+    /// A repository whose terms must be accepted first.
+    #[error(
+        "{file} of {repo} is gated (HTTP {status}): accept the terms on {page} while logged in, {}; \
+         if that is done, ask there whether access was granted",
+        match token {
+            true => "with the account that the token in HF_TOKEN (or of `hf auth login`) belongs to",
+            false => "and put an access token of that account into HF_TOKEN (or run `hf auth login`)",
+        }
+    )]
+    HubGated {
+        /// The model or dataset, with its revision.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Where the terms are.
+        page: String,
+        /// 401 or 403.
+        status: u16,
+        /// Whether a token was sent.
+        token: bool,
+    },
+
+    /// An answer that contradicts itself, or that the cache could not keep safely.
+    #[error(
+        "{endpoint} answered for {file} of {repo} with what is not taken: {reason}; nothing of it \
+         was kept; check HF_ENDPOINT and the connection, or give a local folder"
+    )]
+    HubUntrusted {
+        /// The model or dataset, with its revision.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Address of the hub.
+        endpoint: String,
+        /// What is wrong with the answer.
+        reason: String,
+    },
+
+    /// A setting of the hub that cannot be used.
+    #[error("{name}: {problem}; {cure}")]
+    BadSetting {
+        /// The setting: a variable of the environment.
+        name: &'static str,
+        /// What is wrong with it.
+        problem: String,
+        /// How to mend it.
+        cure: &'static str,
+    },
+
     /// The hub knows no such file, repository or revision.
     #[error(
         "{endpoint} has no {file} in {repo}: no such repository, revision or file; check the name \

@@ -1,7 +1,5 @@
 //! Which texts may be names of the hub, its revisions and its files.
 
-use std::path::Path;
-
 /// Whether a text is an owner or a name of the hub.
 pub(crate) fn is_hub_name(part: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
@@ -13,10 +11,17 @@ pub(crate) fn is_revision(text: &str) -> bool {
     is_plain_name(text) && !text.contains(char::is_whitespace)
 }
 
-/// Whether a file name from a repository stays inside the folder it is joined to.
+/// Whether a file name from a repository stays inside the folder it is joined to, on every system:
+/// parts between slashes, none of them empty, `.` or `..`; no backslash, no drive letter, no
+/// control character.
 pub(crate) fn is_plain_name(name: &str) -> bool {
-    let mut parts = Path::new(name).components();
-    !name.is_empty() && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
+    let odd = |c: char| c == '\\' || c.is_control() || (cfg!(windows) && c == ':');
+    name.len() <= 1024 && !name.contains(odd) && name.split('/').all(is_plain_part)
+}
+
+fn is_plain_part(part: &str) -> bool {
+    let drive = matches!(part.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
+    !drive && !matches!(part, "" | "." | "..") && part.len() <= 255
 }
 
 #[cfg(test)]
@@ -25,9 +30,35 @@ mod tests {
 
     #[test]
     fn names_stay_inside_their_folder() {
-        assert!(is_plain_name("model-00001-of-00002.safetensors") && is_plain_name("a/b"));
-        for bad in ["", "../a", "/etc/passwd", "a/../../b"] {
-            assert!(!is_plain_name(bad), "{bad}");
+        for good in [
+            "model-00001-of-00002.safetensors",
+            "a/b",
+            "odd@name: 1.jsonl",
+            "..a/.b",
+        ] {
+            assert!(is_plain_name(good) || cfg!(windows), "{good}");
         }
+        for bad in [
+            "",
+            "../a",
+            "/etc/passwd",
+            "a/../../b",
+            "..",
+            "a/..",
+            "./a",
+            "a//b",
+            "a/",
+            "a\\b",
+            "..\\a",
+            "C:",
+            "C:a",
+            "a/c:/b",
+            "a\0b",
+            "a\nb",
+            "\u{1b}[2J",
+        ] {
+            assert!(!is_plain_name(bad), "{bad:?}");
+        }
+        assert!(!is_plain_name(&"a".repeat(256)));
     }
 }

@@ -26,9 +26,10 @@ impl<'a> HubRepo<'a> {
         _: RepoType,
         id: &str,
         _: Option<&str>,
-        _: &'a HubOptions,
+        options: &'a HubOptions,
         _: bool,
     ) -> Result<Self> {
+        options.checked()?;
         Err(Error::NoNetwork {
             repo: id.to_owned(),
         })

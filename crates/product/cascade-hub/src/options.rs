@@ -2,8 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::{Error, HubLimits, Result};
 
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
+pub(crate) const ANSWER_VARIABLE: &str = "HF_HUB_ETAG_TIMEOUT";
+pub(crate) const READ_VARIABLE: &str = "HF_HUB_DOWNLOAD_TIMEOUT";
 
 /// Where the hub is, where its files are kept, and what may be asked of it.
 #[derive(Clone)]
@@ -17,6 +22,10 @@ pub struct HubOptions {
     pub token: Option<String>,
     /// Use the cache only.
     pub offline: bool,
+    /// How long the hub may take, and how much it may send.
+    pub limits: HubLimits,
+    /// A variable of the environment that says nothing sensible, and what it says.
+    odd: Option<(&'static str, String)>,
 }
 
 impl HubOptions {
@@ -27,13 +36,17 @@ impl HubOptions {
             cache: cache.into(),
             token: None,
             offline: false,
+            limits: HubLimits::default(),
+            odd: None,
         }
     }
 
     /// What the environment says, by the variables of Hugging Face's own libraries: `HF_ENDPOINT`,
     /// `HF_HUB_CACHE`, `HF_HOME`, `HF_HUB_OFFLINE`, `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`,
-    /// `HF_TOKEN_PATH`. Without a token variable the token file that `hf auth login` writes is
-    /// read.
+    /// `HF_TOKEN_PATH`, and `HF_HUB_ETAG_TIMEOUT` and `HF_HUB_DOWNLOAD_TIMEOUT` in seconds. Without
+    /// a token variable the token file that `hf auth login` writes is read.
+    ///
+    /// A time limit that is not a number of seconds is an error once the hub is used.
     pub fn from_env() -> Self {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
@@ -56,10 +69,33 @@ impl HubOptions {
             .filter(|token| !token.is_empty());
         let offline = get("HF_HUB_OFFLINE").is_some_and(|value| is_true(&value));
         let endpoint = get("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
-        Self {
+        let mut options = Self {
             token,
             offline,
             ..Self::new(endpoint, cache)
+        };
+        for (name, limit) in [
+            (ANSWER_VARIABLE, &mut options.limits.answer),
+            (READ_VARIABLE, &mut options.limits.read),
+        ] {
+            match get(name).map(|value| (seconds(&value), value)) {
+                None => {}
+                Some((Some(time), _)) => *limit = time,
+                Some((None, value)) => options.odd = Some((name, value)),
+            }
+        }
+        options
+    }
+
+    /// What the environment said, unless it made no sense.
+    pub(crate) fn checked(&self) -> Result<&Self> {
+        match &self.odd {
+            None => Ok(self),
+            Some((name, value)) => Err(Error::BadSetting {
+                name,
+                problem: format!("\"{}\" is not a number of seconds", value.escape_debug()),
+                cure: "set it to a number such as 10, or unset it",
+            }),
         }
     }
 
@@ -69,6 +105,11 @@ impl HubOptions {
             token: Some(token.into()),
             ..self
         }
+    }
+
+    /// The same hub with other limits.
+    pub fn with_limits(self, limits: HubLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// The same hub, using the cache only.
@@ -92,6 +133,7 @@ impl fmt::Debug for HubOptions {
             .field("cache", &self.cache)
             .field("token", &self.token.as_ref().map(|_| "…"))
             .field("offline", &self.offline)
+            .field("limits", &self.limits)
             .finish()
     }
 }
@@ -101,6 +143,14 @@ fn is_true(value: &str) -> bool {
         value.trim().to_ascii_lowercase().as_str(),
         "1" | "on" | "yes" | "true"
     )
+}
+
+/// A time limit between a millisecond and a day.
+fn seconds(value: &str) -> Option<Duration> {
+    let seconds: f64 = value.trim().parse().ok()?;
+    (0.001..=86_400.0)
+        .contains(&seconds)
+        .then(|| Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]
@@ -149,5 +199,21 @@ mod tests {
         let token = |more: &[(&str, &str)]| options(&[&[("HF_HOME", home)], more].concat()).token;
         assert_eq!(token(&[]).as_deref(), Some("hf_file"));
         assert_eq!(token(&[("HF_TOKEN", "hf_env")]).as_deref(), Some("hf_env"));
+    }
+
+    #[test]
+    fn time_limits_are_numbers_of_seconds() {
+        let set = options(&[(ANSWER_VARIABLE, "3"), (READ_VARIABLE, " 0.5 ")]);
+        let limits = &set.checked().unwrap().limits;
+        assert_eq!(limits.answer, Duration::from_secs(3));
+        assert_eq!(limits.read, Duration::from_millis(500));
+        assert_eq!(limits.connect, HubLimits::default().connect);
+        for odd in ["soon", "-1", "0", "NaN", "inf", "1e30"] {
+            let set = options(&[(READ_VARIABLE, odd)]);
+            let message = set.checked().unwrap_err().to_string();
+            for part in [READ_VARIABLE, odd, "such as 10"] {
+                assert!(message.contains(part), "{message}");
+            }
+        }
     }
 }

@@ -3,20 +3,45 @@
 //! A revision (`main`, a tag) is resolved to a commit once per model, and all files are taken from
 //! that commit. Files of a known commit never change, so they are taken from the cache without
 //! asking. When the hub cannot be reached, what the cache last knew of the revision is used.
+//!
+//! Nothing that a server says is believed further than it can be checked: see the crate's
+//! documentation. This is an own client rather than a library because of that.
 
+mod body;
+mod cache;
+mod client;
+mod download;
+mod etag;
 mod failure;
 mod listing;
+mod lock;
+mod offer;
+mod part;
+mod progress;
+mod redirect;
+mod retry;
 
 use std::fmt;
 use std::path::PathBuf;
 
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
-use hf_hub::{Cache, CacheRepo, Repo};
+use url::Url;
 
-use self::failure::Refusal;
+use self::cache::{is_commit_name, RepoCache};
+use self::client::{endpoint, Client};
+use self::download::Download;
+use self::failure::{shown, Failure};
+use self::offer::Offer;
+use self::progress::Display;
+use self::retry::Patience;
+use crate::name::{is_hub_name, is_plain_name};
 use crate::{Error, HubOptions, Result};
 
-pub(crate) use hf_hub::RepoType;
+/// What a repository holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RepoType {
+    Model,
+    Dataset,
+}
 
 /// Why files come from the cache only.
 #[derive(Debug)]
@@ -34,10 +59,15 @@ pub(crate) struct HubRepo<'a> {
     id: String,
     revision: String,
     options: &'a HubOptions,
-    api: Api,
+    endpoint: Url,
+    client: Client,
+    cache: RepoCache,
+    display: Display,
     /// The commit that `revision` turned out to be.
     commit: Option<String>,
     cache_only: Option<CacheOnly>,
+    /// Whether it was said that the repository has another name now.
+    told_moved: bool,
 }
 
 impl<'a> HubRepo<'a> {
@@ -50,27 +80,19 @@ impl<'a> HubRepo<'a> {
         progress: bool,
     ) -> Result<Self> {
         let revision = revision.unwrap_or("main").to_owned();
-        let builder = ApiBuilder::from_cache(Cache::new(options.cache.clone()))
-            .with_endpoint(options.endpoint.clone())
-            .with_token(options.token.clone())
-            .with_progress(progress)
-            .with_retries(3)
-            .with_user_agent("cascade", env!("CARGO_PKG_VERSION"));
-        let api = builder.build().map_err(|error| Error::HubFailed {
-            repo: id.to_owned(),
-            file: "any file".to_owned(),
-            endpoint: options.endpoint.clone(),
-            reason: error.to_string(),
-        })?;
         let commit = is_commit(&revision).then(|| revision.clone());
         Ok(Self {
             kind,
             id: id.to_owned(),
             revision,
             options,
-            api,
+            endpoint: endpoint(&options.endpoint)?,
+            client: Client::new(options)?,
+            cache: RepoCache::new(&options.cache, kind, id),
+            display: Display::new(progress),
             commit,
             cache_only: options.offline.then_some(CacheOnly::Asked),
+            told_moved: false,
         })
     }
 
@@ -78,29 +100,41 @@ impl<'a> HubRepo<'a> {
     /// file, or if only the cache may be used and it does not have it ([`missing`](Self::missing)
     /// distinguishes the two).
     pub(crate) fn find(&mut self, file: &str) -> Result<Option<PathBuf>> {
-        if let Some(path) = self.commit.as_ref().and_then(|c| self.snapshot(c, file)) {
-            return Ok(Some(path));
+        // The name becomes a path in the cache.
+        if !is_plain_name(file) {
+            return Ok(None);
+        }
+        if let Some(commit) = &self.commit {
+            if let Some(path) = self.cache.file(commit, file) {
+                return Ok(Some(path));
+            }
+            if self.cache.lacks(commit, file) {
+                return Ok(None);
+            }
         }
         if self.cache_only.is_some() {
             return Ok(self.cached(file));
         }
-        match self.resolve(file) {
-            Ok(None) => Ok(None),
-            Ok(Some(commit)) => self.take(&commit, file),
-            Err(Failure::Unreachable(reason)) => {
+        match self.fetch(file) {
+            Ok(found) => Ok(found),
+            Err(Failure::Unreachable { reason, .. }) => {
                 self.cache_only = Some(CacheOnly::Unreachable(reason));
                 match self.cached(file) {
                     Some(path) => Ok(Some(path)),
                     None => self.missing(file).map_or(Ok(None), Err),
                 }
             }
-            Err(Failure::Other(error)) => Err(*error),
+            Err(failure) => Err(self.error(file, failure)),
         }
     }
 
     /// The error for a file that was needed and not found; `None` if the repository really has no
     /// such file.
     pub(crate) fn missing(&self, file: &str) -> Option<Error> {
+        let commit = self.known_commit();
+        if commit.is_some_and(|commit| self.cache.lacks(&commit, file)) {
+            return None;
+        }
         let (repo, file) = (self.to_string(), file.to_owned());
         match self.cache_only.as_ref()? {
             CacheOnly::Asked => Some(Error::HubOffline {
@@ -131,136 +165,228 @@ impl<'a> HubRepo<'a> {
         if self.cache_only.is_some() {
             return Vec::new();
         }
-        let info = self.api.repo(self.repo(&self.revision)).info();
-        info.map_or_else(
-            |_| Vec::new(),
-            |info| info.siblings.into_iter().map(|s| s.rfilename).collect(),
-        )
+        self.info().map_or_else(|_| Vec::new(), |info| info.names)
     }
 
-    /// The commit to take `file` from; `None` if the hub does not have the file. Asks the hub once
-    /// per repository.
-    fn resolve(&mut self, file: &str) -> std::result::Result<Option<String>, Failure> {
-        if let Some(commit) = &self.commit {
-            return Ok(Some(commit.clone()));
-        }
-        let url = self.api.repo(self.repo(&self.revision)).url(file);
-        let metadata = match self.api.metadata(&url) {
-            Ok(metadata) => metadata,
-            Err(error) => return self.explain(file, error).map(|()| None),
+    /// The file, as the hub has it; `None` if it does not.
+    fn fetch(&mut self, file: &str) -> std::result::Result<Option<PathBuf>, Failure> {
+        let offer = match self.ask(file) {
+            Ok(offer) => offer,
+            Err(Failure::NotFound { commit }) => {
+                self.learn_lack(file, commit);
+                return Ok(None);
+            }
+            Err(failure) => return Err(failure),
         };
-        let commit = self.checked_commit(file, metadata.commit_hash())?;
-        self.commit = Some(commit.clone());
-        Ok(Some(commit))
-    }
-
-    /// The commit becomes the name of a folder: a server must not choose which.
-    fn checked_commit(&self, file: &str, commit: &str) -> std::result::Result<String, Failure> {
-        let commit = commit.trim();
-        if commit.is_empty() || !commit.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            let reason = format!("the server calls the commit \"{commit}\"");
-            return Err(Failure::other(self.failed(file, reason)));
-        }
-        Ok(commit.to_owned())
-    }
-
-    fn take(&mut self, commit: &str, file: &str) -> Result<Option<PathBuf>> {
-        let path = match self.snapshot(commit, file) {
+        self.tell_if_moved(offer.here());
+        let commit = self.settle(offer.commit.clone())?;
+        let path = match self.cache.file(&commit, file) {
             Some(path) => path,
-            None => match self.api.repo(self.repo(commit)).download(file) {
-                Ok(path) => path,
-                Err(error) => {
-                    return match self.explain(file, error) {
-                        Ok(()) => Ok(None),
-                        Err(Failure::Other(error)) => Err(*error),
-                        Err(Failure::Unreachable(reason)) => {
-                            self.cache_only = Some(CacheOnly::Unreachable(reason));
-                            self.missing(file).map_or(Ok(None), Err)
-                        }
-                    }
-                }
-            },
+            None => self.download(&commit, file).run(offer)?,
         };
-        self.remember(commit);
+        self.cache.remember(&self.revision, &commit);
         Ok(Some(path))
     }
 
-    /// Records in the cache which commit the revision is. Failing to write is harmless: the files
-    /// in the cache can be read all the same.
-    fn remember(&self, commit: &str) {
-        if commit != self.revision && self.remembered().as_deref() != Some(commit) {
-            let _ = self.cache_repo().create_ref(commit);
+    fn ask(&self, file: &str) -> std::result::Result<Offer, Failure> {
+        let revision = self.commit.as_deref().unwrap_or(&self.revision);
+        let url = self.file_url(revision, file);
+        let cached = self.cached(file).is_some();
+        let mut patience = Patience::new(self.client.limits()).with_cached(cached);
+        loop {
+            match Offer::ask(&self.client, url.clone()) {
+                Ok(offer) => return Ok(offer),
+                Err(failure) => {
+                    patience.wait_or_give_up(failure, self.client.reached(), &self.display)?;
+                }
+            }
         }
     }
 
-    /// The commit that the revision was when the cache last heard of it.
-    fn remembered(&self) -> Option<String> {
-        let known = self.cached_repo_folder().join("refs").join(&self.revision);
-        let commit = std::fs::read_to_string(known).ok()?.trim().to_owned();
-        (!commit.is_empty()).then_some(commit)
+    fn download<'d>(&'d self, commit: &'d str, file: &'d str) -> Download<'d> {
+        Download {
+            client: &self.client,
+            cache: &self.cache,
+            display: &self.display,
+            url: self.file_url(commit, file),
+            commit,
+            file,
+        }
     }
 
-    /// Where the cache keeps the repository.
-    fn cached_repo_folder(&self) -> PathBuf {
-        let repo = self.repo(&self.revision);
-        self.options.cache.join(repo.folder_name())
+    /// The commit to take files from, once a server has named one, or none. It becomes the name of
+    /// a folder: a server must not choose which.
+    fn settle(&mut self, given: Option<String>) -> std::result::Result<String, Failure> {
+        let commit = match (&self.commit, given) {
+            (Some(known), Some(given)) if !known.eq_ignore_ascii_case(&given) => {
+                let given = shown(&given);
+                return Err(Failure::Untrusted(format!(
+                    "the server calls the commit \"{given}\", and {known} was asked for"
+                )));
+            }
+            (Some(known), _) => known.clone(),
+            (None, Some(given)) if is_commit_name(&given) => given,
+            (None, Some(given)) => {
+                let given = shown(&given);
+                return Err(Failure::Untrusted(format!(
+                    "the server calls the commit \"{given}\""
+                )));
+            }
+            // A mirror that does not say it along with files may say it with the list of them.
+            (None, None) => match self.info() {
+                Ok(info) => info.commit,
+                Err(Failure::Untrusted(reason)) => return Err(Failure::Untrusted(reason)),
+                Err(_) => return Err(Failure::no_hub(
+                    "it does not say of which commit the file is, neither as X-Repo-Commit nor \
+                         with a list of files; name a commit after @ if this is a mirror",
+                )),
+            },
+        };
+        self.commit = Some(commit.clone());
+        Ok(commit)
+    }
+
+    /// Keeps that a commit has no such file, if the hub said which commit.
+    fn learn_lack(&mut self, file: &str, commit: Option<String>) {
+        let Some(commit) = commit.filter(|commit| is_commit_name(commit)) else {
+            return;
+        };
+        if self.commit.as_ref().is_none_or(|known| *known == commit) {
+            self.cache.keep_lack(&commit, file);
+            self.cache.remember(&self.revision, &commit);
+            self.commit = Some(commit);
+        }
+    }
+
+    fn tell_if_moved(&mut self, place: &Url) {
+        let moved = self
+            .client
+            .is_hub(place)
+            .then(|| moved_to(place, &self.id))
+            .flatten();
+        if let (Some(name), false) = (moved, self.told_moved) {
+            self.told_moved = true;
+            let id = &self.id;
+            self.display.say(&format!(
+                "{id} is called {name} now; the old name still works"
+            ));
+        }
+    }
+
+    /// The commit that is used or, where only the cache knows, was last.
+    fn known_commit(&self) -> Option<String> {
+        let known = self.commit.clone();
+        known.or_else(|| self.cache.remembered(&self.revision))
     }
 
     /// A file of the commit that the revision was when the cache last heard of it.
     fn cached(&self, file: &str) -> Option<PathBuf> {
-        self.cache_repo().get(file)
+        self.cache.file(&self.known_commit()?, file)
     }
 
-    fn snapshot(&self, commit: &str, file: &str) -> Option<PathBuf> {
-        let path = self.cache_repo().pointer_path(commit).join(file);
-        path.exists().then_some(path)
+    fn file_url(&self, revision: &str, file: &str) -> Url {
+        let folder = match self.kind {
+            RepoType::Model => None,
+            RepoType::Dataset => Some("datasets"),
+        };
+        let id = self.id.split('/');
+        let start = folder.into_iter().chain(id).chain(["resolve", revision]);
+        self.url(start.chain(file.split('/')))
     }
 
-    fn cache_repo(&self) -> CacheRepo {
-        Cache::new(self.options.cache.clone()).repo(self.repo(&self.revision))
+    fn info_url(&self) -> Url {
+        let folder = match self.kind {
+            RepoType::Model => "models",
+            RepoType::Dataset => "datasets",
+        };
+        let revision = self.commit.as_deref().unwrap_or(&self.revision);
+        let id = self.id.split('/');
+        self.url(
+            ["api", folder]
+                .into_iter()
+                .chain(id)
+                .chain(["revision", revision]),
+        )
     }
 
-    fn repo(&self, revision: &str) -> Repo {
-        Repo::with_revision(self.id.clone(), self.kind, revision.to_owned())
+    /// An address of the hub; a slash in a part is not one between parts.
+    fn url<'p>(&self, parts: impl Iterator<Item = &'p str>) -> Url {
+        let mut url = self.endpoint.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(parts);
+        }
+        url
     }
 
-    fn failed(&self, file: &str, reason: String) -> Error {
-        Error::HubFailed {
-            repo: self.to_string(),
-            file: file.to_owned(),
-            endpoint: self.options.endpoint.clone(),
+    fn error(&self, file: &str, failure: Failure) -> Error {
+        let (repo, file) = (self.to_string(), file.to_owned());
+        let endpoint = self.options.endpoint.clone();
+        let failed = |repo, file, endpoint, reason| Error::HubFailed {
+            repo,
+            file,
+            endpoint,
             reason,
-        }
-    }
-
-    /// `Ok` if the hub said that there is no such file.
-    fn explain(&self, file: &str, error: ApiError) -> std::result::Result<(), Failure> {
-        let failed = |reason| Err(Failure::other(self.failed(file, reason)));
-        match error.into() {
-            Refusal::NotFound => Ok(()),
-            Refusal::Denied(status) => Err(Failure::other(Error::HubDenied {
-                repo: self.to_string(),
-                file: file.to_owned(),
-                endpoint: self.options.endpoint.clone(),
+        };
+        match failure {
+            Failure::NotFound { .. } => Error::HubNotFound {
+                repo,
+                file,
+                endpoint,
+            },
+            Failure::Denied {
                 status,
-            })),
-            Refusal::DamagedPart => Err(self.damaged_part(file)),
-            Refusal::Unreachable(reason) => Err(Failure::Unreachable(reason)),
-            Refusal::Status(status) => failed(format!("HTTP status {status}")),
-            Refusal::Local(reason) => failed(format!(
-                "{reason} (the cache is {})",
-                self.options.cache.display()
-            )),
+                gated: true,
+            } => Error::HubGated {
+                repo,
+                file,
+                page: self.page(),
+                status,
+                token: self.options.token.is_some(),
+            },
+            Failure::Denied { status, .. } => Error::HubDenied {
+                repo,
+                file,
+                endpoint,
+                status,
+            },
+            Failure::Unreachable { reason, .. } => Error::HubUnreachable {
+                repo,
+                file,
+                endpoint,
+                reason,
+            },
+            Failure::Untrusted(reason) => Error::HubUntrusted {
+                repo,
+                file,
+                endpoint,
+                reason,
+            },
+            Failure::NotTheRest => Error::HubUntrusted {
+                repo,
+                file,
+                endpoint,
+                reason: "a part came where all of it was asked for".to_owned(),
+            },
+            Failure::Status(reason) => failed(repo, file, endpoint, reason),
+            Failure::Local(reason) => {
+                let cache = self.options.cache.display();
+                failed(
+                    repo,
+                    file,
+                    endpoint,
+                    format!("{reason} (the cache is {cache})"),
+                )
+            }
         }
     }
 
-    fn damaged_part(&self, file: &str) -> Failure {
-        let blobs = self.cache_repo().blob_path("*.part");
-        let reason = format!(
-            "an earlier download left a damaged part behind, delete {}",
-            blobs.display()
-        );
-        Failure::other(self.failed(file, reason))
+    /// Where people see the repository.
+    fn page(&self) -> String {
+        let folder = match self.kind {
+            RepoType::Model => "",
+            RepoType::Dataset => "datasets/",
+        };
+        format!("{}/{folder}{}", self.options.endpoint, self.id)
     }
 }
 
@@ -268,24 +394,56 @@ impl fmt::Display for HubRepo<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             RepoType::Dataset => "dataset ",
-            _ => "",
+            RepoType::Model => "",
         };
         write!(f, "{kind}{}@{}", self.id, self.revision)
     }
 }
 
-enum Failure {
-    /// No answer, or none that says anything of the file: the cache may help.
-    Unreachable(String),
-    Other(Box<Error>),
-}
-
-impl Failure {
-    fn other(error: Error) -> Self {
-        Self::Other(Box::new(error))
-    }
-}
-
 fn is_commit(revision: &str) -> bool {
     revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Another name of a repository, if the address of a file has one.
+fn moved_to(place: &Url, id: &str) -> Option<String> {
+    let parts: Vec<&str> = place.path_segments()?.collect();
+    let at = parts.iter().position(|part| *part == "resolve")?;
+    let [.., owner, name] = parts[..at] else {
+        return None;
+    };
+    let found = format!("{owner}/{name}");
+    (is_hub_name(owner) && is_hub_name(name) && found != id).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_escaped() {
+        let options = HubOptions::new("https://proxy/hf/", "/nonexistent");
+        let model = HubRepo::new(RepoType::Model, "org/name", None, &options, false).unwrap();
+        let url = model.file_url("refs/pr/1", "a/b c?#%.txt").to_string();
+        assert_eq!(
+            url,
+            "https://proxy/hf/org/name/resolve/refs%2Fpr%2F1/a/b%20c%3F%23%25.txt"
+        );
+        let revision = Some("v1");
+        let data = HubRepo::new(RepoType::Dataset, "org/name", revision, &options, false).unwrap();
+        let url = data.file_url("v1", "x").to_string();
+        assert_eq!(url, "https://proxy/hf/datasets/org/name/resolve/v1/x");
+        let url = data.info_url().to_string();
+        assert_eq!(url, "https://proxy/hf/api/datasets/org/name/revision/v1");
+    }
+
+    #[test]
+    fn new_names_of_repositories_are_noticed() {
+        let moved = |url: &str| moved_to(&Url::parse(url).unwrap(), "org/name");
+        assert_eq!(moved("http://hub/org/name/resolve/main/x"), None);
+        assert_eq!(moved("http://hub/datasets/org/name/resolve/main/x"), None);
+        assert_eq!(moved("http://hub/api/resolve-cache/models/a/b"), None);
+        let new = moved("http://hub/datasets/new/other/resolve/main/resolve");
+        assert_eq!(new.as_deref(), Some("new/other"));
+        assert_eq!(moved("http://hub/%1b/x/resolve/main/x"), None);
+    }
 }

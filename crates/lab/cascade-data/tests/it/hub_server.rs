@@ -1,12 +1,14 @@
 //! A hub on this machine that speaks as much of the protocol as datasets need.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use cascade_hub::HubOptions;
 
@@ -62,8 +64,11 @@ impl HubServer {
         self.change(|state| std::mem::take(&mut state.requests))
     }
 
+    /// Failures are not waited for.
     pub(crate) fn options(&self, cache: &Path) -> HubOptions {
-        HubOptions::new(format!("http://{}", self.address), cache)
+        let mut options = HubOptions::new(format!("http://{}", self.address), cache);
+        options.limits.backoff = Duration::from_millis(1);
+        options
     }
 }
 
@@ -156,15 +161,21 @@ fn content(
     let Some(bytes) = state.files.get(&(commit.clone(), name.to_owned())) else {
         return not_found();
     };
-    let range = headers["range"].strip_prefix("bytes=").unwrap();
-    let (first, last) = range.split_once('-').unwrap();
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let etag = format!("{:016x}", hasher.finish());
+    let head = format!("ETag: \"{etag}\"\r\nX-Repo-Commit: {commit}");
+    let Some(range) = headers.get("range") else {
+        return (format!("200 OK\r\n{head}"), bytes.clone());
+    };
+    let first = range
+        .strip_prefix("bytes=")
+        .unwrap()
+        .strip_suffix('-')
+        .unwrap();
     let first: usize = first.parse().unwrap();
-    let last = last.parse().unwrap_or(bytes.len() - 1);
-    let etag = name.replace('/', "-");
-    let head = format!(
-        "206 Partial Content\r\nETag: \"{commit}-{etag}\"\r\nX-Repo-Commit: {commit}\r\n\
-         Content-Range: bytes {first}-{last}/{}",
-        bytes.len()
-    );
-    (head, bytes[first..=last].to_vec())
+    let (last, length) = (bytes.len() - 1, bytes.len());
+    let range = format!("Content-Range: bytes {first}-{last}/{length}");
+    let head = format!("206 Partial Content\r\n{head}\r\n{range}");
+    (head, bytes[first..].to_vec())
 }

@@ -5,14 +5,41 @@
 //! there, and do not write it either.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::{CacheOnly, Failure, HubRepo};
+use serde::Deserialize;
+
+use super::body::Incoming;
+use super::cache::is_commit_name;
+use super::failure::{shown, Failure};
+use super::redirect::Trail;
+use super::retry::Patience;
+use super::{CacheOnly, HubRepo};
 use crate::name::is_plain_name;
 use crate::{Error, Result};
 
 /// What the list is called where messages name a file.
 const LISTING: &str = "the list of files";
+
+/// What the hub says of a revision.
+pub(super) struct Info {
+    pub(super) commit: String,
+    /// Names of the files, in their order.
+    pub(super) names: Vec<String>,
+}
+
+/// How the hub says it.
+#[derive(Deserialize)]
+struct Answered {
+    sha: String,
+    #[serde(default)]
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
+}
 
 impl HubRepo<'_> {
     /// Names of all files of the repository, in their order. From then on, files are taken from the
@@ -27,13 +54,16 @@ impl HubRepo<'_> {
         if self.cache_only.is_none() {
             match self.ask_for_listing() {
                 Ok(names) => return Ok(names),
-                Err(Failure::Unreachable(reason)) => {
+                Err(Failure::Unreachable { reason, .. }) => {
                     self.cache_only = Some(CacheOnly::Unreachable(reason));
                 }
-                Err(Failure::Other(error)) => return Err(*error),
+                Err(failure) => return Err(self.error(LISTING, failure)),
             }
         }
-        let commit = self.commit.clone().or_else(|| self.remembered());
+        let commit = self
+            .commit
+            .clone()
+            .or_else(|| self.cache.remembered(&self.revision));
         let names = commit.and_then(|commit| {
             let kept = self.kept(&commit);
             kept.or_else(|| self.in_snapshot(&commit))
@@ -47,38 +77,58 @@ impl HubRepo<'_> {
     }
 
     fn ask_for_listing(&mut self) -> std::result::Result<Vec<String>, Failure> {
-        let info = match self.api.repo(self.repo(&self.revision)).info() {
-            Ok(info) => info,
-            Err(error) => {
-                self.explain(LISTING, error)?;
-                return Err(Failure::other(self.not_found(LISTING)));
+        let cached = self.cache.remembered(&self.revision).is_some();
+        let mut patience = Patience::new(self.client.limits()).with_cached(cached);
+        let info = loop {
+            match self.info() {
+                Ok(info) => break info,
+                Err(failure) => {
+                    patience.wait_or_give_up(failure, self.client.reached(), &self.display)?;
+                }
             }
         };
-        let commit = self.checked_commit(LISTING, &info.sha)?;
-        let names = info.siblings.into_iter().map(|file| file.rfilename);
+        let commit = self.settle(Some(info.commit))?;
+        // A cache that cannot be written to stays without the list.
+        if let Ok(json) = serde_json::to_vec(&info.names) {
+            let _ = self.cache.write(&self.cache.listing(&commit), &json);
+        }
+        self.cache.remember(&self.revision, &commit);
+        Ok(info.names)
+    }
+
+    /// Asks the hub what the revision is.
+    pub(super) fn info(&self) -> std::result::Result<Info, Failure> {
+        let mut trail = Trail::new(self.info_url());
+        let answer = loop {
+            let answer = self.client.get(trail.here(), 0)?;
+            match answer.location()? {
+                Some(location) => trail.follow(location)?,
+                None => break answer.checked(&self.client, false)?,
+            }
+        };
+        let incoming = Incoming::new(&self.client, answer);
+        let body = incoming.read_all(self.client.limits().listing)?;
+        let answered: Answered = serde_json::from_slice(&body).map_err(|error| {
+            Failure::no_hub(&format!("no list of files: {}", shown(&error.to_string())))
+        })?;
+        if !is_commit_name(&answered.sha) {
+            return Err(Failure::untrusted(format!(
+                "the server calls the commit \"{}\"",
+                shown(&answered.sha)
+            )));
+        }
+        let names = answered.siblings.into_iter().map(|file| file.rfilename);
         // Names become paths in the cache.
         let mut names: Vec<String> = names.filter(|name| is_plain_name(name)).collect();
         names.sort();
-        self.keep(&commit, &names);
-        self.remember(&commit);
-        self.commit = Some(commit);
-        Ok(names)
-    }
-
-    /// A cache that cannot be written to stays without the list.
-    fn keep(&self, commit: &str, names: &[String]) {
-        let file = self.kept_file(commit);
-        let part = file.with_extension(format!("{}.part", std::process::id()));
-        let write = || {
-            fs::create_dir_all(file.parent()?).ok()?;
-            fs::write(&part, serde_json::to_vec(names).ok()?).ok()?;
-            fs::rename(&part, &file).ok()
-        };
-        let _: Option<()> = write();
+        Ok(Info {
+            commit: answered.sha,
+            names,
+        })
     }
 
     fn kept(&self, commit: &str) -> Option<Vec<String>> {
-        let bytes = fs::read(self.kept_file(commit)).ok()?;
+        let bytes = fs::read(self.cache.listing(commit)).ok()?;
         let names: Vec<String> = serde_json::from_slice(&bytes).ok()?;
         names
             .iter()
@@ -86,14 +136,9 @@ impl HubRepo<'_> {
             .then_some(names)
     }
 
-    fn kept_file(&self, commit: &str) -> PathBuf {
-        let file = format!("{commit}.json");
-        self.cached_repo_folder().join("listings").join(file)
-    }
-
     fn in_snapshot(&self, commit: &str) -> Option<Vec<String>> {
         let mut names = Vec::new();
-        walk(&self.cache_repo().pointer_path(commit), "", &mut names)?;
+        walk(&self.cache.snapshot(commit), "", &mut names)?;
         names.sort();
         Some(names)
     }

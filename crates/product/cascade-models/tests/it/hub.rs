@@ -8,8 +8,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use cascade_models::{load, HubOptions, LoadOptions, LoadedModel, ModelSource};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::common::demo::{self, folder};
@@ -90,8 +92,11 @@ impl Server {
         self.change(|state| std::mem::take(&mut state.requests))
     }
 
+    /// Failures are not waited for.
     fn options(&self, cache: &TempDir) -> HubOptions {
-        HubOptions::new(format!("http://{}/", self.address), cache.path())
+        let mut options = HubOptions::new(format!("http://{}/", self.address), cache.path());
+        options.limits.backoff = Duration::from_millis(1);
+        options
     }
 }
 
@@ -178,16 +183,15 @@ fn reply(
         .revisions
         .get(revision)
         .map_or(revision, String::as_str);
-    if !state
-        .files
-        .contains_key(&(commit.to_owned(), file.to_owned()))
-    {
+    let Some(bytes) = state.files.get(&(commit.to_owned(), file.to_owned())) else {
         return plain("404 Not Found");
-    }
+    };
     if file.ends_with(".safetensors") {
         return plain(&format!(
             "302 Found\r\nLocation: http://{address}/storage/{commit}/{file}\r\n\
-             X-Repo-Commit: {commit}\r\nX-Linked-Etag: \"big-{commit}-{file}\""
+             X-Repo-Commit: {commit}\r\nX-Linked-Etag: \"{}\"\r\nX-Linked-Size: {}",
+            digest(bytes),
+            bytes.len()
         ));
     }
     if file == "tokenizer.json" {
@@ -207,16 +211,27 @@ fn content(
     let Some(bytes) = state.files.get(&(commit.to_owned(), file.to_owned())) else {
         return ("404 Not Found".to_owned(), Vec::new());
     };
-    let range = headers["range"].strip_prefix("bytes=").unwrap();
-    let (first, last) = range.split_once('-').unwrap();
+    // In the shape of neither digest that the hub uses.
+    let name = &digest(bytes)[..32];
+    let head = format!("ETag: \"{name}\"\r\nX-Repo-Commit: {commit}");
+    let Some(range) = headers.get("range") else {
+        return (format!("200 OK\r\n{head}"), bytes.clone());
+    };
+    let first = range
+        .strip_prefix("bytes=")
+        .unwrap()
+        .strip_suffix('-')
+        .unwrap();
     let first: usize = first.parse().unwrap();
-    let last = last.parse().unwrap_or(bytes.len() - 1);
-    let head = format!(
-        "206 Partial Content\r\nETag: \"{commit}-{file}\"\r\nX-Repo-Commit: {commit}\r\n\
-         Content-Range: bytes {first}-{last}/{}",
-        bytes.len()
-    );
-    (head, bytes[first..=last].to_vec())
+    let (last, length) = (bytes.len() - 1, bytes.len());
+    let range = format!("Content-Range: bytes {first}-{last}/{length}");
+    let head = format!("206 Partial Content\r\n{head}\r\n{range}");
+    (head, bytes[first..].to_vec())
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn open(source: &str, hub: HubOptions) -> cascade_models::Result<LoadedModel> {

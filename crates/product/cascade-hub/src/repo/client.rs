@@ -1,0 +1,380 @@
+//! One request and its answer: the time limits, who gets the token, and what HTTP errors mean.
+//!
+//! Everything else that HTTP clients do by themselves is left to us: redirects, statuses,
+//! compression.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ureq::http::{header, HeaderMap, HeaderValue};
+use ureq::{Agent, Body, Timeout};
+use url::{Origin, Url};
+
+use super::failure::{shown, Again, Failure};
+use super::redirect::place;
+use crate::options::{ANSWER_VARIABLE, READ_VARIABLE};
+use crate::{Error, HubLimits, HubOptions, Result};
+
+/// Sends requests to the hub and to the storage that it leads to.
+pub(super) struct Client {
+    agent: Agent,
+    hub: Origin,
+    /// The token goes to the hub alone.
+    bearer: Option<HeaderValue>,
+    limits: HubLimits,
+    reached: AtomicBool,
+}
+
+impl Client {
+    /// # Errors
+    /// [`Error::BadSetting`] for a token that cannot be sent, or an endpoint that is none.
+    pub(super) fn new(options: &HubOptions) -> Result<Self> {
+        let limits = options.checked()?.limits.clone();
+        let bearer = options.token.as_deref().map(bearer).transpose()?;
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .user_agent(concat!("cascade/", env!("CARGO_PKG_VERSION")))
+            .accept_encoding("identity")
+            .timeout_resolve(Some(limits.connect))
+            .timeout_connect(Some(limits.connect))
+            .timeout_send_request(Some(limits.answer))
+            .timeout_recv_response(Some(limits.answer))
+            .timeout_per_read(Some(limits.read));
+        Ok(Self {
+            agent: config.build().into(),
+            hub: endpoint(&options.endpoint)?.origin(),
+            bearer,
+            limits,
+            reached: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn limits(&self) -> &HubLimits {
+        &self.limits
+    }
+
+    /// Whether any server has answered.
+    pub(super) fn reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    /// Whether an address is the hub's: of the same scheme, host and port.
+    pub(super) fn is_hub(&self, url: &Url) -> bool {
+        url.origin() == self.hub
+    }
+
+    /// Asks for what is at an address, from byte `from` on.
+    pub(super) fn get(&self, url: &Url, from: u64) -> std::result::Result<Answer, Failure> {
+        let mut request = self.agent.get(url.as_str());
+        if let Some(bearer) = self.bearer.as_ref().filter(|_| self.is_hub(url)) {
+            request = request.header(header::AUTHORIZATION, bearer);
+        }
+        if from > 0 {
+            request = request.header(header::RANGE, format!("bytes={from}-"));
+        }
+        let response = request.call().map_err(|error| self.failure(url, error))?;
+        self.reached.store(true, Ordering::Relaxed);
+        let (parts, body) = response.into_parts();
+        Ok(Answer {
+            url: url.clone(),
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+        })
+    }
+
+    /// What it means that a body could not be read.
+    pub(super) fn body_failure(&self, url: &Url, error: io::Error) -> Failure {
+        self.failure(url, error.into())
+    }
+
+    fn failure(&self, url: &Url, error: ureq::Error) -> Failure {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        let host = url.origin().ascii_serialization();
+        match error {
+            ureq::Error::Timeout(timeout) => {
+                let reason = format!("{host} {}", self.timed_out(timeout));
+                Failure::unreachable(reason, Again::IfReached)
+            }
+            ureq::Error::Io(error) => {
+                let reason = format!("{host}: {}", shown(&error.to_string()));
+                let again = match error.kind() {
+                    UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => Again::Soon,
+                    _ => Again::IfReached,
+                };
+                Failure::unreachable(reason, again)
+            }
+            ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
+                Failure::unreachable(format!("{host}: {error}"), Again::IfReached)
+            }
+            error => {
+                let reason = format!("{host}: {}", shown(&error.to_string()));
+                Failure::unreachable(reason, Again::No)
+            }
+        }
+    }
+
+    fn timed_out(&self, timeout: Timeout) -> String {
+        let limits = &self.limits;
+        match timeout {
+            Timeout::Resolve | Timeout::Connect => {
+                format!("did not take the connection within {:?}", limits.connect)
+            }
+            Timeout::PerRead | Timeout::PerWrite | Timeout::RecvBody => {
+                let time = limits.read;
+                format!("sent nothing for {time:?} ({READ_VARIABLE} sets the limit)")
+            }
+            _ => {
+                let time = limits.answer;
+                format!("did not answer within {time:?} ({ANSWER_VARIABLE} sets the limit)")
+            }
+        }
+    }
+}
+
+/// Does not show the token.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("hub", &self.hub)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server answered; the body is not read yet.
+pub(super) struct Answer {
+    pub(super) url: Url,
+    status: u16,
+    headers: HeaderMap,
+    body: Body,
+}
+
+impl Answer {
+    /// A header, which must not be there twice and say different things.
+    pub(super) fn header(&self, name: &str) -> std::result::Result<Option<&str>, Failure> {
+        let mut found: Option<&str> = None;
+        for value in self.headers.get_all(name) {
+            let odd =
+                |what: &str| Failure::untrusted(format!("{} sent {what} {name}", place(&self.url)));
+            let text = value.to_str().map_err(|_| odd("an unreadable"))?.trim();
+            if found.is_some_and(|found| found != text) {
+                return Err(odd("two different headers"));
+            }
+            found = Some(text);
+        }
+        Ok(found)
+    }
+
+    /// A header that counts bytes.
+    pub(super) fn count(&self, name: &str) -> std::result::Result<Option<u64>, Failure> {
+        let Some(text) = self.header(name)? else {
+            return Ok(None);
+        };
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        match text.parse().ok().filter(|_| digits) {
+            Some(count) => Ok(Some(count)),
+            None => Err(self.odd(name, text)),
+        }
+    }
+
+    /// Where a redirect leads; `None` if this is none.
+    pub(super) fn location(&self) -> std::result::Result<Option<&str>, Failure> {
+        if !matches!(self.status, 301 | 302 | 303 | 307 | 308) {
+            return Ok(None);
+        }
+        match self.header("location")? {
+            None => Err(Failure::no_hub("a redirect to nowhere")),
+            location => Ok(location),
+        }
+    }
+
+    /// The answer, if it has a body that can be taken as it is. Only the hub knows which files
+    /// there are and who may have them, and it says so once: `is_promised` if it has already.
+    pub(super) fn checked(
+        self,
+        client: &Client,
+        is_promised: bool,
+    ) -> std::result::Result<Self, Failure> {
+        if !matches!(self.status, 200 | 206) {
+            let host = self.url.origin().ascii_serialization();
+            let decides = client.is_hub(&self.url) && !is_promised;
+            return Err(Failure::of_status(
+                self.status,
+                &self.headers,
+                &host,
+                decides,
+            ));
+        }
+        match self.header("content-encoding")? {
+            None | Some("" | "identity") => Ok(self),
+            Some(encoding) => Err(Failure::untrusted(format!(
+                "{} compressed it ({}) although it was asked not to",
+                place(&self.url),
+                shown(encoding)
+            ))),
+        }
+    }
+
+    /// Of which byte on the body is, and the size of the whole file if it is announced.
+    pub(super) fn extent(&self) -> std::result::Result<(u64, Option<u64>), Failure> {
+        if self.status != 206 {
+            return Ok((0, self.length()?));
+        }
+        let text = self.header("content-range")?.unwrap_or_default();
+        let Some((first, last, total)) = content_range(text) else {
+            return Err(self.odd("content-range", text));
+        };
+        match self.length()? {
+            Some(length) if length != last - first + 1 => Err(self.odd("content-range", text)),
+            _ => Ok((first, total)),
+        }
+    }
+
+    /// Bytes of the body, if they are announced.
+    fn length(&self) -> std::result::Result<Option<u64>, Failure> {
+        match self.has_end_mark() {
+            true => Ok(None),
+            false => self.count("content-length"),
+        }
+    }
+
+    /// Whether the body says itself where it ends.
+    pub(super) fn has_end_mark(&self) -> bool {
+        self.headers.contains_key(header::TRANSFER_ENCODING)
+    }
+
+    pub(super) fn into_body(self) -> Body {
+        self.body
+    }
+
+    fn odd(&self, name: &str, text: &str) -> Failure {
+        let (text, place) = (shown(text), place(&self.url));
+        Failure::untrusted(format!("{place} sent the {name} \"{text}\""))
+    }
+}
+
+/// `bytes 5-9/10`: first and last byte, and how many there are.
+fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
+    let number = |text: &str| {
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|_| digits)
+    };
+    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last) = (number(first)?, number(last)?);
+    let total = match total {
+        "*" => None,
+        total => Some(number(total)?),
+    };
+    let inside = first <= last && last < u64::MAX && total.is_none_or(|total| last < total);
+    inside.then_some((first, last, total))
+}
+
+/// The hub's address: over HTTP or HTTPS, with a host, perhaps with a path.
+pub(super) fn endpoint(text: &str) -> Result<Url> {
+    let bad = |problem: &str| Error::BadSetting {
+        name: "HF_ENDPOINT",
+        problem: format!("\"{}\" is no address of a hub: {problem}", shown(text)),
+        cure: "set it to something like https://huggingface.co, or unset it",
+    };
+    let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
+    match url {
+        url if !matches!(url.scheme(), "http" | "https") => {
+            Err(bad("it is neither http nor https"))
+        }
+        url if !url.username().is_empty() || url.password().is_some() => {
+            Err(bad("it has a user name, use HF_TOKEN instead"))
+        }
+        url if url.query().is_some() || url.fragment().is_some() => Err(bad("it has a query")),
+        url => Ok(url),
+    }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue> {
+    let visible = !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
+    let value = HeaderValue::from_str(&format!("Bearer {token}"));
+    match value.ok().filter(|_| visible) {
+        Some(mut value) => {
+            value.set_sensitive(true);
+            Ok(value)
+        }
+        None => Err(Error::BadSetting {
+            name: "HF_TOKEN",
+            problem: "the access token has characters that no token has".to_owned(),
+            cure: "copy it again from the hub's settings, or run `hf auth login`",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_strictly() {
+        assert_eq!(content_range("bytes 5-9/10"), Some((5, 9, Some(10))));
+        assert_eq!(content_range("bytes 0-0/*"), Some((0, 0, None)));
+        for bad in [
+            "",
+            "bytes 5-9",
+            "bytes 9-5/10",
+            "bytes 5-10/10",
+            "bytes */10",
+            "5-9/10",
+            "bytes +5-9/10",
+            "bytes 5-99999999999999999999/*",
+            "bytes 0-18446744073709551615/*",
+        ] {
+            assert_eq!(content_range(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn endpoints_are_addresses() {
+        for good in [
+            "https://huggingface.co",
+            "http://127.0.0.1:9",
+            "https://proxy/hf",
+        ] {
+            endpoint(good).unwrap();
+        }
+        for bad in [
+            "",
+            "huggingface.co",
+            "ftp://hub",
+            "https://me:pw@hub",
+            "https://hub?x=1",
+            "http://",
+        ] {
+            let message = endpoint(bad).unwrap_err().to_string();
+            assert!(message.contains("HF_ENDPOINT") && message.contains("https://huggingface.co"));
+        }
+    }
+
+    #[test]
+    fn the_token_is_for_the_hub_alone() {
+        let options = HubOptions::new("https://hub:443/x", "/nonexistent").with_token("hf_secret");
+        let client = Client::new(&options).unwrap();
+        assert!(!format!("{client:?}").contains("hf_secret"));
+        let is_hub = |text: &str| client.is_hub(&Url::parse(text).unwrap());
+        assert!(is_hub("https://hub/a") && is_hub("https://HUB:443/b"));
+        for other in [
+            "http://hub/a",
+            "https://hub:444/a",
+            "https://hub.evil/a",
+            "https://a.hub/a",
+        ] {
+            assert!(!is_hub(other), "{other}");
+        }
+        for odd in ["", "a b", "hf_x\r\nX-Evil: 1", "é"] {
+            let options = options.clone().with_token(odd);
+            let message = Client::new(&options).unwrap_err().to_string();
+            assert!(
+                message.contains("HF_TOKEN") && !message.contains("Evil"),
+                "{message}"
+            );
+        }
+    }
+}

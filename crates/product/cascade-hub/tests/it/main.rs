@@ -1,0 +1,11 @@
+//! The hub's files, from servers on this machine that speak the hub's protocol, well or badly.
+
+#![allow(clippy::unwrap_used)]
+
+mod models;
+mod processes;
+mod protocol;
+mod server;
+mod tokens;
+mod trust;
+mod world;

@@ -1,0 +1,303 @@
+//! Servers that do it differently, and not wrong: mirrors, moved repositories, and what the cache
+//! knows without asking.
+
+use std::fs;
+use std::net::TcpStream;
+
+use cascade_hub::{HubDataset, HubOptions};
+
+use crate::server::{git_sha1, send, sha256, Hub, Request, Server, COMMIT};
+use crate::world::{assert_parts, limits, World};
+
+fn hub() -> Hub {
+    Hub::with(&[
+        ("config.json", b"{}"),
+        ("data/a b#1.bin", b"weights"),
+        ("empty.json", b""),
+    ])
+}
+
+#[test]
+fn the_cache_is_laid_out_as_in_hugging_faces_own_libraries() {
+    let server = Server::start(|request, stream| hub().answer(request, stream));
+    let world = World::new();
+    let options = world.options(&server);
+    assert_eq!(world.fetch(&options, "data/a b#1.bin").unwrap(), b"weights");
+    assert_eq!(world.fetch(&options, "empty.json").unwrap(), b"");
+    let repo = world.cache().join("datasets--org--name");
+    assert_eq!(fs::read_to_string(repo.join("refs/main")).unwrap(), COMMIT);
+    let blob = sha256(b"weights");
+    assert_eq!(
+        fs::read(repo.join("blobs").join(&blob)).unwrap(),
+        b"weights"
+    );
+    let link = repo.join("snapshots").join(COMMIT).join("data/a b#1.bin");
+    #[cfg(unix)]
+    assert_eq!(
+        fs::read_link(link).unwrap(),
+        std::path::Path::new("../../../blobs").join(&blob)
+    );
+    let lock = format!(".locks/datasets--org--name/{blob}.lock");
+    assert!(world.cache().join(lock).is_file());
+    let mut names: Vec<_> = fs::read_dir(repo.join("blobs"))
+        .unwrap()
+        .flatten()
+        .collect();
+    names.retain(|name| name.path().extension().is_some());
+    assert!(names.is_empty(), "{names:?}");
+    // A file that the hub does not have is not asked for twice.
+    server.take_paths();
+    let mut dataset = HubDataset::new("org/name", Some(COMMIT), &options, false).unwrap();
+    for _ in 0..2 {
+        let message = dataset.fetch("tokenizer.model").unwrap_err().to_string();
+        assert_parts(&message, &["has no tokenizer.model in dataset org/name"]);
+    }
+    assert_eq!(server.take_paths().len(), 1);
+    assert!(repo
+        .join(".no_exist")
+        .join(COMMIT)
+        .join("tokenizer.model")
+        .is_file());
+    let offline = options.with_offline(true);
+    let message = world.fetch(&offline, "tokenizer.model").unwrap_err();
+    assert_parts(&message, &["has no tokenizer.model"]);
+}
+
+#[test]
+fn names_that_leave_the_cache_are_not_asked_for() {
+    let server = Server::start(|request, stream| hub().answer(request, stream));
+    let world = World::new();
+    for name in [
+        "../x",
+        "/etc/passwd",
+        "a/../../x",
+        "a\\..\\x",
+        "C:x",
+        "a//b",
+        "x\0y",
+        "",
+    ] {
+        let message = world.fetch(&world.options(&server), name).unwrap_err();
+        assert_parts(&message, &["has no"]);
+    }
+    assert!(server.requests().is_empty());
+}
+
+#[test]
+fn names_in_lists_are_checked() {
+    let bad = ["../../evil", "/etc/evil", "a\\b", "C:evil", "a/./b"];
+    let good: Vec<&str> = vec!["a/b", "z"];
+    let names: Vec<(&str, &[u8])> = bad
+        .iter()
+        .chain(&good)
+        .map(|name| (*name, &b"x"[..]))
+        .collect();
+    let hub = Hub::with(&names);
+    let server = Server::start(move |request, stream| hub.answer(request, stream));
+    let world = World::new();
+    let options = world.options(&server);
+    let mut dataset = HubDataset::new("org/name", None, &options, false).unwrap();
+    assert_eq!(dataset.files().unwrap(), good);
+    let evil = r#"{"sha": "../../evil", "siblings": []}"#;
+    let server = Server::start(|_, stream| send(stream, "200 OK", evil.as_bytes()));
+    let options = HubOptions::new(server.url(), world.cache().join("new")).with_limits(limits());
+    let mut dataset = HubDataset::new("org/name", None, &options, false).unwrap();
+    let message = dataset.files().unwrap_err().to_string();
+    assert_parts(&message, &["calls the commit", "../../evil"]);
+}
+
+#[test]
+fn a_mirror_without_commits_says_them_with_the_list() {
+    let server = Server::start(|request: &Request, stream: &mut TcpStream| {
+        let (head, body) = hub().reply(request);
+        send(stream, &head.replace("X-Repo-Commit", "X-Nothing"), &body)
+    });
+    let world = World::new();
+    assert_eq!(
+        world.fetch(&world.options(&server), "config.json").unwrap(),
+        b"{}"
+    );
+    let commit = fs::read_to_string(world.cache().join("datasets--org--name/refs/main")).unwrap();
+    assert_eq!(commit, COMMIT);
+    // For a commit nobody needs to say it.
+    server.take_paths();
+    let world = World::new();
+    let options = world.options(&server);
+    assert_eq!(
+        world
+            .fetch_of(Some(COMMIT), &options, "config.json")
+            .unwrap(),
+        b"{}"
+    );
+    assert_eq!(server.take_paths().len(), 1);
+}
+
+#[test]
+fn a_mirror_without_either_is_refused() {
+    let server = Server::start(|request: &Request, stream: &mut TcpStream| {
+        match request.path.starts_with("/api/") {
+            true => send(stream, "404 Not Found", b""),
+            false => send(stream, "200 OK\r\nETag: \"abcdef\"", b"{}"),
+        }
+    });
+    let world = World::new();
+    let message = world
+        .fetch(&world.options(&server), "config.json")
+        .unwrap_err();
+    assert_parts(&message, &["X-Repo-Commit", "name a commit after @"]);
+}
+
+/// Files of a web server: ETags that are no digests, no ranges, all of it from the start.
+#[test]
+fn a_plain_web_server_with_a_commit() {
+    let cut = std::sync::atomic::AtomicBool::new(true);
+    let server = Server::start(move |_: &Request, stream: &mut TcpStream| {
+        use std::io::Write;
+        let bytes = crate::server::message("200 OK\r\nETag: W/\"65f1c2a0-1b2\"", &[7; 1000]);
+        let end = match cut.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            true => bytes.len() - 10,
+            false => bytes.len(),
+        };
+        stream.write_all(&bytes[..end])
+    });
+    let world = World::new();
+    let options = world.options(&server);
+    assert_eq!(
+        world.fetch_of(Some(COMMIT), &options, "data.bin").unwrap(),
+        [7; 1000]
+    );
+    assert!(world.blobs().join("65f1c2a0-1b2").is_file());
+    assert!(server
+        .requests()
+        .iter()
+        .all(|request| request.header("authorization").is_none()));
+}
+
+/// Without a digest, the rest is taken only if it says of which content it is.
+#[test]
+fn a_rest_without_a_digest_must_be_of_the_same_content() {
+    for (of_rest, tried) in [("\"65f1c2a0-1b2\"", 2), ("\"65f1c2a0-1b3\"", 4)] {
+        let cut = std::sync::atomic::AtomicBool::new(true);
+        let server = Server::start(move |request: &Request, stream: &mut TcpStream| {
+            use std::io::Write;
+            let body = vec![if request.from().is_some() { 8 } else { 7 }; 1000];
+            let etag = if request.from().is_some() {
+                of_rest
+            } else {
+                "\"65f1c2a0-1b2\""
+            };
+            let (head, body) = crate::server::ranged(request, &format!("ETag: {etag}"), &body);
+            let bytes = crate::server::message(&head, &body);
+            let end = match cut.swap(false, std::sync::atomic::Ordering::SeqCst) {
+                true => bytes.len() - 10,
+                false => bytes.len(),
+            };
+            stream.write_all(&bytes[..end])
+        });
+        let world = World::new();
+        let found = world
+            .fetch_of(Some(COMMIT), &world.options(&server), "data.bin")
+            .unwrap();
+        let expected: Vec<u8> = match tried {
+            2 => [vec![7; 990], vec![8; 10]].concat(),
+            _ => vec![7; 1000],
+        };
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_moved_repository_is_followed() {
+    let server = Server::start(|request: &Request, stream: &mut TcpStream| {
+        match request.path.strip_prefix("/datasets/old/house") {
+            Some(rest) => {
+                let head = format!("307 Temporary Redirect\r\nLocation: /datasets/org/name{rest}");
+                send(stream, &head, b"")
+            }
+            None => hub().answer(request, stream),
+        }
+    });
+    let world = World::new();
+    let options = HubOptions::new(server.url(), world.cache()).with_limits(limits());
+    let mut dataset = HubDataset::new("old/house", None, &options, false).unwrap();
+    let path = dataset.fetch("config.json").unwrap();
+    assert_eq!(fs::read(path).unwrap(), b"{}");
+    let path = dataset.fetch("data/a b#1.bin").unwrap();
+    assert_eq!(fs::read(path).unwrap(), b"weights");
+}
+
+#[test]
+fn a_hub_that_fails_is_no_obstacle_to_what_the_cache_has() {
+    let world = World::new();
+    let server = Server::start(|request, stream| hub().answer(request, stream));
+    world.fetch(&world.options(&server), "config.json").unwrap();
+    drop(server);
+    for head in ["503 Oh", "500 Oh", "429 Oh\r\nRetry-After: 9999", "200 OK"] {
+        let server = Server::start(move |_, stream| send(stream, head, b"hello"));
+        let options = world.options(&server);
+        assert_eq!(
+            world.fetch(&options, "config.json").unwrap(),
+            b"{}",
+            "{head}"
+        );
+        assert!(server.requests().len() <= 2, "{head}: the cache has it");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn disks_that_are_full_or_closed_are_named() {
+    use std::os::unix::fs::{symlink, PermissionsExt};
+    let server = Server::start(|request, stream| hub().answer(request, stream));
+    let world = World::new();
+    fs::create_dir_all(world.blobs()).unwrap();
+    let part = world
+        .blobs()
+        .join(format!("{}.incomplete", git_sha1(b"{}")));
+    symlink("/dev/full", &part).unwrap();
+    let options = world.options(&server);
+    let mut dataset = HubDataset::new("org/name", None, &options, false).unwrap();
+    let message = dataset.fetch("config.json").unwrap_err().to_string();
+    assert_parts(
+        &message,
+        &["cannot write", "blobs", "No space left", "HF_HUB_CACHE"],
+    );
+    fs::remove_file(part).unwrap();
+
+    fs::set_permissions(world.blobs(), fs::Permissions::from_mode(0o500)).unwrap();
+    let closed = fs::write(world.blobs().join("x"), "").is_err();
+    let fetched = world.fetch(&world.options(&server), "config.json");
+    fs::set_permissions(world.blobs(), fs::Permissions::from_mode(0o700)).unwrap();
+    // Root may write anywhere.
+    if closed {
+        assert_parts(
+            &fetched.unwrap_err(),
+            &["cannot write", "can be written to"],
+        );
+    }
+    let options = HubOptions::new(server.url(), "/proc/no/cache").with_limits(limits());
+    let mut dataset = HubDataset::new("org/name", None, &options, false).unwrap();
+    let message = dataset.fetch("config.json").unwrap_err().to_string();
+    assert_parts(
+        &message,
+        &["cannot write /proc/no/cache", "the cache is /proc/no/cache"],
+    );
+    world.assert_recovers(&hub(), "config.json");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_named() {
+    for (options, parts) in [
+        (
+            HubOptions::new("huggingface.co", "/nonexistent"),
+            &["HF_ENDPOINT", "huggingface.co"],
+        ),
+        (
+            HubOptions::new("https://hub", "/nonexistent").with_token("a\nb"),
+            &["HF_TOKEN", "hf auth login"],
+        ),
+    ] {
+        let error = HubDataset::new("org/name", None, &options, false).unwrap_err();
+        assert_parts(&error.to_string(), parts);
+    }
+}
