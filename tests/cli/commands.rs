@@ -612,3 +612,52 @@ fn reproduce_refuses_invalid_experiments() {
     let shard = error(&cascade(&["reproduce", "table4", "--shard", "3/2"]));
     assert!(shard.contains("i from 1 to n"), "{shard}");
 }
+
+#[test]
+fn settings_of_a_model_that_are_not_known_are_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = project("crates/lab/cascade-demo/models/demo-llama-small");
+    for file in std::fs::read_dir(model).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let set = |key: &str, value: Value| {
+        let file = folder.path().join("config.json");
+        let mut json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        json[key] = value;
+        std::fs::write(file, json.to_string()).unwrap();
+    };
+    let yaml = format!(
+        "target: {{ model: {} }}\ngeneration: {{ max_new_tokens: 4 }}\nprompt: raw\n",
+        folder.path().display()
+    );
+    let (_kept, yaml) = file("own.yaml", yaml.as_bytes());
+    let yaml = yaml.to_str().unwrap();
+
+    set("query_temperature", 0.5.into());
+    let checked = stdout(&cascade(&["config", "check", "--load", yaml]));
+    let lines = checked.lines().filter(|line| line.starts_with("warning: "));
+    let lines: Vec<&str> = lines
+        .filter(|line| line.contains("query_temperature"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{checked}");
+    let run = cascade(&["run", "--config", yaml, "--prompt", "1 + 1 ="]);
+    let warned = String::from_utf8(run.stderr.clone()).unwrap();
+    stdout(&run);
+    assert!(
+        warned.contains("warning: ") && warned.contains("query_temperature"),
+        "{warned}"
+    );
+
+    set("attn_logit_softcapping", 50.0.into());
+    for args in [
+        &["config", "check", "--load", yaml][..],
+        &["run", "--config", yaml, "--prompt", "1 + 1 ="],
+    ] {
+        let refused = error(&cascade(args));
+        assert!(
+            refused.contains("config.json") && refused.contains("attn_logit_softcapping 50"),
+            "{refused}"
+        );
+    }
+}

@@ -6,4 +6,5 @@ mod demo_greedy;
 #[cfg(feature = "gpu")]
 mod gpu_greedy;
 mod memory;
+mod model_table;
 mod own_drafter;

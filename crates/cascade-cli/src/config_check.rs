@@ -30,7 +30,8 @@ fn check(file: &Path, load: bool) -> Result<ExitCode> {
     let config = Config::open(file)?;
     let mut out = std::io::stdout().lock();
     describe(&mut out, &config)?;
-    for warning in config.warnings() {
+    let warnings = config.warnings();
+    for warning in &warnings {
         writeln!(out, "warning: {warning}")?;
     }
     if !load {
@@ -40,6 +41,10 @@ fn check(file: &Path, load: bool) -> Result<ExitCode> {
     let assembled = config.assemble(&AssembleOptions::default())?;
     for part in &assembled.parts {
         writeln!(out, "{}", loaded(part))?;
+    }
+    let of_models = assembled.warnings.iter();
+    for warning in of_models.filter(|warning| !warnings.contains(warning)) {
+        writeln!(out, "warning: {warning}")?;
     }
     writeln!(out, "{}: ok", config.label)?;
     Ok(ExitCode::SUCCESS)

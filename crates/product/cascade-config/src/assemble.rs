@@ -100,11 +100,20 @@ pub struct Assembled {
     pub cascade: Cascade,
     /// Its models, the target first.
     pub parts: Vec<Part>,
-    /// Settings that are valid but probably unintended, in sentences.
+    /// Settings that are valid but probably unintended, those of the models' own files included, in
+    /// sentences.
     pub warnings: Vec<String>,
     /// What was decided in the user's place and should be said, in sentences: the CPU where
     /// `device: auto` found no GPU that works.
     pub notes: Vec<String>,
+}
+
+/// What the user should know of a model, under its name in reports.
+fn model_warnings(name: &str, model: &LoadedModel) -> Vec<String> {
+    let warnings = model.model.warnings().iter();
+    warnings
+        .map(|warning| format!("{name} ({}): {warning}", model.name))
+        .collect()
 }
 
 /// One model of an assembled cascade.
@@ -148,11 +157,15 @@ impl ModelPool {
     pub fn assemble(&self, config: &Config) -> Result<Assembled> {
         let target = [("target".to_owned(), &config.target)];
         self.check_memory(config, target.into_iter().chain(config.neural_drafters()))?;
-        let mut target = Target::from(&*self.target(config)?);
+        let model = self.target(config)?;
+        let mut target = Target::from(&*model);
         if config.generation.ignore_eos {
             target.eos.clear();
         }
-        self.assemble_with_target(config, target)
+        let mut assembled = self.assemble_with_target(config, target)?;
+        let of_target = model_warnings(&config.target.name, &model);
+        assembled.warnings.extend(of_target);
+        Ok(assembled)
     }
 
     /// The cascade of a configuration around `target`. The configuration's own target is neither
@@ -172,6 +185,11 @@ impl ModelPool {
             parameters: target.parameters,
         }];
         parts.extend(drafters.iter().map(|(name, model)| model.part(name)));
+        let of_drafters = drafters.iter().flat_map(|(name, model)| match model {
+            DrafterModel::Neural { model, .. } => model_warnings(name, model),
+            DrafterModel::Statistical(_) => Vec::new(),
+        });
+        let warnings = config.warnings().into_iter().chain(of_drafters).collect();
         let mut builder = Cascade::builder()
             .target_with(&config.target.name, target.scorer, config.target.rule)
             .eos(target.eos)
@@ -191,7 +209,7 @@ impl ModelPool {
                 .build()
                 .map_err(|source| Error::cascade(&config.label, source))?,
             parts,
-            warnings: config.warnings(),
+            warnings,
             notes: self.notes(),
         })
     }

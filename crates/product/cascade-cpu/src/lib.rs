@@ -2,8 +2,8 @@
 //!
 //! * [`Linear`]: a linear map, its weights in the order in which a product reads them.
 //! * [`Cache`]: keys and values of a sequence; [`attend`]: softmax attention to them.
-//! * [`rms_norm`], [`rotate`], [`activate`], [`gate`]: what is done to single values or rows of
-//!   them.
+//! * [`rms_norm`], [`rms_norm_in_place`], [`rotate`], [`activate`], [`gate`]: what is done to
+//!   single values or rows of them.
 //! * [`first_maximum`], [`greatest`], [`Softmax`], [`entropy`]: what a row of logits says.
 //!
 //! A forward that drafts or verifies a few tokens of a small model is over in a fraction of a
@@ -23,7 +23,7 @@ mod rows;
 
 pub use attention::{attend, KeysValues, ScoreBias};
 pub use cache::{Cache, CacheShape, Part};
-pub use pointwise::{activate, gate, rms_norm, rotate, Activation};
+pub use pointwise::{activate, gate, rms_norm, rms_norm_in_place, rotate, Activation};
 pub use product::Linear;
 pub use rows::{entropy, first_maximum, greatest, Softmax};
 

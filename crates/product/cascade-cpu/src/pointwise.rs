@@ -19,13 +19,18 @@ pub enum Activation {
 pub fn rms_norm(input: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     let mut normed = input.to_vec();
     for row in normed.chunks_exact_mut(weight.len()) {
-        let mean = sum_of_squares(row) / weight.len() as f32;
-        let scale = 1.0 / (mean + eps).sqrt();
-        for (value, weight) in row.iter_mut().zip(weight) {
-            *value = *value * scale * weight;
-        }
+        rms_norm_in_place(row, weight, eps);
     }
     normed
+}
+
+/// The same of a single row, where it is.
+pub fn rms_norm_in_place(row: &mut [f32], weight: &[f32], eps: f32) {
+    let mean = sum_of_squares(row) / weight.len() as f32;
+    let scale = 1.0 / (mean + eps).sqrt();
+    for (value, weight) in row.iter_mut().zip(weight) {
+        *value = *value * scale * weight;
+    }
 }
 
 fn sum_of_squares(row: &[f32]) -> f32 {

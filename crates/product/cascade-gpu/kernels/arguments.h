@@ -112,6 +112,8 @@ typedef struct {
     u32 *arrived;
     /* Those of the rows whose norm the input is: `StreamArguments`; null if it is no norm. */
     const float *squares;
+    /* [outputs], in the order of the outputs: what is added to the sums; null for nothing. */
+    const float *bias;
     u32 inputs, outputs, part_bits;
     float epsilon;
     /* The first row to compute is `first_wanted` if set. */
@@ -153,7 +155,22 @@ typedef struct {
     u32 reach, kind;
     /* Whether to attend to `source`, all of it. */
     u32 to_source;
+    /* How many positions a row sees up to its own at most; 0 for all. */
+    u32 window, unused;
 } AttentionArguments;
+
+typedef struct {
+    const Step *step;
+    /* [positions][head_dim / 2] */
+    const float *cosines, *sines;
+    /* [head_dim] */
+    const float *query_weight, *key_weight;
+    /* [rows][heads][padded], `kind` */
+    void *queries;
+    u32 heads, kv_heads, head_dim, padded, layer, kind;
+    float epsilon;
+    u32 unused;
+} NormHeadsArguments;
 
 /* What one block found in its part of a row of logits. */
 typedef struct {

@@ -9,6 +9,9 @@ DEVICE u32 sight_of(const Step *step, u32 to_source, u32 row) {
     return own > step->past ? own : step->past;
 }
 
+/* Whether a position is too far before a row's own to be seen. */
+DEVICE int is_behind(u32 window, u32 own, u32 position) { return window && position + window <= own; }
+
 /* The slot of the key that a row sees at a position. */
 DEVICE u32 slot_of(const Step *step, u32 row, u32 position) {
     return position < step->past ? position : step->past + step->path[row][position - step->past];
@@ -185,7 +188,9 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
         UNROLL for (u32 t = 0; t < 4; ++t) {                                                                                 \
             UNROLL for (u32 i = 0; i < 4; ++i) {                                                                             \
                 const u32 h = i / 2u;                                                                                        \
-                if (position + 2u * t + i % 2u >= sight[h]) scores[t][i] = -INFINITE;                                        \
+                const u32 key = position + 2u * t + i % 2u;                                                                  \
+                const int hidden = key >= sight[h] || is_behind(a.window, step->positions[row[h]], key);                     \
+                if (hidden) scores[t][i] = -INFINITE;                                                                        \
                 greatest[h] = scores[t][i] > greatest[h] ? scores[t][i] : greatest[h];                                       \
             }                                                                                                                \
         }                                                                                                                    \
@@ -287,7 +292,7 @@ KERNEL_OF(SPLIT, 1, attention_f32, AttentionArguments) {
     const float *bias = a.bias ? a.bias + (u64)head * (2u * a.reach + 1u) : 0;
     float score = -INFINITE;
     slots[THREAD] = 0;
-    if (position < sight_of(step, a.to_source, row)) {
+    if (position < sight_of(step, a.to_source, row) && !is_behind(a.window, step->positions[row], position)) {
         const u32 slot = !a.to_source && step->scattered ? slot_of(step, row, position) : position;
         slots[THREAD] = slot;
         float product = 0.0f;

@@ -14,7 +14,8 @@ extern "C" __device__ u32 cascade_layout[] = {
     sizeof(Step), offsetof(Step, path), sizeof(Answer), sizeof(StreamArguments), sizeof(EmbedArguments),
     sizeof(HeadsArguments), offsetof(HeadsArguments, which), sizeof(LinearArguments), offsetof(LinearArguments, stream),
     offsetof(LinearArguments, heads), offsetof(LinearArguments, activation), sizeof(AttentionArguments),
-    offsetof(AttentionArguments, reach), sizeof(Slice), sizeof(LogitsArguments), offsetof(LogitsArguments, slice_count),
+    offsetof(AttentionArguments, reach), sizeof(NormHeadsArguments), offsetof(NormHeadsArguments, epsilon), sizeof(Slice),
+    sizeof(LogitsArguments), offsetof(LogitsArguments, slice_count),
     sizeof(TopArguments), sizeof(KeepArguments), sizeof(GrowArguments), sizeof(PackArguments), sizeof(FillArguments),
     sizeof(CopyArguments), MAX_PARTS, SPLIT, SLICE,
 };

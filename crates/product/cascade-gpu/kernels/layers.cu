@@ -94,6 +94,7 @@ DEVICE void finish(const LinearArguments *a, u32 tile, u32 eights, u32 first, u3
         UNROLL for (u32 i = 0; i < 4; ++i) {
             const u32 row = row_of(first, n, i);
             sums[n][i] = row < rows ? sums[n][i] * scales[row] : 0.0f;
+            if (a->bias && row < rows) sums[n][i] += load_constant(a->bias + output + i / 2u * 8u);
         }
     }
     if (a->then == THEN_ADD) {
@@ -131,5 +132,43 @@ DEVICE void finish(const LinearArguments *a, u32 tile, u32 eights, u32 first, u3
                 if (row_of(first, n, i) < rows) store_number(a->out, at, value, a->kind);
             }
         }
+    }
+}
+
+/* Norms of heads of queries and of this forward's keys, each by itself, and their rotation by position: what enter_heads leaves alone
+ * where heads are normed, since no warp has a whole one there. A head's halves are the coordinates; a lane has up to two pairs.
+ * Grid: eight heads, a warp each, queries' first, then keys'; row. */
+KERNEL_OF(256, 1, norm_heads, NormHeadsArguments) {
+    wait_for_kernel_before();
+    const Step *step = a.step;
+    const u32 row = BLOCK_Y, head = BLOCK_X * (THREADS / WARP) + WARP_INDEX, half = a.head_dim / 2u;
+    if (row >= step->rows || head >= a.heads + a.kv_heads) return;
+    const int is_key = head >= a.heads;
+    const float *weight = is_key ? a.key_weight : a.query_weight;
+    void *at = a.queries;
+    u64 start = ((u64)row * a.heads + head) * a.padded;
+    if (is_key) {
+        const u32 plane = a.layer * 2u * a.kv_heads + (head - a.heads);
+        at = step->cache;
+        start = ((u64)plane * step->capacity + step->first + row) * a.padded;
+    }
+    float low[2], high[2], squares = 0.0f;
+    UNROLL for (u32 i = 0; i < 2; ++i) {
+        const u32 pair = LANE + WARP * i;
+        const int there = pair < half;
+        low[i] = there ? load_number(in_memory(at), start + pair, a.kind) : 0.0f;
+        high[i] = there ? load_number(in_memory(at), start + half + pair, a.kind) : 0.0f;
+        squares = multiply_add(high[i], high[i], multiply_add(low[i], low[i], squares));
+    }
+    const float scale = inverse_root(warp_sum(squares) / (float)a.head_dim + a.epsilon);
+    UNROLL for (u32 i = 0; i < 2; ++i) {
+        const u32 pair = LANE + WARP * i;
+        if (pair >= half) continue;
+        const u64 angle = (u64)step->positions[row] * half + pair;
+        const float cosine = load_constant(a.cosines + angle), sine = load_constant(a.sines + angle);
+        const float x = low[i] * scale * load_constant(weight + pair);
+        const float y = high[i] * scale * load_constant(weight + half + pair);
+        store_number((void *)in_memory(at), start + pair, multiply_add(x, cosine, -y * sine), a.kind);
+        store_number((void *)in_memory(at), start + half + pair, multiply_add(y, cosine, x * sine), a.kind);
     }
 }

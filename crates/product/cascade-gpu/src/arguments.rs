@@ -92,6 +92,7 @@ structure!(LinearArguments {
     partials: Address,
     arrived: Address,
     squares: Address,
+    bias: Address,
     inputs: u32,
     outputs: u32,
     part_bits: u32,
@@ -127,6 +128,25 @@ structure!(AttentionArguments {
     reach: u32,
     kind: u32,
     to_source: u32,
+    window: u32,
+    unused: u32,
+});
+
+structure!(NormHeadsArguments {
+    step: Address,
+    cosines: Address,
+    sines: Address,
+    query_weight: Address,
+    key_weight: Address,
+    queries: Address,
+    heads: u32,
+    kv_heads: u32,
+    head_dim: u32,
+    padded: u32,
+    layer: u32,
+    kind: u32,
+    epsilon: f32,
+    unused: u32,
 });
 
 structure!(Slice {
@@ -227,6 +247,8 @@ mod tests {
             offset_of!(LinearArguments, activation),
             size_of::<AttentionArguments>(),
             offset_of!(AttentionArguments, reach),
+            size_of::<NormHeadsArguments>(),
+            offset_of!(NormHeadsArguments, epsilon),
             size_of::<Slice>(),
             size_of::<LogitsArguments>(),
             offset_of!(LogitsArguments, slice_count),

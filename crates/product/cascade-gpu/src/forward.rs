@@ -1,10 +1,12 @@
 //! A forward pass as launches: what layers are made of.
 
+use std::num::NonZeroUsize;
+
 use bytemuck::Zeroable;
 
 use crate::arguments::{
     AttentionArguments, EmbedArguments, HeadsArguments, LinearArguments, LogitsArguments,
-    StreamArguments, SLICE, SPLIT,
+    NormHeadsArguments, StreamArguments, SLICE, SPLIT,
 };
 use crate::launch::{Kernel, Launch};
 use crate::runner::Workspace;
@@ -99,6 +101,8 @@ impl Eq for Rotary {}
 pub enum AttentionKind<'a> {
     /// The sequence, as far as rows see it.
     SelfAttn(Option<&'a RelativeBias>),
+    /// So many positions of the sequence up to a row's own, at most.
+    Windowed(NonZeroUsize),
     /// The whole source.
     CrossAttn,
 }
@@ -180,7 +184,7 @@ impl Forward<'_> {
             _ => "queries, keys, values",
         };
         assert_eq!(
-            linear.order == Order::Rotated,
+            matches!(linear.order, Order::Rotated { .. }),
             rotary.is_some(),
             "heads are loaded to be rotated, or not"
         );
@@ -204,11 +208,42 @@ impl Forward<'_> {
         self.map(purpose, linear, arguments);
     }
 
+    /// Norms of heads of queries and of the rows' own keys of `layer`, each head by itself, and
+    /// their rotation. They were projected without one.
+    ///
+    /// # Panics
+    /// If a norm is not of the size of a head.
+    pub fn norm_heads(&mut self, [queries, keys]: [&Norm; 2], rotary: &Rotary, layer: usize) {
+        let heads = self.heads;
+        let sizes = [queries.size, keys.size];
+        assert_eq!(sizes, [heads.size; 2], "norms of another size");
+        let arguments = NormHeadsArguments {
+            step: self.step,
+            cosines: rotary.cosines.address(),
+            sines: rotary.sines.address(),
+            query_weight: queries.weight.address(),
+            key_weight: keys.weight.address(),
+            queries: self.queries,
+            heads: heads.queries as u32,
+            kv_heads: heads.kv as u32,
+            head_dim: heads.size as u32,
+            padded: self.padded as u32,
+            layer: layer as u32,
+            kind: self.dtype.number(),
+            epsilon: self.epsilon,
+            unused: 0,
+        };
+        let grid = [(heads.queries + heads.kv).div_ceil(8), self.rows, 1];
+        let launch = Launch::new(Kernel::NormHeads, grid, 256, arguments);
+        self.launches.push(launch.reading("norms of heads", 0));
+    }
+
     /// Queries to what attention gives, through the keys and values of `layer`.
     pub fn attention(&mut self, looks: AttentionKind<'_>, layer: usize) {
-        let (bias, to_source) = match looks {
-            AttentionKind::SelfAttn(bias) => (bias, false),
-            AttentionKind::CrossAttn => (None, true),
+        let (bias, window, to_source) = match looks {
+            AttentionKind::SelfAttn(bias) => (bias, 0, false),
+            AttentionKind::Windowed(window) => (None, window.get(), false),
+            AttentionKind::CrossAttn => (None, 0, true),
         };
         let splits = self.splits[usize::from(to_source)];
         let Heads { queries, kv, size } = self.heads;
@@ -228,6 +263,8 @@ impl Forward<'_> {
             reach: bias.map_or(0, |bias| bias.reach as u32),
             kind: self.dtype.number(),
             to_source: u32::from(to_source),
+            window: u32::try_from(window).unwrap_or(0),
+            unused: 0,
         };
         let tiles = (self.rows * queries / kv).div_ceil(16);
         let (kernel, grid, threads) = match (self.dtype, self.padded) {
@@ -321,6 +358,7 @@ impl Forward<'_> {
             weight: linear.weight.address(),
             partials: self.workspace.partials.address(),
             arrived: self.workspace.arrived.address(),
+            bias: linear.bias.as_ref().map_or(0, Buffer::address),
             inputs: linear.inputs as u32,
             outputs: linear.outputs as u32,
             part_bits: linear.parts.ilog2(),

@@ -34,6 +34,7 @@ kernels! {
     AttentionBf16x64 = "attention_bf16_64",
     AttentionBf16x128 = "attention_bf16_128",
     AttentionF32 = "attention_f32",
+    NormHeads = "norm_heads",
     Logits = "logits",
     Top = "top",
     Keep = "keep",

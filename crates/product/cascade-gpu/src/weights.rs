@@ -48,6 +48,13 @@ pub enum StorageDType {
 }
 
 impl StorageDType {
+    fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::BF16 | Self::F16 => 2,
+        }
+    }
+
     fn number(self) -> u32 {
         match self {
             Self::F32 => 0,
@@ -100,10 +107,12 @@ struct Staged {
     dtype: Option<StorageDType>,
 }
 
-/// A linear map without bias, several of the same input side by side, or a gate and what it gates.
+/// A linear map, several of the same input side by side, or a gate and what it gates.
 #[derive(Debug)]
 pub struct Linear {
     pub(crate) weight: Buffer,
+    /// In the order of the outputs.
+    pub(crate) bias: Option<Buffer>,
     pub(crate) inputs: usize,
     /// In whole tiles of sixteen.
     pub(crate) outputs: usize,
@@ -122,8 +131,46 @@ pub(crate) enum Order {
     Plain,
     /// Eight gates, eight of what they gate.
     Gated,
-    /// In heads that are rotated, eight of the first half, eight of the second.
-    Rotated,
+    /// In heads of this size that are rotated, eight of the first half, eight of the second; behind
+    /// the first so many outputs as they are stored.
+    Rotated { head: usize, outputs: usize },
+}
+
+impl Order {
+    /// Runs of outputs: how many, and of how many each the first half alternates with the second
+    /// in eights (0: none).
+    fn runs(self, outputs: usize) -> Vec<(usize, usize)> {
+        match self {
+            Self::Plain => vec![(outputs, 0)],
+            Self::Gated => vec![(outputs, outputs)],
+            Self::Rotated {
+                head,
+                outputs: rotated,
+            } => vec![(rotated, head), (outputs - rotated, 0)],
+        }
+    }
+
+    /// Values of outputs as they are stored, in this order.
+    fn arrange(self, values: &[f32]) -> Vec<f32> {
+        let mut rest = values;
+        let mut arranged = Vec::with_capacity(values.len());
+        for (count, alternating) in self.runs(values.len()) {
+            let (run, after) = rest.split_at(count);
+            rest = after;
+            match alternating {
+                0 => arranged.extend(run),
+                alternating => arranged.extend(run.chunks(alternating).flat_map(alternate)),
+            }
+        }
+        arranged
+    }
+}
+
+/// Eight values of the first half, eight of the second, and so on.
+fn alternate(values: &[f32]) -> Vec<f32> {
+    let (first, second) = values.split_at(values.len() / 2);
+    let eights = first.chunks(8).zip(second.chunks(8));
+    eights.flat_map(|(a, b)| [a, b].concat()).collect()
 }
 
 /// An embedding: rows that are looked up.
@@ -182,11 +229,54 @@ impl<'a> Loader<'a> {
         padded(heads.size)?;
         let (of_queries, of_keys) = (heads.queries * heads.size, heads.kv * heads.size);
         let outputs = of_queries + 2 * of_keys;
-        let mut linear = self.empty(queries, inputs, outputs, Order::Rotated)?;
+        let order = rotated_order(heads);
+        let mut linear = self.empty(queries, inputs, outputs, order)?;
         let rotated = [(queries, of_queries), (keys, of_keys)];
         self.put_side_by_side(&mut linear, 0, &rotated, heads.size)?;
         self.put_side_by_side(&mut linear, of_queries + of_keys, &[(values, of_keys)], 0)?;
         Ok(linear)
+    }
+
+    /// The same, stored as one tensor: queries, keys and values below one another.
+    ///
+    /// # Errors
+    /// As for [`rotated`](Self::rotated).
+    pub fn rotated_as_one(&mut self, inputs: usize, heads: Heads, name: &str) -> Result<Linear> {
+        padded(heads.size)?;
+        let outputs = (heads.queries + 2 * heads.kv) * heads.size;
+        let order = rotated_order(heads);
+        let mut linear = self.empty(name, inputs, outputs, order)?;
+        self.pack(&mut linear, &[(name, outputs)], &order.runs(outputs), 0)?;
+        Ok(linear)
+    }
+
+    /// A gate and what it gates, stored as one tensor: one below the other.
+    ///
+    /// # Errors
+    /// As for [`gated`](Self::gated).
+    pub fn gated_as_one(&mut self, inputs: usize, name: &str, both: usize) -> Result<Linear> {
+        let mut linear = self.empty(name, inputs, both, Order::Gated)?;
+        self.pack(&mut linear, &[(name, both)], &[(both, both)], 0)?;
+        Ok(linear)
+    }
+
+    /// Gives a linear map the biases of the maps that it was loaded from, in the same order: names
+    /// and outputs.
+    ///
+    /// # Errors
+    /// What loading fails with.
+    ///
+    /// # Panics
+    /// If they are not as many as the outputs.
+    pub fn bias(&mut self, linear: &mut Linear, maps: &[(&str, usize)]) -> Result<()> {
+        let mut values = Vec::with_capacity(linear.outputs);
+        for &(name, outputs) in maps {
+            values.extend(self.on_host(name, &[outputs])?);
+        }
+        assert_eq!(values.len(), linear.outputs, "biases of another map");
+        let arranged = linear.order.arrange(&values);
+        linear.bias = Some(self.device.upload(&arranged)?);
+        Ok(())
     }
 
     /// Two linear maps of the same input, the first of which gates the second.
@@ -202,7 +292,13 @@ impl<'a> Loader<'a> {
             });
         }
         let mut linear = self.empty(gate, inputs, 2 * inner, Order::Gated)?;
-        self.pack(&mut linear, &[(gate, inner), (up, inner)], 2 * inner, 0)?;
+        let both = 2 * inner;
+        self.pack(
+            &mut linear,
+            &[(gate, inner), (up, inner)],
+            &[(both, both)],
+            0,
+        )?;
         Ok(linear)
     }
 
@@ -214,7 +310,7 @@ impl<'a> Loader<'a> {
         let outputs = vocabulary.next_multiple_of(16);
         let mut linear = self.empty(name, inputs, outputs, Order::Plain)?;
         linear.columns = vocabulary;
-        self.pack(&mut linear, &[(name, vocabulary)], 0, 0)?;
+        self.pack(&mut linear, &[(name, vocabulary)], &[(vocabulary, 0)], 0)?;
         Ok(linear)
     }
 
@@ -225,6 +321,7 @@ impl<'a> Loader<'a> {
     pub fn table(&mut self, name: &str, rows: usize, size: usize) -> Result<Table> {
         let mut linear = Linear {
             weight: self.device.allocate(rows * size * self.dtype.bytes())?,
+            bias: None,
             inputs: size,
             outputs: rows,
             columns: rows,
@@ -232,7 +329,7 @@ impl<'a> Loader<'a> {
             parts: 1,
             dtype: self.dtype,
         };
-        self.place(&mut linear, &[(name, rows)], 0, 0, false)?;
+        self.place(&mut linear, &[(name, rows)], &[(rows, 0)], 0, false)?;
         Ok(Table {
             rows: linear.weight,
             size,
@@ -279,6 +376,7 @@ impl<'a> Loader<'a> {
             weight: self
                 .device
                 .allocate(outputs * inputs * self.dtype.bytes())?,
+            bias: None,
             inputs,
             outputs,
             columns: outputs,
@@ -301,7 +399,7 @@ impl<'a> Loader<'a> {
     ) -> Result<()> {
         for &(name, outputs) in maps {
             tiles_divide(name, "outputs of a linear map", outputs)?;
-            self.pack(linear, &[(name, outputs)], alternating, first)?;
+            self.pack(linear, &[(name, outputs)], &[(outputs, alternating)], first)?;
             first += outputs;
         }
         Ok(())
@@ -311,21 +409,21 @@ impl<'a> Loader<'a> {
         &mut self,
         linear: &mut Linear,
         sources: &[(&str, usize)],
-        alternating: usize,
+        runs: &[(usize, usize)],
         first: usize,
     ) -> Result<()> {
         let packed = self.dtype == DType::BF16;
-        self.place(linear, sources, alternating, first, packed)
+        self.place(linear, sources, runs, first, packed)
     }
 
     /// Puts the tensors `sources` (names and rows), below one another, into `linear` from the
-    /// output `first` on. Of every `alternating` outputs (0 for none), the first half alternates
-    /// with the second in eights.
+    /// output `first` on, as `runs` say: how many outputs, and of how many each the first half
+    /// alternates with the second in eights (0: none).
     fn place(
         &mut self,
         linear: &mut Linear,
         sources: &[(&str, usize)],
-        alternating: usize,
+        runs: &[(usize, usize)],
         first: usize,
         packed: bool,
     ) -> Result<()> {
@@ -351,20 +449,25 @@ impl<'a> Loader<'a> {
         let (Some(stored), Some(staging)) = (staged.dtype, &self.staging) else {
             return Ok(());
         };
-        let arguments = PackArguments {
-            from: staging.address(),
-            to: linear.weight.address(),
-            outputs: outputs as u32,
-            inputs: inputs as u32,
-            kind: stored.number(),
-            to_kind: self.dtype.number(),
-            alternating: alternating as u32,
-            packed: u32::from(packed),
-            first_output: first as u32,
-            unused: 0,
-        };
-        let launch = Launch::new(Kernel::Pack, [outputs, 1, 1], 128, arguments);
-        self.device.launch(&launch)
+        let mut done = 0;
+        for &(outputs, alternating) in runs {
+            let arguments = PackArguments {
+                from: staging.address() + (done * inputs * stored.bytes()) as Address,
+                to: linear.weight.address(),
+                outputs: outputs as u32,
+                inputs: inputs as u32,
+                kind: stored.number(),
+                to_kind: self.dtype.number(),
+                alternating: alternating as u32,
+                packed: u32::from(packed),
+                first_output: (first + done) as u32,
+                unused: 0,
+            };
+            let launch = Launch::new(Kernel::Pack, [outputs, 1, 1], 128, arguments);
+            self.device.launch(&launch)?;
+            done += outputs;
+        }
+        Ok(())
     }
 
     fn reserve_staging(&mut self, bytes: usize) -> Result<()> {
@@ -431,6 +534,14 @@ fn host_values(content: TensorSource<'_>, count: usize) -> Vec<f32> {
         }
         StorageDType::BF16 => halves().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
         StorageDType::F16 => halves().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
+    }
+}
+
+/// The order of queries, keys and values of which queries and keys are rotated.
+fn rotated_order(heads: Heads) -> Order {
+    Order::Rotated {
+        head: heads.size,
+        outputs: (heads.queries + heads.kv) * heads.size,
     }
 }
 

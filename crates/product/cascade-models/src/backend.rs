@@ -1,7 +1,8 @@
 //! The operations that layers are made of, and the backends that carry them out.
 //!
-//! An architecture is written once, in these operations: see `llama/layers.rs` and `t5/layers.rs`.
-//! A backend says how its weights lie in memory and how each operation is carried out:
+//! An architecture is written once, in these operations: see `decoder/layers.rs` and
+//! `t5/layers.rs`. A backend says how its weights lie in memory and how each operation is carried
+//! out:
 //!
 //! * [`cpu`]: f32 on the CPU, with the kernels of `cascade-cpu`.
 //! * [`tensor`]: bf16 and f16 on the CPU, with the tensor library.
@@ -17,6 +18,7 @@ mod host;
 mod tensor;
 
 use std::fmt::Debug;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use cascade_core::{Architecture, Result as CoreResult, TokenId};
@@ -83,7 +85,8 @@ pub(crate) enum Outputs {
 /// input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinearSpec<'a> {
-    /// Names, without the `.weight` or `.bias` at their ends, and outputs.
+    /// Names, without the `.weight` or `.bias` at their ends, and outputs. A single part may hold
+    /// several below one another.
     pub(crate) parts: &'a [(String, usize)],
     pub(crate) inputs: usize,
     pub(crate) outputs: Outputs,
@@ -120,6 +123,45 @@ impl<'a> LinearSpec<'a> {
 pub(crate) struct BiasTable<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) reach: usize,
+}
+
+/// How queries and keys are changed before they are compared.
+#[derive(Debug)]
+pub(crate) enum Turn<'a, B: Backend> {
+    /// Nothing.
+    None,
+    /// They are rotated by position.
+    Rotated(&'a B::Rotary),
+    /// Each head is normed by itself, then rotated.
+    NormedAndRotated(&'a HeadNorms<B>, &'a B::Rotary),
+}
+
+/// Norms of heads of queries and keys, the same for all heads.
+#[derive(Debug)]
+pub(crate) struct HeadNorms<B: Backend> {
+    pub(crate) queries: B::Norm,
+    pub(crate) keys: B::Norm,
+}
+
+/// What self-attention sees of the positions up to a row's own.
+#[derive(Debug)]
+pub(crate) enum Sight<'a, B: Backend> {
+    /// All of them.
+    Whole,
+    /// So many, the row's own included.
+    Window(NonZeroUsize),
+    /// All of them, with a bias by distance, which is the same in all layers of a forward.
+    Biased(&'a B::RelativeBias),
+}
+
+impl<B: Backend> Sight<'_, B> {
+    /// How many positions there are to see at most.
+    pub(crate) fn window(&self) -> Option<NonZeroUsize> {
+        match self {
+            Self::Window(window) => Some(*window),
+            Self::Whole | Self::Biased(_) => None,
+        }
+    }
 }
 
 /// Weights in the memory of a backend.
@@ -171,7 +213,10 @@ pub(crate) trait Loader<B: Backend> {
     /// The norm of a row of the residual stream.
     fn norm(&mut self, name: &str) -> Result<B::Norm>;
 
-    /// A linear map. A backend without kernels for it refuses it by name.
+    /// The norm of a head.
+    fn head_norm(&mut self, name: &str) -> Result<B::Norm>;
+
+    /// A linear map.
     fn linear(&mut self, spec: LinearSpec<'_>) -> Result<B::Linear>;
 
     /// The linear map to logits; if `tied` is given, `name` is the embedding's and this is it.
@@ -197,7 +242,7 @@ pub(crate) trait Forward<B: Backend> {
     fn embed(&mut self, table: &B::Table, norm: &B::Norm);
 
     /// Norm to queries, and keys and values of `layer` of the sequence.
-    fn project(&mut self, linear: &B::Linear, rotary: Option<&B::Rotary>, layer: usize);
+    fn project(&mut self, linear: &B::Linear, turn: Turn<'_, B>, layer: usize);
 
     /// Norm to queries.
     fn project_queries(&mut self, linear: &B::Linear);
@@ -205,9 +250,8 @@ pub(crate) trait Forward<B: Backend> {
     /// Norm to keys and values of `layer` of the source.
     fn project_source(&mut self, linear: &B::Linear, layer: usize);
 
-    /// Queries to attention to `layer` of the sequence, as far as rows see it. A bias is the same
-    /// in all layers of a forward.
-    fn attend(&mut self, bias: Option<&B::RelativeBias>, layer: usize);
+    /// Queries to attention to `layer` of the sequence, as far as rows see it.
+    fn attend(&mut self, sight: Sight<'_, B>, layer: usize);
 
     /// Queries to attention to `layer` of the whole source.
     fn attend_source(&mut self, layer: usize);
@@ -242,11 +286,8 @@ pub(crate) trait Layers<B: Backend>: Debug + Send + Sync {
     fn encode(&self, _stage: usize, _forward: &mut dyn Forward<B>) {}
 }
 
-/// An architecture: the content of its config.json, and how layers are made of it.
+/// An architecture: the content of its config.json, checked, and how layers are made of it.
 pub(crate) trait Describe {
-    /// Refuses settings that no model can be built from.
-    fn validate(&self) -> Result<()>;
-
     /// What follows from the settings.
     fn info(&self) -> ModelInfo;
 
@@ -261,7 +302,6 @@ pub(crate) fn network(
     device: &Device,
     dtype: DType,
 ) -> Result<Arc<dyn Network>> {
-    config.validate()?;
     let info = config.info();
     Ok(match (device, dtype) {
         (Device::Cpu, DType::F32) => {

@@ -28,3 +28,15 @@ pub(crate) fn check_vocabulary(vocab_size: usize) -> Result<()> {
     }
     Ok(())
 }
+
+/// A product of sizes that are not compared with the weights yet, so that it may be anything.
+pub(crate) fn product(sizes: &[usize]) -> usize {
+    let sizes = sizes.iter();
+    sizes.fold(1, |product, &size| product.saturating_mul(size))
+}
+
+/// A sum of such products.
+pub(crate) fn sum(terms: &[usize]) -> usize {
+    let terms = terms.iter();
+    terms.fold(0, |sum, &term| sum.saturating_add(term))
+}

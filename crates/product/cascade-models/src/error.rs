@@ -42,8 +42,9 @@ pub enum Error {
 
     /// A model of a kind that this crate has no code for.
     #[error(
-        "{file} describes a model of type \"{model_type}\"; supported are \"t5\" (T5, FLAN-T5) and \
-         \"llama\" (LLaMA, Vicuna)"
+        "{file} describes a model of type \"{model_type}\"; supported are \"t5\" (T5, FLAN-T5, UL2), \
+         \"mt5\", \"llama\" (LLaMA, Vicuna, TinyLlama, SmolLM 1 and 2), \"mistral\", \"qwen2\", \
+         \"qwen3\", \"smollm3\" and \"phi3\""
     )]
     UnsupportedModel {
         /// The config.json.
@@ -160,16 +161,6 @@ pub enum Error {
         free: usize,
         /// Of which memory.
         memory: &'static str,
-    },
-
-    /// A bias that GPUs have no kernels for.
-    #[error(
-        "{tensor} is the bias of a linear map, and GPUs have no kernels for those yet: compute on \
-         the cpu"
-    )]
-    GpuBias {
-        /// Name of the tensor.
-        tensor: String,
     },
 
     /// What a GPU failed with.

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use crate::backend::{Describe, ModelInfo};
-use crate::load::{read_config, ModelConfig};
+use crate::backend::ModelInfo;
+use crate::config::ModelConfig;
+use crate::load::read_config;
 use crate::{DType, Device, Error, ModelFiles, Result};
 
 /// Rows of the largest forward: a piece of a long prompt.
@@ -37,8 +38,8 @@ impl MemoryEstimate {
     /// # Errors
     /// A configuration that cannot be read or that no model can be built from.
     pub fn of(files: &ModelFiles, dtype: DType, tokens: usize, nodes: usize) -> Result<Self> {
-        let config = ModelConfig::parse(&files.config, read_config(files)?)?;
-        Ok(Self::of_info(&config.info()?, dtype, tokens, nodes))
+        let config = ModelConfig::parse(&files.config, &read_config(files)?)?;
+        Ok(Self::of_info(&config.info(), dtype, tokens, nodes))
     }
 
     fn of_info(info: &ModelInfo, dtype: DType, tokens: usize, nodes: usize) -> Self {
@@ -90,7 +91,7 @@ impl fmt::Display for MemoryEstimate {
 /// # Errors
 /// [`Error::DoesNotFit`].
 pub(crate) fn check_weights(config: &ModelConfig, device: &Device, dtype: DType) -> Result<()> {
-    let parameters = config.info()?.parameters;
+    let parameters = config.info().parameters;
     let bytes = parameters.saturating_mul(dtype.size_in_bytes());
     match device.free_memory()? {
         Some(free) if bytes > free => Err(Error::DoesNotFit {
@@ -108,19 +109,6 @@ pub(crate) fn check_weights(config: &ModelConfig, device: &Device, dtype: DType)
     }
 }
 
-impl ModelConfig {
-    fn info(&self) -> Result<ModelInfo> {
-        fn checked(config: &impl Describe) -> Result<ModelInfo> {
-            config.validate()?;
-            Ok(config.info())
-        }
-        match self {
-            Self::T5(config) => checked(config),
-            Self::Llama(config) => checked(&**config),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,8 +119,8 @@ mod tests {
             name: name.to_owned(),
             bytes: &[],
         };
-        let config = ModelConfig::parse(&file, shape(name).unwrap()).unwrap();
-        MemoryEstimate::of_info(&config.info().unwrap(), dtype, tokens, 64)
+        let config = ModelConfig::parse(&file, &shape(name).unwrap()).unwrap();
+        MemoryEstimate::of_info(&config.info(), dtype, tokens, 64)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! T5 and LLaMA on CPUs and NVIDIA GPUs: from a model's files to scores.
+//! T5 and the LLaMA family on CPUs and NVIDIA GPUs: from a model's files to scores.
 //!
 //! * [`ModelSource`]: where a model's files are: a folder, the Hugging Face hub, or this very
 //!   binary.
@@ -17,11 +17,12 @@
 
 mod backend;
 mod checks;
+mod config;
+mod decoder;
 mod device;
 mod dtype;
 mod error;
 mod estimate;
-mod llama;
 mod load;
 mod memory;
 mod network;
@@ -29,17 +30,18 @@ mod plan;
 mod random;
 mod readout;
 mod session;
+mod settings;
 mod shapes;
 mod t5;
 mod tokenizer;
 mod weights;
 
 pub use cascade_hub::{EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource};
+pub use decoder::DecoderConfig;
 pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_dtype, DType};
 pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;
-pub use llama::{LlamaConfig, RopeScaling};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use network::LaunchCost;
 pub use random::random_model;

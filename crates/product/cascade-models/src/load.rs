@@ -5,16 +5,14 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use cascade_core::{Architecture, TokenId};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::backend;
+use crate::config::{bad_config, check_kind, in_file, ModelConfig};
 use crate::estimate::check_weights;
-use crate::network::Network;
-use crate::weights::{Checkpoint, Provider};
+use crate::weights::Checkpoint;
 use crate::{
-    DType, Device, Error, HubOptions, LlamaConfig, Model, ModelFile, ModelFiles, ModelSource,
-    Result, Session, T5Config, Tokenizer,
+    DType, Device, Error, HubOptions, Model, ModelFile, ModelFiles, ModelSource, Result, Session,
+    Tokenizer,
 };
 
 /// How a model is loaded.
@@ -111,16 +109,14 @@ pub(crate) fn read_config(files: &ModelFiles) -> Result<Value> {
 /// As [`load`].
 pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedModel> {
     let config = read_config(&files)?;
-    Kind::of(&files.config, &config)?;
+    check_kind(&files.config, &config)?;
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
     let weights = Checkpoint::open(&files.weights)?;
-    let network = ModelConfig::parse(&files.config, config.clone())
-        .and_then(|config| {
-            check_weights(&config, &options.device, options.dtype)?;
-            config.network(&weights, &options.device, options.dtype)
-        })
+    let described = ModelConfig::parse(&files.config, &config)?;
+    check_weights(&described, &options.device, options.dtype)?;
+    let model = Model::new(&described, &weights, &options.device, options.dtype)
         .map_err(|error| in_file(&files.config, error))?;
-    let model = Arc::new(Model::new(network));
+    let model = Arc::new(model);
     check_leftovers(&weights)?;
     tokenizer.check_fits(model.vocab_size())?;
     let eos_token_ids = eos_token_ids(&files, &config, model.vocab_size())?;
@@ -133,111 +129,11 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     })
 }
 
-/// The architectures.
-#[derive(Clone, Copy)]
-enum Kind {
-    T5,
-    Llama,
-}
-
-impl Kind {
-    /// What config.json describes, by its `model_type`, or by its `architectures` if it has none.
-    fn of(file: &ModelFile, config: &Value) -> Result<Self> {
-        let model_type = config["model_type"].as_str();
-        let class = config["architectures"][0].as_str();
-        let kind = match (model_type, class) {
-            (Some("t5"), _) | (None, Some("T5ForConditionalGeneration" | "T5WithLMHeadModel")) => {
-                Self::T5
-            }
-            (Some("llama"), _) | (None, Some("LlamaForCausalLM")) => Self::Llama,
-            (Some(other), _) | (None, Some(other)) => {
-                return Err(Error::UnsupportedModel {
-                    file: file.to_string(),
-                    model_type: other.to_owned(),
-                })
-            }
-            (None, None) => {
-                let problem = "neither \"model_type\" nor \"architectures\" says what it is";
-                return Err(bad_config(file, problem.to_owned()));
-            }
-        };
-        match config.get("quantization_config") {
-            None | Some(Value::Null) => Ok(kind),
-            Some(_) => Err(Error::Config {
-                file: file.to_string(),
-                problem: "\"quantization_config\" says that the weights are quantized".to_owned(),
-                cure: "take the model in f32, f16 or bf16".to_owned(),
-            }),
-        }
-    }
-}
-
-/// What config.json describes.
-#[derive(Clone, Debug)]
-pub(crate) enum ModelConfig {
-    T5(T5Config),
-    Llama(Box<LlamaConfig>),
-}
-
-impl ModelConfig {
-    pub(crate) fn parse(file: &ModelFile, config: Value) -> Result<Self> {
-        Ok(match Kind::of(file, &config)? {
-            Kind::T5 => Self::T5(settings(file, config)?),
-            Kind::Llama => Self::Llama(Box::new(settings(file, config)?)),
-        })
-    }
-
-    /// The model itself, loaded.
-    pub(crate) fn network(
-        &self,
-        weights: &dyn Provider,
-        device: &Device,
-        dtype: DType,
-    ) -> Result<Arc<dyn Network>> {
-        match self {
-            Self::T5(config) => backend::network(config, weights, device, dtype),
-            Self::Llama(config) => backend::network(&**config, weights, device, dtype),
-        }
-    }
-}
-
-fn settings<T: DeserializeOwned>(file: &ModelFile, config: Value) -> Result<T> {
-    // Sizes are multiplied with each other, and must not overflow before they are compared with the
-    // weights.
-    const LIMIT: u64 = 1 << 31;
-    let mut entries = config.as_object().into_iter().flatten();
-    if let Some((key, value)) = entries.find(|(_, v)| v.as_u64().is_some_and(|n| n > LIMIT)) {
-        let problem = format!("{key} is {value}, which no model of this kind has");
-        return Err(bad_config(file, problem));
-    }
-    serde_json::from_value(config).map_err(|error| bad_config(file, error.to_string()))
-}
-
 fn read_json(file: &ModelFile) -> Result<Value> {
     serde_json::from_slice(&file.read()?).map_err(|source| Error::Json {
         file: file.to_string(),
         source,
     })
-}
-
-fn bad_config(file: &ModelFile, problem: String) -> Error {
-    Error::Config {
-        file: file.to_string(),
-        problem,
-        cure: "take config.json from the model the weights came from".to_owned(),
-    }
-}
-
-/// Models know their configuration, but not the file it came from.
-fn in_file(file: &ModelFile, error: Error) -> Error {
-    match error {
-        Error::Config { problem, cure, .. } => Error::Config {
-            file: file.to_string(),
-            problem,
-            cure,
-        },
-        error => error,
-    }
 }
 
 /// Refuses layers that no one asked for: with too few layers in config.json, a model loads and

@@ -9,8 +9,8 @@ use cascade_gpu::TensorSource;
 use rayon::prelude::*;
 use serde_json::Value;
 
+use crate::config::ModelConfig;
 use crate::estimate::check_weights;
-use crate::load::ModelConfig;
 use crate::weights::{Provider, Role};
 use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
 
@@ -30,10 +30,10 @@ pub fn random_model(config: Value, options: &LoadOptions) -> Result<Arc<Model>> 
         name: "the configuration of a model with random weights".to_owned(),
         bytes: &[],
     };
-    let config = ModelConfig::parse(&file, config)?;
+    let config = ModelConfig::parse(&file, &config)?;
     check_weights(&config, &options.device, options.dtype)?;
-    let network = config.network(&RandomWeights, &options.device, options.dtype)?;
-    Ok(Arc::new(Model::new(network)))
+    let model = Model::new(&config, &RandomWeights, &options.device, options.dtype)?;
+    Ok(Arc::new(model))
 }
 
 /// Any tensor that is asked for, a function of its name, shape and role.
@@ -66,8 +66,9 @@ impl cascade_gpu::Weights for RandomWeights {
 }
 
 impl Provider for RandomWeights {
-    fn has(&self, _: &str) -> bool {
-        true
+    /// All but a head of its own where the embedding is the head.
+    fn has(&self, name: &str) -> bool {
+        name != "lm_head.weight"
     }
 
     fn read(&self, name: &str, shape: &[usize], role: Role, dtype: DType) -> Result<Tensor> {

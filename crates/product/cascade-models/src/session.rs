@@ -6,20 +6,32 @@ use cascade_core::{
     common_prefix, Architecture, Error, Result, Scorer, Scores, TokenId, TokenTree, Want,
 };
 
-use crate::load::ModelConfig;
+use crate::config::ModelConfig;
 use crate::network::{LaunchCost, Network, Sequence};
 use crate::plan::Plan;
-use crate::weights::Given;
+use crate::weights::{Given, Provider};
 use crate::{DType, Device, ModelFile, WeightSource};
 
 /// The weights of a model on a device, of any architecture, shared by any number of
 /// [sessions](Session).
 #[derive(Debug)]
-pub struct Model(Arc<dyn Network>);
+pub struct Model {
+    network: Arc<dyn Network>,
+    warnings: Vec<String>,
+}
 
 impl Model {
-    pub(crate) fn new(network: Arc<dyn Network>) -> Self {
-        Self(network)
+    /// The model that `config` describes, loaded.
+    pub(crate) fn new(
+        config: &ModelConfig,
+        weights: &dyn Provider,
+        device: &Device,
+        dtype: DType,
+    ) -> crate::Result<Self> {
+        Ok(Self {
+            network: config.network(weights, device, dtype)?,
+            warnings: config.warnings().to_vec(),
+        })
     }
 
     /// The model that `config` (the content of a config.json) describes, with somebody's own
@@ -38,29 +50,35 @@ impl Model {
             name: "the model's configuration".to_owned(),
             bytes: &[],
         };
-        let config = ModelConfig::parse(&file, config)?;
-        Ok(Self(config.network(&Given(weights), device, dtype)?))
+        let config = ModelConfig::parse(&file, &config)?;
+        Self::new(&config, &Given(weights), device, dtype)
+    }
+
+    /// What the user should know of the model's settings, in sentences: settings of its config.json
+    /// that are not known here, and limits that follow from others.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// How the model reads its prompt.
     pub fn architecture(&self) -> Architecture {
-        self.0.info().architecture
+        self.network.info().architecture
     }
 
     /// Rows of its embedding, and columns of its logits.
     pub fn vocab_size(&self) -> usize {
-        self.0.info().vocab_size
+        self.network.info().vocab_size
     }
 
     /// Number of parameters; a tied head counts once.
     pub fn num_parameters(&self) -> usize {
-        self.0.info().parameters
+        self.network.info().parameters
     }
 
     /// Bytes of weights that one forward reads, whatever the number of rows: what bounds decoding
     /// at batch 1. For T5 it is the decoder's; the encoder runs once per source.
     pub fn bytes_per_forward(&self) -> usize {
-        self.0.bytes_per_forward()
+        self.network.bytes_per_forward()
     }
 
     /// Bytes that a forward reads: its weights, and keys and values of all positions that its last
@@ -68,22 +86,22 @@ impl Model {
     /// of the last context token and of a chain behind it.
     pub fn bytes_read(&self, context: usize, rows: usize, source: usize) -> usize {
         let sequence =
-            usize::from(self.0.info().start.is_some()) + context + rows.saturating_sub(1);
+            usize::from(self.network.info().start.is_some()) + context + rows.saturating_sub(1);
         let source = match self.architecture() {
             Architecture::EncoderDecoder => source,
             Architecture::DecoderOnly => 0,
         };
-        self.bytes_per_forward() + (sequence + source) * self.0.bytes_per_position()
+        self.bytes_per_forward() + (sequence + source) * self.network.bytes_per_position()
     }
 
     /// Layers that a forward goes through: the decoder's.
     pub fn layers(&self) -> usize {
-        self.0.info().layers
+        self.network.info().layers
     }
 
     /// Kernels that a forward of so many rows launches. Known on a GPU, once one has run.
     pub fn launches(&self, rows: usize) -> Option<usize> {
-        self.0.launches(rows)
+        self.network.launches(rows)
     }
 
     /// Time of the last forward's launches by purpose, each the median of `repeats` runs; nothing
@@ -92,13 +110,13 @@ impl Model {
     /// # Errors
     /// What launching fails with.
     pub fn profile(&self, repeats: usize) -> Result<Vec<LaunchCost>> {
-        self.0.profile(repeats)
+        self.network.profile(repeats)
     }
 
     /// The most positions that a context and the height of a tree may take together. T5 has no
     /// limit: its positions are relative.
     pub fn max_context(&self) -> Option<usize> {
-        self.0.info().max_context
+        self.network.info().max_context
     }
 
     /// A session that has seen nothing yet. Allocates nothing.
@@ -140,7 +158,7 @@ impl Session {
     /// A session that has seen nothing yet. Allocates nothing.
     pub fn new(model: Arc<Model>) -> Self {
         Self {
-            cache: Cache::new(Arc::clone(&model.0).sequence()),
+            cache: Cache::new(Arc::clone(&model.network).sequence()),
             source: Vec::new(),
             model,
         }
@@ -169,7 +187,7 @@ impl Session {
 
     /// Scores the rows of `context`, of which the cache holds the beginning, and `tree`.
     fn forward(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        let start = self.model.0.info().start;
+        let start = self.model.network.info().start;
         let context: Vec<TokenId> = start.into_iter().chain(context.iter().copied()).collect();
         self.cache.keep_prefix_of(&context)?;
         let before = self.cache.context.len();

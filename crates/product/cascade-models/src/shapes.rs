@@ -22,14 +22,14 @@ fn shapes() -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LlamaConfig, T5Config};
+    use crate::{DecoderConfig, T5Config};
 
     fn t5(name: &str) -> T5Config {
-        serde_json::from_value(shape(name).unwrap()).unwrap()
+        T5Config::read(&shape(name).unwrap()).unwrap()
     }
 
-    fn llama(name: &str) -> LlamaConfig {
-        serde_json::from_value(shape(name).unwrap()).unwrap()
+    fn llama(name: &str) -> DecoderConfig {
+        DecoderConfig::read(&shape(name).unwrap()).unwrap()
     }
 
     #[test]
@@ -42,11 +42,9 @@ mod tests {
             ("flan-t5-small", 76_961_152),
         ];
         for (name, parameters) in released {
-            t5(name).validate().unwrap();
             assert_eq!(t5(name).parameters(), parameters, "{name}");
         }
         for (name, parameters) in [("vicuna-7b", 6_738_415_616), ("vicuna-68m", 68_030_208)] {
-            llama(name).validate().unwrap();
             assert_eq!(llama(name).parameters(), parameters, "{name}");
         }
         assert_eq!(shape_names().len(), released.len() + 2);

@@ -126,6 +126,7 @@ pub(crate) fn long_binary(code: &[&str]) -> Option<LongBinary> {
     Some(match code {
         ["add", "s64"] => lanes!(|a, b| a.wrapping_add(b)),
         ["mul", "lo", "s64"] => lanes!(|a, b| a.wrapping_mul(b)),
+        ["and", "b64"] => lanes!(|a, b| a & b),
         ["or", "b64"] => lanes!(|a, b| a | b),
         ["xor", "b64"] => lanes!(|a, b| a ^ b),
         _ => return None,

@@ -566,13 +566,14 @@ fn instructions_of_32_bits_compute_what_ptx_says() {
 
 #[test]
 fn instructions_of_64_bits_compute_what_ptx_says() {
-    let cases: [(&str, u64); 8] = [
+    let cases: [(&str, u64); 9] = [
         ("mul.wide.s32 	%rd4, %r4, 5;", -15i64 as u64),
         ("mul.wide.u32 	%rd4, %r4, 5;", 5 * (u64::from(u32::MAX) - 2)),
         ("cvt.u64.u32 	%rd4, %r4;", u64::from(u32::MAX) - 2),
         ("mul.lo.s64 	%rd4, %rd5, -3;", -15i64 as u64),
         ("shl.b64 	%rd4, %rd5, 40;", 5 << 40),
         ("shr.u64 	%rd4, %rd5, 1;", 2),
+        ("and.b64 	%rd4, %rd5, 12;", 4),
         ("or.b64 	%rd4, %rd5, 8;", 13),
         ("selp.b64 	%rd4, 1, 2, %p4;", 1),
     ];

@@ -191,6 +191,26 @@ fn trees_are_summed_as_chains_are() {
     }
 }
 
+/// Windows that end within a warp's keys, within a split, and in one before; and one of nothing but
+/// the row itself.
+#[test]
+fn rows_see_no_farther_than_their_window() {
+    for (seed, window, heads, sizes) in [
+        (20, 1, heads(2, 1, 16), [(0, 0, 9), (40, 2, 3)]),
+        (21, 7, heads(2, 2, 64), [(0, 0, 9), (40, 2, 3)]),
+        (22, 40, heads(2, 1, 128), [(0, 0, 2), (60, 1, 3)]),
+        (24, 131, heads(2, 1, 16), [(300, 0, 2), (138, 2, 5)]),
+    ] {
+        let scene = Scene::new(seed, heads).with_window(window);
+        let filled = sizes[0].0.max(sizes[1].0) + 2;
+        let story = sizes
+            .into_iter()
+            .fold(Story::new(seed, filled), Story::then_any);
+        let story = story.then_chain(filled, 2);
+        on_both(|device, dtype| story.check(&scene, (device, dtype)));
+    }
+}
+
 /// A model that computes NaN must not pass for one with valid output.
 #[test]
 fn scores_that_are_no_numbers_give_none() {

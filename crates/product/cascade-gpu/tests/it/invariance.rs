@@ -39,6 +39,19 @@ fn rows_of_a_chain_say_the_same_alone_and_in_any_company() {
     });
 }
 
+/// Heads that are normed are whole first, so that they take a kernel of their own.
+#[test]
+fn normed_heads_say_the_same_in_chunks_of_any_size() {
+    let text = random_text(5, 19);
+    on_both(|device, dtype| {
+        let model = Decoder::with_normed_heads(device, dtype, Shape::SMALL);
+        let at_once = model.read(&model.cache(), 0, &text, &[19]);
+        let in_chunks = model.read(&model.cache(), 0, &text, &[1, 8]);
+        assert!(bits(&in_chunks) == bits(&at_once), "{dtype:?}");
+        at_once
+    });
+}
+
 #[test]
 fn short_texts_say_the_same_in_chunks_of_any_size() {
     let text = random_text(3, 64);

@@ -113,6 +113,33 @@ fn linear_maps_are_sums_of_products() {
 }
 
 #[test]
+fn biases_are_added_to_the_sums() {
+    let mut rng = StdRng::seed_from_u64(9);
+    for (seed, rows, inputs, outputs) in [(1, 3, 64, 48), (2, 40, 1056, 16), (3, 1, 32, 144)] {
+        let mut case = Case::new(seed, rows, inputs, outputs, StorageDType::F32);
+        let stored = StorageDType::BF16;
+        case.store.random(&mut rng, "bias", &[outputs], stored, 4.0);
+        let bias = case.store.values("bias").to_vec();
+        on_both(|device, dtype| {
+            let (input, plain) = case.plain(device, dtype);
+            let (same, biased) = case.run((device, dtype), |loader| {
+                let mut linear = loader.linear(inputs, &[("head", outputs)]).unwrap();
+                loader.bias(&mut linear, &[("bias", outputs)]).unwrap();
+                linear
+            });
+            assert_eq!(input, same);
+            let rows = plain.chunks(outputs);
+            let want = rows.flat_map(|row| row.iter().zip(&bias).map(|(x, b)| x + b));
+            assert!(
+                want.eq(biased.iter().copied()),
+                "{dtype:?} {inputs} {outputs}"
+            );
+            biased
+        });
+    }
+}
+
+#[test]
 fn only_wanted_rows_are_computed() {
     for (seed, rows, wanted) in [(1, 5, 1), (2, 8, 7), (3, 23, 9), (4, 40, 33)] {
         let mut case = Case::new(seed, rows, 288, 48, StorageDType::F32);

@@ -22,15 +22,24 @@ const VOCABULARY: usize = 2064;
 /// Forwards of all kinds of kernels: few rows and many, several splits of the keys, several slices
 /// of the vocabulary.
 fn forwards(device: &Device, dtype: DType, head: usize) -> Result<(), Error> {
+    run(&Decoder::new(device, dtype, shape(head)))
+}
+
+fn shape(head: usize) -> Shape {
     let heads = Heads {
         queries: 2,
         kv: 1,
         size: head,
     };
-    let vocabulary = VOCABULARY;
-    let decoder = Decoder::new(device, dtype, Shape { heads, vocabulary });
+    Shape {
+        heads,
+        vocabulary: VOCABULARY,
+    }
+}
+
+fn run(decoder: &Decoder) -> Result<(), Error> {
     let (mut runner, cache) = (decoder.runner(), decoder.cache());
-    let text = random_text(1, 155, vocabulary);
+    let text = random_text(1, 155, VOCABULARY);
     let mut past = 0;
     for rows in [64, 64, 17, 9, 1] {
         let mut batch = Batch::chain(&text[past..past + rows], past);
@@ -47,6 +56,7 @@ fn forwards(device: &Device, dtype: DType, head: usize) -> Result<(), Error> {
 fn forwards_with(kernel: &str, device: &Device) -> Result<(), Error> {
     match kernel {
         "linear_f32" | "attention_f32" => forwards(device, DType::F32, 32),
+        "norm_heads" => run(&Decoder::with_normed_heads(device, DType::BF16, shape(32))),
         "attention_bf16_64" => forwards(device, DType::BF16, 64),
         "attention_bf16_128" => forwards(device, DType::BF16, 128),
         _ => forwards(device, DType::BF16, 32),
@@ -80,6 +90,7 @@ fn kernels_order_what_their_threads_do() {
         "attention_f32",
         "attention_bf16_64",
         "attention_bf16_128",
+        "norm_heads",
         "top",
     ] {
         let device = Device::emulating(PTX, ExecutionOrder::Random(1)).unwrap();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use cascade_cpu::{attend, Cache, CacheShape, KeysValues, Linear, Part, ScoreBias};
 
 use super::host::{
-    Answer, HostBackend, HostBias, HostCache, HostInput, HostRows, HostSequence, RelativeBias,
+    Answer, HostBackend, HostBias, HostCache, HostInput, HostRows, HostSequence, PerWindow,
+    RelativeBias,
 };
 use super::{
     Activation, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec, Loader, ModelInfo,
-    Outputs,
+    Outputs, Sight, Turn,
 };
 use crate::network::Sequence;
 use crate::weights::{values, Provider, Role};
@@ -45,6 +46,49 @@ pub(super) struct Rotary {
     cosines: Vec<f32>,
     sines: Vec<f32>,
     half: usize,
+}
+
+/// How a head is changed before it is compared with others.
+#[derive(Clone, Copy)]
+struct HeadTurn<'a> {
+    norm: Option<&'a Norm>,
+    rotary: Option<&'a Rotary>,
+}
+
+impl HeadTurn<'_> {
+    const NONE: Self = Self {
+        norm: None,
+        rotary: None,
+    };
+
+    /// Turns a head of a row at `position`.
+    fn turn(self, head: &mut [f32], position: u32) {
+        if let Some(norm) = self.norm {
+            cascade_cpu::rms_norm_in_place(head, &norm.weight, norm.epsilon);
+        }
+        if let Some(rotary) = self.rotary {
+            rotary.rotate(head, position);
+        }
+    }
+}
+
+/// How heads of queries are changed, and those of keys.
+fn head_turns<'a>(turn: &Turn<'a, Cpu>) -> [HeadTurn<'a>; 2] {
+    match turn {
+        Turn::None => [HeadTurn::NONE; 2],
+        Turn::Rotated(rotary) => {
+            [HeadTurn {
+                norm: None,
+                rotary: Some(rotary),
+            }; 2]
+        }
+        Turn::NormedAndRotated(norms, rotary) => {
+            [&norms.queries, &norms.keys].map(|norm| HeadTurn {
+                norm: Some(norm),
+                rotary: Some(rotary),
+            })
+        }
+    }
 }
 
 impl Rotary {
@@ -89,6 +133,14 @@ impl<'a> CpuLoader<'a> {
     fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>> {
         values(&self.weights.read(name, shape, role, DType::F32)?)
     }
+
+    fn norm_of(&self, name: &str, size: usize) -> Result<Norm> {
+        let name = format!("{name}.weight");
+        Ok(Norm {
+            weight: self.read(&name, &[size], Role::Norm)?,
+            epsilon: self.info.epsilon as f32,
+        })
+    }
 }
 
 impl Loader<Cpu> for CpuLoader<'_> {
@@ -105,11 +157,11 @@ impl Loader<Cpu> for CpuLoader<'_> {
     }
 
     fn norm(&mut self, name: &str) -> Result<Norm> {
-        let name = format!("{name}.weight");
-        Ok(Norm {
-            weight: self.read(&name, &[self.info.size], Role::Norm)?,
-            epsilon: self.info.epsilon as f32,
-        })
+        self.norm_of(name, self.info.size)
+    }
+
+    fn head_norm(&mut self, name: &str) -> Result<Norm> {
+        self.norm_of(name, self.info.heads.size)
     }
 
     fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Map> {
@@ -204,7 +256,7 @@ impl HostBackend for Cpu {
             sequence: input.sequence,
             source: input.source,
             wanted: input.wanted,
-            bias: None,
+            biases: PerWindow::new(),
             stream: Vec::new(),
             normed: Vec::new(),
             queries: Vec::new(),
@@ -226,7 +278,7 @@ struct CpuForward<'a> {
     source: &'a mut Cache,
     wanted: usize,
     /// Of self-attention, once a layer has asked for it.
-    bias: Option<HostBias>,
+    biases: PerWindow<HostBias>,
     stream: Vec<f32>,
     normed: Vec<f32>,
     /// `[heads, rows, head size]`.
@@ -247,13 +299,8 @@ impl CpuForward<'_> {
         self.norm(norm);
     }
 
-    fn attend_to(&self, keys_values: KeysValues<'_>, bias: ScoreBias<'_>) -> Vec<f32> {
-        let heads = self.info.heads;
-        attend(&self.queries, heads.queries, heads.size, keys_values, bias)
-    }
-
     /// Takes the queries, which come first in each row of `features`.
-    fn take_queries(&mut self, features: &[f32], rotary: Option<&Rotary>) {
+    fn take_queries(&mut self, features: &[f32], turn: HeadTurn<'_>) {
         let (Heads { queries, size, .. }, rows) = (self.info.heads, self.rows.count());
         let width = features.len() / rows;
         self.queries = Vec::with_capacity(queries * rows * size);
@@ -262,12 +309,19 @@ impl CpuForward<'_> {
                 let start = self.queries.len();
                 self.queries
                     .extend_from_slice(&row[head * size..(head + 1) * size]);
-                if let Some(rotary) = rotary {
-                    rotary.rotate(&mut self.queries[start..], position);
-                }
+                turn.turn(&mut self.queries[start..], position);
             }
         }
     }
+}
+
+fn attend_with(
+    heads: Heads,
+    queries: &[f32],
+    keys_values: KeysValues<'_>,
+    bias: ScoreBias<'_>,
+) -> Vec<f32> {
+    attend(queries, heads.queries, heads.size, keys_values, bias)
 }
 
 /// Writes keys and values, side by side in each row, behind the committed slots of a cache; keys as
@@ -300,23 +354,22 @@ impl Forward<Cpu> for CpuForward<'_> {
         self.norm(norm);
     }
 
-    fn project(&mut self, linear: &Map, rotary: Option<&Rotary>, layer: usize) {
+    fn project(&mut self, linear: &Map, turn: Turn<'_, Cpu>, layer: usize) {
         let features = linear.linear.forward(&self.normed);
-        self.take_queries(&features, rotary);
+        let [of_queries, of_keys] = head_turns(&turn);
+        self.take_queries(&features, of_queries);
         let Heads { queries, size, .. } = self.info.heads;
         let rows = features.chunks_exact(features.len() / self.rows.count());
         let rows = rows.map(|row| &row[queries * size..]);
         let positions = &self.positions;
         store(self.sequence, layer, size, rows, |keys, row| {
-            if let Some(rotary) = rotary {
-                rotary.rotate(keys, positions[row]);
-            }
+            of_keys.turn(keys, positions[row]);
         });
     }
 
     fn project_queries(&mut self, linear: &Map) {
         let features = linear.linear.forward(&self.normed);
-        self.take_queries(&features, None);
+        self.take_queries(&features, HeadTurn::NONE);
     }
 
     fn project_source(&mut self, linear: &Map, layer: usize) {
@@ -325,22 +378,22 @@ impl Forward<Cpu> for CpuForward<'_> {
         store(self.source, layer, self.info.heads.size, rows, |_, _| ());
     }
 
-    fn attend(&mut self, bias: Option<&RelativeBias>, layer: usize) {
-        if self.bias.is_none() {
-            self.bias = Some(self.rows.score_bias(bias));
-        }
-        let bias = match &self.bias {
-            None | Some(HostBias::None) => ScoreBias::None,
-            Some(HostBias::Shared(bias)) => ScoreBias::Shared(bias),
-            Some(HostBias::PerHead(bias)) => ScoreBias::PerHead(bias),
+    fn attend(&mut self, sight: Sight<'_, Cpu>, layer: usize) {
+        let rows = self.rows;
+        let bias = self.biases.of(sight.window(), || rows.score_bias(&sight));
+        let bias = match bias {
+            HostBias::None => ScoreBias::None,
+            HostBias::Shared(bias) => ScoreBias::Shared(bias),
+            HostBias::PerHead(bias) => ScoreBias::PerHead(bias),
         };
-        let keys_values = self.sequence.keys_values(layer, self.rows.keys());
-        self.attended = self.attend_to(keys_values, bias);
+        let keys_values = self.sequence.keys_values(layer, rows.keys());
+        self.attended = attend_with(self.info.heads, &self.queries, keys_values, bias);
     }
 
     fn attend_source(&mut self, layer: usize) {
         let keys_values = self.source.keys_values(layer, self.source.len());
-        self.attended = self.attend_to(keys_values, ScoreBias::None);
+        let heads = self.info.heads;
+        self.attended = attend_with(heads, &self.queries, keys_values, ScoreBias::None);
     }
 
     fn add_attended(&mut self, linear: &Map, norm: &Norm) {

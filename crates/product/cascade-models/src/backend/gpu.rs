@@ -13,7 +13,7 @@ use cascade_gpu::{
 
 use super::{
     Activation, Backend, BackendNetwork, BiasTable, CacheShape, Forward, Heads, LinearSpec, Loader,
-    ModelInfo, Outputs,
+    ModelInfo, Outputs, Sight, Turn,
 };
 use crate::network::{LaunchCost, Sequence};
 use crate::weights::Provider;
@@ -154,6 +154,21 @@ fn weight(name: &str) -> String {
     format!("{name}.weight")
 }
 
+/// Names of the weights or biases of a linear map, and outputs.
+fn tensors(spec: LinearSpec<'_>, kind: &str) -> Vec<(String, usize)> {
+    let parts = spec.parts.iter();
+    parts
+        .map(|(name, outputs)| (format!("{name}.{kind}"), *outputs))
+        .collect()
+}
+
+fn borrowed(tensors: &[(String, usize)]) -> Vec<(&str, usize)> {
+    let parts = tensors.iter();
+    parts
+        .map(|(name, outputs)| (name.as_str(), *outputs))
+        .collect()
+}
+
 impl Loader<Gpu> for GpuLoader<'_> {
     fn has(&self, name: &str) -> bool {
         self.weights.has(&weight(name))
@@ -168,31 +183,28 @@ impl Loader<Gpu> for GpuLoader<'_> {
         Ok(self.loader.norm(&weight(name), self.info.size)?)
     }
 
+    fn head_norm(&mut self, name: &str) -> Result<Norm> {
+        Ok(self.loader.norm(&weight(name), self.info.heads.size)?)
+    }
+
     fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Linear> {
-        if let (true, [(name, _), ..]) = (spec.bias, spec.parts) {
-            return Err(Error::GpuBias {
-                tensor: format!("{name}.bias"),
-            });
-        }
-        let parts: Vec<_> = spec
-            .parts
-            .iter()
-            .map(|(n, outputs)| (weight(n), *outputs))
-            .collect();
-        let parts: Vec<_> = parts
-            .iter()
-            .map(|(name, outputs)| (name.as_str(), *outputs))
-            .collect();
-        let linear = match (spec.outputs, &parts[..]) {
+        let weights = tensors(spec, "weight");
+        let (inputs, heads) = (spec.inputs, self.info.heads.into());
+        let mut linear = match (spec.outputs, &borrowed(&weights)[..]) {
             (Outputs::Gated, &[(gate, inner), (up, _)]) => {
-                self.loader.gated(spec.inputs, gate, up, inner)
+                self.loader.gated(inputs, gate, up, inner)
             }
+            (Outputs::Gated, &[(both, outputs)]) => self.loader.gated_as_one(inputs, both, outputs),
             (Outputs::Rotated, &[(q, _), (k, _), (v, _)]) => {
-                let heads = self.info.heads.into();
-                self.loader.rotated(spec.inputs, heads, [q, k, v])
+                self.loader.rotated(inputs, heads, [q, k, v])
             }
-            (_, parts) => self.loader.linear(spec.inputs, parts),
+            (Outputs::Rotated, &[(all, _)]) => self.loader.rotated_as_one(inputs, heads, all),
+            (_, parts) => self.loader.linear(inputs, parts),
         }?;
+        if spec.bias {
+            let biases = tensors(spec, "bias");
+            self.loader.bias(&mut linear, &borrowed(&biases))?;
+        }
         Ok(self.covered(linear))
     }
 
@@ -216,14 +228,21 @@ impl Loader<Gpu> for GpuLoader<'_> {
     }
 }
 
-/// Each operation is one launch, and the logits are two.
+/// Each operation is one launch, but for the logits and for heads that are normed, which are two.
 impl Forward<Gpu> for cascade_gpu::Forward<'_> {
     fn embed(&mut self, table: &Table, norm: &Norm) {
         self.embed(table, norm);
     }
 
-    fn project(&mut self, linear: &Linear, rotary: Option<&Rotary>, layer: usize) {
-        self.project(linear, QkvParts::All(rotary), layer);
+    fn project(&mut self, linear: &Linear, turn: Turn<'_, Gpu>, layer: usize) {
+        match turn {
+            Turn::None => self.project(linear, QkvParts::All(None), layer),
+            Turn::Rotated(rotary) => self.project(linear, QkvParts::All(Some(rotary)), layer),
+            Turn::NormedAndRotated(norms, rotary) => {
+                self.project(linear, QkvParts::All(None), layer);
+                self.norm_heads([&norms.queries, &norms.keys], rotary, layer);
+            }
+        }
     }
 
     fn project_queries(&mut self, linear: &Linear) {
@@ -234,8 +253,13 @@ impl Forward<Gpu> for cascade_gpu::Forward<'_> {
         self.project(linear, QkvParts::SourceKeysValues, layer);
     }
 
-    fn attend(&mut self, bias: Option<&cascade_gpu::RelativeBias>, layer: usize) {
-        self.attention(AttentionKind::SelfAttn(bias), layer);
+    fn attend(&mut self, sight: Sight<'_, Gpu>, layer: usize) {
+        let kind = match sight {
+            Sight::Whole => AttentionKind::SelfAttn(None),
+            Sight::Biased(bias) => AttentionKind::SelfAttn(Some(bias)),
+            Sight::Window(window) => AttentionKind::Windowed(window),
+        };
+        self.attention(kind, layer);
     }
 
     fn attend_source(&mut self, layer: usize) {

@@ -1,11 +1,12 @@
 //! What backends on the CPU share: sequences, and which row sees which key at what distance.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use cascade_core::{Result as CoreResult, Scores, TokenId, Want};
 use cascade_cpu::CacheShape;
 
-use super::{Backend, BackendNetwork, BiasTable, Forward, ModelInfo};
+use super::{Backend, BackendNetwork, BiasTable, Forward, ModelInfo, Sight};
 use crate::network::Sequence;
 use crate::plan::Plan;
 use crate::{readout, Result};
@@ -94,13 +95,20 @@ impl HostRows<'_> {
     }
 
     /// `[rows, keys]`: 0 where a row sees a key, −∞ where it does not; nothing if all see all.
-    fn mask(&self) -> Option<Vec<f32>> {
-        match self {
-            Self::Decoder(plan) if !plan.sees_everything() => {
-                Some(plan.table(f32::NEG_INFINITY, |_| 0.0))
-            }
-            _ => None,
+    fn mask(&self, window: Option<NonZeroUsize>) -> Option<Vec<f32>> {
+        let Self::Decoder(plan) = self else {
+            return None;
+        };
+        let within = |distance| window.is_none_or(|window| distance < window.get());
+        if plan.sees_everything() && within(plan.keys() - 1) {
+            return None;
         }
+        Some(
+            plan.table(f32::NEG_INFINITY, |distance| match within(distance) {
+                true => 0.0,
+                false => f32::NEG_INFINITY,
+            }),
+        )
     }
 
     /// Entries of a relative bias, `[rows, keys]`.
@@ -119,11 +127,37 @@ impl HostRows<'_> {
     }
 
     /// What is added to the scores of self-attention.
-    pub(super) fn score_bias(&self, bias: Option<&RelativeBias>) -> HostBias {
-        match bias {
-            Some(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
-            None => self.mask().map_or(HostBias::None, HostBias::Shared),
+    pub(super) fn score_bias<B>(&self, sight: &Sight<'_, B>) -> HostBias
+    where
+        B: Backend<RelativeBias = RelativeBias>,
+    {
+        match sight {
+            Sight::Biased(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
+            Sight::Whole | Sight::Window(_) => {
+                let mask = self.mask(sight.window());
+                mask.map_or(HostBias::None, HostBias::Shared)
+            }
         }
+    }
+}
+
+/// What is made once for each window that layers of a forward have.
+#[derive(Debug)]
+pub(super) struct PerWindow<T>(Vec<(Option<NonZeroUsize>, T)>);
+
+impl<T> PerWindow<T> {
+    pub(super) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// What there is for `window`, or what `make` makes.
+    pub(super) fn of(&mut self, window: Option<NonZeroUsize>, make: impl FnOnce() -> T) -> &T {
+        let found = self.0.iter().position(|(other, _)| *other == window);
+        let place = found.unwrap_or_else(|| {
+            self.0.push((window, make()));
+            self.0.len() - 1
+        });
+        &self.0[place].1
     }
 }
 

@@ -9,11 +9,12 @@ use candle_core::{Tensor, D};
 
 use super::arena::Arena;
 use super::host::{
-    Answer, HostBackend, HostBias, HostCache, HostInput, HostRows, HostSequence, RelativeBias,
+    Answer, HostBackend, HostBias, HostCache, HostInput, HostRows, HostSequence, PerWindow,
+    RelativeBias,
 };
 use super::{
     Activation, Backend, BackendNetwork, BiasTable, CacheShape, Forward, LinearSpec, Loader,
-    ModelInfo, Outputs,
+    ModelInfo, Outputs, Sight, Turn,
 };
 use crate::network::Sequence;
 use crate::weights::{values, with_values, Provider, Role};
@@ -146,6 +147,16 @@ impl<'a> TensorLoader<'a> {
         let name = format!("{name}.weight");
         self.weights.read(&name, &shape, Role::Matrix, dtype)
     }
+
+    /// The norm of rows of `size` elements of a type.
+    fn norm_of(&self, name: &str, size: usize, dtype: DType) -> Result<Norm> {
+        let name = format!("{name}.weight");
+        Ok(Norm {
+            weight: self.weights.read(&name, &[size], Role::Norm, dtype)?,
+            epsilon: self.info.epsilon as f32,
+            output: self.dtype.tensor_type(),
+        })
+    }
 }
 
 impl Loader<Tensors> for TensorLoader<'_> {
@@ -158,14 +169,12 @@ impl Loader<Tensors> for TensorLoader<'_> {
     }
 
     fn norm(&mut self, name: &str) -> Result<Norm> {
-        let name = format!("{name}.weight");
         let stream = wide(self.dtype, self.info.exceeds_f16);
-        let shape = [self.info.size];
-        Ok(Norm {
-            weight: self.weights.read(&name, &shape, Role::Norm, stream)?,
-            epsilon: self.info.epsilon as f32,
-            output: self.dtype.tensor_type(),
-        })
+        self.norm_of(name, self.info.size, stream)
+    }
+
+    fn head_norm(&mut self, name: &str) -> Result<Norm> {
+        self.norm_of(name, self.info.heads.size, self.dtype)
     }
 
     fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Map> {
@@ -271,7 +280,7 @@ impl HostBackend for Tensors {
             sequence: input.sequence,
             source: input.source,
             wanted: input.wanted,
-            bias: None,
+            biases: PerWindow::new(),
             stream: nothing.clone(),
             normed: nothing.clone(),
             queries: nothing.clone(),
@@ -297,8 +306,9 @@ struct TensorForward<'a> {
     sequence: &'a mut Arena,
     source: &'a mut Arena,
     wanted: usize,
-    /// Of self-attention, once a layer has asked for it.
-    bias: Option<ScoreBias>,
+    /// Of self-attention, once a layer has asked for it: `[rows, keys]`, `[heads, rows, keys]`, or
+    /// nothing.
+    biases: PerWindow<TensorResult<Option<Tensor>>>,
     stream: Tensor,
     normed: Tensor,
     queries: Tensor,
@@ -308,9 +318,6 @@ struct TensorForward<'a> {
     /// The first operation's that failed; those after it are left out.
     failure: Option<TensorError>,
 }
-
-/// `[rows, keys]`, `[heads, rows, keys]`, or nothing.
-struct ScoreBias(Option<Tensor>);
 
 impl TensorForward<'_> {
     fn attempt(&mut self, operation: impl FnOnce(&mut Self) -> TensorResult<()>) {
@@ -325,19 +332,22 @@ impl TensorForward<'_> {
         self.normed = norm.forward(&self.stream)?;
         Ok(())
     }
+}
 
-    fn score_bias(&self, bias: Option<&RelativeBias>) -> TensorResult<ScoreBias> {
-        let (rows, keys) = (self.rows.count(), self.rows.keys());
-        let bias = match self.rows.score_bias(bias) {
-            HostBias::None => return Ok(ScoreBias(None)),
-            HostBias::Shared(bias) => Tensor::from_vec(bias, (rows, keys), &Device::Cpu)?,
-            HostBias::PerHead(bias) => {
-                let heads = self.info.heads.queries;
-                Tensor::from_vec(bias, (heads, rows, keys), &Device::Cpu)?
-            }
-        };
-        Ok(ScoreBias(Some(bias.to_dtype(self.dtype.tensor_type())?)))
-    }
+/// What `sight` adds to the scores of `rows`.
+fn score_bias(
+    rows: HostRows<'_>,
+    sight: &Sight<'_, Tensors>,
+    heads: usize,
+    dtype: DType,
+) -> TensorResult<Option<Tensor>> {
+    let (count, keys) = (rows.count(), rows.keys());
+    let bias = match rows.score_bias(sight) {
+        HostBias::None => return Ok(None),
+        HostBias::Shared(bias) => Tensor::from_vec(bias, (count, keys), &Device::Cpu)?,
+        HostBias::PerHead(bias) => Tensor::from_vec(bias, (heads, count, keys), &Device::Cpu)?,
+    };
+    bias.to_dtype(dtype.tensor_type()).map(Some)
 }
 
 impl Forward<Tensors> for TensorForward<'_> {
@@ -353,21 +363,29 @@ impl Forward<Tensors> for TensorForward<'_> {
         });
     }
 
-    fn project(&mut self, linear: &Map, rotary: Option<&Rotary>, layer: usize) {
+    fn project(&mut self, linear: &Map, turn: Turn<'_, Tensors>, layer: usize) {
         self.attempt(|this| {
             let (queries, kv) = (this.info.heads.queries, this.info.heads.kv);
             let heads = split_heads(&linear.forward(&this.normed)?, queries + 2 * kv)?;
-            let rotated = heads.narrow(0, 0, queries + kv)?;
-            let rotated = match rotary {
-                None => rotated,
-                Some(rotary) => rotary.rotate(&rotated, &this.positions)?,
+            let both = heads.narrow(0, 0, queries + kv)?;
+            let turned = match turn {
+                Turn::None => both,
+                Turn::Rotated(rotary) => rotary.rotate(&both, &this.positions)?,
+                Turn::NormedAndRotated(norms, rotary) => {
+                    let queries = norms.queries.forward(&both.narrow(0, 0, queries)?)?;
+                    let keys =
+                        norms
+                            .keys
+                            .forward(&both.narrow(0, this.info.heads.queries, kv)?)?;
+                    rotary.rotate(&Tensor::cat(&[queries, keys], 0)?, &this.positions)?
+                }
             };
             let plane = |heads: Tensor| heads.unsqueeze(0);
-            let keys = plane(rotated.narrow(0, queries, kv)?)?;
+            let keys = plane(turned.narrow(0, queries, kv)?)?;
             let values = plane(heads.narrow(0, queries + kv, kv)?)?;
             this.sequence.write(2 * layer, &keys)?;
             this.sequence.write(2 * layer + 1, &values)?;
-            this.queries = rotated.narrow(0, 0, queries)?;
+            this.queries = turned.narrow(0, 0, queries)?;
             Ok(())
         });
     }
@@ -389,15 +407,16 @@ impl Forward<Tensors> for TensorForward<'_> {
         });
     }
 
-    fn attend(&mut self, bias: Option<&RelativeBias>, layer: usize) {
+    fn attend(&mut self, sight: Sight<'_, Tensors>, layer: usize) {
         self.attempt(|this| {
-            let bias = match this.bias.take() {
-                Some(bias) => bias,
-                None => this.score_bias(bias)?,
+            let (rows, heads, dtype) = (this.rows, this.info.heads.queries, this.dtype);
+            let make = || score_bias(rows, &sight, heads, dtype);
+            let bias = match this.biases.of(sight.window(), make) {
+                Ok(bias) => bias.as_ref(),
+                Err(error) => return Err(TensorError::msg(error)),
             };
-            let keys_values = this.sequence.keys_values(layer, this.rows.keys())?;
-            this.attended = attend(&this.queries, &keys_values, bias.0.as_ref())?;
-            this.bias = Some(bias);
+            let keys_values = this.sequence.keys_values(layer, rows.keys())?;
+            this.attended = attend(&this.queries, &keys_values, bias)?;
             Ok(())
         });
     }

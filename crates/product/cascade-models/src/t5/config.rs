@@ -1,13 +1,17 @@
 //! The settings of T5.
 
+use std::str::FromStr;
+
 use cascade_core::TokenId;
-use serde::Deserialize;
+use serde_json::Value;
 
-use crate::Result;
+use crate::backend::Activation;
+use crate::checks::{bad, product, sum};
+use crate::settings::{self, Settings};
+use crate::{Error, Result};
 
-/// The settings of a T5 checkpoint's config.json that its forward pass depends on. Unknown settings
-/// are ignored.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+/// The settings of a T5 checkpoint's config.json that its forward pass depends on.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct T5Config {
     /// Rows of the embedding, and columns of the logits.
@@ -21,104 +25,225 @@ pub struct T5Config {
     /// Layers of the encoder.
     pub num_layers: usize,
     /// Layers of the decoder; as many as the encoder has if absent.
-    #[serde(default)]
     pub num_decoder_layers: Option<usize>,
     /// Heads of every attention.
     pub num_heads: usize,
     /// Buckets of the relative-position bias.
-    #[serde(default = "default_num_buckets")]
     pub relative_attention_num_buckets: usize,
     /// Distance from which on all share the last bucket.
-    #[serde(default = "default_max_distance")]
     pub relative_attention_max_distance: usize,
     /// Added to the mean square in norms.
-    #[serde(default = "default_epsilon")]
     pub layer_norm_epsilon: f64,
     /// Form of the feed-forward layers.
-    #[serde(default)]
     pub feed_forward_proj: FeedForwardProj,
     /// Whether the embedding is the output head too. Absent means yes, as it is in T5 v1.0.
-    #[serde(default = "default_tied")]
     pub tie_word_embeddings: bool,
     /// Whether hidden states are scaled by d_model^-0.5 before the head; if absent, whether
     /// embeddings are tied. transformers 5 writes it for every T5, with tied embeddings even where
     /// the checkpoint has a head of its own.
-    #[serde(default)]
     pub scale_decoder_outputs: Option<bool>,
     /// The token that every decoder sequence starts with; the pad token if absent.
-    #[serde(default)]
     pub decoder_start_token_id: Option<TokenId>,
     /// The pad token; 0 if absent.
-    #[serde(default)]
     pub pad_token_id: Option<TokenId>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// Form of a T5 feed-forward layer, by its name in config.json.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeedForwardProj {
     /// T5 v1.0: one projection and a rectifier.
     #[default]
-    #[serde(rename = "relu")]
     Relu,
-    /// T5 v1.1 and FLAN-T5: a projection gated by the tanh form of GELU.
-    #[serde(rename = "gated-gelu")]
+    /// One projection and the tanh form of GELU ("gelu_new").
+    Gelu,
+    /// One projection and SiLU.
+    Silu,
+    /// A projection gated by a rectifier.
+    GatedRelu,
+    /// T5 v1.1, FLAN-T5 and mT5: a projection gated by the tanh form of GELU.
     GatedGelu,
-    /// A projection gated by SiLU.
-    #[serde(rename = "gated-silu")]
+    /// UL2: a projection gated by SiLU.
     GatedSilu,
 }
 
-fn default_num_buckets() -> usize {
-    32
+impl FeedForwardProj {
+    /// Whether one projection gates another.
+    pub fn is_gated(self) -> bool {
+        matches!(self, Self::GatedRelu | Self::GatedGelu | Self::GatedSilu)
+    }
+
+    pub(super) fn activation(self) -> Activation {
+        match self {
+            Self::Relu | Self::GatedRelu => Activation::Relu,
+            Self::Gelu | Self::GatedGelu => Activation::Gelu,
+            Self::Silu | Self::GatedSilu => Activation::Silu,
+        }
+    }
+
+    /// What transformers calls the nonlinearity.
+    fn is_called(self, name: &str) -> bool {
+        match self.activation() {
+            Activation::Relu => name == "relu",
+            Activation::Gelu => matches!(name, "gelu_new" | "gelu_pytorch_tanh"),
+            Activation::Silu => matches!(name, "silu" | "swish"),
+        }
+    }
 }
 
-fn default_max_distance() -> usize {
-    128
+impl FromStr for FeedForwardProj {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Ok(match name {
+            "relu" => Self::Relu,
+            "gelu_new" | "gelu_pytorch_tanh" => Self::Gelu,
+            "silu" | "swish" => Self::Silu,
+            "gated-relu" => Self::GatedRelu,
+            // "gelu" is the tanh form here, and the exact one without a gate.
+            "gated-gelu" | "gated-gelu_new" | "gated-gelu_pytorch_tanh" => Self::GatedGelu,
+            "gated-silu" | "gated-swish" => Self::GatedSilu,
+            other => {
+                return Err(bad(format!(
+                    "feed_forward_proj is {other:?}, which is not one of \"relu\", \"gelu_new\", \
+                     \"silu\", \"gated-relu\", \"gated-gelu\" and \"gated-silu\""
+                )))
+            }
+        })
+    }
 }
 
-fn default_epsilon() -> f64 {
-    1e-6
+/// The classes that a config.json of T5 is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum T5Class {
+    /// T5, FLAN-T5, UL2.
+    T5,
+    /// mT5, whose head is its own.
+    Mt5,
 }
 
-fn default_tied() -> bool {
-    true
+impl T5Class {
+    /// The class of a config.json, by its `model_type`, or by its `architectures` if it has none.
+    pub(crate) fn of(config: &Value) -> Option<Self> {
+        match config["model_type"].as_str() {
+            Some("t5") => Some(Self::T5),
+            Some("mt5") => Some(Self::Mt5),
+            Some(_) => None,
+            None => match config["architectures"][0].as_str() {
+                Some("T5ForConditionalGeneration" | "T5WithLMHeadModel") => Some(Self::T5),
+                Some("MT5ForConditionalGeneration") => Some(Self::Mt5),
+                _ => None,
+            },
+        }
+    }
 }
 
 impl T5Config {
+    /// Reads the content of a config.json.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for the first setting that no forward pass can be built from, or that
+    /// changes one in a way there is no code for.
+    pub fn read(config: &Value) -> Result<Self> {
+        let class = T5Class::of(config).unwrap_or(T5Class::T5);
+        let mut settings = Settings::new(config)?;
+        let read = Self::settings(&mut settings, class)?;
+        read.validate()?;
+        Ok(Self {
+            warnings: settings.finish(&settings::T5)?,
+            ..read
+        })
+    }
+
+    fn settings(settings: &mut Settings<'_>, class: T5Class) -> Result<Self> {
+        let tied = settings.flag("tie_word_embeddings", true)?;
+        let mut scaled =
+            settings.optional("scale_decoder_outputs", "true or false", Value::as_bool)?;
+        if class == T5Class::Mt5 && scaled.is_none() {
+            scaled = Some(tied && scales_tied_mt5(settings)?);
+        }
+        let token = |value: &Value| TokenId::try_from(value.as_u64()?).ok();
+        Ok(Self {
+            vocab_size: settings.size("vocab_size")?,
+            d_model: settings.size("d_model")?,
+            d_kv: settings.size("d_kv")?,
+            d_ff: settings.size("d_ff")?,
+            num_layers: settings.size("num_layers")?,
+            num_decoder_layers: settings.optional_size("num_decoder_layers")?,
+            num_heads: settings.size("num_heads")?,
+            relative_attention_num_buckets: settings
+                .optional_size("relative_attention_num_buckets")?
+                .unwrap_or(32),
+            relative_attention_max_distance: settings
+                .optional_size("relative_attention_max_distance")?
+                .unwrap_or(128),
+            layer_norm_epsilon: settings.number("layer_norm_epsilon", 1e-6)?,
+            feed_forward_proj: feed_forward(settings, class)?,
+            tie_word_embeddings: tied,
+            scale_decoder_outputs: scaled,
+            decoder_start_token_id: settings.optional(
+                "decoder_start_token_id",
+                "a token",
+                token,
+            )?,
+            pad_token_id: settings.optional("pad_token_id", "a token", token)?,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// What the user should know of settings, in sentences.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Weights that one forward of the decoder reads, embeddings of single tokens aside: everything
     /// of the decoder but the keys and values of cross-attention, which are computed once per
     /// source, and the head.
     pub fn parameters_per_forward(&self) -> usize {
-        let inner = self.num_heads * self.d_kv;
-        let attention = 4 * self.d_model * inner;
-        let cross = 2 * self.d_model * inner;
-        let feed_forward = self.feed_forward_projections() * self.d_model * self.d_ff;
         let norms = 3 * self.d_model;
-        let layer = attention + cross + feed_forward + norms;
-        self.decoder_layers() * layer + self.d_model + self.d_model * self.vocab_size
+        let cross = product(&[2, self.d_model, self.inner()]);
+        let layer = sum(&[self.attention(), cross, self.feed_forwards(), norms]);
+        let head = product(&[self.d_model, self.vocab_size]);
+        sum(&[product(&[self.decoder_layers(), layer]), self.d_model, head])
     }
 
     /// Weights of the whole model; a tied head counts once.
     pub fn parameters(&self) -> usize {
-        let inner = self.num_heads * self.d_kv;
-        let attention = 4 * self.d_model * inner;
-        let feed_forward = self.feed_forward_projections() * self.d_model * self.d_ff;
-        let encoder_layer = attention + feed_forward + 2 * self.d_model;
-        let decoder_layer = 2 * attention + feed_forward + 3 * self.d_model;
+        let (attention, feed_forward) = (self.attention(), self.feed_forwards());
+        let encoder_layer = sum(&[attention, feed_forward, 2 * self.d_model]);
+        let decoder_layer = sum(&[attention, attention, feed_forward, 3 * self.d_model]);
         // What is there once in each stack: the bias of positions and the last norm.
-        let stack = self.relative_attention_num_buckets * self.num_heads + self.d_model;
+        let bias = product(&[self.relative_attention_num_buckets, self.num_heads]);
         let tables = if self.tie_word_embeddings { 1 } else { 2 };
-        self.num_layers * encoder_layer
-            + self.decoder_layers() * decoder_layer
-            + 2 * stack
-            + tables * self.vocab_size * self.d_model
+        sum(&[
+            product(&[self.num_layers, encoder_layer]),
+            product(&[self.decoder_layers(), decoder_layer]),
+            product(&[2, sum(&[bias, self.d_model])]),
+            product(&[tables, self.vocab_size, self.d_model]),
+        ])
+    }
+
+    /// Outputs of all heads together.
+    pub(super) fn inner(&self) -> usize {
+        product(&[self.num_heads, self.d_kv])
+    }
+
+    /// Weights of an attention.
+    fn attention(&self) -> usize {
+        product(&[4, self.d_model, self.inner()])
+    }
+
+    /// Weights of a feed-forward.
+    fn feed_forwards(&self) -> usize {
+        product(&[self.feed_forward_projections(), self.d_model, self.d_ff])
     }
 
     fn feed_forward_projections(&self) -> usize {
-        match self.feed_forward_proj {
-            FeedForwardProj::Relu => 2,
-            FeedForwardProj::GatedGelu | FeedForwardProj::GatedSilu => 3,
+        if self.feed_forward_proj.is_gated() {
+            3
+        } else {
+            2
         }
     }
 
@@ -161,13 +286,13 @@ impl T5Config {
             self.relative_attention_max_distance,
         );
         if buckets < 4 || distance <= buckets / 2 {
-            return Err(crate::checks::bad(format!(
+            return Err(bad(format!(
                 "relative_attention_num_buckets {buckets} and relative_attention_max_distance \
                  {distance} leave no room for logarithmic buckets"
             )));
         }
         if self.decoder_start() as usize >= self.vocab_size {
-            return Err(crate::checks::bad(format!(
+            return Err(bad(format!(
                 "decoder_start_token_id {} is outside the vocabulary of {}",
                 self.decoder_start(),
                 self.vocab_size
@@ -175,6 +300,47 @@ impl T5Config {
         }
         Ok(())
     }
+}
+
+/// The form of the feed-forward layers, which is said twice.
+fn feed_forward(settings: &mut Settings<'_>, class: T5Class) -> Result<FeedForwardProj> {
+    let absent = match class {
+        T5Class::T5 => "relu",
+        T5Class::Mt5 => "gated-gelu",
+    };
+    let name = settings.text("feed_forward_proj", absent)?;
+    let form: FeedForwardProj = name.parse()?;
+    let called = settings.optional("dense_act_fn", "a text", Value::as_str)?;
+    let gated = settings.flag("is_gated_act", form.is_gated())?;
+    match called {
+        Some(other) if !form.is_called(other) => Err(bad(format!(
+            "feed_forward_proj {name:?} and dense_act_fn {other:?} contradict each other"
+        ))),
+        _ if gated != form.is_gated() => Err(bad(format!(
+            "feed_forward_proj {name:?} and is_gated_act {gated} contradict each other"
+        ))),
+        _ => Ok(form),
+    }
+}
+
+/// Whether hidden states of an mT5 with a tied head are scaled. The released ones have heads of
+/// their own, so that nothing but the version of transformers that saved it decides.
+fn scales_tied_mt5(settings: &mut Settings<'_>) -> Result<bool> {
+    let version = settings.text("transformers_version", "4")?;
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
+    let scales = major.unwrap_or(4u64) < 5;
+    if scales {
+        settings.warn(
+            "config.json describes an mT5 whose head is its embedding: transformers 4, which saved \
+             it, scales hidden states by d_model^-0.5 before the head, and so it is done here; \
+             transformers 5 does not: if that is meant, add \"scale_decoder_outputs\": false"
+                .to_owned(),
+        );
+    }
+    Ok(scales)
 }
 
 /// The bucket that a relative position (key minus query) falls into; T5's rule, the logarithm in
@@ -208,42 +374,99 @@ pub fn relative_position_bucket(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn config(json: &str) -> serde_json::Result<T5Config> {
-        serde_json::from_str(json)
+    fn config(settings: Value) -> Result<T5Config> {
+        let mut config = json!({"vocab_size": 10, "d_model": 4, "d_kv": 2, "d_ff": 8,
+            "num_layers": 2, "num_heads": 2});
+        let entries = settings.as_object().unwrap().clone();
+        config.as_object_mut().unwrap().extend(entries);
+        T5Config::read(&config)
     }
-
-    const SIZES: &str =
-        r#""vocab_size": 10, "d_model": 4, "d_kv": 2, "d_ff": 8, "num_layers": 2, "num_heads": 2"#;
 
     #[test]
     fn what_is_absent_is_as_in_v1_0() {
-        let config = config(&format!("{{{SIZES}, \"n_positions\": 512}}")).unwrap();
-        assert!(config.tie_word_embeddings);
+        let config = config(json!({"n_positions": 512})).unwrap();
+        assert!(config.tie_word_embeddings && config.scales_outputs());
         assert_eq!(config.feed_forward_proj, FeedForwardProj::Relu);
         assert_eq!((config.decoder_layers(), config.decoder_start()), (2, 0));
-        config.validate().unwrap();
+        assert!(config.warnings().is_empty());
+    }
+
+    #[test]
+    fn forms_of_feed_forwards() {
+        for (name, dense, gated, form) in [
+            ("relu", "relu", false, FeedForwardProj::Relu),
+            ("gated-gelu", "gelu_new", true, FeedForwardProj::GatedGelu),
+            ("gated-silu", "silu", true, FeedForwardProj::GatedSilu),
+        ] {
+            let stated = json!({"feed_forward_proj": name, "dense_act_fn": dense,
+                "is_gated_act": gated});
+            assert_eq!(config(stated).unwrap().feed_forward_proj, form);
+        }
+        // The exact GELU.
+        assert!(config(json!({"feed_forward_proj": "gelu"})).is_err());
+    }
+
+    #[test]
+    fn mt5_has_a_head_of_its_own() {
+        let mt5 = |settings: Value| {
+            let mut all = json!({"model_type": "mt5"});
+            let entries = settings.as_object().unwrap().clone();
+            all.as_object_mut().unwrap().extend(entries);
+            config(all).unwrap()
+        };
+        let released = mt5(json!({"tie_word_embeddings": false}));
+        assert_eq!(released.feed_forward_proj, FeedForwardProj::GatedGelu);
+        assert!(!released.scales_outputs() && released.warnings().is_empty());
+        let five = mt5(json!({"tie_word_embeddings": true, "transformers_version": "5.23.0"}));
+        assert!(!five.scales_outputs() && five.warnings().is_empty());
+        let four = mt5(json!({"tie_word_embeddings": true, "transformers_version": "4.46.3"}));
+        assert!(four.scales_outputs());
+        assert!(four.warnings()[0].contains("scale_decoder_outputs"));
     }
 
     #[test]
     fn refuses_settings_that_make_no_sense() {
-        let unknown = config(&format!("{{{SIZES}, \"feed_forward_proj\": \"swish\"}}"));
-        let message = unknown.unwrap_err().to_string();
-        assert!(
-            message.contains("swish") && message.contains("gated-gelu"),
-            "{message}"
-        );
-
-        for (setting, name) in [
-            ("\"num_decoder_layers\": 0", "num_decoder_layers"),
-            ("\"decoder_start_token_id\": 10", "decoder_start_token_id"),
-            ("\"relative_attention_num_buckets\": 2", "num_buckets"),
+        for (settings, words) in [
+            (
+                json!({"feed_forward_proj": "swoosh"}),
+                ["swoosh", "gated-gelu"],
+            ),
+            (
+                json!({"feed_forward_proj": "gated-gelu", "dense_act_fn": "relu"}),
+                ["dense_act_fn", "contradict"],
+            ),
+            (
+                json!({"is_gated_act": true}),
+                ["is_gated_act", "contradict"],
+            ),
+            (
+                json!({"num_decoder_layers": 0}),
+                ["num_decoder_layers", "0"],
+            ),
+            (
+                json!({"decoder_start_token_id": 10}),
+                ["decoder_start_token_id", "vocabulary"],
+            ),
+            (
+                json!({"relative_attention_num_buckets": 2}),
+                ["num_buckets", "2"],
+            ),
+            (
+                json!({"is_encoder_decoder": false}),
+                ["is_encoder_decoder", "supported"],
+            ),
         ] {
-            let config = config(&format!("{{{SIZES}, {setting}}}")).unwrap();
-            let message = config.validate().unwrap_err().to_string();
-            assert!(message.contains(name), "{message}");
+            let message = config(settings).unwrap_err().to_string();
+            for word in words {
+                assert!(message.contains(word), "{message}");
+            }
         }
+        let unknown = config(json!({"bidirectional_window": 3})).unwrap();
+        assert!(unknown.warnings()[0].contains("bidirectional_window"));
     }
 
     #[test]

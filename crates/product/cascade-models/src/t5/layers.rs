@@ -5,9 +5,9 @@ use cascade_core::Architecture;
 use super::config::relative_position_bucket;
 use crate::backend::{
     Activation, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec, Loader,
-    ModelInfo, Outputs,
+    ModelInfo, Outputs, Sight, Turn,
 };
-use crate::{FeedForwardProj, Result, T5Config};
+use crate::{Result, T5Config};
 
 #[derive(Debug)]
 struct T5<B: Backend> {
@@ -80,12 +80,12 @@ impl<B: Backend> Layers<B> for T5<B> {
         forward.embed(&self.embedding, decoder.norm(0));
         for (i, layer) in decoder.layers.iter().enumerate() {
             let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
-            forward.project(&layer.qkv, None, i);
+            forward.project(&layer.qkv, Turn::None, i);
             if !logits && i + 1 == decoder.layers.len() {
                 // All keys and values are there.
                 return;
             }
-            forward.attend(Some(&decoder.bias), i);
+            forward.attend(Sight::Biased(&decoder.bias), i);
             forward.add_attended(&layer.output, &cross.norm);
             forward.project_queries(&cross.queries);
             forward.attend_source(i);
@@ -107,23 +107,19 @@ impl<B: Backend> Layers<B> for T5<B> {
             None => forward.embed(&self.embedding, encoder.norm(0)),
             Some(i) => {
                 let layer = &encoder.layers[i];
-                forward.attend(Some(&encoder.bias), i % 2);
+                forward.attend(Sight::Biased(&encoder.bias), i % 2);
                 forward.add_attended(&layer.output, &layer.feed_forward.norm);
                 self.feed_forward(&layer.feed_forward, encoder.norm(stage), forward);
             }
         }
         match encoder.layers.get(stage) {
-            Some(next) => forward.project(&next.qkv, None, stage % 2),
+            Some(next) => forward.project(&next.qkv, Turn::None, stage % 2),
             None => self.read_source(forward),
         }
     }
 }
 
 impl Describe for T5Config {
-    fn validate(&self) -> Result<()> {
-        self.validate()
-    }
-
     fn info(&self) -> ModelInfo {
         ModelInfo {
             architecture: Architecture::EncoderDecoder,
@@ -157,11 +153,7 @@ impl Describe for T5Config {
             false => loader.head("lm_head", None),
         }?;
         Ok(Box::new(T5 {
-            activation: match self.feed_forward_proj {
-                FeedForwardProj::Relu => Activation::Relu,
-                FeedForwardProj::GatedGelu => Activation::Gelu,
-                FeedForwardProj::GatedSilu => Activation::Silu,
-            },
+            activation: self.feed_forward_proj.activation(),
             embedding,
             encoder,
             decoder,
@@ -181,11 +173,6 @@ fn embedding_name<B: Backend>(loader: &dyn Loader<B>) -> &'static str {
 }
 
 impl T5Config {
-    /// Outputs of all heads together.
-    fn inner(&self) -> usize {
-        self.num_heads * self.d_kv
-    }
-
     fn stack<B: Backend, C>(
         &self,
         loader: &mut dyn Loader<B>,
@@ -248,14 +235,11 @@ impl T5Config {
         at: &str,
     ) -> Result<FeedForward<B>> {
         let dense = |part: &str, outputs| (format!("{at}.DenseReluDense.{part}"), outputs);
-        let input = match self.feed_forward_proj {
-            FeedForwardProj::Relu => {
-                loader.linear(LinearSpec::new(self.d_model, &[dense("wi", self.d_ff)]))
-            }
-            FeedForwardProj::GatedGelu | FeedForwardProj::GatedSilu => {
-                let parts = [dense("wi_0", self.d_ff), dense("wi_1", self.d_ff)];
-                loader.linear(LinearSpec::new(self.d_model, &parts).used_as(Outputs::Gated))
-            }
+        let input = if self.feed_forward_proj.is_gated() {
+            let parts = [dense("wi_0", self.d_ff), dense("wi_1", self.d_ff)];
+            loader.linear(LinearSpec::new(self.d_model, &parts).used_as(Outputs::Gated))
+        } else {
+            loader.linear(LinearSpec::new(self.d_model, &[dense("wi", self.d_ff)]))
         }?;
         Ok(FeedForward {
             norm: loader.norm(&format!("{at}.layer_norm"))?,

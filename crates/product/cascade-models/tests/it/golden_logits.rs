@@ -18,15 +18,44 @@ fn goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/goldens")
 }
 
-fn load(name: &str) -> (Arc<Model>, Golden) {
-    load_as(name, |config| config)
+/// All checkpoints, and how many configurations each has: as transformers 4 saves them, and as
+/// transformers 5 does.
+const MODELS: [(&str, usize); 21] = [
+    ("tiny-llama-mha", 2),
+    ("tiny-llama-gqa", 2),
+    ("tiny-llama-linear-rope", 2),
+    ("tiny-llama3-rope", 2),
+    ("tiny-llama-yarn", 2),
+    ("tiny-llama-dynamic", 2),
+    ("tiny-llama-biases", 2),
+    ("tiny-mistral", 2),
+    ("tiny-mistral-window", 2),
+    ("tiny-qwen2", 2),
+    ("tiny-qwen2-window", 1),
+    ("tiny-qwen3", 1),
+    ("tiny-qwen3-yarn", 1),
+    ("tiny-smollm3", 1),
+    ("tiny-phi3", 2),
+    ("tiny-phi3-longrope", 2),
+    ("tiny-t5-v1.0", 2),
+    ("tiny-t5-v1.1", 2),
+    ("tiny-ul2", 2),
+    ("tiny-t5-silu", 2),
+    ("tiny-mt5", 2),
+];
+
+/// The configurations of a checkpoint.
+fn configs(name: &str) -> Vec<Value> {
+    let folder = goldens().join("models").join(name);
+    let files = ["config.json", "config-4.json", "config-5.json"].map(|file| folder.join(file));
+    let there = files.into_iter().filter(|file| file.exists());
+    let read = |file: PathBuf| serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    there.map(read).collect()
 }
 
 /// The model, with its config.json written in another way.
-fn load_as(name: &str, rewrite: fn(Value) -> Value) -> (Arc<Model>, Golden) {
+fn load_as(name: &str, config: Value) -> (Arc<Model>, Golden) {
     let folder = goldens().join("models").join(name);
-    let config = std::fs::read_to_string(folder.join("config.json")).unwrap();
-    let config = rewrite(serde_json::from_str(&config).unwrap());
     let tensors = |file| safetensors::load(folder.join(file), &candle_core::Device::Cpu).unwrap();
     let weights = Golden(tensors("model.safetensors"));
     let model = Model::build(config, &weights, &Device::Cpu, DType::F32).unwrap();
@@ -92,47 +121,38 @@ fn assert_rows(found: &Matrix, expected: &[Vec<f32>], what: &str) {
     }
 }
 
-fn check(name: &str) {
-    check_as(name, |config| config);
-}
-
-fn check_as(name: &str, rewrite: fn(Value) -> Value) {
-    let (model, golden) = load_as(name, rewrite);
+/// Logits in one pass, behind a warm cache, and one by one.
+fn check(name: &str, (model, golden): &(Arc<Model>, Golden)) {
     let tokens = golden.tokens("tokens");
     let first = golden.first_context();
     let want = Want::LOGITS.with_hidden();
 
     let rest = TokenTree::chain(tokens[first..].iter().copied());
     let scores = golden
-        .session(&model)
+        .session(model)
         .score(&tokens[..first], &rest, want)
         .unwrap();
-    assert_rows(&scores.logits.unwrap(), &golden.rows("logits"), "prefill");
-    assert_rows(&scores.hidden.unwrap(), &golden.rows("hidden"), "hidden");
+    assert_rows(&scores.logits.unwrap(), &golden.rows("logits"), name);
+    assert_rows(&scores.hidden.unwrap(), &golden.rows("hidden"), name);
 
     let warm_from = golden.integers("warm_from")[0] as usize;
-    let mut session = golden.session(&model);
+    let mut session = golden.session(model);
     let none = TokenTree::new();
     session.score(&tokens[..warm_from], &none, want).unwrap();
     let rest = TokenTree::chain(tokens[warm_from + 1..].iter().copied());
     let scores = session.score(&tokens[..=warm_from], &rest, want).unwrap();
-    assert_rows(&scores.logits.unwrap(), &golden.rows("warm_logits"), "warm");
+    assert_rows(&scores.logits.unwrap(), &golden.rows("warm_logits"), name);
     assert_eq!(scores.rows_computed, tokens.len() - warm_from);
 
-    let mut session = golden.session(&model);
+    let mut session = golden.session(model);
     let rows = golden.rows("logits");
     for (len, row) in (first..=tokens.len()).zip(&rows) {
         let scores = session.score(&tokens[..len], &none, want).unwrap();
-        assert_rows(
-            &scores.logits.unwrap(),
-            std::slice::from_ref(row),
-            "one by one",
-        );
+        assert_rows(&scores.logits.unwrap(), std::slice::from_ref(row), name);
     }
 }
 
-fn check_tree(name: &str) {
-    let (model, golden) = load(name);
+fn check_tree(name: &str, (model, golden): &(Arc<Model>, Golden)) {
     let mut tree = TokenTree::new();
     let parents = golden.integers("tree_parents");
     for (token, parent) in golden.tokens("tree_tokens").into_iter().zip(parents) {
@@ -140,10 +160,76 @@ fn check_tree(name: &str) {
     }
     let context = golden.tokens("tree_context");
     let scores = golden
-        .session(&model)
+        .session(model)
         .score(&context, &tree, Want::LOGITS)
         .unwrap();
-    assert_rows(&scores.logits.unwrap(), &golden.rows("tree_logits"), "tree");
+    let logits = scores.logits.unwrap();
+    assert_rows(&logits, &golden.rows("tree_logits"), name);
+
+    // The same bits as each path by itself, as plain decoding comes to it.
+    for node in 0..tree.len() {
+        let path = tree.path_tokens(Some(node));
+        let mut session = golden.session(model);
+        session
+            .score(&context, &TokenTree::new(), Want::LOGITS)
+            .unwrap();
+        let whole: Vec<TokenId> = context.iter().copied().chain(path).collect();
+        let plain = session.score(&whole, &TokenTree::new(), Want::LOGITS);
+        let plain = plain.unwrap().logits.unwrap();
+        assert_eq!(plain.row(0), logits.row(node + 1), "{name}, node {node}");
+    }
+}
+
+#[test]
+fn every_configuration_gives_the_logits_of_transformers() {
+    for (name, versions) in MODELS {
+        let configs = configs(name);
+        assert_eq!(configs.len(), versions, "{name}");
+        for config in configs {
+            let loaded = load_as(name, config);
+            check(name, &loaded);
+            check_tree(name, &loaded);
+            let warns = ["dynamic", "longrope"]
+                .iter()
+                .any(|way| name.ends_with(way));
+            assert_eq!(loaded.0.warnings().len(), usize::from(warns), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_checkpoint_is_checked() {
+    let folders = std::fs::read_dir(goldens().join("models")).unwrap();
+    let names = folders.map(|folder| folder.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    let mut listed = MODELS.map(|(name, _)| name.to_owned());
+    names.sort();
+    listed.sort();
+    assert_eq!(names, listed);
+}
+
+/// Frequencies that follow the length of the whole text would differ between a draft and plain
+/// decoding.
+#[test]
+fn contexts_end_where_rotations_would_follow_the_length() {
+    for name in ["tiny-llama-dynamic", "tiny-phi3-longrope"] {
+        let (model, golden) = load_as(name, configs(name).remove(0));
+        assert_eq!(model.max_context(), Some(80));
+        assert!(model.warnings()[0].contains("end at 80"), "{name}");
+        let tokens: Vec<TokenId> = golden.tokens("tokens").repeat(2);
+        let score = |count: usize| {
+            let none = TokenTree::new();
+            golden
+                .session(&model)
+                .score(&tokens[..count], &none, Want::LOGITS)
+        };
+        score(80).unwrap();
+        let message = score(81).unwrap_err().to_string();
+        assert!(
+            message.contains("81") && message.contains("80"),
+            "{message}"
+        );
+    }
 }
 
 /// Rotary settings as transformers 5 saves them: in one object, and none at the top.
@@ -160,43 +246,23 @@ fn nested_rotary_settings(mut config: Value) -> Value {
 
 #[test]
 fn configurations_that_transformers_5_saved_give_the_same_logits() {
-    check_as("tiny-llama-gqa", nested_rotary_settings);
-    check_as("tiny-llama-linear-rope", nested_rotary_settings);
+    let rewritten = |name: &str, rewrite: fn(Value) -> Value| {
+        let config = rewrite(configs(name).remove(0));
+        check(name, &load_as(name, config));
+    };
+    rewritten("tiny-llama-gqa", nested_rotary_settings);
+    rewritten("tiny-llama-linear-rope", nested_rotary_settings);
     // It calls embeddings tied although the checkpoint has a head, and says apart from it whether
     // hidden states are scaled.
-    check_as("tiny-t5-v1.1", |mut config| {
+    rewritten("tiny-t5-v1.1", |mut config| {
         config["tie_word_embeddings"] = json!(true);
         config["scale_decoder_outputs"] = json!(false);
         config
     });
-    check_as("tiny-t5-v1.0", |mut config| {
+    rewritten("tiny-t5-v1.0", |mut config| {
         config["scale_decoder_outputs"] = json!(true);
         config
     });
-}
-
-#[test]
-fn t5_v1_0() {
-    check("tiny-t5-v1.0");
-    check_tree("tiny-t5-v1.0");
-}
-
-#[test]
-fn t5_v1_1() {
-    check("tiny-t5-v1.1");
-    check_tree("tiny-t5-v1.1");
-}
-
-#[test]
-fn llama_with_grouped_keys() {
-    check("tiny-llama-gqa");
-    check_tree("tiny-llama-gqa");
-}
-
-#[test]
-fn llama_with_stretched_positions() {
-    check("tiny-llama-linear-rope");
-    check_tree("tiny-llama-linear-rope");
 }
 
 #[derive(serde::Deserialize)]

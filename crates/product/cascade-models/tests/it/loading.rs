@@ -221,6 +221,34 @@ fn a_config_that_makes_no_sense() {
     assert_says(&message, &["generation_config.json", "JSON"]);
 }
 
+/// Settings that are not read: harmless ones go by, unknown ones are warned about, and those that
+/// change a forward are refused.
+#[test]
+fn no_setting_is_passed_over_in_silence() {
+    for name in FAMILIES {
+        let copy = copy(name);
+        let set = |key: &str, value: Value| {
+            edit_json(&copy.path().join("config.json"), |json| json[key] = value);
+        };
+        set("initializer_range", json!(0.5));
+        set("mystery", Value::Null);
+        assert_eq!(open(copy.path()).unwrap().model.warnings(), [""; 0]);
+        set("mystery", json!("a"));
+        set("riddle", json!(2));
+        let loaded = open(copy.path()).unwrap();
+        let [warning] = loaded.model.warnings() else {
+            panic!("{:?}", loaded.model.warnings());
+        };
+        assert_says(warning, &["config.json", "mystery, riddle", "compare"]);
+        set("num_experts", json!(8));
+        let message = open(copy.path()).unwrap_err().to_string();
+        assert_says(
+            &message,
+            &["/config.json", "num_experts 8", "take a model without it"],
+        );
+    }
+}
+
 /// Every setting, given values of the wrong kind or size: an error that names the config, or a
 /// model, never a panic.
 #[test]

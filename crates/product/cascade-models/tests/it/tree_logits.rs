@@ -12,7 +12,7 @@ use cascade_models::{load, DType, Device, LoadOptions, Model, ModelSource, Sessi
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::common::tiny::{cold, llama_of, t5_of, GATED};
+use crate::common::tiny::{cold, decoder_on, families, llama_of, t5_of, GATED};
 use crate::common::{demo, devices};
 
 const MOST_NODES: usize = 64;
@@ -206,6 +206,50 @@ fn on_gpus() {
     for (name, seed) in ["demo-t5-small", "demo-llama-small"].into_iter().zip(40..) {
         for (model, fast) in devices::on_gpus(name) {
             compare(&model, seed, 5, if fast { 40 } else { 1 });
+        }
+    }
+}
+
+#[test]
+fn of_every_family() {
+    for (config, seed) in families().iter().zip(50..) {
+        compare(&decoder_on(&Device::Cpu, config, DType::F32), seed, 4, 12);
+    }
+}
+
+/// Other types and devices say what the CPU says in f32: in 16 bits, roughly. Contexts are longer
+/// than windows, and than what positions are stretched from. On GPUs, a node has the very bits of
+/// its path.
+#[test]
+fn of_every_family_in_all_types_and_on_gpus() {
+    let mut tree = TokenTree::chain([4, 5, 6]);
+    tree.push(8, Some(0));
+    let context: Vec<TokenId> = (0..19).map(|i| i * 7 % 11).collect();
+    for config in families() {
+        let logits = |model: &Arc<Model>, tree: &TokenTree| {
+            let scores = cold(model, &[]).score(&context, tree, Want::LOGITS);
+            scores.unwrap().logits.unwrap()
+        };
+        let on_cpu = |dtype| logits(&decoder_on(&Device::Cpu, &config, dtype), &tree);
+        let expected = on_cpu(DType::F32);
+        let mut others = vec![(on_cpu(DType::BF16), 0.15), (on_cpu(DType::F16), 0.02)];
+        for (device, _) in devices::gpus() {
+            for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 0.1)] {
+                let model = decoder_on(&device, &config, dtype);
+                let found = logits(&model, &tree);
+                let path = logits(&model, &TokenTree::chain(tree.path_tokens(Some(3))));
+                assert_eq!(found.row(4), path.row(2), "{config} in {dtype:?}");
+                others.push((found, tolerance));
+            }
+        }
+        for (found, tolerance) in others {
+            for row in 0..expected.rows() {
+                let greatest = expected.row(row).iter().fold(0f32, |a, b| a.max(b.abs()));
+                for (a, b) in found.row(row).iter().zip(expected.row(row)) {
+                    let close = (a - b).abs() <= tolerance * greatest;
+                    assert!(close, "{config}, {tolerance}: {a} and {b}");
+                }
+            }
         }
     }
 }

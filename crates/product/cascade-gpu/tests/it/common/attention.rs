@@ -1,6 +1,8 @@
 //! A model that is nothing but attention, whose queries, keys and values are known exactly; and
 //! attention as it is written.
 
+use std::num::NonZeroUsize;
+
 use cascade_gpu::{
     AttentionKind, Cache, DType, Device, Forward, Heads, Linear, Loader, Norm, QkvParts,
     RelativeBias, Rotary, Runner, StorageDType, Table, WorkspaceSizes,
@@ -32,6 +34,8 @@ pub(crate) struct Scene {
     pub(crate) bias: Option<(Vec<f32>, usize)>,
     /// `[positions][size / 2]` cosines and sines.
     rotary: Option<(Vec<f32>, Vec<f32>)>,
+    /// How many positions a row sees at most.
+    window: Option<NonZeroUsize>,
 }
 
 /// A scene's weights on a device.
@@ -47,6 +51,7 @@ pub(crate) struct Model {
     keys_values: Linear,
     bias: Option<RelativeBias>,
     rotary: Option<Rotary>,
+    window: Option<NonZeroUsize>,
     /// What the norm gives for each token.
     pub(crate) rows: Vec<Vec<f32>>,
 }
@@ -83,7 +88,13 @@ impl Scene {
             store,
             bias: None,
             rotary: None,
+            window: None,
         }
+    }
+
+    pub(crate) fn with_window(mut self, window: usize) -> Self {
+        self.window = NonZeroUsize::new(window);
+        self
     }
 
     pub(crate) fn with_bias(mut self, seed: u64, reach: usize) -> Self {
@@ -136,6 +147,7 @@ impl Scene {
             norm: loader.norm("norm", STREAM).unwrap(),
             bias: bias.map(|(table, reach)| RelativeBias::new(device, table, *reach).unwrap()),
             rotary: rotary.map(|(cos, sin)| Rotary::new(device, cos, sin).unwrap()),
+            window: self.window,
             device: device.clone(),
             dtype,
             heads: self.heads,
@@ -250,9 +262,14 @@ impl Scene {
         let rows = batch.tokens.iter().zip(&batch.positions).enumerate();
         rows.flat_map(|(row, (&token, &position))| {
             let path = batch.path(row);
+            let within = |at: &(u32, u32)| {
+                let window = self.window.map_or(usize::MAX, NonZeroUsize::get);
+                ((position - at.1) as usize) < window
+            };
             let seen: Vec<_> = (0..batch.past)
                 .chain(path)
                 .map(|slot| slots[slot])
+                .filter(within)
                 .collect();
             self.attend(model, (token, position), &seen)
         })
@@ -290,7 +307,8 @@ impl Model {
     }
 
     pub(crate) fn look(&self, f: &mut Forward<'_>) {
-        f.attention(AttentionKind::SelfAttn(self.bias.as_ref()), 0);
+        let whole = AttentionKind::SelfAttn(self.bias.as_ref());
+        f.attention(self.window.map_or(whole, AttentionKind::Windowed), 0);
     }
 
     /// Rows to queries alone, which look at the source.

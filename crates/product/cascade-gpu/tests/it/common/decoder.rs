@@ -52,6 +52,8 @@ pub(crate) struct Decoder {
     pub(crate) layers: Vec<Layer>,
     pub(crate) norm: Norm,
     pub(crate) head: Linear,
+    /// Of queries and keys, if heads are normed before they are rotated.
+    head_norms: Option<[Norm; 2]>,
     rotary: Rotary,
     sizes: WorkspaceSizes,
 }
@@ -82,11 +84,22 @@ fn weights(shape: Shape, dtype: DType) -> Store {
     random("gate", &[inner, STREAM]);
     random("up", &[inner, STREAM]);
     random("down", &[STREAM, inner]);
+    random("q_norm", &[heads.size]);
+    random("k_norm", &[heads.size]);
     store
 }
 
 impl Decoder {
     pub(crate) fn new(device: &Device, dtype: DType, shape: Shape) -> Self {
+        Self::with(device, dtype, shape, false)
+    }
+
+    /// One whose heads are normed before they are rotated.
+    pub(crate) fn with_normed_heads(device: &Device, dtype: DType, shape: Shape) -> Self {
+        Self::with(device, dtype, shape, true)
+    }
+
+    fn with(device: &Device, dtype: DType, shape: Shape, normed: bool) -> Self {
         let Shape { heads, vocabulary } = shape;
         let weights = weights(shape, dtype);
         let inner = inner(dtype);
@@ -96,7 +109,12 @@ impl Decoder {
         let layers = (0..LAYERS).map(|_| {
             let mut norm = || loader.norm("norm", STREAM).unwrap();
             let norms = [norm(), norm()];
-            let qkv = loader.rotated(STREAM, heads, ["q", "k", "v"]).unwrap();
+            let [q, k, v] = [heads.queries, heads.kv, heads.kv].map(|count| count * heads.size);
+            let qkv = match normed {
+                true => loader.linear(STREAM, &[("q", q), ("k", k), ("v", v)]),
+                false => loader.rotated(STREAM, heads, ["q", "k", "v"]),
+            };
+            let qkv = qkv.unwrap();
             let mut map = |inputs, name, outputs| loader.linear(inputs, &[(name, outputs)]);
             Layer {
                 norms,
@@ -116,8 +134,11 @@ impl Decoder {
             .map(|i| (i / half) as f32 / (1 + i % half) as f32)
             .collect();
         let table = |f: fn(f32) -> f32| angles.iter().map(|&a| 0.4 * f(a)).collect::<Vec<_>>();
+        let mut head_norm = |name| loader.norm(name, heads.size).unwrap();
+        let head_norms = normed.then(|| ["q_norm", "k_norm"].map(&mut head_norm));
         Self {
             shape,
+            head_norms,
             table: loader.table("table", vocabulary, STREAM).unwrap(),
             norm: loader.norm("norm", STREAM).unwrap(),
             rotary: Rotary::new(device, &table(f32::cos), &table(f32::sin)).unwrap(),
@@ -145,7 +166,13 @@ impl Decoder {
         for (i, layer) in self.layers.iter().enumerate() {
             let next = self.layers.get(i + 1);
             let next_norm = next.map_or(&self.norm, |next| &next.norms[0]);
-            f.project(&layer.qkv, QkvParts::All(Some(&self.rotary)), i);
+            match &self.head_norms {
+                Some([queries, keys]) => {
+                    f.project(&layer.qkv, QkvParts::All(None), i);
+                    f.norm_heads([queries, keys], &self.rotary, i);
+                }
+                None => f.project(&layer.qkv, QkvParts::All(Some(&self.rotary)), i),
+            }
             f.attention(AttentionKind::SelfAttn(None), i);
             f.add_attended(&layer.out, &layer.norms[1]);
             f.activate(&layer.gated, Activation::Silu);

@@ -6,6 +6,7 @@ use cascade_core::{Scorer, TokenId};
 use cascade_models::{DType, Device, Model, Result, Session, WeightSource};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde_json::{json, Value};
 
 pub(crate) const VOCABULARY: TokenId = 11;
 
@@ -22,7 +23,9 @@ pub(crate) struct Poison {
 
 /// Random weights by the names that a model asks for.
 struct RandomWeights {
-    rng: Mutex<StdRng>,
+    /// One after the other, in the order that they are asked for, or else by name: backends differ
+    /// in their order.
+    rng: Option<Mutex<StdRng>>,
     poison: Option<Poison>,
 }
 
@@ -36,7 +39,13 @@ impl WeightSource for RandomWeights {
             true => (1.0, 0.2),
             false => (0.0, 0.6),
         };
-        let mut rng = self.rng.lock().unwrap();
+        let by_name = || {
+            name.bytes()
+                .fold(7, |seed, byte| seed * 31 % 65_537 + u64::from(byte))
+        };
+        let mut own = StdRng::seed_from_u64(by_name());
+        let mut shared = self.rng.as_ref().map(|rng| rng.lock().unwrap());
+        let rng = shared.as_deref_mut().unwrap_or(&mut own);
         let mut values: Vec<f32> = (0..shape.iter().product())
             .map(|_| centre + width * rng.random_range(-1.0..1.0))
             .collect();
@@ -52,11 +61,49 @@ impl WeightSource for RandomWeights {
 
 fn build(seed: u64, json: &str, dtype: DType, poison: Option<Poison>) -> Arc<Model> {
     let weights = RandomWeights {
-        rng: Mutex::new(StdRng::seed_from_u64(seed)),
+        rng: Some(Mutex::new(StdRng::seed_from_u64(seed))),
         poison,
     };
     let config = serde_json::from_str(json).unwrap();
     Arc::new(Model::build(config, &weights, &Device::Cpu, dtype).unwrap())
+}
+
+/// What every kind of decoder differs from the others in, in sizes that GPUs have kernels for.
+#[cfg(feature = "gpu")]
+pub(crate) fn families() -> Vec<Value> {
+    let sizes = json!({"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 32,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "max_position_embeddings": 200});
+    let kinds = [
+        json!({"model_type": "llama", "attention_bias": true, "mlp_bias": true}),
+        json!({"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+            "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16}}),
+        json!({"model_type": "mistral", "sliding_window": 5}),
+        json!({"model_type": "qwen2"}),
+        json!({"model_type": "qwen3", "attention_bias": true, "use_sliding_window": true,
+            "sliding_window": 9, "max_window_layers": 1}),
+        json!({"model_type": "smollm3", "no_rope_layer_interval": 2, "rope_scaling":
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}}),
+        json!({"model_type": "phi3", "sliding_window": 7}),
+    ];
+    let whole = |kind: Value| {
+        let mut config = sizes.clone();
+        let entries = kind.as_object().unwrap().clone();
+        config.as_object_mut().unwrap().extend(entries);
+        config
+    };
+    kinds.into_iter().map(whole).collect()
+}
+
+/// A decoder of one of the [`families`], the same weights on every device.
+#[cfg(feature = "gpu")]
+pub(crate) fn decoder_on(device: &Device, config: &Value, dtype: DType) -> Arc<Model> {
+    let weights = RandomWeights {
+        rng: None,
+        poison: None,
+    };
+    Arc::new(Model::build(config.clone(), &weights, device, dtype).unwrap())
 }
 
 pub(crate) fn t5_of(dtype: DType, settings: &str, poison: Option<Poison>) -> Arc<Model> {

@@ -1,0 +1,108 @@
+//! config.json to what it describes.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::backend::{self, Describe, ModelInfo};
+use crate::network::Network;
+use crate::t5::T5Class;
+use crate::weights::Provider;
+use crate::{decoder, DType, DecoderConfig, Device, Error, ModelFile, Result, T5Config};
+
+/// What config.json describes.
+#[derive(Clone, Debug)]
+pub(crate) enum ModelConfig {
+    T5(Box<T5Config>),
+    Decoder(Box<DecoderConfig>),
+}
+
+impl ModelConfig {
+    /// Reads the content of `file`.
+    pub(crate) fn parse(file: &ModelFile, config: &Value) -> Result<Self> {
+        check_kind(file, config)?;
+        let read = match T5Class::of(config) {
+            Some(_) => T5Config::read(config).map(|read| Self::T5(Box::new(read))),
+            None => DecoderConfig::read(config).map(|read| Self::Decoder(Box::new(read))),
+        };
+        read.map_err(|error| in_file(file, error))
+    }
+
+    /// What follows from the settings.
+    pub(crate) fn info(&self) -> ModelInfo {
+        match self {
+            Self::T5(config) => config.info(),
+            Self::Decoder(config) => config.info(),
+        }
+    }
+
+    /// What the user should know of settings, in sentences.
+    pub(crate) fn warnings(&self) -> &[String] {
+        match self {
+            Self::T5(config) => config.warnings(),
+            Self::Decoder(config) => config.warnings(),
+        }
+    }
+
+    /// The model itself, loaded.
+    pub(crate) fn network(
+        &self,
+        weights: &dyn Provider,
+        device: &Device,
+        dtype: DType,
+    ) -> Result<Arc<dyn Network>> {
+        match self {
+            Self::T5(config) => backend::network(&**config, weights, device, dtype),
+            Self::Decoder(config) => backend::network(&**config, weights, device, dtype),
+        }
+    }
+}
+
+/// Refuses kinds of models that there is no code for, and quantized weights, whatever else the file
+/// says.
+pub(crate) fn check_kind(file: &ModelFile, config: &Value) -> Result<()> {
+    let (model_type, class) = (&config["model_type"], &config["architectures"][0]);
+    let known = T5Class::of(config).is_some() || decoder::family(config).is_some();
+    match model_type.as_str().or(class.as_str()) {
+        None => {
+            let problem = "neither \"model_type\" nor \"architectures\" says what it is";
+            return Err(bad_config(file, problem.to_owned()));
+        }
+        Some(other) if !known => {
+            return Err(Error::UnsupportedModel {
+                file: file.to_string(),
+                model_type: other.to_owned(),
+            })
+        }
+        Some(_) => {}
+    }
+    match config.get("quantization_config") {
+        None | Some(Value::Null) => Ok(()),
+        Some(_) => Err(Error::Config {
+            file: file.to_string(),
+            problem: "\"quantization_config\" says that the weights are quantized".to_owned(),
+            cure: "take the model in f32, f16 or bf16".to_owned(),
+        }),
+    }
+}
+
+/// An error of a file that does not belong to the weights.
+pub(crate) fn bad_config(file: &ModelFile, problem: String) -> Error {
+    Error::Config {
+        file: file.to_string(),
+        problem,
+        cure: "take config.json from the model the weights came from".to_owned(),
+    }
+}
+
+/// Models know their configuration, but not the file it came from.
+pub(crate) fn in_file(file: &ModelFile, error: Error) -> Error {
+    match error {
+        Error::Config { problem, cure, .. } => Error::Config {
+            file: file.to_string(),
+            problem,
+            cure,
+        },
+        error => error,
+    }
+}

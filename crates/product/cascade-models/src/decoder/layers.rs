@@ -1,0 +1,180 @@
+//! The layers of decoders of the LLaMA family.
+
+use cascade_core::Architecture;
+
+use super::config::{DecoderConfig, LayerKind, Stored};
+use super::rope::unrotated;
+use crate::backend::{
+    Activation, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec, Loader,
+    ModelInfo, Outputs, Sight, Turn,
+};
+use crate::Result;
+
+#[derive(Debug)]
+struct Decoder<B: Backend> {
+    embedding: B::Table,
+    rotary: B::Rotary,
+    /// Of layers that know no positions, if there are any.
+    unrotated: Option<B::Rotary>,
+    activation: Activation,
+    layers: Vec<Layer<B>>,
+    norm: B::Norm,
+    head: B::Linear,
+}
+
+#[derive(Debug)]
+struct Layer<B: Backend> {
+    kind: LayerKind,
+    attention_norm: B::Norm,
+    qkv: B::Linear,
+    head_norms: Option<HeadNorms<B>>,
+    output: B::Linear,
+    feed_forward_norm: B::Norm,
+    gate_up: B::Linear,
+    down: B::Linear,
+}
+
+impl<B: Backend> Decoder<B> {
+    fn turn<'a>(&'a self, layer: &'a Layer<B>) -> Turn<'a, B> {
+        let unrotated = self.unrotated.as_ref().filter(|_| !layer.kind.rotated);
+        let rotary = unrotated.unwrap_or(&self.rotary);
+        match &layer.head_norms {
+            Some(norms) => Turn::NormedAndRotated(norms, rotary),
+            None => Turn::Rotated(rotary),
+        }
+    }
+}
+
+impl<B: Backend> Layers<B> for Decoder<B> {
+    fn decode(&self, forward: &mut dyn Forward<B>, logits: bool) {
+        let norms = self.layers.iter().map(|layer| &layer.attention_norm);
+        let mut norms = norms.chain([&self.norm]);
+        let mut next_norm = || norms.next().unwrap_or(&self.norm);
+        forward.embed(&self.embedding, next_norm());
+        for (i, layer) in self.layers.iter().enumerate() {
+            forward.project(&layer.qkv, self.turn(layer), i);
+            if !logits && i + 1 == self.layers.len() {
+                // All keys and values are there.
+                return;
+            }
+            let sight = layer.kind.window.map_or(Sight::Whole, Sight::Window);
+            forward.attend(sight, i);
+            forward.add_attended(&layer.output, &layer.feed_forward_norm);
+            forward.activate(&layer.gate_up, self.activation);
+            forward.add_inner(&layer.down, next_norm());
+        }
+        forward.logits(&self.head, None);
+    }
+}
+
+impl Describe for DecoderConfig {
+    fn info(&self) -> ModelInfo {
+        ModelInfo {
+            architecture: Architecture::DecoderOnly,
+            vocab_size: self.vocab_size,
+            size: self.size,
+            epsilon: self.epsilon,
+            heads: self.heads,
+            layers: self.layers.len(),
+            parameters: self.parameters(),
+            parameters_per_forward: self.parameters_per_forward(),
+            max_context: Some(self.positions),
+            start: None,
+            exceeds_f16: false,
+        }
+    }
+
+    fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
+        let embedding = loader.table("model.embed_tokens")?;
+        let layers = self.layers.iter().enumerate();
+        let layers = layers
+            .map(|(i, &kind)| self.layer(loader, kind, &format!("model.layers.{i}")))
+            .collect::<Result<_>>()?;
+        let norm = loader.norm("model.norm")?;
+        // As transformers 5 has it: whatever config.json says, a head of its own counts.
+        let head = match self.tied && !loader.has("lm_head") {
+            true => loader.head("model.embed_tokens", Some(&embedding)),
+            false => loader.head("lm_head", None),
+        }?;
+        let mut rotary = |(cosines, sines)| loader.rotary(cosines, sines);
+        let all_rotated = self.layers.iter().all(|layer| layer.rotated);
+        let unrotated = (!all_rotated).then(|| unrotated(self.positions, self.heads.size));
+        Ok(Box::new(Decoder {
+            embedding,
+            rotary: rotary(self.rope.rotations(self.positions, self.heads.size))?,
+            unrotated: unrotated.map(rotary).transpose()?,
+            activation: self.activation,
+            layers,
+            norm,
+            head,
+        }))
+    }
+}
+
+impl DecoderConfig {
+    fn layer<B: Backend>(
+        &self,
+        loader: &mut dyn Loader<B>,
+        kind: LayerKind,
+        at: &str,
+    ) -> Result<Layer<B>> {
+        let (size, inner, biases) = (self.size, self.inner, self.biases);
+        let attended = self.heads.queries * self.heads.size;
+        let attention = format!("{at}.self_attn");
+        let output = [(format!("{attention}.o_proj"), size)];
+        let down = [(format!("{at}.mlp.down_proj"), size)];
+        let qkv = self.qkv(&attention);
+        let gate_up = self.gate_up(&format!("{at}.mlp"));
+        // Heads that are normed are whole first.
+        let qkv = LinearSpec::new(size, &qkv).used_as(match self.head_norms {
+            true => Outputs::SideBySide,
+            false => Outputs::Rotated,
+        });
+        let gate_up = LinearSpec::new(size, &gate_up).used_as(Outputs::Gated);
+        let output = LinearSpec::new(attended, &output);
+        let down = LinearSpec::new(inner, &down);
+        Ok(Layer {
+            kind,
+            attention_norm: loader.norm(&format!("{at}.input_layernorm"))?,
+            qkv: loader.linear(qkv.with_bias(biases.qkv))?,
+            head_norms: self.head_norms(loader, &attention)?,
+            output: loader.linear(output.with_bias(biases.output))?,
+            feed_forward_norm: loader.norm(&format!("{at}.post_attention_layernorm"))?,
+            gate_up: loader.linear(gate_up.with_bias(biases.mlp))?,
+            down: loader.linear(down.with_bias(biases.mlp))?,
+        })
+    }
+
+    fn qkv(&self, at: &str) -> Vec<(String, usize)> {
+        let Heads { queries, kv, size } = self.heads;
+        match self.stored {
+            Stored::Together => vec![(format!("{at}.qkv_proj"), (queries + 2 * kv) * size)],
+            Stored::Apart => [("q", queries), ("k", kv), ("v", kv)]
+                .map(|(part, heads)| (format!("{at}.{part}_proj"), heads * size))
+                .to_vec(),
+        }
+    }
+
+    fn gate_up(&self, at: &str) -> Vec<(String, usize)> {
+        match self.stored {
+            Stored::Together => vec![(format!("{at}.gate_up_proj"), 2 * self.inner)],
+            Stored::Apart => ["gate", "up"]
+                .map(|part| (format!("{at}.{part}_proj"), self.inner))
+                .to_vec(),
+        }
+    }
+
+    fn head_norms<B: Backend>(
+        &self,
+        loader: &mut dyn Loader<B>,
+        at: &str,
+    ) -> Result<Option<HeadNorms<B>>> {
+        if !self.head_norms {
+            return Ok(None);
+        }
+        Ok(Some(HeadNorms {
+            queries: loader.head_norm(&format!("{at}.q_norm"))?,
+            keys: loader.head_norm(&format!("{at}.k_norm"))?,
+        }))
+    }
+}
