@@ -8,5 +8,6 @@ mod commands;
 mod common;
 mod ewif;
 mod gpu_driver;
+mod lookalikes;
 mod trace;
 mod tune;

@@ -385,7 +385,8 @@ fn planned_model(place: &str, dtype: &str, model: &LoadedModel) -> Result<Planne
     let all = loaded
         .weights
         .iter()
-        .chain([&loaded.config, &loaded.tokenizer]);
+        .chain([&loaded.config])
+        .chain(loaded.tokenizer.all());
     let mut files = Vec::new();
     for file in all.chain(&loaded.generation_config) {
         files.push(match file {

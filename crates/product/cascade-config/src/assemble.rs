@@ -163,7 +163,9 @@ impl ModelPool {
             target.eos.clear();
         }
         let mut assembled = self.assemble_with_target(config, target)?;
-        let of_target = model_warnings(&config.target.name, &model);
+        let mut of_target = model_warnings(&config.target.name, &model);
+        // Drafters choose nothing for good.
+        of_target.extend(model.generation_warnings.iter().cloned());
         assembled.warnings.extend(of_target);
         Ok(assembled)
     }

@@ -51,6 +51,16 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// A pointer of git lfs, where a file was expected.
+    #[error(
+        "{file} is a pointer that git leaves in place of a large file; run `git lfs pull` in its \
+         folder, or download the file itself"
+    )]
+    LfsPointer {
+        /// The file.
+        file: String,
+    },
+
     /// A file without which a model cannot be loaded is not there.
     #[error("{place} has no {file}; {cure}")]
     MissingFile {
@@ -62,8 +72,11 @@ pub enum Error {
         cure: String,
     },
 
-    /// tokenizer.json is missing.
-    #[error("{place} has no tokenizer: tokenizer.json is missing{found}; {cure}")]
+    /// No file of a tokenizer is there.
+    #[error(
+        "{place} has no tokenizer: tokenizer.json, tokenizer.model and spiece.model are \
+         missing{found}; {cure}"
+    )]
     NoTokenizer {
         /// The folder or model.
         place: String,
@@ -73,10 +86,10 @@ pub enum Error {
         cure: String,
     },
 
-    /// There are no weights in safetensors files.
+    /// There are no weights in a format that is read.
     #[error(
-        "{place} has no weights: neither model.safetensors nor model.safetensors.index.json is \
-         there{found}; {cure}"
+        "{place} has no weights: neither model.safetensors nor pytorch_model.bin is there, nor an \
+         index of either{found}; {cure}"
     )]
     NoWeights {
         /// The folder or model.

@@ -1,8 +1,9 @@
 //! The files that a model is made of.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{EmbeddedModel, Error, Result};
 
@@ -10,6 +11,9 @@ pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const WEIGHTS: &str = "model.safetensors";
+pub(crate) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
+pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
 /// One file of a model.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,17 +33,20 @@ impl ModelFile {
     /// The content of the file.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]; [`Error::LfsPointer`] for what git leaves in place of a large file.
     pub fn read(&self) -> Result<Cow<'static, [u8]>> {
-        match self {
-            Self::Disk(path) => match std::fs::read(path) {
-                Ok(bytes) => Ok(Cow::Owned(bytes)),
-                Err(source) => Err(Error::Io {
-                    file: self.to_string(),
-                    source,
-                }),
-            },
-            Self::Embedded { bytes, .. } => Ok(Cow::Borrowed(bytes)),
+        let bytes = match self {
+            Self::Disk(path) => Cow::Owned(std::fs::read(path).map_err(|source| Error::Io {
+                file: self.to_string(),
+                source,
+            })?),
+            Self::Embedded { bytes, .. } => Cow::Borrowed(*bytes),
+        };
+        match bytes.starts_with(b"version https://git-lfs") {
+            true => Err(Error::LfsPointer {
+                file: self.to_string(),
+            }),
+            false => Ok(bytes),
         }
     }
 }
@@ -60,6 +67,85 @@ impl fmt::Debug for ModelFile {
     }
 }
 
+/// In what format weights are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WeightFormat {
+    /// `model.safetensors`.
+    Safetensors,
+    /// `pytorch_model.bin`, as `torch.save` writes it.
+    PyTorch,
+}
+
+/// What a tokenizer is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenizerFiles {
+    /// `tokenizer.json`, which is complete in itself.
+    Json(ModelFile),
+    /// A model of SentencePiece, and what transformers keeps beside it.
+    SentencePiece(SentencePieceFiles),
+}
+
+/// A model of SentencePiece, and what transformers keeps beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentencePieceFiles {
+    /// `tokenizer.model` or `spiece.model`.
+    pub model: ModelFile,
+    /// `tokenizer_config.json`: special tokens, and settings that change ids.
+    pub config: Option<ModelFile>,
+    /// `special_tokens_map.json`.
+    pub special_tokens: Option<ModelFile>,
+    /// `added_tokens.json`: further tokens.
+    pub added_tokens: Option<ModelFile>,
+}
+
+impl SentencePieceFiles {
+    /// All files.
+    pub fn all(&self) -> Vec<&ModelFile> {
+        let others = [&self.config, &self.special_tokens, &self.added_tokens];
+        let others = others.into_iter().flatten();
+        std::iter::once(&self.model).chain(others).collect()
+    }
+}
+
+impl TokenizerFiles {
+    /// The tokenizer that a file on disk is part of: a model of SentencePiece, if it is called
+    /// `….model`, with what lies beside it; else a `tokenizer.json`, whatever it is called.
+    pub fn of_file(path: &Path) -> Self {
+        let model = ModelFile::Disk(path.to_owned());
+        if path.extension().is_none_or(|ending| ending != "model") {
+            return Self::Json(model);
+        }
+        let beside = |name| {
+            let path = path.with_file_name(name);
+            path.is_file().then_some(ModelFile::Disk(path))
+        };
+        Self::SentencePiece(SentencePieceFiles {
+            model,
+            config: beside(TOKENIZER_CONFIG),
+            special_tokens: beside(SPECIAL_TOKENS),
+            added_tokens: beside(ADDED_TOKENS),
+        })
+    }
+
+    /// The file that holds the vocabulary, after which the tokenizer is called in messages.
+    pub fn vocabulary(&self) -> &ModelFile {
+        match self {
+            Self::Json(file) => file,
+            Self::SentencePiece(files) => &files.model,
+        }
+    }
+
+    /// All files.
+    pub fn all(&self) -> Vec<&ModelFile> {
+        match self {
+            Self::Json(file) => vec![file],
+            Self::SentencePiece(files) => files.all(),
+        }
+    }
+}
+
 /// The files of a model, all of them there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,10 +156,14 @@ pub struct ModelFiles {
     pub config: ModelFile,
     /// `generation_config.json`, if the model has one.
     pub generation_config: Option<ModelFile>,
-    /// `tokenizer.json`.
-    pub tokenizer: ModelFile,
-    /// The safetensors files: one, or the shards that the index names, in order of their names.
+    /// The tokenizer.
+    pub tokenizer: TokenizerFiles,
+    /// In what format the weights are.
+    pub weight_format: WeightFormat,
+    /// The weights: one file, or the shards that the index names, in order of their names.
     pub weights: Vec<ModelFile>,
+    /// Which of [`weights`](Self::weights) has a tensor, as the index says; empty without an index.
+    pub weight_map: BTreeMap<String, usize>,
 }
 
 impl ModelFiles {
@@ -88,8 +178,10 @@ impl ModelFiles {
             generation_config: model
                 .generation_config
                 .map(|bytes| file(GENERATION_CONFIG, bytes)),
-            tokenizer: file(TOKENIZER, model.tokenizer),
+            tokenizer: TokenizerFiles::Json(file(TOKENIZER, model.tokenizer)),
+            weight_format: WeightFormat::Safetensors,
             weights: vec![file(WEIGHTS, model.weights)],
+            weight_map: BTreeMap::new(),
         }
     }
 }

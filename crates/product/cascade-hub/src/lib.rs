@@ -13,7 +13,7 @@
 //!
 //! let source = ModelSource::parse("google/flan-t5-small@main")?;
 //! let files = source.files(&HubOptions::from_env(), false)?;
-//! println!("{}: {} bytes", files.tokenizer, files.tokenizer.read()?.len());
+//! println!("{}: {} bytes", files.config, files.config.read()?.len());
 //! # Ok::<(), cascade_hub::Error>(())
 //! ```
 //!
@@ -69,7 +69,7 @@ mod source;
 
 pub use dataset::HubDataset;
 pub use error::{Error, Result};
-pub use files::{ModelFile, ModelFiles};
 pub use limits::HubLimits;
+pub use files::{ModelFile, ModelFiles, SentencePieceFiles, TokenizerFiles, WeightFormat};
 pub use options::HubOptions;
 pub use source::{EmbeddedModel, ModelSource};

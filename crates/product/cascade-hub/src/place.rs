@@ -1,15 +1,34 @@
 //! From a folder or a repository to the files of a model.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use crate::files::{CONFIG, GENERATION_CONFIG, TOKENIZER, WEIGHTS};
+use crate::files::{
+    ADDED_TOKENS, CONFIG, GENERATION_CONFIG, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS,
+};
 use crate::name::is_plain_name;
 use crate::repo::HubRepo;
-use crate::{Error, ModelFile, ModelFiles, Result};
+use crate::{
+    Error, ModelFile, ModelFiles, Result, SentencePieceFiles, TokenizerFiles, WeightFormat,
+};
 
-const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
+/// Formats of weights with their whole file and their index, in the order in which they are looked
+/// for. Where a model was converted to safetensors, older files may lie beside it.
+const FORMATS: [(WeightFormat, &str, &str); 2] = [
+    (
+        WeightFormat::Safetensors,
+        WEIGHTS,
+        "model.safetensors.index.json",
+    ),
+    (
+        WeightFormat::PyTorch,
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+    ),
+];
+/// Models of SentencePiece: LLaMA calls them by the first name, T5 by the second.
+const SENTENCE_PIECE: [&str; 2] = ["tokenizer.model", "spiece.model"];
 
 /// Something that has files by name.
 pub(crate) enum Place<'a> {
@@ -72,7 +91,7 @@ impl fmt::Display for Place<'_> {
 /// Finds all files of a model, with `tokenizer` in place of its own if there is one.
 pub(crate) fn gather(
     name: String,
-    tokenizer: Option<ModelFile>,
+    tokenizer: Option<TokenizerFiles>,
     place: &mut Place<'_>,
 ) -> Result<ModelFiles> {
     let Some(config) = place.find(CONFIG)? else {
@@ -84,32 +103,39 @@ pub(crate) fn gather(
         None => find_tokenizer(place)?,
     };
     // The largest files last, so that a missing tokenizer shows before 13 GB are downloaded.
-    let weights = match place.find(WEIGHTS)? {
-        Some(file) => vec![file],
-        None => shards(place)?,
-    };
+    let weights = find_weights(place)?;
     Ok(ModelFiles {
         name,
         config,
         generation_config,
         tokenizer,
-        weights,
+        weight_format: weights.format,
+        weights: weights.files,
+        weight_map: weights.map,
     })
 }
 
-pub(crate) fn find_tokenizer(place: &mut Place<'_>) -> Result<ModelFile> {
-    match place.find(TOKENIZER)? {
-        Some(tokenizer) => Ok(tokenizer),
-        None => {
-            let error = place.unknown(TOKENIZER);
-            Err(error.unwrap_or_else(|| no_tokenizer(place)))
+pub(crate) fn find_tokenizer(place: &mut Place<'_>) -> Result<TokenizerFiles> {
+    if let Some(tokenizer) = place.find(TOKENIZER)? {
+        return Ok(TokenizerFiles::Json(tokenizer));
+    }
+    for name in SENTENCE_PIECE {
+        if let Some(model) = place.find(name)? {
+            return Ok(TokenizerFiles::SentencePiece(SentencePieceFiles {
+                model,
+                config: place.find(TOKENIZER_CONFIG)?,
+                special_tokens: place.find(SPECIAL_TOKENS)?,
+                added_tokens: place.find(ADDED_TOKENS)?,
+            }));
         }
     }
+    let error = place.unknown(TOKENIZER);
+    Err(error.unwrap_or_else(|| no_tokenizer(place)))
 }
 
 fn no_tokenizer(place: &Place<'_>) -> Error {
     let names = place.names();
-    let raw = ["tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"]
+    let raw = ["vocab.json", "vocab.txt", "tiktoken.model"]
         .into_iter()
         .find(|raw| names.iter().any(|name| name == raw));
     let found = raw.map_or_else(String::new, |raw| {
@@ -133,25 +159,20 @@ fn no_weights(place: &Place<'_>) -> Error {
         let mut names = names.iter();
         names.find(|name| ends.iter().any(|end| name.ends_with(end)))
     };
-    let bin = names.iter().find(|name| {
-        name.starts_with("pytorch_model") && (name.ends_with(".bin") || name.ends_with(".json"))
-    });
-    let other = bin.or_else(|| ends(&[".gguf", ".h5", ".msgpack", ".pt", ".pth", ".safetensors"]));
+    let other = ends(&[
+        ".gguf",
+        ".h5",
+        ".msgpack",
+        ".bin",
+        ".pt",
+        ".pth",
+        ".safetensors",
+    ]);
     let found = other.map_or_else(String::new, |name| format!(" (there is {name})"));
-    let cure = if bin.is_some() {
-        format!(
-            "convert the weights with transformers in Python: \
-             AutoModel….from_pretrained(\"{}\").save_pretrained(FOLDER, safe_serialization=True) \
-             with the class that \"architectures\" in config.json names",
-            python_name(place)
-        )
-    } else {
-        "give a model whose weights are in safetensors files".to_owned()
-    };
     Error::NoWeights {
         place: place.to_string(),
         found,
-        cure,
+        cure: "give a model whose weights are in one of these, under these names".to_owned(),
     }
 }
 
@@ -164,28 +185,57 @@ fn python_name(place: &Place<'_>) -> String {
     }
 }
 
-fn shards(place: &mut Place<'_>) -> Result<Vec<ModelFile>> {
-    let Some(index) = place.find(WEIGHTS_INDEX)? else {
-        let error = place.unknown(WEIGHTS);
-        return Err(error.unwrap_or_else(|| no_weights(place)));
-    };
-    let mut files = Vec::new();
-    for shard in shard_names(&index)? {
-        let Some(file) = place.find(&shard)? else {
-            let error = place.unknown(&shard);
+/// The weights of a model.
+struct Weights {
+    format: WeightFormat,
+    files: Vec<ModelFile>,
+    /// Which of the files has a tensor.
+    map: BTreeMap<String, usize>,
+}
+
+fn find_weights(place: &mut Place<'_>) -> Result<Weights> {
+    for (format, whole, index) in FORMATS {
+        if let Some(file) = place.find(whole)? {
+            return Ok(Weights {
+                format,
+                files: vec![file],
+                map: BTreeMap::new(),
+            });
+        }
+        if let Some(index) = place.find(index)? {
+            return shards(place, format, &index);
+        }
+    }
+    let error = place.unknown(WEIGHTS);
+    Err(error.unwrap_or_else(|| no_weights(place)))
+}
+
+fn shards(place: &mut Place<'_>, format: WeightFormat, index: &ModelFile) -> Result<Weights> {
+    let shard_of = read_index(index)?;
+    let names: BTreeSet<&String> = shard_of.values().collect();
+    let mut files = Vec::with_capacity(names.len());
+    for &shard in &names {
+        let Some(file) = place.find(shard)? else {
+            let error = place.unknown(shard);
             return Err(error.unwrap_or_else(|| Error::MissingShard {
                 index: index.to_string(),
-                shard,
+                shard: shard.clone(),
                 place: place.to_string(),
             }));
         };
         files.push(file);
     }
-    Ok(files)
+    let position: BTreeMap<&String, usize> = names.into_iter().zip(0..).collect();
+    let place_of = |(tensor, shard): (&String, &String)| (tensor.clone(), position[shard]);
+    Ok(Weights {
+        format,
+        files,
+        map: shard_of.iter().map(place_of).collect(),
+    })
 }
 
-/// The files that an index names, in order.
-fn shard_names(index: &ModelFile) -> Result<BTreeSet<String>> {
+/// The file of each tensor that an index names.
+fn read_index(index: &ModelFile) -> Result<BTreeMap<String, String>> {
     let bad = |problem: String| Error::BadIndex {
         file: index.to_string(),
         problem,
@@ -197,15 +247,15 @@ fn shard_names(index: &ModelFile) -> Result<BTreeSet<String>> {
         })?;
     let map = json.get("weight_map").and_then(|map| map.as_object());
     let map = map.ok_or_else(|| bad("there is no \"weight_map\" from tensors to files".into()))?;
-    let mut names = BTreeSet::new();
+    let mut shard_of = BTreeMap::new();
     for (tensor, file) in map {
         match file.as_str().filter(|name| is_plain_name(name)) {
-            Some(name) => names.insert(name.to_owned()),
+            Some(name) => shard_of.insert(tensor.clone(), name.to_owned()),
             None => return Err(bad(format!("{tensor} is in {file}, which is no file name"))),
         };
     }
-    match names.is_empty() {
+    match shard_of.is_empty() {
         true => Err(bad("\"weight_map\" is empty".into())),
-        false => Ok(names),
+        false => Ok(shard_of),
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::name::{is_hub_name, is_revision};
 use crate::place::{find_tokenizer, gather, Place};
 use crate::repo::{HubRepo, RepoType};
-use crate::{Error, HubOptions, ModelFile, ModelFiles, Result};
+use crate::{Error, HubOptions, ModelFiles, Result, TokenizerFiles};
 
 /// Where a model's files are.
 ///
@@ -15,8 +15,9 @@ use crate::{Error, HubOptions, ModelFile, ModelFiles, Result};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ModelSource {
-    /// A folder in the layout of Hugging Face: `config.json`, `tokenizer.json`, `model.safetensors`
-    /// (or shards with an index) and perhaps `generation_config.json`.
+    /// A folder in the layout of Hugging Face: `config.json`, a tokenizer (`tokenizer.json`,
+    /// `tokenizer.model` or `spiece.model`), weights (`model.safetensors` or `pytorch_model.bin`,
+    /// whole or as shards with an index) and perhaps `generation_config.json`.
     Folder(PathBuf),
     /// A model of the Hugging Face hub.
     Hub {
@@ -138,8 +139,8 @@ impl ModelSource {
     /// needs to hold nothing else for that.
     ///
     /// # Errors
-    /// As [`files`](Self::files), for `tokenizer.json`.
-    pub fn tokenizer(&self, hub: &HubOptions, progress: bool) -> Result<ModelFile> {
+    /// As [`files`](Self::files), for the files of a tokenizer.
+    pub fn tokenizer(&self, hub: &HubOptions, progress: bool) -> Result<TokenizerFiles> {
         match self.place(hub, progress)? {
             Found::Embedded(model) => Ok(ModelFiles::embedded(model).tokenizer),
             Found::Place(mut place) => find_tokenizer(&mut place),
@@ -148,7 +149,7 @@ impl ModelSource {
 
     fn files_with(
         &self,
-        tokenizer: Option<ModelFile>,
+        tokenizer: Option<TokenizerFiles>,
         hub: &HubOptions,
         progress: bool,
     ) -> Result<ModelFiles> {

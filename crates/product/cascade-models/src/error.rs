@@ -67,11 +67,13 @@ pub enum Error {
         found: u64,
     },
 
-    /// A safetensors file whose header cannot be understood.
-    #[error("{file} is not a safetensors file: {reason}; {cure}")]
+    /// A file of weights that cannot be understood.
+    #[error("{file} is not a {format} file: {reason}; {cure}")]
     CorruptWeights {
         /// The file.
         file: String,
+        /// The format that it should be in.
+        format: &'static str,
         /// What is wrong.
         reason: String,
         /// How to mend it.
@@ -90,6 +92,27 @@ pub enum Error {
         tensor: String,
         /// The shape it should have.
         expected: String,
+    },
+
+    /// A shard does not have a tensor that the index says it has.
+    #[error(
+        "{file} has no tensor {tensor}, and the index beside it says that it has: they are not of \
+         one model; copy or download all of them again"
+    )]
+    MisplacedTensor {
+        /// The shard.
+        file: String,
+        /// Name of the tensor.
+        tensor: String,
+    },
+
+    /// Weights in a format that this crate has no reader for.
+    #[error("{file} is in the format {format}, which is not read here; convert it to safetensors")]
+    UnsupportedWeights {
+        /// The weight file.
+        file: String,
+        /// The format.
+        format: String,
     },
 
     /// A tensor has another shape than the configuration says.
@@ -168,7 +191,7 @@ pub enum Error {
     #[error(transparent)]
     Gpu(cascade_gpu::Error),
 
-    /// tokenizer.json cannot be understood.
+    /// The files of a tokenizer cannot be understood.
     #[error(
         "{file} is not a tokenizer: {reason}; restore it, or make it again with transformers: \
          AutoTokenizer.from_pretrained(...).save_pretrained(...)"

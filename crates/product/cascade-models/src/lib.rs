@@ -23,6 +23,7 @@ mod device;
 mod dtype;
 mod error;
 mod estimate;
+mod generation;
 mod load;
 mod memory;
 mod network;
@@ -36,7 +37,10 @@ mod t5;
 mod tokenizer;
 mod weights;
 
-pub use cascade_hub::{EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource};
+pub use cascade_hub::{
+    EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource, SentencePieceFiles,
+    TokenizerFiles, WeightFormat,
+};
 pub use decoder::DecoderConfig;
 pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_dtype, DType};

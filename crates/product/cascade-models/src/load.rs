@@ -1,14 +1,14 @@
 //! Files to a model that is ready to score.
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
 use cascade_core::{Architecture, TokenId};
 use serde_json::Value;
 
-use crate::config::{bad_config, check_kind, in_file, ModelConfig};
+use crate::config::{check_kind, in_file, ModelConfig};
 use crate::estimate::check_weights;
+use crate::generation;
 use crate::weights::Checkpoint;
 use crate::{
     DType, Device, Error, HubOptions, Model, ModelFile, ModelFiles, ModelSource, Result, Session,
@@ -56,6 +56,8 @@ pub struct LoadedModel {
     /// The tokens that end a generation, in order: those of generation_config.json if it names any,
     /// else those of config.json. Empty if neither does.
     pub eos_token_ids: Vec<TokenId>,
+    /// What generation_config.json asks for and is not done, in sentences.
+    pub generation_warnings: Vec<String>,
     /// The files it was loaded from.
     pub files: ModelFiles,
 }
@@ -111,7 +113,7 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let config = read_config(&files)?;
     check_kind(&files.config, &config)?;
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
-    let weights = Checkpoint::open(&files.weights)?;
+    let weights = Checkpoint::open(&files)?;
     let described = ModelConfig::parse(&files.config, &config)?;
     check_weights(&described, &options.device, options.dtype)?;
     let model = Model::new(&described, &weights, &options.device, options.dtype)
@@ -119,12 +121,24 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let model = Arc::new(model);
     check_leftovers(&weights)?;
     tokenizer.check_fits(model.vocab_size())?;
-    let eos_token_ids = eos_token_ids(&files, &config, model.vocab_size())?;
+    let generation = files.generation_config.as_ref();
+    let generation = generation.map(|file| Ok::<_, Error>((file, read_json(file)?)));
+    let generation = generation.transpose()?;
+    let stated = generation.iter().map(|(file, json)| (*file, json));
+    let stated: Vec<_> = stated.chain([(&files.config, &config)]).collect();
+    let eos_token_ids = generation::eos_token_ids(&stated, model.vocab_size())?;
+    let generation_warnings = match &generation {
+        Some((file, json)) => {
+            generation::warnings(json, &config).map_err(|error| in_file(file, error))?
+        }
+        None => Vec::new(),
+    };
     Ok(LoadedModel {
         name: files.name.clone(),
         model,
         tokenizer,
         eos_token_ids,
+        generation_warnings,
         files,
     })
 }
@@ -158,37 +172,6 @@ fn is_of_layer(tensor: &str) -> bool {
     let useless = ["rotary_emb.inv_freq", "relative_attention_bias.weight"];
     of_layer.iter().any(|start| tensor.starts_with(start))
         && !useless.iter().any(|end| tensor.ends_with(end))
-}
-
-fn eos_token_ids(files: &ModelFiles, config: &Value, vocab_size: usize) -> Result<Vec<TokenId>> {
-    let generation = match &files.generation_config {
-        Some(file) => Some((file, read_json(file)?)),
-        None => None,
-    };
-    let config = Some((&files.config, config.clone()));
-    for (file, json) in [generation, config].into_iter().flatten() {
-        let ids = match &json["eos_token_id"] {
-            Value::Null => continue,
-            Value::Array(ids) => ids.iter().map(Value::as_u64).collect(),
-            id => id.as_u64().map(|id| BTreeSet::from([id])),
-        };
-        let ids: Option<BTreeSet<u64>> = ids;
-        let fits = |id: u64| {
-            TokenId::try_from(id)
-                .ok()
-                .filter(|_| id < vocab_size as u64)
-        };
-        let ids = ids.and_then(|ids| ids.into_iter().map(fits).collect::<Option<Vec<_>>>());
-        return ids.ok_or_else(|| {
-            let problem = format!(
-                "\"eos_token_id\" is {}, not an id of the vocabulary of {vocab_size} or a list \
-                 of such",
-                json["eos_token_id"]
-            );
-            bad_config(file, problem)
-        });
-    }
-    Ok(Vec::new())
 }
 
 #[cfg(test)]

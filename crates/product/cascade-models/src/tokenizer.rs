@@ -1,12 +1,18 @@
-//! tokenizer.json as a [`TextCodec`].
+//! Tokenizers as [`TextCodec`]s.
+//!
+//! Each format has a file of its own, which makes a tokenizer of the library from it.
+
+mod json;
+mod sentencepiece;
 
 use std::fmt;
+use std::panic::UnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use cascade_core::{Fingerprint, TextCodec, TextDecoder, TokenId};
 
-use crate::{Error, ModelFile, Result};
+use crate::{Error, Result, TokenizerFiles};
 
 /// A tokenizer in the format of Hugging Face's `tokenizers`. Clones share their data.
 #[derive(Clone)]
@@ -24,13 +30,14 @@ struct Inner {
 }
 
 impl Tokenizer {
-    /// Reads a tokenizer.json. Truncation and padding that it asks for are switched off: a prompt
-    /// is never cut in silence.
+    /// Reads a tokenizer.json, or a model of SentencePiece (`.model`) with what lies beside it.
+    /// Truncation and padding that it asks for are switched off: a prompt is never cut in silence.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::BadTokenizer`].
+    /// [`Error::Source`], [`Error::BadTokenizer`], and [`Error::Json`] and [`Error::Config`] for the
+    /// files beside a model of SentencePiece.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
-        Self::load(&ModelFile::Disk(path.as_ref().to_owned()))
+        Self::load(&TokenizerFiles::of_file(path.as_ref()))
     }
 
     /// Reads the content of a tokenizer.json that errors call `name`.
@@ -38,12 +45,37 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::BadTokenizer`].
     pub fn from_bytes(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
-        let file = name.into();
+        Self::checked(name.into(), || json::parse(bytes))
+    }
+
+    /// Reads the tokenizer that [`ModelSource::tokenizer`](crate::ModelSource::tokenizer) has found.
+    ///
+    /// # Errors
+    /// As [`from_file`](Self::from_file).
+    pub fn load(files: &TokenizerFiles) -> Result<Self> {
+        match files {
+            TokenizerFiles::Json(file) => Self::from_bytes(file.to_string(), &file.read()?),
+            TokenizerFiles::SentencePiece(files) => {
+                let content = sentencepiece::Content::read(files)?;
+                Self::checked(files.model.to_string(), || sentencepiece::build(&content))
+            }
+            other => Err(Error::BadTokenizer {
+                file: other.vocabulary().to_string(),
+                reason: "it is in a format that is not read here".to_owned(),
+            }),
+        }
+    }
+
+    /// The tokenizer that `build` makes, tried out, without truncation and padding.
+    fn checked(
+        file: String,
+        build: impl FnOnce() -> std::result::Result<tokenizers::Tokenizer, String> + UnwindSafe,
+    ) -> Result<Self> {
         let bad = |reason: String| Error::BadTokenizer {
             file: file.clone(),
             reason,
         };
-        let tokenizer = parse(bytes).map_err(bad)?;
+        let tokenizer = tried(build).map_err(bad)?;
         let last = tokenizer.get_vocab(true).into_iter();
         let last = last
             .max_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)))
@@ -56,15 +88,6 @@ impl Tokenizer {
                 fingerprint: OnceLock::new(),
             }),
         })
-    }
-
-    /// Reads a tokenizer.json that [`ModelSource::tokenizer`](crate::ModelSource::tokenizer) has
-    /// found.
-    ///
-    /// # Errors
-    /// As [`from_file`](Self::from_file).
-    pub fn load(file: &ModelFile) -> Result<Self> {
-        Self::from_bytes(file.to_string(), &file.read()?)
     }
 
     /// The file the tokenizer was read from.
@@ -158,31 +181,28 @@ impl Tokenizer {
     }
 }
 
-/// Parses the file, switches off truncation and padding, and tries the tokenizer out.
+/// The tokenizer that `build` makes, after it has encoded and decoded a text.
 ///
 /// The library panics on some files: while it parses a decoder that it does not know, and while it
 /// encodes if the post-processor names a special token that it does not describe. Both are found
 /// here.
-fn parse(bytes: &[u8]) -> std::result::Result<tokenizers::Tokenizer, String> {
-    // Found first, because the library panics on some of that too.
-    let valid: serde_json::Result<serde::de::IgnoredAny> = serde_json::from_slice(bytes);
-    valid.map_err(|error| error.to_string())?;
-    let parsed = std::panic::catch_unwind(|| {
-        let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes)?;
+fn tried(
+    build: impl FnOnce() -> std::result::Result<tokenizers::Tokenizer, String> + UnwindSafe,
+) -> std::result::Result<tokenizers::Tokenizer, String> {
+    let try_out = |mut tokenizer: tokenizers::Tokenizer| {
         tokenizer.with_truncation(None)?;
         tokenizer.with_padding(None);
         let tokens = tokenizer.encode_fast("A text.", true)?;
         tokenizer.decode(tokens.get_ids(), true)?;
         Ok(tokenizer)
-    });
-    match parsed {
-        Ok(parsed) => parsed.map_err(|error: tokenizers::Error| error.to_string()),
-        Err(_) => Err(
-            "a part of it is of a type that is not known, or names a token that is not \
-                       there"
-                .to_owned(),
-        ),
-    }
+    };
+    let describe = |error: tokenizers::Error| error.to_string();
+    let tried = std::panic::catch_unwind(|| try_out(build()?).map_err(describe));
+    tried.unwrap_or_else(|_| {
+        let reason = "a part of it is of a type that is not known, or names a token that is not \
+                      there";
+        Err(reason.to_owned())
+    })
 }
 
 impl fmt::Debug for Tokenizer {

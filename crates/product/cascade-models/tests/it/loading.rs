@@ -293,10 +293,7 @@ fn the_class_stands_in_for_the_model_type() {
 
 #[test]
 fn no_tokenizer() {
-    for (raw, hint) in [
-        (None, "missing;"),
-        (Some("spiece.model"), "only spiece.model"),
-    ] {
+    for (raw, hint) in [(None, "missing;"), (Some("vocab.json"), "only vocab.json")] {
         let message = refusal_after(FAMILIES[0], |path| {
             fs::remove_file(path.join("tokenizer.json")).unwrap();
             if let Some(raw) = raw {
@@ -309,12 +306,21 @@ fn no_tokenizer() {
             &[
                 "no tokenizer",
                 "tokenizer.json",
+                "tokenizer.model",
                 hint,
                 cure,
                 "save_pretrained",
             ],
         );
     }
+    let message = refusal_after(FAMILIES[0], |path| {
+        fs::remove_file(path.join("tokenizer.json")).unwrap();
+        fs::write(path.join("spiece.model"), "raw").unwrap();
+    });
+    assert_says(
+        &message,
+        &["spiece.model is not a tokenizer", "SentencePiece"],
+    );
     for content in ["", "not JSON", "{}", "{\"version\": \"1.0\"}"] {
         let message = refusal_after(FAMILIES[0], |path| {
             fs::write(path.join("tokenizer.json"), content).unwrap();
@@ -352,8 +358,9 @@ fn no_weights() {
         &message,
         &[
             "no weights",
-            "model.safetensors.index.json",
-            "safetensors files",
+            "model.safetensors",
+            "pytorch_model.bin",
+            "under these names",
         ],
     );
 
@@ -364,9 +371,9 @@ fn no_weights() {
     assert_says(
         &message,
         &[
-            "pytorch_model.bin",
-            "from_pretrained",
-            "safe_serialization=True",
+            "pytorch_model.bin is not a PyTorch file",
+            "pickle",
+            "download it again",
         ],
     );
 
@@ -375,6 +382,25 @@ fn no_weights() {
         fs::write(path.join("model-q4.gguf"), "GGUF").unwrap();
     });
     assert_says(&message, &["there is model-q4.gguf", "safetensors"]);
+}
+
+#[test]
+fn what_a_generation_config_asks_for_in_vain_is_named() {
+    let copy = copy(FAMILIES[0]);
+    assert_eq!(open(copy.path()).unwrap().generation_warnings, [""; 0]);
+    edit_json(&copy.path().join("generation_config.json"), |json| {
+        json["repetition_penalty"] = json!(1.2);
+        json["do_sample"] = json!(true);
+        json["invented"] = json!(1);
+    });
+    let warnings = open(copy.path()).unwrap().generation_warnings;
+    assert_eq!(warnings.len(), 2);
+    assert_says(&warnings[0], &["repetition_penalty 1.2", "other tokens"]);
+    assert_says(&warnings[1], &["not known here: invented"]);
+    let message = refusal_after(FAMILIES[0], |path| {
+        fs::write(path.join("generation_config.json"), "[]").unwrap();
+    });
+    assert_says(&message, &["generation_config.json", "not an object"]);
 }
 
 #[test]

@@ -7,10 +7,12 @@ mod golden_logits;
 #[cfg(feature = "hub")]
 mod hub;
 mod loading;
+mod lookalikes;
 #[cfg(feature = "gpu")]
 mod purity;
 #[cfg(feature = "gpu")]
 mod random;
+mod sentencepiece;
 mod tokenizer;
 #[cfg(feature = "gpu")]
 mod tree_logits;

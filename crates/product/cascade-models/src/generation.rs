@@ -1,0 +1,246 @@
+//! generation_config.json: which tokens end a generation, and how transformers would choose tokens.
+//!
+//! How tokens are chosen is for the user to say, so temperature and the like are left unread. What
+//! changes the choice in ways that are not done here (a repetition penalty, tokens that are forced
+//! or suppressed) is warned about by name, and so is what is not known.
+
+use std::collections::BTreeSet;
+
+use cascade_core::TokenId;
+use serde_json::{Map, Value};
+
+use crate::checks::bad;
+use crate::settings::Neutral;
+use crate::{Error, ModelFile, Result};
+
+/// What is read elsewhere, is for the user to say, or changes no token.
+const HARMLESS: &[&str] = &[
+    // Names, versions, and tokens that tokenizers and config.json know.
+    "_from_model_config",
+    "_commit_hash",
+    "transformers_version",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "generation_kwargs",
+    // How to choose is for the user to say.
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "max_length",
+    "max_new_tokens",
+    "max_time",
+    "num_return_sequences",
+    // Of beams alone.
+    "early_stopping",
+    "length_penalty",
+    "num_beam_groups",
+    "diversity_penalty",
+    // How transformers computes the same, and forms of what is returned.
+    "assistant_confidence_threshold",
+    "assistant_early_exit",
+    "assistant_lookbehind",
+    "cache_config",
+    "cache_implementation",
+    "compile_config",
+    "disable_compile",
+    "is_assistant",
+    "low_memory",
+    "max_matching_ngram_size",
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "output_attentions",
+    "output_hidden_states",
+    "output_logits",
+    "output_scores",
+    "prefill_chunk_size",
+    "prompt_lookup_num_tokens",
+    "return_dict_in_generate",
+    "return_legacy_cache",
+    "target_lookbehind",
+    "use_cache",
+    "use_mambapy",
+    // Changes nothing among tokens that were not excluded.
+    "renormalize_logits",
+    "remove_invalid_values",
+];
+
+/// What changes the choice of tokens, and the value that does not.
+const NEUTRAL: &[(&str, Neutral)] = &[
+    ("bad_words_ids", Neutral::Off),
+    ("begin_suppress_tokens", Neutral::Off),
+    ("constraints", Neutral::Off),
+    ("dola_layers", Neutral::Absent),
+    ("encoder_no_repeat_ngram_size", Neutral::Off),
+    ("encoder_repetition_penalty", Neutral::One),
+    ("epsilon_cutoff", Neutral::Off),
+    ("eta_cutoff", Neutral::Off),
+    ("exponential_decay_length_penalty", Neutral::Absent),
+    ("force_words_ids", Neutral::Off),
+    ("forced_bos_token_id", Neutral::Absent),
+    ("forced_decoder_ids", Neutral::Off),
+    ("forced_eos_token_id", Neutral::Absent),
+    ("guidance_scale", Neutral::One),
+    ("min_length", Neutral::Off),
+    ("min_new_tokens", Neutral::Off),
+    ("no_repeat_ngram_size", Neutral::Off),
+    ("num_beams", Neutral::AtMostOne),
+    ("penalty_alpha", Neutral::Off),
+    ("repetition_penalty", Neutral::One),
+    ("sequence_bias", Neutral::Off),
+    ("stop_strings", Neutral::Off),
+    ("suppress_tokens", Neutral::Off),
+    ("token_healing", Neutral::Off),
+    ("top_h", Neutral::One),
+    ("typical_p", Neutral::One),
+    ("watermarking_config", Neutral::Absent),
+];
+
+/// The tokens that end a generation, in order: those of the first of `files` that names any. A file
+/// may name one, or several in a list.
+///
+/// # Errors
+/// [`Error::Config`] for what is no id of a vocabulary of `vocab_size`.
+pub(crate) fn eos_token_ids(
+    files: &[(&ModelFile, &Value)],
+    vocab_size: usize,
+) -> Result<Vec<TokenId>> {
+    for (file, json) in files {
+        let named = &json["eos_token_id"];
+        let ids = match named {
+            Value::Null => continue,
+            Value::Array(ids) => ids.iter().map(|id| token_id(id, vocab_size)).collect(),
+            id => token_id(id, vocab_size).map(|id| BTreeSet::from([id])),
+        };
+        let ids: Option<BTreeSet<TokenId>> = ids;
+        return ids.map(Vec::from_iter).ok_or_else(|| Error::Config {
+            file: file.to_string(),
+            problem: format!(
+                "\"eos_token_id\" is {named}, not an id of the vocabulary of {vocab_size} or a list \
+                 of such"
+            ),
+            cure: format!("take {} from the model the weights came from", short(file)),
+        });
+    }
+    Ok(Vec::new())
+}
+
+fn token_id(value: &Value, vocab_size: usize) -> Option<TokenId> {
+    let id = value.as_u64().filter(|id| *id < vocab_size as u64)?;
+    TokenId::try_from(id).ok()
+}
+
+/// The last part of a file's name.
+fn short(file: &ModelFile) -> String {
+    let name = file.to_string();
+    name.rsplit('/').next().unwrap_or(&name).to_owned()
+}
+
+/// What the user should know of a generation_config.json.
+///
+/// # Errors
+/// [`Error::Config`] if it is no object.
+pub(crate) fn warnings(generation: &Value, config: &Value) -> Result<Vec<String>> {
+    let entries = generation.as_object();
+    let entries = entries.ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
+    let mut warnings: Vec<String> = changing(entries).collect();
+    let unknown: Vec<&str> = unknown(entries).collect();
+    if !unknown.is_empty() {
+        warnings.push(format!(
+            "generation_config.json has settings that are not known here: {}; transformers may \
+             choose other tokens",
+            unknown.join(", ")
+        ));
+    }
+    warnings.extend(other_start(entries, config));
+    Ok(warnings)
+}
+
+/// Settings that transformers follows and we do not.
+fn changing(entries: &Map<String, Value>) -> impl Iterator<Item = String> + '_ {
+    let stated = NEUTRAL.iter().filter_map(|(key, neutral)| {
+        let value = entries.get(*key).filter(|value| !value.is_null())?;
+        (!neutral.is(value)).then_some((key, value))
+    });
+    stated.map(|(key, value)| {
+        format!(
+            "generation_config.json has {key} {value}, which transformers follows and this program \
+             does not: it chooses other tokens"
+        )
+    })
+}
+
+fn unknown(entries: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let stated = entries.iter().filter(|(_, value)| !value.is_null());
+    let keys = stated.map(|(key, _)| key.as_str());
+    keys.filter(|key| !HARMLESS.contains(key) && !NEUTRAL.iter().any(|(known, _)| known == key))
+}
+
+/// Where the file starts decoders with another token than config.json, which is followed.
+fn other_start(entries: &Map<String, Value>, config: &Value) -> Option<String> {
+    const START: &str = "decoder_start_token_id";
+    let stated = entries.get(START).filter(|value| !value.is_null())?;
+    let followed = [&config[START], &config["pad_token_id"]];
+    let followed = followed.into_iter().find(|value| !value.is_null());
+    let is_decoder_alone = config["is_encoder_decoder"] != Value::Bool(true);
+    match followed {
+        Some(followed) if followed != stated && !is_decoder_alone => Some(format!(
+            "generation_config.json has {START} {stated}, and config.json {followed}, which is \
+             followed: transformers takes the other"
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(generation: Value) -> Vec<String> {
+        let config = json!({"is_encoder_decoder": true, "pad_token_id": 0});
+        warnings(&generation, &config).unwrap()
+    }
+
+    #[test]
+    fn what_real_models_state_is_harmless() {
+        for generation in [
+            json!({"_from_model_config": true, "bos_token_id": 1, "eos_token_id": 2,
+                "pad_token_id": 0, "transformers_version": "4.28.1"}),
+            json!({"_from_model_config": true, "decoder_start_token_id": 0, "eos_token_id": 1,
+                "pad_token_id": 0, "transformers_version": "4.27.0.dev0"}),
+            json!({"bos_token_id": 128_000, "do_sample": true, "eos_token_id": [128_001, 128_009],
+                "max_length": 4096, "temperature": 0.6, "top_p": 0.9}),
+            json!({"repetition_penalty": 1.0, "num_beams": 1, "suppress_tokens": [],
+                "no_repeat_ngram_size": 0, "guidance_scale": null, "typical_p": 1}),
+        ] {
+            assert_eq!(of(generation), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_changes_the_choice_is_named() {
+        for (key, value) in [
+            ("repetition_penalty", json!(1.1)),
+            ("no_repeat_ngram_size", json!(3)),
+            ("suppress_tokens", json!([7])),
+            ("forced_eos_token_id", json!(2)),
+            ("forced_bos_token_id", json!(0)),
+            ("num_beams", json!(4)),
+            ("min_length", json!(30)),
+            ("bad_words_ids", json!([[5]])),
+            ("stop_strings", json!(["\n"])),
+            ("decoder_start_token_id", json!(9)),
+            ("invented_penalty", json!(0.5)),
+        ] {
+            let warnings = of(json!({key: value}));
+            assert_eq!(warnings.len(), 1, "{key}");
+            assert!(warnings[0].contains(key), "{warnings:?}");
+        }
+        assert!(warnings(&json!([]), &json!({})).is_err());
+    }
+}

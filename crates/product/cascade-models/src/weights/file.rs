@@ -1,0 +1,69 @@
+//! What a reader of weights gives, whatever the format.
+
+use std::borrow::Cow;
+
+use candle_core::{Device, Result as TensorResult, Tensor};
+
+use crate::Result;
+
+/// A file of tensors by name: one format, one implementation.
+///
+/// Opening it checks everything that can be checked without reading tensors, so that a wrong file
+/// is refused before the first of them is copied.
+pub(crate) trait TensorFile: Send + Sync {
+    /// What the file is called in messages.
+    fn name(&self) -> &str;
+
+    /// All tensors, called as a checkpoint of Hugging Face calls them.
+    fn tensors(&self) -> Vec<(String, TensorInfo)>;
+
+    /// The values of one of [`tensors`](Self::tensors), where they lie if they are stored as they
+    /// are given; `None` if they are of a type that is no float.
+    ///
+    /// # Errors
+    /// If they cannot be read or make no sense.
+    fn load(&self, tensor: &str) -> Result<Option<Stored<'_>>>;
+}
+
+/// What a file says of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TensorInfo {
+    /// Its sizes, outermost first.
+    pub(crate) shape: Vec<usize>,
+    /// The type it is stored in, as the format calls it.
+    pub(crate) dtype: String,
+}
+
+/// The values of a tensor: row-major, little-endian.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored<'a> {
+    pub(crate) dtype: FloatType,
+    pub(crate) bytes: Cow<'a, [u8]>,
+}
+
+/// A type in which readers give values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FloatType {
+    F32,
+    F16,
+    BF16,
+    F64,
+}
+
+impl Stored<'_> {
+    /// A copy on the host.
+    pub(crate) fn to_tensor(&self, shape: &[usize]) -> TensorResult<Tensor> {
+        Tensor::from_raw_buffer(&self.bytes, self.dtype.tensor_type(), shape, &Device::Cpu)
+    }
+}
+
+impl FloatType {
+    fn tensor_type(self) -> candle_core::DType {
+        match self {
+            Self::F32 => candle_core::DType::F32,
+            Self::F16 => candle_core::DType::F16,
+            Self::BF16 => candle_core::DType::BF16,
+            Self::F64 => candle_core::DType::F64,
+        }
+    }
+}

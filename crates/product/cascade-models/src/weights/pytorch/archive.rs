@@ -1,0 +1,157 @@
+//! The zip archive of a PyTorch file: which bytes are which entry.
+
+use std::collections::HashMap;
+use std::io::Cursor;
+
+use zip::{CompressionMethod, ZipArchive};
+
+use super::Problem;
+
+/// Pickles of real models have some hundred kilobytes; what is read from one takes a multiple of
+/// its size.
+const MAX_PICKLE: usize = 8 << 20;
+
+/// The entries of an archive, all of them stored as they are.
+pub(super) struct Archive {
+    /// The folder that all entries are in.
+    root: String,
+    entries: HashMap<String, Place>,
+}
+
+/// Where an entry lies in the file.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) crc32: u32,
+}
+
+impl Archive {
+    /// Reads the list of entries, and checks that they lie in the file.
+    pub(super) fn open(bytes: &[u8]) -> Result<Self, Problem> {
+        let zip = ZipArchive::new(Cursor::new(bytes));
+        let mut zip = zip.map_err(|error| {
+            format!(
+                "its list of entries, at the end, cannot be read, as if it was cut off ({error})"
+            )
+        })?;
+        let mut entries = HashMap::with_capacity(zip.len());
+        for index in 0..zip.len() {
+            let (name, place) = entry(&mut zip, index, bytes.len())?;
+            if entries.insert(name.clone(), place).is_some() {
+                return Err(format!("it has two entries {name}").into());
+            }
+        }
+        let mut archive = Self {
+            root: String::new(),
+            entries,
+        };
+        archive.root = archive.find_root()?;
+        archive.refuse_big_endian(bytes)?;
+        Ok(archive)
+    }
+
+    /// The pickle of all but the values of tensors.
+    pub(super) fn pickle<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Problem> {
+        let place = self.place(&self.in_root("data.pkl"))?;
+        let pickle = &bytes[place.start..place.end];
+        if pickle.len() > MAX_PICKLE {
+            let reason = format!(
+                "its pickle has {} bytes, more than {MAX_PICKLE}",
+                pickle.len()
+            );
+            return Err(reason.into());
+        }
+        match place.crc32 == 0 || crc32fast::hash(pickle) == place.crc32 {
+            true => Ok(pickle),
+            false => Err("the checksum of its pickle is wrong".to_owned().into()),
+        }
+    }
+
+    /// The name of the entry that is the storage `key`.
+    pub(super) fn storage_name(&self, key: &str) -> String {
+        self.in_root(&format!("data/{key}"))
+    }
+
+    /// Where an entry lies.
+    pub(super) fn place(&self, entry: &str) -> Result<Place, String> {
+        let place = self.entries.get(entry).copied();
+        place.ok_or_else(|| format!("it has no entry {entry}"))
+    }
+
+    fn in_root(&self, name: &str) -> String {
+        format!("{}{name}", self.root)
+    }
+
+    /// The folder of the one entry called data.pkl.
+    fn find_root(&self) -> Result<String, Problem> {
+        let roots = self.entries.keys().filter_map(|name| {
+            let root = name.strip_suffix("data.pkl")?;
+            (root.is_empty() || root.ends_with('/')).then_some(root)
+        });
+        let mut roots = roots.collect::<Vec<_>>();
+        roots.sort_unstable();
+        let Some(root) = roots.first() else {
+            return Err("it has no entry data.pkl, which torch.save writes"
+                .to_owned()
+                .into());
+        };
+        if roots.len() > 1 {
+            return Err(format!("it has {} entries data.pkl", roots.len()).into());
+        }
+        if self.entries.contains_key(&format!("{root}constants.pkl")) {
+            return Err(Problem {
+                reason: "it is a program (TorchScript), not weights".to_owned(),
+                cure: "take the model's weights, in safetensors or pytorch_model.bin",
+            });
+        }
+        Ok((*root).to_owned())
+    }
+
+    fn refuse_big_endian(&self, bytes: &[u8]) -> Result<(), Problem> {
+        match self.entries.get(&self.in_root("byteorder")) {
+            Some(place) if &bytes[place.start..place.end] != b"little" => Err(Problem {
+                reason: "its numbers are not little-endian".to_owned(),
+                cure: "save it again with torch on a little-endian machine",
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn entry(
+    zip: &mut ZipArchive<Cursor<&[u8]>>,
+    index: usize,
+    length: usize,
+) -> Result<(String, Place), Problem> {
+    let unreadable = |error: zip::result::ZipError| format!("entry {index} of it: {error}");
+    let file = zip.by_index_raw(index).map_err(unreadable)?;
+    let name = file.name().map_err(unreadable)?.into_owned();
+    if file.encrypted() {
+        return Err(Problem {
+            reason: format!("its entry {name} is encrypted"),
+            cure: "unpack it with its password, and save it again with torch.save",
+        });
+    }
+    if file.compression() != CompressionMethod::Stored || file.size() != file.compressed_size() {
+        return Err(Problem {
+            reason: format!("its entry {name} is compressed, which torch never does"),
+            cure: "save it again with torch.save",
+        });
+    }
+    let start = file
+        .data_start()
+        .and_then(|start| usize::try_from(start).ok());
+    let end = start.and_then(|start| start.checked_add(usize::try_from(file.size()).ok()?));
+    match (start, end) {
+        (Some(start), Some(end)) if end <= length => Ok((
+            name,
+            Place {
+                start,
+                end,
+                crc32: file.crc32(),
+            },
+        )),
+        _ => Err(format!("its entry {name} ends behind the end of the file").into()),
+    }
+}

@@ -1,0 +1,186 @@
+//! Weights in the safetensors format.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use candle_core::safetensors::{MmapedSafetensors, SliceSafetensors};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensorError};
+
+use super::{FloatType, Stored, TensorFile, TensorInfo};
+use crate::{Error, ModelFile, Result};
+
+/// Bytes of a safetensors file that hold the length of its header.
+const PREFIX: u64 = 8;
+/// The longest header that the format allows.
+const MAX_HEADER: u64 = 100_000_000;
+const FORMAT: &str = "safetensors";
+const DOWNLOAD_AGAIN: &str = "copy or download it again";
+
+/// One safetensors file, its header checked.
+pub(crate) struct Safetensors {
+    name: String,
+    data: Data,
+}
+
+enum Data {
+    Mapped(MmapedSafetensors),
+    Embedded(SliceSafetensors<'static>),
+}
+
+impl Safetensors {
+    /// Maps the file and checks its header against its length. Reads the header only.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is cut off, or is no safetensors file.
+    pub(crate) fn open(file: &ModelFile) -> Result<Self> {
+        let data = match file {
+            ModelFile::Disk(path) => Data::Mapped(map(path, file)?),
+            ModelFile::Embedded { bytes, .. } => {
+                check(file, bytes.len() as u64, &mut &bytes[..])?;
+                let tensors = SliceSafetensors::new(bytes);
+                Data::Embedded(tensors.map_err(|error| corrupt(file, explain(&error)))?)
+            }
+        };
+        Ok(Self {
+            name: file.to_string(),
+            data,
+        })
+    }
+
+    fn view(&self, tensor: &str) -> Result<TensorView<'_>> {
+        let view = match &self.data {
+            Data::Mapped(tensors) => tensors.get(tensor),
+            Data::Embedded(tensors) => tensors.get(tensor),
+        };
+        view.map_err(Error::tensor)
+    }
+}
+
+impl TensorFile for Safetensors {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn tensors(&self) -> Vec<(String, TensorInfo)> {
+        let tensors = match &self.data {
+            Data::Mapped(tensors) => tensors.tensors(),
+            Data::Embedded(tensors) => tensors.tensors(),
+        };
+        let info = |view: TensorView<'_>| TensorInfo {
+            shape: view.shape().to_vec(),
+            dtype: view.dtype().to_string(),
+        };
+        let tensors = tensors.into_iter();
+        tensors.map(|(name, view)| (name, info(view))).collect()
+    }
+
+    fn load(&self, tensor: &str) -> Result<Option<Stored<'_>>> {
+        let view = self.view(tensor)?;
+        let dtype = match view.dtype() {
+            Dtype::F32 => FloatType::F32,
+            Dtype::F16 => FloatType::F16,
+            Dtype::BF16 => FloatType::BF16,
+            Dtype::F64 => FloatType::F64,
+            _ => return Ok(None),
+        };
+        Ok(Some(Stored {
+            dtype,
+            // Borrowed from the file, which lives as long as this reader.
+            bytes: Cow::Borrowed(view.data()),
+        }))
+    }
+}
+
+#[allow(unsafe_code)]
+fn map(path: &Path, file: &ModelFile) -> Result<MmapedSafetensors> {
+    let io = |source| Error::Io {
+        file: file.to_string(),
+        source,
+    };
+    let mut reader = File::open(path).map_err(io)?;
+    let length = reader.metadata().map_err(io)?.len();
+    check(file, length, &mut reader)?;
+    // SAFETY: the mapping must not change while it is read. We never write to it, and programs that
+    // write checkpoints or fill the hub's cache make a new file and rename it. The mapping lives as
+    // long as loading does: tensors are copied out of it. A file that is overwritten in place
+    // within that time gives wrong weights or a fault, as it does in every program that maps
+    // weights.
+    let mapped = unsafe { MmapedSafetensors::new(path) };
+    mapped.map_err(|error| corrupt(file, explain(&error)))
+}
+
+/// Checks the length of a file against what its header says, for errors better than the parser's.
+fn check(file: &ModelFile, length: u64, reader: &mut impl Read) -> Result<()> {
+    let wrong_length = |expected| Error::WrongLength {
+        file: file.to_string(),
+        expected,
+        found: length,
+    };
+    let io = |source| Error::Io {
+        file: file.to_string(),
+        source,
+    };
+    if length < PREFIX {
+        return Err(wrong_length(PREFIX));
+    }
+    let mut prefix = [0; PREFIX as usize];
+    reader.read_exact(&mut prefix).map_err(io)?;
+    if &prefix == b"version " {
+        return Err(Error::CorruptWeights {
+            file: file.to_string(),
+            format: FORMAT,
+            reason: "it is a pointer that git leaves in place of a large file".to_owned(),
+            cure: "run `git lfs pull` in its folder, or download the file itself",
+        });
+    }
+    let header = u64::from_le_bytes(prefix);
+    if header > MAX_HEADER {
+        let reason = format!("its first 8 bytes say that its header takes {header} bytes");
+        return Err(corrupt(file, reason));
+    }
+    if PREFIX + header > length {
+        return Err(wrong_length(PREFIX + header));
+    }
+    let mut json = vec![0; header as usize];
+    reader.read_exact(&mut json).map_err(io)?;
+    match data_length(&json) {
+        Some(data) if PREFIX.saturating_add(header).saturating_add(data) != length => Err(
+            wrong_length(PREFIX.saturating_add(header).saturating_add(data)),
+        ),
+        // A header that is damaged in another way is for the parser to explain.
+        _ => Ok(()),
+    }
+}
+
+/// Where the last tensor ends, counted from the end of the header.
+fn data_length(header: &[u8]) -> Option<u64> {
+    let header: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(header).ok()?;
+    let ends = header.iter().filter(|(name, _)| *name != "__metadata__");
+    ends.map(|(_, tensor)| tensor.get("data_offsets")?.get(1)?.as_u64())
+        .try_fold(0, |most: u64, end| Some(most.max(end?)))
+}
+
+fn corrupt(file: &ModelFile, reason: String) -> Error {
+    Error::CorruptWeights {
+        file: file.to_string(),
+        format: FORMAT,
+        reason,
+        cure: DOWNLOAD_AGAIN,
+    }
+}
+
+/// The parser's own words, without the path that candle puts around them.
+fn explain(error: &candle_core::Error) -> String {
+    match error {
+        candle_core::Error::WithPath { inner, .. }
+        | candle_core::Error::WithBacktrace { inner, .. } => explain(inner),
+        candle_core::Error::SafeTensor(SafeTensorError::InvalidOffset(name)) => {
+            format!("the place of tensor {name} is not where the tensor before it ends")
+        }
+        candle_core::Error::SafeTensor(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
