@@ -7,6 +7,7 @@ mod check_lossless;
 mod commands;
 mod common;
 mod ewif;
+mod gguf;
 mod gpu_driver;
 mod lookalikes;
 mod trace;

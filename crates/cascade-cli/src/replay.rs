@@ -118,7 +118,7 @@ fn warnings(config: &Config, trace: &Trace) -> Vec<String> {
 fn model(source: &ModelSource) -> String {
     match source {
         ModelSource::Hub { id, .. } => id.clone(),
-        ModelSource::Folder(folder) => folder.file_name().map_or_else(
+        ModelSource::Folder(folder) | ModelSource::File(folder) => folder.file_name().map_or_else(
             || folder.display().to_string(),
             |name| name.to_string_lossy().into_owned(),
         ),

@@ -64,7 +64,7 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
     let (model, named) = match &neural.source {
         ModelSource::Hub { id, revision } => (id.clone(), revision.clone()),
         // Only the folder's name: its location is private and may change.
-        ModelSource::Folder(folder) => (
+        ModelSource::Folder(folder) | ModelSource::File(folder) => (
             folder.file_name().map_or_else(
                 || folder.display().to_string(),
                 |name| name.to_string_lossy().into_owned(),

@@ -42,6 +42,13 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The file of a model does not exist.
+    #[error("there is no file {}; check the path", path.display())]
+    NoFile {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// A file could not be read.
     #[error("cannot read {file}: {source}")]
     Io {
@@ -98,6 +105,20 @@ pub enum Error {
         found: String,
         /// How to mend it.
         cure: String,
+    },
+
+    /// A part of a GGUF model that was split is not there.
+    #[error(
+        "{first} is the first of {count} parts, and {part} is not beside it; copy or download that \
+         file too"
+    )]
+    MissingPart {
+        /// The first part.
+        first: String,
+        /// The missing one.
+        part: String,
+        /// How many there are.
+        count: usize,
     },
 
     /// A file that the index of a sharded checkpoint names is not there.

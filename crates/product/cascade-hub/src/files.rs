@@ -75,6 +75,8 @@ pub enum WeightFormat {
     Safetensors,
     /// `pytorch_model.bin`, as `torch.save` writes it.
     PyTorch,
+    /// `.gguf`, which holds settings and tokenizer too
+    Gguf,
 }
 
 /// What a tokenizer is made of.
@@ -85,6 +87,8 @@ pub enum TokenizerFiles {
     Json(ModelFile),
     /// A model of SentencePiece, and what transformers keeps beside it.
     SentencePiece(SentencePieceFiles),
+    /// A `.gguf` file, in which there is one.
+    Gguf(ModelFile),
 }
 
 /// A model of SentencePiece, and what transformers keeps beside it.
@@ -132,7 +136,7 @@ impl TokenizerFiles {
     /// The file that holds the vocabulary, after which the tokenizer is called in messages.
     pub fn vocabulary(&self) -> &ModelFile {
         match self {
-            Self::Json(file) => file,
+            Self::Json(file) | Self::Gguf(file) => file,
             Self::SentencePiece(files) => &files.model,
         }
     }
@@ -140,7 +144,7 @@ impl TokenizerFiles {
     /// All files.
     pub fn all(&self) -> Vec<&ModelFile> {
         match self {
-            Self::Json(file) => vec![file],
+            Self::Json(file) | Self::Gguf(file) => vec![file],
             Self::SentencePiece(files) => files.all(),
         }
     }
@@ -152,7 +156,7 @@ impl TokenizerFiles {
 pub struct ModelFiles {
     /// The source, as [`ModelSource`](crate::ModelSource) writes it.
     pub name: String,
-    /// `config.json`.
+    /// `config.json`, or the GGUF file.
     pub config: ModelFile,
     /// `generation_config.json`, if the model has one.
     pub generation_config: Option<ModelFile>,

@@ -57,6 +57,7 @@ mod dataset;
 mod error;
 mod files;
 mod limits;
+mod gguf;
 mod name;
 mod options;
 mod place;

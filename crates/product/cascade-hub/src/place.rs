@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::files::{
     ADDED_TOKENS, CONFIG, GENERATION_CONFIG, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS,
 };
+use crate::gguf::is_gguf;
 use crate::name::is_plain_name;
 use crate::repo::HubRepo;
 use crate::{
@@ -65,14 +66,24 @@ impl Place<'_> {
         }
     }
 
+    /// A GGUF file that is there.
+    fn gguf(&self) -> Option<String> {
+        let mut names = self.names();
+        names.sort();
+        names.into_iter().find(|name| is_gguf(Path::new(name)))
+    }
+
     fn no_config(&self) -> Error {
         match self {
             Self::Folder(_) => Error::MissingFile {
                 place: self.to_string(),
                 file: CONFIG.to_owned(),
-                cure: "give the folder that holds config.json, tokenizer.json and \
-                       model.safetensors"
-                    .to_owned(),
+                cure: match self.gguf() {
+                    Some(file) => format!("give the GGUF file itself: {self}/{file}"),
+                    None => "give the folder that holds config.json, tokenizer.json and \
+                             model.safetensors"
+                        .to_owned(),
+                },
             },
             Self::Hub(repo) => repo.not_found(CONFIG),
         }

@@ -1,9 +1,10 @@
 //! Where a model's files are.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::gguf;
 use crate::name::{is_hub_name, is_revision};
 use crate::place::{find_tokenizer, gather, Place};
 use crate::repo::{HubRepo, RepoType};
@@ -19,6 +20,8 @@ pub enum ModelSource {
     /// `tokenizer.model` or `spiece.model`), weights (`model.safetensors` or `pytorch_model.bin`,
     /// whole or as shards with an index) and perhaps `generation_config.json`.
     Folder(PathBuf),
+    /// A model in one `.gguf` file, or in parts of which this is the first.
+    File(PathBuf),
     /// A model of the Hugging Face hub.
     Hub {
         /// `org/name`.
@@ -33,6 +36,7 @@ pub enum ModelSource {
 /// What a source turned out to be.
 enum Found<'a> {
     Embedded(&'a EmbeddedModel),
+    File(&'a Path),
     Place(Place<'a>),
 }
 
@@ -63,7 +67,7 @@ impl fmt::Debug for EmbeddedModel {
 impl fmt::Display for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::Folder(path) | Self::File(path) => write!(f, "{}", path.display()),
             Self::Hub { id, revision: None } => f.write_str(id),
             Self::Hub {
                 id,
@@ -83,15 +87,18 @@ impl FromStr for ModelSource {
 }
 
 impl ModelSource {
-    /// Reads a source as people write it: an existing path, or something that starts with `.`, `/`
-    /// or `~`, is a folder; `org/name` and `org/name@revision` are models of the hub. Touches the
-    /// disk, but not the network.
+    /// Reads a source as people write it: what ends in `.gguf` and is no folder is a file; an
+    /// existing path, or something that starts with `.`, `/` or `~`, is a folder; `org/name` and
+    /// `org/name@revision` are models of the hub. Touches the disk, but not the network.
     ///
     /// # Errors
     /// [`Error::BadSource`] for anything else.
     pub fn parse(text: &str) -> Result<Self> {
         let text = text.trim();
         let path = expand_home(text);
+        if gguf::is_gguf(&path) && !path.is_dir() {
+            return Ok(Self::File(path));
+        }
         if !text.is_empty()
             && (text.starts_with(['.', '/', '~']) || path.is_absolute() || path.exists())
         {
@@ -143,6 +150,7 @@ impl ModelSource {
     pub fn tokenizer(&self, hub: &HubOptions, progress: bool) -> Result<TokenizerFiles> {
         match self.place(hub, progress)? {
             Found::Embedded(model) => Ok(ModelFiles::embedded(model).tokenizer),
+            Found::File(path) => Ok(gguf::tokenizer(path)),
             Found::Place(mut place) => find_tokenizer(&mut place),
         }
     }
@@ -161,6 +169,7 @@ impl ModelSource {
                     ..files
                 })
             }
+            Found::File(path) => gguf::files(self.to_string(), tokenizer, path),
             Found::Place(mut place) => gather(self.to_string(), tokenizer, &mut place),
         }
     }
@@ -168,10 +177,12 @@ impl ModelSource {
     fn place<'a>(&'a self, hub: &'a HubOptions, progress: bool) -> Result<Found<'a>> {
         match self {
             Self::Embedded(model) => Ok(Found::Embedded(model)),
+            Self::File(path) if path.is_file() => Ok(Found::File(path)),
+            Self::File(path) => Err(Error::NoFile { path: path.clone() }),
             Self::Folder(path) if path.is_dir() => Ok(Found::Place(Place::Folder(path))),
             Self::Folder(path) if path.exists() => Err(Error::BadSource {
                 text: self.to_string(),
-                reason: "it is a file, and a model is the whole folder around it",
+                reason: "it is a file, and a model is the whole folder around it, or a .gguf file",
             }),
             Self::Folder(path) => Err(Error::NoFolder { path: path.clone() }),
             Self::Hub { id, revision } => {
@@ -209,8 +220,6 @@ fn check_hub_id(id: &str, revision: Option<&str>) -> std::result::Result<(), &'s
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
@@ -234,6 +243,20 @@ mod tests {
             let id = id.to_owned();
             assert_eq!(source, ModelSource::Hub { id, revision });
         }
+    }
+
+    #[test]
+    fn gguf_files_are_models() {
+        for file in ["model.gguf", "a/b.gguf", "./x.GGUF", "~/m-Q4_K_M.gguf"] {
+            let source = ModelSource::parse(file).unwrap();
+            assert!(matches!(source, ModelSource::File(_)), "{file}");
+        }
+        let missing = ModelSource::parse("nowhere.gguf").unwrap();
+        let error = missing.files(&HubOptions::from_env(), false).unwrap_err();
+        assert!(
+            error.to_string().contains("no file nowhere.gguf"),
+            "{error}"
+        );
     }
 
     #[test]

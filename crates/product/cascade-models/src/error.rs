@@ -94,6 +94,17 @@ pub enum Error {
         expected: String,
     },
 
+    /// A GGUF file that is damaged, or has something that is not understood.
+    #[error("{file}: {problem}; {cure}")]
+    Gguf {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+        /// How to mend it.
+        cure: String,
+    },
+
     /// A shard does not have a tensor that the index says it has.
     #[error(
         "{file} has no tensor {tensor}, and the index beside it says that it has: they are not of \

@@ -4,11 +4,13 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use cascade_core::{Architecture, TokenId};
+use cascade_hub::WeightFormat;
 use serde_json::Value;
 
 use crate::config::{check_kind, in_file, ModelConfig};
 use crate::estimate::check_weights;
 use crate::generation;
+use crate::gguf::{self, Gguf};
 use crate::weights::Checkpoint;
 use crate::{
     DType, Device, Error, HubOptions, Model, ModelFile, ModelFiles, ModelSource, Result, Session,
@@ -100,9 +102,12 @@ pub fn locate(source: &ModelSource, options: &LoadOptions) -> Result<ModelFiles>
     Ok(files)
 }
 
-/// The content of a model's config.json.
+/// The content of a model's config.json, or what stands for it.
 pub(crate) fn read_config(files: &ModelFiles) -> Result<Value> {
-    read_json(&files.config)
+    match files.weight_format {
+        WeightFormat::Gguf => gguf::config(&Gguf::open(&files.weights)?),
+        _ => read_json(&files.config),
+    }
 }
 
 /// Checks and loads a model whose files have been [located](locate).

@@ -6,13 +6,14 @@ mod json;
 mod sentencepiece;
 
 use std::fmt;
-use std::panic::UnwindSafe;
+use std::panic::{AssertUnwindSafe, UnwindSafe};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use cascade_core::{Fingerprint, TextCodec, TextDecoder, TokenId};
 
-use crate::{Error, Result, TokenizerFiles};
+use crate::gguf::Gguf;
+use crate::{Error, ModelFile, Result, TokenizerFiles};
 
 /// A tokenizer in the format of Hugging Face's `tokenizers`. Clones share their data.
 #[derive(Clone)]
@@ -58,6 +59,11 @@ impl Tokenizer {
             TokenizerFiles::SentencePiece(files) => {
                 let content = sentencepiece::Content::read(files)?;
                 Self::checked(files.model.to_string(), || sentencepiece::build(&content))
+            }
+            TokenizerFiles::Gguf(file) => {
+                let gguf = Gguf::open_first(file)?;
+                let json = crate::gguf::tokenizer(&gguf)?;
+                Self::from_bytes(file.to_string(), json.to_string().as_bytes())
             }
             other => Err(Error::BadTokenizer {
                 file: other.vocabulary().to_string(),
@@ -160,7 +166,10 @@ impl Tokenizer {
     }
 
     fn encode_with(&self, text: &str, special: bool) -> Result<Vec<TokenId>> {
-        let encoding = self.inner.tokenizer.encode_fast(text, special);
+        // The library panics on damaged tables of characters, when it meets the damaged part.
+        let tokenizer = AssertUnwindSafe(&self.inner.tokenizer);
+        let encoding = std::panic::catch_unwind(|| tokenizer.encode_fast(text, special));
+        let encoding = encoding.unwrap_or_else(|_| Err("its tables are damaged".into()));
         let encoding = encoding.map_err(|error| self.failed("encode", &*error))?;
         Ok(encoding.get_ids().to_vec())
     }

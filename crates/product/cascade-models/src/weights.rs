@@ -19,6 +19,7 @@ use cascade_gpu::{StorageDType, TensorSource};
 use cascade_hub::WeightFormat;
 
 pub(crate) use self::file::{FloatType, Stored, TensorFile, TensorInfo};
+use crate::gguf::GgufWeights;
 use crate::{DType, Error, ModelFile, ModelFiles, Result};
 
 /// Gives the weights of a model by name, as a checkpoint of Hugging Face names them.
@@ -143,8 +144,7 @@ impl Checkpoint {
     /// A file that cannot be read, is cut off, or is not of its format; a tensor that is not where
     /// the index says.
     pub(crate) fn open(model: &ModelFiles) -> Result<Self> {
-        let open = |file| open(model.weight_format, file);
-        let files: Vec<_> = model.weights.iter().map(open).collect::<Result<_>>()?;
+        let files = open(model)?;
         let mut tensors = HashMap::new();
         for (index, file) in files.iter().enumerate() {
             for (name, info) in file.tensors() {
@@ -227,7 +227,19 @@ impl Checkpoint {
     }
 }
 
-fn open(format: WeightFormat, file: &ModelFile) -> Result<Box<dyn TensorFile>> {
+fn open(model: &ModelFiles) -> Result<Vec<Box<dyn TensorFile>>> {
+    match model.weight_format {
+        // The parts of a model tell only together what they are.
+        WeightFormat::Gguf => Ok(vec![Box::new(GgufWeights::open(&model.weights)?)]),
+        format => model
+            .weights
+            .iter()
+            .map(|file| open_file(format, file))
+            .collect(),
+    }
+}
+
+fn open_file(format: WeightFormat, file: &ModelFile) -> Result<Box<dyn TensorFile>> {
     match format {
         WeightFormat::Safetensors => Ok(Box::new(safetensors::Safetensors::open(file)?)),
         WeightFormat::PyTorch => Ok(Box::new(pytorch::PyTorch::open(file)?)),

@@ -3,6 +3,7 @@
 
 mod candle_transformers;
 mod common;
+mod gguf;
 mod golden_logits;
 #[cfg(feature = "hub")]
 mod hub;

@@ -1,0 +1,294 @@
+//! GGUF files: logits and ids against llama.cpp and Hugging Face, models in parts, and what is said
+//! of files that are not there; see tests/goldens.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::{safetensors, Tensor};
+use cascade_core::{Scorer, TextCodec, TokenId, TokenTree, Want};
+use cascade_models::{
+    load, LoadOptions, LoadedModel, ModelFile, ModelSource, Tokenizer, TokenizerFiles,
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+fn goldens() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/goldens/gguf")
+}
+
+fn open(path: &Path) -> cascade_models::Result<LoadedModel> {
+    let options = LoadOptions {
+        progress: false,
+        ..LoadOptions::default()
+    };
+    load(
+        &ModelSource::parse(path.to_str().unwrap()).unwrap(),
+        &options,
+    )
+}
+
+/// A model and what others computed with it.
+struct Golden {
+    model: LoadedModel,
+    tensors: HashMap<String, Tensor>,
+}
+
+impl Golden {
+    fn of(name: &str) -> Self {
+        let tensors = goldens().join(format!("{name}.safetensors"));
+        Self {
+            model: open(&goldens().join(format!("{name}.gguf"))).unwrap(),
+            tensors: safetensors::load(tensors, &candle_core::Device::Cpu).unwrap(),
+        }
+    }
+
+    fn tokens(&self, key: &str) -> Vec<TokenId> {
+        let tokens: Vec<i64> = self.tensors[key].to_vec1().unwrap();
+        tokens.into_iter().map(|token| token as TokenId).collect()
+    }
+
+    /// The last rows of logits, as they were computed with the tokens one after the other.
+    fn logits(&self) -> Vec<Vec<f32>> {
+        let mut session = self.model.session();
+        if self.tensors.contains_key("source") {
+            session.set_source(&self.tokens("source")).unwrap();
+        }
+        let tokens = self.tokens("tokens");
+        let kept = self.tensors["hf"].dims()[0];
+        (tokens.len() + 1 - kept..=tokens.len())
+            .map(|length| {
+                let scores = session
+                    .score(&tokens[..length], &TokenTree::new(), Want::LOGITS)
+                    .unwrap();
+                scores.logits.unwrap().row(0).to_vec()
+            })
+            .collect()
+    }
+
+    /// The largest difference to the golden logits of a kind, and how far these spread.
+    fn difference(&self, key: &str, found: &[Vec<f32>]) -> (f32, f32) {
+        let expected: Vec<Vec<f32>> = self.tensors[key].to_vec2().unwrap();
+        assert_eq!(expected.len(), found.len());
+        let pairs = || expected.iter().flatten().zip(found.iter().flatten());
+        let worst = pairs().map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let count = pairs().count() as f32;
+        let square: f32 = pairs().map(|(a, _)| a * a).sum();
+        (worst, (square / count).sqrt())
+    }
+}
+
+/// Asserts that logits are those of transformers with the same values in f32, and those of
+/// llama.cpp but for `rounding`, a share of their spread.
+fn assert_golden(name: &str, rounding: f32) {
+    let golden = Golden::of(name);
+    let found = golden.logits();
+    let (worst, spread) = golden.difference("hf", &found);
+    assert!(
+        worst < 1e-5 * spread.max(1.0),
+        "{name}: transformers differ by {worst}"
+    );
+    let (worst, spread) = golden.difference("llama_cpp", &found);
+    assert!(
+        worst < rounding * spread,
+        "{name}: llama.cpp differs by {worst} of {spread}"
+    );
+}
+
+#[test]
+fn logits_of_f32_are_those_of_llama_cpp() {
+    assert_golden("llama-f32", 1e-5);
+    // llama.cpp does not scale hidden states before T5's tied head; the golden is scaled.
+    assert_golden("t5-v1.0-f32", 1e-5);
+}
+
+#[test]
+fn logits_of_packed_weights_are_those_of_llama_cpp_but_for_rounded_activations() {
+    // llama.cpp rounds activations to f16 beside f16 weights, and to 8 bits beside packed ones.
+    assert_golden("mistral-f16", 0.01);
+    assert_golden("llama3-q8_0", 0.1);
+    assert_golden("qwen2-q4_0", 0.1);
+    assert_golden("qwen3-k", 0.1);
+    assert_golden("t5-v1.1-q8_0", 0.1);
+}
+
+#[test]
+#[cfg(feature = "gpu")]
+fn gpus_compute_with_unpacked_weights_too() {
+    for (device, _) in crate::common::devices::gpus() {
+        let options = LoadOptions {
+            device,
+            progress: false,
+            ..LoadOptions::default()
+        };
+        let source = ModelSource::File(goldens().join("llama3-q8_0.gguf"));
+        let golden = Golden {
+            model: load(&source, &options).unwrap(),
+            ..Golden::of("llama3-q8_0")
+        };
+        let (worst, spread) = golden.difference("hf", &golden.logits());
+        assert!(worst < 1e-4 * spread, "transformers differ by {worst}");
+    }
+}
+
+#[test]
+fn the_tokens_that_end_an_answer_are_in_the_file() {
+    let ends = |name: &str| open(&goldens().join(name)).unwrap().eos_token_ids;
+    assert_eq!(ends("llama-f32.gguf"), [2]);
+    assert_eq!(ends("t5-v1.0-f32.gguf"), [1]);
+    // <|endoftext|> ends an answer too, though only <|im_end|> is named.
+    let model = open(&goldens().join("qwen2-q4_0.gguf")).unwrap();
+    let texts = model.eos_token_ids.iter();
+    let texts: Vec<_> = texts
+        .map(|&id| model.tokenizer.id_to_token(id).unwrap())
+        .collect();
+    assert_eq!(texts, ["<|endoftext|>", "<|im_end|>"]);
+}
+
+fn vocabulary(path: PathBuf) -> Tokenizer {
+    Tokenizer::load(&TokenizerFiles::Gguf(ModelFile::Disk(path))).unwrap()
+}
+
+fn digest(ids: &[TokenId]) -> String {
+    let ids: Vec<String> = ids.iter().map(TokenId::to_string).collect();
+    let digest = Sha256::digest(ids.join(","));
+    digest[..4]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Asserts that every line becomes the tokens that it became elsewhere.
+fn assert_ids(name: &str, tokenizer: &Tokenizer) {
+    let json = fs::read(goldens().join("vocabularies.json")).unwrap();
+    let golden: Value = serde_json::from_slice(&json).unwrap();
+    let (lines, ids) = (&golden["lines"], &golden["ids"][name]);
+    let lines = lines.as_array().unwrap();
+    assert_eq!((lines.len(), ids.as_array().unwrap().len()), (183, 183));
+    for (line, expected) in lines.iter().zip(ids.as_array().unwrap()) {
+        let found = tokenizer.encode(line.as_str().unwrap()).unwrap();
+        assert_eq!(&digest(&found), expected, "{name}: {line}: {found:?}");
+    }
+}
+
+#[test]
+fn texts_become_the_tokens_of_the_models_own_tokenizer() {
+    assert_ids(
+        "llama",
+        &vocabulary(goldens().join("vocabulary-llama.gguf")),
+    );
+    assert_ids("t5", &vocabulary(goldens().join("vocabulary-t5.gguf")));
+    assert_ids(
+        "qwen2",
+        &vocabulary(goldens().join("vocabulary-bytes.gguf")),
+    );
+}
+
+#[test]
+fn texts_are_cut_as_the_file_says() {
+    let bytes = fs::read(goldens().join("vocabulary-bytes.gguf")).unwrap();
+    let folder = TempDir::new().unwrap();
+    for name in [
+        "llama-bpe",
+        "smaug-bpe",
+        "deepseek-r1-qwen",
+        "smollm",
+        "gpt-2",
+        "tekken",
+        "gpt-4o",
+        "deepseek-coder",
+        "default",
+    ] {
+        let path = folder.path().join(format!("{name}.gguf"));
+        fs::write(&path, with_cut(&bytes, name)).unwrap();
+        assert_ids(name, &vocabulary(path));
+    }
+}
+
+/// The file with another way to cut texts. It has no tensors, which would have to be moved.
+fn with_cut(bytes: &[u8], name: &str) -> Vec<u8> {
+    let key = b"tokenizer.ggml.pre";
+    let at = bytes
+        .windows(key.len())
+        .position(|window| window == key)
+        .unwrap();
+    // Behind the key are the type of the value and its length.
+    let (head, tail) = bytes.split_at(at + key.len() + 4);
+    let old = u64::from_le_bytes(tail[..8].try_into().unwrap()) as usize;
+    let new = (name.len() as u64).to_le_bytes();
+    [head, &new, name.as_bytes(), &tail[8 + old..]].concat()
+}
+
+#[test]
+fn texts_come_back_from_their_tokens() {
+    for (name, text) in [
+        ("vocabulary-llama.gguf", " two  spaces, été 東京 👩‍👧\n"),
+        ("vocabulary-bytes.gguf", " two  spaces, été 東京 👩‍👧\n"),
+        ("vocabulary-t5.gguf", "The quick brown fox."),
+    ] {
+        let tokenizer = vocabulary(goldens().join(name));
+        let tokens = tokenizer.encode(text).unwrap();
+        assert_eq!(tokenizer.decode(&tokens).unwrap(), text, "{name}");
+    }
+}
+
+#[test]
+fn a_model_in_parts_is_the_model() {
+    let whole = Golden::of("llama-f32");
+    let name = |part: usize| format!("llama-f32-{part:05}-of-00002.gguf");
+    let parts = Golden {
+        model: open(&goldens().join(name(1))).unwrap(),
+        tensors: whole.tensors.clone(),
+    };
+    assert_eq!(parts.model.files.weights.len(), 2);
+    assert_eq!(parts.logits(), whole.logits());
+
+    let folder = TempDir::new().unwrap();
+    let refused = |file: &str| {
+        let error = open(&folder.path().join(file)).expect_err("a part is missing");
+        error.to_string()
+    };
+    fs::copy(goldens().join(name(1)), folder.path().join(name(1))).unwrap();
+    let message = refused(&name(1));
+    assert!(
+        message.contains(&name(2)) && message.contains("beside"),
+        "{message}"
+    );
+    fs::rename(
+        folder.path().join(name(1)),
+        folder.path().join("renamed.gguf"),
+    )
+    .unwrap();
+    let message = refused("renamed.gguf");
+    assert!(
+        message.contains("part 1 of a model in 2 files"),
+        "{message}"
+    );
+    fs::copy(goldens().join(name(2)), folder.path().join("second.gguf")).unwrap();
+    let message = refused("second.gguf");
+    assert!(message.contains("part 2 of"), "{message}");
+}
+
+#[test]
+fn a_folder_of_gguf_files_is_told_apart() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("model-Q8_0.gguf");
+    fs::copy(goldens().join("llama3-q8_0.gguf"), &file).unwrap();
+    let message = open(folder.path()).expect_err("a folder").to_string();
+    assert!(message.contains("give the GGUF file itself"), "{message}");
+    assert!(message.contains("model-Q8_0.gguf"), "{message}");
+    open(&file).unwrap();
+}
+
+#[test]
+fn another_tokenizer_may_be_given() {
+    let options = LoadOptions {
+        progress: false,
+        tokenizer: Some(ModelSource::File(goldens().join("vocabulary-llama.gguf"))),
+        ..LoadOptions::default()
+    };
+    let source = ModelSource::File(goldens().join("mistral-f16.gguf"));
+    let model = load(&source, &options).unwrap();
+    assert!(model.tokenizer.file().ends_with("vocabulary-llama.gguf"));
+}

@@ -1,0 +1,52 @@
+//! Models in GGUF files, from a configuration to the text.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{cascade, error, project, stdout};
+
+/// A configuration of tiny models, which say nothing that makes sense.
+fn write_config(folder: &Path, target: &str) -> String {
+    let model = |name: &str| project(&format!("tests/goldens/gguf/{name}.gguf"));
+    let yaml = format!(
+        "target: {{ model: {} }}\ndrafters:\n  - model: {}\n  - max_gram: {{}}\n\
+         k: {{ matrix: [[2, 3], [0, 3]] }}\n",
+        model(target),
+        model("mistral-f16")
+    );
+    let path = folder.join("gguf.yaml");
+    std::fs::write(&path, yaml).unwrap();
+    path.display().to_string()
+}
+
+fn record(config: &str, more: &[&str]) -> Value {
+    let prompt = ["run", "--config", config, "--prompt", "The quick brown fox"];
+    let length = ["--max-new-tokens", "16", "--json"];
+    let output = cascade(&[&prompt[..], &length, more].concat());
+    serde_json::from_str(stdout(&output).lines().next().unwrap()).unwrap()
+}
+
+#[test]
+fn a_cascade_of_gguf_files_says_what_its_target_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = write_config(folder.path(), "llama-f32");
+    let (with, without) = (record(&config, &[]), record(&config, &["--no-speculation"]));
+    assert_eq!(with["token_ids"], without["token_ids"]);
+    assert_eq!(with["token_ids"].as_array().unwrap().len(), 16);
+    assert!(with["num_draft_tokens"].as_u64().unwrap() > 0);
+    let checked = stdout(&cascade(&["config", "check", "--load", &config]));
+    assert!(checked.contains("llama-f32.gguf"), "{checked}");
+}
+
+#[test]
+fn gguf_files_that_are_missing_or_do_not_fit_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = write_config(folder.path(), "nowhere");
+    let run = ["run", "--config", &config, "--prompt", "x"];
+    assert!(error(&cascade(&run)).contains("there is no file"));
+    // Another vocabulary.
+    let config = write_config(folder.path(), "qwen2-q4_0");
+    let message = error(&cascade(&["run", "--config", &config, "--prompt", "x"]));
+    assert!(message.contains("mistral-f16.gguf"), "{message}");
+}
