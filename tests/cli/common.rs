@@ -22,11 +22,14 @@ pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Standard error of a command that must fail with a message, without a panic.
+/// Standard error of a command that must fail with a message, without a panic. Notes may stand
+/// before the message.
 pub(crate) fn error(output: &Output) -> String {
     let message = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
-    let clean = message.starts_with("error: ") && !message.contains("panicked");
+    let mut lines = message.lines().skip_while(|line| line.starts_with("note: "));
+    let is_error = lines.next().is_some_and(|line| line.starts_with("error: "));
+    let clean = is_error && !message.contains("panicked");
     assert!(clean, "{message}");
     message
 }

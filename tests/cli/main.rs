@@ -1,6 +1,7 @@
 //! The `cascade` command as people use it.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+mod arguments;
 mod bench;
 mod bigram;
 mod check_lossless;
@@ -10,5 +11,8 @@ mod ewif;
 mod gguf;
 mod gpu_driver;
 mod lookalikes;
+mod interrupts;
+mod outputs;
+mod terminal;
 mod trace;
 mod tune;

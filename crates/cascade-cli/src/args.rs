@@ -84,7 +84,7 @@ pub(crate) struct DecodingArgs {
     pub(crate) max_new_tokens: Option<usize>,
 
     /// Sampling temperature; 0 is greedy decoding.
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub(crate) temperature: Option<f32>,
 
     /// Sample from the K most probable tokens only.
@@ -93,11 +93,11 @@ pub(crate) struct DecodingArgs {
 
     /// Nucleus sampling: sample from the smallest set of most probable tokens with total
     /// probability P.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(crate) top_p: Option<f32>,
 
     /// Sample from tokens with at least P times the probability of the most probable token.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(crate) min_p: Option<f32>,
 
     /// Sampling seed: the same seed gives the same output. Prompt i uses seed + i.

@@ -4,12 +4,14 @@ mod model;
 mod options;
 mod step;
 
-use std::io::{StdoutLock, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
+
+use crate::terminal::{self, Out};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -36,9 +38,9 @@ pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
 fn report<T: Serialize>(
     measured: &T,
     json: bool,
-    show: impl FnOnce(&mut StdoutLock<'_>, &T) -> Result<()>,
+    show: impl FnOnce(&mut Out, &T) -> Result<()>,
 ) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::stdout();
     if json {
         serde_json::to_writer(&mut out, measured)?;
         writeln!(out)?;

@@ -6,16 +6,16 @@ mod sampled;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{Config, ModelPool};
 use cascade_core::{Decoding, Prompt, Sampling, TokenId};
 use cascade_engine::{Cascade, Options};
-use cascade_eval::lossless::{agreement, rescore, Cells};
+use cascade_eval::lossless::{agreement, rescore, Cells, Tolerance};
 use cascade_models::{DType, LoadedModel};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use self::greedy::Findings;
@@ -23,6 +23,8 @@ use self::random_settings::with_random_settings;
 use self::sampled::{Compared, Comparisons};
 use crate::args::JobArgs;
 use crate::job::Job;
+use crate::progress::Progress;
+use crate::{interrupt, terminal};
 
 /// Exit status of a configuration that is not lossless.
 const VIOLATED: u8 = 1;
@@ -46,8 +48,9 @@ pub(crate) struct CheckLosslessArgs {
     random_settings: Option<u64>,
 
     /// Greedy: logits at most this far apart are a near-tie, which is counted but is not a
-    /// violation [default: 0.001 in f32, 0.05 in f16, 0.4 in bf16].
-    #[arg(long, value_name = "GAP")]
+    /// violation [default: 4 ε times the greatest absolute logit of the row, at least 0.001, where
+    /// ε is 2⁻²³ in f32, 2⁻¹⁰ in f16 and 2⁻⁷ in bf16].
+    #[arg(long, value_name = "GAP", allow_negative_numbers = true)]
     tolerance: Option<f32>,
 
     /// Sampled: samples per prompt.
@@ -94,8 +97,8 @@ fn check(args: &CheckLosslessArgs) -> Result<()> {
     if args.generations == Some(0) || args.samples == 0 || args.length == 0 {
         bail!("--generations, --samples and --length must be 1 or more");
     }
-    if args.tolerance.is_some_and(|gap| gap.is_nan() || gap < 0.0) {
-        bail!("--tolerance must be 0 or more");
+    if let Some(gap) = args.tolerance.filter(|gap| !gap.is_finite() || *gap < 0.0) {
+        bail!("--tolerance {gap} is no gap between two logits; give a finite number of 0 or more");
     }
     if !(args.level > 0.0 && args.level < 1.0) {
         bail!("--level must be between 0 and 1");
@@ -140,12 +143,13 @@ impl Checker<'_> {
     }
 
     fn greedy(&self) -> Result<bool> {
-        let tolerance = self
-            .args
-            .tolerance
-            .unwrap_or_else(|| self.default_tolerance());
-        let progress = progress(self.trials() as u64);
-        let mut findings = Findings::new(tolerance);
+        let tolerance = match self.args.tolerance {
+            Some(gap) => Tolerance::fixed(gap),
+            None => Tolerance::of_rounding(epsilon(self.job.config.target.dtype)),
+        };
+        let mut progress = Progress::new(self.trials(), "generations");
+        let mut findings = Findings::default();
+        let so_far = say_if_interrupted("generations", self.trials());
         for number in 0..self.trials() {
             let mut trial = self.trial(number)?;
             let tokens = trial
@@ -154,16 +158,19 @@ impl Checker<'_> {
             let mut target = self.target.session();
             let found = rescore(&mut target, &trial.prompt, &tokens, tolerance)?;
             findings.add(&trial, found);
-            progress.inc(1);
+            progress.step();
+            so_far.done(findings.violations.len());
         }
-        progress.finish_and_clear();
+        drop(progress);
         self.print(&findings, |out| findings.show(out))?;
         Ok(findings.violations.is_empty())
     }
 
     fn sampled(&self, sampling: &Sampling) -> Result<bool> {
         let trials = self.trials();
-        let progress = progress(trials as u64 * self.args.samples);
+        let samples = usize::try_from(self.args.samples).unwrap_or(usize::MAX);
+        let mut progress = Progress::new(trials.saturating_mul(samples), "samples");
+        let so_far = say_if_interrupted("prompts", trials);
         let mut report = Comparisons {
             mode: "sampled",
             lossless: true,
@@ -181,7 +188,7 @@ impl Checker<'_> {
                 self.args.length,
                 self.args.samples,
             )?;
-            let samples = self.samples(&mut trial, &progress)?;
+            let samples = self.samples(&mut trial, &mut progress)?;
             let found = agreement(&cells, samples.iter().map(Vec::as_slice));
             // Bonferroni correction: the level holds for all prompts together.
             let violated = found.p_value < self.args.level / trials as f64;
@@ -189,13 +196,20 @@ impl Checker<'_> {
             report
                 .prompts
                 .push(Compared::new(&trial, &cells, found, violated));
+            so_far.done(
+                report
+                    .prompts
+                    .iter()
+                    .filter(|prompt| prompt.violated)
+                    .count(),
+            );
         }
-        progress.finish_and_clear();
+        drop(progress);
         self.print(&report, |out| report.show(out))?;
         Ok(report.lossless)
     }
 
-    fn samples(&self, trial: &mut Trial, progress: &ProgressBar) -> Result<Vec<Vec<TokenId>>> {
+    fn samples(&self, trial: &mut Trial, progress: &mut Progress) -> Result<Vec<Vec<TokenId>>> {
         let first = trial
             .config
             .generation
@@ -210,7 +224,7 @@ impl Checker<'_> {
                     .with_max_new_tokens(self.args.length + FURTHER_TOKENS)
                     .with_seed(first.wrapping_add(i))
                     .with_stop(None);
-                progress.inc(1);
+                progress.step();
                 let mut tokens = trial.generate(&options)?;
                 tokens.truncate(self.args.length);
                 Ok(tokens)
@@ -218,21 +232,12 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// A few rounding errors of logits of about 30.
-    fn default_tolerance(&self) -> f32 {
-        match self.job.config.target.dtype {
-            DType::BF16 => 0.4,
-            DType::F16 => 0.05,
-            _ => 1e-3,
-        }
-    }
-
     fn print<T: Serialize>(
         &self,
         report: &T,
         show: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
     ) -> Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::stdout();
         if self.args.json {
             serde_json::to_writer(&mut out, report)?;
             writeln!(out)?;
@@ -257,9 +262,41 @@ impl Trial {
     }
 }
 
-fn progress(length: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed} (about {eta} left)");
-    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+/// The distance from 1 to the next number of a data type.
+fn epsilon(dtype: DType) -> f32 {
+    match dtype {
+        DType::BF16 => 0.5_f32.powi(7),
+        DType::F16 => 0.5_f32.powi(10),
+        _ => f32::EPSILON,
+    }
+}
+
+/// How far a check is, for Ctrl-C.
+#[derive(Clone, Default)]
+struct SoFar {
+    done: Arc<AtomicUsize>,
+    violations: Arc<AtomicUsize>,
+}
+
+impl SoFar {
+    fn done(&self, violations: usize) {
+        self.done.fetch_add(1, Relaxed);
+        self.violations.store(violations, Relaxed);
+    }
+}
+
+fn say_if_interrupted(unit: &'static str, trials: usize) -> SoFar {
+    let so_far = SoFar::default();
+    let shown = so_far.clone();
+    interrupt::on_interrupt(move || {
+        format!(
+            "{} of {trials} {unit} checked, {} violations so far; there is nothing to resume, and \
+             no verdict",
+            shown.done.load(Relaxed),
+            shown.violations.load(Relaxed)
+        )
+    });
+    so_far
 }
 
 fn verdict(lossless: bool) -> &'static str {

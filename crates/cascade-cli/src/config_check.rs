@@ -9,6 +9,8 @@ use cascade_config::{AssembleOptions, Config, Drafter, Neural, Part};
 use cascade_engine::{Branching, Expand, Siblings};
 use clap::Subcommand;
 
+use crate::terminal;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check a configuration and describe its cascade.
@@ -28,7 +30,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<ExitCode> {
 
 fn check(file: &Path, load: bool) -> Result<ExitCode> {
     let config = Config::open(file)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::stdout();
     describe(&mut out, &config)?;
     let warnings = config.warnings();
     for warning in &warnings {

@@ -6,40 +6,65 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_models::{parse_device, Device, HubOptions};
+use serde_json::{Map, Value};
 
-pub(crate) fn doctor() -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+use crate::terminal;
+
+pub(crate) fn doctor(json: bool) -> Result<ExitCode> {
+    let mut out = terminal::stdout();
+    let rows = rows();
+    if json {
+        let fields: Map<String, Value> = rows
+            .into_iter()
+            .map(|(what, is)| (what.replace([' ', ':'], "_"), is))
+            .collect();
+        writeln!(out, "{}", Value::Object(fields))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (what, is) in rows {
+        writeln!(out, "{what:<16} {}", text(&is))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What there is to say; lists are arrays.
+fn rows() -> [(&'static str, Value); 12] {
     let hub = HubOptions::from_env();
-    let rows = [
-        ("cascade", version()),
-        ("built with", built_with()),
+    let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().into();
+    [
+        ("cascade", version().into()),
+        ("built with", built_with().into()),
         (
             "system",
-            format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            format!("{} {}", std::env::consts::OS, std::env::consts::ARCH).into(),
         ),
-        ("cpu model", cpu_model()),
-        ("threads", threads()),
-        ("cpu", "ok".to_owned()),
-        ("cuda:0", cuda()),
-        ("hub", endpoint(&hub)),
-        ("hub cache", folder(&hub.cache)),
+        ("cpu model", cpu_model().into()),
+        ("threads", threads().into()),
+        ("cpu", "ok".into()),
+        ("cuda:0", cuda().into()),
+        ("hub", endpoint(&hub).into()),
+        ("hub cache", folder(&hub.cache).into()),
         (
             "hub token",
-            if hub.token.is_some() { "set" } else { "none" }.to_owned(),
+            if hub.token.is_some() { "set" } else { "none" }.into(),
         ),
         (
             "embedded models",
-            names(cascade_demo::CHECKPOINTS.iter().map(|c| c.name)),
+            names(&mut cascade_demo::CHECKPOINTS.iter().map(|c| c.name)),
         ),
         (
             "embedded tables",
-            names(cascade_demo::BIGRAM_TABLES.iter().copied()),
+            names(&mut cascade_demo::BIGRAM_TABLES.iter().copied()),
         ),
-    ];
-    for (what, is) in rows {
-        writeln!(out, "{what:<16} {is}")?;
+    ]
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn version() -> String {
@@ -112,8 +137,4 @@ fn folder(path: &Path) -> String {
         " (does not exist yet)"
     };
     format!("{}{state}", path.display())
-}
-
-fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
 }

@@ -16,8 +16,10 @@ pub(crate) use self::args::EwifCommand;
 use self::args::{HorizontalArgs, SearchArgs, SpeculativeArgs, VerticalArgs};
 use self::report::{DrafterRecord, Report, SearchRecord};
 
+use crate::terminal;
+
 pub(crate) fn run(command: EwifCommand) -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::stdout();
     match command {
         EwifCommand::Speculative(args) => speculative(&args)?.print(&mut out, args.output.json)?,
         EwifCommand::Vertical(args) => vertical(&args)?.print(&mut out, args.output.json)?,

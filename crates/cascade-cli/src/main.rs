@@ -8,16 +8,24 @@ mod comparison;
 mod config_check;
 mod doctor;
 mod ewif;
+mod fold;
 mod inputs;
+mod interrupt;
 mod job;
+mod manual;
+mod progress;
 mod record;
 mod replay;
 mod reproduce;
 mod run;
 mod show;
+mod terminal;
+mod threads;
 mod trace;
 mod tune;
 
+use std::io::Write;
+use std::num::IntErrorKind;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -41,6 +49,25 @@ use crate::tune::TuneArgs;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// Threads that compute [default: the number of CPUs, or RAYON_NUM_THREADS].
+    #[arg(long, value_name = "N", global = true, value_parser = at_most(threads::MOST))]
+    threads: Option<usize>,
+}
+
+/// Reads a number from 1 to a greatest one.
+pub(crate) fn at_most(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    bounded(1, most)
+}
+
+/// Reads a number within bounds.
+pub(crate) fn bounded(least: usize, most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| match text.parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(number) if number < least => Err(format!("give {least} or more")),
+        Err(error) if *error.kind() != IntErrorKind::PosOverflow => Err("give a number".to_owned()),
+        _ => Err(format!("give {most} at most")),
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -102,21 +129,35 @@ enum Command {
     /// Reproduce the papers' tables and figures.
     Reproduce(ReproduceArgs),
     /// Show devices, threads, cache folders and versions.
-    Doctor,
+    Doctor {
+        /// Print one JSON object and nothing else.
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a shell completion script.
     Completions {
         /// The shell.
         shell: Shell,
     },
+    /// Print a manual page, to be read with `man -l -`.
+    Man {
+        /// The command to describe, such as `bigram build` [default: all in short].
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse()) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return print_usage(&error),
+    };
+    match threads::set(cli.threads).and_then(|()| dispatch(cli)) {
         Ok(code) => code,
         // The reader is gone, as in `cascade run | head`: not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", whole_chain(&error));
+            terminal::note(format_args!("error: {}", whole_chain(&error)));
             ExitCode::from(2)
         }
     }
@@ -128,26 +169,40 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Tune(args) => tune::run(&args),
         Command::CheckLossless(args) => check_lossless::run(&args),
         Command::Verify(args) => {
-            eprintln!(
+            terminal::note(format_args!(
                 "note: `cascade verify` is now `cascade check-lossless`; \
                  the next release removes the old name"
-            );
+            ));
             check_lossless::run(&args)
         }
         Command::Config { command } => config_check::run(&command),
-        Command::Bigram { command } => bigram::run(command),
+        Command::Bigram { command } => bigram::run(command, cli.threads),
         Command::Trace { command } => trace::run(command),
         Command::Replay(args) => replay::run(&args),
         Command::Bench { command } => bench::run(&command),
         Command::Ewif { command } => ewif::run(command),
         Command::Reproduce(args) => reproduce::run(&args),
-        Command::Doctor => doctor::doctor(),
+        Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => {
             let mut command = Cli::command();
             clap_complete::generate(shell, &mut command, "cascade", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man { command } => manual::print(Cli::command(), &command),
     }
+}
+
+/// Prints help, the version, or what is wrong with the arguments, which it quotes.
+fn print_usage(error: &clap::Error) -> ExitCode {
+    let plain = error.render().to_string();
+    let shown = terminal::visible(&plain);
+    let printed = match shown == plain {
+        true => error.print(),
+        false => write!(terminal::stderr(), "{plain}"),
+    };
+    // A reader that is gone needs no help.
+    drop(printed);
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -4,7 +4,7 @@ use cascade_engine::GenerationOutput;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::comparison::Comparison;
+use crate::comparison::{interval, speedup, Comparison};
 use crate::inputs::{Input, Question};
 
 #[derive(Serialize)]
@@ -56,6 +56,12 @@ struct ComparisonRecord {
     plain_wall_seconds: f64,
     plain_tokens_per_second: f64,
     speedup: f64,
+    /// How often the prompt was asked both ways, if more than once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rounds: Option<usize>,
+    /// 95% interval of the speedup, if there are enough rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speedup_interval: Option<[f64; 2]>,
 }
 
 impl<'a> Record<'a> {
@@ -90,7 +96,9 @@ impl<'a> Record<'a> {
                 first_difference: comparison.first_difference,
                 plain_wall_seconds: comparison.plain.wall.as_secs_f64(),
                 plain_tokens_per_second: comparison.plain.tokens_per_second(),
-                speedup: comparison.speedup,
+                speedup: speedup(&comparison.rounds),
+                rounds: Some(comparison.rounds.len()).filter(|&rounds| rounds > 1),
+                speedup_interval: interval(&comparison.rounds).map(|(low, high)| [low, high]),
             }),
         }
     }

@@ -1,6 +1,6 @@
 //! `cascade replay`: runs a cascade against a recorded target.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use cascade_eval::trace::{replay, Record, Tallies, Tally, Trace, TraceScorer};
 use cascade_eval::Error;
 use cascade_models::ModelSource;
 use clap::Args;
-use indicatif::ProgressBar;
 use serde_json::{json, Value};
 
 use crate::bigram::grouped;
-use crate::job;
+use crate::progress::Progress;
+use crate::{interrupt, job, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let assembled = assemble(args, &config, &trace)?;
     job::say(&assembled);
     for warning in &warnings(&config, &trace) {
-        eprintln!("warning: {warning}");
+        terminal::warn(warning);
     }
     let replay = Replay {
         args,
@@ -65,7 +65,10 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         trace: &trace,
     };
     replay.all(assembled.cascade)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(match interrupt::requested() {
+        true => interrupt::status(),
+        false => ExitCode::SUCCESS,
+    })
 }
 
 fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
@@ -138,31 +141,36 @@ impl Replay<'_> {
         let records: Vec<_> = records
             .take(self.args.limit.unwrap_or(usize::MAX))
             .collect();
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::stdout();
         let mut tallies = Tallies::default();
         let options = self.config.generation.options();
-        let bar = self.bar(records.len());
+        let mut progress = Progress::new(records.len(), "records");
+        let (mut done, all) = (0, records.len());
+        interrupt::cooperate();
         for record in records {
+            if interrupt::requested() {
+                break;
+            }
             let generation = replay(&mut cascade, record, &options)?;
             tallies.add(record.category.as_deref(), &generation);
-            bar.inc(1);
+            done += 1;
+            progress.step();
             if self.args.json {
                 writeln!(out, "{}", object(record, &generation))?;
             }
         }
-        bar.finish_and_clear();
+        drop(progress);
+        if done < all {
+            terminal::note(format_args!(
+                "interrupted: {done} of {all} records; go on with --offset {}, or begin anew",
+                self.args.offset + done
+            ));
+        }
         match self.args.json {
             true => writeln!(out, "{}", self.sums(&tallies))?,
             false => self.table(&mut out, &tallies)?,
         }
         Ok(())
-    }
-
-    fn bar(&self, records: usize) -> ProgressBar {
-        match self.args.json || !std::io::stderr().is_terminal() {
-            true => ProgressBar::hidden(),
-            false => ProgressBar::new(records as u64),
-        }
     }
 
     fn sums(&self, tallies: &Tallies) -> Value {

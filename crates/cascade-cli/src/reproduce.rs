@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
@@ -13,13 +14,16 @@ use cascade_data::DataSource;
 use cascade_eval::trace::Trace;
 use cascade_report::{Machine, Manifest};
 use cascade_reproduce::{
-    merge, report, report_ewif, Choice, Definition, Error, Experiment, Kind, Reported, Shard,
+    check_folder, claim, merge, report, report_ewif, Choice, Definition, Error, Experiment, Kind,
+    Reported, Shard,
 };
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 
 use crate::bigram::tokenizer;
+use crate::fold::folded;
+use crate::progress::Progress;
+use crate::{fold, interrupt, terminal};
 
 const T5_XXL: &str = include_str!("../configs/t5-xxl.yaml");
 const VICUNA_7B: &str = include_str!("../configs/vicuna-7b.yaml");
@@ -142,7 +146,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
 }
 
 fn list() -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::stdout();
     for definition in Definition::all()? {
         let source = &definition.source;
         writeln!(
@@ -159,13 +163,20 @@ impl RunExperiment {
         let definition = self.definition()?;
         let (shard, folder) = self.place(&definition)?;
         if definition.kind == Kind::Ewif {
+            claim(&folder, &definition)?;
             let manifest = finished(manifest(started, None));
             return finish(report_ewif(&definition, manifest)?, &folder);
         }
+        check_folder(&folder, &definition, self.resume)?;
         let experiment = self.prepare(&definition)?;
-        let bar = progress(experiment.prompts(shard));
-        experiment.run(&folder, shard, self.resume, || bar.inc(1))?;
-        bar.finish_and_clear();
+        let prompts = experiment.prompts(shard);
+        let mut progress = Progress::new(prompts, "prompts");
+        let done = say_if_interrupted(&folder, prompts);
+        experiment.run(&folder, shard, self.resume, || {
+            progress.step();
+            done.fetch_add(1, Relaxed);
+        })?;
+        drop(progress);
         let manifest = finished(manifest(started, self.device));
         finish(report(&folder, manifest)?, &folder)
     }
@@ -235,15 +246,18 @@ impl RunExperiment {
     }
 }
 
-fn progress(prompts: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(prompts as u64);
-    match ProgressStyle::with_template("{bar:30} {pos}/{len} prompts, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
+/// What was done, and how to go on, for Ctrl-C. Returns where to count prompts.
+fn say_if_interrupted(folder: &Path, prompts: usize) -> Arc<AtomicUsize> {
+    let done = Arc::new(AtomicUsize::new(0));
+    let (folder, counted) = (folder.display().to_string(), done.clone());
+    interrupt::on_interrupt(move || {
+        format!(
+            "{folder} has {} of {prompts} prompts; go on with the same command and --resume, or see \
+             them with `cascade reproduce report {folder}`",
+            counted.load(Relaxed)
+        )
+    });
+    done
 }
 
 fn manifest(started: Timestamp, device: Option<DeviceSpec>) -> Manifest {
@@ -277,15 +291,17 @@ fn finished(manifest: Manifest) -> Manifest {
 /// Writes the report, prints its tables, and fails if an output was wrong.
 fn finish(reported: Reported, folder: &Path) -> Result<ExitCode> {
     reported.report.write(folder)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::stdout();
     for table in &reported.tables {
-        writeln!(out, "{}", table.to_markdown())?;
+        writeln!(out, "{}", folded(&table.to_markdown(), fold::width()))?;
     }
     writeln!(out, "{}\nwritten to {}", reported.summary, folder.display())?;
     match reported.unequal {
         0 => Ok(ExitCode::SUCCESS),
         unequal => {
-            eprintln!("error: {unequal} outputs differ from plain decoding; see the tables");
+            terminal::note(format_args!(
+                "error: {unequal} outputs differ from plain decoding; see the tables"
+            ));
             Ok(ExitCode::FAILURE)
         }
     }

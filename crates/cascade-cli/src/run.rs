@@ -8,12 +8,15 @@ use anyhow::{Context, Result};
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
 use clap::{Args, ValueEnum};
 
-use crate::args::JobArgs;
+use crate::args::{InputArgs, JobArgs};
+use crate::at_most;
 use crate::comparison::Comparison;
 use crate::inputs::{Input, Question};
+use crate::interrupt;
 use crate::job::Job;
 use crate::record::{with_carried_fields, Record};
 use crate::show::{self, Totals};
+use crate::terminal::{self, Out};
 
 /// Exit status when the output differs from plain decoding.
 const DIFFERENT: u8 = 1;
@@ -34,6 +37,10 @@ pub(crate) struct RunArgs {
     /// not compared token by token: they are different draws from the same distribution.
     #[arg(long, conflicts_with = "no_speculation")]
     compare: bool,
+
+    /// Ask every prompt N times both ways, for an interval of the speedup.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "compare", value_parser = at_most(1000))]
+    rounds: usize,
 
     /// Colour each token by the model that first proposed it.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -65,15 +72,44 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let options = job.options().with_speculation(!args.no_speculation);
     let mut runner = Runner::new(cascade, plain, options)?;
+    runner.rounds = args.rounds;
+    interrupt::cooperate();
     let totals = if args.json {
         runner.print_records(&job.inputs)
     } else {
         runner.print_text(&job.inputs)
     }?;
     Ok(match totals.unequal() {
+        _ if interrupt::requested() => {
+            say_interrupted(&args.job.input, &totals, &job.inputs);
+            interrupt::status()
+        }
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(DIFFERENT),
     })
+}
+
+/// How to go on after Ctrl-C.
+fn say_interrupted(args: &InputArgs, totals: &Totals, inputs: &[Input]) {
+    let turns: usize = inputs.iter().map(Input::turns).sum();
+    let answers = totals.prompts();
+    // The last answer is cut short.
+    let next = args.offset + answers.saturating_sub(1);
+    let cure = match turns == inputs.len() && turns > 1 && args.sample.is_none() {
+        true => format!("; go on with --offset {next}"),
+        false => String::new(),
+    };
+    terminal::note(format_args!(
+        "interrupted: {answers} of {turns} answers, the last one cut short{cure}"
+    ));
+}
+
+/// Goes on unless Ctrl-C was pressed.
+fn unless_interrupted() -> ControlFlow<()> {
+    match interrupt::requested() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
 }
 
 fn set_colors(color: Color) {
@@ -91,6 +127,8 @@ struct Runner {
     options: Options,
     /// Seed of the first prompt.
     seed: u64,
+    /// How often each prompt is asked both ways.
+    rounds: usize,
 }
 
 impl Runner {
@@ -99,6 +137,7 @@ impl Runner {
             cascade,
             plain,
             seed: options.seed,
+            rounds: 1,
             options,
         };
         if runner.plain.is_some() {
@@ -117,11 +156,11 @@ impl Runner {
 
     /// One JSON object per prompt, printed as soon as it is complete.
     fn print_records(&mut self, inputs: &[Input]) -> Result<Totals> {
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::stdout();
         let mut totals = Totals::default();
         self.ask(inputs, &mut |runner, question| {
             let (generation, comparison) =
-                runner.answer(question, &mut |_| ControlFlow::Continue(()))?;
+                runner.answer(question, &mut |_| unless_interrupted())?;
             let record = Record::new(question, &generation, comparison.as_ref());
             serde_json::to_writer(&mut out, &with_carried_fields(question.input, &record)?)?;
             writeln!(out)?;
@@ -134,7 +173,7 @@ impl Runner {
 
     /// Streaming text, and a line of statistics after each prompt and at the end.
     fn print_text(&mut self, inputs: &[Input]) -> Result<Totals> {
-        let mut out = anstream::stdout().lock();
+        let mut out = terminal::stdout();
         let dim = show::dimmed();
         if self.options.speculate {
             show::legend(&mut out, &self.cascade.level_names())?;
@@ -143,12 +182,14 @@ impl Runner {
         let mut totals = Totals::default();
         self.ask(inputs, &mut |runner, question| {
             let heading = heading(question, inputs.len());
-            writeln!(out, "\n{dim}{heading}{dim:#}\n")?;
+            writeln!(out)?;
+            out.styled(dim, &heading)?;
+            writeln!(out, "\n")?;
             let mut written = Ok(());
             let (generation, comparison) = runner.answer(question, &mut |event| {
                 written = show_event(&mut out, event);
                 match written {
-                    Ok(()) => ControlFlow::Continue(()),
+                    Ok(()) => unless_interrupted(),
                     Err(_) => ControlFlow::Break(()),
                 }
             })?;
@@ -156,7 +197,9 @@ impl Runner {
             writeln!(out, "{}", ending(&generation))?;
             if several {
                 let line = Totals::of(&generation, comparison.as_ref()).line();
-                writeln!(out, "\n{dim}{line}{dim:#}")?;
+                writeln!(out)?;
+                out.styled(dim, &line)?;
+                writeln!(out)?;
             }
             totals.add(&generation, comparison.as_ref());
             Ok(generation)
@@ -182,6 +225,9 @@ impl Runner {
                     prompt: input.prompt(&answers)?,
                 };
                 let generation = answer(self, &question)?;
+                if interrupt::requested() {
+                    return Ok(());
+                }
                 let text = generation.text.unwrap_or_default();
                 answers.push(text.trim().to_owned());
             }
@@ -208,17 +254,40 @@ impl Runner {
                 _ => format!("prompt {}, turn {}", question.index + 1, question.turn + 1),
             })?;
         let after = self.plainly(prompt, !plain_first)?;
-        let comparison = before
+        let mut comparison = before
             .or(after)
+            .filter(|_| !interrupt::requested())
             .map(|plain| Comparison::new(&generation, plain, self.options.decoding));
+        if let Some(comparison) = &mut comparison {
+            self.repeat(prompt, comparison)?;
+        }
         Ok((generation, comparison))
+    }
+
+    /// The further rounds, each in the other order.
+    fn repeat(&mut self, prompt: &str, comparison: &mut Comparison) -> Result<()> {
+        for round in 1..self.rounds {
+            let plain_first = round % 2 == 1;
+            let before = self.plainly(prompt, plain_first)?;
+            let on_event = |_: Event<'_>| unless_interrupted();
+            let generation = self
+                .cascade
+                .generate_with(prompt, &self.options, on_event)?;
+            let after = self.plainly(prompt, !plain_first)?;
+            match before.or(after).filter(|_| !interrupt::requested()) {
+                Some(plain) => comparison.add(&generation, &plain),
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     fn plainly(&mut self, prompt: &str, now: bool) -> Result<Option<GenerationOutput>> {
         let Some(plain) = self.plain.as_mut().filter(|_| now) else {
             return Ok(None);
         };
-        let generation = plain.generate(prompt, &self.options)?;
+        let on_event = |_: Event<'_>| unless_interrupted();
+        let generation = plain.generate_with(prompt, &self.options, on_event)?;
         Ok(Some(generation))
     }
 }
@@ -233,10 +302,9 @@ fn heading(question: &Question<'_>, inputs: usize) -> String {
     }
 }
 
-fn show_event(out: &mut impl Write, event: Event<'_>) -> std::io::Result<()> {
+fn show_event(out: &mut Out, event: Event<'_>) -> std::io::Result<()> {
     if let Event::Text { text, proposer } = event {
-        let style = show::style(proposer);
-        write!(out, "{style}{text}{style:#}")?;
+        out.styled(show::style(proposer), text)?;
         out.flush()?;
     }
     Ok(())

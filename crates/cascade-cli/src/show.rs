@@ -9,7 +9,8 @@ use anyhow::Result;
 use cascade_core::LevelId;
 use cascade_engine::{GenerationOutput, ModelUsage};
 
-use crate::comparison::Comparison;
+use crate::comparison::{interval, speedup, Comparison, Round};
+use crate::terminal::Out;
 
 /// Colours of the drafters. The target's own tokens are uncoloured, so colour means saved work.
 const PALETTE: [AnsiColor; 5] = [
@@ -42,12 +43,11 @@ pub(crate) fn dimmed() -> Style {
 }
 
 /// The names of the levels, each in its style.
-pub(crate) fn legend(out: &mut dyn Write, names: &[&str]) -> Result<()> {
-    let dim = dimmed();
-    write!(out, "{dim}first proposed by:{dim:#}")?;
+pub(crate) fn legend(out: &mut Out, names: &[&str]) -> Result<()> {
+    out.styled(dimmed(), "first proposed by:")?;
     for (level, name) in names.iter().enumerate() {
-        let style = style(LevelId(level));
-        write!(out, " {style}{name}{style:#}")?;
+        write!(out, " ")?;
+        out.styled(style(LevelId(level)), name)?;
     }
     writeln!(out)?;
     Ok(())
@@ -68,8 +68,7 @@ pub(crate) struct Totals {
 
 #[derive(Default)]
 struct Compared {
-    plain_wall: Duration,
-    plain_tokens: usize,
+    rounds: Vec<Round>,
     comparable: bool,
     unequal: usize,
 }
@@ -91,8 +90,7 @@ impl Totals {
         self.add_calls(&generation.models);
         if let Some(comparison) = comparison {
             let compared = self.compared.get_or_insert_with(Compared::default);
-            compared.plain_wall += comparison.plain.wall;
-            compared.plain_tokens += comparison.plain.tokens.len();
+            compared.rounds.extend(&comparison.rounds);
             compared.comparable = comparison.comparable;
             compared.unequal += usize::from(comparison.first_difference.is_some());
         }
@@ -104,6 +102,11 @@ impl Totals {
             sum.0.clone_from(&model.name);
             sum.1 += model.usage.calls;
         }
+    }
+
+    /// Answers so far.
+    pub(crate) fn prompts(&self) -> usize {
+        self.prompts
     }
 
     /// Prompts whose output differs from plain decoding.
@@ -157,16 +160,19 @@ impl Totals {
                 self.prompts
             ),
         };
-        let speedup = per(
-            self.tokens as f64 * compared.plain_wall.as_secs_f64(),
-            compared.plain_tokens as f64 * self.wall.as_secs_f64(),
-        );
-        let verdict = if speedup < 1.0 {
-            " (slower: draft fewer tokens, or use cheaper drafters)"
-        } else {
-            ""
+        let speedup = speedup(&compared.rounds);
+        let evidence = match (interval(&compared.rounds), compared.rounds.len()) {
+            (Some((low, high)), rounds) => {
+                let verdict = match high < 1.0 {
+                    true => "; slower: draft fewer tokens, or use cheaper drafters",
+                    false => "",
+                };
+                format!("95% interval {low:.2} to {high:.2} over {rounds} rounds{verdict}")
+            }
+            (None, 1) => "one run; --rounds 5 shows how sure that is".to_owned(),
+            (None, runs) => format!("{runs} runs; --rounds 5 shows how sure that is"),
         };
-        format!("{equality}, {speedup:.2}x its speed{verdict}")
+        format!("{equality}, {speedup:.2}x its speed ({evidence})")
     }
 }
 

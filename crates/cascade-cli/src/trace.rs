@@ -40,6 +40,10 @@ pub(crate) struct RecordArgs {
     #[arg(long, short, value_name = "FILE.jsonl")]
     output: PathBuf,
 
+    /// Record anew if the file exists, replacing it.
+    #[arg(long, conflicts_with = "resume")]
+    force: bool,
+
     /// Resume after the last complete record; the file equals that of an uninterrupted recording.
     #[arg(long)]
     resume: bool,
@@ -87,6 +91,10 @@ pub(crate) struct ImportArgs {
     /// The trace to write.
     #[arg(long, short, value_name = "FILE.jsonl")]
     output: PathBuf,
+
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

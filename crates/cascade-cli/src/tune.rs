@@ -14,11 +14,21 @@ use cascade_eval::tune::{search, Candidate, Prediction, Recording, Recordings, S
 use cascade_eval::ForwardBench;
 use cascade_models::Session;
 use clap::Args;
-use indicatif::ProgressBar;
 use serde_json::json;
+
+use crate::at_most;
+use crate::progress::Progress;
+use crate::terminal;
 
 /// Draft depth recorded for statistical drafters.
 const STATISTICAL_DEPTH: usize = 16;
+
+/// The search takes time in proportion to the lengths it tries, and a draft that is longer pays on
+/// no model: acceptance would have to be nearly 1.
+const MOST_K: usize = 256;
+
+/// The search takes time in proportion to its starting points.
+const MOST_STARTS: usize = 1000;
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
@@ -41,11 +51,11 @@ pub(crate) struct TuneArgs {
     costs: Costs,
 
     /// Maximum number of tokens a neural drafter adds.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_most(MOST_K))]
     max_k: usize,
 
     /// Number of starting points of the search.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_most(MOST_STARTS))]
     starts: usize,
 
     /// Seed for the search's starting points.
@@ -224,7 +234,7 @@ impl Tuner<'_> {
     /// Each drafter's predictions along the target's texts, smallest drafter first.
     fn record(&self) -> Result<Recordings> {
         let mut models: Vec<_> = self.drafters.iter().map(Recorded::new).collect();
-        let progress = ProgressBar::new(self.trace.records.len() as u64);
+        let mut progress = Progress::new(self.trace.records.len(), "records");
         let mut recordings = Vec::with_capacity(self.trace.records.len());
         for record in self
             .trace
@@ -245,9 +255,8 @@ impl Tuner<'_> {
                 }
             }
             recordings.push(recording);
-            progress.inc(1);
+            progress.step();
         }
-        progress.finish_and_clear();
         Ok(Recordings::new(recordings))
     }
 
@@ -297,7 +306,7 @@ impl Tuner<'_> {
         checked: &[f64],
         own: f64,
     ) -> Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::stdout();
         let tokens: usize = recordings.tokens();
         writeln!(
             out,
@@ -354,7 +363,7 @@ impl Tuner<'_> {
             "own_predicted_swi": own,
             "frontier": candidates.collect::<Vec<_>>(),
         });
-        println!("{report}");
+        writeln!(terminal::stdout(), "{report}")?;
         Ok(())
     }
 }

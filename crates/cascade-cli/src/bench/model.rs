@@ -12,7 +12,23 @@ use cascade_models::{load, Device, LoadOptions, Model, Session};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
+use crate::{at_most, bounded};
+
 use super::options::{load_options, of_shape, ShapeArgs};
+
+/// Logits and scores of attention take memory in proportion to the rows; no draft has as many.
+const MOST_ROWS: usize = 4096;
+
+/// Keys and values take memory in proportion to the positions.
+const MOST_POSITIONS: usize = 1 << 17;
+
+/// Scores of attention: rows times positions.
+const MOST_SCORES: usize = 1 << 26;
+
+/// Attention in a source takes memory in proportion to the square of its length.
+const MOST_SOURCE: usize = 1 << 14;
+
+const MOST_REPEATS: usize = 100_000;
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("measured").required(true).args(["model", "shape"])))]
@@ -25,19 +41,19 @@ pub(crate) struct ModelArgs {
     shape: ShapeArgs,
 
     /// Rows per forward: 1 is plain decoding, n + 1 verifies a draft of n tokens.
-    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64], value_parser = at_most(MOST_ROWS))]
     rows: Vec<usize>,
 
     /// Context lengths, in tokens, before the rows.
-    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_values_t = [128, 512, 2048])]
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_values_t = [128, 512, 2048], value_parser = bounded(0, MOST_POSITIONS))]
     contexts: Vec<usize>,
 
     /// Source length in tokens, for encoder-decoder models.
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = bounded(0, MOST_SOURCE))]
     source: usize,
 
     /// Forwards per measurement, of which the median is reported.
-    #[arg(long, value_name = "N", default_value_t = 9)]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = at_most(MOST_REPEATS))]
     repeats: usize,
 
     /// Data type: f32, f16 or bf16 [default: f32 on the CPU, bf16 on a GPU].
@@ -131,9 +147,7 @@ pub(super) fn run(args: &ModelArgs) -> Result<()> {
 }
 
 fn measure(args: &ModelArgs) -> Result<Measured> {
-    if args.repeats == 0 || args.rows.contains(&0) {
-        bail!("--repeats and --rows must be 1 or more");
-    }
+    check_scores(args)?;
     let options = load_options(&args.device, args.dtype.as_deref())?;
     if args.profile && matches!(options.device, Device::Cpu) {
         bail!("--profile needs a model on a GPU; give one with --device");
@@ -177,6 +191,19 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
             .collect(),
         profiles,
     })
+}
+
+/// Refuses forwards whose attention would take too much memory.
+fn check_scores(args: &ModelArgs) -> Result<()> {
+    let rows = args.rows.iter().copied().max().unwrap_or_default();
+    let context = args.contexts.iter().copied().max().unwrap_or_default();
+    if rows * (context + rows) > MOST_SCORES {
+        bail!(
+            "--rows {rows} after --contexts {context} are too many for one forward: rows times \
+             positions may be {MOST_SCORES} at most; measure them in separate commands"
+        );
+    }
+    Ok(())
 }
 
 /// Launch times of the forwards measured at the last context length.

@@ -1,10 +1,9 @@
 //! Arguments of `cascade bigram`.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BigramCommand {
@@ -18,12 +17,12 @@ pub(crate) enum BigramCommand {
     Show(ShowArgs),
     /// Compare the top successors of two tables.
     Compare {
-        /// The table whose counts weight the tokens.
-        first: PathBuf,
+        /// The table whose counts weight the tokens: a file, or embedded:NAME.
+        first: String,
         /// The other table.
-        second: PathBuf,
+        second: String,
     },
-    /// Export the top successor of each token as a JSON list.
+    /// Export a table: the top successor of each token as a JSON list, or all counts.
     Export(ExportArgs),
     /// Build a table from a JSON list of top successors.
     Import(ImportArgs),
@@ -46,10 +45,6 @@ pub(crate) struct InputArgs {
     /// Memory limit of the whole process, such as 512MiB or 2GiB; the rest is sorted on disk.
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
     pub(crate) memory: u64,
-
-    /// Worker threads [default: the number of CPUs].
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<NonZeroUsize>,
 
     /// Stop after N documents. Files are read in order of their names.
     #[arg(long, value_name = "N")]
@@ -77,6 +72,10 @@ pub(crate) struct TableArgs {
     /// Drop pairs that occur fewer than N times.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) min_count: u64,
+
+    /// Replace the table if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -95,6 +94,10 @@ pub(crate) struct CountArgs {
     /// The file of counts to write.
     #[arg(long, value_name = "PART.parquet")]
     pub(crate) out: PathBuf,
+
+    /// Replace the file if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -120,20 +123,43 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) token: Option<String>,
 
+    /// Id of the token whose successors to list.
+    #[arg(long, value_name = "ID", conflicts_with = "token")]
+    pub(crate) id: Option<u32>,
+
+    /// Number of successors to list [default: all]; without a token, list the N most frequent
+    /// tokens, each with its most frequent successor.
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+
     /// The table's tokenizer, to show text instead of ids. Not needed for embedded models.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: Option<String>,
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("form").required(true).args(["json", "csv", "parquet"])))]
 pub(crate) struct ExportArgs {
-    /// The table.
-    pub(crate) table: PathBuf,
+    /// The table: a file, or embedded:NAME.
+    pub(crate) table: String,
 
     /// The file to write: a JSON list of the most frequent successor of each token, or of the most
-    /// frequent token where no successor is known.
+    /// frequent token where no successor is known. `-` is standard output.
     #[arg(long, value_name = "FILE.json")]
-    pub(crate) json: PathBuf,
+    pub(crate) json: Option<PathBuf>,
+
+    /// The file to write: all counts as CSV with the columns left, right and count. Where right is
+    /// empty, the count is that of the token left.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// The file to write: all counts as Parquet with the same columns.
+    #[arg(long, value_name = "FILE.parquet")]
+    pub(crate) parquet: Option<PathBuf>,
+
+    /// Replace the file if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -149,6 +175,10 @@ pub(crate) struct ImportArgs {
     /// The table to write.
     #[arg(long, value_name = "TABLE.safetensors")]
     pub(crate) out: PathBuf,
+
+    /// Replace the table if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// A size in bytes: `2GiB`, `512 MiB`, `4GB`, `1000000`.

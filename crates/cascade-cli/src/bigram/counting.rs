@@ -3,48 +3,57 @@
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, Result};
 use cascade_bigram::{Error, Job, Memory, Reduction, Status, Summary};
 use cascade_corpus::Skip;
+use cascade_fs::{Existing, Output};
 use cascade_ngram::BigramTable;
 
 use super::args::{BuildArgs, CountArgs, InputArgs, ReduceArgs, TableArgs};
 use super::{grouped, progress, tokenizer};
+use crate::{interrupt, terminal};
 
 /// Bad pages reported individually.
 const REPORTED: usize = 10;
 
-pub(super) fn build(args: &BuildArgs) -> Result<()> {
+pub(super) fn build(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
     check(&args.table)?;
     let command = format!("build {}{}", on_record(&args.input), options(&args.table));
     let TableArgs {
         out,
         top_k,
         min_count,
+        force,
     } = &args.table;
     let begin = Instant::now();
-    let status = Status::default();
-    let (table, summary) = counted(&args.input, out, &command, &status, |job| {
+    let status = Arc::new(Status::default());
+    let place = Place { out, force: *force };
+    let counted = counted(&args.input, place, &command, threads, &status, |job| {
         cascade_bigram::build(job, *top_k, *min_count)
     })?;
+    let Some((table, summary)) = counted else {
+        return Ok(());
+    };
     report_reading(&status, &summary)?;
     report_counts(&status, &summary, begin)?;
     report_table(out, &table)
 }
 
-pub(super) fn count(args: &CountArgs) -> Result<()> {
+pub(super) fn count(args: &CountArgs, threads: Option<usize>) -> Result<()> {
     let command = format!("count {}", on_record(&args.input));
     let begin = Instant::now();
-    let status = Status::default();
-    let summary = counted(
-        &args.input,
-        &args.out,
-        &command,
-        &status,
-        cascade_bigram::count,
-    )?;
+    let status = Arc::new(Status::default());
+    let place = Place {
+        out: &args.out,
+        force: args.force,
+    };
+    let work = cascade_bigram::count;
+    let Some(summary) = counted(&args.input, place, &command, threads, &status, work)? else {
+        return Ok(());
+    };
     report_reading(&status, &summary)?;
     report_counts(&status, &summary, begin)?;
     let size = std::fs::metadata(&args.out)?.len();
@@ -53,6 +62,9 @@ pub(super) fn count(args: &CountArgs) -> Result<()> {
 
 pub(super) fn reduce(args: &ReduceArgs) -> Result<()> {
     check(&args.table)?;
+    let existing = Existing::replaced_if(args.table.force);
+    let inputs = args.parts.iter().chain(&args.summed);
+    let output = Output::check(&args.table.out, existing, inputs)?;
     let command = format!(
         "cascade bigram reduce {}{}",
         names(&args.parts),
@@ -62,7 +74,7 @@ pub(super) fn reduce(args: &ReduceArgs) -> Result<()> {
     let (table, summary) = cascade_bigram::reduce(&Reduction {
         parts: &args.parts,
         summed: &args.summed,
-        output: &args.table.out,
+        output: &output,
         top_k: args.table.top_k,
         min_count: args.table.min_count,
         command: &command,
@@ -78,43 +90,118 @@ fn check(table: &TableArgs) -> Result<()> {
     Ok(())
 }
 
-/// Runs a job with the given tokenizer and limits.
+/// Where the result is to be written.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    out: &'a Path,
+    force: bool,
+}
+
+impl Place<'_> {
+    fn check(self, args: &InputArgs, existing: Existing) -> Result<Output> {
+        let inputs = tokenizer::file(&args.tokenizer);
+        let inputs = args.inputs.iter().cloned().chain(inputs);
+        Ok(Output::check(self.out, existing, inputs)?)
+    }
+
+    /// The output that is to be written; `None` if a resumed job was finished already.
+    fn resumed(self, args: &InputArgs, made: &dyn Fn(&Path) -> bool) -> Result<Option<Output>> {
+        // Whatever is there, it is no input.
+        let output = self.check(args, Existing::Continue)?;
+        if self.force || !output.path().exists() || !made(self.out) {
+            return self
+                .check(args, Existing::replaced_if(self.force))
+                .map(Some);
+        }
+        // A job that was killed just before it would have removed its checkpoint.
+        Ok(checkpoint(self.out).exists().then_some(output))
+    }
+}
+
+/// Runs a job with the given tokenizer and limits, unless it is resumed and was finished.
 fn counted<T: Send>(
     args: &InputArgs,
-    output: &Path,
+    place: Place<'_>,
     command: &str,
-    status: &Status,
+    threads: Option<usize>,
+    status: &Arc<Status>,
     work: impl FnOnce(&Job<'_>) -> cascade_bigram::Result<T> + Send,
-) -> Result<T> {
+) -> Result<Option<T>> {
+    // Before a tokenizer is downloaded.
+    if !args.resume {
+        place.check(args, Existing::replaced_if(place.force))?;
+    }
     let tokenizer = tokenizer::load(&args.tokenizer)?;
+    let fingerprint = tokenizer.fingerprint();
     let command = format!("cascade bigram {command}");
+    let made =
+        |path: &Path| cascade_bigram::is_result_of(path, &command, &fingerprint, &args.inputs);
+    let output = match args.resume {
+        true => place.resumed(args, &made)?,
+        false => Some(place.check(args, Existing::replaced_if(place.force))?),
+    };
+    let Some(output) = output else {
+        say(&format!(
+            "{}: complete already, by the same command on inputs of the same names and sizes; \
+             --force counts anew",
+            place.out.display()
+        ))?;
+        return Ok(None);
+    };
     let job = Job {
         inputs: &args.inputs,
-        output,
+        output: &output,
         encode: &|text| Ok(tokenizer.encode_plain(text)?),
-        fingerprint: &tokenizer.fingerprint(),
+        fingerprint: &fingerprint,
         vocab_size: tokenizer.id_bound(),
         limit_pages: args.limit_pages,
         memory: Memory::Process(args.memory),
-        threads: args.threads.unwrap_or_else(cpus),
+        threads: threads.and_then(NonZeroUsize::new).unwrap_or_else(cpus),
         checkpoint: args.checkpoint,
         resume: args.resume,
         command: &command,
         status,
     };
+    say_if_interrupted(status, place.out);
     let result = progress::shown(status, || work(&job));
-    result.map_err(|error| {
-        let hint = hint(&error, output);
+    result.map(Some).map_err(|error| {
+        let hint = hint(&error, place.out);
         anyhow::Error::from(error).context(hint)
     })
+}
+
+/// What was counted, and how to go on, for Ctrl-C.
+fn say_if_interrupted(status: &Arc<Status>, output: &Path) {
+    let (status, output) = (status.clone(), output.to_owned());
+    interrupt::on_interrupt(move || {
+        let pages = status.reading().map_or(0, |reading| reading.pages());
+        let so_far = format!(
+            "{} pages and {} tokens counted so far",
+            grouped(pages),
+            grouped(status.tokens())
+        );
+        match checkpoint(&output).join("manifest.json").exists() {
+            true => format!(
+                "{so_far}; go on from the last checkpoint with the same command and --resume"
+            ),
+            false => format!(
+                "{so_far}; no checkpoint was written yet, so begin anew (--checkpoint SECONDS)"
+            ),
+        }
+    });
+}
+
+/// The folder of an unfinished job.
+fn checkpoint(output: &Path) -> PathBuf {
+    let mut folder = output.as_os_str().to_owned();
+    folder.push(".checkpoint");
+    PathBuf::from(folder)
 }
 
 /// The message of an error, with advice on resuming if there is a checkpoint.
 fn hint(error: &Error, output: &Path) -> String {
     let message = error.to_string();
-    let mut folder = output.as_os_str().to_owned();
-    folder.push(".checkpoint");
-    let folder = PathBuf::from(folder);
+    let folder = checkpoint(output);
     // These messages already contain advice.
     let has_advice = matches!(
         error,
@@ -168,7 +255,7 @@ fn names(paths: &[PathBuf]) -> String {
 }
 
 fn say(line: &str) -> Result<()> {
-    writeln!(std::io::stdout().lock(), "{line}")?;
+    writeln!(terminal::stdout(), "{line}")?;
     Ok(())
 }
 
@@ -191,11 +278,13 @@ fn report_reading(status: &Status, summary: &Summary) -> Result<()> {
     }
     say(&line)?;
     for page in reading.bad_pages().iter().take(REPORTED) {
-        eprintln!("warning: {page}");
+        terminal::warn(page);
     }
     if let Some(bad) = &summary.bad_line {
         let lines = grouped(summary.bad_lines);
-        eprintln!("warning: {lines} lines are not documents; the first: {bad}");
+        terminal::warn(format_args!(
+            "{lines} lines are not documents; the first: {bad}"
+        ));
     }
     Ok(())
 }

@@ -12,10 +12,10 @@ use anyhow::Result;
 
 pub(crate) use args::BigramCommand;
 
-pub(crate) fn run(command: BigramCommand) -> Result<ExitCode> {
+pub(crate) fn run(command: BigramCommand, threads: Option<usize>) -> Result<ExitCode> {
     match command {
-        BigramCommand::Build(args) => counting::build(&args),
-        BigramCommand::Count(args) => counting::count(&args),
+        BigramCommand::Build(args) => counting::build(&args, threads),
+        BigramCommand::Count(args) => counting::count(&args, threads),
         BigramCommand::Reduce(args) => counting::reduce(&args),
         BigramCommand::Show(args) => tables::show(&args),
         BigramCommand::Compare { first, second } => tables::compare(&first, &second),

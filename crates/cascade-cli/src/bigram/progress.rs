@@ -5,9 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cascade_bigram::Status;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 
 use super::grouped;
+use crate::progress::Lines;
+use crate::terminal;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -35,15 +37,43 @@ impl Drop for Ender<'_> {
 
 fn display(status: &Status, done: &AtomicBool) {
     let bar = ProgressBar::no_length();
-    if bar.is_hidden() {
-        return;
-    }
     let begin = Instant::now();
+    if bar.is_hidden() {
+        return print_lines(status, done, begin);
+    }
     while !done.load(Relaxed) {
         show(&bar, status, begin);
         thread::park_timeout(INTERVAL);
     }
     bar.finish_and_clear();
+}
+
+/// Without a terminal: a line now and then.
+fn print_lines(status: &Status, done: &AtomicBool, begin: Instant) {
+    let mut lines = Lines::new(0, "pages", begin);
+    while !done.load(Relaxed) {
+        if let Some(elapsed) = lines.is_due(Instant::now()) {
+            terminal::note(format_args!("progress: {}", line(status, elapsed)));
+        }
+        thread::park_timeout(INTERVAL);
+    }
+}
+
+fn line(status: &Status, elapsed: Duration) -> String {
+    let Some(reading) = status.reading().filter(|_| !status.merging()) else {
+        return format!("merging, {} so far", HumanDuration(elapsed));
+    };
+    let bytes = HumanBytes(reading.bytes_read());
+    let read = match reading.bytes_total() {
+        Some(total) => format!("{bytes} of {}", HumanBytes(total)),
+        None => bytes.to_string(),
+    };
+    format!(
+        "{read}, {} pages, {} tokens, {} so far",
+        grouped(reading.pages()),
+        grouped(status.tokens()),
+        HumanDuration(elapsed)
+    )
 }
 
 fn show(bar: &ProgressBar, status: &Status, begin: Instant) {

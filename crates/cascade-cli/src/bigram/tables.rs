@@ -6,11 +6,13 @@ use std::path::Path;
 use anyhow::{bail, Context, Result};
 use cascade_bigram::Band;
 use cascade_core::TokenId;
+use cascade_fs::{Existing, Output};
 use cascade_models::Tokenizer;
 use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Provenance, Source};
 
 use super::args::{ExportArgs, ImportArgs, ShowArgs};
 use super::{grouped, tokenizer};
+use crate::terminal;
 
 pub(super) fn show(args: &ShowArgs) -> Result<()> {
     let table = open(&args.table)?;
@@ -23,9 +25,14 @@ pub(super) fn show(args: &ShowArgs) -> Result<()> {
         }
         None => tokenizer::known(fingerprint),
     };
-    match &args.token {
-        None => show_table(&table),
-        Some(text) => show_token(&table, text, tokenizer.as_ref()),
+    let token = match (&args.token, args.id) {
+        (Some(text), _) => Some(find(text, tokenizer.as_ref())?),
+        (None, id) => id,
+    };
+    match (token, args.top) {
+        (Some(token), top) => show_token(&table, token, tokenizer.as_ref(), top),
+        (None, Some(top)) => show_frequent(&table, tokenizer.as_ref(), top),
+        (None, None) => show_table(&table),
     }
 }
 
@@ -43,7 +50,7 @@ fn open(table: &str) -> Result<BigramTable> {
 }
 
 fn show_table(table: &BigramTable) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::stdout();
     let BigramMetadata {
         provenance,
         top_k,
@@ -91,17 +98,51 @@ fn describe(source: &Source) -> String {
     text
 }
 
-fn show_token(table: &BigramTable, text: &str, tokenizer: Option<&Tokenizer>) -> Result<()> {
-    let token = find(text, tokenizer)?;
+/// A token's id, and its text if that is known.
+fn name(token: TokenId, tokenizer: Option<&Tokenizer>) -> String {
+    match tokenizer.and_then(|tokenizer| tokenizer.id_to_token(token)) {
+        Some(piece) => format!("#{token} {piece:?}"),
+        None => format!("#{token}"),
+    }
+}
+
+/// The most frequent tokens, each with its most frequent successor.
+fn show_frequent(table: &BigramTable, tokenizer: Option<&Tokenizer>, top: usize) -> Result<()> {
+    let mut tokens: Vec<TokenId> = (0..table.vocab_size() as TokenId).collect();
+    tokens.sort_by_key(|&token| (std::cmp::Reverse(table.unigram_count(token)), token));
+    let mut out = terminal::stdout();
+    writeln!(
+        out,
+        "{:>14}  {:<24} most often followed by",
+        "times", "token"
+    )?;
+    for &token in tokens.iter().take(top) {
+        let successor = match table.best(token) {
+            Some(best) => name(best, tokenizer),
+            None => "nothing known".to_owned(),
+        };
+        let times = grouped(table.unigram_count(token));
+        writeln!(
+            out,
+            "{times:>14}  {:<24} {successor}",
+            name(token, tokenizer)
+        )?;
+    }
+    Ok(())
+}
+
+fn show_token(
+    table: &BigramTable,
+    token: TokenId,
+    tokenizer: Option<&Tokenizer>,
+    top: Option<usize>,
+) -> Result<()> {
     if token as usize >= table.vocab_size() {
         let size = table.vocab_size();
         bail!("token {token} is outside the table's vocabulary of {size}");
     }
-    let name = |token: TokenId| match tokenizer.and_then(|tokenizer| tokenizer.id_to_token(token)) {
-        Some(piece) => format!("#{token} {piece:?}"),
-        None => format!("#{token}"),
-    };
-    let mut out = std::io::stdout().lock();
+    let name = |token| name(token, tokenizer);
+    let mut out = terminal::stdout();
     let total = table.unigram_count(token);
     writeln!(
         out,
@@ -109,7 +150,7 @@ fn show_token(table: &BigramTable, text: &str, tokenizer: Option<&Tokenizer>) ->
         name(token),
         grouped(total)
     )?;
-    for (successor, count) in table.successors(token) {
+    for (successor, count) in table.successors(token).take(top.unwrap_or(usize::MAX)) {
         let share = 100.0 * count as f64 / total.max(1) as f64;
         writeln!(
             out,
@@ -127,7 +168,7 @@ fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
         return Ok(id);
     }
     let Some(tokenizer) = tokenizer else {
-        bail!("to look up the token {text:?}, give the table's tokenizer with --tokenizer, or the id as #ID");
+        bail!("to look up the token {text:?}, give the table's tokenizer with --tokenizer, or the id with --id");
     };
     if let Some(id) = tokenizer.token_to_id(text) {
         return Ok(id);
@@ -144,12 +185,9 @@ fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
     }
 }
 
-pub(super) fn compare(first: &Path, second: &Path) -> Result<()> {
-    let agreement = cascade_bigram::compare(
-        &BigramTable::open_any(first)?,
-        &BigramTable::open_any(second)?,
-    )?;
-    let mut out = std::io::stdout().lock();
+pub(super) fn compare(first: &str, second: &str) -> Result<()> {
+    let agreement = cascade_bigram::compare(&open(first)?, &open(second)?)?;
+    let mut out = terminal::stdout();
     writeln!(
         out,
         "{:>20} {:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
@@ -183,12 +221,41 @@ fn row(label: &str, band: &Band) -> String {
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<()> {
-    let table = BigramTable::open_any(&args.table)?;
-    std::fs::write(&args.json, export_json(&table))
-        .with_context(|| format!("cannot write {}", args.json.display()))
+    if args.json.as_deref() == Some(Path::new("-")) {
+        let json = export_json(&open(&args.table)?);
+        return Ok(terminal::stdout().write_all(json.as_bytes())?);
+    }
+    let output = |path: &Path| {
+        let existing = Existing::replaced_if(args.force);
+        Output::check(path, existing, [&args.table])
+    };
+    // Refuses before a table is read that may be large.
+    let paths = [&args.json, &args.csv, &args.parquet];
+    let [json, csv, parquet] = paths.map(|path| path.as_deref().map(output).transpose());
+    let (json, csv, parquet) = (json?, csv?, parquet?);
+    let table = open(&args.table)?;
+    if let Some(output) = &json {
+        write(output, export_json(&table).as_bytes())?;
+    }
+    if let Some(output) = &csv {
+        cascade_bigram::export_csv(&table, output)?;
+    }
+    if let Some(output) = &parquet {
+        cascade_bigram::export_parquet(&table, output)?;
+    }
+    Ok(())
+}
+
+fn write(output: &Output, bytes: &[u8]) -> Result<()> {
+    let written = output.write(bytes);
+    written.with_context(|| format!("cannot write {}", output.path().display()))
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
+    let inputs = tokenizer::file(&args.tokenizer)
+        .into_iter()
+        .chain([args.json.clone()]);
+    let output = Output::check(&args.out, Existing::replaced_if(args.force), inputs)?;
     let tokenizer = tokenizer::load(&args.tokenizer)?;
     let source = cascade_bigram::describe(&args.json);
     let command = format!(
@@ -212,6 +279,5 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
             grouped(tokenizer.id_bound() as u64)
         );
     }
-    table.write(&args.out)?;
-    Ok(())
+    write(&output, table.as_bytes())
 }

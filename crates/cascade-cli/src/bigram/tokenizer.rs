@@ -1,7 +1,7 @@
 //! Tokenizers by name.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Result};
 use cascade_core::Fingerprint;
@@ -21,6 +21,16 @@ pub(crate) fn load(text: &str) -> Result<Tokenizer> {
     let hub = HubOptions::from_env();
     let file = source.tokenizer(&hub, std::io::stderr().is_terminal())?;
     Ok(Tokenizer::load(&file)?)
+}
+
+/// The file that a tokenizer is read from, if it is one on this machine.
+pub(crate) fn file(text: &str) -> Option<PathBuf> {
+    let path = Path::new(text);
+    let file = match path.is_dir() {
+        true => path.join("tokenizer.json"),
+        false => path.to_owned(),
+    };
+    file.is_file().then_some(file)
 }
 
 /// The embedded tokenizer with this fingerprint, if there is one.

@@ -20,7 +20,7 @@ pub(super) struct Findings {
     generations: usize,
     tokens: usize,
     agreements: usize,
-    /// Logits at most this far apart are a near-tie.
+    /// Logits at most this far apart are a near-tie: the greatest tolerance of a row.
     tolerance: f32,
     /// The smallest margin of a top logit over the runner-up.
     smallest_lead: f32,
@@ -39,21 +39,23 @@ pub(super) struct Finding {
     settings: String,
 }
 
-impl Findings {
-    pub(super) fn new(tolerance: f32) -> Self {
+impl Default for Findings {
+    fn default() -> Self {
         Self {
             mode: "greedy",
             lossless: true,
             generations: 0,
             tokens: 0,
             agreements: 0,
-            tolerance,
+            tolerance: 0.0,
             smallest_lead: f32::INFINITY,
             near_ties: Vec::new(),
             violations: Vec::new(),
         }
     }
+}
 
+impl Findings {
     pub(super) fn add(&mut self, trial: &Trial, found: Rescored) {
         let finding = |difference: Difference| Finding {
             generation: trial.number,
@@ -67,6 +69,7 @@ impl Findings {
         self.tokens += found.tokens;
         self.agreements += found.agreements;
         self.smallest_lead = self.smallest_lead.min(found.smallest_lead);
+        self.tolerance = self.tolerance.max(found.tolerance);
         self.near_ties
             .extend(found.near_ties.into_iter().map(finding));
         self.violations

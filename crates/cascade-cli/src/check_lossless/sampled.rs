@@ -23,7 +23,7 @@ pub(super) struct Comparisons {
 
 #[derive(Serialize)]
 pub(super) struct Compared {
-    violated: bool,
+    pub(super) violated: bool,
     samples: u64,
     cells: usize,
     /// Target forwards spent on enumerating its distribution.

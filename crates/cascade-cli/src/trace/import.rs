@@ -8,18 +8,21 @@ use cascade_core::Architecture;
 use cascade_data::{Dataset, PromptTemplate, Sample, Selection};
 use cascade_engine::Options;
 use cascade_eval::trace::spec_bench::{Answers, Import};
-use cascade_eval::trace::{Header, Provenance, Record, Trace, Writer};
+use cascade_eval::trace::{Header, Provenance, Record, Trace};
 use cascade_eval::Error;
+use cascade_fs::{Existing, Output};
 use cascade_models::Tokenizer;
 
 use super::{Format, ImportArgs};
 use crate::bigram::{grouped, tokenizer};
+use crate::terminal;
 
 /// End-of-answer token of Vicuna's conversation format.
 const EOS: &str = "</s>";
 
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
     let Format::SpecBench = args.format;
+    let output = output(args)?;
     let label = args.answers.display().to_string();
     let answers = std::fs::read_to_string(&args.answers).with_context(|| label.clone())?;
     let answers = Answers::parse(&label, &answers)?;
@@ -38,13 +41,47 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
     };
     let records = records(args, &import, &questions, &answers)?;
     let header = header(args, &tokenizer, eos, &answers, &records);
-    let trace = Trace::new(label, header, records)?;
-    let mut writer = Writer::create(&args.output, &trace.header)?;
-    trace
-        .records
-        .iter()
-        .try_for_each(|record| writer.write(record))?;
+    let trace = trace(&label, header, records, &answers)?;
+    trace.write(&output)?;
     say(args, &trace)
+}
+
+fn output(args: &ImportArgs) -> Result<Output> {
+    let inputs = [args.answers.clone(), args.questions.clone()].into_iter();
+    let inputs = inputs.chain(tokenizer::file(&args.tokenizer));
+    let existing = Existing::replaced_if(args.force);
+    Ok(Output::check(&args.output, existing, inputs)?)
+}
+
+/// The trace. A record that does not fit its header is named after the answer it is made of.
+fn trace(label: &str, header: Header, records: Vec<Record>, answers: &[Answers]) -> Result<Trace> {
+    let places: Vec<(usize, String, usize)> = answers
+        .iter()
+        .flat_map(|a| (1..=a.turns.len()).map(|turn| (a.line, a.question.clone(), turn)))
+        .collect();
+    let trace = Trace::new(label, header, records);
+    Ok(trace.map_err(|error| match error {
+        // The header is line 1, the first record line 2.
+        Error::Line {
+            label,
+            line,
+            problem,
+        } => match places.get(line.wrapping_sub(2)) {
+            Some((line, id, turn)) => Error::Answer {
+                label,
+                line: *line,
+                id: id.clone(),
+                turn: *turn,
+                problem,
+            },
+            None => Error::Line {
+                label,
+                line,
+                problem,
+            },
+        },
+        other => other,
+    })?)
 }
 
 /// The records of all answers, in their order.
@@ -56,15 +93,16 @@ fn records(
 ) -> Result<Vec<Record>> {
     let by_id: HashMap<&str, &Sample> = questions.iter().map(|q| (q.id.as_str(), q)).collect();
     let mut records = Vec::new();
-    for (index, answer) in answers.iter().enumerate() {
+    let label = args.answers.display().to_string();
+    for answer in answers {
         let question = by_id.get(answer.question.as_str());
         let question = question.ok_or_else(|| Error::NoQuestion {
-            label: args.answers.display().to_string(),
-            line: index + 1,
+            label: label.clone(),
+            line: answer.line,
             id: answer.question.clone(),
             questions: args.questions.display().to_string(),
         })?;
-        records.extend(import.records(question, answer)?);
+        records.extend(import.records(&label, question, answer)?);
     }
     Ok(records)
 }
@@ -102,7 +140,7 @@ fn header(
 fn say(args: &ImportArgs, trace: &Trace) -> Result<()> {
     let tokens: usize = trace.records.iter().map(|record| record.output.len()).sum();
     writeln!(
-        std::io::stdout(),
+        terminal::stdout(),
         "{}: {} records, {} output tokens",
         args.output.display(),
         grouped(trace.records.len() as u64),

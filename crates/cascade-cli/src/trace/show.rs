@@ -10,6 +10,7 @@ use cascade_eval::Error;
 use serde_json::{json, Value};
 
 use crate::bigram::grouped;
+use crate::terminal;
 
 /// Quantiles of the lengths.
 const LENGTHS: [(&str, f64); 4] = [("min", 0.0), ("median", 0.5), ("p90", 0.9), ("max", 1.0)];
@@ -33,7 +34,7 @@ pub(super) fn show(file: &Path, as_json: bool) -> Result<()> {
     if summary.records == 0 {
         return Err(Error::NoRecords { label }.into());
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = terminal::stdout();
     if as_json {
         writeln!(out, "{}", object(reader.header(), &summary))?;
         return Ok(());

@@ -52,7 +52,7 @@ pub fn build(job: &Job<'_>, top_k: usize, min_count: u64) -> Result<(BigramTable
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let table = rows.finish(summary.documents, provenance)?;
-    output::replace(checkpoint.folder(), job.output, table.as_bytes())?;
+    output::write(checkpoint.folder(), job.output, table.as_bytes())?;
     checkpoint.remove();
     Ok((table, summary))
 }
@@ -72,7 +72,7 @@ pub fn count(job: &Job<'_>) -> Result<Summary> {
         sources(job),
         job.command.to_owned(),
     );
-    let mut writer = PartWriter::create(checkpoint.folder(), job.output, &info)?;
+    let mut writer = PartWriter::create(checkpoint.folder(), job.output, Some(&info))?;
     for count in checkpoint.counts()? {
         let (key, count) = count?;
         summary.add(key, count);
@@ -112,10 +112,10 @@ fn sources(job: &Job<'_>) -> Vec<Source> {
 
 /// Counts everything, and leaves few enough runs to be merged at once.
 fn count_to_runs(job: &Job<'_>) -> Result<(Checkpoint, Summary)> {
-    output::check(job.output)?;
+    output::check(job.output.path())?;
     let memory = job.memory.of_thread(job.threads)?;
     let identity = format!("{} ({})", job.command, job.fingerprint);
-    let mut checkpoint = Checkpoint::open(job.output, &identity, job.resume)?;
+    let mut checkpoint = Checkpoint::open(job.output.path(), &identity, job.resume)?;
     let mut summary = Summary::default();
     if !checkpoint.manifest.finished {
         let counted = read_and_count(job, memory, &mut checkpoint, &mut summary);

@@ -1,13 +1,14 @@
 //! Counting jobs, their progress and their results.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cascade_core::{Fingerprint, TokenId};
 use cascade_corpus::Progress;
+use cascade_fs::Output;
 
 use crate::{BoxError, Memory};
 
@@ -21,7 +22,7 @@ pub struct Job<'a> {
     /// The inputs, in any order: they are read in the order of their paths. `-` is standard input.
     pub inputs: &'a [PathBuf],
     /// The file to write. Runs and checkpoints are in a folder beside it.
-    pub output: &'a Path,
+    pub output: &'a Output,
     /// The tokenizer.
     pub encode: &'a Encode<'a>,
     /// Its vocabulary.

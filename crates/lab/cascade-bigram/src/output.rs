@@ -2,21 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use cascade_fs::AtomicFile;
+use cascade_fs::{AtomicFile, Output};
 
 use crate::{Error, Result};
 
-/// Begins the file that will stand at `path`, in a folder on the same file system.
-pub(crate) fn begin(folder: &Path, path: &Path) -> Result<AtomicFile> {
-    AtomicFile::create_in(folder, path).map_err(Error::write(path))
+/// Begins an output, in a folder on the same file system.
+pub(crate) fn begin(folder: &Path, output: &Output) -> Result<AtomicFile> {
+    output.begin_in(folder).map_err(Error::write(output.path()))
 }
 
-/// Replaces a file by way of a temporary one in `folder`.
+/// Writes an output by way of a temporary file in `folder`.
+pub(crate) fn write(folder: &Path, output: &Output, content: &[u8]) -> Result<()> {
+    let file = begin(folder, output)?;
+    std::io::Write::write_all(&mut file.file(), content)
+        .and_then(|()| file.commit())
+        .map_err(Error::write(output.path()))
+}
+
+/// Replaces one of our own files by way of a temporary one in `folder`.
 pub(crate) fn replace(folder: &Path, path: &Path, content: &[u8]) -> Result<()> {
-    let output = begin(folder, path)?;
-    std::io::Write::write_all(&mut output.file(), content)
-        .and_then(|()| output.commit())
-        .map_err(Error::write(path))
+    write(folder, &Output::replacing(path), content)
 }
 
 /// The path with something added to the name.

@@ -70,6 +70,11 @@ impl PartInfo {
         self.documents
     }
 
+    /// The command that counted.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
     /// The files that were counted.
     pub fn sources(&self) -> &[Source] {
         &self.sources

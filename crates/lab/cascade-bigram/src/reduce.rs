@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cascade_core::Fingerprint;
+use cascade_fs::Output;
 use cascade_ngram::{BigramRows, BigramTable, Provenance, Source};
 
 use crate::count::add_row;
@@ -25,7 +26,7 @@ pub struct Reduction<'a> {
     /// Otherwise empty.
     pub summed: &'a [PathBuf],
     /// The table that is to be written.
-    pub output: &'a Path,
+    pub output: &'a Output,
     /// Successors that are kept for each token.
     pub top_k: usize,
     /// Pairs that are rarer are dropped.
@@ -41,12 +42,12 @@ pub struct Reduction<'a> {
 /// Files that cannot be read, are not counts, not sorted, given twice, or of different tokenizers;
 /// a table that cannot be written.
 pub fn reduce(reduction: &Reduction<'_>) -> Result<(BigramTable, Summary)> {
-    output::check(reduction.output)?;
+    output::check(reduction.output.path())?;
     let mut paths = reduction.parts.to_vec();
     paths.sort();
     check_twice(&paths)?;
     let origin = origin(&paths, reduction.summed)?;
-    let scratch = scratch(reduction.output)?;
+    let scratch = scratch(reduction.output.path())?;
     let mut summary = Summary {
         documents: origin.documents,
         ..Summary::default()
@@ -64,7 +65,8 @@ pub fn reduce(reduction: &Reduction<'_>) -> Result<(BigramTable, Summary)> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let table = rows.finish(summary.documents, provenance)?;
-    table.write(reduction.output)?;
+    let written = reduction.output.write(table.as_bytes());
+    written.map_err(Error::write(reduction.output.path()))?;
     Ok((table, summary))
 }
 

@@ -12,6 +12,7 @@ use cascade_bigram::{
     build, compare, count, reduce, BoxError, Error, Job, Memory, Reduction, Status, Summary,
 };
 use cascade_core::Fingerprint;
+use cascade_fs::Output;
 use cascade_ngram::BigramTable;
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
@@ -87,7 +88,7 @@ impl Setting {
     ) -> cascade_bigram::Result<T> {
         work(&Job {
             inputs,
-            output,
+            output: &Output::replacing(output),
             encode: &encode,
             fingerprint: &Fingerprint::from_stored("letters"),
             vocab_size: VOCAB_SIZE,
@@ -222,7 +223,7 @@ fn parts_add_up_to_the_whole() {
     let reduction = Reduction {
         parts: &parts,
         summed: &[],
-        output: &path("sum"),
+        output: &Output::replacing(path("sum")),
         top_k: 5,
         min_count: 2,
         command: "a test",
@@ -277,7 +278,7 @@ fn many_parts_are_merged_in_turns() {
     reduce(&Reduction {
         parts: &parts,
         summed: &[],
-        output: &path("sum".into()),
+        output: &Output::replacing(path("sum".into())),
         top_k: 5,
         min_count: 2,
         command: "a test",
@@ -312,7 +313,7 @@ fn damaged_parts_never_panic() {
         if let Err(error) = reduce(&Reduction {
             parts: &[path("broken")],
             summed: &[],
-            output: &path("table"),
+            output: &Output::replacing(path("table")),
             top_k: 5,
             min_count: 1,
             command: "a test",

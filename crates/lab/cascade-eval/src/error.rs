@@ -21,7 +21,7 @@ pub enum Error {
     },
 
     /// A recording would overwrite a file.
-    #[error("{}: the file exists already; resume it, or give another name", path.display())]
+    #[error("{}: the file exists already; give another name", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -191,6 +191,21 @@ pub enum Error {
         recorded: Option<TokenId>,
     },
 
+    /// An answer cannot be imported.
+    #[error("{label}:{line}: question {id}, turn {turn}: {problem}")]
+    Answer {
+        /// Name of the file of answers.
+        label: String,
+        /// Number of the line, from 1.
+        line: usize,
+        /// The question.
+        id: String,
+        /// The turn, from 1.
+        turn: usize,
+        /// What is wrong, and how to fix it.
+        problem: String,
+    },
+
     /// An answer belongs to a question that does not exist.
     #[error("{label}:{line}: the answer is to question {id}, which {questions} does not contain; use the questions that the answers were recorded with")]
     NoQuestion {
@@ -202,18 +217,6 @@ pub enum Error {
         id: String,
         /// Name of the file of questions.
         questions: String,
-    },
-
-    /// The tokens of a prompt change when the answer follows it.
-    #[error(
-        "question {id}, turn {turn}: the tokens of the prompt change when the answer follows it, so the \
-         target's input is unknown; is this the tokenizer it used?"
-    )]
-    Unstable {
-        /// The question.
-        id: String,
-        /// The turn, from 1.
-        turn: usize,
     },
 
     /// A template could not be applied.

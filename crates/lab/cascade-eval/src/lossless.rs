@@ -9,7 +9,9 @@
 mod cells;
 mod rescored;
 mod sampled;
+mod tolerance;
 
 pub use cells::{Cells, CellsError};
 pub use rescored::{rescore, Difference, Rescored};
 pub use sampled::{agreement, Agreement};
+pub use tolerance::{Tolerance, LEAST, ROUNDINGS};

@@ -173,6 +173,16 @@ pub enum Error {
         folder: PathBuf,
     },
 
+    /// A folder has a file that results would replace, and is no folder of results.
+    #[error(
+        "{file} would be replaced, and no experiment.json beside it says that it is a result; \
+         write to another folder, or move the file away"
+    )]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
+
     /// A folder has no results.
     #[error("{folder} holds no experiment.json; is it a folder of results?")]
     NoExperiment {

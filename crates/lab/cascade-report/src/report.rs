@@ -14,6 +14,9 @@ use crate::plot::Plot;
 use crate::sample::Sample;
 use crate::table::Table;
 
+/// The file for people.
+const PAGE: &str = "report.html";
+
 /// A part of a report.
 #[derive(Clone, Debug)]
 enum Block {
@@ -97,7 +100,7 @@ impl Report {
         let tables: Vec<String> = self.tables().map(Table::to_markdown).collect();
         write("table.md", tables.join("\n").as_bytes())?;
         write(MANIFEST, self.manifest.to_json()?.as_bytes())?;
-        write("report.html", self.to_html().as_bytes())
+        write(PAGE, self.to_html().as_bytes())
     }
 
     fn with(mut self, block: Block) -> Self {
@@ -131,6 +134,26 @@ impl Report {
         let kinds = Evidence::ALL.into_iter();
         kinds.filter(|kind| all.contains(kind)).collect()
     }
+}
+
+/// Whether a report writes a file of this name.
+pub(crate) fn is_part(name: &str) -> bool {
+    let numbered = |stem: &str, extension: &str| {
+        let middle = name
+            .strip_prefix(stem)
+            .and_then(|n| n.strip_suffix(extension));
+        middle.is_some_and(|middle| match middle.strip_prefix('-') {
+            Some(number) => number.parse::<usize>().is_ok(),
+            None => middle.is_empty(),
+        })
+    };
+    let parts = [
+        ("table", ".md"),
+        ("table", ".csv"),
+        ("plot", ".svg"),
+        ("plot", ".png"),
+    ];
+    name == MANIFEST || name == PAGE || parts.iter().any(|(stem, end)| numbered(stem, end))
 }
 
 fn numbered(stem: &str, i: usize, extension: &str) -> String {

@@ -168,6 +168,23 @@ pub enum Error {
         folder: PathBuf,
     },
 
+    /// Results of another experiment.
+    #[error(
+        "{} holds results of the experiment `{found}`, and this is `{expected}`{changed}; write to another folder with \
+         --out, or delete that one if it is no longer wanted",
+        folder.display()
+    )]
+    OtherFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Name of its experiment.
+        found: String,
+        /// Name of this experiment.
+        expected: String,
+        /// What differs if the names do not.
+        changed: &'static str,
+    },
+
     /// A folder that no run has made.
     #[error("{}: it is no folder of results: {problem}", folder.display())]
     NoPlan {

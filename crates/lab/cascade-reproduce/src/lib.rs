@@ -15,6 +15,7 @@
 mod definition;
 mod error;
 mod ewif;
+mod folder;
 mod models;
 mod plan;
 mod prompts;
@@ -28,6 +29,7 @@ mod variant;
 pub use definition::{Definition, Grid, Kind, Metric, ModelNames, PaperFigure, Row};
 pub use error::{Error, Result};
 pub use ewif::report_ewif;
+pub use folder::{check_folder, claim};
 pub use models::Models;
 pub use plan::{Asked, Plan, PlannedModel, Suite};
 pub use prompts::Choice;

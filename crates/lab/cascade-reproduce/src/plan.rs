@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Definition, Error, Result};
 
 /// The file that a plan is kept in, beside the results.
-const PLAN: &str = "plan.json";
+pub(crate) const PLAN: &str = "plan.json";
 
 /// Everything that results depend on: equal plans give equal results. It is kept beside them, so
 /// that they can be reported without the models.

@@ -14,6 +14,7 @@ use cascade_eval::trace::Trace;
 use cascade_models::Tokenizer;
 use cascade_report::{write_atomically, Evidence, Results};
 
+use crate::folder;
 use crate::models::Models;
 use crate::plan::Plan;
 use crate::prompts::{Choice, Prompts, Ready};
@@ -23,10 +24,10 @@ use crate::variant::Variant;
 use crate::{Definition, Error, Result};
 
 /// The file of times.
-const WALLTIME: &str = "walltime.jsonl";
+pub(crate) const WALLTIME: &str = "walltime.jsonl";
 
 /// The file of what forwards cost on this machine.
-const COSTS: &str = "costs.json";
+pub(crate) const COSTS: &str = "costs.json";
 
 /// A part of an experiment's prompts: those whose number leaves the remainder `part` when divided
 /// by `of`.
@@ -166,6 +167,7 @@ impl Experiment {
         resume: bool,
         mut on_prompt: impl FnMut(),
     ) -> Result<()> {
+        folder::refuse_foreign(folder)?;
         let results = Results::<Run>::open(folder, &self.plan.experiment())?;
         if !resume && !results.records().is_empty() {
             return Err(Error::NotResumed {
@@ -387,6 +389,7 @@ pub(crate) fn forward_seconds(folder: &Path) -> BTreeMap<String, f64> {
 pub fn merge(shards: &[PathBuf], into: &Path) -> Result<Plan> {
     let first = shards.first().ok_or(cascade_report::Error::NoShards)?;
     let plan = Plan::of_folder(first)?;
+    folder::refuse_foreign(into)?;
     cascade_report::merge::<Run>(shards, into)?;
     plan.save(into)?;
     let mut all = BTreeMap::new();

@@ -18,7 +18,7 @@ use crate::token_texts::token_texts;
 use crate::{Error, Result};
 
 /// The file of samples.
-const SAMPLES: &str = "samples.jsonl";
+pub(crate) const SAMPLES: &str = "samples.jsonl";
 
 /// Prompts of each dataset of which samples are kept.
 const KEPT: usize = 3;

@@ -4,6 +4,9 @@
 //! to the writer: the new content goes to a temporary file, which is flushed to disk and then
 //! renamed. [`write()`] does this for bytes in memory, [`AtomicFile`] for content that is written
 //! piece by piece.
+//!
+//! An [`Output`] is a file that a user has named to be written: it is checked before the work
+//! begins, so that neither a file that exists nor an input is lost.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +15,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
+
+mod output;
+
+pub use output::{Existing, Output, OutputError};
 
 /// Names of temporary files begin with this. One that is left over belongs to a killed process.
 pub const TEMPORARY_PREFIX: &str = ".partial-";
@@ -35,6 +42,8 @@ pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 pub struct AtomicFile {
     temporary: NamedTempFile,
     path: PathBuf,
+    /// Whether it may take the place of another file.
+    replaces: bool,
 }
 
 impl AtomicFile {
@@ -67,7 +76,15 @@ impl AtomicFile {
         Ok(Self {
             temporary,
             path: path.to_owned(),
+            replaces: true,
         })
+    }
+
+    /// The same, but [`commit`](Self::commit) fails if something has appeared at the path.
+    #[must_use]
+    pub fn replacing_nothing(mut self) -> Self {
+        self.replaces = false;
+        self
     }
 
     /// The file, to be written to.
@@ -78,12 +95,29 @@ impl AtomicFile {
     /// Flushes the file to disk and gives it its name, which it then keeps even if the power fails.
     ///
     /// # Errors
-    /// A disk that is full or fails, a path that is a folder. What stood at the path is unchanged.
+    /// A disk that is full or fails, a path that is a folder;
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists) if it is to [replace
+    /// nothing](Self::replacing_nothing). What stood at the path is unchanged.
     pub fn commit(self) -> io::Result<()> {
         self.file().sync_all()?;
-        self.temporary.persist(&self.path)?;
+        match self.replaces {
+            true => self.temporary.persist(&self.path).map(drop)?,
+            false => persist_new(self.temporary, &self.path)?,
+        }
         sync_folder(parent(&self.path));
         Ok(())
+    }
+}
+
+/// Gives a file its name unless that is taken. Some file systems cannot do so in one step.
+fn persist_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(failed) if path.symlink_metadata().is_ok() => {
+            let _ = failed.file.close();
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
+        Err(failed) => failed.file.persist(path).map(drop).map_err(Into::into),
     }
 }
 
@@ -133,6 +167,19 @@ mod tests {
         assert_eq!(names(folder.path()).len(), 2);
         drop(output);
         assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(names(folder.path()), [path]);
+    }
+
+    #[test]
+    fn what_appears_meanwhile_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let output = AtomicFile::create(&path).unwrap().replacing_nothing();
+        output.file().write_all(b"ours").unwrap();
+        fs::write(&path, b"another's").unwrap();
+        let error = output.commit().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"another's");
         assert_eq!(names(folder.path()), [path]);
     }
 

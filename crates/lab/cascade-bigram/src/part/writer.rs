@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_fs::AtomicFile;
+use cascade_fs::{AtomicFile, Output};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::ParquetError;
@@ -39,8 +39,13 @@ pub(crate) struct PartWriter<'a> {
 }
 
 impl<'a> PartWriter<'a> {
-    pub(crate) fn create(folder: &Path, path: &'a Path, info: &PartInfo) -> Result<Self> {
-        let output = output::begin(folder, path)?;
+    pub(crate) fn create(
+        folder: &Path,
+        output: &'a Output,
+        info: Option<&PartInfo>,
+    ) -> Result<Self> {
+        let path = output.path();
+        let output = output::begin(folder, output)?;
         let write = |error: ParquetError| Error::write(path)(to_io(error));
         let file = output.file().try_clone().map_err(Error::write(path))?;
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(write)?);
@@ -112,8 +117,9 @@ impl<'a> PartWriter<'a> {
     }
 }
 
-fn properties(info: &PartInfo) -> Arc<WriterProperties> {
-    let entry = KeyValue::new(METADATA.to_owned(), serde_json::json!(info).to_string());
+fn properties(info: Option<&PartInfo>) -> Arc<WriterProperties> {
+    let entry =
+        info.map(|info| KeyValue::new(METADATA.to_owned(), serde_json::json!(info).to_string()));
     let right = ColumnPath::from("right");
     let builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -121,7 +127,7 @@ fn properties(info: &PartInfo) -> Arc<WriterProperties> {
         .set_dictionary_page_size_limit(PAGE)
         .set_column_dictionary_enabled(right.clone(), false)
         .set_column_encoding(right, Encoding::DELTA_BINARY_PACKED)
-        .set_key_value_metadata(Some(vec![entry]));
+        .set_key_value_metadata(entry.map(|entry| vec![entry]));
     Arc::new(builder.build())
 }
 

@@ -2,6 +2,8 @@
 
 use cascade_core::{Prompt, Result, Scorer, TokenId, TokenTree, Want};
 
+use super::Tolerance;
+
 /// Maximum rows of one forward: bounds the memory for logits.
 const ROWS: usize = 64;
 
@@ -19,6 +21,8 @@ pub struct Rescored {
     /// The smallest observed margin between the two greatest logits of a row: how close the closest
     /// tie was. Infinite if no row has two logits.
     pub smallest_lead: f32,
+    /// The greatest tolerance of a row.
+    pub tolerance: f32,
 }
 
 /// A token that is not the target's most probable one.
@@ -36,7 +40,7 @@ pub struct Difference {
 
 /// Re-scores every emitted token with the plain target: each is compared with the most probable
 /// token after the preceding emitted tokens (teacher forcing). A difference whose logits are at
-/// most `tolerance` apart is a near-tie.
+/// most `tolerance` apart is a near-tie; a number is the same [`Tolerance`] for all rows.
 ///
 /// `target` should be a separate scorer that the cascade has not used. Cost: one forward per 64
 /// tokens.
@@ -47,8 +51,9 @@ pub fn rescore(
     target: &mut dyn Scorer,
     prompt: &Prompt,
     tokens: &[TokenId],
-    tolerance: f32,
+    tolerance: impl Into<Tolerance>,
 ) -> Result<Rescored> {
+    let tolerance = tolerance.into();
     target.set_source(&prompt.source)?;
     let mut found = Rescored {
         smallest_lead: f32::INFINITY,
@@ -72,8 +77,10 @@ pub fn rescore(
 }
 
 impl Rescored {
-    fn book(&mut self, position: usize, emitted: TokenId, row: &[f32], tolerance: f32) {
+    fn book(&mut self, position: usize, emitted: TokenId, row: &[f32], tolerance: Tolerance) {
         self.tokens += 1;
+        let tolerance = tolerance.of_row(row);
+        self.tolerance = self.tolerance.max(tolerance);
         let (expected, lead) = greatest(row);
         self.smallest_lead = self.smallest_lead.min(lead);
         if emitted == expected {
@@ -154,6 +161,20 @@ mod tests {
         let prompt = Prompt::new(Architecture::DecoderOnly, vec![1]);
         let found = rescore(&mut target(), &prompt, &[99], 1e9).expect("a toy does not fail");
         assert_eq!(found.violations[0].gap, f32::INFINITY);
+    }
+
+    #[test]
+    fn roundings_of_large_logits_are_no_violations() {
+        // Five numbers of f16 further.
+        let row = [24.0, 23.921_875, 3.0];
+        let found = |tolerance| {
+            let mut found = Rescored::default();
+            found.book(0, 1, &row, tolerance);
+            (found.near_ties.len(), found.violations.len())
+        };
+        assert_eq!(found(Tolerance::fixed(0.05)), (0, 1));
+        assert_eq!(found(Tolerance::of_rounding(0.5_f32.powi(10))), (1, 0));
+        assert_eq!(found(Tolerance::of_rounding(f32::EPSILON)), (0, 1));
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! A trace in memory.
 
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use cascade_fs::Output;
+
+use super::writer::{check_name, line};
 use super::{Error, Header, Reader, Record, Result};
 
 /// A recording of a target. Every record is consistent with the header: its tokens are in the
@@ -45,6 +49,29 @@ impl Trace {
             label,
             header,
             records,
+        })
+    }
+
+    /// Writes the trace to a file, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Compressed`] if the file name ends in `.gz`; [`Error::Io`].
+    pub fn write(&self, output: &Output) -> Result<()> {
+        check_name(output.path())?;
+        let write = || {
+            let file = output.begin()?;
+            let mut lines = BufWriter::new(file.file());
+            lines.write_all(&line(&self.header)?)?;
+            for record in &self.records {
+                lines.write_all(&line(record)?)?;
+            }
+            lines.flush()?;
+            drop(lines);
+            file.commit()
+        };
+        write().map_err(|source| Error::Io {
+            path: output.path().to_owned(),
+            source,
         })
     }
 

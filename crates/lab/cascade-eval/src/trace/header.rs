@@ -167,6 +167,13 @@ impl Header {
                 output.len()
             ));
         }
+        // Only a prompt that fills the target's positions has no output.
+        if output.is_empty() && record.finish != super::Finish::ContextFull {
+            return Some(format!(
+                "there is no output, although \"finish\" is \"{}\"; delete the line, or record it again",
+                record.finish.as_str()
+            ));
+        }
         if output.len() > self.max_new_tokens {
             return Some(format!(
                 "{} output tokens, but at most {} according to the header",

@@ -4,6 +4,9 @@
 //! `turns` and, for each, the number of `new_tokens` that the target generated. The texts are
 //! tokenized within Vicuna's conversation template, turn by turn, so prompts and outputs are the
 //! target's, as far as the text determines them. The target is decoder-only.
+//!
+//! A text may end in `</s>`, as some programs write it: that is the end of the answer, and not a
+//! part of it. Anywhere else `</s>` is an error.
 
 use cascade_core::{TextCodec, TokenId};
 use cascade_data::{PromptTemplate, Sample};
@@ -19,13 +22,19 @@ pub struct Import<'a> {
     pub codec: &'a dyn TextCodec,
     /// The token of `</s>`.
     pub eos: TokenId,
-    /// The recording's token limit: an answer of this many tokens was truncated.
+    /// The recording's token limit: an answer of this many tokens was truncated, unless it ends in
+    /// `</s>`.
     pub max_new_tokens: usize,
 }
+
+/// The text of the end token in Vicuna's conversation template.
+const END: &str = "</s>";
 
 /// The answers to one question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
+    /// Where they are in the file: the number of the line, from 1.
+    pub line: usize,
     /// The question's id.
     pub question: String,
     /// Name of the target in the answer file.
@@ -60,9 +69,10 @@ impl Answers {
         let lines = file.lines().enumerate();
         let lines = lines.filter(|(_, text)| !text.trim().is_empty());
         let answers = lines.map(|(index, text)| {
-            Self::of_line(text).map_err(|problem| Error::Line {
+            let line = index + 1;
+            Self::of_line(line, text).map_err(|problem| Error::Line {
                 label: label.to_owned(),
-                line: index + 1,
+                line,
                 problem,
             })
         });
@@ -75,7 +85,7 @@ impl Answers {
         }
     }
 
-    fn of_line(text: &str) -> std::result::Result<Self, String> {
+    fn of_line(number: usize, text: &str) -> std::result::Result<Self, String> {
         let line: Line = serde_json::from_str(text)
             .map_err(|error| format!("not an answer of Spec-Bench: {error}"))?;
         let question = match line.question_id {
@@ -94,6 +104,7 @@ impl Answers {
             return Err(format!("{turns} turns, but {counts} counts of new tokens"));
         }
         Ok(Self {
+            line: number,
             question,
             model: line.model_id,
             turns: choice.turns,
@@ -103,37 +114,80 @@ impl Answers {
 }
 
 impl Import<'_> {
-    /// The records of one conversation, one for each turn that was answered.
+    /// The records of one conversation, one for each turn that was answered. Messages refer to the
+    /// file of answers as `label`.
     ///
     /// # Errors
-    /// [`Error::Template`] if there are more answers than turns; [`Error::Unstable`];
-    /// [`Error::Codec`].
-    pub fn records(&self, question: &Sample, answers: &Answers) -> Result<Vec<Record>> {
-        (0..answers.turns.len())
-            .map(|turn| self.record(question, answers, turn))
+    /// [`Error::Answer`] if there are more answers than turns, if an answer has an end token before
+    /// its end, or if the tokens of a prompt change when the answer follows it; [`Error::Codec`].
+    pub fn records(
+        &self,
+        label: &str,
+        question: &Sample,
+        answers: &Answers,
+    ) -> Result<Vec<Record>> {
+        let texts = answers.turns.iter().map(|turn| whole(turn).0.to_owned());
+        let texts: Vec<String> = texts.collect();
+        (0..texts.len())
+            .map(|turn| {
+                let at_turn = |problem| Error::Answer {
+                    label: label.to_owned(),
+                    line: answers.line,
+                    id: question.id.clone(),
+                    turn: turn + 1,
+                    problem,
+                };
+                self.record(question, answers, &texts, turn)?
+                    .map_err(at_turn)
+            })
             .collect()
     }
 
-    fn record(&self, question: &Sample, answers: &Answers, turn: usize) -> Result<Record> {
-        let text = question.prompt_after(PromptTemplate::Vicuna, &answers.turns[..turn])?;
-        let prompt = self.tokens(&text)?;
-        let whole = self.tokens(&format!("{text} {}</s>", answers.turns[turn]))?;
-        let output = whole.strip_prefix(prompt.as_slice());
-        let output = output.and_then(|output| output.strip_suffix(&[self.eos]));
-        let unstable = || Error::Unstable {
-            id: question.id.clone(),
-            turn: turn + 1,
+    /// The record of a turn, or what is wrong with its answer.
+    fn record(
+        &self,
+        question: &Sample,
+        answers: &Answers,
+        texts: &[String],
+        turn: usize,
+    ) -> Result<std::result::Result<Record, String>> {
+        let answer = &texts[turn];
+        if answer.contains(END) {
+            return Ok(Err(format!(
+                "the answer has {END} before its end, so it is not what the target said in one \
+                 answer; cut it there"
+            )));
+        }
+        let text = question.prompt_after(PromptTemplate::Vicuna, &texts[..turn]);
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => return Ok(Err(error.to_string())),
         };
-        let mut output = output.ok_or_else(unstable)?.to_vec();
-        let cut = answers.new_tokens.get(turn);
-        let finish = match cut.is_some_and(|&count| count >= self.max_new_tokens) {
+        let prompt = self.tokens(&text)?;
+        let said = self.tokens(&format!("{text} {answer}{END}"))?;
+        let output = said.strip_prefix(prompt.as_slice());
+        let Some(output) = output.and_then(|output| output.strip_suffix(&[self.eos])) else {
+            return Ok(Err(
+                "the tokens of the prompt change when the answer follows it, so the target's input \
+                 is unknown; is this the tokenizer it used?"
+                    .to_owned(),
+            ));
+        };
+        let mut output = output.to_vec();
+        let ended = whole(&answers.turns[turn]).1;
+        let count = answers.new_tokens.get(turn);
+        let cut = !ended && count.is_some_and(|&count| count >= self.max_new_tokens);
+        let finish = match cut {
             true => Finish::Length,
             false => {
                 output.push(self.eos);
                 Finish::Eos
             }
         };
-        Ok(Record {
+        if output.is_empty() {
+            return Ok(Err("the answer is empty; leave it out".to_owned()));
+        }
+        Ok(Ok(Record {
             id: question.id.clone(),
             category: question.category.clone(),
             turn: turn + 1,
@@ -142,11 +196,19 @@ impl Import<'_> {
             output,
             margins: None,
             finish,
-        })
+        }))
     }
 
     fn tokens(&self, text: &str) -> Result<Vec<TokenId>> {
         self.codec.encode(text).map_err(Error::Codec)
+    }
+}
+
+/// The text of an answer, and whether it ends in an end token, which is not a part of it.
+fn whole(answer: &str) -> (&str, bool) {
+    match answer.trim_end().strip_suffix(END) {
+        Some(text) => (text, true),
+        None => (answer, false),
     }
 }
 
@@ -192,6 +254,7 @@ mod tests {
 
     fn answers(turns: &[&str], new_tokens: &[usize]) -> Answers {
         Answers {
+            line: 1,
             question: "81".into(),
             model: None,
             turns: turns.iter().map(|&turn| turn.to_owned()).collect(),
@@ -205,7 +268,7 @@ mod tests {
             eos: EOS,
             max_new_tokens: 9,
         };
-        import.records(&question(), answers)
+        import.records("a.jsonl", &question(), answers)
     }
 
     fn text(tokens: &[TokenId]) -> String {
@@ -243,14 +306,51 @@ mod tests {
         let error = import(true, &answers(&["Because."], &[])).unwrap_err();
         assert!(error.to_string().contains("question 81, turn 1"), "{error}");
         let error = import(false, &answers(&["a", "b", "c"], &[])).unwrap_err();
-        assert!(matches!(error, Error::Template(_)), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("a.jsonl:1: question 81, turn 3: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_end_token_at_the_end_of_an_answer_is_its_end() {
+        let plain = import(false, &answers(&["Because.", "Yes."], &[8, 4])).unwrap();
+        for ends in [["Because.</s>", "Yes.</s>"], ["Because.", "Yes.</s>\n"]] {
+            assert_eq!(import(false, &answers(&ends, &[8, 4])).unwrap(), plain);
+        }
+        // An answer that ends at the limit, but by itself.
+        let ended = import(false, &answers(&["Because.", "Yes.</s>"], &[8, 9])).unwrap();
+        assert_eq!(ended, plain);
+    }
+
+    #[test]
+    fn an_end_token_elsewhere_is_refused_with_its_place() {
+        for turns in [
+            ["Because.", "Yes.</s> No."],
+            ["Because.", "Yes.</s></s>"],
+            ["Because.", "</s>Yes."],
+        ] {
+            let answers = Answers {
+                line: 7,
+                ..answers(&turns, &[])
+            };
+            let error = import(false, &answers).unwrap_err().to_string();
+            assert!(
+                error.starts_with("a.jsonl:7: question 81, turn 2: "),
+                "{error}"
+            );
+            assert!(error.contains("</s> before its end"), "{error}");
+        }
     }
 
     #[test]
     fn answer_files_are_read_by_line() {
         let line = r#"{"question_id": 81, "model_id": "m", "choices": [{"index": 0, "turns": ["a"], "new_tokens": [1], "wall_time": [0.5]}]}"#;
-        let parsed = Answers::parse("a.jsonl", &format!("{line}\n\n")).unwrap();
+        let parsed = Answers::parse("a.jsonl", &format!("\n{line}\n\n")).unwrap();
         let expected = Answers {
+            line: 2,
             model: Some("m".into()),
             ..answers(&["a"], &[1])
         };

@@ -70,6 +70,22 @@ impl Writer {
         Ok((writer, records))
     }
 
+    /// Begins anew in place of another trace: in one step it becomes one without records.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if another process is recording into it; [`Error::Compressed`],
+    /// [`Error::Io`].
+    pub fn replace(path: impl Into<PathBuf>, header: &Header) -> Result<Self> {
+        let path = path.into();
+        check_name(&path)?;
+        let old = File::open(&path).ok();
+        // Held until the new file stands there.
+        let _locked = old.map(|old| Self::locked(path.clone(), old)).transpose()?;
+        let begun = line(header).and_then(|line| cascade_fs::write(&path, &line));
+        begun.map_err(|source| io(&path, source))?;
+        Ok(Self::resume(path, header)?.0)
+    }
+
     /// Adds a record.
     ///
     /// # Errors
@@ -110,13 +126,13 @@ impl Writer {
     }
 }
 
-fn line(content: &impl Serialize) -> std::io::Result<Vec<u8>> {
+pub(super) fn line(content: &impl Serialize) -> std::io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(content)?;
     line.push(b'\n');
     Ok(line)
 }
 
-fn check_name(path: &Path) -> Result<()> {
+pub(super) fn check_name(path: &Path) -> Result<()> {
     match path.extension().is_some_and(|extension| extension == "gz") {
         true => Err(Error::Compressed {
             path: path.to_owned(),

@@ -1,7 +1,6 @@
 //! Shards of an experiment, put together.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::Path;
 
 use super::store::{claim, same_experiment, Shard};
@@ -118,7 +117,6 @@ fn ranges(gaps: &[(u64, u64)]) -> String {
 }
 
 fn write(into: &Path, experiment: &Experiment, lines: &BTreeMap<u64, &[u8]>) -> Result<()> {
-    fs::create_dir_all(into).map_err(Error::io("make", into))?;
     claim(into, experiment)?;
     let mut bytes = Vec::new();
     for line in lines.values() {

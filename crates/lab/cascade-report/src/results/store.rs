@@ -35,7 +35,6 @@ impl<R: Record> Results<R> {
     /// read, two records are the same, another process has the folder open, or the system refuses.
     pub fn open(folder: impl Into<PathBuf>, experiment: &Experiment) -> Result<Self> {
         let folder = folder.into();
-        fs::create_dir_all(&folder).map_err(Error::io("make", &folder))?;
         claim(&folder, experiment)?;
         let path = folder.join(RECORDS);
         let mut file = open_locked(&path)?;
@@ -187,14 +186,51 @@ impl<R: Record> Shard<R> {
     }
 }
 
-/// Makes the folder one of this experiment, or refuses because it is one of another.
-pub(super) fn claim(folder: &Path, experiment: &Experiment) -> Result<()> {
+/// Makes the folder one of this experiment, or refuses because it is one of another, or because it
+/// has files that a report would replace. The folder is made if it is not there.
+///
+/// # Errors
+/// [`Error::OtherExperiment`], [`Error::UnknownExperiment`], [`Error::Foreign`]; [`Error::Corrupt`]
+/// and [`Error::Io`]. Nothing is then written.
+pub fn claim(folder: &Path, experiment: &Experiment) -> Result<()> {
     match read_experiment(folder)? {
         Some(found) => same_experiment(folder, &found, experiment),
         None if folder.join(RECORDS).exists() => Err(Error::UnknownExperiment {
             folder: folder.to_owned(),
         }),
-        None => write_experiment(folder, experiment),
+        None => {
+            refuse_foreign(folder, &[])?;
+            fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
+            write_experiment(folder, experiment)
+        }
+    }
+}
+
+/// Refuses a folder that is no experiment's and has files that results would replace: those of a
+/// report, or of one of these names.
+///
+/// # Errors
+/// [`Error::Foreign`]; [`Error::Io`].
+pub fn refuse_foreign(folder: &Path, others: &[&str]) -> Result<()> {
+    if folder.join(EXPERIMENT).exists() {
+        return Ok(());
+    }
+    let entries = match fs::read_dir(folder) {
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(Error::io("read", folder))?,
+    };
+    let is_result =
+        |name: &str| name == RECORDS || others.contains(&name) || crate::report::is_part(name);
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let mut foreign: Vec<_> = names
+        .filter(|name| name.to_str().is_some_and(is_result))
+        .collect();
+    foreign.sort();
+    match foreign.first() {
+        None => Ok(()),
+        Some(name) => Err(Error::Foreign {
+            file: folder.join(name),
+        }),
     }
 }
 

@@ -1,0 +1,78 @@
+//! Ctrl-C: what was done so far, and how to go on.
+//!
+//! The first Ctrl-C ends the command with status 130 after a line on standard error that its job
+//! has [given](on_interrupt), or, if the command [asks](cooperate), at the next convenient moment.
+//! A second one ends it at once.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::Mutex;
+
+#[cfg(unix)]
+use signal_hook::{consts::SIGINT, iterator::Signals};
+
+use crate::terminal;
+
+/// Exit status of a command that Ctrl-C has ended, as of a shell's own commands.
+const INTERRUPTED: u8 = 130;
+
+/// What to say.
+type Summary = Box<dyn Fn() -> String + Send>;
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+static COOPERATING: AtomicBool = AtomicBool::new(false);
+static SUMMARY: Mutex<Option<Summary>> = Mutex::new(None);
+
+/// The exit status after an interrupt.
+pub(crate) fn status() -> ExitCode {
+    ExitCode::from(INTERRUPTED)
+}
+
+/// Ends this process on Ctrl-C, after printing what `summary` returns: what was done so far, and
+/// how to go on. It is called on another thread.
+pub(crate) fn on_interrupt(summary: impl Fn() -> String + Send + 'static) {
+    if let Ok(mut place) = SUMMARY.lock() {
+        *place = Some(Box::new(summary));
+    }
+    watch();
+}
+
+/// Lets Ctrl-C only set a flag, which the caller promises to look at.
+pub(crate) fn cooperate() {
+    COOPERATING.store(true, SeqCst);
+    watch();
+}
+
+/// Whether Ctrl-C was pressed.
+pub(crate) fn requested() -> bool {
+    REQUESTED.load(SeqCst)
+}
+
+/// Begins to watch. Where that is impossible, Ctrl-C ends the process as it always does.
+fn watch() {
+    static WATCHING: std::sync::Once = std::sync::Once::new();
+    WATCHING.call_once(watch_signals);
+}
+
+#[cfg(unix)]
+fn watch_signals() {
+    if let Ok(mut signals) = Signals::new([SIGINT]) {
+        std::thread::spawn(move || signals.forever().for_each(|_| interrupted()));
+    }
+}
+
+#[cfg(not(unix))]
+fn watch_signals() {}
+
+#[cfg_attr(not(unix), allow(dead_code))]
+fn interrupted() {
+    let again = REQUESTED.swap(true, SeqCst);
+    if COOPERATING.load(SeqCst) && !again {
+        return;
+    }
+    let summary = SUMMARY.lock().ok().and_then(|mut place| place.take());
+    if let Some(summary) = summary.filter(|_| !again) {
+        terminal::note(format_args!("\ninterrupted: {}", summary()));
+    }
+    std::process::exit(INTERRUPTED.into());
+}

@@ -1,0 +1,33 @@
+//! `cascade man`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{bail, Result};
+use clap::Command;
+
+/// Prints the manual page of the program, or of one of its commands.
+pub(crate) fn print(mut program: Command, names: &[String]) -> Result<ExitCode> {
+    program.build();
+    let mut command = &program;
+    for name in names {
+        command = match command.find_subcommand(name) {
+            Some(found) => found,
+            None => bail!(
+                "there is no command `{}`; see `cascade --help`",
+                names.join(" ")
+            ),
+        };
+    }
+    // A page is named after the whole command: cascade-bigram-build.
+    let page = command
+        .get_bin_name()
+        .unwrap_or("cascade")
+        .replace(' ', "-");
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command.clone())
+        .title(page)
+        .render(&mut text)?;
+    std::io::stdout().write_all(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

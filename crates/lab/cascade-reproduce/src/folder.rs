@@ -1,0 +1,61 @@
+//! Folders of results: what may be written where.
+
+use std::path::Path;
+
+use cascade_report::Sha256;
+
+use crate::plan::{Plan, PLAN};
+use crate::runner::{COSTS, WALLTIME};
+use crate::samples::SAMPLES;
+use crate::{Definition, Error, Result};
+
+/// Refuses a folder in which a run of this experiment would replace anything, before models are
+/// loaded. Whether its results are of the same models and prompts is only known when these are:
+/// [`Experiment::run`](crate::Experiment::run) refuses others.
+///
+/// # Errors
+/// [`Error::OtherFolder`]; [`Error::NotResumed`] for a folder that has records already, unless
+/// `resume`; a folder with files that no run has written.
+pub fn check_folder(folder: &Path, definition: &Definition, resume: bool) -> Result<()> {
+    refuse_foreign(folder)?;
+    if let Ok(plan) = Plan::of_folder(folder) {
+        let (found, expected) = (&plan.name, &definition.name);
+        if (found, &plan.definition) != (expected, &definition.text) {
+            return Err(Error::OtherFolder {
+                folder: folder.to_owned(),
+                found: found.clone(),
+                expected: expected.clone(),
+                changed: match found == expected {
+                    true => " with another definition",
+                    false => "",
+                },
+            });
+        }
+    }
+    let records = std::fs::metadata(folder.join("results.jsonl"));
+    match records.is_ok_and(|records| records.len() > 0) && !resume {
+        true => Err(Error::NotResumed {
+            folder: folder.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Marks a folder as one of an experiment of formulas, which has no plan and no records, so that
+/// only the same experiment replaces its report.
+///
+/// # Errors
+/// A folder of other results, or with files that no run has written. Nothing is then written.
+pub fn claim(folder: &Path, definition: &Definition) -> Result<()> {
+    refuse_foreign(folder)?;
+    let fingerprint = Sha256::of(definition.text.as_bytes()).to_string();
+    let key = format!("{} by formula, {}", definition.name, &fingerprint[..16]);
+    let experiment = cascade_report::Experiment::new(key, 0);
+    Ok(cascade_report::claim(folder, &experiment)?)
+}
+
+/// Refuses a folder that is of no experiment and has files that a run would replace.
+pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
+    let ours = [PLAN, WALLTIME, COSTS, SAMPLES];
+    Ok(cascade_report::refuse_foreign(folder, &ours)?)
+}

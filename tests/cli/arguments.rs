@@ -1,0 +1,248 @@
+//! Arguments with bounds, and what new users try.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::common::{cascade, error, project, stdout};
+
+/// Runs a command, whose words are separated by spaces.
+fn run(command: &str) -> Output {
+    cascade(&command.split(' ').collect::<Vec<_>>())
+}
+
+#[test]
+fn numbers_that_would_take_all_time_or_memory_are_refused() {
+    let trace = project("traces/demo-t5-gsm8k.jsonl");
+    for (command, part) in [
+        (
+            format!("tune --trace {trace} --max-k 100000"),
+            "256 at most",
+        ),
+        (
+            format!("tune --trace {trace} --starts 99999999"),
+            "1000 at most",
+        ),
+        (
+            "bench model embedded:demo-t5-small --rows 999999999".into(),
+            "4096 at most",
+        ),
+        (
+            "bench model embedded:demo-t5-small --rows 0".into(),
+            "1 or more",
+        ),
+        (
+            "bench model embedded:demo-t5-small --contexts 999999999".into(),
+            "131072 at most",
+        ),
+        (
+            "bench model embedded:demo-t5-small --source 999999999".into(),
+            "16384 at most",
+        ),
+        (
+            "bench model embedded:demo-t5-small --repeats 0".into(),
+            "1 or more",
+        ),
+        (
+            "bench model embedded:demo-t5-small --rows 4096 --contexts 131072".into(),
+            "separate commands",
+        ),
+        ("doctor --threads 100000".into(), "1024 at most"),
+        ("doctor --threads 0".into(), "1 or more"),
+        ("run --compare --rounds 0".into(), "1 or more"),
+        ("check-lossless --tolerance inf".into(), "finite"),
+        ("check-lossless --tolerance nan".into(), "finite"),
+        ("check-lossless --tolerance -1".into(), "finite"),
+        ("run --temperature -1".into(), "temperature is -1"),
+        ("run --temperature 1 --top-p -1".into(), "top_p is -1"),
+    ] {
+        let message = error(&run(&command));
+        assert!(message.contains(part), "{command}: {message}");
+    }
+}
+
+#[test]
+fn too_many_threads_of_the_environment_are_refused() {
+    let doctor = |threads: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cascade"));
+        command
+            .arg("doctor")
+            .env("RAYON_NUM_THREADS", threads)
+            .output()
+            .unwrap()
+    };
+    let message = error(&doctor("100000"));
+    assert!(message.contains("RAYON_NUM_THREADS=100000"), "{message}");
+    assert!(stdout(&doctor("3")).contains("3 (RAYON_NUM_THREADS)"));
+}
+
+#[test]
+fn threads_are_an_option_of_every_command() {
+    let text = stdout(&run("--threads 3 doctor"));
+    assert!(text.contains("3 (RAYON_NUM_THREADS)"), "{text}");
+    let same = |threads: &str| {
+        let command = format!("run --limit 1 --max-new-tokens 6 --json --threads {threads}");
+        let record: Value = serde_json::from_str(&stdout(&run(&command))).unwrap();
+        record["token_ids"].clone()
+    };
+    assert_eq!(same("1"), same("3"));
+}
+
+#[test]
+fn a_seed_without_temperature_is_warned_about() {
+    let command = "run --limit 1 --max-new-tokens 2 --seed 5";
+    let warning = |command: &str| {
+        let output = run(command);
+        stdout(&output);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(warning(command).contains("--seed has no effect at temperature 0"));
+    assert!(!warning(&format!("{command} --temperature 1")).contains("--seed"));
+}
+
+#[test]
+fn tables_are_shown_by_id_and_by_frequency() {
+    let by_id = stdout(&run("bigram show embedded:t5 --id 3303"));
+    assert_eq!(by_id, stdout(&run("bigram show embedded:t5 --token #3303")));
+    assert!(by_id.starts_with("#3303"), "{by_id}");
+    let two = stdout(&run("bigram show embedded:t5 --id 3303 --top 2"));
+    assert!(by_id.starts_with(&two) && two.lines().count() == 3, "{two}");
+    let frequent = stdout(&run("bigram show embedded:demo-t5 --top 4"));
+    let times: Vec<u64> = frequent
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let times = line.split_whitespace().next().unwrap();
+            times.replace(',', "").parse().unwrap()
+        })
+        .collect();
+    assert!(
+        times.len() == 4 && times.is_sorted_by(|a, b| a >= b),
+        "{frequent}"
+    );
+}
+
+#[test]
+fn embedded_tables_are_exported_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for form in ["json", "csv", "parquet"] {
+        stdout(&run(&format!(
+            "bigram export embedded:demo-t5 --{form} {}",
+            at(form)
+        )));
+    }
+    let next: Vec<u32> = serde_json::from_slice(&std::fs::read(at("json")).unwrap()).unwrap();
+    let piped = stdout(&run("bigram export embedded:demo-t5 --json -"));
+    assert_eq!(piped.as_bytes(), std::fs::read(at("json")).unwrap());
+    let csv = std::fs::read_to_string(at("csv")).unwrap();
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("left,right,count"));
+    // The most frequent successor of each token is that of the JSON list.
+    let mut best: std::collections::HashMap<u32, (u64, u32)> = Default::default();
+    let mut alone = 0;
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        let (left, count): (u32, u64) = (fields[0].parse().unwrap(), fields[2].parse().unwrap());
+        match fields[1].parse::<u32>() {
+            Ok(right) => {
+                let found = best.entry(left).or_insert((count, right));
+                *found = (*found).max((count, right));
+            }
+            Err(_) => alone += 1,
+        }
+    }
+    assert!(alone > 0 && !best.is_empty());
+    let agree = best
+        .iter()
+        .filter(|(&left, &(_, right))| next[left as usize] == right)
+        .count();
+    assert!(
+        agree as f64 > 0.9 * best.len() as f64,
+        "{agree} of {}",
+        best.len()
+    );
+    assert!(std::fs::read(at("parquet")).unwrap().starts_with(b"PAR1"));
+    let text = stdout(&run("bigram compare embedded:demo-t5 embedded:demo-t5"));
+    assert!(text.lines().last().unwrap().contains("100.0%"), "{text}");
+    let message = error(&run("bigram export embedded:none --json none.json"));
+    assert!(message.contains("known: "), "{message}");
+}
+
+#[test]
+fn rounds_give_an_interval_and_one_run_no_verdict() {
+    let record = |rounds: &str| -> Value {
+        let command =
+            format!("run --limit 1 --max-new-tokens 4 --compare --json --rounds {rounds}");
+        serde_json::from_str(&stdout(&run(&command))).unwrap()
+    };
+    let (one, many) = (record("1"), record("6"));
+    assert!(
+        one.get("rounds").is_none() && one.get("speedup_interval").is_none(),
+        "{one}"
+    );
+    let interval = many["speedup_interval"].as_array().unwrap();
+    let [low, high] = [0, 1].map(|i| interval[i].as_f64().unwrap());
+    let speedup = many["speedup"].as_f64().unwrap();
+    assert!(
+        many["rounds"] == 6 && low <= speedup && speedup <= high,
+        "{many}"
+    );
+    assert_eq!(many["equal_to_plain"], true);
+    let text = stdout(&run("run --limit 1 --max-new-tokens 4 --compare"));
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.contains("one run; --rounds 5") && !last.contains("slower"),
+        "{last}"
+    );
+    let text = stdout(&run(
+        "run --limit 1 --max-new-tokens 4 --compare --rounds 5",
+    ));
+    assert!(
+        text.lines().last().unwrap().contains("95% interval"),
+        "{text}"
+    );
+}
+
+#[test]
+fn manual_pages_and_the_doctors_report_are_for_programs() {
+    let page = stdout(&run("man"));
+    assert!(
+        page.contains(".TH") && page.contains("check\\-lossless"),
+        "{page}"
+    );
+    let page = stdout(&run("man bigram build"));
+    assert!(
+        page.contains("tokenizer") && page.contains("force"),
+        "{page}"
+    );
+    assert!(error(&run("man nothing")).contains("no command `nothing`"));
+    let report: Value = serde_json::from_str(&stdout(&run("doctor --json"))).unwrap();
+    assert!(
+        report["threads"].is_string() && report["cuda_0"].is_string(),
+        "{report}"
+    );
+    assert!(
+        report["embedded_models"].as_array().unwrap().len() > 3,
+        "{report}"
+    );
+}
+
+#[test]
+fn records_without_output_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = std::fs::read_to_string(project("traces/demo-llama-gsm8k.jsonl")).unwrap();
+    let mut lines: Vec<String> = trace.lines().map(str::to_owned).collect();
+    let mut record: Value = serde_json::from_str(&lines[2]).unwrap();
+    record["output"] = serde_json::json!([]);
+    record["gaps"] = serde_json::json!([]);
+    record["finish"] = "length".into();
+    lines[2] = record.to_string();
+    let path = folder.path().join("empty.jsonl");
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let message = error(&run(&format!("trace show {}", path.display())));
+    assert!(
+        message.contains("empty.jsonl:3: there is no output"),
+        "{message}"
+    );
+}

@@ -1,0 +1,124 @@
+//! Ctrl-C, on systems that have it as a signal.
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::project;
+
+fn start(args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// What a command said that Ctrl-C has ended.
+fn ended(child: Child) -> (String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
+    let (out, err) = (
+        String::from_utf8(stdout).unwrap(),
+        String::from_utf8(stderr).unwrap(),
+    );
+    assert_eq!(status.code(), Some(130), "{out}\n{err}");
+    assert!(err.contains("interrupted: "), "{err}");
+    (out, err)
+}
+
+#[test]
+fn a_run_prints_its_totals_and_how_to_go_on() {
+    let mut child = start(&[
+        "run",
+        "--dataset",
+        "gsm8k",
+        "--offset",
+        "3",
+        "--limit",
+        "400",
+        "--max-new-tokens",
+        "400",
+    ]);
+    // It answers the first question.
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("[1/400]") {
+        line.clear();
+        assert!(stdout.read_line(&mut line).unwrap() > 0);
+    }
+    let mut some = [0; 200];
+    stdout.read_exact(&mut some).unwrap();
+    interrupt(&child);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    let (_, err) = ended(child);
+    assert!(
+        rest.contains("total: ") && rest.contains("tokens/s"),
+        "{rest}"
+    );
+    assert!(
+        err.contains("of 400 answers") && err.contains("--offset "),
+        "{err}"
+    );
+}
+
+#[test]
+fn an_interrupted_recording_says_how_to_go_on_and_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.jsonl");
+    let trace = path.display().to_string();
+    let config = project("configs/demo-llama.yaml");
+    let args = [
+        "trace",
+        "record",
+        "--config",
+        &config,
+        "--dataset",
+        "gsm8k",
+        "--limit",
+        "400",
+        "--max-new-tokens",
+        "100",
+        "--output",
+        &trace,
+    ];
+    let child = start(&args);
+    let begun = Instant::now();
+    let lines = || {
+        std::fs::read_to_string(&path)
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
+    while lines() < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(300));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    interrupt(&child);
+    let (_, err) = ended(child);
+    assert!(
+        err.contains("of 400 records") && err.contains("--resume"),
+        "{err}"
+    );
+    let recorded = lines();
+    let child = start(&[&args[..], &["--resume"]].concat());
+    while lines() <= recorded {
+        assert!(begun.elapsed() < Duration::from_secs(300));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    interrupt(&child);
+    ended(child);
+}
