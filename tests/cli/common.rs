@@ -1,5 +1,6 @@
 //! Runs the command, and checks how it ends.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -15,6 +16,25 @@ pub(crate) fn cascade(args: &[&str]) -> Output {
         .unwrap()
 }
 
+/// Runs `cascade` with a text on standard input, as [`cascade`] otherwise.
+pub(crate) fn piped(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(args)
+        .env("HF_ENDPOINT", "http://127.0.0.1:9")
+        .env("HF_HOME", "/nonexistent/hf")
+        .env_remove("HF_HUB_OFFLINE")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A program that does not read its input closes it.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
+
 /// Standard output of a command that must succeed.
 pub(crate) fn stdout(output: &Output) -> String {
     let message = String::from_utf8_lossy(&output.stderr);
@@ -27,7 +47,9 @@ pub(crate) fn stdout(output: &Output) -> String {
 pub(crate) fn error(output: &Output) -> String {
     let message = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
-    let mut lines = message.lines().skip_while(|line| line.starts_with("note: "));
+    let mut lines = message
+        .lines()
+        .skip_while(|line| line.starts_with("note: "));
     let is_error = lines.next().is_some_and(|line| line.starts_with("error: "));
     let clean = is_error && !message.contains("panicked");
     assert!(clean, "{message}");

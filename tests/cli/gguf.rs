@@ -40,6 +40,28 @@ fn a_cascade_of_gguf_files_says_what_its_target_says() {
 }
 
 #[test]
+fn a_gguf_file_brings_its_chat_template() {
+    let model = project("tests/goldens/gguf/qwen2-q4_0.gguf");
+    let length = ["--max-new-tokens", "4", "--json"];
+    let run = [
+        "run",
+        "-m",
+        &model,
+        "--chat",
+        "--system",
+        "Be brief. ",
+        "Hi",
+    ];
+    let output = stdout(&cascade(&[&run[..], &length].concat()));
+    let record: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
+    // The template of the golden joins the messages.
+    assert_eq!(record["prompt"], "Be brief. Hi");
+    let without = project("tests/goldens/gguf/llama-f32.gguf");
+    let message = error(&cascade(&["run", "-m", &without, "--chat", "Hi"]));
+    assert!(message.contains("comes with no chat template"), "{message}");
+}
+
+#[test]
 fn gguf_files_that_are_missing_or_do_not_fit_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let config = write_config(folder.path(), "nowhere");

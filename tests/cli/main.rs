@@ -2,16 +2,18 @@
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod arguments;
+mod asking;
 mod bench;
 mod bigram;
+mod chat;
 mod check_lossless;
 mod commands;
 mod common;
 mod ewif;
 mod gguf;
 mod gpu_driver;
-mod lookalikes;
 mod interrupts;
+mod lookalikes;
 mod outputs;
 mod terminal;
 mod trace;

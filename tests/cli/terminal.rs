@@ -105,9 +105,9 @@ fn commands(folder: &std::path::Path) -> Vec<Vec<String>> {
             &[file("c.yaml", format!("target: \"{escaped}\"\n"))],
         ),
         // Arguments that the parser quotes.
-        with(&[], &[hostile.clone()]),
-        with(&["run", "--limit"], &[hostile.clone()]),
-        with(&["reproduce"], &[hostile.clone()]),
+        with(&[], std::slice::from_ref(&hostile)),
+        with(&["run", "--limit"], std::slice::from_ref(&hostile)),
+        with(&["reproduce"], std::slice::from_ref(&hostile)),
         with(&["bigram", "show", "embedded:t5", "--token"], &[hostile]),
     ]
 }

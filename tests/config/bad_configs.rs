@@ -255,6 +255,8 @@ fn models_of_different_families() {
             "demo-llama-small",
             "demo-t5-target",
             "another vocabulary",
+            "token 0 is \"<unk>\" in the drafter and \"<pad>\" in the target",
+            "Max-Gram alone",
         ],
     );
     let text = GOOD.replace("bigram: embedded:demo-t5 ", "bigram: embedded:demo-llama ");

@@ -8,3 +8,4 @@ mod gpu_greedy;
 mod memory;
 mod model_table;
 mod own_drafter;
+mod spec;

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use cascade_config::DeviceSpec;
-use cascade_data::{DataSource, Dataset, PromptTemplate};
+use cascade_data::{DataSource, Dataset};
+use cascade_models::DType;
 use clap::Args;
 
 /// What to generate with, from what, and how.
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
-    /// Configuration of the cascade [default: embedded:demo-t5].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) models: ModelArgs,
 
     #[command(flatten)]
     pub(crate) input: InputArgs,
@@ -25,14 +25,74 @@ pub(crate) struct JobArgs {
     pub(crate) device: Option<DeviceSpec>,
 }
 
+/// A cascade: as a configuration, or by the names of its models.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// Configuration of the cascade [default: an embedded demo].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Target model, in place of a configuration: a folder, a hub id (org/name, org/name@revision)
+    /// or embedded:NAME.
+    #[arg(long, short, value_name = "MODEL", conflicts_with = "config")]
+    pub(crate) model: Option<String>,
+
+    /// Neural drafter, written as --model; repeat it, largest first. Without any, Max-Gram drafts.
+    #[arg(
+        long = "drafter",
+        short = 'd',
+        value_name = "MODEL",
+        requires = "model"
+    )]
+    pub(crate) drafters: Vec<String>,
+
+    /// Add Max-Gram after the neural drafters.
+    #[arg(long, requires = "model")]
+    pub(crate) max_gram: bool,
+
+    /// Bigram table of Max-Gram: a file, embedded:NAME, or `none` [default: the embedded table of
+    /// the target's vocabulary, if there is one]. Implies --max-gram.
+    #[arg(long, value_name = "TABLE", requires = "model")]
+    pub(crate) ngram: Option<String>,
+
+    /// Tokens that each drafter adds, Max-Gram's last: -k 5,10 [default: as README.md lists].
+    #[arg(
+        long = "draft-tokens",
+        short = 'k',
+        value_name = "K,…",
+        value_delimiter = ',',
+        requires = "model"
+    )]
+    pub(crate) draft_tokens: Option<Vec<usize>>,
+
+    /// Lenience between drafters, 1 or more [default: 1, or 3 from two neural drafters on]. Changes
+    /// the speed, never the output.
+    #[arg(long, value_name = "L", requires = "model")]
+    pub(crate) lenience: Option<f32>,
+
+    /// Data type of the models: f32, f16 or bf16 [default: f32].
+    #[arg(long, value_name = "DTYPE", requires = "model")]
+    pub(crate) dtype: Option<DType>,
+
+    /// Tokenizer of all models, for models that come without one: written as --model.
+    #[arg(long, value_name = "MODEL", requires = "model")]
+    pub(crate) tokenizer: Option<String>,
+}
+
 /// Where prompts come from.
 #[derive(Debug, Args)]
 pub(crate) struct InputArgs {
-    /// A single prompt, passed to the model verbatim.
+    /// A single prompt, or `-` for standard input. Passed to the model verbatim unless a template
+    /// is asked for.
+    #[arg(value_name = "PROMPT", group = "input")]
+    pub(crate) positional: Option<String>,
+
+    /// The same as PROMPT, for prompts that begin with a hyphen.
     #[arg(long, value_name = "TEXT", group = "input", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
-    /// Prompts, one JSON object per line: {"prompt": …}. Other fields are copied to --json output.
+    /// Prompts, one JSON object per line: {"prompt": …}, or {"messages": [{"role": …, "content":
+    /// …}, …]} for the chat template. Other fields are copied to --json output.
     #[arg(long, value_name = "FILE.jsonl", group = "input")]
     pub(crate) prompts: Option<PathBuf>,
 
@@ -48,9 +108,18 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "FILE|hub", requires = "dataset")]
     pub(crate) data: Option<DataSource>,
 
-    /// Prompt template for the dataset, overriding the configuration.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["prompt", "prompts"])]
-    pub(crate) template: Option<PromptTemplate>,
+    /// Prompt template, overriding the configuration: one of the program's (vicuna, raw, …), a file
+    /// (Jinja, or a tokenizer_config.json), or one of the model's by its name.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) template: Option<String>,
+
+    /// Ask with the chat template that the model comes with.
+    #[arg(long, conflicts_with = "template")]
+    pub(crate) chat: bool,
+
+    /// System message, for chat templates.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) system: Option<String>,
 
     /// Maximum number of prompts.
     #[arg(long, value_name = "N")]
@@ -61,7 +130,7 @@ pub(crate) struct InputArgs {
     pub(crate) offset: usize,
 
     /// Take a random sample of N of the selected prompts, in dataset order.
-    #[arg(long, value_name = "N", conflicts_with = "prompt")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["prompt", "positional"])]
     pub(crate) sample: Option<usize>,
 
     /// Seed of the random sample; the same on every machine [default: 0].
@@ -72,7 +141,12 @@ pub(crate) struct InputArgs {
 impl InputArgs {
     /// Whether no input was given.
     pub(crate) fn is_empty(&self) -> bool {
-        self.prompt.is_none() && self.prompts.is_none() && self.dataset.is_none()
+        self.text().is_none() && self.prompts.is_none() && self.dataset.is_none()
+    }
+
+    /// The single prompt, however it was given.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.positional.as_deref().or(self.prompt.as_deref())
     }
 }
 
@@ -103,4 +177,9 @@ pub(crate) struct DecodingArgs {
     /// Sampling seed: the same seed gives the same output. Prompt i uses seed + i.
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
+
+    /// Text that ends an answer, and is not part of it; repeat it for several. Replaces those of
+    /// the configuration.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) stop: Vec<String>,
 }

@@ -133,7 +133,7 @@ impl Checker<'_> {
         }
         let cascade = self.pool.assemble(&config)?.cascade;
         let input = &self.job.inputs[number % self.job.inputs.len()];
-        let prompt = cascade.encode(&input.prompt(&[])?)?;
+        let prompt = input.prompt(&[])?.encode(&cascade)?;
         Ok(Trial {
             number,
             config,

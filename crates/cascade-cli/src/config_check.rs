@@ -1,13 +1,16 @@
-//! `cascade config check`.
+//! `cascade config check` and `cascade config init`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use cascade_config::{AssembleOptions, Config, Drafter, Neural, Part};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter, Neural, Part, PromptTemplate};
 use cascade_engine::{Branching, Expand, Siblings};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+use crate::args::{DecodingArgs, ModelArgs};
+use crate::models::{configuration, set_decoding};
 
 use crate::terminal;
 
@@ -21,11 +24,50 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         load: bool,
     },
+    /// Print the configuration that a command line means.
+    ///
+    /// `cascade config init -m TARGET -d DRAFTER > my.yaml`, and `--config my.yaml` is the same
+    /// cascade. Only tokenizers are loaded.
+    Init(Box<InitArgs>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    #[command(flatten)]
+    models: ModelArgs,
+
+    /// Prompt template for datasets.
+    #[arg(long, value_name = "NAME")]
+    template: Option<PromptTemplate>,
+
+    #[command(flatten)]
+    decoding: DecodingArgs,
+
+    /// Device of all models: auto, cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceSpec>,
 }
 
 pub(crate) fn run(command: &ConfigCommand) -> Result<ExitCode> {
-    let ConfigCommand::Check { file, load } = command;
-    check(file, *load)
+    match command {
+        ConfigCommand::Check { file, load } => check(file, *load),
+        ConfigCommand::Init(args) => init(args),
+    }
+}
+
+fn init(args: &InitArgs) -> Result<ExitCode> {
+    let mut config = configuration(&args.models, "embedded:demo-t5")?;
+    set_decoding(&mut config, &args.decoding)?;
+    if let Some(device) = args.device {
+        config.set_device(device);
+    }
+    if let Some(template) = args.template {
+        config.prompt = template;
+    }
+    let mut out = terminal::stdout();
+    writeln!(out, "# configs/demo-t5.yaml explains every key.")?;
+    out.write_all(config.to_yaml()?.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn check(file: &Path, load: bool) -> Result<ExitCode> {

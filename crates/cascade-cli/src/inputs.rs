@@ -1,11 +1,15 @@
 //! Inputs: what to generate from.
 
+use std::sync::Arc;
+
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config};
 use cascade_data::{Content, Dataset, PromptTemplate, RandomSample, Sample, Selection};
 use serde_json::{json, Map, Value};
 
 use crate::args::InputArgs;
+use crate::stdin;
+use crate::templates::{Asked, PromptText, Template};
 
 /// Number of demo questions if no input is given.
 const DEMO_QUESTIONS: usize = 3;
@@ -13,15 +17,15 @@ const DEMO_QUESTIONS: usize = 3;
 /// An input of one or several turns.
 pub(crate) struct Input {
     sample: Sample,
-    template: PromptTemplate,
+    template: Arc<Template>,
     /// Fields copied to the output.
     pub(crate) fields: Map<String, Value>,
 }
 
 impl Input {
     /// An input whose first prompt can be formatted, and therefore all of them.
-    fn new(sample: Sample, template: PromptTemplate, fields: Map<String, Value>) -> Result<Self> {
-        sample.prompt(template)?;
+    fn new(sample: Sample, template: Arc<Template>, fields: Map<String, Value>) -> Result<Self> {
+        template.prompt(&sample, &[])?;
         Ok(Self {
             sample,
             template,
@@ -35,8 +39,13 @@ impl Input {
     }
 
     /// The exact prompt after these answers.
-    pub(crate) fn prompt(&self, answers: &[String]) -> Result<String> {
-        Ok(self.sample.prompt_after(self.template, answers)?)
+    pub(crate) fn prompt(&self, answers: &[String]) -> Result<PromptText> {
+        self.template.prompt(&self.sample, answers)
+    }
+
+    /// What makes its prompts.
+    pub(crate) fn template(&self) -> &Template {
+        &self.template
     }
 
     /// Its id in the dataset.
@@ -67,7 +76,7 @@ pub(crate) struct Question<'a> {
     pub(crate) index: usize,
     /// Index of the turn, from 0.
     pub(crate) turn: usize,
-    pub(crate) prompt: String,
+    pub(crate) prompt: PromptText,
 }
 
 impl Question<'_> {
@@ -79,36 +88,72 @@ impl Question<'_> {
     }
 }
 
-/// All inputs, read and checked before the first prompt is answered.
-pub(crate) fn inputs(args: &InputArgs, config: &Config) -> Result<Vec<Input>> {
-    if let Some(prompt) = &args.prompt {
-        let sample = Sample::new("0", Content::Text(prompt.as_str().into()));
-        return Ok(vec![Input::new(sample, PromptTemplate::Raw, Map::new())?]);
+/// All inputs, read and checked before the first prompt is answered. `piped` is what stands on
+/// standard input, if anything does and no prompt is given.
+pub(crate) fn inputs(
+    args: &InputArgs,
+    config: &Config,
+    piped: Option<String>,
+) -> Result<Vec<Input>> {
+    let asked = Asked {
+        config,
+        template: args.template.as_deref(),
+        chat: args.chat,
+        system: args.system.as_deref(),
+    };
+    if let Some(prompt) = single(args, piped)? {
+        let sample = Sample::new("0", Content::Text(prompt.into()));
+        let template = Arc::new(asked.template(PromptTemplate::Raw)?);
+        return Ok(vec![Input::new(sample, template, Map::new())?]);
     }
     if let Some(file) = &args.prompts {
         let samples = Dataset::PROMPTS.read(file, selection(args))?;
-        return samples
-            .into_iter()
-            .map(|sample| {
-                let fields = sample.fields.clone();
-                Input::new(sample, PromptTemplate::Raw, fields)
-            })
-            .collect();
+        return with_templates(&asked, PromptTemplate::Raw, samples, |sample| {
+            sample.fields.clone()
+        });
     }
-    let template = args.template.unwrap_or(config.prompt);
-    let inputs = samples(args)?
-        .into_iter()
-        .map(|sample| {
-            let fields = carried(&sample);
-            Input::new(sample, template, fields)
-        })
-        .collect::<Result<_>>();
-    match args.template {
-        Some(_) => inputs.context("--template"),
-        None => {
+    let inputs = with_templates(&asked, config.prompt, samples(args)?, carried);
+    match args.chat || args.template.is_some() {
+        true => inputs.context("--template"),
+        false => {
             inputs.with_context(|| format!("{}: prompt (or choose a --template)", config.label))
         }
     }
+}
+
+/// The single prompt, if there is one.
+fn single(args: &InputArgs, piped: Option<String>) -> Result<Option<String>> {
+    match args.text() {
+        Some("-") => stdin::prompt().map(Some),
+        Some(prompt) => Ok(Some(prompt.to_owned())),
+        None => Ok(piped),
+    }
+}
+
+/// Gives each sample its template: conversations have one of their own.
+fn with_templates(
+    asked: &Asked<'_>,
+    default: PromptTemplate,
+    samples: Vec<Sample>,
+    fields: impl Fn(&Sample) -> Map<String, Value>,
+) -> Result<Vec<Input>> {
+    let (mut of_texts, mut of_conversations) = (None, None);
+    let inputs = samples.into_iter().map(|sample| {
+        let is_conversation = matches!(sample.content, Content::Conversation(_));
+        let slot = match is_conversation {
+            true => &mut of_conversations,
+            false => &mut of_texts,
+        };
+        let template = match (&slot, is_conversation) {
+            (Some(template), _) => Arc::clone(template),
+            (None, true) => Arc::new(asked.for_conversations()?),
+            (None, false) => Arc::new(asked.template(default)?),
+        };
+        *slot = Some(Arc::clone(&template));
+        let fields = fields(&sample);
+        Input::new(sample, template, fields)
+    });
+    inputs.collect()
 }
 
 /// Number of inputs with turns that their template does not ask.

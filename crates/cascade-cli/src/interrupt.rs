@@ -8,9 +8,6 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Mutex;
 
-#[cfg(unix)]
-use signal_hook::{consts::SIGINT, iterator::Signals};
-
 use crate::terminal;
 
 /// Exit status of a command that Ctrl-C has ended, as of a shell's own commands.
@@ -43,6 +40,22 @@ pub(crate) fn cooperate() {
     watch();
 }
 
+/// Lets Ctrl-C only set a flag, until the result is dropped; what was pressed is then forgotten.
+pub(crate) fn cooperate_meanwhile() -> Meanwhile {
+    cooperate();
+    Meanwhile
+}
+
+/// A part of a command during which Ctrl-C only sets a flag.
+pub(crate) struct Meanwhile;
+
+impl Drop for Meanwhile {
+    fn drop(&mut self) {
+        COOPERATING.store(false, SeqCst);
+        REQUESTED.store(false, SeqCst);
+    }
+}
+
 /// Whether Ctrl-C was pressed.
 pub(crate) fn requested() -> bool {
     REQUESTED.load(SeqCst)
@@ -51,20 +64,9 @@ pub(crate) fn requested() -> bool {
 /// Begins to watch. Where that is impossible, Ctrl-C ends the process as it always does.
 fn watch() {
     static WATCHING: std::sync::Once = std::sync::Once::new();
-    WATCHING.call_once(watch_signals);
+    WATCHING.call_once(|| drop(ctrlc::set_handler(interrupted)));
 }
 
-#[cfg(unix)]
-fn watch_signals() {
-    if let Ok(mut signals) = Signals::new([SIGINT]) {
-        std::thread::spawn(move || signals.forever().for_each(|_| interrupted()));
-    }
-}
-
-#[cfg(not(unix))]
-fn watch_signals() {}
-
-#[cfg_attr(not(unix), allow(dead_code))]
 fn interrupted() {
     let again = REQUESTED.swap(true, SeqCst);
     if COOPERATING.load(SeqCst) && !again {

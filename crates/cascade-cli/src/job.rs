@@ -9,7 +9,12 @@ use cascade_models::DType;
 
 use crate::args::{DecodingArgs, JobArgs};
 use crate::inputs::{cut_short, inputs, Input};
+use crate::models::{assemble, configuration, set_decoding};
+use crate::templates::Template;
 use crate::terminal;
+
+/// What is generated with if nothing is named.
+const DEFAULT_CONFIG: &str = "embedded:demo-t5";
 
 /// A checked job; no model has been loaded yet.
 pub(crate) struct Job {
@@ -22,20 +27,21 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn new(args: &JobArgs) -> Result<Self> {
-        let mut config = match &args.config {
-            Some(file) => Config::open(file)?,
-            None => Config::demo()?,
-        };
-        let inputs = inputs(&args.input, &config)?;
+        Self::with_prompt(args, None)
+    }
+
+    /// The same with a prompt from standard input, if there is one.
+    pub(crate) fn with_prompt(args: &JobArgs, piped: Option<String>) -> Result<Self> {
+        if args.models.model.is_some() && args.input.is_empty() && piped.is_none() {
+            bail!(
+                "no prompt: give one at the end of the line, or --prompts FILE, --dataset NAME, or a \
+                 pipe"
+            );
+        }
+        let mut config = configuration(&args.models, DEFAULT_CONFIG)?;
+        let inputs = inputs(&args.input, &config, piped)?;
         warn_of_unasked_turns(&inputs);
-        let generation = &mut config.generation;
-        generation.sampling = sampling(&args.decoding, generation.sampling)?;
-        if let Some(length) = args.decoding.max_new_tokens {
-            generation.max_new_tokens = length;
-        }
-        if let Some(seed) = args.decoding.seed {
-            generation.seed = seed;
-        }
+        set_decoding(&mut config, &args.decoding)?;
         if args.decoding.seed.is_some() && config.generation.options().decoding.is_greedy() {
             terminal::warn(
                 "--seed has no effect at temperature 0 (greedy decoding); also give --temperature",
@@ -71,9 +77,19 @@ impl Job {
         }
     }
 
+    /// The cascade of this job's configuration with other drafters or settings.
+    pub(crate) fn assemble_as(&self, pool: &ModelPool, config: &Config) -> Result<Assembled> {
+        let mut templates = self.inputs.iter().map(Input::template);
+        let chat = templates.find_map(|template| match template {
+            Template::Chat(chat) => Some(&chat.template),
+            Template::Plain(_) => None,
+        });
+        assemble(pool, config, chat)
+    }
+
     /// Loads the models, and prints warnings about what is valid but probably unintended.
     pub(crate) fn assemble(&self, pool: &ModelPool) -> Result<Assembled> {
-        let assembled = pool.assemble(&self.config)?;
+        let assembled = self.assemble_as(pool, &self.config)?;
         say(&assembled);
         self.warn_of_slow_types(pool);
         Ok(assembled)
@@ -86,7 +102,7 @@ fn slow_types(config: &Config, pool: &ModelPool) -> Vec<String> {
         .drafters()
         .iter()
         .filter_map(|drafter| match drafter {
-            Drafter::Neural { model, .. } => Some(model),
+            Drafter::Neural { model, .. } => Some(&**model),
             Drafter::Statistical { .. } => None,
         });
     let is_slow = |model: &&Neural| {
@@ -129,7 +145,10 @@ fn warn_of_unasked_turns(inputs: &[Input]) {
 }
 
 /// The configuration's settings, overridden by the arguments.
-fn sampling(args: &DecodingArgs, configured: SamplingSettings) -> Result<SamplingSettings> {
+pub(crate) fn sampling(
+    args: &DecodingArgs,
+    configured: SamplingSettings,
+) -> Result<SamplingSettings> {
     let settings = SamplingSettings::new(
         args.temperature.unwrap_or(configured.temperature()),
         args.top_k.or(configured.top_k()),

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod bigram;
+mod chat;
 mod check_lossless;
 mod comparison;
 mod config_check;
@@ -13,12 +14,15 @@ mod inputs;
 mod interrupt;
 mod job;
 mod manual;
+mod models;
 mod progress;
 mod record;
 mod replay;
 mod reproduce;
 mod run;
 mod show;
+mod stdin;
+mod templates;
 mod terminal;
 mod threads;
 mod trace;
@@ -34,6 +38,7 @@ use clap_complete::Shell;
 
 use crate::bench::BenchCommand;
 use crate::bigram::BigramCommand;
+use crate::chat::ChatArgs;
 use crate::check_lossless::CheckLosslessArgs;
 use crate::config_check::ConfigCommand;
 use crate::ewif::EwifCommand;
@@ -74,13 +79,19 @@ pub(crate) fn bounded(least: usize, most: usize) -> impl Fn(&str) -> Result<usiz
 enum Command {
     /// Generate text with a cascade.
     ///
-    /// Without --prompt, --prompts or --dataset, answers three GSM8K test questions.
+    /// Without a prompt, --prompts or --dataset, answers three GSM8K test questions.
     ///
     /// Multi-turn samples (mt-bench, spec-bench, lists in the prompt field) are held as
     /// conversations if the prompt template supports them, as vicuna does: the prompt of each turn
     /// contains the earlier turns with the model's own answers, stripped of surrounding white
     /// space, and each turn gets its own record. Other templates ask the first turn only.
     Run(RunArgs),
+    /// Converse with a model in the terminal.
+    ///
+    /// The conversation stays in the model's context. Commands begin with a slash: /help lists
+    /// them. From a pipe, every line is a message. Without a model, an embedded demo answers, which
+    /// knows grade-school mathematics alone.
+    Chat(ChatArgs),
     /// Check that a configuration is lossless: that its output is the target's.
     ///
     /// Greedy: every emitted token is re-scored by the target alone. Sampled (--temperature above
@@ -166,6 +177,7 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Chat(args) => chat::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::CheckLossless(args) => check_lossless::run(&args),
         Command::Verify(args) => {

@@ -72,7 +72,7 @@ impl<'a> Record<'a> {
     ) -> Self {
         Self {
             turn: (question.input.turns() > 1).then_some(question.turn + 1),
-            prompt: &question.prompt,
+            prompt: &question.prompt.text,
             text: generation.text.as_deref().unwrap_or_default(),
             token_ids: &generation.tokens,
             token_origins: generation.proposers.iter().map(|level| level.0).collect(),

@@ -16,6 +16,8 @@ use crate::interrupt;
 use crate::job::Job;
 use crate::record::{with_carried_fields, Record};
 use crate::show::{self, Totals};
+use crate::stdin;
+use crate::templates::PromptText;
 use crate::terminal::{self, Out};
 
 /// Exit status when the output differs from plain decoding.
@@ -52,7 +54,7 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Color {
+pub(crate) enum Color {
     /// If standard output is a terminal.
     Auto,
     /// Always.
@@ -63,11 +65,15 @@ enum Color {
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     set_colors(args.color);
-    let job = Job::new(&args.job)?;
+    let piped = match args.job.input.is_empty() {
+        true => stdin::piped()?,
+        false => None,
+    };
+    let job = Job::with_prompt(&args.job, piped)?;
     let pool = job.pool();
     let cascade = job.assemble(&pool)?.cascade;
     let plain = match args.compare {
-        true => Some(pool.assemble(&job.config.plain())?.cascade),
+        true => Some(job.assemble_as(&pool, &job.config.plain())?.cascade),
         false => None,
     };
     let options = job.options().with_speculation(!args.no_speculation);
@@ -112,7 +118,7 @@ fn unless_interrupted() -> ControlFlow<()> {
     }
 }
 
-fn set_colors(color: Color) {
+pub(crate) fn set_colors(color: Color) {
     match color {
         Color::Auto => {}
         Color::Always => anstream::ColorChoice::Always.write_global(),
@@ -244,11 +250,12 @@ impl Runner {
     ) -> Result<(GenerationOutput, Option<Comparison>)> {
         self.options.seed = question.seed(self.seed);
         let prompt = &question.prompt;
+        let tokens = prompt.encode(&self.cascade)?;
         let plain_first = (question.index + question.turn) % 2 == 1;
         let before = self.plainly(prompt, plain_first)?;
         let generation = self
             .cascade
-            .generate_with(prompt, &self.options, on_event)
+            .generate_tokens_with(&tokens, &self.options, on_event)
             .with_context(|| match question.input.turns() {
                 1 => format!("prompt {}", question.index + 1),
                 _ => format!("prompt {}, turn {}", question.index + 1, question.turn + 1),
@@ -265,14 +272,15 @@ impl Runner {
     }
 
     /// The further rounds, each in the other order.
-    fn repeat(&mut self, prompt: &str, comparison: &mut Comparison) -> Result<()> {
+    fn repeat(&mut self, prompt: &PromptText, comparison: &mut Comparison) -> Result<()> {
         for round in 1..self.rounds {
             let plain_first = round % 2 == 1;
             let before = self.plainly(prompt, plain_first)?;
+            let tokens = prompt.encode(&self.cascade)?;
             let on_event = |_: Event<'_>| unless_interrupted();
             let generation = self
                 .cascade
-                .generate_with(prompt, &self.options, on_event)?;
+                .generate_tokens_with(&tokens, &self.options, on_event)?;
             let after = self.plainly(prompt, !plain_first)?;
             match before.or(after).filter(|_| !interrupt::requested()) {
                 Some(plain) => comparison.add(&generation, &plain),
@@ -282,12 +290,13 @@ impl Runner {
         Ok(())
     }
 
-    fn plainly(&mut self, prompt: &str, now: bool) -> Result<Option<GenerationOutput>> {
+    fn plainly(&mut self, prompt: &PromptText, now: bool) -> Result<Option<GenerationOutput>> {
         let Some(plain) = self.plain.as_mut().filter(|_| now) else {
             return Ok(None);
         };
+        let tokens = prompt.encode(plain)?;
         let on_event = |_: Event<'_>| unless_interrupted();
-        let generation = plain.generate_with(prompt, &self.options, on_event)?;
+        let generation = plain.generate_tokens_with(&tokens, &self.options, on_event)?;
         Ok(Some(generation))
     }
 }
@@ -302,7 +311,7 @@ fn heading(question: &Question<'_>, inputs: usize) -> String {
     }
 }
 
-fn show_event(out: &mut Out, event: Event<'_>) -> std::io::Result<()> {
+pub(crate) fn show_event(out: &mut Out, event: Event<'_>) -> std::io::Result<()> {
     if let Event::Text { text, proposer } = event {
         out.styled(show::style(proposer), text)?;
         out.flush()?;
@@ -311,7 +320,7 @@ fn show_event(out: &mut Out, event: Event<'_>) -> std::io::Result<()> {
 }
 
 /// Why the text ends, unless the model ended it.
-fn ending(generation: &GenerationOutput) -> &'static str {
+pub(crate) fn ending(generation: &GenerationOutput) -> &'static str {
     match generation.finish {
         Finish::MaxNewTokens => " …",
         Finish::ContextFull => " … [the model's context is full]",

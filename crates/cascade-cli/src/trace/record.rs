@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{Config, DeviceSpec};
+use cascade_config::DeviceSpec;
 use cascade_core::{Prompt, Scorer};
-use cascade_data::{DataSource, Dataset, PromptTemplate};
+use cascade_data::{DataSource, Dataset};
 use cascade_eval::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
 use cascade_eval::Error;
 use cascade_fs::{Existing, Output, OutputError};
@@ -20,6 +20,7 @@ use crate::doctor;
 use crate::inputs::Input;
 use crate::job::{self, Job};
 use crate::progress::Progress;
+use crate::templates::PromptText;
 use crate::{interrupt, terminal};
 
 pub(super) fn record(args: &RecordArgs) -> Result<()> {
@@ -65,10 +66,10 @@ fn output(args: &RecordArgs, job: &Job) -> Result<Output> {
         DataSource::Hub(_) => None,
     });
     let model = match &job.config.target.source {
-        ModelSource::Folder(folder) => Some(folder.clone()),
+        ModelSource::Folder(path) | ModelSource::File(path) => Some(path.clone()),
         _ => None,
     };
-    let config = args.job.config.clone();
+    let config = args.job.models.config.clone();
     let inputs = [config, input.prompts.clone(), data, model];
     let existing = match (args.resume, args.force) {
         (true, _) => Existing::Continue,
@@ -142,7 +143,10 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
         header.eos.clone_from(&target.eos_token_ids);
     }
     header.dataset = dataset(&args.job.input);
-    header.template = Some(template(&args.job.input, config).name().to_owned());
+    header.template = job
+        .inputs
+        .first()
+        .map(|input| input.template().name().to_owned());
     header
 }
 
@@ -161,13 +165,6 @@ fn dataset(input: &InputArgs) -> Option<String> {
     let name = |dataset: &Dataset| dataset.name().into_owned();
     let prompts = input.prompts.as_ref().map(|_| name(&Dataset::PROMPTS));
     input.dataset.as_ref().map(name).or(prompts)
-}
-
-fn template(input: &InputArgs, config: &Config) -> PromptTemplate {
-    match input.dataset {
-        None => PromptTemplate::Raw,
-        Some(_) => input.template.unwrap_or(config.prompt),
-    }
 }
 
 struct Recording {
@@ -206,7 +203,7 @@ impl Recording {
         }
         let mut answers = Vec::new();
         for turn in 0..input.turns() {
-            let prompt = self.recorder.encode(&input.prompt(&answers)?)?;
+            let prompt = self.encode(&input.prompt(&answers)?)?;
             let (record, text) = self.answer(input, turn, &prompt)?;
             match known.get(turn) {
                 None => self.writer.write(&record)?,
@@ -228,7 +225,7 @@ impl Recording {
             return Ok(());
         };
         let other_id = known.iter().position(|record| record.id != input.id());
-        let other_prompt = first.prompt() != self.recorder.encode(&input.prompt(&[])?)?;
+        let other_prompt = first.prompt() != self.encode(&input.prompt(&[])?)?;
         match other_id.or(other_prompt.then_some(0)) {
             None => Ok(()),
             Some(turn) => Err(Error::OtherPrompt {
@@ -238,6 +235,13 @@ impl Recording {
             }
             .into()),
         }
+    }
+
+    fn encode(&self, prompt: &PromptText) -> Result<Prompt> {
+        Ok(match prompt.verbatim {
+            true => self.recorder.encode_verbatim(&prompt.text)?,
+            false => self.recorder.encode(&prompt.text)?,
+        })
     }
 
     fn answer(&mut self, input: &Input, turn: usize, prompt: &Prompt) -> Result<(Record, String)> {

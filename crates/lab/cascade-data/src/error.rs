@@ -267,6 +267,13 @@ pub enum EntryError {
         field: String,
     },
 
+    /// A list of messages that is not a conversation to answer.
+    #[error("the field \"messages\": {problem}")]
+    Messages {
+        /// What is wrong, and the cure.
+        problem: String,
+    },
+
     /// A multiple-choice question without four choices.
     #[error("there must be four choices, found {found}")]
     Choices {

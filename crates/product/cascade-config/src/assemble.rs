@@ -9,6 +9,7 @@ use cascade_ngram::DrafterFactory;
 
 use crate::config::{Config, Drafter, Neural};
 use crate::pool::Tables;
+use crate::vocabulary::check_same;
 use crate::{AssembleOptions, Error, ModelPool, Result};
 
 /// The model whose answers are kept: one that was loaded, or anything else that scores, such as a
@@ -251,7 +252,13 @@ impl ModelPool {
                 branching,
             } => {
                 let model = self.neural(config, key, neural)?;
-                check_vocabulary(config, neural, &model, vocabulary)?;
+                let target = self.loaded(&config.target);
+                let target_tokenizer = target.as_ref().map(|target| &target.tokenizer);
+                check_same(
+                    &config.label,
+                    (&neural.name, &model.tokenizer),
+                    (&config.target.name, target_tokenizer, vocabulary),
+                )?;
                 Ok(DrafterModel::Neural {
                     model,
                     rule: neural.rule,
@@ -275,25 +282,6 @@ impl ModelPool {
         let model = self.model(neural);
         model.map_err(|source| Error::model(&config.label, key, source))
     }
-}
-
-fn check_vocabulary(
-    config: &Config,
-    drafter: &Neural,
-    model: &LoadedModel,
-    vocabulary: &Fingerprint,
-) -> Result<()> {
-    let found = model.tokenizer.fingerprint();
-    if found == *vocabulary {
-        return Ok(());
-    }
-    Err(Error::Vocabulary {
-        file: config.label.clone(),
-        drafter: drafter.name.clone(),
-        found: found.to_string(),
-        target: config.target.name.clone(),
-        expected: vocabulary.to_string(),
-    })
 }
 
 impl DrafterModel {

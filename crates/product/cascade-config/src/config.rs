@@ -265,6 +265,17 @@ impl Config {
         self.with_drafters(drafters, k)
     }
 
+    /// Lets all models compute on a device, whatever they said before.
+    pub fn set_device(&mut self, device: DeviceSpec) {
+        self.device = device;
+        self.target.device = None;
+        for drafter in &mut self.drafters {
+            if let Drafter::Neural { model, .. } = drafter {
+                model.device = None;
+            }
+        }
+    }
+
     /// The target alone: plain decoding, to compare with.
     pub fn plain(&self) -> Self {
         Self {

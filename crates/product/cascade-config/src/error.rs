@@ -107,19 +107,31 @@ pub enum Error {
     /// A drafter has another vocabulary.
     #[error(
         "{file}: drafter `{drafter}` has another vocabulary than target `{target}` \
-         (fingerprints {found} and {expected}): its drafts would mean other words; use models of one family"
+         ({difference}): its drafts would mean other words; use models of one family, \
+         or Max-Gram alone, which drafts for any model"
     )]
     Vocabulary {
         /// The configuration.
         file: String,
         /// Name of the drafter.
         drafter: String,
-        /// Fingerprint of its vocabulary.
-        found: String,
         /// Name of the target.
         target: String,
-        /// Fingerprint of the target's vocabulary.
-        expected: String,
+        /// The first token that differs, if it is known, and the fingerprints of both.
+        difference: String,
+    },
+
+    /// Chat templates of a model that cannot be read.
+    #[error(transparent)]
+    Chat(#[from] cascade_chat::Error),
+
+    /// A configuration that has no form as a file.
+    #[error("{file}: {problem}; write the configuration by hand")]
+    Unwritable {
+        /// The configuration.
+        file: String,
+        /// What has no form.
+        problem: String,
     },
 }
 

@@ -13,8 +13,11 @@
 //! Statistical drafters own their settings ([`DrafterConfig`](cascade_ngram::DrafterConfig));
 //! [`Config::parse_with`] takes kinds of drafters that this project does not have.
 //!
-//! [`PromptTemplate`] makes the text that a model is asked to continue, out of a question
-//! ([`Content`]).
+//! [`CascadeSpec`] makes a configuration of the names of models alone, and
+//! [`Config::to_yaml`] writes one.
+//!
+//! [`Config::target_chat`] finds the chat templates of a model. [`PromptTemplate`] makes the text
+//! that a model is asked to continue, out of a question ([`Content`]).
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -45,7 +48,9 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod chat;
 mod config;
+mod defaults;
 mod error;
 mod file;
 mod locator;
@@ -54,12 +59,19 @@ mod pool;
 mod prompt;
 mod reader;
 mod sampling;
+mod spec;
+mod vocabulary;
+mod yaml;
 
 pub use assemble::{Assembled, DrafterModel, Part, Target};
+pub use cascade_chat::{ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role};
 pub use cascade_models::DeviceSpec;
+pub use chat::ModelChat;
 pub use config::{Config, Drafter, GenerationSettings, Neural};
+pub use defaults::{default_draft_tokens, default_lenience};
 pub use error::{Error, Result};
 pub use locator::model_source;
 pub use pool::{AssembleOptions, ModelPool};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use sampling::SamplingSettings;
+pub use spec::{CascadeSpec, NgramTable};

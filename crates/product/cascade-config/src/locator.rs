@@ -8,7 +8,9 @@ mod embedded;
 
 use std::path::Path;
 
+use cascade_core::Fingerprint;
 use cascade_models::ModelSource;
+use cascade_ngram::{BigramTable, TableLocator};
 
 /// Prefix of what is part of the program.
 const EMBEDDED: &str = "embedded:";
@@ -43,6 +45,16 @@ pub fn model_source(text: &str) -> crate::Result<ModelSource> {
 /// The bytes of a bigram table that is part of the program.
 pub(crate) fn embedded_table(name: &str) -> Result<&'static [u8], Unknown> {
     embedded::table(name)
+}
+
+/// The program's own bigram table of a vocabulary.
+pub(crate) fn table_of(vocabulary: &Fingerprint) -> Option<TableLocator> {
+    let fits = |name: &&&str| {
+        let bytes = embedded_table(name).unwrap_or_default();
+        BigramTable::from_static(**name, bytes, vocabulary).is_ok()
+    };
+    let name = embedded::TABLES.iter().find(fits)?;
+    Some(TableLocator::Embedded((*name).to_owned()))
 }
 
 /// The text of one of the program's own configurations; `None` if `text` does not name one.

@@ -131,6 +131,14 @@ impl ModelPool {
         Ok(model)
     }
 
+    /// A model that has been loaded.
+    pub(crate) fn loaded(&self, neural: &Neural) -> Option<Arc<LoadedModel>> {
+        let key = self.key(neural).ok()?;
+        let models = lock(&self.models);
+        let known = models.iter().find(|(known, _)| *known == key);
+        known.map(|(_, model)| Arc::clone(model))
+    }
+
     /// What a model would take of its device's memory.
     pub(crate) fn estimate(
         &self,

@@ -6,6 +6,7 @@ mod vicuna;
 
 use std::borrow::Cow;
 
+use cascade_chat::ChatTemplate;
 use serde::{Deserialize, Serialize};
 
 pub use content::{Content, ContentKind, Turns};
@@ -157,7 +158,7 @@ impl PromptTemplate {
             Self::T5Gsm8k | Self::VicunaGsm8k => &[ContentKind::Question],
             Self::T5Mmlu | Self::VicunaMmlu => &[ContentKind::MultipleChoice],
             Self::Raw => &[ContentKind::Text, ContentKind::Code],
-            Self::Vicuna => &[ContentKind::Text],
+            Self::Vicuna => &[ContentKind::Text, ContentKind::Conversation],
             Self::VicunaHumanEval => &[ContentKind::Code],
             Self::Mbpp | Self::VicunaMbpp => &[ContentKind::Task],
             Self::Alpaca | Self::VicunaAlpaca => &[ContentKind::Instruction],
@@ -217,6 +218,9 @@ impl PromptTemplate {
     /// As [`apply`](Self::apply); [`PromptError::NoTurnLeft`] if there are as many answers as
     /// [turns](Self::turns), or more.
     pub fn apply_after(self, content: &Content, answers: &[String]) -> Result<String, PromptError> {
+        if let (Self::Vicuna, Content::Conversation(messages), []) = (self, content, answers) {
+            return Ok(ChatTemplate::vicuna().render(messages)?);
+        }
         let messages = self
             .messages(content)
             .ok_or_else(|| PromptError::TemplateMismatch {
@@ -236,12 +240,26 @@ impl PromptTemplate {
         })
     }
 
+    /// What the user says in each turn of a conversation about `content`, for chat templates: the
+    /// messages of the template for Vicuna that accepts it. `None` for a conversation, which has
+    /// its messages already.
+    pub fn user_messages(content: &Content) -> Option<Vec<String>> {
+        let kind = content.kind();
+        let mut templates = Self::ALL.into_iter();
+        let template = templates.find(|t| t.is_conversation() && t.accepts(kind))?;
+        let messages = template.messages(content)?;
+        Some(messages.into_iter().map(Cow::into_owned).collect())
+    }
+
     /// What the user says in each turn: once at least, unless the content is of a kind that is not
     /// accepted.
     fn messages(self, content: &Content) -> Option<Vec<Cow<'_, str>>> {
         let only = match (self, content) {
             (Self::Raw | Self::Vicuna, Content::Text(turns)) => {
                 return Some(turns.iter().map(Cow::Borrowed).collect());
+            }
+            (Self::Vicuna, Content::Conversation(_)) => {
+                return Some(content.turns().into_iter().map(Cow::Borrowed).collect());
             }
             (Self::Raw, Content::Code(code)) => return Some(vec![Cow::Borrowed(code)]),
             (_, Content::Question(question)) => self.question(question)?,

@@ -10,6 +10,12 @@ pub trait TextCodec: Send + Sync {
     /// `</s>`).
     fn encode(&self, text: &str) -> Result<Vec<TokenId>>;
 
+    /// The tokens of a text that holds all special tokens itself, as chat templates write it: none
+    /// are put around it. By default as [`encode`](Self::encode), for codecs that put none.
+    fn encode_verbatim(&self, text: &str) -> Result<Vec<TokenId>> {
+        self.encode(text)
+    }
+
     /// Creates a decoder for one stream of generated tokens. Special tokens decode to no text.
     fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send>;
 }

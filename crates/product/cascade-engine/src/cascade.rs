@@ -166,6 +166,21 @@ impl Cascade {
         Ok(Prompt::new(architecture, tokens))
     }
 
+    /// As [`encode`](Self::encode), for a text that holds all special tokens itself, as chat
+    /// templates write it: none are put around it.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn encode_verbatim(&self, prompt: &str) -> Result<Prompt> {
+        let codec = self.codec.as_ref().ok_or(Error::NoCodec)?;
+        if prompt.trim().is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        let tokens = codec.encode_verbatim(prompt).map_err(Error::Codec)?;
+        let architecture = cascade_core::Scorer::architecture(&self.models.target.scorer);
+        Ok(Prompt::new(architecture, tokens))
+    }
+
     /// Checks that the target can process a prompt.
     ///
     /// # Errors

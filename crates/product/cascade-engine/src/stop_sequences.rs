@@ -70,6 +70,11 @@ impl StopSequences {
         &self.sequences[index]
     }
 
+    /// The stop sequences in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.sequences.iter().map(String::as_str)
+    }
+
     pub(crate) fn into_stream(self) -> StopStream {
         StopStream {
             stops: self,

@@ -56,8 +56,8 @@
 mod dataset;
 mod error;
 mod files;
-mod limits;
 mod gguf;
+mod limits;
 mod name;
 mod options;
 mod place;
@@ -70,7 +70,7 @@ mod source;
 
 pub use dataset::HubDataset;
 pub use error::{Error, Result};
-pub use limits::HubLimits;
 pub use files::{ModelFile, ModelFiles, SentencePieceFiles, TokenizerFiles, WeightFormat};
+pub use limits::HubLimits;
 pub use options::HubOptions;
 pub use source::{EmbeddedModel, ModelSource};

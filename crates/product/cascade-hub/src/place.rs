@@ -38,7 +38,7 @@ pub(crate) enum Place<'a> {
 }
 
 impl Place<'_> {
-    fn find(&mut self, name: &str) -> Result<Option<ModelFile>> {
+    pub(crate) fn find(&mut self, name: &str) -> Result<Option<ModelFile>> {
         let path = match self {
             Self::Folder(folder) => Some(folder.join(name)).filter(|path| path.is_file()),
             Self::Hub(repo) => repo.find(name)?,
@@ -47,7 +47,7 @@ impl Place<'_> {
     }
 
     /// The error if `find` may have returned `None` only because the hub could not be asked.
-    fn unknown(&self, name: &str) -> Option<Error> {
+    pub(crate) fn unknown(&self, name: &str) -> Option<Error> {
         match self {
             Self::Folder(_) => None,
             Self::Hub(repo) => repo.missing(name),

@@ -8,7 +8,7 @@ use crate::gguf;
 use crate::name::{is_hub_name, is_revision};
 use crate::place::{find_tokenizer, gather, Place};
 use crate::repo::{HubRepo, RepoType};
-use crate::{Error, HubOptions, ModelFiles, Result, TokenizerFiles};
+use crate::{Error, HubOptions, ModelFile, ModelFiles, Result, TokenizerFiles};
 
 /// Where a model's files are.
 ///
@@ -152,6 +152,30 @@ impl ModelSource {
             Found::Embedded(model) => Ok(ModelFiles::embedded(model).tokenizer),
             Found::File(path) => Ok(gguf::tokenizer(path)),
             Found::Place(mut place) => find_tokenizer(&mut place),
+        }
+    }
+
+    /// Finds further files by their names, downloading those that the cache of the hub does not
+    /// have: for each name the file, if the model has it. Embedded models have none.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files); a hub that does not answer if none of the files is in its cache.
+    pub fn further_files(
+        &self,
+        names: &[&str],
+        hub: &HubOptions,
+        progress: bool,
+    ) -> Result<Vec<Option<ModelFile>>> {
+        let Found::Place(mut place) = self.place(hub, progress)? else {
+            return Ok(vec![None; names.len()]);
+        };
+        let files = names.iter().map(|name| place.find(name));
+        let files = files.collect::<Result<Vec<_>>>()?;
+        match names.first() {
+            Some(name) if files.iter().all(Option::is_none) => {
+                place.unknown(name).map_or(Ok(files), Err)
+            }
+            _ => Ok(files),
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use cascade_core::{Fingerprint, TextCodec, TextDecoder, TokenId};
 
 use crate::gguf::Gguf;
-use crate::{Error, ModelFile, Result, TokenizerFiles};
+use crate::{Error, Result, TokenizerFiles};
 
 /// A tokenizer in the format of Hugging Face's `tokenizers`. Clones share their data.
 #[derive(Clone)]
@@ -35,8 +35,8 @@ impl Tokenizer {
     /// Truncation and padding that it asks for are switched off: a prompt is never cut in silence.
     ///
     /// # Errors
-    /// [`Error::Source`], [`Error::BadTokenizer`], and [`Error::Json`] and [`Error::Config`] for the
-    /// files beside a model of SentencePiece.
+    /// [`Error::Source`], [`Error::BadTokenizer`], and [`Error::Json`] and [`Error::Config`] for
+    /// the files beside a model of SentencePiece.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Self::load(&TokenizerFiles::of_file(path.as_ref()))
     }
@@ -49,7 +49,8 @@ impl Tokenizer {
         Self::checked(name.into(), || json::parse(bytes))
     }
 
-    /// Reads the tokenizer that [`ModelSource::tokenizer`](crate::ModelSource::tokenizer) has found.
+    /// Reads the tokenizer that [`ModelSource::tokenizer`](crate::ModelSource::tokenizer) has
+    /// found.
     ///
     /// # Errors
     /// As [`from_file`](Self::from_file).
@@ -226,6 +227,10 @@ impl fmt::Debug for Tokenizer {
 impl TextCodec for Tokenizer {
     fn encode(&self, text: &str) -> cascade_core::Result<Vec<TokenId>> {
         Ok(self.encode_with(text, true)?)
+    }
+
+    fn encode_verbatim(&self, text: &str) -> cascade_core::Result<Vec<TokenId>> {
+        Ok(self.encode_with(text, false)?)
     }
 
     fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send> {

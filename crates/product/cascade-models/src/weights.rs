@@ -155,7 +155,7 @@ impl Checkpoint {
             }
         }
         let misplaced = |(name, &file): &(&String, &usize)| {
-            !tensors.get(*name).is_some_and(|entry| entry.file == file)
+            tensors.get(*name).is_none_or(|entry| entry.file != file)
         };
         if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
             return Err(Error::MisplacedTensor {

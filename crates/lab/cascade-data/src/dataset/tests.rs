@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::Write;
 
+use cascade_config::{Message, Role};
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use proptest::prelude::*;
@@ -258,6 +259,40 @@ fn prompts_carry_their_other_fields_in_order() {
         ("id", json!("x")),
     ];
     assert_eq!(fields, expected.map(|(k, v)| (k.to_owned(), v)));
+}
+
+#[test]
+fn prompts_may_be_messages() {
+    let text = r#"{"messages": [{"role": "user", "content": "Hi"}], "id": "x", "note": 1}
+        {"messages": [{"role": "user", "content": "no"}], "prompt": "this"}"#;
+    let samples = parsed(&Dataset::PROMPTS, text);
+    let messages = vec![Message::new(Role::User, "Hi")];
+    assert_eq!(samples[0].content, Content::Conversation(messages));
+    assert_eq!(samples[0].fields, fields(json!({"id": "x", "note": 1})));
+    assert_eq!(samples[1].content, turns(&["this"]));
+    let named: Dataset = "prompts:messages".parse().unwrap();
+    assert!(matches!(
+        parsed(&named, text)[1].content,
+        Content::Conversation(_)
+    ));
+    for (text, words) in [
+        (
+            r#"{"messages": "Hi"}"#,
+            "must be a list of messages, found a string",
+        ),
+        (r#"{"messages": []}"#, "no message"),
+        (
+            r#"{"messages": [{"role": "tool", "content": "x"}]}"#,
+            "roles are system",
+        ),
+    ] {
+        let error = Dataset::PROMPTS.parse("file", text.as_bytes(), Selection::ALL);
+        let message = error.unwrap_err().to_string();
+        assert!(
+            message.contains(words) && message.contains("messages"),
+            "{message}"
+        );
+    }
 }
 
 #[test]

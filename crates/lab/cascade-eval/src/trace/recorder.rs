@@ -55,6 +55,14 @@ impl Recorder {
         Ok(self.cascade.encode(prompt)?)
     }
 
+    /// The same for a text that holds all special tokens itself.
+    ///
+    /// # Errors
+    /// As [`Cascade::encode_verbatim`].
+    pub fn encode_verbatim(&self, prompt: &str) -> Result<Prompt> {
+        Ok(self.cascade.encode_verbatim(prompt)?)
+    }
+
     /// Records the output for a prompt, and returns its text too if there is a codec. `on_token` is
     /// called for every token.
     ///

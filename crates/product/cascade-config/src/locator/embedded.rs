@@ -4,6 +4,9 @@ use cascade_models::{EmbeddedModel, ModelSource};
 
 use super::{Unknown, EMBEDDED};
 
+/// Names of the tables.
+pub(super) const TABLES: &[&str] = &cascade_demo::BIGRAM_TABLES;
+
 pub(super) fn model(name: &str) -> Result<ModelSource, Unknown> {
     let checkpoint = cascade_demo::checkpoint(name).ok_or_else(|| {
         (

@@ -4,6 +4,9 @@ use cascade_models::ModelSource;
 
 use super::Unknown;
 
+/// Names of the tables.
+pub(super) const TABLES: &[&str] = &[];
+
 pub(super) fn model(_: &str) -> Result<ModelSource, Unknown> {
     Err(refusal())
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use cascade_chat::{Message, Role};
+
 /// What a user asks, without the words of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -34,6 +36,8 @@ pub enum Content {
     },
     /// An article to summarize.
     Article(String),
+    /// A conversation whose last message is to be answered.
+    Conversation(Vec<Message>),
 }
 
 impl Content {
@@ -47,11 +51,12 @@ impl Content {
             Self::Task { .. } => ContentKind::Task,
             Self::Instruction { .. } => ContentKind::Instruction,
             Self::Article(_) => ContentKind::Article,
+            Self::Conversation(_) => ContentKind::Conversation,
         }
     }
 
     /// The text of each turn, without a template's; one turn unless it is a [`Text`](Self::Text) of
-    /// several.
+    /// several. Of a [`Conversation`](Self::Conversation) it is what the user said last.
     pub fn turns(&self) -> Vec<&str> {
         match self {
             Self::Text(turns) => turns.iter().collect(),
@@ -65,6 +70,11 @@ impl Content {
                 instruction: text, ..
             }
             | Self::Article(text) => vec![text],
+            Self::Conversation(messages) => {
+                let mut messages = messages.iter().rev();
+                let asked = messages.find(|message| message.role() == Role::User);
+                vec![asked.map_or("", Message::text)]
+            }
         }
     }
 }
@@ -126,6 +136,8 @@ pub enum ContentKind {
     Instruction,
     /// [`Content::Article`].
     Article,
+    /// [`Content::Conversation`].
+    Conversation,
 }
 
 impl fmt::Display for ContentKind {
@@ -138,6 +150,7 @@ impl fmt::Display for ContentKind {
             Self::Task => "a programming task",
             Self::Instruction => "an instruction",
             Self::Article => "an article",
+            Self::Conversation => "a conversation",
         })
     }
 }

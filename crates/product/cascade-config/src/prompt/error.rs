@@ -29,6 +29,13 @@ pub enum PromptError {
         found: ContentKind,
     },
 
+    /// A conversation that a template has no form for.
+    #[error("{problem}")]
+    Conversation {
+        /// What the template says, and the cure.
+        problem: String,
+    },
+
     /// A conversation that is over.
     #[error(
         "the prompt template {template} asks {turns} turns, all of which are answered; \
@@ -46,4 +53,12 @@ pub enum PromptError {
 fn list<'a>(templates: impl IntoIterator<Item = &'a PromptTemplate>) -> String {
     let names: Vec<_> = templates.into_iter().map(|t| t.name()).collect();
     names.join(", ")
+}
+
+impl From<cascade_chat::Error> for PromptError {
+    fn from(error: cascade_chat::Error) -> Self {
+        Self::Conversation {
+            problem: error.to_string(),
+        }
+    }
 }

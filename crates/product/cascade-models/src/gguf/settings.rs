@@ -87,6 +87,28 @@ pub(crate) fn config(gguf: &Gguf) -> Result<Json> {
     Ok(config)
 }
 
+/// Heads of queries, and of keys and values.
+///
+/// # Errors
+/// If there are none, or more than can be counted.
+pub(super) fn heads(gguf: &Gguf, family: Family) -> Result<(usize, usize)> {
+    let keys = Keys::new(gguf, family);
+    let queries = keys.of_all_layers("attention.head_count")?;
+    let queries = queries.ok_or_else(|| keys.missing("attention.head_count"))?;
+    let shared = keys.of_all_layers("attention.head_count_kv")?;
+    let counted = |count: u64| u32::try_from(count).ok().filter(|&count| count > 0);
+    match (counted(queries), counted(shared.unwrap_or(queries))) {
+        (Some(queries), Some(shared)) => Ok((queries as usize, shared as usize)),
+        _ => Err(gguf.fault(
+            format!(
+                "`{}` is {queries}, and the heads of keys and values {shared:?}",
+                keys.key("attention.head_count")
+            ),
+            OTHER_FILE,
+        )),
+    }
+}
+
 /// Keys of an architecture, which remember what was asked for.
 struct Keys<'a> {
     gguf: &'a Gguf,

@@ -284,7 +284,7 @@ fn counts_and_lengths_are_compared_with_the_file() {
     let llama = Maker::llama();
     let entries = llama.entries.len() as u64;
     let most = u64::MAX;
-    assert_refused(llama.bytes_of(3, most, entries), &["cut off"]);
+    assert_refused(llama.bytes_of(3, most, entries), &["download it again"]);
     assert_refused(llama.bytes_of(3, 1, most), &["damaged"]);
     let length = most.to_le_bytes();
     assert_refused(llama.clone().with("x", 8, &length).bytes(), &["cut off"]);

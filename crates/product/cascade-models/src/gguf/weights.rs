@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::header::TensorInfo as Place;
 use super::names::{self, Meaning, Rows};
-use super::settings::Family;
+use super::settings::{self, Family};
 use super::{blocks::BlockType, Gguf, Part, OTHER_FILE};
 use crate::weights::{FloatType, Stored, TensorFile, TensorInfo};
 use crate::{Error, ModelFile, Result};
@@ -48,7 +48,7 @@ impl GgufWeights {
                 }
             }
         }
-        let heads = heads(&gguf, family)?;
+        let heads = settings::heads(&gguf, family)?;
         Ok(Self {
             gguf,
             tensors,
@@ -137,22 +137,6 @@ fn halves(bytes: &[u8], count: usize, pairs: usize) -> Vec<u8> {
         }
     }
     ordered
-}
-
-fn heads(gguf: &Gguf, family: Family) -> Result<(usize, usize)> {
-    if family != Family::Llama {
-        return Ok((1, 1));
-    }
-    let config = super::config(gguf)?;
-    let size = |key: &str| config[key].as_u64().and_then(|size| size.try_into().ok());
-    let sizes = size("num_attention_heads").zip(size("num_key_value_heads"));
-    let sizes = sizes.filter(|&(queries, keys): &(usize, usize)| {
-        queries > 0 && keys > 0 && queries < usize::MAX / 2 && keys < usize::MAX / 2
-    });
-    sizes.ok_or_else(|| {
-        let problem = "it has no heads, or more than can be counted".to_owned();
-        gguf.fault(problem, OTHER_FILE)
-    })
 }
 
 fn unknown(part: &Part, tensor: &Place) -> Error {

@@ -409,8 +409,8 @@ fn prepend_scheme(settings: &Settings) -> PrependScheme {
     }
 }
 
-/// Adds the model's own tokens, those of the files, and special tokens that are new, in the order of
-/// transformers: new tokens are numbered in this order.
+/// Adds the model's own tokens, those of the files, and special tokens that are new, in the order
+/// of transformers: new tokens are numbered in this order.
 fn add_tokens(
     tokenizer: &mut Tokenizer,
     model: &Vocabulary,

@@ -273,7 +273,7 @@ fn code_is_never_run_and_named() {
             &message,
             &[
                 &format!("asks for {module}.{name}"),
-                "never run",
+                "is ever run",
                 "safetensors",
             ],
         );

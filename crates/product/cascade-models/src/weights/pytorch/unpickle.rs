@@ -341,7 +341,7 @@ impl<'a> Machine<'a> {
             Some(other) => return Err(format!("it puts items into {}", other.kind())),
             None => return Err("its stack is empty".to_owned()),
         };
-        if items.len() % 2 != 0 {
+        if !items.len().is_multiple_of(2) {
             return Err("a key has no value".to_owned());
         }
         for pair in items.chunks_exact(2) {

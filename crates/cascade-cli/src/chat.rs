@@ -1,0 +1,245 @@
+//! `cascade chat`: a conversation in the terminal.
+
+mod command;
+mod lines;
+
+use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use cascade_config::{AssembleOptions, Config, DeviceSpec, Message, Role};
+use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
+use clap::Args;
+
+use self::command::{Command, Input};
+use self::lines::{Lines, Read};
+use crate::args::{DecodingArgs, ModelArgs};
+use crate::interrupt;
+use crate::job;
+use crate::models::{assemble, configuration, set_decoding};
+use crate::run::{ending, set_colors, show_event, Color};
+use crate::show::{self, Totals};
+use crate::templates::{Asked, Chat, Template};
+use crate::terminal;
+
+/// What answers if nothing is named: a model that reads conversations.
+const DEFAULT_CONFIG: &str = "embedded:demo-llama";
+
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    models: ModelArgs,
+
+    /// Chat template: one of the program's (vicuna), a file (Jinja, or a tokenizer_config.json), or
+    /// one of the model's by its name [default: the model's own].
+    #[arg(long, value_name = "NAME|FILE")]
+    template: Option<String>,
+
+    /// System message.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    system: Option<String>,
+
+    #[command(flatten)]
+    decoding: DecodingArgs,
+
+    /// Device, overriding the configuration: auto, cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceSpec>,
+
+    /// Plain decoding: the target alone, one token per forward.
+    #[arg(long)]
+    no_speculation: bool,
+
+    /// Colour each token by the model that first proposed it.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
+pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
+    set_colors(args.color);
+    let mut config = configuration(&args.models, DEFAULT_CONFIG)?;
+    set_decoding(&mut config, &args.decoding)?;
+    let chat = chat(args, &config)?;
+    let pool = config.pool(&AssembleOptions::default().with_device(args.device));
+    let assembled = assemble(&pool, &config, Some(&chat.template))?;
+    job::say(&assembled);
+    let options = config.generation.options();
+    let mut conversation = Conversation {
+        cascade: assembled.cascade,
+        options: options.with_speculation(!args.no_speculation),
+        chat,
+        history: Vec::new(),
+        totals: Totals::default(),
+    };
+    let interactive = std::io::stdin().is_terminal();
+    conversation.hold(lines::open(interactive)?, interactive)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn chat(args: &ChatArgs, config: &Config) -> Result<Chat> {
+    let asked = Asked {
+        config,
+        template: args.template.as_deref(),
+        chat: false,
+        system: args.system.as_deref(),
+    };
+    match asked.for_conversations()? {
+        Template::Chat(chat) => Ok(*chat),
+        Template::Plain(template) => asked.conversational(template),
+    }
+}
+
+struct Conversation {
+    cascade: Cascade,
+    options: Options,
+    chat: Chat,
+    /// What was said, without the system message.
+    history: Vec<Message>,
+    totals: Totals,
+}
+
+impl Conversation {
+    /// Reads messages and answers them until there are no more. Where nobody can correct a message,
+    /// an error ends the conversation.
+    fn hold(&mut self, mut lines: Box<dyn Lines>, interactive: bool) -> Result<()> {
+        if interactive {
+            self.greet()?;
+        }
+        drop(interrupt::cooperate_meanwhile());
+        let mut leaving = false;
+        loop {
+            let text = match lines::message(&mut *lines)? {
+                Read::Text(text) => text,
+                Read::Interrupted if leaving => return Ok(()),
+                Read::Interrupted => {
+                    terminal::note(format_args!(
+                        "(Ctrl-C again or Ctrl-D ends the conversation)"
+                    ));
+                    leaving = true;
+                    continue;
+                }
+                Read::End => return Ok(()),
+            };
+            leaving = false;
+            let done = match Input::parse(&text) {
+                Input::Nothing => continue,
+                Input::Command(Command::Exit) => return Ok(()),
+                Input::Command(command) => self.obey(command),
+                Input::Unknown(name) => Err(command::unknown(name)),
+                Input::Message(text) => self.answer(text),
+            };
+            match done {
+                Err(error) if interactive => terminal::note(format_args!("error: {error:#}")),
+                done => done?,
+            }
+        }
+    }
+
+    fn greet(&self) -> Result<()> {
+        let mut out = terminal::stdout();
+        let dim = show::dimmed();
+        let template = self.chat.template.name();
+        let line = format!("chat template: {template}; /help lists the commands");
+        out.styled(dim, &line)?;
+        writeln!(out)?;
+        if self.options.speculate {
+            show::legend(&mut out, &self.cascade.level_names())?;
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, command: Command) -> Result<()> {
+        let mut out = terminal::stdout();
+        match command {
+            Command::Help => writeln!(out, "{}", command::HELP)?,
+            Command::Stats => writeln!(out, "total: {}", self.totals.line())?,
+            Command::Reset => {
+                self.history.clear();
+                writeln!(out, "(a new conversation)")?;
+            }
+            Command::System(text) => {
+                self.chat.system = Some(text).filter(|text| !text.is_empty());
+                match &self.chat.system {
+                    Some(_) => writeln!(out, "(the system message is set)")?,
+                    None => writeln!(out, "(there is no system message now)")?,
+                }
+            }
+            Command::Exit => {}
+        }
+        Ok(())
+    }
+
+    /// Answers a message. If that fails, or is interrupted before the first word, the message is
+    /// forgotten.
+    fn answer(&mut self, text: &str) -> Result<()> {
+        let mut messages: Vec<_> = self.system().into_iter().collect();
+        messages.extend(self.history.iter().cloned());
+        let asked = Message::new(Role::User, text);
+        messages.push(asked.clone());
+        let prompt = self.chat.render(&messages)?.encode(&self.cascade)?;
+        let generation = self.generate(&prompt)?;
+        let mut out = terminal::stdout();
+        let interrupted = generation.finish == Finish::Cancelled;
+        let end = match interrupted {
+            true => " … [interrupted]",
+            false => ending(&generation),
+        };
+        let dim = show::dimmed();
+        let line = statistics(&generation, prompt.context.len());
+        writeln!(out, "{end}")?;
+        out.styled(dim, &line)?;
+        writeln!(out, "\n")?;
+        self.totals.add(&generation, None);
+        // Each answer draws from another place of the random source.
+        self.options.seed = self.options.seed.wrapping_add(1);
+        let answer = generation.text.unwrap_or_default().trim().to_owned();
+        if !(interrupted && answer.is_empty()) {
+            self.history.push(asked);
+            self.history.push(Message::new(Role::Assistant, answer));
+        }
+        Ok(())
+    }
+
+    /// Ctrl-C ends the answer, and a second one the program.
+    fn generate(&mut self, prompt: &cascade_core::Prompt) -> Result<GenerationOutput> {
+        let mut out = terminal::stdout();
+        let mut written = Ok(());
+        let _meanwhile = interrupt::cooperate_meanwhile();
+        let mut on_event = |event: Event<'_>| {
+            written = show_event(&mut out, event);
+            match written.is_err() || interrupt::requested() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let generation = self
+            .cascade
+            .generate_tokens_with(prompt, &self.options, &mut on_event)?;
+        written?;
+        Ok(generation)
+    }
+
+    fn system(&self) -> Option<Message> {
+        let system = self.chat.system.as_ref();
+        system.map(|text| Message::new(Role::System, text))
+    }
+}
+
+/// One line about an answer. `context` are the tokens of the prompt that the model continues.
+fn statistics(generation: &GenerationOutput, context: usize) -> String {
+    let mut line = format!(
+        "{} tokens, {:.2} per forward, {:.1} tokens/s",
+        generation.tokens.len(),
+        generation.mean_acceptance_length(),
+        generation.tokens_per_second()
+    );
+    let target = generation.models.first().map(|target| target.usage);
+    if let Some(usage) = target.filter(|usage| context > 0 && usage.calls > 0) {
+        // The last token of a context is always computed: its row is the first of the answer.
+        let anew = usage.prefill_rows as usize + 1;
+        let known = context.saturating_sub(anew);
+        line.push_str(&format!("; {known} of {context} prompt tokens were known"));
+    }
+    line
+}

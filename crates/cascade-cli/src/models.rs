@@ -1,0 +1,86 @@
+//! From the arguments that name models to a configuration.
+
+use anyhow::Result;
+use cascade_config::{
+    model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, ModelPool, Neural,
+    NgramTable, Target,
+};
+use cascade_engine::{Lenience, StopSequences};
+
+use crate::args::{DecodingArgs, ModelArgs};
+use crate::job::sampling;
+
+/// What a cascade of a command line is called in messages.
+const LABEL: &str = "command line";
+
+/// The configuration that the arguments name, or `default`.
+pub(crate) fn configuration(args: &ModelArgs, default: &str) -> Result<Config> {
+    match (&args.config, &args.model) {
+        (Some(file), _) => Ok(Config::open(file)?),
+        (None, Some(model)) => of_models(args, model),
+        (None, None) => Ok(Config::open(default)?),
+    }
+}
+
+/// Sets what the arguments say about decoding.
+pub(crate) fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<()> {
+    let generation = &mut config.generation;
+    generation.sampling = sampling(args, generation.sampling)?;
+    if let Some(length) = args.max_new_tokens {
+        generation.max_new_tokens = length;
+    }
+    if let Some(seed) = args.seed {
+        generation.seed = seed;
+    }
+    if !args.stop.is_empty() {
+        generation.stop = Some(StopSequences::new(&args.stop)?);
+    }
+    Ok(())
+}
+
+/// The cascade of a configuration. With a chat template, the end-of-text token of its model ends an
+/// answer too: not every generation_config.json names the token that ends a turn.
+pub(crate) fn assemble(
+    pool: &ModelPool,
+    config: &Config,
+    template: Option<&ChatTemplate>,
+) -> Result<Assembled> {
+    let assembled = pool.assemble(config)?;
+    let end = template.and_then(|template| template.special_token("eos_token"));
+    let Some(end) = end.filter(|_| !config.generation.ignore_eos) else {
+        return Ok(assembled);
+    };
+    let model = pool.target(config)?;
+    let mut target = Target::from(&*model);
+    match model.tokenizer.token_to_id(end) {
+        Some(end) if !target.eos.contains(&end) => {
+            target.eos.push(end);
+            Ok(pool.assemble_with_target(config, target)?)
+        }
+        _ => Ok(assembled),
+    }
+}
+
+fn of_models(args: &ModelArgs, model: &str) -> Result<Config> {
+    let target = neural(args, model)?;
+    let drafters = args.drafters.iter().map(|drafter| neural(args, drafter));
+    let mut spec = CascadeSpec::new(target, drafters.collect::<Result<_>>()?);
+    if args.max_gram {
+        spec.max_gram = Some(NgramTable::Fitting);
+    }
+    if let Some(table) = &args.ngram {
+        spec.max_gram = Some(NgramTable::parse(table));
+    }
+    spec.draft_tokens.clone_from(&args.draft_tokens);
+    spec.lenience = args.lenience.map(Lenience::new).transpose()?;
+    Ok(spec.config(LABEL, &AssembleOptions::default())?)
+}
+
+fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {
+    let mut neural = Neural::new(model_source(name)?);
+    if let Some(tokenizer) = &args.tokenizer {
+        neural.tokenizer = Some(model_source(tokenizer)?);
+    }
+    neural.dtype = args.dtype.unwrap_or_default();
+    Ok(neural)
+}

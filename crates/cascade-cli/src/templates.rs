@@ -1,0 +1,253 @@
+//! From what is asked to the exact text of a prompt.
+
+use std::path::Path;
+use std::sync::Once;
+
+use anyhow::{bail, Context, Result};
+use cascade_config::{
+    AssembleOptions, ChatTemplate, ChatTemplates, Config, Message, PromptError, Role,
+};
+use cascade_core::Prompt;
+use cascade_data::{Content, PromptTemplate, Sample};
+use cascade_engine::Cascade;
+
+use crate::terminal;
+
+/// A prompt as text.
+#[derive(Clone, Debug)]
+pub(crate) struct PromptText {
+    pub(crate) text: String,
+    /// Whether the text holds all special tokens, so that none are put around it.
+    pub(crate) verbatim: bool,
+}
+
+impl PromptText {
+    /// Its tokens.
+    pub(crate) fn encode(&self, cascade: &Cascade) -> cascade_engine::Result<Prompt> {
+        let surrounded = cascade.encode(&self.text)?;
+        if !self.verbatim {
+            return Ok(surrounded);
+        }
+        let verbatim = cascade.encode_verbatim(&self.text)?;
+        warn_of_missing_tokens(&verbatim, &surrounded);
+        Ok(verbatim)
+    }
+}
+
+/// Warns once of a chat template that leaves out what the tokenizer puts around other texts.
+fn warn_of_missing_tokens(verbatim: &Prompt, surrounded: &Prompt) {
+    static WARNED: Once = Once::new();
+    let ends = |prompt: &Prompt| {
+        let tokens = [&prompt.source[..], &prompt.context].concat();
+        (tokens.first().copied(), tokens.last().copied())
+    };
+    if ends(verbatim) != ends(surrounded) {
+        WARNED.call_once(|| {
+            terminal::warn(
+                "the tokenizer puts special tokens around a text that the chat template has \
+                 not; as in transformers, none are added",
+            );
+        });
+    }
+}
+
+/// What makes prompts.
+#[derive(Clone, Debug)]
+pub(crate) enum Template {
+    /// One of the program's own.
+    Plain(PromptTemplate),
+    /// Messages, put into a chat template.
+    Chat(Box<Chat>),
+}
+
+/// A chat template, and the system message that precedes every conversation.
+#[derive(Clone, Debug)]
+pub(crate) struct Chat {
+    pub(crate) template: ChatTemplate,
+    pub(crate) system: Option<String>,
+}
+
+impl Template {
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Plain(template) => template.name(),
+            Self::Chat(chat) => chat.template.name(),
+        }
+    }
+
+    /// Number of turns that it asks.
+    pub(crate) fn turns(&self, content: &Content) -> usize {
+        match self {
+            Self::Plain(template) => template.turns(content),
+            Self::Chat(_) => content.turns().len(),
+        }
+    }
+
+    /// The prompt after these answers.
+    pub(crate) fn prompt(&self, sample: &Sample, answers: &[String]) -> Result<PromptText> {
+        match self {
+            Self::Plain(template) => Ok(PromptText {
+                text: sample.prompt_after(*template, answers)?,
+                verbatim: false,
+            }),
+            Self::Chat(chat) => chat.render(&chat.messages(&sample.content, answers)?),
+        }
+    }
+}
+
+impl Chat {
+    /// The prompt that asks for the answer to the last message.
+    pub(crate) fn render(&self, messages: &[Message]) -> Result<PromptText> {
+        Ok(PromptText {
+            text: self.template.render(messages)?,
+            verbatim: self.template.holds_special_tokens(),
+        })
+    }
+
+    fn messages(&self, content: &Content, answers: &[String]) -> Result<Vec<Message>> {
+        let mut messages = Vec::new();
+        if let Some(system) = &self.system {
+            messages.push(Message::new(Role::System, system));
+        }
+        if let Content::Conversation(conversation) = content {
+            let first = conversation.first().map(Message::role);
+            if self.system.is_some() && first == Some(Role::System) {
+                bail!("the conversation has a system message already; leave --system out");
+            }
+            messages.extend(conversation.iter().cloned());
+            return Ok(messages);
+        }
+        let asked = PromptTemplate::user_messages(content).unwrap_or_default();
+        for (turn, message) in asked.into_iter().take(answers.len() + 1).enumerate() {
+            messages.push(Message::new(Role::User, message));
+            if let Some(answer) = answers.get(turn) {
+                messages.push(Message::new(Role::Assistant, answer));
+            }
+        }
+        Ok(messages)
+    }
+}
+
+/// What the arguments say about templates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) config: &'a Config,
+    /// `--template`.
+    pub(crate) template: Option<&'a str>,
+    /// `--chat`.
+    pub(crate) chat: bool,
+    /// `--system`.
+    pub(crate) system: Option<&'a str>,
+}
+
+impl Asked<'_> {
+    /// The template that was asked for, or `default`.
+    pub(crate) fn template(&self, default: PromptTemplate) -> Result<Template> {
+        match self.template {
+            _ if self.chat => self.chat_template(self.own(None)?),
+            None => self.plain(default),
+            Some(name) => match name.parse() {
+                Ok(named) => self.plain(named),
+                Err(_) if is_file(name) => self.chat_template(self.file(Path::new(name))?),
+                Err(unknown) => self.chat_template(self.named(name, &unknown)?),
+            },
+        }
+    }
+
+    /// The template of a conversation that has messages already: what was asked for, or the model's
+    /// own, or Vicuna's where the configuration asks in its form.
+    pub(crate) fn for_conversations(&self) -> Result<Template> {
+        if self.chat || self.template.is_some() {
+            return self.template(PromptTemplate::Raw);
+        }
+        let config = self.config;
+        let own = config.target_chat(&AssembleOptions::default())?;
+        match own.templates()? {
+            Some(templates) => self.chat_template(templates.get(None)?.clone()),
+            None if config.prompt.is_conversation() => self.chat_template(ChatTemplate::vicuna()),
+            None => bail!(self.no_template()),
+        }
+    }
+
+    /// A conversation in the form of a template for single prompts, if it is one of conversations.
+    pub(crate) fn conversational(&self, template: PromptTemplate) -> Result<Chat> {
+        if !template.is_conversation() {
+            bail!(
+                "the prompt template {template} has no place for a conversation; take --template vicuna, or \
+                 --template FILE.jinja"
+            );
+        }
+        Ok(Chat {
+            template: ChatTemplate::vicuna(),
+            system: self.system.map(str::to_owned),
+        })
+    }
+
+    fn plain(&self, template: PromptTemplate) -> Result<Template> {
+        match self.system {
+            None => Ok(Template::Plain(template)),
+            Some(_) if template.is_conversation() => self.chat_template(ChatTemplate::vicuna()),
+            Some(_) => bail!(
+                "the prompt template {template} has no place for a system message; add --chat for the \
+                 model's chat template, or --template vicuna"
+            ),
+        }
+    }
+
+    fn chat_template(&self, template: ChatTemplate) -> Result<Template> {
+        let system = self.system.map(str::to_owned);
+        Ok(Template::Chat(Box::new(Chat { template, system })))
+    }
+
+    /// A template that the model comes with.
+    fn own(&self, name: Option<&str>) -> Result<ChatTemplate> {
+        let chat = self.config.target_chat(&AssembleOptions::default())?;
+        match chat.templates()? {
+            Some(templates) => Ok(templates.get(name)?.clone()),
+            None => bail!(self.no_template()),
+        }
+    }
+
+    fn named(&self, name: &str, unknown: &PromptError) -> Result<ChatTemplate> {
+        self.own(Some(name)).with_context(|| {
+            format!(
+                "--template: {unknown}; nor is there such a file, nor such a template of the model"
+            )
+        })
+    }
+
+    /// A template of a file, with the special tokens of the model.
+    fn file(&self, path: &Path) -> Result<ChatTemplate> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path)
+            .with_context(|| format!("--template: {name} cannot be read; check the path"))?;
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            let files = [(cascade_config::ChatFile::TokenizerConfig, bytes)];
+            let templates = ChatTemplates::read(&name, &files)?;
+            let templates = templates
+                .with_context(|| format!("--template: {name} has no \"chat_template\""))?;
+            return Ok(templates.get(None)?.clone());
+        }
+        let source =
+            String::from_utf8(bytes).with_context(|| format!("--template: {name} is not UTF-8"))?;
+        let template = ChatTemplate::new(name, &source)?;
+        let model = self.config.target_chat(&AssembleOptions::default())?;
+        Ok(model.adopt(template)?)
+    }
+
+    fn no_template(&self) -> String {
+        format!(
+            "{} comes with no chat template (in chat_template.jinja or tokenizer_config.json); choose one: \
+             --template vicuna, or --template FILE.jinja",
+            self.config.target.name
+        )
+    }
+}
+
+fn is_file(name: &str) -> bool {
+    name.contains(['/', '\\']) || name.ends_with(".jinja") || Path::new(name).is_file()
+}

@@ -1,0 +1,221 @@
+//! The chat templates that a model comes with.
+
+use std::collections::BTreeMap;
+
+use minijinja::Value as JinjaValue;
+use serde_json::Value;
+
+use crate::{ChatTemplate, Error, Result};
+
+/// A file of a model that may hold templates or special tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChatFile {
+    /// `chat_template.jinja`: a template.
+    Jinja,
+    /// `tokenizer_config.json`: special tokens, and a template or a list of named ones.
+    TokenizerConfig,
+    /// `special_tokens_map.json`: special tokens.
+    SpecialTokens,
+    /// `chat_template.json`: a template, in models of an earlier time.
+    Json,
+}
+
+impl ChatFile {
+    /// All files, each after those that come before it in case of doubt.
+    pub const ALL: [Self; 4] = [
+        Self::Jinja,
+        Self::TokenizerConfig,
+        Self::SpecialTokens,
+        Self::Json,
+    ];
+
+    /// Its name in a model's folder.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jinja => "chat_template.jinja",
+            Self::TokenizerConfig => "tokenizer_config.json",
+            Self::SpecialTokens => "special_tokens_map.json",
+            Self::Json => "chat_template.json",
+        }
+    }
+}
+
+/// The templates of a model: at least one.
+#[derive(Clone, Debug)]
+pub struct ChatTemplates {
+    place: String,
+    templates: BTreeMap<String, ChatTemplate>,
+}
+
+/// Tokens that templates know by name.
+const SPECIAL_TOKENS: [&str; 7] = [
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+];
+
+/// What a model calls the template that is meant if none is named.
+const DEFAULT: &str = "default";
+
+impl ChatTemplates {
+    /// Reads the templates of a model's files; `place` is where these are, for messages. `None` if
+    /// they hold none. A `chat_template.jinja` takes precedence, as in transformers.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a file that is not what it should be; [`Error::Syntax`] for a template
+    /// that is not valid, whether it is asked for or not.
+    pub fn read(place: &str, files: &[(ChatFile, Vec<u8>)]) -> Result<Option<Self>> {
+        let mut tokens = BTreeMap::new();
+        let mut sources: Option<Vec<(String, String, ChatFile)>> = None;
+        for kind in ChatFile::ALL {
+            let Some((_, bytes)) = files.iter().find(|(known, _)| *known == kind) else {
+                continue;
+            };
+            let file = format!("{place}: {}", kind.name());
+            let found = match kind {
+                ChatFile::Jinja => vec![(DEFAULT.to_owned(), text(&file, bytes)?)],
+                _ => {
+                    let json = json(&file, bytes)?;
+                    note_special_tokens(&mut tokens, &json);
+                    templates(&file, &json["chat_template"])?
+                }
+            };
+            if sources.is_none() && !found.is_empty() {
+                let found = found.into_iter();
+                sources = Some(found.map(|(name, source)| (name, source, kind)).collect());
+            }
+        }
+        let Some(sources) = sources else {
+            return Ok(None);
+        };
+        let mut templates = BTreeMap::new();
+        for (name, source, kind) in sources {
+            let called = match name == DEFAULT {
+                true => format!("{place} ({})", kind.name()),
+                false => format!("{place} ({}, {name})", kind.name()),
+            };
+            let template = ChatTemplate::new(called, &source)?;
+            templates.insert(name, template.with_special_tokens(tokens.clone()));
+        }
+        let place = place.to_owned();
+        Ok(Some(Self { place, templates }))
+    }
+
+    /// Whether files hold a template, valid or not.
+    pub fn are_in(files: &[(ChatFile, Vec<u8>)]) -> bool {
+        files.iter().any(|(kind, bytes)| match kind {
+            ChatFile::Jinja => true,
+            _ => serde_json::from_slice::<Value>(bytes)
+                .is_ok_and(|json| !json["chat_template"].is_null()),
+        })
+    }
+
+    /// A template from elsewhere with the special tokens of a model's files.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a file that is not JSON.
+    pub fn foreign(
+        template: ChatTemplate,
+        place: &str,
+        files: &[(ChatFile, Vec<u8>)],
+    ) -> Result<ChatTemplate> {
+        let mut tokens = BTreeMap::new();
+        for kind in [ChatFile::TokenizerConfig, ChatFile::SpecialTokens] {
+            if let Some((_, bytes)) = files.iter().find(|(known, _)| *known == kind) {
+                let json = json(&format!("{place}: {}", kind.name()), bytes)?;
+                note_special_tokens(&mut tokens, &json);
+            }
+        }
+        Ok(template.with_special_tokens(tokens))
+    }
+
+    /// The template of a name, or the one that is meant if none is named.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], with the names there are.
+    pub fn get(&self, name: Option<&str>) -> Result<&ChatTemplate> {
+        let name = name.unwrap_or(DEFAULT);
+        self.templates.get(name).ok_or_else(|| Error::Unknown {
+            place: self.place.clone(),
+            name: name.to_owned(),
+            known: self.templates.keys().cloned().collect(),
+        })
+    }
+
+    /// The names of the templates.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.templates.keys().map(String::as_str)
+    }
+}
+
+fn text(file: &str, bytes: &[u8]) -> Result<String> {
+    let text = std::str::from_utf8(bytes);
+    text.map(str::to_owned)
+        .map_err(|error| bad(file, format!("it is not UTF-8: {error}")))
+}
+
+fn json(file: &str, bytes: &[u8]) -> Result<Value> {
+    let json: Value = serde_json::from_slice(bytes)
+        .map_err(|error| bad(file, format!("it is not JSON: {error}")))?;
+    match json.is_object() {
+        true => Ok(json),
+        false => Err(bad(file, "it is not a JSON object".to_owned())),
+    }
+}
+
+/// A template, or a list of `{"name": …, "template": …}`.
+fn templates(file: &str, entry: &Value) -> Result<Vec<(String, String)>> {
+    let wrong = || {
+        let problem = "\"chat_template\" is neither a string nor a list of named templates";
+        bad(file, problem.to_owned())
+    };
+    match entry {
+        Value::Null => Ok(Vec::new()),
+        Value::String(source) => Ok(vec![(DEFAULT.to_owned(), source.clone())]),
+        Value::Array(named) => named
+            .iter()
+            .map(|entry| {
+                let name = entry["name"].as_str().ok_or_else(wrong)?;
+                let source = entry["template"].as_str().ok_or_else(wrong)?;
+                Ok((name.to_owned(), source.to_owned()))
+            })
+            .collect(),
+        _ => Err(wrong()),
+    }
+}
+
+/// Notes the special tokens of a file, unless they are known. A tokenizer of the LLaMA class has
+/// tokens of its own where its file names none.
+fn note_special_tokens(tokens: &mut BTreeMap<String, JinjaValue>, json: &Value) {
+    let class = json["tokenizer_class"].as_str().unwrap_or_default();
+    let of_class = |name: &str| match name {
+        _ if !matches!(class, "LlamaTokenizer" | "LlamaTokenizerFast") => None,
+        "bos_token" => Some("<s>"),
+        "eos_token" => Some("</s>"),
+        "unk_token" => Some("<unk>"),
+        _ => None,
+    };
+    for name in SPECIAL_TOKENS {
+        let token = match json.get(name) {
+            None => of_class(name),
+            Some(Value::String(token)) => Some(token.as_str()),
+            Some(added) => added["content"].as_str(),
+        };
+        if let Some(token) = token {
+            tokens
+                .entry(name.to_owned())
+                .or_insert_with(|| JinjaValue::from(token));
+        }
+    }
+}
+
+fn bad(file: &str, problem: String) -> Error {
+    Error::File {
+        file: file.to_owned(),
+        problem,
+    }
+}

@@ -1,0 +1,214 @@
+//! One chat template.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::fmt;
+
+use jiff::civil::DateTime;
+use minijinja::value::{Serde, Value};
+use minijinja::{Environment, ErrorKind};
+
+use crate::environment::{environment, Raised};
+use crate::limited::Limited;
+use crate::{tags, Error, Message, Result};
+
+/// Bytes of the longest template that is read.
+const MAX_SOURCE: usize = 1 << 20;
+
+/// Its name in its environment.
+const ONLY: &str = "chat";
+
+/// A template that makes a prompt of messages.
+///
+/// It is Jinja with what transformers adds to it: `raise_exception`, `strftime_now`, Python's
+/// methods of strings and mappings, `tojson` as `json.dumps`, `{% break %}`, `{% continue %}` and
+/// `{% generation %}`. Blocks are trimmed (`trim_blocks`, `lstrip_blocks`). Tools and documents are
+/// `none`.
+#[derive(Clone)]
+pub struct ChatTemplate {
+    name: String,
+    environment: Environment<'static>,
+    /// `bos_token`, `eos_token` and so on.
+    special_tokens: BTreeMap<String, Value>,
+    holds_special_tokens: bool,
+}
+
+impl fmt::Debug for ChatTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatTemplate")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChatTemplate {
+    /// The name of the built-in template.
+    pub const VICUNA: &'static str = "vicuna";
+
+    /// Compiles a template. `name` is where it comes from, for messages.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] for a text that is not a template, is longer than 1 MiB, or asks for
+    /// files.
+    pub fn new(name: impl Into<String>, source: &str) -> Result<Self> {
+        Self::at(name.into(), source, None)
+    }
+
+    /// The same at a fixed time.
+    pub(crate) fn at(name: String, source: &str, now: Option<DateTime>) -> Result<Self> {
+        let syntax = |line, problem| Error::Syntax {
+            template: name.clone(),
+            line,
+            problem,
+        };
+        if source.len() > MAX_SOURCE {
+            let problem = format!("it has {} bytes, more than 1 MiB", source.len());
+            return Err(syntax(0, problem));
+        }
+        let source = tags::prepare(source).map_err(|tag| {
+            let problem = format!(
+                "{{% {} %}} asks for another file, and a chat template has no access to files",
+                tag.name
+            );
+            syntax(tag.line, problem)
+        })?;
+        let compiled = environment(now).and_then(|mut environment| {
+            environment.add_template_owned(ONLY, source)?;
+            Ok(environment)
+        });
+        let environment =
+            compiled.map_err(|error| syntax(error.line().unwrap_or_default(), detail(&error)))?;
+        Ok(Self {
+            name,
+            environment,
+            special_tokens: BTreeMap::new(),
+            holds_special_tokens: true,
+        })
+    }
+
+    /// The same with special tokens by their names: `bos_token`, `eos_token` and so on.
+    pub(crate) fn with_special_tokens(self, special_tokens: BTreeMap<String, Value>) -> Self {
+        Self {
+            special_tokens,
+            ..self
+        }
+    }
+
+    /// The conversation of Vicuna v1.1, as FastChat's `vicuna_v1.1` writes it, with a system
+    /// message in place of its own if there is one. What the assistant said is stripped of
+    /// surrounding white space, as FastChat strips it.
+    ///
+    /// It leaves the token at the beginning to the tokenizer
+    /// ([`holds_special_tokens`](Self::holds_special_tokens) is false).
+    ///
+    /// # Panics
+    /// Never, as a test makes sure.
+    pub fn vicuna() -> Self {
+        let source = include_str!("builtin/vicuna.jinja");
+        let template = Self::new(Self::VICUNA, source);
+        Self {
+            holds_special_tokens: false,
+            ..template.unwrap_or_else(|error| unreachable!("{error}"))
+        }
+    }
+
+    /// Where it comes from.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A special token of its model, such as `eos_token`, if it knows one.
+    pub fn special_token(&self, name: &str) -> Option<&str> {
+        self.special_tokens.get(name)?.as_str()
+    }
+
+    /// Whether its text holds all special tokens that a prompt needs, so that none are to be added
+    /// when it is tokenized (`add_special_tokens=False`): so it is with templates of models.
+    pub fn holds_special_tokens(&self) -> bool {
+        self.holds_special_tokens
+    }
+
+    /// The text up to where the model answers.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the template calls `raise_exception`; [`Error::Render`] if it fails,
+    /// executes more than 5 million instructions, recurses more than 200 deep, or writes more than
+    /// [`MAX_OUTPUT`](crate::MAX_OUTPUT) bytes.
+    pub fn render(&self, messages: &[Message]) -> Result<String> {
+        self.render_with(messages, true)
+    }
+
+    /// The same; without `add_generation_prompt`, the text of the messages alone.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render).
+    pub fn render_with(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
+        let mut variables = self.special_tokens.clone();
+        variables.insert("messages".to_owned(), self.objects(messages));
+        variables.insert(
+            "add_generation_prompt".to_owned(),
+            add_generation_prompt.into(),
+        );
+        for none in ["tools", "documents"] {
+            variables.insert(none.to_owned(), Value::from(()));
+        }
+        let mut text = Limited::default();
+        let template = self.environment.get_template(ONLY);
+        template
+            .and_then(|template| {
+                template
+                    .render_captured_to(Value::from(variables), &mut text)
+                    .map(drop)
+            })
+            .map_err(|error| self.failed(&error))?;
+        Ok(text.into_text())
+    }
+
+    /// The messages as the template sees them: those of models as they are, the built-in one
+    /// without parts.
+    fn objects(&self, messages: &[Message]) -> Value {
+        if self.holds_special_tokens {
+            let objects: Vec<_> = messages.iter().map(Message::object).collect();
+            return Value::from(Serde(objects));
+        }
+        let flat = messages
+            .iter()
+            .map(|message| Message::new(message.role(), message.text()));
+        let objects: Vec<_> = flat.map(|message| message.object().clone()).collect();
+        Value::from(Serde(objects))
+    }
+
+    fn failed(&self, error: &minijinja::Error) -> Error {
+        let template = self.name.clone();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            if let Some(Raised(message)) = error.downcast_ref() {
+                let message = message.clone();
+                return Error::Refused { template, message };
+            }
+            cause = error.source();
+        }
+        let problem = match error.kind() {
+            ErrorKind::OutOfFuel => "it runs without end, or nearly so".to_owned(),
+            _ => match error.line() {
+                Some(line) => format!("line {line}: {}", detail(error)),
+                None => detail(error),
+            },
+        };
+        Error::Render { template, problem }
+    }
+}
+
+/// The error without its place, and its causes.
+fn detail(error: &minijinja::Error) -> String {
+    let mut text = match error.detail() {
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    };
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

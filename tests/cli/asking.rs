@@ -1,0 +1,478 @@
+//! Prompts, chat templates, and models without a configuration.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::{cascade, error, piped, project, stdout};
+
+const SMALL: &str = "embedded:demo-llama-small";
+
+fn record(args: &[&str]) -> Value {
+    let output = cascade(&[args, &["--max-new-tokens", "4", "--json"]].concat());
+    serde_json::from_str(stdout(&output).lines().next().unwrap()).unwrap()
+}
+
+/// A folder with the smallest demo LLaMA and further files.
+fn model(files: &[(&str, &str)]) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = project("crates/lab/cascade-demo/models/demo-llama-small");
+    for entry in fs::read_dir(demo).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let path = folder.path().display().to_string();
+    (folder, path)
+}
+
+/// A template in the style of LLaMA 2.
+const TEMPLATE: &str = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}";
+
+fn config_with(template: &str) -> String {
+    let json =
+        serde_json::json!({"chat_template": template, "bos_token": "<s>", "eos_token": "</s>"});
+    json.to_string()
+}
+
+#[test]
+fn a_positional_prompt_equals_the_option() {
+    let positional = record(&["run", "-m", SMALL, "Question: 2 + 3?"]);
+    let option = record(&["run", "-m", SMALL, "--prompt", "Question: 2 + 3?"]);
+    assert_eq!(positional["prompt"], "Question: 2 + 3?");
+    assert_eq!(positional["token_ids"], option["token_ids"]);
+    let both = error(&cascade(&["run", "a", "--prompt", "b"]));
+    assert!(both.contains("cannot be used with"), "{both}");
+}
+
+#[test]
+fn models_need_no_configuration() {
+    let alone = record(&["run", "-m", SMALL, "One and"]);
+    let names = |record: &Value| {
+        let models = record["models"].as_array().unwrap().iter();
+        models
+            .map(|m| m["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&alone), ["demo-llama-small", "max-gram"]);
+    let three = [
+        "run",
+        "-m",
+        "embedded:demo-llama-target",
+        "-d",
+        "embedded:demo-llama-base",
+        "-d",
+        SMALL,
+    ];
+    let three = record(
+        &[
+            &three[..],
+            &["--max-gram", "-k", "2,1,3", "One and", "--compare"],
+        ]
+        .concat(),
+    );
+    let expected = [
+        "demo-llama-target",
+        "demo-llama-base",
+        "demo-llama-small",
+        "max-gram",
+    ];
+    assert_eq!(names(&three), expected);
+    assert_eq!(three["equal_to_plain"], true);
+    let lossless = cascade(&[
+        "check-lossless",
+        "-m",
+        "embedded:demo-llama-base",
+        "-d",
+        SMALL,
+        "One and",
+        "--max-new-tokens",
+        "12",
+    ]);
+    assert!(stdout(&lossless).contains("lossless"));
+}
+
+#[test]
+fn models_are_refused_with_a_cure() {
+    for (args, parts) in [
+        (
+            &["run", "-m", SMALL][..],
+            &["no prompt", "--prompts FILE"][..],
+        ),
+        (&["run", "-d", SMALL, "x"], &["--model"]),
+        (
+            &["run", "-m", SMALL, "--config", "x.yaml", "x"],
+            &["cannot be used with"],
+        ),
+        (
+            &["run", "-m", SMALL, "-k", "1,2", "x"],
+            &["-k", "1 drafter(s): max-gram"],
+        ),
+        (
+            &["run", "-m", SMALL, "-d", "embedded:demo-t5-small", "x"],
+            &[
+                "demo-t5-small",
+                "demo-llama-small",
+                "token 0 is \"<pad>\"",
+                "models of one family",
+            ],
+        ),
+        (
+            &["run", "-m", SMALL, "--ngram", "embedded:t5", "x"],
+            &["embedded:t5", "tokenizer"],
+        ),
+        (
+            &["run", "-m", SMALL, "--ngram", "/nowhere", "x"],
+            &["/nowhere"],
+        ),
+        (&["run", "-m", SMALL, "--lenience", "0.5", "x"], &["0.5"]),
+        (
+            &["run", "-m", SMALL, "--dtype", "int8", "x"],
+            &["f32, f16 or bf16"],
+        ),
+        (
+            &["run", "-m", "demo-llama-small", "x"],
+            &["embedded:demo-llama-small"],
+        ),
+    ] {
+        let message = error(&cascade(args));
+        for part in parts {
+            assert!(message.contains(part), "`{part}` is missing in\n{message}");
+        }
+    }
+}
+
+#[test]
+fn config_init_prints_what_a_command_line_means() {
+    let args = [
+        "-m",
+        "embedded:demo-llama-target",
+        "-d",
+        SMALL,
+        "--max-gram",
+        "-k",
+        "3,4",
+        "--temperature",
+        "0.5",
+        "--stop",
+        "\n",
+    ];
+    let yaml = stdout(&cascade(&[&["config", "init"], &args[..]].concat()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.yaml");
+    fs::write(&path, &yaml).unwrap();
+    let path = path.to_str().unwrap();
+    let described = stdout(&cascade(&["config", "check", path]));
+    for part in [
+        "demo-llama-target reviews 3 from demo-llama-small, then 4 from max-gram",
+        "sampled at temperature 0.5",
+    ] {
+        assert!(described.contains(part), "{described}\n{yaml}");
+    }
+    let seeded = |first: &[&str]| {
+        record(&[first, &["--prompt", "One", "--seed", "3"]].concat())["token_ids"].clone()
+    };
+    let by_names = seeded(&[&["run"], &args[..]].concat());
+    assert_eq!(by_names, seeded(&["run", "--config", path]));
+}
+
+#[test]
+fn standard_input_is_a_prompt() {
+    let ids = |text: &str| record(&["run", "-m", SMALL, "--prompt", text])["token_ids"].clone();
+    let run = |args: &[&str], input: &str| {
+        let args = [
+            &["run", "-m", SMALL, "--max-new-tokens", "4", "--json"],
+            args,
+        ]
+        .concat();
+        let record: Value = serde_json::from_str(&stdout(&piped(&args, input))).unwrap();
+        record
+    };
+    for args in [&[][..], &["-"], &["--prompt", "-"]] {
+        let record = run(args, "Two\nlines\n");
+        assert_eq!(record["prompt"], "Two\nlines", "{args:?}");
+        assert_eq!(record["token_ids"], ids("Two\nlines"));
+    }
+    // A given prompt goes before a pipe.
+    assert_eq!(run(&["given"], "piped")["prompt"], "given");
+    let empty = error(&piped(&["run", "-"], " \n"));
+    assert!(empty.contains("standard input is empty"), "{empty}");
+    // Without a model, an empty pipe means the demo, as /dev/null does.
+    let demo = piped(&["run", "--limit", "1", "--max-new-tokens", "2"], "");
+    assert!(stdout(&demo).contains("[1/1]"));
+    let mut latin = std::process::Command::new(env!("CARGO_BIN_EXE_cascade"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), b"caf\xe9").unwrap();
+    let latin = latin
+        .args(["run"])
+        .stdin(fs::File::open(file.path()).unwrap())
+        .output()
+        .unwrap();
+    assert!(error(&latin).contains("not UTF-8"));
+}
+
+#[test]
+fn stop_texts_end_an_answer() {
+    let run = |more: &[&str]| {
+        let args = ["run", "--limit", "1", "--max-new-tokens", "40", "--json"];
+        let output = cascade(&[&args, more].concat());
+        let record: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        (
+            record["text"].as_str().unwrap().to_owned(),
+            record["finish_reason"].clone(),
+        )
+    };
+    let whole = run(&[]).0;
+    let words: Vec<&str> = whole.split(' ').collect();
+    let (second, third) = (words[words.len() / 3], words[words.len() / 2]);
+    let (text, reason) = run(&["--stop", third, "--stop", second]);
+    assert_eq!(reason, "stop");
+    assert!(
+        whole.starts_with(&text) && text.len() < whole.len(),
+        "{text}"
+    );
+    assert!(!text.contains(second));
+    let empty = error(&cascade(&["run", "--stop", "", "x"]));
+    assert!(empty.contains("stop sequence"), "{empty}");
+}
+
+#[test]
+fn a_models_chat_template_asks_with_its_own_special_tokens() {
+    let (_folder, path) = model(&[("tokenizer_config.json", &config_with(TEMPLATE))]);
+    let asked = record(&["run", "-m", &path, "--chat", "--system", "Be brief.", "Hi"]);
+    assert_eq!(asked["prompt"], "<s>[system] Be brief.[user] Hi[answer]");
+    // The tokens of the text without another <s> before it: as the tokenizer gives them for the
+    // same text without the one that it puts there itself.
+    let raw = record(&["run", "-m", &path, "[system] Be brief.[user] Hi[answer]"]);
+    let rows = |record: &Value| {
+        let target = &record["models"][0];
+        target["prefill_rows"].as_u64().unwrap()
+    };
+    // With the prefix blank of the first word, which follows no special token, the raw text differs
+    // in its tokens, but never by a whole special token more.
+    assert!(rows(&asked).abs_diff(rows(&raw)) <= 1, "{asked} {raw}");
+    let double = record(&["run", "-m", &path, "<s>[system] Be brief.[user] Hi[answer]"]);
+    assert_eq!(rows(&double), rows(&asked) + 1);
+
+    let by_file = path.clone() + "/tokenizer_config.json";
+    let same = record(&[
+        "run",
+        "-m",
+        &path,
+        "--template",
+        &by_file,
+        "--system",
+        "Be brief.",
+        "Hi",
+    ]);
+    assert_eq!(same["token_ids"], asked["token_ids"]);
+    let jinja = path.clone() + "/other.jinja";
+    fs::write(&jinja, "{{ bos_token }}other: {{ messages[0].content }}").unwrap();
+    let other = record(&["run", "-m", &path, "--template", &jinja, "Hi"]);
+    assert_eq!(other["prompt"], "<s>other: Hi");
+}
+
+#[test]
+fn messages_in_files_are_conversations() {
+    let (folder, path) = model(&[("tokenizer_config.json", &config_with(TEMPLATE))]);
+    let prompts = folder.path().join("prompts.jsonl");
+    fs::write(
+        &prompts,
+        concat!(
+            r#"{"id": 1, "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": [{"type": "text", "text": "c"}]}]}"#,
+            "\n",
+            r#"{"prompt": "raw"}"#,
+            "\n",
+            r#"{"prompt": ["x", "y"]}"#,
+            "\n"
+        ),
+    )
+    .unwrap();
+    let prompts = prompts.to_str().unwrap();
+    let run = |more: &[&str]| {
+        let args = [
+            "run",
+            "--prompts",
+            prompts,
+            "--max-new-tokens",
+            "3",
+            "--json",
+        ];
+        let text = stdout(&cascade(&[&args, more].concat()));
+        let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        records.collect::<Vec<Value>>()
+    };
+    let own = run(&["-m", &path, "--limit", "2"]);
+    // LLaMA 2's style has no form for parts: the template writes the list, as in transformers.
+    assert!(own[0]["prompt"]
+        .as_str()
+        .unwrap()
+        .starts_with("<s>[system] S[user] a[assistant] b</s>[user] [{"));
+    assert_eq!(
+        (&own[0]["id"], &own[1]["prompt"]),
+        (&Value::from(1), &Value::from("raw"))
+    );
+    let vicuna = run(&["-m", &path, "--template", "vicuna"]);
+    assert_eq!(
+        vicuna[0]["prompt"],
+        "S USER: a ASSISTANT: b</s>USER: c ASSISTANT:"
+    );
+    assert_eq!(vicuna.len(), 4, "the list of turns is asked turn by turn");
+    assert_eq!(vicuna[3]["turn"], 2);
+    let chat = run(&["-m", &path, "--chat", "--offset", "2"]);
+    let answer = chat[0]["text"].as_str().unwrap().trim();
+    assert_eq!(
+        chat[1]["prompt"],
+        format!("<s>[user] x[assistant] {answer}</s>[user] y[answer]")
+    );
+    // Without a template of its own, a model for conversations is asked as Vicuna.
+    let demo = run(&["--config", "embedded:demo-llama", "--limit", "1"]);
+    assert_eq!(demo[0]["prompt"], vicuna[0]["prompt"]);
+}
+
+#[test]
+fn templates_and_messages_are_refused_with_a_cure() {
+    let (folder, path) = model(&[(
+        "tokenizer_config.json",
+        &config_with("{{ raise_exception('No: ' + messages[0].content) }}"),
+    )]);
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let endless = file(
+        "endless.jinja",
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+    );
+    let include = file("include.jinja", "{% include '/etc/passwd' %}");
+    let tool = file(
+        "tool.jsonl",
+        r#"{"messages": [{"role": "tool", "content": "x"}]}"#,
+    );
+    let answered = file(
+        "answered.jsonl",
+        r#"{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}"#,
+    );
+    let asked = file(
+        "asked.jsonl",
+        r#"{"messages": [{"role": "user", "content": "x"}]}"#,
+    );
+    for (args, parts) in [
+        (
+            &["run", "-m", &path, "--chat", "Hi"][..],
+            &["refuses these messages: No: Hi"][..],
+        ),
+        (
+            &["run", "-m", SMALL, "--chat", "Hi"],
+            &[
+                "demo-llama-small comes with no chat template",
+                "--template vicuna",
+            ],
+        ),
+        (
+            &["run", "-m", SMALL, "--template", "tool_use", "Hi"],
+            &["tool_use", "nor is there such a file", "t5-gsm8k"],
+        ),
+        (
+            &["run", "-m", &path, "--template", "tool_use", "Hi"],
+            &["has no chat template \"tool_use\"", "default"],
+        ),
+        (
+            &["run", "-m", SMALL, "--template", "./nowhere.jinja", "Hi"],
+            &["nowhere.jinja cannot be read"],
+        ),
+        (
+            &["run", "-m", SMALL, "--template", &endless, "Hi"],
+            &["endless.jinja", "runs without end"],
+        ),
+        (
+            &["run", "-m", SMALL, "--template", &include, "Hi"],
+            &["include.jinja, line 1", "asks for another file"],
+        ),
+        (
+            &["run", "-m", SMALL, "--system", "S", "Hi"],
+            &["no place for a system message", "--chat"],
+        ),
+        (
+            &["run", "-m", SMALL, "--prompts", &tool],
+            &["tool.jsonl:1", "roles are system, user and assistant"],
+        ),
+        (
+            &["run", "-m", SMALL, "--prompts", &answered],
+            &["ends with the assistant's message"],
+        ),
+        (
+            &["run", "-m", SMALL, "--prompts", &asked],
+            &["comes with no chat template"],
+        ),
+        (
+            &["run", "-m", SMALL, "--template", "raw", "--prompts", &asked],
+            &["raw", "a conversation", "vicuna"],
+        ),
+        (
+            &["run", "-m", SMALL, "--chat", "--template", "vicuna", "Hi"],
+            &["cannot be used with"],
+        ),
+        (
+            &["run", "--template", "vicuna-mmlu", "--prompt", "Hi"],
+            &["needs a multiple-choice question"],
+        ),
+    ] {
+        let message = error(&cascade(args));
+        for part in parts {
+            assert!(message.contains(part), "`{part}` is missing in\n{message}");
+        }
+    }
+}
+
+#[test]
+fn datasets_are_asked_with_chat_templates_in_the_words_of_vicunas() {
+    let (_folder, path) = model(&[("chat_template.jinja", "{{ messages[0].content }}|")]);
+    let args = ["run", "-m", &path, "--dataset", "gsm8k", "--limit", "1"];
+    let own = record(&[&args[..], &["--chat"]].concat());
+    let prompt = own["prompt"].as_str().unwrap();
+    assert!(
+        prompt.starts_with("Reason the math question step by step. Question: Janet"),
+        "{prompt}"
+    );
+    assert!(prompt.ends_with("\n Answer: |"), "{prompt}");
+}
+
+#[test]
+fn a_templates_end_token_ends_an_answer() {
+    let run = |end: &str| {
+        let config =
+            serde_json::json!({"chat_template": "{{ messages[0].content }}", "eos_token": end});
+        let (_folder, path) = model(&[("tokenizer_config.json", &config.to_string())]);
+        let args = [
+            "run",
+            "-m",
+            &path,
+            "--chat",
+            "--compare",
+            "--max-new-tokens",
+            "20",
+            "--json",
+        ];
+        let output = cascade(&[&args[..], &["Janet has 3 apples and buys 2 more"]].concat());
+        serde_json::from_str::<Value>(&stdout(&output)).unwrap()
+    };
+    // generation_config.json names </s> alone.
+    let (known, new) = (run("</s>"), run("."));
+    assert_eq!(
+        (&known["num_tokens"], &known["finish_reason"]),
+        (&20.into(), &"length".into())
+    );
+    assert_eq!(
+        (&new["num_tokens"], &new["finish_reason"]),
+        (&5.into(), &"eos".into())
+    );
+    assert_eq!(
+        new["token_ids"].as_array().unwrap()[..],
+        known["token_ids"].as_array().unwrap()[..5]
+    );
+    assert_eq!(new["equal_to_plain"], true);
+}

@@ -1,0 +1,128 @@
+//! `cascade chat`, from a pipe.
+
+use crate::common::{error, piped, stdout};
+
+const BASE: [&str; 6] = [
+    "chat",
+    "-m",
+    "embedded:demo-llama-base",
+    "--template",
+    "vicuna",
+    "--max-new-tokens",
+];
+
+fn chat(more: &[&str], input: &str) -> String {
+    stdout(&piped(&[&BASE[..], &["6"], more].concat(), input))
+}
+
+/// How many of how many prompt tokens were known, answer by answer.
+fn known(text: &str) -> Vec<(usize, usize)> {
+    let lines = text
+        .lines()
+        .filter(|line| line.contains("prompt tokens were known"));
+    let counts = lines.map(|line| {
+        let (_, counts) = line.rsplit_once("; ").unwrap();
+        let words: Vec<&str> = counts.split(' ').collect();
+        (words[0].parse().unwrap(), words[2].parse().unwrap())
+    });
+    counts.collect()
+}
+
+#[test]
+fn a_conversation_stays_in_the_context() {
+    let text = chat(&[], "What is 2 + 3?\n\nAnd 4 + 5?\nAnd 6?\n/stats\n");
+    assert!(!text.contains('\u{1b}') && !text.contains("> "), "{text}");
+    let known = known(&text);
+    assert_eq!(known.len(), 3, "{text}");
+    assert_eq!(known[0].0, 0);
+    for turn in 1..3 {
+        let ((_, before), (reused, prompt)) = (known[turn - 1], known[turn]);
+        // The prompt before is read once; of the answer after it, the tokens are the same too.
+        assert!(prompt > before && reused >= before - 1, "{known:?}");
+    }
+    let stats = text.lines().last().unwrap();
+    assert!(
+        stats.starts_with("total: 18 tokens") || stats.starts_with("total: "),
+        "{stats}"
+    );
+    assert!(
+        stats.contains("tokens/s") && stats.contains("max-gram"),
+        "{stats}"
+    );
+}
+
+#[test]
+fn commands_change_the_conversation() {
+    let text = chat(
+        &["--system", "S"],
+        "one\n/reset\none\n/system Another system message, and a longer one.\n/reset\none\n/system\n/reset\none\n/help\n/exit\nnever read\n",
+    );
+    let known = known(&text);
+    assert_eq!(known.len(), 4, "{text}");
+    assert_eq!(
+        known[1].1, known[0].1,
+        "a new conversation has the same prompt"
+    );
+    assert!(known[2].1 > known[0].1 + 5, "{known:?}");
+    assert!(
+        known[3].1 > known[2].1,
+        "Vicuna has a system message of its own: {known:?}"
+    );
+    assert!(
+        text.contains("/system TEXT") && !text.contains("never read"),
+        "{text}"
+    );
+    let unknown = error(&piped(&[&BASE[..], &["2"]].concat(), "/frobnicate\n"));
+    assert!(
+        unknown.contains("/frobnicate") && unknown.contains("/help"),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn messages_may_have_several_lines() {
+    let one = chat(&[], "a b c d e f\n");
+    let several = chat(&[], "a b \\\nc d \\\ne f\n");
+    let fenced = chat(&[], "\"\"\"\na b \nc d \ne f\n\"\"\"\n");
+    assert_eq!(known(&several), known(&fenced));
+    assert_eq!(known(&several).len(), 1);
+    assert!(known(&several)[0].1 > known(&one)[0].1);
+    // Two slashes are a message.
+    assert_eq!(known(&chat(&[], "//help\n")).len(), 1);
+}
+
+#[test]
+fn the_demo_answers_if_no_model_is_named() {
+    let text = stdout(&piped(&["chat", "--max-new-tokens", "3"], "Hi\n"));
+    assert_eq!(known(&text).len(), 1, "{text}");
+    assert_eq!(stdout(&piped(&["chat"], "")), "");
+}
+
+#[test]
+fn what_cannot_be_a_conversation_is_refused() {
+    let long = "word ".repeat(3000);
+    for (args, input, parts) in [
+        (
+            &["chat", "-m", "embedded:demo-llama-small"][..],
+            "Hi",
+            &["comes with no chat template", "--template vicuna"][..],
+        ),
+        (
+            &["chat", "--template", "raw"],
+            "Hi",
+            &["no place for a conversation", "vicuna"],
+        ),
+        (&["chat"], &long, &["1024 positions"]),
+    ] {
+        let message = error(&piped(args, input));
+        for part in parts {
+            assert!(message.contains(part), "`{part}` is missing in\n{message}");
+        }
+    }
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let colored = chat(&["--color", "always"], "What is 2 + 3?\n");
+    assert!(colored.contains('\u{1b}'));
+}

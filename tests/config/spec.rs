@@ -1,0 +1,281 @@
+//! Cascades of which only the models are named, and configurations written as YAML.
+
+use std::fs;
+use std::path::Path;
+
+use cascade_config::{
+    default_draft_tokens, default_lenience, model_source, AssembleOptions, CascadeSpec, Config,
+    Drafter, Message, Neural, NgramTable, Role,
+};
+use cascade_engine::{Convention, KMatrix, Lenience, StopSequences};
+use cascade_models::DType;
+use cascade_ngram::{MaxGramConfig, TableLocator};
+
+fn neural(name: &str) -> Neural {
+    Neural::new(model_source(&format!("embedded:{name}")).unwrap())
+}
+
+fn spec(target: &str, drafters: &[&str]) -> CascadeSpec {
+    CascadeSpec::new(neural(target), drafters.iter().map(|d| neural(d)).collect())
+}
+
+fn config(spec: &CascadeSpec) -> Config {
+    spec.config("command line", &AssembleOptions::default())
+        .unwrap()
+}
+
+fn message(spec: &CascadeSpec) -> String {
+    let error = spec.config("command line", &AssembleOptions::default());
+    error.unwrap_err().to_string()
+}
+
+fn project(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    root.join(path).display().to_string()
+}
+
+fn table(config: &Config) -> Option<TableLocator> {
+    let drafter = config.drafters().last().unwrap();
+    drafter.settings::<MaxGramConfig>().unwrap().bigram.clone()
+}
+
+fn added(rows: &[&[usize]]) -> KMatrix {
+    let rows = rows.iter().map(|row| row.to_vec()).collect();
+    KMatrix::new(rows, Convention::Added).unwrap()
+}
+
+#[test]
+fn without_drafters_max_gram_drafts_with_the_table_of_the_vocabulary() {
+    for family in ["demo-t5", "demo-llama"] {
+        let config = config(&spec(&format!("{family}-target"), &[]));
+        assert_eq!(
+            table(&config),
+            Some(TableLocator::Embedded(family.to_owned()))
+        );
+        assert_eq!(*config.k(), added(&[&[10]]));
+        let assembled = config.assemble(&AssembleOptions::default()).unwrap();
+        assert_eq!(assembled.cascade.level_names().len(), 2);
+    }
+    let mut own = spec("demo-t5-target", &[]);
+    own.max_gram = Some(NgramTable::parse("none"));
+    assert_eq!(table(&config(&own)), None);
+    own.max_gram = Some(NgramTable::parse("embedded:demo-t5"));
+    assert!(table(&config(&own)).is_some());
+    own.max_gram = Some(NgramTable::parse("embedded:x"));
+    assert!(message(&own).contains("there is no embedded table `x`"));
+}
+
+#[test]
+fn a_vocabulary_without_a_table_gets_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = project("crates/lab/cascade-demo/models/demo-llama-small");
+    let tokenizer = fs::read_to_string(Path::new(&demo).join("tokenizer.json")).unwrap();
+    let other = tokenizer.replace("\"<unk>\"", "\"<other>\"");
+    fs::write(folder.path().join("tokenizer.json"), other).unwrap();
+    let target = Neural::new(model_source(folder.path().to_str().unwrap()).unwrap());
+    assert_eq!(table(&config(&CascadeSpec::new(target, Vec::new()))), None);
+}
+
+#[test]
+fn every_shape_has_defaults_and_they_are_those_of_the_shipped_configurations() {
+    for (neural, max_gram, tokens, lenience) in [
+        (0, true, &[10][..], 1.0),
+        (1, false, &[8], 1.0),
+        (1, true, &[2, 10], 1.0),
+        (2, false, &[8, 5], 3.0),
+        (2, true, &[8, 5, 10], 3.0),
+        (4, true, &[8, 5, 5, 5, 10], 3.0),
+    ] {
+        assert_eq!(default_draft_tokens(neural, max_gram), tokens);
+        assert_eq!(default_lenience(neural).get(), lenience);
+    }
+    let mut spec = spec("demo-t5-target", &["demo-t5-base", "demo-t5-small"]);
+    spec.max_gram = Some(NgramTable::Fitting);
+    let paper = Config::open(project("configs/t5-xxl.yaml")).unwrap();
+    let ours = config(&spec);
+    assert_eq!((ours.k(), ours.lenience), (paper.k(), paper.lenience));
+    spec.drafters.pop();
+    let paper = Config::open(project("configs/vicuna-7b.yaml")).unwrap();
+    let ours = config(&spec);
+    assert_eq!((ours.k(), ours.lenience), (paper.k(), paper.lenience));
+    assert!(ours.warnings().is_empty());
+}
+
+#[test]
+fn draft_tokens_fill_the_matrix_and_must_be_as_many_as_drafters() {
+    let mut spec = spec(
+        "demo-llama-target",
+        &["demo-llama-base", "demo-llama-small"],
+    );
+    spec.max_gram = Some(NgramTable::Fitting);
+    spec.draft_tokens = Some(vec![4, 3, 7]);
+    spec.lenience = Some(Lenience::new(2.0).unwrap());
+    let config = config(&spec);
+    assert_eq!(*config.k(), added(&[&[4, 3, 7], &[0, 1, 7], &[0, 0, 7]]));
+    assert_eq!(config.lenience.get(), 2.0);
+    spec.draft_tokens = Some(vec![4, 3]);
+    let message = message(&spec);
+    for part in [
+        "2 number(s)",
+        "3 drafter(s)",
+        "demo-llama-base, demo-llama-small, max-gram",
+        "-k 5,10",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn other_vocabularies_are_refused_before_weights_are_read() {
+    let message = message(&spec("demo-llama-target", &["demo-t5-small"]));
+    for part in [
+        "`demo-t5-small` has another vocabulary than target `demo-llama-target`",
+        "token 0 is \"<pad>\" in the drafter and \"<unk>\" in the target",
+        "models of one family",
+        "Max-Gram alone",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    // A folder with a tokenizer and without weights: they are not looked for.
+    let folder = tempfile::tempdir().unwrap();
+    let demo = project("crates/lab/cascade-demo/models/demo-llama-small/tokenizer.json");
+    fs::copy(demo, folder.path().join("tokenizer.json")).unwrap();
+    let drafter = Neural::new(model_source(folder.path().to_str().unwrap()).unwrap());
+    config(&CascadeSpec::new(
+        neural("demo-llama-target"),
+        vec![drafter],
+    ));
+}
+
+/// Everything that makes a cascade, as text.
+fn meaning(config: &Config) -> String {
+    let mut config = config.clone();
+    config.label.clear();
+    format!("{config:?}")
+}
+
+#[test]
+fn a_written_configuration_is_the_same_cascade() {
+    let mut by_names = spec("demo-t5-target", &["demo-t5-base"]);
+    by_names.max_gram = Some(NgramTable::None);
+    let mut by_names = config(&by_names);
+    by_names.generation.stop = Some(StopSequences::new(["\n\n", "Q: \"x\"", "é{}"]).unwrap());
+    by_names.generation.seed = 7;
+    by_names.generation.ignore_eos = true;
+    by_names.target.dtype = DType::BF16;
+    by_names.target.tokenizer = Some(model_source("google/flan-t5-xxl@main").unwrap());
+    by_names.drafters_mut()[0] = Drafter::neural(neural("demo-t5-small")).named("yes");
+    by_names.max_nodes = 9;
+    let mut all = vec![by_names];
+    let gguf = model_source("tests/nowhere/model.gguf").unwrap();
+    assert!(matches!(gguf, cascade_models::ModelSource::File(_)));
+    let mut of_file = Config::new(Neural::new(gguf));
+    let yaml = of_file.to_yaml().unwrap();
+    let here = std::env::current_dir().unwrap();
+    let absolute = here.join("tests/nowhere/model.gguf");
+    of_file.target.source = model_source(absolute.to_str().unwrap()).unwrap();
+    let again = Config::parse(&yaml, "again", "/elsewhere").unwrap();
+    assert_eq!(meaning(&again), meaning(&of_file));
+    for name in ["demo-t5", "demo-llama"] {
+        all.push(Config::open(format!("embedded:{name}")).unwrap());
+    }
+    for name in [
+        "demo-llama-tree",
+        "spec-bench-max-gram",
+        "t5-xxl",
+        "vicuna-7b",
+        "vicuna-7b-tree",
+    ] {
+        all.push(Config::open(project(&format!("configs/{name}.yaml"))).unwrap());
+    }
+    let every_key = "
+target: { model: /tmp/a folder: #1, rule: speculative, device: cpu }
+drafters:
+  - bigram: embedded:demo-t5
+    width: 3
+  - prompt_lookup: { max_ngram: 4, branches: 2 }
+  - max_gram: { occurrence: latest, min_match: 2, branches: 3, width: 4 }
+    name: \"true\"
+k: { matrix: [[1, 2, 3], [0, 0, 0], [0, 0, 0]] }
+lenience: 1.5
+statistical_lenience: 2.25
+tree: { max_nodes: 12, placement: merged }
+prompt: vicuna
+generation: { max_new_tokens: 3, temperature: 0.7, top_k: 4, top_p: 0.9, min_p: 0.05, seed: 5 }
+device: cuda:3
+";
+    let every_key = every_key.replace("/tmp/a folder: #1", "\"/tmp/a folder: #1\"");
+    all.push(Config::parse(&every_key, "every key", "").unwrap());
+    for config in all {
+        let yaml = config.to_yaml().unwrap();
+        let again = Config::parse(&yaml, "again", "/elsewhere").unwrap_or_else(|error| {
+            panic!("{}: {error}\n{yaml}", config.label);
+        });
+        assert_eq!(
+            meaning(&again),
+            meaning(&config),
+            "{}\n{yaml}",
+            config.label
+        );
+    }
+}
+
+#[test]
+fn relative_folders_are_written_as_absolute_ones() {
+    let mut config = Config::demo().unwrap();
+    config.target = Neural::new(model_source("./models/t5").unwrap());
+    let yaml = config.to_yaml().unwrap();
+    let here = std::env::current_dir().unwrap();
+    let line = format!("model: {}", here.join("models/t5").display());
+    assert!(yaml.contains(&line), "{yaml}");
+}
+
+#[test]
+fn chat_templates_are_found_beside_the_model_or_its_tokenizer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, tokenizer) = (folder.path().join("model"), folder.path().join("tokenizer"));
+    for place in [&model, &tokenizer] {
+        fs::create_dir(place).unwrap();
+    }
+    let source = |path: &Path| model_source(path.to_str().unwrap()).unwrap();
+    let mut config = Config::new(Neural::new(source(&model)));
+    let rendered = |config: &Config| {
+        let chat = config.target_chat(&AssembleOptions::default()).unwrap();
+        let templates = chat.templates().unwrap()?;
+        let messages = [Message::new(Role::User, "Hi")];
+        Some(templates.get(None).unwrap().render(&messages).unwrap())
+    };
+    assert_eq!(rendered(&config), None);
+    config.target.tokenizer = Some(source(&tokenizer));
+    assert_eq!(rendered(&config), None);
+    fs::write(
+        tokenizer.join("tokenizer_config.json"),
+        r#"{"chat_template": "{{ eos_token }}borrowed", "eos_token": "</s>"}"#,
+    )
+    .unwrap();
+    assert_eq!(rendered(&config).unwrap(), "</s>borrowed");
+    fs::write(model.join("chat_template.jinja"), "own").unwrap();
+    assert_eq!(rendered(&config).unwrap(), "own");
+    fs::write(model.join("chat_template.jinja"), "{% include 'x' %}").unwrap();
+    let chat = config.target_chat(&AssembleOptions::default()).unwrap();
+    let message = chat.templates().unwrap_err().to_string();
+    assert!(
+        message.contains("model (chat_template.jinja)") && message.contains("{% include %}"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_chat_template_of_a_gguf_file_is_the_models_own() {
+    let file = project("tests/goldens/gguf/qwen2-q4_0.gguf");
+    let config = Config::new(Neural::new(model_source(&file).unwrap()));
+    let chat = config.target_chat(&AssembleOptions::default()).unwrap();
+    let templates = chat.templates().unwrap().unwrap();
+    let template = templates.get(None).unwrap();
+    let messages = [
+        Message::new(Role::User, "Hi"),
+        Message::new(Role::Assistant, " you"),
+    ];
+    assert_eq!(template.render(&messages).unwrap(), "Hi you");
+    assert!(template.special_token("eos_token").is_some());
+}
