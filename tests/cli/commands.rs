@@ -661,3 +661,49 @@ fn settings_of_a_model_that_are_not_known_are_warned_about() {
         );
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn inputs_without_an_end_are_refused() {
+    for args in [
+        &["replay", "--trace", "/dev/zero"][..],
+        &["trace", "show", "/dev/zero"],
+        &["run", "--config", "/dev/zero"],
+        &["run", "--prompts", "/dev/zero"],
+        &["bigram", "show", "/dev/zero"],
+        &[
+            "bigram",
+            "build",
+            "/dev/zero",
+            "--tokenizer",
+            "embedded:demo-t5-target",
+            "--out",
+            "/nonexistent/table",
+        ],
+    ] {
+        let message = error(&cascade(args));
+        assert!(message.contains("/dev/zero"), "{message}");
+        assert!(message.contains("a device"), "{message}");
+    }
+}
+
+#[test]
+fn rows_that_no_memory_holds_are_refused() {
+    let message = error(&cascade(&[
+        "bench",
+        "model",
+        "embedded:demo-t5-small",
+        "--rows",
+        "999999999",
+    ]));
+    assert!(message.contains("999999998 nodes"), "{message}");
+    let args = [
+        "bench",
+        "model",
+        "embedded:demo-t5-small",
+        "--contexts",
+        "999999999",
+    ];
+    let message = error(&cascade(&args));
+    assert!(message.contains("999999999 positions"), "{message}");
+}

@@ -385,3 +385,138 @@ fn a_combination_that_would_not_be_exact_is_refused_before_anything_is_loaded() 
         ],
     );
 }
+
+#[test]
+fn a_missing_k_matrix_is_written_out() {
+    let missing = message("k: { matrix: [[4, 10], [0, 10]] }", "");
+    let example = "k: { matrix: [[4, 4], [0, 4]] }";
+    assert_says(
+        &missing,
+        &[
+            "bad.yaml: k: it is missing",
+            "2 drafters",
+            example,
+            "cascade tune",
+        ],
+    );
+    let written = GOOD.replace("k: { matrix: [[4, 10], [0, 10]] }", example);
+    Config::parse(&written, "good.yaml", Path::new("")).unwrap();
+}
+
+#[test]
+fn byte_order_marks_are_passed_over_and_other_encodings_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.yaml");
+    std::fs::write(&path, format!("\u{feff}{GOOD}")).unwrap();
+    Config::open(&path).unwrap();
+    Config::parse(&format!("\u{feff}{GOOD}"), "good.yaml", Path::new("")).unwrap();
+    let wide: Vec<u8> = GOOD.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for bytes in [[&b"\xff\xfe"[..], &wide].concat(), wide] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = Config::open(&path).unwrap_err().to_string();
+        assert_says(&error, &["config.yaml", "UTF-16", "UTF-8"]);
+    }
+}
+
+#[test]
+fn files_without_an_end_and_deep_nesting_are_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Config::open(folder.path()).unwrap_err().to_string();
+    assert_says(&error, &["a folder"]);
+    #[cfg(unix)]
+    {
+        let error = Config::open("/dev/zero").unwrap_err().to_string();
+        assert_says(&error, &["/dev/zero", "a device"]);
+    }
+    let deep = message("lenience: 2", &format!("lenience: {}", "[".repeat(100_000)));
+    assert_says(&deep, &["bad.yaml", "line 7", "1000"]);
+}
+
+#[test]
+fn trees_that_no_memory_holds_are_refused_before_any_is_taken() {
+    let text = GOOD.replace("lenience: 2", "tree: { max_nodes: 50000 }");
+    let error = assembly_message(&text, &offline());
+    assert_says(
+        &error,
+        &[
+            "bad.yaml",
+            "50000 nodes",
+            "`demo-t5-target`",
+            "tree.max_nodes",
+            "64 is the default",
+        ],
+    );
+    let fits = GOOD.replace("lenience: 2", "tree: { max_nodes: 1000 }");
+    let config = Config::parse(&fits, "good.yaml", Path::new("")).unwrap();
+    config.assemble(&offline()).unwrap();
+}
+
+/// The notices of assembling `text` and encoding a prompt, and the number of its tokens.
+fn notices(text: &str, prompt: &str) -> (Vec<String>, Result<usize, String>) {
+    let said = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = said.clone();
+    let notices =
+        cascade_config::Notices::new(move |text| heard.lock().unwrap().push(text.to_owned()));
+    let config = Config::parse(text, "good.yaml", Path::new("")).unwrap();
+    let assembled = config.assemble(&offline().with_notices(notices)).unwrap();
+    let encoded = (0..2)
+        .map(|_| assembled.cascade.encode(prompt))
+        .last()
+        .unwrap();
+    let tokens = encoded.map(|prompt| prompt.source.len() + prompt.context.len());
+    drop(assembled);
+    let said = said.lock().unwrap().clone();
+    (said, tokens.map_err(|error| error.to_string()))
+}
+
+#[test]
+fn prompts_are_cut_only_where_that_is_asked_for_and_never_in_silence() {
+    let with = |settings: &str| {
+        GOOD.replace(
+            "max_new_tokens: 20",
+            &format!("max_new_tokens: 20, {settings}"),
+        )
+    };
+    let prompt = "How many eggs are there in a box of twelve eggs?";
+    let (said, tokens) = notices(GOOD, prompt);
+    assert_eq!((said.len(), tokens.unwrap() > 8), (0, true));
+    let (said, tokens) = notices(&with("max_prompt_tokens: 8"), prompt);
+    assert!(said.is_empty());
+    assert_says(
+        &tokens.unwrap_err(),
+        &["8 are allowed", "generation.truncate_prompt"],
+    );
+    for (side, end) in [("left", "the first"), ("right", "the last")] {
+        let (said, tokens) = notices(
+            &with(&format!("max_prompt_tokens: 8, truncate_prompt: {side}")),
+            prompt,
+        );
+        assert_eq!(
+            (said.len(), tokens),
+            (1, Ok(8)),
+            "once, although it is encoded twice: {said:?}"
+        );
+        assert_says(
+            &said[0],
+            &["the prompt has", end, "generation.max_prompt_tokens is 8"],
+        );
+    }
+    let in_vain = message("max_new_tokens: 20", "truncate_prompt: left");
+    assert_says(
+        &in_vain,
+        &["generation.truncate_prompt", "max_prompt_tokens"],
+    );
+    let none = message("max_new_tokens: 20", "max_prompt_tokens: 0");
+    assert_says(&none, &["generation.max_prompt_tokens", "1 or more"]);
+}
+
+#[test]
+fn sources_that_take_long_are_announced_with_an_estimate() {
+    let (said, tokens) = notices(GOOD, &"word ".repeat(2 * cascade_config::LONG_SOURCE));
+    assert!(tokens.unwrap() > cascade_config::LONG_SOURCE);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_says(
+        &said[0],
+        &["encoding them takes about", "generation.truncate_prompt"],
+    );
+}

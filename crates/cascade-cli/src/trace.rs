@@ -18,7 +18,7 @@ pub(crate) enum TraceCommand {
     ///
     /// Writes one line per prompt: the tokens of the prompt, the target's tokens, and for each the
     /// gap between its logit and the runner-up. Drafters are not loaded. Format: docs/traces.md.
-    Record(RecordArgs),
+    Record(Box<RecordArgs>),
     /// Make a trace from texts recorded by other programs.
     Import(ImportArgs),
     /// Describe a trace.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use cascade_core::Architecture;
 use cascade_data::{Dataset, PromptTemplate, Sample, Selection};
 use cascade_engine::Options;
-use cascade_eval::trace::spec_bench::{Answers, Import};
+use cascade_eval::trace::spec_bench::{Answers, Import, LARGEST_ANSWERS};
 use cascade_eval::trace::{Header, Provenance, Record, Trace};
 use cascade_eval::Error;
 use cascade_fs::{Existing, Output};
@@ -24,7 +24,8 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
     let Format::SpecBench = args.format;
     let output = output(args)?;
     let label = args.answers.display().to_string();
-    let answers = std::fs::read_to_string(&args.answers).with_context(|| label.clone())?;
+    let answers =
+        cascade_fs::read_text(&args.answers, LARGEST_ANSWERS).with_context(|| label.clone())?;
     let answers = Answers::parse(&label, &answers)?;
     let questions = Dataset::SpecBench.read(&args.questions, Selection::ALL)?;
     let tokenizer = tokenizer::load(&args.tokenizer)?;

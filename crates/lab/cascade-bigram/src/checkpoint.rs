@@ -67,6 +67,9 @@ pub(crate) struct Checkpoint {
     committed: bool,
 }
 
+/// The largest manifest that is read.
+const LARGEST_MANIFEST: u64 = 64 << 20;
+
 impl Checkpoint {
     /// Makes the folder for an output, or opens it.
     ///
@@ -208,7 +211,7 @@ fn lock(folder: &Path) -> Result<File> {
 }
 
 fn read(path: &Path) -> Result<Option<Manifest>> {
-    let json = match fs::read(path) {
+    let json = match cascade_fs::read(path, LARGEST_MANIFEST) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(Error::read(path))?,
     };

@@ -10,11 +10,16 @@
 //! … group by left, right` adds up pairs and tokens alike. Everything else about the text is in the
 //! file's metadata under `cascade-bigram`. Files that SQL has summed have no such entry, and other
 //! integer types: those are read as well, if they are sorted.
+//!
+//! Under `cascade-bigram-sha256` is a digest of that entry and of all rows, which is compared when
+//! they are read: the Parquet library writes pages without checksums. Files that SQL or earlier
+//! versions of this program have written have no digest, and are read without.
 
 use cascade_core::Fingerprint;
 use cascade_ngram::Source;
 use serde::{Deserialize, Serialize};
 
+mod digest;
 mod reader;
 mod writer;
 
@@ -22,6 +27,8 @@ pub(crate) use reader::PartReader;
 pub(crate) use writer::PartWriter;
 
 const METADATA: &str = "cascade-bigram";
+/// The digest of that metadata and of the rows.
+const DIGEST: &str = "cascade-bigram-sha256";
 const FORMAT: u32 = 1;
 
 /// Metadata of partial counts.

@@ -434,3 +434,39 @@ fn an_interrupted_count_goes_on_where_it_was_safe() {
     again.build(&inputs, &path("table")).unwrap();
     assert!(read("expected") == read("table"));
 }
+
+/// One bit anywhere in a file of counts: the reader says so, or gives what was written.
+#[test]
+fn turned_bits_in_parts_are_noticed() {
+    let (folder, inputs) = corpus(60);
+    let part = folder.path().join("part.parquet");
+    Setting::default().job(&inputs, &part, count).unwrap();
+    let bytes = fs::read(&part).unwrap();
+    let output = folder.path().join("table");
+    let read = || {
+        let parts = [part.clone()];
+        reduce(&Reduction {
+            parts: &parts,
+            summed: &[],
+            output: &output,
+            top_k: 100,
+            min_count: 1,
+            command: "",
+        })
+        .map(|_| fs::read(&output).unwrap())
+    };
+    let expected = read().unwrap();
+    let mut rng = StdRng::seed_from_u64(5);
+    let mut refused = 0;
+    for _ in 0..300 {
+        let mut turned = bytes.clone();
+        turned[rng.random_range(0..bytes.len())] ^= 1 << rng.random_range(0..8);
+        fs::write(&part, &turned).unwrap();
+        let _ = fs::remove_file(&output);
+        match read() {
+            Err(_) => refused += 1,
+            Ok(found) => assert!(found == expected, "a turned bit gave another table"),
+        }
+    }
+    assert!(refused > 250, "{refused}");
+}

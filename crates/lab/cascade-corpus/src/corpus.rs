@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::vec;
 
+use cascade_fs::Inflation;
+
 use crate::bz2::{is_bzip2, Bz2Reader};
 use crate::document::RawDocument;
 use crate::encoding::{detect, preview, read_once, Utf8Reader, SNIFF};
@@ -64,7 +66,11 @@ impl Input {
         match (metadata.is_file(), metadata.len()) {
             (true, 0) => Err(Error::Empty { file }),
             (true, size) => Ok(Some(size)),
-            (false, _) => Ok(None),
+            // A pipe of the shell's; others have no end, or wait for one who writes.
+            (false, _) => match cascade_fs::open(path) {
+                Ok(_) => Ok(None),
+                Err(source) => Err(Error::Open { file, source }),
+            },
         }
     }
 }
@@ -218,7 +224,7 @@ impl Opener {
             file: self.file.to_string(),
             source,
         };
-        let mut file = File::open(path).map_err(open_error)?;
+        let mut file = cascade_fs::open(path).map_err(open_error)?;
         let is_file = file.metadata().map_err(open_error)?.is_file();
         if is_file
             && starts_parquet(&mut file).map_err(|error| Error::read(&self.file, 0, error))?
@@ -280,6 +286,7 @@ impl Opener {
             format,
             file: self.file.clone(),
             read: read.clone(),
+            given: Inflation::default(),
         }))
     }
 
@@ -409,12 +416,14 @@ impl Read for Counted {
     }
 }
 
-/// Names the file, the place and the format in the errors of a decoder.
+/// Names the file, the place and the format in the errors of a decoder, and stops one that gives
+/// out of all proportion to what the whole file has.
 struct Layer {
     source: Source,
     format: &'static str,
     file: Arc<str>,
     read: Arc<AtomicU64>,
+    given: Inflation,
 }
 
 impl Layer {
@@ -442,8 +451,12 @@ impl Layer {
 impl Read for Layer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self.source.read(into) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(self.name(error)),
-            result => result,
+            Ok(length) => {
+                let checked = self.given.add(length, self.read.load(Relaxed));
+                checked.map(|()| length).map_err(|error| self.name(error))
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            Err(error) => Err(self.name(error)),
         }
     }
 }

@@ -17,7 +17,6 @@ mod spec_bench;
 mod taken;
 
 use std::borrow::Cow;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -28,6 +27,10 @@ use crate::{EntryError, Error, Place, Result, Sample, Selection};
 use self::entry::{Entry, Record};
 use self::file::Data;
 use self::taken::Taken;
+
+/// The largest file of a dataset that is read, compressed or not. Larger datasets come as several
+/// files in a folder, which are read one after the other.
+pub const LARGEST_FILE: u64 = 4 << 30;
 
 /// A dataset, as it is distributed: in its own files, or in the hub's Parquet export.
 ///
@@ -189,7 +192,8 @@ impl Dataset {
                 break;
             };
             let label = path.display().to_string();
-            let bytes = fs::read(&path).map_err(|source| Error::Read { path, source })?;
+            let read = cascade_fs::read(&path, LARGEST_FILE);
+            let bytes = read.map_err(|source| Error::Read { path, source })?;
             self.take(&label, bytes.into(), &mut taken)?;
         }
         taken.finish(label)

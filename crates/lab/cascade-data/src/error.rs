@@ -211,6 +211,25 @@ pub enum EntryError {
     #[error("invalid UTF-8; convert the file to UTF-8")]
     Utf8,
 
+    /// Text in another encoding.
+    #[error("it is in {encoding}; save the file as UTF-8")]
+    Encoding {
+        /// Its name.
+        encoding: &'static str,
+    },
+
+    /// An entry too large to be one.
+    #[error(
+        "a line has {bytes} bytes, and {} MiB are read at most; is the file made of lines?",
+        limit >> 20
+    )]
+    LongLine {
+        /// Its length.
+        bytes: usize,
+        /// The longest that is read.
+        limit: usize,
+    },
+
     /// A line that is not JSON.
     #[error("column {column}: {message}; every line must be one JSON object")]
     Json {

@@ -30,7 +30,7 @@ mod selection;
 mod source;
 
 pub use cascade_config::{Content, ContentKind, PromptError, PromptTemplate, Turns};
-pub use dataset::Dataset;
+pub use dataset::{Dataset, LARGEST_FILE};
 pub use error::{EntryError, Error, Place, Result};
 pub use sample::{Letter, Sample};
 pub use selection::{RandomSample, Selection};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cascade_core::{Architecture, Result, Scorer, TokenId, TokenTree, Want};
+use cascade_core::{Architecture, Error, Result, Scorer, TokenId, TokenTree, Want};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -10,6 +10,9 @@ use rand_chacha::ChaCha8Rng;
 /// second repeats the preparation for each number of rows, in case memory grew for a later one and
 /// invalidated it.
 const WARM_UP: usize = 2;
+
+/// The longest context and source that are measured: a million tokens.
+pub const LONGEST_CONTEXT: usize = 1 << 20;
 
 /// Settings of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +63,10 @@ impl ForwardBench {
     /// model's positions are omitted from the result.
     ///
     /// # Errors
-    /// Errors of the model.
+    /// Contexts and a source above [`LONGEST_CONTEXT`], and more rows than the model scores, before
+    /// anything is allocated for them; errors of the model.
     pub fn run(&self, scorer: &mut dyn Scorer) -> Result<Vec<ForwardCost>> {
+        self.check(scorer)?;
         let mut tokens = Tokens::new(self.seed, scorer.vocab_size());
         match scorer.architecture() {
             Architecture::EncoderDecoder => scorer.set_source(&tokens.take(self.source.max(1)))?,
@@ -74,6 +79,23 @@ impl ForwardBench {
         Ok(costs)
     }
 
+    fn check(&self, scorer: &dyn Scorer) -> Result<()> {
+        let longest = self.contexts.iter().chain([&self.source]).max();
+        if let Some(&needed) = longest.filter(|&&length| length > LONGEST_CONTEXT) {
+            let limit = LONGEST_CONTEXT;
+            return Err(Error::ContextTooLong { needed, limit });
+        }
+        let nodes = self
+            .rows
+            .iter()
+            .max()
+            .map_or(0, |rows| rows.saturating_sub(1));
+        match scorer.max_nodes() {
+            Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
+            _ => Ok(()),
+        }
+    }
+
     fn at(
         &self,
         scorer: &mut dyn Scorer,
@@ -84,9 +106,9 @@ impl ForwardBench {
         let limit = scorer.max_context().unwrap_or(usize::MAX);
         let fitting = self.rows.iter().copied();
         let rows: Vec<usize> = fitting
-            .filter(|&rows| rows > 0 && length + rows - 1 <= limit)
+            .filter(|&rows| rows > 0 && length.saturating_add(rows - 1) <= limit)
             .collect();
-        let mut times = vec![Vec::with_capacity(self.repeats); rows.len()];
+        let mut times = vec![Vec::new(); rows.len()];
         for round in 0..WARM_UP + self.repeats {
             for (times, &rows) in times.iter_mut().zip(&rows) {
                 let tree = TokenTree::chain(tokens.take(rows - 1));
@@ -176,6 +198,17 @@ mod tests {
         for cost in costs {
             assert!(cost.fastest <= cost.median && cost.median <= cost.slowest);
         }
+    }
+
+    #[test]
+    fn what_no_memory_holds_is_refused_before_it_is_allocated() {
+        let mut toy = ToyScorer::target("toy", 12, 1);
+        let too_long = ForwardBench {
+            contexts: vec![usize::MAX],
+            ..ForwardBench::default()
+        };
+        let error = too_long.run(&mut toy).unwrap_err();
+        assert!(matches!(error, Error::ContextTooLong { .. }), "{error}");
     }
 
     #[test]

@@ -18,5 +18,5 @@ pub mod tune;
 
 pub use bootstrap::{median, Bootstrap};
 pub use error::{Error, Result};
-pub use forward_cost::{read_bandwidth, ForwardBench, ForwardCost};
+pub use forward_cost::{read_bandwidth, ForwardBench, ForwardCost, LONGEST_CONTEXT};
 pub use swi::{CostError, CostTable};

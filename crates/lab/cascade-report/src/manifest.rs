@@ -33,6 +33,9 @@ pub struct Manifest {
     pub finished: Option<Timestamp>,
 }
 
+/// The largest manifest that is read.
+const LARGEST_MANIFEST: u64 = 16 << 20;
+
 /// The file that a report keeps it in.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
@@ -43,7 +46,7 @@ impl Manifest {
     /// [`Error::Io`] and [`Error::Corrupt`].
     pub fn of_folder(folder: &Path) -> Result<Option<Self>> {
         let file = folder.join(MANIFEST);
-        let bytes = match std::fs::read(&file) {
+        let bytes = match cascade_fs::read(&file, LARGEST_MANIFEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(Error::io("read", &file))?,
         };

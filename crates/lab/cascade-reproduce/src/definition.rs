@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cascade_config::{from_yaml, LARGEST_CONFIG};
 use serde::{Deserialize, Serialize};
 
 use crate::variant::{Role, Setting, Variant};
@@ -208,11 +209,23 @@ impl Definition {
     /// # Errors
     /// [`Error::Unreadable`]; those of [`parse`](Self::parse).
     pub fn open(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(Error::unreadable(path))?;
+        let text = cascade_fs::read_text(path, LARGEST_CONFIG).map_err(Error::unreadable(path))?;
         let name = path
             .file_stem()
             .map_or_else(|| "experiment".into(), |name| name.to_string_lossy());
-        Self::parse(&name, &text)
+        // Messages name the file.
+        let definition = Self::parse(&path.display().to_string(), &text);
+        let definition = definition.map_err(|error| match error {
+            Error::Setting { .. } => Error::Content {
+                file: path.to_owned(),
+                problem: error.to_string(),
+            },
+            error => error,
+        })?;
+        Ok(Self {
+            name: name.into_owned(),
+            ..definition
+        })
     }
 
     /// Reads YAML, and checks what can be checked without models.
@@ -221,7 +234,7 @@ impl Definition {
     /// [`Error::Syntax`]; [`Error::Definition`] for rows that make no experiment;
     /// [`Error::Setting`].
     pub fn parse(name: &str, text: &str) -> Result<Self> {
-        let mut definition: Self = serde_yaml::from_str(text).map_err(|source| Error::Syntax {
+        let mut definition: Self = from_yaml(text).map_err(|source| Error::Syntax {
             experiment: name.to_owned(),
             source,
         })?;

@@ -37,6 +37,15 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// A file whose content does not make sense.
+    #[error("{}: {problem}", file.display())]
+    Content {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
+
     /// A text that is not an experiment.
     #[error("{experiment}: {source}; configs/reproduce/table2.yaml is an example")]
     Syntax {

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Definition, Error, Result};
 
+/// The largest file of a folder of results that is read.
+pub(crate) const LARGEST_OWN: u64 = 4 << 30;
+
 /// The file that a plan is kept in, beside the results.
 pub(crate) const PLAN: &str = "plan.json";
 
@@ -144,7 +147,7 @@ impl Plan {
             folder: folder.to_owned(),
             problem,
         };
-        let text = std::fs::read_to_string(folder.join(PLAN))
+        let text = cascade_fs::read_text(folder.join(PLAN), LARGEST_OWN)
             .map_err(|error| problem(format!("{PLAN}: {error}")))?;
         serde_json::from_str(&text).map_err(|error| problem(format!("{PLAN}: {error}")))
     }

@@ -12,7 +12,8 @@ use std::path::Path;
 use cascade_report::{Manifest, Report, Table};
 
 use self::data::Data;
-use crate::{Kind, Result};
+use crate::samples::SAMPLES;
+use crate::{Error, Kind, Result};
 
 /// A report, and what a caller must know of it.
 pub struct Reported {
@@ -60,7 +61,13 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     for table in &made.tables {
         report = report.table(table.clone());
     }
-    report = samples::add(report, &data, folder, made.best)?;
+    report = samples::add(report, &data, folder, made.best).map_err(|error| match error {
+        Error::Report(error) => Error::Content {
+            file: folder.join(SAMPLES),
+            problem: format!("{error}; restore the file, or run the experiment again"),
+        },
+        error => error,
+    })?;
     Ok(Reported {
         report,
         tables: made.tables,

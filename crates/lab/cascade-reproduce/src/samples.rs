@@ -2,7 +2,6 @@
 //! the models.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use cascade_models::Tokenizer;
 use cascade_report::write_atomically;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, LARGEST_OWN};
 use crate::prompts::Ready;
 use crate::token_texts::token_texts;
 use crate::{Error, Result};
@@ -124,7 +123,7 @@ impl Samples {
     /// Reads the file; there are none if it is not there.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(SAMPLES);
-        let text = match fs::read_to_string(&path) {
+        let text = match cascade_fs::read_text(&path, LARGEST_OWN) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read.map_err(Error::unreadable(&path))?,
         };

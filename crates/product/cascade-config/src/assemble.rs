@@ -1,14 +1,15 @@
 //! From a configuration to a cascade.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
 use cascade_engine::{Branching, Cascade, CascadeBuilder, NeuralOptions, Role, Rule};
-use cascade_models::LoadedModel;
+use cascade_models::{LoadedModel, Model};
 use cascade_ngram::DrafterFactory;
 
 use crate::config::{Config, Drafter, Neural};
 use crate::pool::Tables;
+use crate::prompt_limit::{encoder, GuardedCodec};
 use crate::vocabulary::check_same;
 use crate::{AssembleOptions, Error, ModelPool, Result};
 
@@ -28,6 +29,8 @@ pub struct Target {
     pub eos: Vec<TokenId>,
     /// Its tokenizer; a target without one answers tokens, not texts.
     pub codec: Option<Arc<dyn TextCodec>>,
+    /// Its weights, if it is a model: what the encoding of long prompts is timed with.
+    pub model: Option<Arc<Model>>,
 }
 
 impl Target {
@@ -44,6 +47,7 @@ impl Target {
             parameters: 0,
             eos: Vec::new(),
             codec: None,
+            model: None,
         }
     }
 
@@ -73,6 +77,7 @@ impl From<&LoadedModel> for Target {
             .with_codec(Arc::new(model.tokenizer.clone()));
         Self {
             parameters: model.num_parameters(),
+            model: Some(Arc::clone(&model.model)),
             ..target
         }
     }
@@ -201,8 +206,14 @@ impl ModelPool {
             .statistical_lenience(config.statistical_lenience)
             .placement(config.placement)
             .max_nodes(config.max_nodes);
-        if let Some(codec) = target.codec {
-            builder = builder.codec(codec);
+        if let Some(inner) = target.codec {
+            builder = builder.codec(Arc::new(GuardedCodec {
+                inner,
+                limit: config.generation.prompt_limit,
+                encoder: target.model.as_ref().and_then(encoder),
+                notices: self.notices(),
+                said: Mutex::default(),
+            }));
         }
         for (name, model) in drafters {
             builder = model.add(builder, name);

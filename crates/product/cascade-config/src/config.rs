@@ -11,8 +11,9 @@ use cascade_engine::{
 use cascade_models::{DType, ModelSource};
 use cascade_ngram::{Builtin, DrafterConfig, DrafterKey, DrafterKinds};
 
+use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
 use crate::reader::{last_part, Reader};
-use crate::{locator, DeviceSpec, Error, PromptTemplate, Result, SamplingSettings};
+use crate::{locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings};
 
 /// A configuration whose entries are valid, each by itself. Whether the models exist and fit each
 /// other is checked when it is [assembled](Self::assemble).
@@ -109,6 +110,8 @@ pub struct GenerationSettings {
     pub seed: u64,
     /// Texts that end a generation.
     pub stop: Option<StopSequences>,
+    /// How long prompts may be; as long as the target takes them if nothing else is said.
+    pub prompt_limit: Option<PromptLimit>,
 }
 
 impl Default for GenerationSettings {
@@ -121,6 +124,7 @@ impl Default for GenerationSettings {
             sampling: SamplingSettings::default(),
             seed: options.seed,
             stop: options.stop,
+            prompt_limit: None,
         }
     }
 }
@@ -175,10 +179,11 @@ impl Config {
         if let Some(text) = locator::config(&label)? {
             return Self::parse_with::<K>(text, &label, "");
         }
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
-            file: path.to_owned(),
-            source,
-        })?;
+        let text =
+            cascade_fs::read_text(path, LARGEST_CONFIG).map_err(|source| Error::Unreadable {
+                file: path.to_owned(),
+                source,
+            })?;
         Self::parse_with::<K>(&text, &label, path.parent().unwrap_or(Path::new("")))
     }
 
@@ -214,7 +219,7 @@ impl Config {
         label: &str,
         base: impl AsRef<Path>,
     ) -> Result<Self> {
-        let file = serde_yaml::from_str(text).map_err(|source| Error::Syntax {
+        let file = from_yaml(text).map_err(|source| Error::Syntax {
             file: label.to_owned(),
             source,
         })?;
@@ -309,7 +314,7 @@ impl Config {
     fn clipped(&self) -> impl Iterator<Item = String> + '_ {
         let rows = self.k.rows().iter().enumerate();
         rows.filter_map(move |(row, entries)| {
-            let asked: usize = entries.iter().sum();
+            let asked = entries.iter().fold(0usize, |sum, &entry| sum.saturating_add(entry));
             (asked > self.max_nodes).then(|| {
                 format!(
                     "{}: row {row} of the K matrix asks for {asked} tokens, and tree.max_nodes is {}: \

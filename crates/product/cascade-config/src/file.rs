@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::Truncate;
 use cascade_engine::{Convention, Expand, Placement, Siblings};
 use cascade_ngram::{positive, DrafterKinds, StatisticalEntry};
 use serde::de::{Error, MapAccess, Visitor};
@@ -184,4 +185,6 @@ pub(crate) struct GenerationEntry {
     pub(crate) seed: Option<u64>,
     #[serde(default)]
     pub(crate) stop: Vec<String>,
+    pub(crate) max_prompt_tokens: Option<usize>,
+    pub(crate) truncate_prompt: Option<Truncate>,
 }

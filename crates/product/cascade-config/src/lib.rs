@@ -48,6 +48,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod bounded_yaml;
 mod chat;
 mod config;
 mod defaults;
@@ -57,6 +58,7 @@ mod locator;
 mod memory;
 mod pool;
 mod prompt;
+mod prompt_limit;
 mod reader;
 mod sampling;
 mod spec;
@@ -64,6 +66,7 @@ mod vocabulary;
 mod yaml;
 
 pub use assemble::{Assembled, DrafterModel, Part, Target};
+pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
 pub use cascade_chat::{ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role};
 pub use cascade_models::DeviceSpec;
 pub use chat::ModelChat;
@@ -73,5 +76,6 @@ pub use error::{Error, Result};
 pub use locator::model_source;
 pub use pool::{AssembleOptions, ModelPool};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
+pub use prompt_limit::{Notices, PromptLimit, Truncate, LONG_SOURCE};
 pub use sampling::SamplingSettings;
 pub use spec::{CascadeSpec, NgramTable};

@@ -11,7 +11,7 @@ use cascade_models::{
 };
 use cascade_ngram::{BigramTable, Resources, TableLocator};
 
-use crate::{locator, DeviceSpec, Neural};
+use crate::{locator, DeviceSpec, Neural, Notices};
 
 /// How models are loaded.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct AssembleOptions {
     pub hub: HubOptions,
     /// Whether downloads show a progress bar on standard error.
     pub progress: bool,
+    /// Where notices about single prompts go.
+    pub notices: Notices,
 }
 
 /// The configuration's device, the hub as the environment says, a progress bar if standard error is
@@ -33,11 +35,17 @@ impl Default for AssembleOptions {
             device: None,
             hub: HubOptions::from_env(),
             progress: io::stderr().is_terminal(),
+            notices: Notices::default(),
         }
     }
 }
 
 impl AssembleOptions {
+    /// The same with another place for notices.
+    pub fn with_notices(self, notices: Notices) -> Self {
+        Self { notices, ..self }
+    }
+
     /// The same on `device`, or on the configuration's if there is none.
     pub fn with_device(self, device: Option<DeviceSpec>) -> Self {
         Self { device, ..self }
@@ -58,6 +66,7 @@ pub struct ModelPool {
     forced: Option<DeviceSpec>,
     hub: HubOptions,
     progress: bool,
+    notices: Notices,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
     /// Files of models that have been looked for, so that the hub is asked once.
@@ -82,6 +91,7 @@ impl ModelPool {
             forced: options.device,
             hub: options.hub.clone(),
             progress: options.progress,
+            notices: options.notices.clone(),
             devices: Mutex::default(),
             models: Mutex::default(),
             located: Mutex::default(),
@@ -129,6 +139,11 @@ impl ModelPool {
         let model = Arc::new(load_files(files, &self.load_options(neural)?)?);
         models.push((key, Arc::clone(&model)));
         Ok(model)
+    }
+
+    /// Where notices about single prompts go.
+    pub(crate) fn notices(&self) -> Notices {
+        self.notices.clone()
     }
 
     /// A model that has been loaded.

@@ -11,7 +11,16 @@ use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator}
 
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
 use crate::file::{BranchesEntry, DrafterEntry, File, GenerationEntry, KEntry, NeuralEntry};
-use crate::{locator, DeviceSpec, Error, PromptError, PromptTemplate, Result, SamplingSettings};
+use crate::{
+    locator, DeviceSpec, Error, PromptError, PromptLimit, PromptTemplate, Result, SamplingSettings,
+};
+
+/// The largest entry of a K matrix: as many tokens as no draft has, and few enough to be added up.
+const LARGEST_QUOTA: usize = 1 << 20;
+
+/// Entries of a K matrix that is shown as an example, and its rows at most.
+const FIRST_TRY: &str = "4";
+const SHOWN: usize = 4;
 
 /// Reads the entries of one configuration.
 pub(crate) struct Reader<'a> {
@@ -228,11 +237,41 @@ impl Reader<'_> {
 
     fn k_matrix(&self, entry: Option<KEntry>, drafters: usize) -> Result<KMatrix> {
         let k = match entry {
+            Some(entry) if self.largest_quota(&entry) > LARGEST_QUOTA => {
+                let largest = self.largest_quota(&entry);
+                let cure = format!(
+                    "give {LARGEST_QUOTA} or less; drafts have tree.max_nodes nodes at most"
+                );
+                return Err(self.error("k.matrix", format!("an entry is {largest}"), cure));
+            }
             Some(entry) => KMatrix::new(entry.matrix, entry.convention),
             None if drafters == 0 => KMatrix::new(Vec::new(), Default::default()),
-            None => return Err(self.cascade(cascade_engine::Error::NoKMatrix { drafters })),
+            None => return Err(self.no_k_matrix(drafters)),
         };
         k.map_err(|error| self.cascade(error))
+    }
+
+    fn largest_quota(&self, entry: &KEntry) -> usize {
+        entry.matrix.iter().flatten().copied().max().unwrap_or(0)
+    }
+
+    /// What to write: as many tokens of each drafter as a first try takes.
+    fn no_k_matrix(&self, drafters: usize) -> Error {
+        let row = |row: usize| {
+            let entries = (0..drafters).map(|column| if column < row { "0" } else { FIRST_TRY });
+            format!("[{}]", entries.collect::<Vec<_>>().join(", "))
+        };
+        let rows: Vec<String> = (0..drafters.min(SHOWN)).map(row).collect();
+        let dots = if drafters > SHOWN { ", …" } else { "" };
+        self.error(
+            "k",
+            format!("it is missing, and a cascade of {drafters} drafters needs a K matrix of as many rows and columns"),
+            format!(
+                "write how many tokens each drafter (column) adds for each reviewer (row), \
+                 for example `k: {{ matrix: [{}{dots}] }}`; `cascade tune` finds good values",
+                rows.join(", ")
+            ),
+        )
     }
 
     /// Refuses before anything is loaded what the builder would refuse after.
@@ -289,7 +328,23 @@ impl Reader<'_> {
             sampling: self.sampling(entry)?,
             seed: entry.seed.unwrap_or(defaults.seed),
             stop,
+            prompt_limit: self.prompt_limit(entry)?,
         })
+    }
+
+    fn prompt_limit(&self, entry: &GenerationEntry) -> Result<Option<PromptLimit>> {
+        match (entry.max_prompt_tokens, entry.truncate_prompt) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(self.error(
+                "generation.truncate_prompt",
+                "there is no limit above which a prompt would be truncated",
+                "give generation.max_prompt_tokens too",
+            )),
+            (Some(tokens), truncate) => Ok(Some(PromptLimit {
+                max_tokens: self.positive("generation.max_prompt_tokens", tokens)?,
+                truncate: truncate.unwrap_or_default(),
+            })),
+        }
     }
 
     fn sampling(&self, entry: &GenerationEntry) -> Result<SamplingSettings> {

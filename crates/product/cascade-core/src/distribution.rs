@@ -589,6 +589,8 @@ mod tests {
             close(form.overlap(&other), 0.375);
             assert!(form.residual(&form).is_none());
             assert!(form.without(&[0, 2, 3]).is_none());
+            let outside = form.without(&[4, 1000]).unwrap();
+            assert_eq!(outside.support(), form.support());
         }
     }
 

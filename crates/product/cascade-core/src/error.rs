@@ -40,6 +40,27 @@ pub enum Error {
         limit: usize,
     },
 
+    /// A tree for whose scores there is no memory.
+    #[error("a tree of {nodes} nodes was to be scored, and {limit} are scored at most; draft less at a time (`tree.max_nodes`)")]
+    TreeTooLarge {
+        /// Nodes of the tree.
+        nodes: usize,
+        /// The most that are scored.
+        limit: usize,
+    },
+
+    /// A prompt of more tokens than it was allowed to have.
+    #[error(
+        "the prompt has {tokens} tokens, and {limit} are allowed; shorten it, raise `generation.max_prompt_tokens`, or \
+         set `generation.truncate_prompt` to left or right"
+    )]
+    PromptTooLong {
+        /// Its tokens.
+        tokens: usize,
+        /// The most that are allowed.
+        limit: usize,
+    },
+
     /// A token id outside the model's vocabulary.
     #[error(
         "token {token} is outside the model's vocabulary of {vocab_size}; \

@@ -40,7 +40,7 @@ pub use prefix::common_prefix;
 pub use prompt::{Architecture, Prompt};
 pub use random::{RandomSource, SeededRandom};
 pub use sampling::{Decoding, InvalidSampling, Sampling};
-pub use score::{GatheredProbs, Matrix, RowDetail, Scorer, Scores, Top, Want};
+pub use score::{GatheredProbs, Matrix, RowDetail, Scorer, Scores, Top, Want, LARGEST_FORWARD};
 pub use tree::{NodeId, TokenTree};
 
 /// Index of a token in a model's vocabulary.

@@ -343,6 +343,7 @@ mod tests {
             assert!(Decoding::new(bad, None, None, None).is_err(), "{bad}");
         }
         assert!(Decoding::new(0.0, None, None, None).is_ok_and(Decoding::is_greedy));
+        assert!(Decoding::new(0.1, None, None, None).is_ok_and(|sampled| !sampled.is_greedy()));
         assert_eq!(
             Decoding::new(0.0, Some(0), None, None),
             Err(InvalidSampling::TopK)
@@ -358,15 +359,61 @@ mod tests {
     }
 
     #[test]
+    fn a_nucleus_of_everything_is_everything() {
+        let all = Sampling::PLAIN.with_top_p(1.0).unwrap();
+        let crumb = all.distribution(&[0.0, -40.0]).unwrap();
+        assert_eq!(crumb.support().len(), 2, "4e-18, which is lost in the sum");
+    }
+
+    /// Of equal tokens whose weights add up to the goal exactly, none is kept beyond it.
+    #[test]
+    fn a_nucleus_ends_where_its_share_is_reached() {
+        for (top_p, kept) in [(0.25, 32), (0.5, 64), (0.75, 96)] {
+            let nucleus = Sampling::PLAIN.with_top_p(top_p).unwrap();
+            let found = nucleus.distribution(&[3.0; 128]).unwrap().support();
+            let ids: Vec<TokenId> = found.iter().map(|s| s.0).collect();
+            assert_eq!(ids, Vec::from_iter(0..kept), "the lower ids of equals");
+        }
+    }
+
+    /// A token that has the share of the most probable one to the last bit, wherever the row lies
+    /// and however it is scaled.
+    #[test]
+    fn min_p_keeps_what_reaches_it_exactly() {
+        for max in [0.0f32, 5.0, -3.0, 1e6] {
+            for temperature in [1.0, 0.7] {
+                let sampling = Sampling::new(temperature).unwrap();
+                for step in 0..400 {
+                    let logit = max - step as f32 * 0.2;
+                    let weight = Exponential {
+                        max,
+                        scale: temperature.recip(),
+                    }
+                    .of(logit);
+                    let exactly = sampling.with_min_p(weight).unwrap();
+                    let found = exactly.distribution(&[logit, max]).unwrap();
+                    let kept = 1 + usize::from(weight > 0.0);
+                    assert_eq!(found.support().len(), kept, "{logit} of {max}: {weight}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn refuses_improper_logits() {
         let one = Sampling::new(1.0).unwrap();
-        for bad in [
-            [0.0, f32::NAN],
-            [f32::INFINITY, 0.0],
-            [f32::NEG_INFINITY; 2],
+        for (bad, at) in [
+            ([0.0, f32::NAN], (1, "NaN")),
+            ([f32::INFINITY, 0.0], (0, "inf")),
+            ([f32::NEG_INFINITY, f32::INFINITY], (1, "inf")),
+            ([f32::NEG_INFINITY; 2], (0, "-inf")),
         ] {
-            let error = one.distribution(&bad).unwrap_err().to_string();
-            assert!(error.contains("logit"), "{error}");
+            match one.distribution(&bad) {
+                Err(Error::ImproperLogits { token, logit }) => {
+                    assert_eq!((token, logit.to_string().as_str()), at);
+                }
+                other => panic!("{bad:?}: {other:?}"),
+            }
         }
     }
 }

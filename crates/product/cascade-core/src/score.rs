@@ -249,6 +249,10 @@ impl Scores {
     }
 }
 
+/// Bytes that the attention and the logits of a forward may take: what bounds the size of trees. A
+/// draft of 1,000 nodes takes 200 MB.
+pub const LARGEST_FORWARD: usize = 2 << 30;
+
 /// A neural language model as the engine sees it.
 ///
 /// # Purity
@@ -266,6 +270,12 @@ pub trait Scorer {
 
     /// Maximum of the context length plus the height of the tree; `None` if there is no limit.
     fn max_context(&self) -> Option<usize>;
+
+    /// The most nodes of a tree that it scores, bounded by memory ([`LARGEST_FORWARD`]); `None` if
+    /// there is no limit. Greater trees are an error.
+    fn max_nodes(&self) -> Option<usize> {
+        None
+    }
 
     /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models
     /// accept only the empty source. Encoding may be deferred until the first `score`, and setting
@@ -294,6 +304,10 @@ impl<S: Scorer + ?Sized> Scorer for Box<S> {
 
     fn max_context(&self) -> Option<usize> {
         (**self).max_context()
+    }
+
+    fn max_nodes(&self) -> Option<usize> {
+        (**self).max_nodes()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

@@ -147,7 +147,8 @@ impl CascadeBuilder {
     /// # Errors
     /// No target; a schedule that is missing, given twice or made for another number of drafters; a
     /// stop rule before any drafter; a drafter whose vocabulary or architecture differs from the
-    /// target's; no nodes to draft; a rule that would not be exact for what it reviews.
+    /// target's; no nodes to draft, or more than a model scores; a rule that would not be exact for
+    /// what it reviews.
     pub fn build(self) -> Result<Cascade> {
         let target = self.target.ok_or(Error::NoTarget)?;
         if self.stop_rule_without_drafter {
@@ -161,6 +162,16 @@ impl CascadeBuilder {
                 check_fits(neural, &target)?;
             }
         }
+        let nodes = self.max_nodes.unwrap_or(DEFAULT_MAX_NODES);
+        let neural = self.drafters.iter().filter_map(|level| match level {
+            Level::Neural(neural) => Some(neural),
+            Level::Statistical(_) => None,
+        });
+        if !self.drafters.is_empty() {
+            std::iter::once(&target)
+                .chain(neural)
+                .try_for_each(|model| check_nodes(model, nodes))?;
+        }
         let schedule = one_schedule(self.schedule, self.k, self.placement, self.drafters.len())?;
         schedule.check(self.drafters.len())?;
         let levels: Vec<_> = std::iter::once(Some(target.as_reviewer()))
@@ -169,7 +180,7 @@ impl CascadeBuilder {
         check_exact(&levels, &*schedule)?;
         let settings = DraftSettings {
             lenience: self.lenience,
-            max_nodes: self.max_nodes.unwrap_or(DEFAULT_MAX_NODES),
+            max_nodes: nodes,
             eos: self.eos,
             reorders: levels.iter().flatten().any(|level| level.rule.reorders()),
             vocab_size: target.scorer.vocab_size(),
@@ -199,6 +210,18 @@ fn one_schedule(
         (None, None) => return Err(Error::NoKMatrix { drafters }),
     };
     Ok(Box::new(StaticSchedule::new(k).with_placement(placement)))
+}
+
+/// Refuses drafts for whose scores there would be no memory, before any is allocated.
+fn check_nodes(model: &Neural, nodes: usize) -> Result<()> {
+    match model.scorer.max_nodes() {
+        Some(limit) if nodes > limit => Err(Error::TooManyNodes {
+            nodes,
+            model: model.name.clone(),
+            limit,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn check_fits(drafter: &Neural, target: &Neural) -> Result<()> {

@@ -161,7 +161,10 @@ impl Cascade {
         if prompt.trim().is_empty() {
             return Err(Error::EmptyPrompt);
         }
-        let tokens = codec.encode(prompt).map_err(Error::Codec)?;
+        let tokens = codec.encode(prompt).map_err(|error| match error {
+            cascade_core::Error::PromptTooLong { .. } => Error::PromptLimit(error),
+            error => Error::Codec(error),
+        })?;
         let architecture = cascade_core::Scorer::architecture(&self.models.target.scorer);
         Ok(Prompt::new(architecture, tokens))
     }

@@ -1,9 +1,9 @@
 //! Errors of building and running a cascade.
 
-use cascade_core::{Architecture, LevelId};
+use cascade_core::{Architecture, LevelId, LARGEST_FORWARD};
 use cascade_verify::InvalidLenience;
 
-use crate::KMatrixError;
+use crate::{KMatrixError, DEFAULT_MAX_NODES, LONGEST_STOP};
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -74,6 +74,21 @@ pub enum Error {
     #[error("a draft may have at most 0 nodes, so nothing can be drafted; allow 1 or more")]
     NoNodes,
 
+    /// Drafts that are larger than a model can score.
+    #[error(
+        "a draft may have {nodes} nodes, and `{model}` scores {limit} at most in {} GiB of memory for attention and logits; \
+         set `tree.max_nodes` (`max_nodes` of the builder) to {limit} or less: {DEFAULT_MAX_NODES} is the default",
+        LARGEST_FORWARD >> 30
+    )]
+    TooManyNodes {
+        /// Nodes that a draft may have.
+        nodes: usize,
+        /// Name of the model.
+        model: String,
+        /// The most that it scores.
+        limit: usize,
+    },
+
     /// A rule that would change the distribution of the output.
     #[error(
         "rule `{rule}` of `{reviewer}` considers siblings in random order, but those of drafter `{drafter}` are drawn \
@@ -124,9 +139,12 @@ pub enum Error {
     #[error("a stop sequence is empty: it would end every generation at once; remove it")]
     EmptyStopSequence,
 
-    /// The stop sequences could not be compiled.
-    #[error("the stop sequences cannot be compiled: {0}")]
-    StopSequences(#[source] Box<aho_corasick::BuildError>),
+    /// A stop sequence is longer than any answer.
+    #[error("a stop sequence has {bytes} bytes, and {LONGEST_STOP} are searched for at most; give its beginning")]
+    LongStopSequence {
+        /// Its length.
+        bytes: usize,
+    },
 
     /// Text was to be processed, but the cascade has no codec.
     #[error("text prompts and stop sequences need a tokenizer; call `codec` on the builder")]
@@ -158,6 +176,10 @@ pub enum Error {
         /// Its error.
         source: cascade_core::Error,
     },
+
+    /// The prompt is longer than it may be.
+    #[error(transparent)]
+    PromptLimit(cascade_core::Error),
 
     /// The tokenizer failed.
     #[error("the tokenizer failed: {0}")]

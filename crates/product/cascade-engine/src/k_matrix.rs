@@ -200,6 +200,15 @@ mod tests {
         assert_eq!(added(&[]).unwrap().size(), 0);
     }
 
+    /// Table 5 of the paper has both: 8, 13 as a running sum is 8, 5 added.
+    #[test]
+    fn both_conventions_give_the_tokens_added() {
+        let rows = [vec![8, 5], vec![0, 10]];
+        for k in [running(&[&[8, 13], &[0, 10]]), added(&[&[8, 5], &[0, 10]])] {
+            assert_eq!(k.unwrap().rows(), rows);
+        }
+    }
+
     #[test]
     fn reports_who_never_drafts() {
         let all = added(&[&[5, 14, 10], &[0, 1, 10], &[0, 0, 10]]).unwrap();
@@ -207,6 +216,9 @@ mod tests {
         // Drafter 1 would draft for drafter 0 only, and drafter 0 never drafts.
         let idle = added(&[&[0, 0, 10], &[0, 4, 10], &[0, 0, 10]]).unwrap();
         assert_eq!(idle.idle_drafters(|_| true), [LevelId(1), LevelId(2)]);
+        // Drafter 1 drafts for drafter 0 only, which drafts for the target.
+        let vertical = added(&[&[3, 0], &[0, 4]]).unwrap();
+        assert!(vertical.idle_drafters(|_| true).is_empty());
         // A statistical drafter reviews nothing, so the row of drafter 0 is not used.
         let statistical = added(&[&[3, 0], &[0, 4]]).unwrap();
         assert_eq!(statistical.idle_drafters(|level| level.0 > 1), [LevelId(2)]);

@@ -80,6 +80,10 @@ impl<S: Scorer> Scorer for Metered<S> {
         self.model.max_context()
     }
 
+    fn max_nodes(&self) -> Option<usize> {
+        self.model.max_nodes()
+    }
+
     /// Resets the ledger.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.usage = Usage::default();

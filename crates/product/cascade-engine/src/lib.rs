@@ -60,4 +60,4 @@ pub use policy::{
     StaticSchedule, StopRule, Turn, TurnRecord, TurnStart,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
-pub use stop_sequences::StopSequences;
+pub use stop_sequences::{StopSequences, LONGEST_STOP};

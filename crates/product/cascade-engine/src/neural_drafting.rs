@@ -265,8 +265,8 @@ impl<'a> NeuralDrafting<'a> {
         }
         for leaf in leaves {
             let token = self.chunk.draft.tree().token(leaf);
-            let ends = self.recursion.settings.is_eos(token);
-            if !ends && self.chunk.depth_after(Some(leaf)) < self.slot.quota {
+            // No leaf is deeper than the tip was before this review, which had less than its quota.
+            if !self.recursion.settings.is_eos(token) {
                 self.branch(Some(leaf), TokenTree::row(Some(leaf)), None, owed, view)?;
             }
         }

@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all.
+//! Files that are written whole or not at all, and files of others, read within bounds.
 //!
 //! A reader of the path sees the old content or the new one, never a part of it, whatever happens
 //! to the writer: the new content goes to a temporary file, which is flushed to disk and then
@@ -7,8 +7,15 @@
 //!
 //! An [`Output`] is a file that a user has named to be written: it is checked before the work
 //! begins, so that neither a file that exists nor an input is lost.
+//! [`open`], [`read()`], [`read_text`] and [`read_line`] read what may come from anybody: no pipes
+//! or devices without an end, no more bytes than the caller expects of such a file, and texts in
+//! UTF-8 with or without a byte order mark. [`Inflated`] stops decompression that is out of all
+//! proportion.
 
 #![forbid(unsafe_code)]
+
+mod inflation;
+mod input;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -18,6 +25,10 @@ use tempfile::NamedTempFile;
 
 mod output;
 
+pub use inflation::{Compressed, Counted, Inflated, Inflation, FREE_INFLATION, MAX_INFLATION};
+pub use input::{
+    check_file, open, read, read_line, read_text, text, wide_encoding, MIB, UTF8_MARK,
+};
 pub use output::{Existing, Output, OutputError};
 
 /// Names of temporary files begin with this. One that is left over belongs to a killed process.

@@ -15,6 +15,10 @@ pub(crate) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
+/// The largest JSON file of a model that is read into memory. Tokenizers of 256,000 tokens take
+/// 35 MB.
+pub const LARGEST_JSON: u64 = 128 * cascade_fs::MIB;
+
 /// One file of a model.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ModelFile {
@@ -30,16 +34,20 @@ pub enum ModelFile {
 }
 
 impl ModelFile {
-    /// The content of the file.
+    /// The content of a file of at most [`LARGEST_JSON`] bytes: of all files but the weights.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::LfsPointer`] for what git leaves in place of a large file.
+    /// [`Error::Io`], also for a larger file; [`Error::LfsPointer`] for what git leaves in place of
+    /// a large file.
     pub fn read(&self) -> Result<Cow<'static, [u8]>> {
         let bytes = match self {
-            Self::Disk(path) => Cow::Owned(std::fs::read(path).map_err(|source| Error::Io {
-                file: self.to_string(),
-                source,
-            })?),
+            Self::Disk(path) => {
+                let bytes = cascade_fs::read(path, LARGEST_JSON).map_err(|source| Error::Io {
+                    file: self.to_string(),
+                    source,
+                });
+                Cow::Owned(bytes?)
+            }
             Self::Embedded { bytes, .. } => Cow::Borrowed(*bytes),
         };
         match bytes.starts_with(b"version https://git-lfs") {

@@ -70,7 +70,9 @@ mod source;
 
 pub use dataset::HubDataset;
 pub use error::{Error, Result};
-pub use files::{ModelFile, ModelFiles, SentencePieceFiles, TokenizerFiles, WeightFormat};
+pub use files::{
+    ModelFile, ModelFiles, SentencePieceFiles, TokenizerFiles, WeightFormat, LARGEST_JSON,
+};
 pub use limits::HubLimits;
 pub use options::HubOptions;
 pub use source::{EmbeddedModel, ModelSource};

@@ -60,6 +60,30 @@ pub(crate) struct ModelInfo {
 }
 
 impl ModelInfo {
+    /// Bytes that attention of so many rows to each other takes on the CPU, where it takes most:
+    /// who sees whom, and for T5 a bias for each head.
+    pub(crate) fn attention_bytes(&self, rows: usize) -> usize {
+        let of_a_pair = match self.architecture {
+            Architecture::EncoderDecoder => {
+                size_of::<usize>() + self.heads.queries * size_of::<f32>()
+            }
+            Architecture::DecoderOnly => size_of::<f32>(),
+        };
+        rows.saturating_mul(rows).saturating_mul(of_a_pair)
+    }
+
+    /// Operations that encoding so many tokens takes: two for each parameter and token, and four
+    /// for each element of a head and pair of tokens in each layer.
+    pub(crate) fn encoding_operations(&self, tokens: usize) -> f64 {
+        let table = self.vocab_size * self.size;
+        let parameters = self
+            .parameters
+            .saturating_sub(self.parameters_per_forward + table);
+        let width = self.heads.queries * self.heads.size * self.layers;
+        let tokens = tokens as f64;
+        tokens * (2.0 * parameters as f64 + 4.0 * width as f64 * tokens)
+    }
+
     /// Keys and values that decoding leaves behind.
     pub(crate) fn cache_shape(&self) -> CacheShape {
         CacheShape {

@@ -197,6 +197,22 @@ pub enum Error {
         memory: &'static str,
     },
 
+    /// A source whose attention takes more memory than is free.
+    #[error(
+        "encoding {tokens} tokens takes {:.1} GB for attention, and {:.1} GB are free; shorten the prompt, or let \
+         `generation.max_prompt_tokens` and `generation.truncate_prompt` do so",
+        *bytes as f64 / 1e9,
+        *free as f64 / 1e9
+    )]
+    SourceTooLong {
+        /// Length of the source.
+        tokens: usize,
+        /// Bytes that its attention would take.
+        bytes: usize,
+        /// Bytes that are free.
+        free: usize,
+    },
+
     /// What a GPU failed with.
     #[cfg(feature = "gpu")]
     #[error(transparent)]

@@ -18,7 +18,6 @@ mod tests;
 mod vocabulary;
 mod weights;
 
-use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 
@@ -285,7 +284,7 @@ impl Part {
 
 #[allow(unsafe_code)]
 fn map(path: &Path) -> std::io::Result<Mmap> {
-    let file = File::open(path)?;
+    let file = cascade_fs::open(path)?;
     // SAFETY: the mapping must not change while it is read. We never write to it, and programs that
     // write models make a new file and rename it. The mapping lives as long as loading does:
     // tensors are copied out of it. A file that is overwritten in place within that time gives

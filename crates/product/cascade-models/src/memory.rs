@@ -2,8 +2,8 @@
 
 use sysinfo::System;
 
-/// Bytes that can be allocated without others losing theirs, the limit of a container (cgroup)
-/// included.
+/// Bytes that can be allocated without others losing theirs, the limits of a container (cgroup) and
+/// of this process (`ulimit -v`) included.
 pub(crate) fn available() -> Option<usize> {
     let mut system = System::new();
     system.refresh_memory();
@@ -12,15 +12,32 @@ pub(crate) fn available() -> Option<usize> {
         None => system.available_memory(),
     };
     // A system that reports nothing is not one without memory.
-    usize::try_from(free).ok().filter(|&free| free > 0)
+    let free = usize::try_from(free).ok().filter(|&free| free > 0)?;
+    let used = status("VmSize:").unwrap_or(0);
+    Some(match address_space() {
+        Some(limit) => free.min(limit.saturating_sub(used)),
+        None => free,
+    })
+}
+
+/// What `ulimit -v` sets, in bytes; nothing if it is unlimited, or on other systems than Linux.
+fn address_space() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// The most bytes that this process has held so far; known on Linux only.
 pub(crate) fn peak() -> Option<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    status("VmHWM:")
+}
+
+/// A figure of this process, in bytes; nothing on other systems than Linux.
+fn status(field: &str) -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     let number = line.trim().strip_suffix("kB")?.trim();
     Some(number.parse::<usize>().ok()? * 1024)
 }

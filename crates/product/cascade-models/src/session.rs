@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cascade_core::{
     common_prefix, Architecture, Error, Result, Scorer, Scores, TokenId, TokenTree, Want,
+    LARGEST_FORWARD,
 };
 
 use crate::config::ModelConfig;
@@ -119,6 +120,37 @@ impl Model {
         self.network.info().max_context
     }
 
+    /// The largest tree that is scored: the one whose attention to itself and whose logits take no
+    /// more than [`LARGEST_FORWARD`](cascade_core::LARGEST_FORWARD) bytes.
+    pub fn max_nodes(&self) -> usize {
+        let info = self.network.info();
+        let fits = |nodes: usize| {
+            let logits = (nodes + 1)
+                .saturating_mul(info.vocab_size)
+                .saturating_mul(size_of::<f32>());
+            logits.saturating_add(info.attention_bytes(nodes)) <= LARGEST_FORWARD
+        };
+        // The logits of so many nodes alone are too many.
+        let (mut least, mut most) = (1, LARGEST_FORWARD);
+        while least + 1 < most {
+            let middle = least + (most - least) / 2;
+            match fits(middle) {
+                true => least = middle,
+                false => most = middle,
+            }
+        }
+        least
+    }
+
+    /// Operations that encoding a source of so many tokens takes, of models with an encoder; 0 for
+    /// others.
+    pub fn encoding_operations(&self, tokens: usize) -> f64 {
+        match self.architecture() {
+            Architecture::EncoderDecoder => self.network.info().encoding_operations(tokens),
+            Architecture::DecoderOnly => 0.0,
+        }
+    }
+
     /// A session that has seen nothing yet. Allocates nothing.
     pub fn session(self: &Arc<Self>) -> Session {
         Session::new(Arc::clone(self))
@@ -180,8 +212,13 @@ impl Session {
         check_tokens(context.iter().copied().chain(tree.tokens()), &self.model)?;
         let needed = context.len() + tree.height();
         match self.max_context() {
-            Some(limit) if needed > limit => Err(Error::ContextTooLong { needed, limit }),
-            _ => Ok(()),
+            Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
+            _ => {}
+        }
+        let (nodes, limit) = (tree.len(), self.model.max_nodes());
+        match nodes > limit {
+            true => Err(Error::TreeTooLarge { nodes, limit }),
+            false => Ok(()),
         }
     }
 
@@ -208,6 +245,10 @@ impl Scorer for Session {
 
     fn max_context(&self) -> Option<usize> {
         self.model.max_context()
+    }
+
+    fn max_nodes(&self) -> Option<usize> {
+        Some(self.model.max_nodes())
     }
 
     /// Encoding is put off until the first `score`.

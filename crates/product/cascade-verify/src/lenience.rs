@@ -115,9 +115,23 @@ mod tests {
     fn takes_finite_numbers_from_one_on() {
         assert!(Lenience::new(1.0).is_ok_and(Lenience::is_strict));
         assert!(Lenience::new(5.0).is_ok_and(|l| !l.is_strict()));
+        assert_eq!(Lenience::try_from(5.0), Lenience::new(5.0));
         for bad in [0.99, 0.0, -1.0, f32::NAN, f32::INFINITY] {
-            let error = Lenience::new(bad).unwrap_err();
+            let error = Lenience::try_from(bad).unwrap_err();
             assert!(error.to_string().contains("at least 1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_strict_if_all_of_it_is() {
+        let of = |neural, statistical| LeniencePolicy {
+            neural: Lenience::new(neural).unwrap(),
+            statistical: Lenience::new(statistical).unwrap(),
+        };
+        assert_eq!(LeniencePolicy::default(), LeniencePolicy::STRICT);
+        assert!(LeniencePolicy::STRICT.is_strict() && of(1.0, 1.0).is_strict());
+        for loose in [of(2.0, 1.0), of(1.0, 2.0), of(2.0, 2.0)] {
+            assert!(!loose.is_strict(), "{loose:?}");
         }
     }
 }

@@ -41,8 +41,8 @@ pub fn token(
     (token, r)
 }
 
-/// The distribution r of a lenient review's token. If the residual has no mass, the rejection's
-/// probability is within rounding error, and p is used as the residual, as in the rule.
+/// The distribution r of a lenient review's token. If the residual has no mass, q is p within
+/// rounding error, and so is r.
 fn emitted(p: &Arc<Distribution>, first: &CandidateToken<'_>, lenience: f64) -> Arc<Distribution> {
     let q = match first.proposal {
         Proposal::PointMass | Proposal::Pick { .. } => {
@@ -54,14 +54,12 @@ fn emitted(p: &Arc<Distribution>, first: &CandidateToken<'_>, lenience: f64) -> 
         Proposal::Sampled(q) => Arc::clone(q),
     };
     let left = p.total_variation(&q);
+    if left == 0.0 {
+        return Arc::clone(p);
+    }
     let rejected = rejection(p, &q, lenience);
     let r = p.zip(&q, |p, q| {
-        let residual = if left > 0.0 {
-            (p - q).max(0.0) / left
-        } else {
-            p
-        };
-        q.min(lenience * p) + rejected * residual
+        q.min(lenience * p) + rejected * ((p - q).max(0.0) / left)
     });
     r.map_or_else(|| Arc::clone(p), Arc::new)
 }

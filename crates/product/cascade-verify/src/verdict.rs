@@ -17,11 +17,6 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The last accepted node; `None` if nothing was accepted.
-    pub fn last(&self) -> Option<NodeId> {
-        self.kept.last().copied()
-    }
-
     /// Walks down the draft from `start` (from the context, if `None`): `decide` returns the
     /// reviewer's token after a node and the proposal it was emitted from, and the walk continues
     /// as long as a child carries that token.

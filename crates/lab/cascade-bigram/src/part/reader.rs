@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::{PartInfo, FORMAT, METADATA};
+use super::digest::RowDigest;
+use super::{PartInfo, DIGEST, FORMAT, METADATA};
 use crate::pairs::{key, parts, Count, ALONE};
 use crate::{Error, Result};
 
@@ -32,19 +34,24 @@ pub(crate) struct PartReader {
     open: Option<[Column; 3]>,
     batch: VecDeque<Count>,
     last: Option<u64>,
+    /// Of the rows so far, and what it must become.
+    digest: Option<(RowDigest, String)>,
     failed: bool,
 }
 
 impl PartReader {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = path.display().to_string();
-        let handle = File::open(path).map_err(Error::read(path))?;
-        if handle.metadata().map_err(Error::read(path))?.is_dir() {
-            return Err(bad(&file, "it is a folder; name the files in it"));
-        }
+        let handle = match cascade_fs::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                return Err(bad(&file, "it is a folder; name the files in it"))
+            }
+            opened => opened.map_err(Error::read(path))?,
+        };
         let reader = caught(|| SerializedFileReader::new(handle))
             .map_err(|error| bad(&file, format!("not a whole Parquet file ({error})")))?;
         let info = info(&file, &reader)?;
+        let digest = digest(&reader);
         let mut columns = [0; 3];
         for (place, name) in columns.iter_mut().zip(COLUMNS) {
             *place = find_column(&file, &reader, name)?;
@@ -58,6 +65,7 @@ impl PartReader {
             open: None,
             batch: VecDeque::new(),
             last: None,
+            digest,
             failed: false,
         })
     }
@@ -74,7 +82,7 @@ impl PartReader {
     fn row(&mut self) -> Result<Option<Count>> {
         while self.batch.is_empty() {
             if !self.fill()? {
-                return Ok(None);
+                return self.check_digest().map(|()| None);
             }
         }
         let row = self.batch.pop_front();
@@ -89,7 +97,22 @@ impl PartReader {
             }
             self.last = Some(key);
         }
+        if let (Some((digest, _)), Some(row)) = (&mut self.digest, row) {
+            digest.add(row);
+        }
         Ok(row)
+    }
+
+    /// Whether the rows are those that were written.
+    fn check_digest(&mut self) -> Result<()> {
+        match self.digest.take() {
+            Some((digest, expected)) if digest.finish() != expected => Err(bad(
+                &self.file,
+                "its content is not what was written (the digest differs); \
+                 copy it again, or count again",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Reads some rows; false at the end.
@@ -123,8 +146,13 @@ impl PartReader {
         Ok(true)
     }
 
+    /// A row, if its ids are those of tokens.
     fn check(&self, left: Option<i64>, right: Option<i64>, count: Option<i64>) -> Result<Count> {
-        let token = |value: i64| u32::try_from(value).ok().filter(|token| *token != ALONE);
+        let ids = self
+            .info
+            .as_ref()
+            .map_or(ALONE, |info| info.vocab_size as u32);
+        let token = |value: i64| u32::try_from(value).ok().filter(|token| *token < ids);
         let left = left.and_then(token);
         let right = match right {
             None => Some(ALONE),
@@ -247,13 +275,21 @@ fn find_column(file: &str, reader: &SerializedFileReader<File>, name: &str) -> R
     })
 }
 
-fn info(file: &str, reader: &SerializedFileReader<File>) -> Result<Option<PartInfo>> {
+/// The digest to compare with, and that of no rows; nothing if none was written.
+fn digest(reader: &SerializedFileReader<File>) -> Option<(RowDigest, String)> {
+    let metadata = entry(reader, METADATA).map_or("", String::as_str);
+    Some((RowDigest::new(metadata), entry(reader, DIGEST)?.clone()))
+}
+
+/// An entry of the file's metadata.
+fn entry<'a>(reader: &'a SerializedFileReader<File>, key: &str) -> Option<&'a String> {
     let entries = reader.metadata().file_metadata().key_value_metadata();
-    let entry = entries
-        .into_iter()
-        .flatten()
-        .find(|entry| entry.key == METADATA);
-    let Some(json) = entry.and_then(|entry| entry.value.as_ref()) else {
+    let mut entries = entries.into_iter().flatten();
+    entries.find(|entry| entry.key == key)?.value.as_ref()
+}
+
+fn info(file: &str, reader: &SerializedFileReader<File>) -> Result<Option<PartInfo>> {
+    let Some(json) = entry(reader, METADATA) else {
         return Ok(None);
     };
     let info: PartInfo = serde_json::from_str(json)

@@ -15,7 +15,8 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use super::{PartInfo, METADATA};
+use super::digest::RowDigest;
+use super::{PartInfo, DIGEST, METADATA};
 use crate::output;
 use crate::pairs::{parts, Count, ALONE};
 use crate::{Error, Result};
@@ -36,6 +37,8 @@ pub(crate) struct PartWriter<'a> {
     writer: SerializedFileWriter<BufWriter<File>>,
     output: AtomicFile,
     rows: Vec<Count>,
+    /// Of partial counts, which say what they are of.
+    digest: Option<RowDigest>,
 }
 
 impl<'a> PartWriter<'a> {
@@ -49,18 +52,25 @@ impl<'a> PartWriter<'a> {
         let write = |error: ParquetError| Error::write(path)(to_io(error));
         let file = output.file().try_clone().map_err(Error::write(path))?;
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(write)?);
-        let writer = SerializedFileWriter::new(BufWriter::new(file), schema, properties(info))
-            .map_err(write)?;
+        let metadata = info.map(|info| serde_json::json!(info).to_string());
+        let digest = metadata.as_deref().map(RowDigest::new);
+        let properties = properties(metadata);
+        let writer =
+            SerializedFileWriter::new(BufWriter::new(file), schema, properties).map_err(write)?;
         Ok(Self {
             path,
             writer,
             output,
             rows: Vec::new(),
+            digest,
         })
     }
 
     /// Adds a count, whose key must be above the one before.
     pub(crate) fn push(&mut self, count: Count) -> Result<()> {
+        if let Some(digest) = &mut self.digest {
+            digest.add(count);
+        }
         self.rows.push(count);
         if self.rows.len() < GROUP {
             return Ok(());
@@ -71,6 +81,10 @@ impl<'a> PartWriter<'a> {
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush()?;
         let path = self.path;
+        if let Some(digest) = self.digest {
+            let digest = KeyValue::new(DIGEST.to_owned(), digest.finish());
+            self.writer.append_key_value_metadata(digest);
+        }
         let buffer = self
             .writer
             .into_inner()
@@ -117,9 +131,8 @@ impl<'a> PartWriter<'a> {
     }
 }
 
-fn properties(info: Option<&PartInfo>) -> Arc<WriterProperties> {
-    let entry =
-        info.map(|info| KeyValue::new(METADATA.to_owned(), serde_json::json!(info).to_string()));
+fn properties(metadata: Option<String>) -> Arc<WriterProperties> {
+    let entry = metadata.map(|metadata| KeyValue::new(METADATA.to_owned(), metadata));
     let right = ColumnPath::from("right");
     let builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))

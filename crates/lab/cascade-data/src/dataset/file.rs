@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use bytes::Bytes;
+use cascade_fs::{Compressed, Inflated};
 use flate2::read::MultiGzDecoder;
 
 use super::entry::Record;
+use super::LARGEST_FILE;
 use super::{bad_entry, csv, json, parquet};
 use crate::{Dataset, EntryError, Error, Place, Result};
 
@@ -100,12 +102,29 @@ impl Data {
 
 fn decompressed(bytes: &[u8]) -> io::Result<Bytes> {
     let mut whole = Vec::new();
-    MultiGzDecoder::new(bytes).read_to_end(&mut whole)?;
-    Ok(whole.into())
+    let compressed = Compressed::default();
+    let decoder = MultiGzDecoder::new(compressed.count(bytes));
+    let read = Inflated::new(decoder, compressed)
+        .take(LARGEST_FILE + 1)
+        .read_to_end(&mut whole)?;
+    match read as u64 > LARGEST_FILE {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "it decompresses to more than 4 GiB, the most that is read of one file; split it",
+        )),
+        false => Ok(whole.into()),
+    }
 }
 
 /// The file as text, without a byte order mark.
 fn text<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str> {
+    if let Some(encoding) = cascade_fs::wide_encoding(bytes) {
+        return Err(bad_entry(
+            label,
+            Place::Line(1),
+            EntryError::Encoding { encoding },
+        ));
+    }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + newlines(&bytes[..error.valid_up_to()]);
         bad_entry(label, Place::Line(line), EntryError::Utf8)

@@ -6,6 +6,12 @@ use super::bad_entry;
 use super::entry::{type_name, Object, Record};
 use crate::{EntryError, Place, Result};
 
+/// The longest line that is parsed. Values take up to sixteen times their text.
+const LONGEST_LINE: usize = 64 << 20;
+
+/// The longest array that is parsed, all of which is in memory.
+const LONGEST_ARRAY: usize = 512 << 20;
+
 /// The objects of the lines that are not blank.
 pub(super) fn lines<'a>(
     label: &'a str,
@@ -16,6 +22,14 @@ pub(super) fn lines<'a>(
         .filter(|(_, line)| !line.trim().is_empty())
         .map(move |(index, line)| {
             let place = Place::Line(index + 1);
+            if line.len() > LONGEST_LINE {
+                let (bytes, limit) = (line.len(), LONGEST_LINE);
+                return Err(bad_entry(
+                    label,
+                    place,
+                    EntryError::LongLine { bytes, limit },
+                ));
+            }
             let value = serde_json::from_str(line).map_err(|error| EntryError::Json {
                 column: error.column(),
                 message: message(&error),
@@ -29,6 +43,13 @@ pub(super) fn elements<'a>(
     label: &'a str,
     text: &'a str,
 ) -> Result<impl Iterator<Item = Result<Record>> + 'a> {
+    if text.len() > LONGEST_ARRAY {
+        let error = EntryError::LongLine {
+            bytes: text.len(),
+            limit: LONGEST_ARRAY,
+        };
+        return Err(bad_entry(label, Place::Line(1), error));
+    }
     let values: Vec<Value> = serde_json::from_str(text).map_err(|error| {
         let (place, column) = (Place::Line(error.line()), error.column());
         let message = message(&error);

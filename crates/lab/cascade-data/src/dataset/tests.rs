@@ -395,7 +395,8 @@ fn bytes_that_are_no_text_are_named_by_line() {
         let text = message(&dataset, b"ok\nbad \xff\n");
         assert_eq!(text, "file:2: invalid UTF-8; convert the file to UTF-8");
     }
-    assert!(message(&Dataset::Gsm8k, b"\xff\xfe{\0}\0").starts_with("file:1: invalid UTF-8"));
+    let wide = message(&Dataset::Gsm8k, b"\xff\xfe{\0}\0");
+    assert_eq!(wide, "file:1: it is in UTF-16; save the file as UTF-8");
 }
 
 #[test]

@@ -56,6 +56,10 @@ impl<S: Scorer> Scorer for MarginMeter<S> {
         self.scorer.max_context()
     }
 
+    fn max_nodes(&self) -> Option<usize> {
+        self.scorer.max_nodes()
+    }
+
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.margins.take();
         self.scorer.set_source(source)

@@ -66,7 +66,7 @@ use crate::{Error, Result};
 
 pub use format::Trace;
 pub use header::{Header, Provenance, VERSION};
-pub use reader::Reader;
+pub use reader::{Reader, LONGEST_HEADER, LONGEST_RECORD};
 pub use record::{Finish, Record, Subject};
 pub use recorder::Recorder;
 pub use replay::{limit, replay};

@@ -1,14 +1,21 @@
 //! Reads a trace record by record.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use flate2::bufread::MultiGzDecoder;
+use cascade_fs::{read_line, Compressed, Inflated, MIB, UTF8_MARK};
+use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
 use super::header::{FORMAT, VERSION};
 use super::{Error, Header, Record, Result};
+
+/// The longest first line that is read. It describes the recording, in less than a thousand bytes.
+pub const LONGEST_HEADER: u64 = MIB;
+
+/// The longest record that is read: a prompt and an answer of 100,000 tokens with their margins
+/// take 3 MB.
+pub const LONGEST_RECORD: u64 = 64 * MIB;
 
 /// Reads the records of a trace in order, each checked against the header. The iterator ends after
 /// an error.
@@ -22,18 +29,21 @@ impl Reader {
     /// Opens a file, plain or gzip-compressed, and reads its header.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::NotATrace`] and [`Error::Version`] for the header.
+    /// [`Error::Io`], also for what is no file, and while records are read for a line of more than
+    /// [`LONGEST_RECORD`] and for a file that decompresses to more than
+    /// [`MAX_INFLATION`](cascade_fs::MAX_INFLATION) times its size; [`Error::NotATrace`] and
+    /// [`Error::Version`] for the header.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let failed = |source| Error::Io {
             path: path.to_owned(),
             source,
         };
-        let mut file = BufReader::new(File::open(path).map_err(failed)?);
+        let mut file = BufReader::new(cascade_fs::open(path).map_err(failed)?);
         let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
         let label = path.display().to_string();
         match compressed {
-            true => Self::new(label, BufReader::new(MultiGzDecoder::new(file))),
+            true => Self::new(label, BufReader::new(inflated(file))),
             false => Self::new(label, file),
         }
     }
@@ -48,14 +58,17 @@ impl Reader {
             input: Box::new(input),
             number: 0,
         };
-        let first = lines.next()?;
+        let first = lines.next(LONGEST_HEADER)?;
         let not = |reason: &str| Error::NotATrace {
             label: lines.label.clone(),
             reason: reason.to_owned(),
         };
         let header = match first {
             None => return Err(not("it is empty")),
-            Some(line) => header(&lines.label, &line.text)?,
+            Some(line) => {
+                let text = line.text.as_slice();
+                header(&lines.label, text.strip_prefix(UTF8_MARK).unwrap_or(text))?
+            }
         };
         Ok(Self {
             lines,
@@ -75,7 +88,7 @@ impl Reader {
     }
 
     fn read(&mut self) -> Result<Option<Record>> {
-        let Some(line) = self.lines.next()? else {
+        let Some(line) = self.lines.next(LONGEST_RECORD)? else {
             return Ok(None);
         };
         let (label, number) = (self.lines.label.clone(), self.lines.number);
@@ -113,6 +126,13 @@ impl Iterator for Reader {
         self.failed = read.is_err();
         read.transpose()
     }
+}
+
+/// What a compressed file holds.
+fn inflated(file: impl BufRead) -> Inflated<impl std::io::Read> {
+    let compressed = Compressed::default();
+    let decoder = MultiGzDecoder::new(compressed.count(file));
+    Inflated::new(decoder, compressed)
 }
 
 /// Parses the first line as the header.
@@ -159,11 +179,11 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    fn next(&mut self) -> Result<Option<Line>> {
+    fn next(&mut self, limit: u64) -> Result<Option<Line>> {
         let mut text = Vec::new();
-        let read = self.input.read_until(b'\n', &mut text);
+        let read = read_line(&mut self.input, limit, &mut text);
         let read = read.map_err(|source| Error::Io {
-            path: PathBuf::from(&self.label),
+            path: PathBuf::from(format!("{}:{}", self.label, self.number + 1)),
             source,
         })?;
         if read == 0 {

@@ -14,6 +14,9 @@ use serde::Deserialize;
 
 use super::{Error, Finish, Record, Result};
 
+/// The largest file of answers that is read; Spec-Bench's take 1 MB.
+pub const LARGEST_ANSWERS: u64 = 1 << 30;
+
 /// What is needed to convert texts to records.
 #[derive(Clone, Copy)]
 pub struct Import<'a> {
@@ -66,6 +69,7 @@ impl Answers {
     /// [`Error::Line`] for the first line that is not an answer; [`Error::NoRecords`] if there are
     /// no answers.
     pub fn parse(label: &str, file: &str) -> Result<Vec<Self>> {
+        let file = file.strip_prefix('\u{feff}').unwrap_or(file);
         let lines = file.lines().enumerate();
         let lines = lines.filter(|(_, text)| !text.trim().is_empty());
         let answers = lines.map(|(index, text)| {

@@ -82,6 +82,11 @@ impl<S: Scorer> Scorer for TimedReplayScorer<S> {
         limits.into_iter().flatten().min()
     }
 
+    fn max_nodes(&self) -> Option<usize> {
+        let limits = [self.live.max_nodes(), self.recorded.max_nodes()];
+        limits.into_iter().flatten().min()
+    }
+
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.live.set_source(source)?;
         self.recorded.set_source(source)

@@ -46,6 +46,7 @@ impl Writer {
     pub fn resume(path: impl Into<PathBuf>, header: &Header) -> Result<(Self, Vec<Record>)> {
         let path = path.into();
         check_name(&path)?;
+        cascade_fs::check_file(&path).map_err(|source| io(&path, source))?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(&path).map_err(|source| io(&path, source))?;

@@ -557,3 +557,70 @@ fn replays_are_greedy_and_leave_no_difference_unsaid() {
     let short = replay(&mut cascade, &trace.records[0], &options(4)).unwrap();
     assert_eq!(short.tokens, trace.records[0].output[..4]);
 }
+
+#[test]
+fn what_has_no_end_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = |path: &std::path::Path| Reader::open(path).err().unwrap().to_string();
+    assert!(message(folder.path()).contains("a folder"));
+    #[cfg(unix)]
+    assert!(message("/dev/zero".as_ref()).contains("a device"));
+    // A header of more than a mebibyte is none.
+    let path = folder.path().join("long.jsonl");
+    std::fs::write(
+        &path,
+        vec![b' '; cascade_eval::trace::LONGEST_HEADER as usize + 1],
+    )
+    .unwrap();
+    let long = message(&path);
+    assert!(
+        long.contains("long.jsonl:1") && long.contains("1 MiB"),
+        "{long}"
+    );
+}
+
+/// A line without an end, as if a disk had grown under it.
+#[test]
+fn records_have_a_limit() {
+    let trace = record(Architecture::DecoderOnly, 8);
+    let header = lines(&trace)[0].clone() + "\n";
+    let endless = std::io::Read::chain(Cursor::new(header), std::io::repeat(b'a'));
+    let endless = std::io::BufReader::with_capacity(1 << 20, endless);
+    let mut reader = Reader::new("endless", endless).unwrap();
+    let error = reader.next().unwrap().unwrap_err().to_string();
+    assert!(
+        error.contains("endless:2") && error.contains("64 MiB"),
+        "{error}"
+    );
+    assert!(reader.next().is_none());
+}
+
+#[test]
+fn small_files_that_decompress_to_much_are_refused() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let trace = record(Architecture::DecoderOnly, 8);
+    let compressed = |bytes: &[u8]| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(bytes).unwrap();
+        gzip.finish().unwrap()
+    };
+    let path = folder.path().join("bomb.jsonl.gz");
+    let (header, record) = (lines(&trace)[0].clone() + "\n", lines(&trace)[1].clone());
+    let blanks = " ".repeat(1 << 22);
+    let padded = compressed(format!("{record}{blanks}\n").as_bytes());
+    std::fs::write(
+        &path,
+        [compressed(header.as_bytes()), padded.repeat(100)].concat(),
+    )
+    .unwrap();
+    let error = Reader::open(&path)
+        .unwrap()
+        .find_map(Result::err)
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("bomb.jsonl.gz") && error.contains("200 times"),
+        "{error}"
+    );
+}

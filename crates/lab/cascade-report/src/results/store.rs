@@ -168,7 +168,7 @@ impl<R: Record> Shard<R> {
             folder: folder.to_owned(),
         })?;
         let path = folder.join(RECORDS);
-        let bytes = match fs::read(&path) {
+        let bytes = match cascade_fs::read(&path, LARGEST_RESULTS) {
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             read => read.map_err(Error::io("read", &path))?,
         };
@@ -254,7 +254,7 @@ pub(super) fn same_experiment(
 
 fn read_experiment(folder: &Path) -> Result<Option<Experiment>> {
     let path = folder.join(EXPERIMENT);
-    let bytes = match fs::read(&path) {
+    let bytes = match cascade_fs::read(&path, LARGEST_EXPERIMENT) {
         Ok(bytes) => bytes,
         Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(Error::io("read", &path)(source)),
@@ -275,6 +275,7 @@ fn write_experiment(folder: &Path, experiment: &Experiment) -> Result<()> {
 }
 
 fn open_locked(path: &Path) -> Result<File> {
+    cascade_fs::check_file(path).map_err(Error::io("open", path))?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     let file = options.open(path).map_err(Error::io("open", path))?;
@@ -298,6 +299,12 @@ fn truncate(file: &mut File, length: u64) -> std::io::Result<()> {
     file.set_len(length)?;
     file.seek(SeekFrom::Start(length)).map(|_| ())
 }
+
+/// The largest file of results that is read.
+const LARGEST_RESULTS: u64 = 4 << 30;
+
+/// The largest description of an experiment that is read.
+const LARGEST_EXPERIMENT: u64 = 1 << 20;
 
 /// The bytes up to the end of the last whole line.
 fn whole_lines(bytes: &[u8]) -> &[u8] {

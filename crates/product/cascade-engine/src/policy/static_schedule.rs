@@ -40,7 +40,9 @@ impl StaticSchedule {
     /// The turn of `drafter`, if it has one.
     fn turn(&self, reviewer: LevelId, drafter: LevelId, state: &DraftState<'_>) -> Option<Turn> {
         let entries = |levels: std::ops::RangeInclusive<usize>| -> usize {
-            levels.map(|j| self.k.tokens(reviewer, LevelId(j))).sum()
+            levels.fold(0usize, |sum, j| {
+                sum.saturating_add(self.k.tokens(reviewer, LevelId(j)))
+            })
         };
         let entry = self.k.tokens(reviewer, drafter);
         let (tokens, start) = match self.placement {
@@ -93,6 +95,105 @@ impl Schedule for StaticSchedule {
         match self.k.size() {
             size if size == drafters => Ok(()),
             size => Err(Error::KMatrixSize { size, drafters }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Convention, TurnRecord};
+    use cascade_core::Budget;
+
+    fn schedule(rows: &[&[usize]], placement: Placement) -> StaticSchedule {
+        let rows = rows.iter().map(|row| row.to_vec()).collect();
+        let k = KMatrix::new(rows, Convention::Added).unwrap();
+        StaticSchedule::new(k).with_placement(placement)
+    }
+
+    /// The turns of a draft of 9 nodes for the target, in which each drafter drafts all that it is
+    /// asked for: drafter, tokens, nodes and reserved nodes.
+    fn turns(mut schedule: StaticSchedule) -> Vec<[usize; 4]> {
+        let mut records: Vec<TurnRecord> = Vec::new();
+        let mut depth = 0;
+        loop {
+            let state = DraftState {
+                depth,
+                nodes: depth,
+                ended: false,
+                budget: Budget { depth: 9, nodes: 9 },
+                drafters: schedule.k().size(),
+                turns: &records,
+            };
+            let Some(turn) = schedule.next(LevelId::TARGET, &state) else {
+                break;
+            };
+            depth += turn.tokens;
+            records.push(TurnRecord {
+                turn,
+                path: Vec::new(),
+                stopped: false,
+            });
+        }
+        let of = |turn: &Turn| [turn.drafter.0, turn.tokens, turn.nodes, turn.reserved];
+        records.iter().map(|record| of(&record.turn)).collect()
+    }
+
+    const ROWS: &[&[usize]] = &[&[2, 0, 3], &[0, 0, 0], &[0, 0, 0]];
+
+    #[test]
+    fn only_drafters_with_an_entry_have_a_turn() {
+        let sequential = turns(schedule(ROWS, Placement::Sequential));
+        assert_eq!(sequential, [[1, 2, 9, 3], [3, 3, 9, 0]]);
+        assert_eq!(turns(schedule(&[&[0]], Placement::Merged)), [[0; 4]; 0]);
+        assert_eq!(turns(schedule(&[&[0]], Placement::Sequential)), [[0; 4]; 0]);
+    }
+
+    /// Beside each other, the first gets what the entries of the others leave; every other one gets
+    /// its own.
+    #[test]
+    fn merged_drafters_have_shares_that_do_not_depend_on_each_other() {
+        let merged = turns(schedule(ROWS, Placement::Merged));
+        assert_eq!(merged, [[1, 2, 6, 3], [3, 3, 3, 0]]);
+    }
+
+    #[test]
+    fn a_drafter_that_overshot_leaves_nothing_to_the_next() {
+        let mut schedule = schedule(&[&[2, 1], &[0, 0]], Placement::Sequential);
+        let records = [TurnRecord {
+            turn: Turn {
+                drafter: LevelId(1),
+                tokens: 2,
+                start: TurnStart::Tip,
+                reserved: 1,
+                nodes: 9,
+            },
+            path: vec![0, 1, 2],
+            stopped: false,
+        }];
+        let state = DraftState {
+            depth: 3,
+            nodes: 3,
+            ended: false,
+            budget: Budget { depth: 9, nodes: 9 },
+            drafters: 2,
+            turns: &records,
+        };
+        assert_eq!(schedule.next(LevelId::TARGET, &state), None);
+        // What a stop leaves is not the next one's; what a drafter had no proposal for is.
+        for (stopped, tokens) in [(true, 1), (false, 2)] {
+            let records = [TurnRecord {
+                path: vec![0],
+                stopped,
+                ..records[0].clone()
+            }];
+            let state = DraftState {
+                depth: 1,
+                turns: &records,
+                ..state
+            };
+            let turn = schedule.next(LevelId::TARGET, &state).unwrap();
+            assert_eq!((turn.drafter, turn.tokens), (LevelId(2), tokens));
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The engine, with models whose outputs are known.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+mod bookkeeping;
 mod common;
 mod generation;
 mod hostile;
 mod policy;
 mod recursion;
 mod sampling;
+mod siblings;

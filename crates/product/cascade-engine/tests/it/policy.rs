@@ -257,7 +257,11 @@ fn schedules_that_ask_for_nonsense_are_refused_or_come_to_an_end() {
     for level in [0, 2, 7] {
         let error = with(Stubborn(LevelId(level), 3)).unwrap_err();
         assert!(
-            matches!(error, Error::ScheduledDrafter { drafter, .. } if drafter == LevelId(level)),
+            matches!(
+                error,
+                Error::ScheduledDrafter { reviewer: LevelId(0), drafter, last: LevelId(1) }
+                    if drafter == LevelId(level)
+            ),
             "{error}"
         );
     }

@@ -9,7 +9,7 @@ use cascade_cpu::CacheShape;
 use super::{Backend, BackendNetwork, BiasTable, Forward, ModelInfo, Sight};
 use crate::network::Sequence;
 use crate::plan::Plan;
-use crate::{readout, Result};
+use crate::{readout, Error, Result};
 
 /// A backend whose forwards run when they are written down.
 pub(super) trait HostBackend: Backend {
@@ -141,6 +141,19 @@ impl HostRows<'_> {
     }
 }
 
+/// Refuses a source whose attention would take more memory than there is.
+fn check_source(info: &ModelInfo, tokens: usize) -> Result<()> {
+    let bytes = info.attention_bytes(tokens);
+    match crate::memory::available() {
+        Some(free) if bytes > free => Err(Error::SourceTooLong {
+            tokens,
+            bytes,
+            free,
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// What is made once for each window that layers of a forward have.
 #[derive(Debug)]
 pub(super) struct PerWindow<T>(Vec<(Option<NonZeroUsize>, T)>);
@@ -235,6 +248,7 @@ impl<B: HostBackend> HostSequence<B> {
         let mut encoded = backend.cache(shape);
         let stages = layers.encoder_stages();
         if stages > 0 {
+            check_source(info, self.source.len())?;
             let mut scratch = backend.cache(CacheShape { layers: 2, ..shape });
             scratch.reserve(self.source.len())?;
             encoded.reserve(self.source.len())?;

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use cascade_core::LARGEST_FORWARD;
 use serde_json::Value;
 
 use super::family;
@@ -197,6 +198,15 @@ impl DecoderConfig {
         if !size.is_multiple_of(2) {
             return Err(bad(format!(
                 "heads of the odd size {size} cannot be rotated"
+            )));
+        }
+        let rotations = product(&[self.positions, size, size_of::<f32>()]);
+        if rotations > LARGEST_FORWARD {
+            return Err(bad(format!(
+                "max_position_embeddings is {}, whose rotations take {} GB, and {} GB are taken at most",
+                self.positions,
+                rotations / 1_000_000_000,
+                LARGEST_FORWARD / 1_000_000_000
             )));
         }
         if !(self.epsilon.is_finite() && self.epsilon >= 0.0) {

@@ -1,6 +1,5 @@
 //! The content of a file of weights where it lies: mapped, or part of the program.
 
-use std::fs::File;
 use std::ops::Deref;
 
 use memmap2::Mmap;
@@ -30,7 +29,7 @@ impl Bytes {
             ModelFile::Embedded { bytes, .. } => return Ok(Self::Embedded(bytes)),
             ModelFile::Disk(path) => path,
         };
-        let opened = File::open(path).map_err(io)?;
+        let opened = cascade_fs::open(path).map_err(io)?;
         if opened.metadata().map_err(io)?.len() == 0 {
             return Ok(Self::Empty);
         }

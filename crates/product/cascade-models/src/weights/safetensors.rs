@@ -1,7 +1,6 @@
 //! Weights in the safetensors format.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -100,7 +99,7 @@ fn map(path: &Path, file: &ModelFile) -> Result<MmapedSafetensors> {
         file: file.to_string(),
         source,
     };
-    let mut reader = File::open(path).map_err(io)?;
+    let mut reader = cascade_fs::open(path).map_err(io)?;
     let length = reader.metadata().map_err(io)?.len();
     check(file, length, &mut reader)?;
     // SAFETY: the mapping must not change while it is read. We never write to it, and programs that

@@ -507,3 +507,73 @@ fn parameters_count_once() {
         132 + 772 + 28 + 2 * 1236
     );
 }
+
+/// A root with so many children, and as many below the first of them.
+fn wide(children: usize) -> TokenTree {
+    let mut tree = TokenTree::new();
+    let roots: Vec<usize> = (0..children)
+        .map(|token| tree.push(token as u32 % 9, None))
+        .collect();
+    (0..children).for_each(|token| drop(tree.push(token as u32 % 9, Some(roots[0]))));
+    tree
+}
+
+#[test]
+fn more_children_than_a_gpu_looks_up_are_refused_before_a_launch() {
+    for (model, source) in everywhere(&[1, 2]) {
+        let mut session = cold(&model, &source);
+        let on_cpu = session.model().launches(1).is_none() && model.vocab_size() == 11;
+        match session.score(&[1], &wide(513), Want::GATHERED) {
+            Ok(scores) => assert!(on_cpu && scores.argmax.len() == 2 * 513 + 1),
+            Err(error) => assert!(
+                !on_cpu && error.to_string().contains("513 children"),
+                "{error}"
+            ),
+        }
+    }
+}
+
+#[test]
+#[ignore = "a GPU's kernels take a minute in the emulator"]
+fn many_children_are_looked_up_in_several_forwards() {
+    for (model, _) in on_gpus("demo-llama-small").into_iter().step_by(2) {
+        let tree = wide(300);
+        let gathered = cold(&model, &[])
+            .score(&[1, 2], &tree, Want::GATHERED)
+            .unwrap();
+        let whole = cold(&model, &[])
+            .score(&[1, 2], &tree, Want::LOGITS)
+            .unwrap();
+        let (gathered, logits) = (gathered.gathered.unwrap(), whole.logits.unwrap());
+        for node in 0..tree.len() {
+            let row = logits.row(TokenTree::row(tree.parent(node)));
+            let most = row.iter().copied().fold(f32::MIN, f32::max);
+            let sum: f64 = row.iter().map(|&logit| f64::from(logit - most).exp()).sum();
+            let expected = f64::from(row[tree.token(node) as usize] - most).exp() / sum;
+            let found = f64::from(gathered.nodes[node]);
+            assert!(
+                (found - expected).abs() <= 1e-5 * expected + 1e-9,
+                "{node}: {found} {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn trees_that_no_memory_holds_are_refused() {
+    for model in [t5(), llama()] {
+        let limit = model.max_nodes();
+        assert!((1000..1 << 24).contains(&limit), "{limit}");
+        let mut tree = TokenTree::new();
+        (0..=limit).for_each(|_| drop(tree.push(1, None)));
+        assert_eq!(model.session().max_nodes(), Some(limit));
+        let source: &[TokenId] = match model.architecture() {
+            cascade_core::Architecture::EncoderDecoder => &[1],
+            cascade_core::Architecture::DecoderOnly => &[],
+        };
+        let error = cold(&model, source)
+            .score(&[1], &tree, Want::ARGMAX)
+            .unwrap_err();
+        assert!(error.to_string().contains("tree.max_nodes"), "{error}");
+    }
+}

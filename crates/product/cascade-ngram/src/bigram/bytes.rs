@@ -1,6 +1,6 @@
 //! The bytes of a table.
 
-use std::{fmt, fs::File, io, path::Path};
+use std::{fmt, io, path::Path};
 
 use memmap2::Mmap;
 
@@ -14,10 +14,7 @@ pub(super) enum Bytes {
 impl Bytes {
     /// Maps a file into memory, read-only.
     pub(super) fn map(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        if file.metadata()?.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
+        let file = cascade_fs::open(path)?;
         // SAFETY: the map is read-only, and its bytes are untrusted at all times: every access is
         // checked against the bounds found when it was opened, and no value has to stay what it was
         // then. The one thing a map cannot survive is that another process truncates the file; our

@@ -1,11 +1,14 @@
 //! Import and export in the format of the paper's authors.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use cascade_core::TokenId;
 
 use super::{builder::check_tokens, encode::Csr, BigramMetadata, BigramTable, Provenance};
 use crate::{Error, Result};
+
+/// The largest list that is read: ten numbers for each of the largest vocabularies take less.
+const LARGEST_LIST: u64 = 256 * cascade_fs::MIB;
 
 /// Imports a table in the form that the paper's authors use: a JSON list with, for each token of
 /// the vocabulary, the id of the token that follows it most often.
@@ -18,7 +21,7 @@ use crate::{Error, Result};
 pub fn import_json(path: impl AsRef<Path>, provenance: Provenance) -> Result<BigramTable> {
     let path = path.as_ref();
     let file = path.display().to_string();
-    let json = fs::read(path).map_err(|source| Error::Read {
+    let json = cascade_fs::read(path, LARGEST_LIST).map_err(|source| Error::Read {
         file: path.to_owned(),
         source,
     })?;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use cascade_core::toy::outcomes;
 use cascade_core::{
-    Distribution, Draft, LevelId, NodeId, Proposal, Proposed, Scores, SeededRandom, TokenId,
-    TokenTree,
+    Distribution, Draft, LevelId, NodeId, Proposal, Proposed, RandomSource, Scores, SeededRandom,
+    TokenId, TokenTree,
 };
-use cascade_verify::{greedy, sampled, Lenience, LeniencePolicy, Rule, Verdict};
+use cascade_verify::{greedy, sampled, Lenience, LeniencePolicy, ReviewRule, Rule, Verdict};
 use proptest::prelude::*;
 
 /// Where a node comes from.
@@ -305,11 +305,71 @@ fn an_empty_draft_gives_a_token_of_the_first_row() {
 fn rules_go_by_their_names() {
     for rule in Rule::ALL {
         assert_eq!(rule.to_string().parse(), Ok(rule));
+        assert_eq!(name_and_order(rule).0, rule.name());
     }
     let unknown = "Match".parse::<Rule>().unwrap_err().to_string();
     assert!(unknown.contains("`Match`"), "{unknown}");
     for rule in Rule::ALL {
         assert!(unknown.contains(rule.name()), "{unknown}");
+    }
+}
+
+/// What messages call a rule, and whether it reorders draws, as code that takes any rule sees it.
+fn name_and_order(rule: impl ReviewRule) -> (String, bool) {
+    (rule.name().to_owned(), rule.reorders())
+}
+
+/// Which combinations are refused as inexact depends on it.
+#[test]
+fn only_spec_infer_considers_draws_in_another_order() {
+    for rule in Rule::ALL {
+        assert_eq!(name_and_order(rule).1, rule == Rule::SpecInfer, "{rule}");
+        assert_eq!(name_and_order(&rule), name_and_order(rule));
+    }
+}
+
+/// A rule that says nothing about the order of draws keeps it.
+#[test]
+fn rules_of_others_keep_the_order_unless_they_say_otherwise() {
+    #[derive(Debug)]
+    struct Own;
+    impl ReviewRule for Own {
+        fn name(&self) -> &str {
+            "own"
+        }
+
+        fn token(
+            &self,
+            p: &Arc<Distribution>,
+            _draws: &[cascade_verify::CandidateToken<'_>],
+            chance: &mut dyn RandomSource,
+        ) -> TokenId {
+            chance.draw(p)
+        }
+    }
+    assert_eq!(name_and_order(Own), ("own".to_owned(), false));
+    assert_eq!(name_and_order(&Own), ("own".to_owned(), false));
+}
+
+/// Where nothing was sampled, `iterated` is one draw, as `match` is: the same seed gives the same
+/// verdict.
+#[test]
+fn without_sampled_draws_iterated_is_match() {
+    let nothing_sampled = |case: &&Case| {
+        let mut origins = case.draws.iter().map(|&(_, _, origin)| origin);
+        origins.all(|origin| !matches!(origin, CandidateToken(_)))
+    };
+    for case in CASES.iter().filter(nothing_sampled) {
+        let (draft, mut rows) = (case.draft(), case.rows());
+        for seed in 0..50 {
+            let [iterated, matched] = [Rule::Iterated, Rule::Match].map(|rule| {
+                let mut chance = SeededRandom::new(seed);
+                let strict = LeniencePolicy::STRICT;
+                sampled::review(&draft, case.start, &mut rows[..], rule, strict, &mut chance)
+                    .unwrap()
+            });
+            assert_eq!(iterated, matched, "{}, seed {seed}", case.name);
+        }
     }
 }
 

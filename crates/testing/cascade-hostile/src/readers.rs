@@ -1,0 +1,309 @@
+//! The readers, and the rest of what belongs to their files.
+
+use std::fs;
+use std::path::Path;
+
+use cascade_bigram::Reduction;
+use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
+use cascade_config::{Config, Content, PromptTemplate, Turns};
+use cascade_corpus::{Corpus, Input, Options};
+use cascade_data::{Dataset, Selection};
+use cascade_eval::trace::spec_bench::Answers;
+use cascade_eval::trace::Trace;
+use cascade_models::{load, LoadOptions, ModelSource, Tokenizer};
+use cascade_ngram::BigramTable;
+use cascade_report::Manifest;
+use cascade_reproduce::{Definition, Plan};
+
+use crate::Reader;
+
+type Outcome = Result<(), String>;
+
+/// A good model, of which one file at a time is replaced: a LLaMA of one layer.
+const MODEL: &[(&str, &[u8])] = &[
+    ("config.json", include_bytes!("../good/config.json")),
+    (
+        "model.safetensors",
+        include_bytes!("../good/model.safetensors"),
+    ),
+    ("tokenizer.json", include_bytes!("../good/tokenizer.json")),
+];
+
+/// The same of a T5.
+const T5: &[(&str, &[u8])] = &[
+    (
+        "config.json",
+        include_bytes!("../../../../tests/goldens/models/tiny-t5-v1.1/config.json"),
+    ),
+    (
+        "model.safetensors",
+        include_bytes!("../../../../tests/goldens/models/tiny-t5-v1.1/model.safetensors"),
+    ),
+    ("tokenizer.json", include_bytes!("../good/tokenizer.json")),
+];
+
+/// A good folder of results.
+const RESULTS: &[(&str, &[u8])] = &[
+    ("plan.json", include_bytes!("../good/results/plan.json")),
+    (
+        "experiment.json",
+        include_bytes!("../good/results/experiment.json"),
+    ),
+    (
+        "results.jsonl",
+        include_bytes!("../good/results/results.jsonl"),
+    ),
+    (
+        "samples.jsonl",
+        include_bytes!("../good/results/samples.jsonl"),
+    ),
+    (
+        "manifest.json",
+        include_bytes!("../good/results/manifest.json"),
+    ),
+    (
+        "walltime.jsonl",
+        include_bytes!("../good/results/walltime.jsonl"),
+    ),
+    ("costs.json", include_bytes!("../good/results/costs.json")),
+];
+
+/// Puts the good files around a hostile one.
+pub(crate) fn surround(reader: &Reader, folder: &Path) {
+    let good = match reader.file.split('/').next() {
+        Some("model" | "pickled") => MODEL,
+        Some("t5") => T5,
+        Some("results") => RESULTS,
+        _ => return,
+    };
+    for (name, bytes) in good {
+        // An index is only looked for where there is no file of weights.
+        let name = match (reader.name, *name) {
+            ("pytorch", "model.safetensors") => continue,
+            ("weights-index", "model.safetensors") => "model-00001-of-00001.safetensors",
+            (_, name) => name,
+        };
+        let path = folder.join(name);
+        fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
+}
+
+pub(crate) fn config(path: &Path) -> Outcome {
+    let config = said(Config::open(path))?;
+    config.warnings();
+    Ok(())
+}
+
+pub(crate) fn experiment(path: &Path) -> Outcome {
+    let definition = said(Definition::open(path))?;
+    said(definition.variants()).map(|_| ())
+}
+
+pub(crate) fn trace(path: &Path) -> Outcome {
+    said(Trace::open(path)).map(|_| ())
+}
+
+pub(crate) fn answers(path: &Path) -> Outcome {
+    let label = path.display().to_string();
+    let text = cascade_fs::read_text(path, cascade_eval::trace::spec_bench::LARGEST_ANSWERS);
+    let text = text.map_err(|error| format!("{label}: {error}"))?;
+    said(Answers::parse(&label, &text)).map(|_| ())
+}
+
+pub(crate) fn prompts(path: &Path) -> Outcome {
+    said(Dataset::PROMPTS.read(path, Selection::ALL)).map(|_| ())
+}
+
+pub(crate) fn gsm8k(path: &Path) -> Outcome {
+    said(Dataset::Gsm8k.read(path, Selection::ALL)).map(|_| ())
+}
+
+pub(crate) fn mmlu(path: &Path) -> Outcome {
+    said(Dataset::Mmlu.read(path, Selection::ALL)).map(|_| ())
+}
+
+/// Any text can be asked, by every template that accepts its kind, in one turn or several.
+pub(crate) fn templates(path: &Path) -> Outcome {
+    let bytes = said(cascade_fs::read(path, 64 * cascade_fs::MIB))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let turns: Vec<String> = text.split('\n').take(4).map(str::to_owned).collect();
+    let contents = [
+        Content::Text(text.as_str().into()),
+        Content::Text(Turns::new(turns).ok_or("a text has a line")?),
+        Content::Question(text.clone()),
+        Content::MultipleChoice {
+            question: text.clone(),
+            choices: std::array::from_fn(|_| text.clone()),
+        },
+        Content::Code(text.clone()),
+        Content::Task {
+            description: text.clone(),
+            tests: vec![text.clone()],
+        },
+        Content::Instruction {
+            instruction: text.clone(),
+            input: Some(text.clone()),
+        },
+        Content::Article(text.clone()),
+    ];
+    for (template, content) in PromptTemplate::ALL
+        .iter()
+        .flat_map(|template| contents.iter().map(move |content| (*template, content)))
+    {
+        let mut answers = Vec::new();
+        while template.apply_after(content, &answers).is_ok() {
+            answers.push(text.clone());
+        }
+        assert_eq!(answers.is_empty(), !template.accepts(content.kind()));
+    }
+    Ok(())
+}
+
+/// Documents are stripped of their markup, and there is no more text than was read.
+pub(crate) fn corpus(path: &Path) -> Outcome {
+    let mut first = None;
+    for document in said(Corpus::open(
+        [Input::File(path.to_owned())],
+        Options::default(),
+    ))? {
+        match document {
+            Ok(document) => drop(document.into_text()),
+            Err(error) => first = first.or(Some(error.to_string())),
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// Any text is wikitext.
+pub(crate) fn wikitext(path: &Path) -> Outcome {
+    let bytes = said(cascade_fs::read(path, 64 * cascade_fs::MIB))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let source = String::from_utf8_lossy(&bytes);
+    assert!(cascade_corpus::wikitext::strip(&source).len() <= source.len());
+    Ok(())
+}
+
+/// Of a table that is opened, all can be read, and every id is in its vocabulary.
+pub(crate) fn table(path: &Path) -> Outcome {
+    let table = said(BigramTable::open_any(path))?;
+    let tokens = table.vocab_size() as u32;
+    let inside = |pair: &(u32, u64)| assert!(pair.0 < tokens);
+    let pairs = (0..tokens).map(|token| table.successors(token).inspect(inside).count());
+    assert_eq!(pairs.sum::<usize>(), table.pairs());
+    Ok(())
+}
+
+pub(crate) fn table_json(path: &Path) -> Outcome {
+    let provenance = cascade_ngram::Provenance {
+        tokenizer: cascade_core::Fingerprint::from_stored("any".to_owned()),
+        sources: Vec::new(),
+        command: String::new(),
+        version: String::new(),
+    };
+    said(cascade_ngram::import_json(path, provenance)).map(|_| ())
+}
+
+pub(crate) fn counts(path: &Path) -> Outcome {
+    let folder = said(tempfile::tempdir())?;
+    let reduction = Reduction {
+        parts: &[path.to_owned()],
+        summed: &[],
+        output: &cascade_fs::Output::replacing(folder.path().join("table")),
+        top_k: 4,
+        min_count: 1,
+        command: "",
+    };
+    said(cascade_bigram::reduce(&reduction)).map(|_| ())
+}
+
+/// A tokenizer that is read can encode and decode.
+pub(crate) fn tokenizer(path: &Path) -> Outcome {
+    let tokenizer = said(Tokenizer::from_file(path))?;
+    let tokens = said(tokenizer.encode_plain("A text of \u{1f600} words,\n\0 and more."))?;
+    said(tokenizer.decode(&tokens))?;
+    tokenizer.fingerprint();
+    Ok(())
+}
+
+/// A model that is loaded can score.
+pub(crate) fn model(folder: &Path) -> Outcome {
+    use cascade_core::{Scorer, TokenTree, Want};
+    let options = LoadOptions {
+        progress: false,
+        ..LoadOptions::default()
+    };
+    let model = said(load(&ModelSource::Folder(folder.to_owned()), &options))?;
+    let mut session = model.session();
+    let scored = match model.architecture() {
+        cascade_core::Architecture::DecoderOnly => {
+            session.score(&[0], &TokenTree::new(), Want::LOGITS)
+        }
+        cascade_core::Architecture::EncoderDecoder => session
+            .set_source(&[0])
+            .and_then(|()| session.score(&[], &TokenTree::new(), Want::LOGITS)),
+    };
+    let place = |error| format!("{}: {error}", folder.display());
+    said(scored).map(|_| ()).map_err(place)
+}
+
+/// A model in one file, which has a tokenizer too.
+pub(crate) fn gguf(path: &Path) -> Outcome {
+    let options = LoadOptions {
+        progress: false,
+        ..LoadOptions::default()
+    };
+    let model = said(load(&ModelSource::File(path.to_owned()), &options))?;
+    said(
+        model
+            .tokenizer
+            .encode_plain("A text of \u{1f600} words,\n\0 and more."),
+    )?;
+    Ok(())
+}
+
+/// The templates of a model, rendered.
+pub(crate) fn chat(path: &Path) -> Outcome {
+    let bytes = said(cascade_fs::read(path, 64 * cascade_fs::MIB))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let place = path.display().to_string();
+    let files = [(ChatFile::TokenizerConfig, bytes)];
+    let Some(templates) = said(ChatTemplates::read(&place, &files))? else {
+        return Ok(());
+    };
+    let messages = [
+        Message::new(Role::System, "Be brief."),
+        Message::new(Role::User, "Hello \u{1f600}"),
+    ];
+    for name in templates.names() {
+        if let Ok(template) = templates.get(Some(name)) {
+            said(template.render(&messages))?;
+        }
+    }
+    Ok(())
+}
+
+/// Results are read, and the report written of them.
+pub(crate) fn results(folder: &Path) -> Outcome {
+    report(folder)
+}
+
+pub(crate) fn plan(folder: &Path) -> Outcome {
+    let plan = said(Plan::of_folder(folder))?;
+    said(plan.definition())?;
+    report(folder)
+}
+
+pub(crate) fn manifest(folder: &Path) -> Outcome {
+    said(Manifest::of_folder(folder)).map(|_| ())
+}
+
+pub(crate) fn report(folder: &Path) -> Outcome {
+    let manifest = said(Manifest::of_folder(folder))?;
+    let manifest = manifest.ok_or_else(|| format!("{}: no manifest", folder.display()))?;
+    said(cascade_reproduce::report(folder, manifest)).map(|_| ())
+}

@@ -1,0 +1,4 @@
+//! Whatever the YAML: an experiment is read, or refused by name.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| cascade_hostile::fuzz("experiment", bytes));
