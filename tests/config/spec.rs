@@ -201,7 +201,7 @@ lenience: 1.5
 statistical_lenience: 2.25
 tree: { max_nodes: 12, placement: merged }
 prompt: vicuna
-generation: { max_new_tokens: 3, temperature: 0.7, top_k: 4, top_p: 0.9, min_p: 0.05, seed: 5 }
+generation: { max_new_tokens: 3, temperature: 0.7, top_k: 4, top_p: 0.9, min_p: 0.05, seed: 5, max_prompt_tokens: 9, truncate_prompt: left }
 device: cuda:3
 ";
     let every_key = every_key.replace("/tmp/a folder: #1", "\"/tmp/a folder: #1\"");

@@ -448,7 +448,7 @@ fn turned_bits_in_parts_are_noticed() {
         reduce(&Reduction {
             parts: &parts,
             summed: &[],
-            output: &output,
+            output: &Output::replacing(&output),
             top_k: 100,
             min_count: 1,
             command: "",

@@ -149,6 +149,10 @@ impl Plan {
         };
         let text = cascade_fs::read_text(folder.join(PLAN), LARGEST_OWN)
             .map_err(|error| problem(format!("{PLAN}: {error}")))?;
-        serde_json::from_str(&text).map_err(|error| problem(format!("{PLAN}: {error}")))
+        let plan: Self =
+            serde_json::from_str(&text).map_err(|error| problem(format!("{PLAN}: {error}")))?;
+        let definition = plan.definition();
+        definition.map_err(|error| problem(format!("{PLAN}: {error}")))?;
+        Ok(plan)
     }
 }

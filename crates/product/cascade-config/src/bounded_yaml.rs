@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_would_keep_the_parser_busy_is_refused_before_it() {
         for deep in ["[", "{", "{a: ", "- ", "? "] {
-            let text = deep.repeat(LARGEST_CONFIG as usize / deep.len());
+            let text = deep.repeat(LARGEST_CONFIG as usize / deep.len() - 1);
             let problem = problem(&format!("\n{text}"));
             assert!(problem.contains("line 2 nests more than 1000"), "{problem}");
         }
@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn lists_and_brackets_in_strings_are_read() {
-        let rows = "- [\"[[[\", ']']\n".repeat(5000);
+        let rows = "- [\"[[[\", ']]]']\n".repeat(5000);
         let read: Vec<Vec<String>> = from_yaml(&format!("\u{feff}{rows}")).unwrap();
         assert_eq!(read.len(), 5000);
-        assert_eq!(read[0], ["[[[", "]"]);
+        assert_eq!(read[0], ["[[[", "]]]"]);
     }
 }

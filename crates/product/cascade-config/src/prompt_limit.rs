@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cascade_core::{Architecture, Error, Result, Scorer, TextCodec, TextDecoder, TokenId};
 use cascade_core::{TokenTree, Want};
 use cascade_models::Model;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Source tokens from which encoding is announced with its estimated time: attention to all of them
 /// takes time quadratic in their number.
@@ -17,7 +17,7 @@ pub const LONG_SOURCE: usize = 2048;
 const PROBE: usize = 64;
 
 /// What happens to a prompt with more tokens than it may have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Truncate {
     /// It is an error.
@@ -75,7 +75,20 @@ pub(crate) struct GuardedCodec {
 
 impl TextCodec for GuardedCodec {
     fn encode(&self, text: &str) -> Result<Vec<TokenId>> {
-        let mut tokens = self.inner.encode(text)?;
+        self.guarded(self.inner.encode(text)?)
+    }
+
+    fn encode_verbatim(&self, text: &str) -> Result<Vec<TokenId>> {
+        self.guarded(self.inner.encode_verbatim(text)?)
+    }
+
+    fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send> {
+        Arc::clone(&self.inner).decoder()
+    }
+}
+
+impl GuardedCodec {
+    fn guarded(&self, mut tokens: Vec<TokenId>) -> Result<Vec<TokenId>> {
         if let Some(limit) = self.limit.filter(|limit| tokens.len() > limit.max_tokens) {
             tokens = self.shortened(tokens, limit)?;
         }
@@ -89,12 +102,6 @@ impl TextCodec for GuardedCodec {
         Ok(tokens)
     }
 
-    fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send> {
-        Arc::clone(&self.inner).decoder()
-    }
-}
-
-impl GuardedCodec {
     fn shortened(&self, tokens: Vec<TokenId>, limit: PromptLimit) -> Result<Vec<TokenId>> {
         let all = tokens.len();
         let special = self.inner.encode("")?;

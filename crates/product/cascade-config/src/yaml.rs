@@ -215,6 +215,10 @@ fn generation(out: &mut String, generation: &GenerationSettings) {
     if generation.ignore_eos {
         line!(out, "  ignore_eos: true");
     }
+    if let Some(limit) = generation.prompt_limit {
+        line!(out, "  max_prompt_tokens: {}", limit.max_tokens);
+        line!(out, "  truncate_prompt: {}", word(&limit.truncate));
+    }
     line!(out, "  temperature: {}", sampling.temperature());
     if let Some(k) = sampling.top_k() {
         line!(out, "  top_k: {k}");

@@ -179,12 +179,14 @@ pub enum Error {
 
     /// Weights that are larger than the memory that is free.
     #[error(
-        "{parameters} parameters in {dtype} take {:.1} GB, and {:.1} GB of {memory} are free; take a smaller model{}",
+        "{model}: {parameters} parameters in {dtype} take {:.1} GB, and {:.1} GB of {memory} are free; take a smaller model{}",
         *bytes as f64 / 1e9,
         *free as f64 / 1e9,
         if dtype == "f32" { ", or compute in bf16" } else { "" }
     )]
     DoesNotFit {
+        /// The file that describes it.
+        model: String,
         /// Parameters of the model.
         parameters: usize,
         /// What it was to compute in.

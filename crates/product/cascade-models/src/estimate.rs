@@ -5,7 +5,7 @@ use std::fmt;
 use crate::backend::ModelInfo;
 use crate::config::ModelConfig;
 use crate::load::read_config;
-use crate::{DType, Device, Error, ModelFiles, Result};
+use crate::{DType, Device, Error, ModelFile, ModelFiles, Result};
 
 /// Rows of the largest forward: a piece of a long prompt.
 const ROWS: usize = 512;
@@ -90,11 +90,17 @@ impl fmt::Display for MemoryEstimate {
 ///
 /// # Errors
 /// [`Error::DoesNotFit`].
-pub(crate) fn check_weights(config: &ModelConfig, device: &Device, dtype: DType) -> Result<()> {
+pub(crate) fn check_weights(
+    file: &ModelFile,
+    config: &ModelConfig,
+    device: &Device,
+    dtype: DType,
+) -> Result<()> {
     let parameters = config.info().parameters;
     let bytes = parameters.saturating_mul(dtype.size_in_bytes());
     match device.free_memory()? {
         Some(free) if bytes > free => Err(Error::DoesNotFit {
+            model: file.to_string(),
             parameters,
             dtype: dtype.to_string(),
             bytes,
@@ -112,7 +118,7 @@ pub(crate) fn check_weights(config: &ModelConfig, device: &Device, dtype: DType)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{shape, ModelFile};
+    use crate::shape;
 
     fn of_shape(name: &str, dtype: DType, tokens: usize) -> MemoryEstimate {
         let file = ModelFile::Embedded {

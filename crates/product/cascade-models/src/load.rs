@@ -120,7 +120,7 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
     let weights = Checkpoint::open(&files)?;
     let described = ModelConfig::parse(&files.config, &config)?;
-    check_weights(&described, &options.device, options.dtype)?;
+    check_weights(&files.config, &described, &options.device, options.dtype)?;
     let model = Model::new(&described, &weights, &options.device, options.dtype)
         .map_err(|error| in_file(&files.config, error))?;
     let model = Arc::new(model);

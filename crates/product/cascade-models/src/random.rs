@@ -31,7 +31,7 @@ pub fn random_model(config: Value, options: &LoadOptions) -> Result<Arc<Model>> 
         bytes: &[],
     };
     let config = ModelConfig::parse(&file, &config)?;
-    check_weights(&config, &options.device, options.dtype)?;
+    check_weights(&file, &config, &options.device, options.dtype)?;
     let model = Model::new(&config, &RandomWeights, &options.device, options.dtype)?;
     Ok(Arc::new(model))
 }

@@ -189,6 +189,13 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_one_token_is_searched_too() {
+        let ends = earlier_ends(&[7; 200], 1, usize::MAX);
+        let expected: Vec<usize> = (200 - OCCURRENCES.min(199)..200).rev().collect();
+        assert_eq!(ends, expected);
+    }
+
+    #[test]
     fn a_long_text_is_looked_at_from_its_end() {
         let text: Vec<TokenId> = (0..10_000).map(|i| i % 10).collect();
         let ends = earlier_ends(&text, LONGEST + 1, usize::MAX);

@@ -68,12 +68,18 @@ fn read_all(file: &Path, alive: &Sender<String>) -> usize {
     defects
 }
 
-/// The file where the reader looks for it. Named pipes and devices stay what they are.
+/// Larger files are not copied.
+const COPIED: u64 = 64 << 20;
+
+/// The file where the reader looks for it. Named pipes and devices stay what they are. Readers that
+/// mend what an interrupted run left write to their files, so it is a copy.
 fn link(file: &Path, path: &Path) -> std::io::Result<()> {
     let file = fs::canonicalize(file)?;
     let _ = fs::remove_file(path);
-    match fs::metadata(&file)?.is_file() {
-        true => fs::hard_link(&file, path).or_else(|_| fs::copy(&file, path).map(|_| ())),
+    let metadata = fs::metadata(&file)?;
+    match metadata.is_file() {
+        true if metadata.len() <= COPIED => fs::copy(&file, path).map(|_| ()),
+        true => fs::hard_link(&file, path),
         false => point(&file, path),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use cascade_core::{
     Architecture, Budget, Candidate, Distribution, Draft, Drafter, GatheredProbs, LevelId, Matrix,
     Observation, Prompt, Proposal, Proposed, RandomSource, Result, RowDetail, ScoredTree, Scorer,
-    Scores, SeededRandom, TokenId, TokenTree, Top, Want,
+    Scores, SeededRandom, TextCodec, TextDecoder, TokenId, TokenTree, Top, Want,
 };
 
 fn fixed(drafter: usize) -> Proposed {
@@ -228,7 +228,7 @@ fn estimates_are_those_of_the_nodes() {
     assert_eq!(found, [Some(0.75), Some(0.25), None]);
 }
 
-/// Tells what it is asked.
+/// Answers what it is asked.
 #[derive(Clone, Default)]
 struct Witness(Arc<Mutex<Vec<String>>>);
 
@@ -264,6 +264,10 @@ impl Scorer for Witness {
 
     fn max_context(&self) -> Option<usize> {
         Some(11)
+    }
+
+    fn max_nodes(&self) -> Option<usize> {
+        Some(6)
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -302,6 +306,7 @@ fn a_boxed_scorer_is_the_scorer() {
     fn ask(scorer: &mut impl Scorer) -> Scores {
         assert_eq!(scorer.architecture(), Architecture::EncoderDecoder);
         assert_eq!((scorer.vocab_size(), scorer.max_context()), (42, Some(11)));
+        assert_eq!(scorer.max_nodes(), Some(6));
         scorer.set_source(&[1, 2]).unwrap();
         assert!(scorer.set_source(&[]).is_err());
         let tree = TokenTree::chain([4]);
@@ -309,4 +314,47 @@ fn a_boxed_scorer_is_the_scorer() {
     }
     assert_eq!(ask(&mut boxed), scores());
     assert_eq!(*witness.0.lock().unwrap(), ["[1, 2]", "[]", "([3], 1, 6)"]);
+}
+
+/// What a codec and a scorer need not say.
+#[test]
+fn a_codec_without_special_tokens_encodes_verbatim() {
+    struct Bytes;
+    impl TextCodec for Bytes {
+        fn encode(&self, text: &str) -> Result<Vec<TokenId>> {
+            Ok(text.bytes().map(TokenId::from).collect())
+        }
+
+        fn decoder(self: Arc<Self>) -> Box<dyn TextDecoder + Send> {
+            unreachable!("nothing is decoded")
+        }
+    }
+    assert_eq!(Bytes.encode_verbatim("ab").unwrap(), [97, 98]);
+}
+
+#[test]
+fn a_scorer_scores_trees_of_any_size_unless_it_says_otherwise() {
+    struct Unlimited;
+    impl Scorer for Unlimited {
+        fn architecture(&self) -> Architecture {
+            Architecture::DecoderOnly
+        }
+
+        fn vocab_size(&self) -> usize {
+            1
+        }
+
+        fn max_context(&self) -> Option<usize> {
+            None
+        }
+
+        fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {
+            Ok(())
+        }
+
+        fn score(&mut self, _: &[TokenId], _: &TokenTree, _: Want) -> Result<Scores> {
+            Ok(scores())
+        }
+    }
+    assert_eq!(Unlimited.max_nodes(), None);
 }

@@ -143,6 +143,7 @@ mod tests {
 
     #[test]
     fn only_drafters_with_an_entry_have_a_turn() {
+        assert_eq!(schedule(ROWS, Placement::Merged).k().rows(), ROWS);
         let sequential = turns(schedule(ROWS, Placement::Sequential));
         assert_eq!(sequential, [[1, 2, 9, 3], [3, 3, 9, 0]]);
         assert_eq!(turns(schedule(&[&[0]], Placement::Merged)), [[0; 4]; 0]);
@@ -180,6 +181,10 @@ mod tests {
             turns: &records,
         };
         assert_eq!(schedule.next(LevelId::TARGET, &state), None);
+        // What is missing is not drafted by one without an entry.
+        let short = DraftState { depth: 1, ..state };
+        let mut without = self::schedule(&[&[2, 0], &[0, 0]], Placement::Sequential);
+        assert_eq!(without.next(LevelId::TARGET, &short), None);
         // What a stop leaves is not the next one's; what a drafter had no proposal for is.
         for (stopped, tokens) in [(true, 1), (false, 2)] {
             let records = [TurnRecord {

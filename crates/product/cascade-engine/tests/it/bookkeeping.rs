@@ -1,4 +1,4 @@
-//! What the engine tells about a generation: counts, costs, positions, pieces of text.
+//! What the engine reports of a generation: counts, costs, positions, pieces of text.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -197,7 +197,7 @@ fn a_step_tells_its_phases_apart() {
     }
 }
 
-/// The last step tells why the generation ended.
+/// The last step says why the generation ended.
 #[test]
 fn the_step_that_ends_a_generation_says_so() {
     let log = Log::default();
@@ -411,6 +411,45 @@ fn a_drafter_without_nodes_is_not_asked() {
     }
 }
 
+/// A draft goes on as long as its turns add something, however many they are.
+#[test]
+fn a_draft_may_have_more_turns_than_drafters() {
+    struct OneByOne;
+    impl Schedule for OneByOne {
+        fn next(&mut self, _reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
+            (state.turns.len() < 5).then_some(Turn {
+                drafter: LevelId(1),
+                tokens: 1,
+                start: TurnStart::Tip,
+                reserved: 0,
+                nodes: usize::MAX,
+            })
+        }
+
+        fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
+            true
+        }
+    }
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .statistical("mag", Scripted::new("mag", &[], &log))
+        .schedule(OneByOne);
+    assert_eq!(steps(builder, 6)[0].step.drafted, 5);
+}
+
+#[test]
+fn a_step_has_the_text_of_its_tokens() {
+    let log = Log::default();
+    let builder = Cascade::builder()
+        .target("target", Scripted::new("target", &[], &log))
+        .statistical("mag", Scripted::new("mag", &[], &log))
+        .k_matrix(matrix(&[&[1]]))
+        .codec(Arc::new(Words));
+    let texts: Vec<String> = steps(builder, 5).iter().map(StepReport::text).collect();
+    assert_eq!(texts, ["w2 w3 ", "w4 w5 ", "w6 "]);
+}
+
 /// Token `t` is the word `w<t>`.
 struct Words;
 
@@ -482,6 +521,7 @@ fn a_piece_of_text_can_be_the_last() {
         .codec(Arc::new(Words))
         .build()
         .unwrap();
+    assert_eq!(cascade.encode_verbatim("go").unwrap(), prompt());
     let output = cascade
         .generate_with("go", &options(9), |event| match event {
             Event::Text { text: "w4 ", .. } => ControlFlow::Break(()),

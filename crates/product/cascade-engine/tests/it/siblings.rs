@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use cascade_core::toy::ToyScorer;
 use cascade_core::{Decoding, Draft, LevelId, NodeId, Prompt, Proposal, Sampling};
 use cascade_engine::{
-    Branching, Cascade, Convention, DraftState, Expand, KMatrix, NeuralOptions, Options, Outcome,
-    Rule, Schedule, Siblings, StaticSchedule, Turn,
+    Branching, Cascade, Convention, DraftState, Expand, KMatrix, Lenience, NeuralOptions, Options,
+    Outcome, Rule, Schedule, Siblings, StaticSchedule, Turn,
 };
 
 use crate::common::{Log, Scripted};
@@ -194,6 +194,60 @@ fn greedy_drafts_have_as_many_children_as_their_width() {
             }
         }
     }
+}
+
+/// Draws at the root of the first draft, by the target's rule and seed, where nodes are short: a
+/// statistical drafter drafts four tokens, of which the reviewing drafter keeps some, adds one of
+/// its own, and branches within what is left of eight nodes.
+fn draws_at_the_root(rule: Rule) -> Vec<usize> {
+    let log = Log::default();
+    let draws = |seed| {
+        let drafts = Arc::default();
+        let k = KMatrix::new(vec![vec![4, 0], vec![0, 4]], Convention::Added).unwrap();
+        let six = branching(&[6, 1], Expand::MainPath, Siblings::WithReplacement);
+        let mut cascade = Cascade::builder()
+            .target_with("target", ToyScorer::target("target", VOCABULARY, 7), rule)
+            .neural_with(
+                "base",
+                ToyScorer::drafter("base", VOCABULARY, 7, 1, 200),
+                NeuralOptions::new(Rule::Iterated, six),
+            )
+            .statistical("mag", Scripted::new("mag", &[], &log))
+            .statistical_lenience(Lenience::new(20.0).unwrap())
+            .schedule(Keeping {
+                schedule: StaticSchedule::new(k),
+                drafts: Arc::clone(&drafts),
+            })
+            .max_nodes(8)
+            .build()
+            .unwrap();
+        let prompt = Prompt {
+            context: vec![5, 3],
+            ..Prompt::default()
+        };
+        // Drafts are five tokens deep at most.
+        let options = Options::default()
+            .with_max_new_tokens(6)
+            .with_decoding(sampled())
+            .with_seed(seed);
+        cascade.generate_tokens(&prompt, &options).unwrap();
+        let drafts = drafts.lock().unwrap();
+        counts(&drafts[0], None).0
+    };
+    (0..60).map(draws).collect()
+}
+
+/// How far the path got depends on its tokens. A rule that takes siblings in another order needs
+/// their number to be independent of it; for the other rules the path's quota is enough.
+#[test]
+fn the_number_of_siblings_depends_on_the_path_only_where_it_may() {
+    let reordered = draws_at_the_root(Rule::SpecInfer);
+    assert!(
+        reordered.iter().all(|&draws| draws == 1 + 3),
+        "{reordered:?}"
+    );
+    let in_order = draws_at_the_root(Rule::Iterated);
+    assert!(in_order.contains(&(1 + 4)), "{in_order:?}");
 }
 
 /// Nothing grows below a token that ends the text, beside the main path either.

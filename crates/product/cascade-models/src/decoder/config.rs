@@ -406,13 +406,13 @@ mod tests {
     #[test]
     fn nothing_overflows() {
         let huge = 1u64 << 31;
-        let config = read(
-            json!({"hidden_size": huge, "intermediate_size": huge, "head_dim": huge,
-            "num_hidden_layers": 10_000, "max_position_embeddings": huge}),
-        );
+        let config = read(json!({"hidden_size": huge, "intermediate_size": huge,
+            "head_dim": 8, "num_hidden_layers": 10_000, "max_position_embeddings": huge}));
         let config = config.unwrap();
         assert_eq!(config.parameters(), usize::MAX);
         assert_eq!(config.positions, MOST_POSITIONS);
         assert!(config.warnings()[0].contains("1048576"));
+        let wide = read(json!({"head_dim": huge})).unwrap_err().to_string();
+        assert!(wide.contains("rotations take"), "{wide}");
     }
 }

@@ -139,6 +139,10 @@ impl T5Class {
     }
 }
 
+/// The greatest relative_attention_max_distance: a bias is kept for each distance up to it.
+/// Released models have 128.
+const FARTHEST: usize = 1 << 20;
+
 impl T5Config {
     /// Reads the content of a config.json.
     ///
@@ -289,6 +293,11 @@ impl T5Config {
             return Err(bad(format!(
                 "relative_attention_num_buckets {buckets} and relative_attention_max_distance \
                  {distance} leave no room for logarithmic buckets"
+            )));
+        }
+        if distance > FARTHEST {
+            return Err(bad(format!(
+                "relative_attention_max_distance is {distance}, and {FARTHEST} is the most that is taken"
             )));
         }
         if self.decoder_start() as usize >= self.vocab_size {

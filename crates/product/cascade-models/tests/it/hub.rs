@@ -513,24 +513,26 @@ fn a_model_that_lacks_files() {
         })
     };
     remove("model.safetensors");
+    add("tf_model.h5");
+    assert_refused(
+        "org/model",
+        server.options(&cache()),
+        &["org/model@main has no weights", "there is tf_model.h5"],
+    );
     add("pytorch_model.bin");
     assert_refused(
         "org/model",
         server.options(&cache()),
-        &[
-            "org/model@main has no weights",
-            "pytorch_model.bin",
-            "from_pretrained(\"org/model\")",
-        ],
+        &["pytorch_model.bin is not a PyTorch file", "old format"],
     );
     remove("tokenizer.json");
-    add("spiece.model");
+    add("vocab.json");
     assert_refused(
         "org/model",
         server.options(&cache()),
         &[
             "no tokenizer",
-            "only spiece.model",
+            "only vocab.json",
             "from_pretrained(\"org/model\")",
         ],
     );

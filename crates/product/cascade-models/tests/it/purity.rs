@@ -514,7 +514,9 @@ fn wide(children: usize) -> TokenTree {
     let roots: Vec<usize> = (0..children)
         .map(|token| tree.push(token as u32 % 9, None))
         .collect();
-    (0..children).for_each(|token| drop(tree.push(token as u32 % 9, Some(roots[0]))));
+    for token in 0..children {
+        tree.push(token as u32 % 9, Some(roots[0]));
+    }
     tree
 }
 
@@ -565,7 +567,9 @@ fn trees_that_no_memory_holds_are_refused() {
         let limit = model.max_nodes();
         assert!((1000..1 << 24).contains(&limit), "{limit}");
         let mut tree = TokenTree::new();
-        (0..=limit).for_each(|_| drop(tree.push(1, None)));
+        for _ in 0..=limit {
+            tree.push(1, None);
+        }
         assert_eq!(model.session().max_nodes(), Some(limit));
         let source: &[TokenId] = match model.architecture() {
             cascade_core::Architecture::EncoderDecoder => &[1],

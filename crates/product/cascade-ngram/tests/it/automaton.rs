@@ -75,6 +75,10 @@ fn stands_adversarial_texts() {
     assert_eq!(new.longest_earlier_match(N), found(N - 1, N - 1));
     new.truncate(0);
     assert!(new.is_empty() && new.longest_earlier_match(1).is_none());
+    assert_eq!((new.len(), new.states()), (0, 1));
+    new.push(9);
+    assert!(!new.is_empty());
+    assert_eq!((new.len(), new.states()), (1, 2));
 
     // Many states: (ab)^n c-like texts reach 2n, and tokens may be any number.
     let alternating = automaton((0..N as u32).map(|i| u32::MAX - i % 2));
@@ -90,7 +94,10 @@ fn recorded_conversations_need_as_much_memory_as_documented() {
     let automaton = automaton(tokens.iter().copied());
     let states = automaton.states() as f64 / tokens.len() as f64;
     let bytes = automaton.heap_bytes() as f64 / tokens.len() as f64;
+    assert!(states > 1.0, "{states} states for each token");
     assert!(states < 1.6, "{states} states for each token");
+    // A token, a step and a state of each, at least.
+    assert!(bytes > 44.0, "{bytes} bytes for each token");
     assert!(bytes < 160.0, "{bytes} bytes for each token");
     println!(
         "{} tokens, {states:.2} states and {bytes:.0} bytes each",

@@ -64,11 +64,22 @@ fn counts_within_documents_and_keeps_the_most_frequent() {
         (table.best(0), table.best(5), table.best(u32::MAX)),
         (None, None, None)
     );
-    assert_eq!((table.unigram_count(1), table.unigram_count(9)), (6, 0));
+    // 5 is the first token outside the vocabulary.
+    assert_eq!([1, 5, 9].map(|token| table.unigram_count(token)), [6, 0, 0]);
+    assert_eq!([5, 9].map(|token| table.successors(token).count()), [0, 0]);
+    assert_eq!(table.successors(1).size_hint(), (2, Some(2)));
     let metadata = table.metadata();
     assert_eq!((metadata.documents, metadata.total_tokens), (3, 14));
     assert_eq!((metadata.total_bigrams, table.pairs()), (11, 6));
     assert_eq!(metadata.provenance, provenance());
+}
+
+#[test]
+fn a_builder_tells_how_far_it_is() {
+    let documents = [vec![1, 2, 1], vec![2, 4, 1, 2]];
+    let so_far = builder(5, &documents);
+    assert_eq!((so_far.documents(), so_far.total_tokens()), (2, 7));
+    assert_eq!(so_far.distinct_bigrams(), 4, "1 2, 2 1, 2 4, 4 1");
 }
 
 #[test]
@@ -263,6 +274,22 @@ fn says_what_is_wrong_with_sizes() {
     let message = refusal(with_header(&header(0), &header(1)));
     assert!(
         message.contains("tensor `offsets` has shape [5], expected [7], one more than"),
+        "{message}"
+    );
+}
+
+/// Pairs before the first row would belong to no token.
+#[test]
+fn the_first_row_begins_with_the_first_pair() {
+    let table = builder(3, &[vec![0, 1, 0, 2]]).finish(2, 1).unwrap();
+    assert_eq!(rows(&table)[0], [(1, 1), (2, 1)]);
+    let mut bytes = table.as_bytes().to_vec();
+    let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let offsets = data + 8 * table.pairs();
+    bytes[offsets..offsets + 8].copy_from_slice(&1u64.to_le_bytes());
+    let message = refusal(bytes);
+    assert!(
+        message.contains("the offsets of token 0 are 1..2"),
         "{message}"
     );
 }

@@ -5,5 +5,6 @@ mod automaton;
 mod bigram;
 mod branches;
 mod common;
+mod kinds;
 mod max_gram;
 mod shipped_tables;

@@ -324,7 +324,8 @@ fn name_and_order(rule: impl ReviewRule) -> (String, bool) {
 fn only_spec_infer_considers_draws_in_another_order() {
     for rule in Rule::ALL {
         assert_eq!(name_and_order(rule).1, rule == Rule::SpecInfer, "{rule}");
-        assert_eq!(name_and_order(&rule), name_and_order(rule));
+        let borrowed = &rule;
+        assert_eq!(name_and_order(borrowed), name_and_order(rule));
     }
 }
 
