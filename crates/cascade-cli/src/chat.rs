@@ -106,7 +106,7 @@ impl Conversation {
         if interactive {
             self.greet()?;
         }
-        drop(interrupt::cooperate_meanwhile());
+        interrupt::watch();
         let mut leaving = false;
         loop {
             let text = match lines::message(&mut *lines)? {

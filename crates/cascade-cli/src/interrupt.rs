@@ -61,8 +61,9 @@ pub(crate) fn requested() -> bool {
     REQUESTED.load(SeqCst)
 }
 
-/// Begins to watch. Where that is impossible, Ctrl-C ends the process as it always does.
-fn watch() {
+/// Begins to watch: from now on Ctrl-C ends the process with status 130. Where that is impossible,
+/// it ends the process as it always does.
+pub(crate) fn watch() {
     static WATCHING: std::sync::Once = std::sync::Once::new();
     WATCHING.call_once(|| drop(ctrlc::set_handler(interrupted)));
 }

@@ -18,13 +18,9 @@ mod tests;
 mod vocabulary;
 mod weights;
 
-use std::ops::Deref;
-use std::path::Path;
-
-use memmap2::Mmap;
-
 use header::{Header, List, TensorInfo, Value, ValueType};
 
+use crate::weights::Bytes;
 use crate::{Error, ModelFile, Result};
 
 pub(crate) use settings::config;
@@ -44,22 +40,6 @@ struct Part {
     file: String,
     bytes: Bytes,
     header: Header,
-}
-
-enum Bytes {
-    Mapped(Mmap),
-    Embedded(&'static [u8]),
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(bytes) => bytes,
-            Self::Embedded(bytes) => bytes,
-        }
-    }
 }
 
 /// What tokenizer_config.json would say of conversations with the model in a GGUF file:
@@ -254,13 +234,7 @@ impl Gguf {
 
 impl Part {
     fn open(file: &ModelFile) -> Result<Self> {
-        let bytes = match file {
-            ModelFile::Disk(path) => Bytes::Mapped(map(path).map_err(|source| Error::Io {
-                file: file.to_string(),
-                source,
-            })?),
-            ModelFile::Embedded { bytes, .. } => Bytes::Embedded(bytes),
-        };
+        let bytes = Bytes::open(file)?;
         let header = header::parse(&bytes).map_err(|fault| Error::Gguf {
             file: file.to_string(),
             problem: fault.problem,
@@ -280,17 +254,6 @@ impl Part {
             cure: cure.into(),
         }
     }
-}
-
-#[allow(unsafe_code)]
-fn map(path: &Path) -> std::io::Result<Mmap> {
-    let file = cascade_fs::open(path)?;
-    // SAFETY: the mapping must not change while it is read. We never write to it, and programs that
-    // write models make a new file and rename it. The mapping lives as long as loading does:
-    // tensors are copied out of it. A file that is overwritten in place within that time gives
-    // wrong weights or a fault, as it does in every program that maps weights; headers are checked
-    // once, and every range that they name is checked again by the slice it is taken from.
-    unsafe { Mmap::map(&file) }
 }
 
 /// The shortest decimal number that rounds to `number`.

@@ -18,6 +18,7 @@ use candle_core::{CpuStorage, Device, Result as TensorResult, Storage, Tensor};
 use cascade_gpu::{StorageDType, TensorSource};
 use cascade_hub::WeightFormat;
 
+pub(crate) use self::bytes::Bytes;
 pub(crate) use self::file::{FloatType, Stored, TensorFile, TensorInfo};
 use crate::gguf::GgufWeights;
 use crate::{DType, Error, ModelFile, ModelFiles, Result};

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

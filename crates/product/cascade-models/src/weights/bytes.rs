@@ -34,8 +34,10 @@ impl Bytes {
             return Ok(Self::Empty);
         }
         // SAFETY: as for safetensors files: programs that write checkpoints or fill the hub's cache
-        // make a new file and rename it, and what is read from a file that is overwritten in place
-        // is checked for its bounds each time.
+        // make a new file and rename it. The mapping lives as long as loading does: tensors are
+        // copied out of it. What is read from a file that is overwritten in place within that time
+        // is checked for its bounds each time, and may be wrong weights or a fault, as in every
+        // program that maps weights.
         let mapped = unsafe { Mmap::map(&opened) };
         Ok(Self::Mapped(mapped.map_err(io)?))
     }

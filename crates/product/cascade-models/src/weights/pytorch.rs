@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 use self::archive::Archive;
 use self::unpickle::{Element, PickledTensor};
-use super::bytes::Bytes;
+use super::Bytes;
 use super::{FloatType, Stored, TensorFile, TensorInfo};
 use crate::{Error, ModelFile, Result};
 
