@@ -1,4 +1,4 @@
-//! Errors of bigram tables.
+//! Errors of tables.
 
 use std::{io, path::PathBuf};
 
@@ -7,7 +7,7 @@ use cascade_core::{Fingerprint, TokenId};
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of reading, building or writing a bigram table. `file` is the path, or the name of an
+/// An error of reading, building or writing a table. `file` is the path, or the name of an
 /// embedded table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -49,9 +49,29 @@ pub enum Error {
         file: String,
     },
 
+    /// An n-gram table where a bigram table is needed.
+    #[error(
+        "{file} is an n-gram table, and a bigram table is needed here; \
+         build one with `cascade bigram build`, without --order"
+    )]
+    NgramTable {
+        /// The file.
+        file: String,
+    },
+
+    /// A safetensors file whose metadata declares neither an n-gram table nor a bigram table.
+    #[error(
+        "{file} is not an n-gram table: its metadata has no `format` of `cascade-ngram` or `cascade-bigram`; \
+         build one with `cascade bigram build --order 2`"
+    )]
+    NotAnNgramTable {
+        /// The file.
+        file: String,
+    },
+
     /// A table in a format that this version does not know.
     #[error(
-        "{file} is a bigram table of format version {found}, and this program reads version {supported}; \
+        "{file} is a table of format version {found}, and this program reads version {supported}; \
          rebuild the table or update the program"
     )]
     Version {

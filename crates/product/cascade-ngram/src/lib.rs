@@ -15,14 +15,16 @@
 //!
 //! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by a [`BigramBuilder`],
 //! made from sorted counts by [`BigramRows`] (crate `cascade-bigram` counts whole dumps), or
-//! imported by [`import_json`].
+//! imported by [`import_json`]. [`NgramTable`] also knows what follows two tokens.
 
 mod automaton;
 mod bigram;
 mod branches;
 mod config;
+mod container;
 mod error;
 mod max_gram;
+mod ngram_table;
 mod prompt_lookup;
 
 pub use automaton::{Match, SuffixAutomaton};
@@ -36,6 +38,9 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};
+pub use ngram_table::{
+    Continuations, NgramBuilder, NgramLimits, NgramMetadata, NgramRows, NgramTable,
+};
 pub use prompt_lookup::{PromptLookup, PromptLookupConfig};
 
 /// For [`drafter_kinds!`].

@@ -105,7 +105,7 @@ impl BigramBuilder {
 }
 
 /// Refuses tokens outside the vocabulary; `what` names the list.
-pub(super) fn check_tokens(what: &str, tokens: &[TokenId], vocab_size: usize) -> Result<()> {
+pub(crate) fn check_tokens(what: &str, tokens: &[TokenId], vocab_size: usize) -> Result<()> {
     match tokens.iter().position(|&t| t as usize >= vocab_size) {
         None => Ok(()),
         Some(index) => Err(Error::TokenOutOfVocabulary {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use safetensors::{tensor::Metadata, Dtype};
 
 use super::tensor;
-use crate::{Error, Result};
+use crate::container::{find, wrong_shape};
+use crate::Result;
 
 /// Byte ranges of the tensors.
 #[derive(Clone, Debug)]
@@ -50,35 +51,4 @@ impl Layout {
             unigram_counts,
         })
     }
-}
-
-/// Length of a tensor of one dimension, and its place in the file.
-fn find(
-    file: &str,
-    header: &Metadata,
-    data: usize,
-    tensor: &'static str,
-    expected: Dtype,
-) -> Result<(usize, Range<usize>)> {
-    let Some(info) = header.info(tensor) else {
-        return Err(Error::invalid(
-            file,
-            format!("tensor `{tensor}` is missing"),
-        ));
-    };
-    if info.dtype != expected {
-        let found = info.dtype;
-        let reason = format!("tensor `{tensor}` is {found:?}, expected {expected:?}");
-        return Err(Error::invalid(file, reason));
-    }
-    let &[len] = info.shape.as_slice() else {
-        return Err(wrong_shape(file, tensor, &info.shape, "one dimension"));
-    };
-    let (start, end) = info.data_offsets;
-    Ok((len, data + start..data + end))
-}
-
-fn wrong_shape(file: &str, tensor: &str, found: &[usize], expected: &str) -> Error {
-    let reason = format!("tensor `{tensor}` has shape {found:?}, expected {expected}");
-    Error::invalid(file, reason)
 }

@@ -90,7 +90,10 @@ impl BigramMetadata {
         entries: &Option<HashMap<String, String>>,
     ) -> Result<Self> {
         let entry = |key: &str| entries.as_ref().and_then(|entries| entries.get(key));
-        if entry("format").map(String::as_str) != Some(FORMAT) {
+        if crate::ngram_table::declares_ngrams(entries) {
+            return Err(Error::NgramTable { file: file.into() });
+        }
+        if !declares_bigrams(entries) {
             return Err(Error::NotATable { file: file.into() });
         }
         let bad = |key| {
@@ -121,4 +124,10 @@ impl BigramMetadata {
             total_bigrams: number("total_bigrams")?,
         })
     }
+}
+
+/// Whether a file's metadata says that it is such a table.
+pub(crate) fn declares_bigrams(entries: &Option<HashMap<String, String>>) -> bool {
+    let format = entries.as_ref().and_then(|entries| entries.get("format"));
+    format.is_some_and(|format| format == FORMAT)
 }

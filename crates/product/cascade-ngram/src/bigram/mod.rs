@@ -1,7 +1,6 @@
 //! Bigram tables: what most often follows each token.
 
 mod builder;
-mod bytes;
 mod check;
 mod drafter;
 mod encode;
@@ -11,9 +10,11 @@ mod metadata;
 mod rows;
 mod table;
 
+pub(crate) use builder::check_tokens;
 pub use builder::BigramBuilder;
 pub use drafter::{Bigram, BigramConfig};
 pub use import::{export_json, import_json};
+pub(crate) use metadata::declares_bigrams;
 pub use metadata::{BigramMetadata, Provenance, Source};
 pub use rows::BigramRows;
 pub use table::{BigramTable, Successors};

@@ -6,12 +6,11 @@ use cascade_core::{Fingerprint, TokenId};
 use safetensors::SafeTensors;
 
 use super::{
-    bytes::Bytes,
     encode::{encode, Csr},
     layout::Layout,
     BigramMetadata,
 };
-use crate::{Error, Result};
+use crate::{container::Bytes, Error, Result};
 
 /// For each token of a vocabulary the tokens that most often follow it, with counts.
 ///
@@ -90,7 +89,7 @@ impl BigramTable {
         Self::from_bytes(name, encode(metadata, csr))
     }
 
-    fn load(file: String, bytes: Bytes) -> Result<Self> {
+    pub(crate) fn load(file: String, bytes: Bytes) -> Result<Self> {
         let slice = bytes.as_slice();
         let (header, safetensors) =
             SafeTensors::read_metadata(slice).map_err(|source| Error::Container {

@@ -7,4 +7,5 @@ mod branches;
 mod common;
 mod kinds;
 mod max_gram;
+mod ngram_table;
 mod shipped_tables;

@@ -5,7 +5,7 @@ use std::{fmt, io, path::Path};
 use memmap2::Mmap;
 
 /// The bytes of a table's file: mapped, embedded in the program, or on the heap.
-pub(super) enum Bytes {
+pub(crate) enum Bytes {
     Mapped(Mmap),
     Static(&'static [u8]),
     Owned(Vec<u8>),
@@ -13,7 +13,7 @@ pub(super) enum Bytes {
 
 impl Bytes {
     /// Maps a file into memory, read-only.
-    pub(super) fn map(path: &Path) -> io::Result<Self> {
+    pub(crate) fn map(path: &Path) -> io::Result<Self> {
         let file = cascade_fs::open(path)?;
         // SAFETY: the map is read-only, and its bytes are untrusted at all times: every access is
         // checked against the bounds found when it was opened, and no value has to stay what it was
@@ -24,7 +24,7 @@ impl Bytes {
         Ok(Self::Mapped(map))
     }
 
-    pub(super) fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Mapped(map) => map,
             Self::Static(bytes) => bytes,

@@ -1,0 +1,162 @@
+//! Metadata of tables.
+
+use std::collections::HashMap;
+
+use cascade_core::Fingerprint;
+
+use super::LONGEST;
+use crate::{Error, Provenance, Result};
+
+const FORMAT: &str = "cascade-ngram";
+const FORMAT_VERSION: u32 = 1;
+/// The checksum of everything else: of the other entries and of the tensors.
+const CHECKSUM: &str = "crc32";
+
+/// The metadata of a table: the `__metadata__` of its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NgramMetadata {
+    /// Where it comes from.
+    pub provenance: Provenance,
+    /// Tokens of the longest contexts: 1 or 2.
+    pub order: usize,
+    /// Number of tokens in the vocabulary.
+    pub vocab_size: usize,
+    /// Continuations kept of each context, at most.
+    pub top_k: u64,
+    /// Continuations that occur less often after their context were dropped.
+    pub min_count: u64,
+    /// Contexts of two tokens that occur less often were dropped.
+    pub min_context: u64,
+    /// Number of documents that were counted.
+    pub documents: u64,
+    /// Number of tokens in them.
+    pub total_tokens: u64,
+    /// Number of pairs of neighbours in them, with repetitions, before any were dropped.
+    pub total_bigrams: u64,
+    /// The same of three neighbours; 0 in tables of order 1, which do not count them.
+    pub total_trigrams: u64,
+}
+
+type Entries = Vec<(&'static str, String)>;
+
+impl NgramMetadata {
+    /// Entries for a file with these tensors, in the order in which they are written.
+    pub(super) fn to_entries<'a>(&self, tensors: impl Iterator<Item = &'a [u8]>) -> Entries {
+        let mut sources = self.provenance.sources.clone();
+        sources.sort();
+        let mut entries = vec![
+            ("format", FORMAT.to_owned()),
+            ("format_version", FORMAT_VERSION.to_string()),
+            ("tokenizer", self.provenance.tokenizer.to_string()),
+            ("sources", serde_json::json!(sources).to_string()),
+            ("command", self.provenance.command.clone()),
+            ("version", self.provenance.version.clone()),
+            ("order", self.order.to_string()),
+            ("vocab_size", self.vocab_size.to_string()),
+            ("top_k", self.top_k.to_string()),
+            ("min_count", self.min_count.to_string()),
+            ("min_context", self.min_context.to_string()),
+            ("documents", self.documents.to_string()),
+            ("total_tokens", self.total_tokens.to_string()),
+            ("total_bigrams", self.total_bigrams.to_string()),
+            ("total_trigrams", self.total_trigrams.to_string()),
+        ];
+        let checksum = checksum(entries.iter().map(|(k, v)| (*k, v.as_str())), tensors);
+        entries.push((CHECKSUM, checksum));
+        entries
+    }
+
+    /// Reads the entries of a file, and compares the checksum; `tensors` are the bytes of all
+    /// tensors.
+    ///
+    /// # Errors
+    /// Another format or version, damage, and entries that are missing or malformed.
+    pub(super) fn from_entries(
+        file: &str,
+        entries: &Option<HashMap<String, String>>,
+        tensors: &[u8],
+    ) -> Result<Self> {
+        let entry = |key: &str| entries.as_ref().and_then(|entries| entries.get(key));
+        if !declares_ngrams(entries) {
+            return Err(Error::NotAnNgramTable { file: file.into() });
+        }
+        let bad = |key| {
+            let reason = format!("the metadata `{key}` is missing or is not of the right form");
+            Error::invalid(file, reason)
+        };
+        let text = |key| entry(key).cloned().ok_or_else(|| bad(key));
+        let version = text("format_version")?;
+        if version != FORMAT_VERSION.to_string() {
+            return Err(Error::Version {
+                file: file.into(),
+                found: version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        let others = entries
+            .iter()
+            .flatten()
+            .map(|(k, v)| (k.as_str(), v.as_str()));
+        let expected = text(CHECKSUM)?;
+        let found = checksum(others.filter(|entry| entry.0 != CHECKSUM), [tensors]);
+        if found != expected {
+            return Err(Error::invalid(
+                file,
+                format!(
+                    "the checksum of its content is {found}, not {expected}: it was damaged or changed; \
+                     copy or build it anew"
+                ),
+            ));
+        }
+        let number = |key| text(key)?.parse::<u64>().map_err(|_| bad(key));
+        let size = |key| usize::try_from(number(key)?).map_err(|_| bad(key));
+        let order = size("order")?;
+        if !(1..=LONGEST).contains(&order) {
+            return Err(bad("order"));
+        }
+        Ok(Self {
+            provenance: Provenance {
+                tokenizer: Fingerprint::from_stored(text("tokenizer")?),
+                sources: serde_json::from_str(&text("sources")?).map_err(|_| bad("sources"))?,
+                command: text("command")?,
+                version: text("version")?,
+            },
+            order,
+            vocab_size: size("vocab_size")?,
+            top_k: number("top_k")?,
+            min_count: number("min_count")?,
+            min_context: number("min_context")?,
+            documents: number("documents")?,
+            total_tokens: number("total_tokens")?,
+            total_bigrams: number("total_bigrams")?,
+            total_trigrams: number("total_trigrams")?,
+        })
+    }
+}
+
+/// Whether a file's metadata says that it is such a table.
+pub(crate) fn declares_ngrams(entries: &Option<HashMap<String, String>>) -> bool {
+    let format = entries.as_ref().and_then(|entries| entries.get("format"));
+    format.is_some_and(|format| format == FORMAT)
+}
+
+/// CRC-32 of the entries in the order of their keys, each key and value followed by a zero byte,
+/// and of the tensors' bytes.
+fn checksum<'e, 't>(
+    entries: impl Iterator<Item = (&'e str, &'e str)>,
+    tensors: impl IntoIterator<Item = &'t [u8]>,
+) -> String {
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort_unstable();
+    let mut crc = crc32fast::Hasher::new();
+    for (key, value) in entries {
+        for text in [key, value] {
+            crc.update(text.as_bytes());
+            crc.update(&[0]);
+        }
+    }
+    for tensor in tensors {
+        crc.update(tensor);
+    }
+    format!("{:08x}", crc.finalize())
+}

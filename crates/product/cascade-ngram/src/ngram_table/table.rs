@@ -1,0 +1,378 @@
+//! The table: a safetensors file, read in place.
+
+use std::{ops::Range, path::Path};
+
+use cascade_core::{Fingerprint, TokenId};
+use safetensors::SafeTensors;
+
+use super::{codes, layout::Layout, metadata, NgramMetadata, BLOCK};
+use crate::{container::Bytes, BigramTable, Error, Result};
+
+/// For each token of a vocabulary, and for pairs of tokens, what most often follows them, with
+/// counts; and how often the most frequent tokens occur at all.
+///
+/// The file is safetensors, little-endian. V is the size of the vocabulary, at most 2²¹ − 1. The
+/// contexts are the V tokens, then P pairs of tokens, sorted; C = V + P, and B = ⌈C / 32⌉ + 1.
+///
+/// | tensor | type | shape | content |
+/// |---|---|---|---|
+/// | `entries` | U32 | `[continuations]` | by context, most frequent first: the token in the lower 21 bits, above them the code of its count |
+/// | `lengths` | U8 | `[C]` | how many entries a context has |
+/// | `blocks` | U32 | `[B]` | how many entries come before the contexts 0, 32, 64, …; the last is their number |
+/// | `totals` | U16 | `[C]` | the code of how often a context is continued; 0 for one without entries |
+/// | `firsts` | U32 | `[V + 1]` | the pairs that begin with token t are `firsts[t]..firsts[t + 1]` |
+/// | `seconds` | U16 if V ≤ 2¹⁶, otherwise U32 | `[P]` | the second tokens of the pairs, rising for each first token |
+/// | `unigrams` | U32 | `[≤ 64]` | the most frequent tokens |
+/// | `unigram_counts` | U64 | `[≤ 64]` | how often they occur |
+///
+/// **Codes** are counts of few bits. Of a total, the code c is c itself below 4096, and otherwise
+/// (2¹¹ + c mod 2¹¹) · 2^(⌊c / 2¹¹⌋ − 1): exact up to 4095, then at most 1/2048 too large. Of a count
+/// it is c itself below 128, otherwise (2⁶ + c mod 2⁶) · 2^(⌊c / 2⁶⌋ − 1): exact up to 127, then at
+/// most 1/64 too small; 2047 is all of the context's total. So counts never exceed their total, and
+/// a context that was always continued in the same way says so.
+///
+/// `__metadata__` is [`NgramMetadata`] and `crc32`, the checksum of everything else. Everything is
+/// checked when a table is loaded, in one pass over it. A look-up is an index for one token, and a
+/// binary search among the pairs with the same first token for two; about 20 and 60 ns. Files are
+/// mapped into memory, embedded tables are read where they are: neither is copied.
+///
+/// A [`BigramTable`] can be opened as one, too: it becomes a table of order 1, in memory.
+#[derive(Debug)]
+pub struct NgramTable {
+    file: String,
+    bytes: Bytes,
+    pub(super) layout: Layout,
+    metadata: NgramMetadata,
+    unigrams: Vec<(TokenId, u64)>,
+}
+
+impl NgramTable {
+    /// Maps a file and checks that it is a valid table for `tokenizer`.
+    ///
+    /// The file must not be changed while it is in use; [`write`](Self::write) replaces files and
+    /// never changes them.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is damaged, or was built for another tokenizer. All name the
+    /// file.
+    pub fn open(path: impl AsRef<Path>, tokenizer: &Fingerprint) -> Result<Self> {
+        let table = Self::open_any(path)?;
+        table.check_tokenizer(tokenizer)?;
+        Ok(table)
+    }
+
+    /// Maps a file and checks that it is a valid table, for any tokenizer: for tools that inspect
+    /// tables. Before drafting, [`check_tokenizer`](Self::check_tokenizer).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), without the tokenizer.
+    pub fn open_any(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let bytes = Bytes::map(path).map_err(|source| Error::Read {
+            file: path.to_owned(),
+            source,
+        })?;
+        Self::load(path.display().to_string(), bytes)
+    }
+
+    /// A table that is embedded in the program; `name` replaces the file name in errors.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_static(
+        name: impl Into<String>,
+        bytes: &'static [u8],
+        tokenizer: &Fingerprint,
+    ) -> Result<Self> {
+        let table = Self::load(name.into(), Bytes::Static(bytes))?;
+        table.check_tokenizer(tokenizer)?;
+        Ok(table)
+    }
+
+    /// A table from the bytes of its file; `name` replaces the file name in errors.
+    ///
+    /// # Errors
+    /// As [`open_any`](Self::open_any).
+    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self> {
+        Self::load(name.into(), Bytes::Owned(bytes))
+    }
+
+    fn load(file: String, bytes: Bytes) -> Result<Self> {
+        let slice = bytes.as_slice();
+        let (header, safetensors) =
+            SafeTensors::read_metadata(slice).map_err(|source| Error::Container {
+                file: file.clone(),
+                source: source.into(),
+            })?;
+        if crate::bigram::declares_bigrams(safetensors.metadata()) {
+            return Self::of_bigrams(&BigramTable::load(file, bytes)?);
+        }
+        let data = size_of::<u64>() + header;
+        // Everything after the header belongs to some tensor, which safetensors checks.
+        let tensors = slice.get(data..).unwrap_or_default();
+        let metadata = NgramMetadata::from_entries(&file, safetensors.metadata(), tensors)?;
+        let layout = Layout::new(&file, &safetensors, data, &metadata)?;
+        let mut table = Self {
+            file,
+            bytes,
+            layout,
+            metadata,
+            unigrams: Vec::new(),
+        };
+        table.unigrams = table.read_unigrams();
+        table.check()?;
+        Ok(table)
+    }
+
+    /// Whether a file declares to be a table of this format, for tools that take several. It may
+    /// still be damaged.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no safetensors file.
+    pub fn is_declared_in(path: impl AsRef<Path>) -> Result<bool> {
+        let path = path.as_ref();
+        let bytes = Bytes::map(path).map_err(|source| Error::Read {
+            file: path.to_owned(),
+            source,
+        })?;
+        let (_, safetensors) =
+            SafeTensors::read_metadata(bytes.as_slice()).map_err(|source| Error::Container {
+                file: path.display().to_string(),
+                source: source.into(),
+            })?;
+        Ok(metadata::declares_ngrams(safetensors.metadata()))
+    }
+
+    /// Checks that the table was built for this vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`], with both fingerprints.
+    pub fn check_tokenizer(&self, tokenizer: &Fingerprint) -> Result<()> {
+        let found = &self.metadata.provenance.tokenizer;
+        if found == tokenizer {
+            return Ok(());
+        }
+        Err(Error::Tokenizer {
+            file: self.file.clone(),
+            found: found.clone(),
+            expected: tokenizer.clone(),
+        })
+    }
+
+    /// The file, or the name it was given.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The table's metadata.
+    pub fn metadata(&self) -> &NgramMetadata {
+        &self.metadata
+    }
+
+    /// Tokens of the longest contexts: 1 or 2.
+    pub fn order(&self) -> usize {
+        self.metadata.order
+    }
+
+    /// Number of tokens in the vocabulary.
+    pub fn vocab_size(&self) -> usize {
+        self.layout.vocab_size
+    }
+
+    /// Number of contexts of two tokens.
+    pub fn pairs(&self) -> usize {
+        self.layout.pairs
+    }
+
+    /// Number of continuations of all contexts together.
+    pub fn continuations(&self) -> usize {
+        self.layout.continuations
+    }
+
+    /// The bytes of the table's file. Equal content gives equal bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.as_slice()
+    }
+
+    /// What follows this context of one or two tokens, the newest last; `None` if the table does
+    /// not know it, and for contexts of other lengths.
+    pub fn after(&self, context: &[TokenId]) -> Option<Continuations<'_>> {
+        let index = match *context {
+            [token] => Some(token as usize).filter(|&token| token < self.layout.vocab_size),
+            [first, second] => self.index_of_pair(first as usize, second),
+            _ => None,
+        }?;
+        self.continuations_at(index)
+    }
+
+    /// The most frequent tokens, at most 64, with how often they occur, most frequent first.
+    pub fn unigrams(&self) -> &[(TokenId, u64)] {
+        &self.unigrams
+    }
+
+    /// Number of tokens that were counted: what the counts of [`unigrams`](Self::unigrams) are
+    /// shares of.
+    pub fn total_tokens(&self) -> u64 {
+        self.metadata.total_tokens
+    }
+
+    /// All contexts with continuations: the tokens, then the pairs, sorted.
+    pub fn contexts(&self) -> impl Iterator<Item = (Vec<TokenId>, Continuations<'_>)> + '_ {
+        let tokens = (0..self.layout.vocab_size).map(|token| (vec![token as TokenId], token));
+        let pairs = (0..self.layout.vocab_size).flat_map(move |first| {
+            let context = move |i| vec![first as TokenId, self.second(i)];
+            self.pairs_of(first)
+                .map(move |i| (context(i), self.layout.vocab_size + i))
+        });
+        tokens
+            .chain(pairs)
+            .filter_map(|(context, index)| Some((context, self.continuations_at(index)?)))
+    }
+
+    /// Writes the table to a file that appears whole or not at all: into a temporary file beside
+    /// it, then renamed.
+    ///
+    /// # Errors
+    /// [`Error::Write`]; the temporary file is removed, and a former file of that name is as it
+    /// was.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        cascade_fs::write(path, self.as_bytes()).map_err(|source| Error::Write {
+            file: path.to_owned(),
+            source,
+        })
+    }
+
+    pub(super) fn invalid(&self, reason: String) -> Error {
+        Error::invalid(&self.file, reason)
+    }
+
+    fn index_of_pair(&self, first: usize, second: TokenId) -> Option<usize> {
+        let mut range = self.pairs_of(first);
+        while !range.is_empty() {
+            let middle = range.start + range.len() / 2;
+            match self.second(middle).cmp(&second) {
+                std::cmp::Ordering::Equal => return Some(self.layout.vocab_size + middle),
+                std::cmp::Ordering::Less => range.start = middle + 1,
+                std::cmp::Ordering::Greater => range.end = middle,
+            }
+        }
+        None
+    }
+
+    /// The pairs that begin with a token.
+    pub(super) fn pairs_of(&self, first: usize) -> Range<usize> {
+        match first < self.layout.vocab_size {
+            true => self.first(first)..self.first(first + 1),
+            false => 0..0,
+        }
+    }
+
+    pub(super) fn first(&self, token: usize) -> usize {
+        self.u32_at(&self.layout.firsts, token) as usize
+    }
+
+    pub(super) fn second(&self, pair: usize) -> TokenId {
+        match self.layout.second_width {
+            2 => u16::from_le_bytes(self.at(&self.layout.seconds, pair)).into(),
+            _ => self.u32_at(&self.layout.seconds, pair),
+        }
+    }
+
+    fn continuations_at(&self, index: usize) -> Option<Continuations<'_>> {
+        let total = self.total(index);
+        if total == 0 {
+            return None;
+        }
+        let start = 4 * self.start(index);
+        let entries = &self.bytes.as_slice()[self.layout.entries.clone()];
+        let entries = entries.get(start..start + 4 * self.length(index));
+        Some(Continuations {
+            total,
+            entries: entries.unwrap_or_default(),
+        })
+    }
+
+    /// Where the entries of a context begin.
+    fn start(&self, index: usize) -> usize {
+        let lengths = &self.bytes.as_slice()[self.layout.lengths.clone()];
+        let before = lengths.get(index / BLOCK * BLOCK..index);
+        let before: u32 = before
+            .unwrap_or_default()
+            .iter()
+            .map(|&n| u32::from(n))
+            .sum();
+        self.block(index / BLOCK) + before as usize
+    }
+
+    pub(super) fn block(&self, block: usize) -> usize {
+        self.u32_at(&self.layout.blocks, block) as usize
+    }
+
+    pub(super) fn length(&self, index: usize) -> usize {
+        let [length] = self.at(&self.layout.lengths, index);
+        length.into()
+    }
+
+    pub(super) fn total(&self, index: usize) -> u64 {
+        codes::total(u16::from_le_bytes(self.at(&self.layout.totals, index)))
+    }
+
+    pub(super) fn entry(&self, index: usize) -> u32 {
+        self.u32_at(&self.layout.entries, index)
+    }
+
+    fn read_unigrams(&self) -> Vec<(TokenId, u64)> {
+        let token = |i| self.u32_at(&self.layout.unigrams, i);
+        let count = |i| u64::from_le_bytes(self.at(&self.layout.unigram_counts, i));
+        (0..self.layout.unigram_tokens)
+            .map(|i| (token(i), count(i)))
+            .collect()
+    }
+
+    fn u32_at(&self, tensor: &Range<usize>, index: usize) -> u32 {
+        u32::from_le_bytes(self.at(tensor, index))
+    }
+
+    /// The bytes of one element. Zeros outside the tensor: that takes a file that was changed after
+    /// it was checked.
+    fn at<const N: usize>(&self, tensor: &Range<usize>, index: usize) -> [u8; N] {
+        self.bytes.as_slice()[tensor.clone()]
+            .get(index * N..index * N + N)
+            .and_then(|bytes| bytes.try_into().ok())
+            .unwrap_or([0; N])
+    }
+}
+
+/// The tokens that follow a context, with their counts, most frequent first.
+#[derive(Clone, Debug)]
+pub struct Continuations<'a> {
+    total: u64,
+    entries: &'a [u8],
+}
+
+impl Continuations<'_> {
+    /// How often the context is continued, also by tokens that the table does not hold: what the
+    /// counts are shares of.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+impl Iterator for Continuations<'_> {
+    type Item = (TokenId, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (entry, rest) = self.entries.split_first_chunk()?;
+        self.entries = rest;
+        let entry = u32::from_le_bytes(*entry);
+        Some((codes::token(entry), codes::count(entry, self.total)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = self.entries.len() / size_of::<u32>();
+        (len, Some(len))
+    }
+}
+
+impl ExactSizeIterator for Continuations<'_> {}
