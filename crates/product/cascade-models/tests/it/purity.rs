@@ -571,6 +571,7 @@ fn trees_that_no_memory_holds_are_refused() {
             tree.push(1, None);
         }
         assert_eq!(model.session().max_nodes(), Some(limit));
+        assert_eq!(model.session().vocab_size(), model.vocab_size());
         let source: &[TokenId] = match model.architecture() {
             cascade_core::Architecture::EncoderDecoder => &[1],
             cascade_core::Architecture::DecoderOnly => &[],

@@ -1,6 +1,6 @@
 //! Models with random weights, on every device that tests run on.
 
-use cascade_core::{Architecture, Scorer, TokenTree, Want};
+use cascade_core::{Architecture, Scorer, TokenTree, Want, LARGEST_FORWARD};
 use cascade_models::{random_model, shape, DType, Device, Error, LoadOptions, Model};
 use serde_json::{json, Value};
 
@@ -109,6 +109,64 @@ fn forwards_read_weights_and_the_keys_and_values_before_them() {
 }
 
 #[test]
+fn forwards_read_every_weight_but_embeddings_and_encoder() {
+    let cpu = options(&Device::Cpu, DType::F32);
+    let model = random_model(llama(), &cpu).unwrap();
+    // Queries and output, keys and values, three maps of the feed-forward layer, two norms.
+    let layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64;
+    assert_eq!(
+        model.bytes_per_forward(),
+        4 * (2 * layer + 64 + 208 * 64),
+        "layers, the last norm, the head"
+    );
+    assert_eq!(
+        model.num_parameters(),
+        model.bytes_per_forward() / 4 + 208 * 64,
+        "and the embedding"
+    );
+}
+
+/// The largest tree is the last whose logits and attention take no more than the limit.
+#[test]
+fn the_largest_tree_fits_to_the_last_node() {
+    let cpu = options(&Device::Cpu, DType::F32);
+    // So large a vocabulary that one row more or less of logits makes a difference.
+    let vocabulary = 100_000;
+    let wide = |mut config: Value, width: &str| {
+        config["vocab_size"] = json!(vocabulary);
+        config[width] = json!(16);
+        config
+    };
+    // One mask for all heads; a bias for each of four heads, and a distance.
+    let llama = wide(llama(), "hidden_size");
+    let cases = [(llama, 4), (wide(t5(true), "d_model"), 8 + 4 * 4)];
+    for (config, of_a_pair) in cases {
+        let bytes = |nodes: usize| (nodes + 1) * vocabulary * 4 + nodes * nodes * of_a_pair;
+        let limit = random_model(config, &cpu).unwrap().max_nodes();
+        assert!(bytes(limit) <= LARGEST_FORWARD, "{limit}");
+        assert!(bytes(limit + 1) > LARGEST_FORWARD, "{limit}");
+    }
+}
+
+#[test]
+fn encoding_grows_with_the_square_of_the_source() {
+    let cpu = options(&Device::Cpu, DType::F32);
+    assert_eq!(
+        random_model(llama(), &cpu).unwrap().encoding_operations(9),
+        0.0
+    );
+    let model = random_model(t5(false), &cpu).unwrap();
+    let once = model.encoding_operations(100);
+    // Four operations for each element of a head and pair of tokens, in two layers of 64 elements.
+    let pairs = 4.0 * 128.0 * 100.0 * 100.0;
+    assert_eq!(model.encoding_operations(200) - 2.0 * once, 2.0 * pairs);
+    // Two for each parameter of the encoder's layer, for each token.
+    let layer = (4 * 64 * 64 + 3 * 64 * 96) as f64;
+    let linear = (once - pairs) / 200.0;
+    assert!((layer..2.0 * layer).contains(&linear), "{linear}");
+}
+
+#[test]
 fn gpus_tell_launches_and_memory() {
     let device = Device::Gpu(cascade_gpu::Device::emulated(
         cascade_gpu::ExecutionOrder::Forward,
@@ -122,6 +180,17 @@ fn gpus_tell_launches_and_memory() {
     // embedding, head and readout.
     assert_eq!(model.launches(5), model.launches(8));
     assert_eq!(model.launches(5), Some(5 * model.layers() + 3));
+    // Beside the forward's launches it has as many of a kernel that does nothing.
+    let mut profile = model.profile(1).unwrap();
+    profile.retain(|cost| cost.purpose != "nothing");
+    let launches: usize = profile.iter().map(|cost| cost.launches).sum();
+    assert_eq!(Some(launches), model.launches(5), "{profile:?}");
+    let weights: usize = profile.iter().map(|cost| cost.weights).sum();
+    assert_eq!(
+        weights,
+        2 * 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96) + 2 * 208 * 64
+    );
+    assert!(profile.iter().all(|cost| cost.seconds > 0.0));
     assert!(device.peak_memory().unwrap() > 2 * model.num_parameters());
 
     // Cross-attention has two more maps.
