@@ -56,7 +56,10 @@ fn models_need_no_configuration() {
             .map(|m| m["name"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(&alone), ["demo-llama-small", "max-gram"]);
+    assert_eq!(names(&alone), ["demo-llama-small", "max-gram-tree"]);
+    let paper = record(&["run", "-m", SMALL, "--max-gram", "One and"]);
+    assert_eq!(names(&paper), ["demo-llama-small", "max-gram"]);
+    assert_eq!(paper["token_ids"], alone["token_ids"]);
     let three = [
         "run",
         "-m",
@@ -66,6 +69,15 @@ fn models_need_no_configuration() {
         "-d",
         SMALL,
     ];
+    let tree = record(
+        &[
+            &three[..],
+            &["--tree", "--nodes", "12", "One and", "--compare"],
+        ]
+        .concat(),
+    );
+    assert_eq!(names(&tree)[3], "max-gram-tree");
+    assert_eq!(tree["equal_to_plain"], true);
     let three = record(
         &[
             &three[..],
@@ -108,7 +120,7 @@ fn models_are_refused_with_a_cure() {
         ),
         (
             &["run", "-m", SMALL, "-k", "1,2", "x"],
-            &["-k", "1 drafter(s): max-gram"],
+            &["-k", "1 drafter(s): max-gram-tree"],
         ),
         (
             &["run", "-m", SMALL, "-d", "embedded:demo-t5-small", "x"],

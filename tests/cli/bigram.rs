@@ -10,7 +10,7 @@ use rand::{rngs::StdRng, Rng, SeedableRng};
 
 use crate::common::stdout;
 
-fn command(folder: &Path, args: &[&str]) -> Command {
+pub(crate) fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cascade"));
     command.arg("bigram").args(args).current_dir(folder);
     command.env("HF_ENDPOINT", "http://127.0.0.1:9");
@@ -22,12 +22,12 @@ fn command(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn run(folder: &Path, args: &[&str]) -> Output {
+pub(crate) fn run(folder: &Path, args: &[&str]) -> Output {
     command(folder, args).output().unwrap()
 }
 
 /// Standard error of a command that must fail with a message, without a panic.
-fn error(output: &Output) -> String {
+pub(crate) fn error(output: &Output) -> String {
     let message = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(
@@ -38,7 +38,7 @@ fn error(output: &Output) -> String {
 }
 
 /// Text of about this many bytes, determined by the seed.
-fn text(seed: u64, bytes: usize) -> String {
+pub(crate) fn text(seed: u64, bytes: usize) -> String {
     let mut rng = StdRng::seed_from_u64(seed);
     let words: Vec<String> = (0..500)
         .map(|_| {
@@ -57,7 +57,7 @@ fn text(seed: u64, bytes: usize) -> String {
     text
 }
 
-fn build<'a>(inputs: &[&'a str], out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn build<'a>(inputs: &[&'a str], out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["build"];
     args.extend(inputs);
     args.extend([
@@ -72,7 +72,7 @@ fn build<'a>(inputs: &[&'a str], out: &'a str, more: &[&'a str]) -> Vec<&'a str>
     args
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -138,7 +138,7 @@ fn builds_shows_compares_and_converts() {
     assert!(message.contains("another tokenizer"), "{message}");
 }
 
-fn shipped(name: &str) -> String {
+pub(crate) fn shipped(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.join(format!("ngram-data/{name}.safetensors"))
         .display()
@@ -226,7 +226,7 @@ fn bytes_do_not_depend_on_memory_threads_or_order() {
 }
 
 /// Waits for some time, or until the process has ended.
-fn wait(child: &mut std::process::Child, time: Duration) {
+pub(crate) fn wait(child: &mut std::process::Child, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end && child.try_wait().unwrap().is_none() {
         sleep(Duration::from_millis(2));

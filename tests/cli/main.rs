@@ -14,6 +14,7 @@ mod gguf;
 mod gpu_driver;
 mod interrupts;
 mod lookalikes;
+mod ngram;
 mod outputs;
 mod terminal;
 mod trace;

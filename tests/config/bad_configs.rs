@@ -93,7 +93,7 @@ fn unknown_and_misplaced_keys() {
     let kinds = message("max_gram: { bigram: embedded:demo-t5 }", "name: x");
     assert_says(
         &kinds,
-        &["`model`, `max_gram`, `bigram` and `prompt_lookup`"],
+        &["`model`, `max_gram`, `max_gram_tree`, `bigram` and `prompt_lookup`"],
     );
     let both = message(
         "- model: embedded:demo-t5-small",
@@ -168,6 +168,70 @@ fn values_that_make_no_sense() {
         &message("bigram: embedded:demo-t5 ", "min_match: 0 "),
         &["max_gram.min_match", "1 or more"],
     );
+    for (settings, parts) in [
+        ("hints: 9", &["max_gram_tree.hints", "9", "at most 8"][..]),
+        ("hints: -1", &["max_gram_tree.hints", "-1"]),
+        (
+            "min_probability: 1.5",
+            &["max_gram_tree.min_probability", "between 0 and 1"],
+        ),
+        (
+            "learning_rate: .nan",
+            &["max_gram_tree.learning_rate", "between 0 and 1"],
+        ),
+        (
+            "session_tokens: -2",
+            &["max_gram_tree.session_tokens", "-2"],
+        ),
+        (
+            "bigram: embedded:demo-t5",
+            &["unknown field `bigram`", "`table`"],
+        ),
+    ] {
+        let tree = format!("max_gram_tree: {{ {settings} }}");
+        assert_says(
+            &message("max_gram: { bigram: embedded:demo-t5 }", &tree),
+            parts,
+        );
+    }
+}
+
+/// What is said of a tree with this file of weights.
+fn weights_message(weights: &str) -> String {
+    let tree = format!("max_gram_tree: {{ weights: {weights} }}");
+    let text = GOOD.replace("max_gram: { bigram: embedded:demo-t5 }", &tree);
+    assembly_message(&text, &offline())
+}
+
+#[test]
+fn weights_that_are_none() {
+    let key = "drafters[1].max_gram_tree.weights";
+    assert_says(
+        &weights_message("./none.json"),
+        &["bad.yaml", key, "none.json"],
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weights.json");
+    let shipped = cascade_ngram::Weights::shipped(true, true).to_json();
+    for (text, says) in [
+        ("", "EOF"),
+        ("{}", "missing field `context`"),
+        (
+            &shipped.replacen("\"skip\"", "\"hop\"", 1),
+            "unknown field `hop`",
+        ),
+        (&shipped.replacen("0.48", "1e30", 1), "beyond ±20"),
+        (&" ".repeat(2 << 20), "more than 1 MiB"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let message = weights_message(file.to_str().unwrap());
+        assert_says(&message, &[key, "weights.json", says]);
+    }
+    std::fs::write(&file, &shipped).unwrap();
+    let tree = format!("max_gram_tree: {{ weights: {} }}", file.display());
+    let text = GOOD.replace("max_gram: { bigram: embedded:demo-t5 }", &tree);
+    let config = Config::parse(&text, "good.yaml", "").unwrap();
+    config.assemble(&offline()).unwrap();
 }
 
 #[test]
@@ -181,6 +245,14 @@ fn places_that_are_not_there() {
             "demo-t6",
             "embedded:demo-t5-target",
         ],
+    );
+    let of_tree = message(
+        "max_gram: { bigram: embedded:demo-t5 }",
+        "max_gram_tree: { table: embedded:t6 }",
+    );
+    assert_says(
+        &of_tree,
+        &["drafters[1].max_gram_tree.table", "t6", "llama"],
     );
     let table = message("bigram: embedded:demo-t5 ", "bigram: embedded:t6 ");
     assert_says(&table, &["drafters[1].max_gram.bigram", "t6", "llama"]);

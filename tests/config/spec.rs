@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use cascade_config::{
-    default_draft_tokens, default_lenience, model_source, AssembleOptions, CascadeSpec, Config,
-    Drafter, Message, Neural, NgramTable, Role,
+    default_draft_tokens, default_lenience, default_nodes, model_source, AssembleOptions,
+    CascadeSpec, Config, DeviceSpec, Drafter, Message, Neural, NgramTable, Role, TextDrafter,
 };
 use cascade_engine::{Convention, KMatrix, Lenience, StopSequences};
 use cascade_models::DType;
-use cascade_ngram::{MaxGramConfig, TableLocator};
+use cascade_ngram::{MaxGramConfig, MaxGramTreeConfig, TableLocator};
 
 fn neural(name: &str) -> Neural {
     Neural::new(model_source(&format!("embedded:{name}")).unwrap())
@@ -36,7 +36,10 @@ fn project(path: &str) -> String {
 
 fn table(config: &Config) -> Option<TableLocator> {
     let drafter = config.drafters().last().unwrap();
-    drafter.settings::<MaxGramConfig>().unwrap().bigram.clone()
+    match drafter.settings::<MaxGramTreeConfig>() {
+        Some(tree) => tree.table.clone(),
+        None => drafter.settings::<MaxGramConfig>().unwrap().bigram.clone(),
+    }
 }
 
 fn added(rows: &[&[usize]]) -> KMatrix {
@@ -45,24 +48,51 @@ fn added(rows: &[&[usize]]) -> KMatrix {
 }
 
 #[test]
-fn without_drafters_max_gram_drafts_with_the_table_of_the_vocabulary() {
+fn without_drafters_the_tree_drafts_with_the_table_of_the_vocabulary() {
     for family in ["demo-t5", "demo-llama"] {
         let config = config(&spec(&format!("{family}-target"), &[]));
         assert_eq!(
             table(&config),
             Some(TableLocator::Embedded(family.to_owned()))
         );
-        assert_eq!(*config.k(), added(&[&[10]]));
+        assert_eq!((config.max_nodes, config.k()), (16, &added(&[&[15]])));
+        assert_eq!(config.drafters()[0].name(), "max-gram-tree");
         let assembled = config.assemble(&AssembleOptions::default()).unwrap();
         assert_eq!(assembled.cascade.level_names().len(), 2);
     }
-    let mut own = spec("demo-t5-target", &[]);
-    own.max_gram = Some(NgramTable::parse("none"));
-    assert_eq!(table(&config(&own)), None);
-    own.max_gram = Some(NgramTable::parse("embedded:demo-t5"));
-    assert!(table(&config(&own)).is_some());
-    own.max_gram = Some(NgramTable::parse("embedded:x"));
-    assert!(message(&own).contains("there is no embedded table `x`"));
+    for drafter in [TextDrafter::Tree, TextDrafter::MaxGram] {
+        let mut own = spec("demo-t5-target", &[]);
+        let mut with = |table: &str| {
+            own.text = Some((drafter, NgramTable::parse(table)));
+            own.clone()
+        };
+        assert_eq!(table(&config(&with("none"))), None);
+        assert!(table(&config(&with("embedded:demo-t5"))).is_some());
+        assert!(message(&with("embedded:x")).contains("there is no embedded table `x`"));
+    }
+}
+
+#[test]
+fn the_tree_has_as_many_nodes_as_rows_are_cheap() {
+    let tree = |change: &dyn Fn(&mut CascadeSpec)| {
+        let mut spec = spec("demo-llama-target", &[]);
+        spec.target.device = Some(DeviceSpec::Cpu);
+        change(&mut spec);
+        let config = config(&spec);
+        (config.max_nodes, config.k().rows()[0][0])
+    };
+    assert_eq!(tree(&|_| {}), (16, 15));
+    assert_eq!(tree(&|spec| spec.target.dtype = DType::BF16), (8, 7));
+    assert_eq!(tree(&|spec| spec.max_nodes = Some(64)), (64, 24));
+    assert_eq!(tree(&|spec| spec.max_nodes = Some(1)), (1, 1));
+    assert_eq!(tree(&|spec| spec.draft_tokens = Some(vec![4])), (16, 4));
+    // A chain of the paper is as it was.
+    let paper = (TextDrafter::MaxGram, NgramTable::Fitting);
+    assert_eq!(tree(&|spec| spec.text = Some(paper.clone())), (64, 10));
+    assert_eq!(default_nodes(DeviceSpec::Cuda(0), DType::F32), 32);
+    let mut none = spec("demo-llama-target", &[]);
+    none.max_nodes = Some(0);
+    assert!(message(&none).contains("node"), "{}", message(&none));
 }
 
 #[test]
@@ -90,7 +120,7 @@ fn every_shape_has_defaults_and_they_are_those_of_the_shipped_configurations() {
         assert_eq!(default_lenience(neural).get(), lenience);
     }
     let mut spec = spec("demo-t5-target", &["demo-t5-base", "demo-t5-small"]);
-    spec.max_gram = Some(NgramTable::Fitting);
+    spec.text = Some((TextDrafter::MaxGram, NgramTable::Fitting));
     let paper = Config::open(project("configs/t5-xxl.yaml")).unwrap();
     let ours = config(&spec);
     assert_eq!((ours.k(), ours.lenience), (paper.k(), paper.lenience));
@@ -107,7 +137,7 @@ fn draft_tokens_fill_the_matrix_and_must_be_as_many_as_drafters() {
         "demo-llama-target",
         &["demo-llama-base", "demo-llama-small"],
     );
-    spec.max_gram = Some(NgramTable::Fitting);
+    spec.text = Some((TextDrafter::MaxGram, NgramTable::Fitting));
     spec.draft_tokens = Some(vec![4, 3, 7]);
     spec.lenience = Some(Lenience::new(2.0).unwrap());
     let config = config(&spec);
@@ -157,7 +187,7 @@ fn meaning(config: &Config) -> String {
 #[test]
 fn a_written_configuration_is_the_same_cascade() {
     let mut by_names = spec("demo-t5-target", &["demo-t5-base"]);
-    by_names.max_gram = Some(NgramTable::None);
+    by_names.text = Some((TextDrafter::Tree, NgramTable::None));
     let mut by_names = config(&by_names);
     by_names.generation.stop = Some(StopSequences::new(["\n\n", "Q: \"x\"", "é{}"]).unwrap());
     by_names.generation.seed = 7;
@@ -196,7 +226,8 @@ drafters:
   - prompt_lookup: { max_ngram: 4, branches: 2 }
   - max_gram: { occurrence: latest, min_match: 2, branches: 3, width: 4 }
     name: \"true\"
-k: { matrix: [[1, 2, 3], [0, 0, 0], [0, 0, 0]] }
+  - max_gram_tree: { table: embedded:demo-t5, weights: /tmp/weights.json, min_probability: 0.25, session_tokens: 9, hints: 2, learning_rate: 0.5 }
+k: { matrix: [[1, 2, 3, 4], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]] }
 lenience: 1.5
 statistical_lenience: 2.25
 tree: { max_nodes: 12, placement: merged }

@@ -11,6 +11,7 @@ import gzip
 import json
 import pathlib
 import struct
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent
 REPO = ROOT.parent.parent
@@ -429,6 +430,78 @@ def arrow():
 
 
 arrow()
+
+def drafter_weights():
+    shipped = json.loads((REPO / "crates/product/cascade-ngram/src/max_gram_tree/weights.json").read_text())
+    good = shipped["session"]
+    text = json.dumps(good)
+    write("drafter-weights", "good.json", text)
+    for name, content in [
+        ("empty", ""), ("object", "{}"), ("null", "null"), ("list", "[" + text + "]"), ("cut", text[:-30]),
+        ("deep", "[" * 100000), ("long", text + " " * (2 << 20)), ("shipped", json.dumps(shipped)),
+        ("huge", text.replace("0.48", "1e39", 1)), ("beyond", text.replace("0.48", "21", 1)),
+        ("nan", text.replace("0.48", "NaN", 1)), ("word", text.replace("0.48", '"0.48"', 1)),
+        ("duplicate", '{"skip": 1, ' + text[1:]), ("utf16", text.encode("utf-16")), ("zeros", b"\0" * 100),
+        ("escape", text.replace('"skip"', '"\\u001b[2J"', 1)),
+    ]:
+        write("drafter-weights", name + ".json", content)
+    for kind in good:
+        write("drafter-weights", f"without-{kind}.json", json.dumps({k: v for k, v in good.items() if k != kind}))
+    for name, value in [("least", -20), ("most", 20)]:
+        extreme = {
+            kind: {"orders": [value] * len(part["orders"]), "buckets": [[value] * 4] * 5} for kind, part in good.items()
+        }
+        write("drafter-weights", f"good-{name}.json", json.dumps(extreme))
+    orders = good["context"] | {"orders": [0.0] * 100000}
+    write("drafter-weights", "orders.json", json.dumps(good | {"context": orders}))
+
+
+drafter_weights()
 # What `cascade bigram count` and `cascade bigram build` made of corpus/good.txt with good/tokenizer.json.
 parquet("counts", (ROOT / "counts/good.parquet").read_bytes())
 safetensors("table", (ROOT / "table/good.safetensors").read_bytes())
+
+
+def ngram_tables():
+    """What `cascade bigram build --order 2` made of it, and what only someone with a checksum at hand can damage."""
+    good = (ROOT / "ngram-table/good.safetensors").read_bytes()
+    safetensors("ngram-table", good)
+    length = struct.unpack("<Q", good[:8])[0]
+    header, data = json.loads(good[8: 8 + length]), good[8 + length:]
+
+    def sealed(name, metadata=None, **bytes_of):
+        changed, parts, at = dict(header), [], 0
+        for tensor, info in header.items():
+            if tensor == "__metadata__":
+                continue
+            start, end = info["data_offsets"]
+            part = bytes_of.get(tensor, data[start:end])
+            size = (end - start) // max(info["shape"][0], 1) or 1
+            changed[tensor] = info | {"shape": [len(part) // size], "data_offsets": [at, at + len(part)]}
+            parts.append(part)
+            at += len(part)
+        entries = header["__metadata__"] | (metadata or {})
+        entries.pop("crc32")
+        crc = 0
+        for key in sorted(entries):
+            for text in (key, entries[key]):
+                crc = zlib.crc32(text.encode() + b"\0", crc)
+        entries["crc32"] = f"{zlib.crc32(b''.join(parts), crc):08x}"
+        write("ngram-table", f"sealed-{name}.safetensors", tensors(changed | {"__metadata__": entries}, b"".join(parts)))
+
+    def tensor(name):
+        start, end = header[name]["data_offsets"]
+        return data[start:end]
+
+    for name in [name for name in header if name != "__metadata__"]:
+        sealed(f"ones-{name}", **{name: b"\xff" * len(tensor(name))})
+        sealed(f"zeros-{name}", **{name: bytes(len(tensor(name)))})
+        sealed(f"no-{name}", **{name: b""})
+        sealed(f"twice-{name}", **{name: tensor(name) * 2})
+        sealed(f"reversed-{name}", **{name: tensor(name)[::-1]})
+    for key, value in [("vocab_size", "2097152"), ("vocab_size", "18446744073709551615"), ("vocab_size", "0"), ("order", "3"),
+                       ("order", "1"), ("total_tokens", "1"), ("top_k", "0")]:
+        sealed(f"{key}-{value}", {key: value})
+
+
+ngram_tables()

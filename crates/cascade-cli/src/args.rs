@@ -37,7 +37,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, short, value_name = "MODEL", conflicts_with = "config")]
     pub(crate) model: Option<String>,
 
-    /// Neural drafter, written as --model; repeat it, largest first. Without any, Max-Gram drafts.
+    /// Neural drafter, written as --model; repeat it, largest first. Without any, the Max-Gram tree
+    /// drafts.
     #[arg(
         long = "drafter",
         short = 'd',
@@ -46,16 +47,22 @@ pub(crate) struct ModelArgs {
     )]
     pub(crate) drafters: Vec<String>,
 
-    /// Add Max-Gram after the neural drafters.
-    #[arg(long, requires = "model")]
+    /// Add the paper's Max-Gram after the neural drafters, or draft with it alone.
+    #[arg(long, requires = "model", conflicts_with = "tree")]
     pub(crate) max_gram: bool,
 
-    /// Bigram table of Max-Gram: a file, embedded:NAME, or `none` [default: the embedded table of
-    /// the target's vocabulary, if there is one]. Implies --max-gram.
+    /// Add the Max-Gram tree after the neural drafters; without any, it is the default.
+    #[arg(long, requires = "model")]
+    pub(crate) tree: bool,
+
+    /// Table of Max-Gram or of its tree: a file, embedded:NAME, or `none` [default: the embedded
+    /// table of the target's vocabulary, if there is one]. Implies --max-gram after neural
+    /// drafters.
     #[arg(long, value_name = "TABLE", requires = "model")]
     pub(crate) ngram: Option<String>,
 
     /// Tokens that each drafter adds, Max-Gram's last: -k 5,10 [default: as README.md lists].
+    /// Of a tree: how deep it may be.
     #[arg(
         long = "draft-tokens",
         short = 'k',
@@ -64,6 +71,11 @@ pub(crate) struct ModelArgs {
         requires = "model"
     )]
     pub(crate) draft_tokens: Option<Vec<usize>>,
+
+    /// Nodes of a draft at most [default: 64; for the Max-Gram tree alone 32 on a GPU, 16 on the
+    /// CPU in f32, 8 in f16 and bf16].
+    #[arg(long, value_name = "N", requires = "model")]
+    pub(crate) nodes: Option<usize>,
 
     /// Lenience between drafters, 1 or more [default: 1, or 3 from two neural drafters on]. Changes
     /// the speed, never the output.

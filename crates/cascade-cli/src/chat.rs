@@ -58,7 +58,7 @@ pub(crate) struct ChatArgs {
 
 pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
     set_colors(args.color);
-    let mut config = configuration(&args.models, DEFAULT_CONFIG)?;
+    let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
     set_decoding(&mut config, &args.decoding)?;
     let chat = chat(args, &config)?;
     let pool = config.pool(&AssembleOptions::default().with_device(args.device));

@@ -56,7 +56,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<ExitCode> {
 }
 
 fn init(args: &InitArgs) -> Result<ExitCode> {
-    let mut config = configuration(&args.models, "embedded:demo-t5")?;
+    let mut config = configuration(&args.models, args.device, "embedded:demo-t5")?;
     set_decoding(&mut config, &args.decoding)?;
     if let Some(device) = args.device {
         config.set_device(device);

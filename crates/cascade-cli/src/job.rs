@@ -38,7 +38,7 @@ impl Job {
                  pipe"
             );
         }
-        let mut config = configuration(&args.models, DEFAULT_CONFIG)?;
+        let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
         let inputs = inputs(&args.input, &config, piped)?;
         warn_of_unasked_turns(&inputs);
         set_decoding(&mut config, &args.decoding)?;

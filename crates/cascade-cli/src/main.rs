@@ -15,6 +15,7 @@ mod interrupt;
 mod job;
 mod manual;
 mod models;
+mod ngram;
 mod progress;
 mod record;
 mod replay;
@@ -42,6 +43,7 @@ use crate::chat::ChatArgs;
 use crate::check_lossless::CheckLosslessArgs;
 use crate::config_check::ConfigCommand;
 use crate::ewif::EwifCommand;
+use crate::ngram::NgramCommand;
 use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::run::RunArgs;
@@ -113,6 +115,11 @@ enum Command {
     Bigram {
         #[command(subcommand)]
         command: BigramCommand,
+    },
+    /// Fit the weights of the Max-Gram tree, and check what it estimates.
+    Ngram {
+        #[command(subcommand)]
+        command: NgramCommand,
     },
     /// Record a target's outputs, and inspect recordings (traces).
     Trace {
@@ -189,6 +196,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         }
         Command::Config { command } => config_check::run(&command),
         Command::Bigram { command } => bigram::run(command, cli.threads),
+        Command::Ngram { command } => ngram::run(command),
         Command::Trace { command } => trace::run(command),
         Command::Replay(args) => replay::run(&args),
         Command::Bench { command } => bench::run(&command),

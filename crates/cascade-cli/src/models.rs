@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use cascade_config::{
-    model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, ModelPool, Neural,
-    NgramTable, Target,
+    model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
+    ModelPool, Neural, NgramTable, Target, TextDrafter,
 };
 use cascade_engine::{Lenience, StopSequences};
 
@@ -13,11 +13,16 @@ use crate::job::sampling;
 /// What a cascade of a command line is called in messages.
 const LABEL: &str = "command line";
 
-/// The configuration that the arguments name, or `default`.
-pub(crate) fn configuration(args: &ModelArgs, default: &str) -> Result<Config> {
+/// The configuration that the arguments name, or `default`; a device of the arguments matters to
+/// how large drafts are, and is not set.
+pub(crate) fn configuration(
+    args: &ModelArgs,
+    device: Option<DeviceSpec>,
+    default: &str,
+) -> Result<Config> {
     match (&args.config, &args.model) {
         (Some(file), _) => Ok(Config::open(file)?),
-        (None, Some(model)) => of_models(args, model),
+        (None, Some(model)) => of_models(args, device, model),
         (None, None) => Ok(Config::open(default)?),
     }
 }
@@ -61,19 +66,30 @@ pub(crate) fn assemble(
     }
 }
 
-fn of_models(args: &ModelArgs, model: &str) -> Result<Config> {
+fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Result<Config> {
     let target = neural(args, model)?;
     let drafters = args.drafters.iter().map(|drafter| neural(args, drafter));
     let mut spec = CascadeSpec::new(target, drafters.collect::<Result<_>>()?);
-    if args.max_gram {
-        spec.max_gram = Some(NgramTable::Fitting);
-    }
-    if let Some(table) = &args.ngram {
-        spec.max_gram = Some(NgramTable::parse(table));
-    }
+    spec.text = text_drafter(args);
+    spec.max_nodes = args.nodes;
     spec.draft_tokens.clone_from(&args.draft_tokens);
     spec.lenience = args.lenience.map(Lenience::new).transpose()?;
-    Ok(spec.config(LABEL, &AssembleOptions::default())?)
+    let options = AssembleOptions::default().with_device(device);
+    Ok(spec.config(LABEL, &options)?)
+}
+
+/// What drafts from the text: what the arguments ask for, or the tree if nothing else drafts.
+fn text_drafter(args: &ModelArgs) -> Option<(TextDrafter, NgramTable)> {
+    let alone = args.drafters.is_empty();
+    let drafter = match (args.max_gram, args.tree) {
+        (true, _) => TextDrafter::MaxGram,
+        (false, true) => TextDrafter::Tree,
+        (false, false) if alone => TextDrafter::Tree,
+        (false, false) if args.ngram.is_some() => TextDrafter::MaxGram,
+        (false, false) => return None,
+    };
+    let table = args.ngram.as_deref().map(NgramTable::parse);
+    Some((drafter, table.unwrap_or(NgramTable::Fitting)))
 }
 
 fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
 
+use super::eval::EvalArgs;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum BigramCommand {
     /// Build a table from Wikipedia dumps or other text.
@@ -13,6 +15,12 @@ pub(crate) enum BigramCommand {
     Count(CountArgs),
     /// Build a table from partial counts.
     Reduce(ReduceArgs),
+    /// Tell what tables are worth on recorded outputs.
+    ///
+    /// How well each table alone foresees the next token, and tokens per forward of the target with
+    /// drafts of the table alone and of the Max-Gram tree without and with it. Replayed: a
+    /// recording has no answer to rejected tokens, which help the Max-Gram tree in a run.
+    Eval(EvalArgs),
     /// Describe a table, or list the successors of a token.
     Show(ShowArgs),
     /// Compare the top successors of two tables.
@@ -41,6 +49,11 @@ pub(crate) struct InputArgs {
     /// embedded:NAME.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: String,
+
+    /// Count each sentence once: leave out those that were read before. The sentences of all
+    /// documents are remembered up to some millions, then the latest, in 128 MiB.
+    #[arg(long)]
+    pub(crate) unique_sentences: bool,
 
     /// Memory limit of the whole process, such as 512MiB or 2GiB; the rest is sorted on disk.
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
@@ -84,6 +97,15 @@ pub(crate) struct BuildArgs {
     pub(crate) input: InputArgs,
     #[command(flatten)]
     pub(crate) table: TableArgs,
+
+    /// Tokens of context: 1 makes a bigram table, for Max-Gram; 2 an n-gram table, which also knows
+    /// what follows two tokens, for max_gram_tree.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) order: u8,
+
+    /// With --order 2, drop contexts of two tokens that are continued fewer than N times.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) min_context: u64,
 }
 
 #[derive(Debug, Args)]
@@ -119,13 +141,14 @@ pub(crate) struct ShowArgs {
     /// The table: a file, or embedded:NAME.
     pub(crate) table: String,
 
-    /// Token whose successors to list: a vocabulary entry, a text that is one token, or #ID.
+    /// Token whose successors to list: a vocabulary entry, a text that is one token, or #ID. Given
+    /// twice, what follows the two.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) token: Option<String>,
+    pub(crate) token: Vec<String>,
 
-    /// Id of the token whose successors to list.
+    /// Id of the token whose successors to list. Given twice, what follows the two.
     #[arg(long, value_name = "ID", conflicts_with = "token")]
-    pub(crate) id: Option<u32>,
+    pub(crate) id: Vec<u32>,
 
     /// Number of successors to list [default: all]; without a token, list the N most frequent
     /// tokens, each with its most frequent successor.

@@ -10,7 +10,7 @@ use anyhow::{bail, Result};
 use cascade_bigram::{Error, Job, Memory, Reduction, Status, Summary};
 use cascade_corpus::Skip;
 use cascade_fs::{Existing, Output};
-use cascade_ngram::BigramTable;
+use cascade_ngram::{BigramTable, NgramLimits};
 
 use super::args::{BuildArgs, CountArgs, InputArgs, ReduceArgs, TableArgs};
 use super::{grouped, progress, tokenizer};
@@ -21,6 +21,9 @@ const REPORTED: usize = 10;
 
 pub(super) fn build(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
     check(&args.table)?;
+    if args.order > 1 {
+        return build_ngrams(args, threads);
+    }
     let command = format!("build {}{}", on_record(&args.input), options(&args.table));
     let TableArgs {
         out,
@@ -40,6 +43,53 @@ pub(super) fn build(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
     report_reading(&status, &summary)?;
     report_counts(&status, &summary, begin)?;
     report_table(out, &table)
+}
+
+fn build_ngrams(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
+    let BuildArgs {
+        input,
+        table,
+        order,
+        min_context,
+    } = args;
+    if table.top_k > 255 {
+        bail!(
+            "--top-k {} is more than an n-gram table holds; give at most 255",
+            table.top_k
+        );
+    }
+    let command = format!(
+        "build {}{} --order {order} --min-context {min_context}",
+        on_record(input),
+        options(table)
+    );
+    let begin = Instant::now();
+    let status = Arc::new(Status::default());
+    let place = Place {
+        out: &table.out,
+        force: table.force,
+    };
+    let limits = NgramLimits {
+        top_k: table.top_k,
+        min_count: table.min_count,
+        min_context: *min_context,
+    };
+    let counted = counted(input, place, &command, threads, &status, |job| {
+        cascade_bigram::build_ngrams(job, (*order).into(), limits)
+    })?;
+    let Some((made, summary)) = counted else {
+        return Ok(());
+    };
+    report_reading(&status, &summary)?;
+    report_counts(&status, &summary, begin)?;
+    say(&format!(
+        "{}: {} bytes, {} continuations kept of {} tokens and {} pairs",
+        table.out.display(),
+        grouped(made.as_bytes().len() as u64),
+        grouped(made.continuations() as u64),
+        grouped(made.vocab_size() as u64),
+        grouped(made.pairs() as u64)
+    ))
 }
 
 pub(super) fn count(args: &CountArgs, threads: Option<usize>) -> Result<()> {
@@ -154,6 +204,7 @@ fn counted<T: Send>(
         encode: &|text| Ok(tokenizer.encode_plain(text)?),
         fingerprint: &fingerprint,
         vocab_size: tokenizer.id_bound(),
+        unique_sentences: args.unique_sentences,
         limit_pages: args.limit_pages,
         memory: Memory::Process(args.memory),
         threads: threads.and_then(NonZeroUsize::new).unwrap_or_else(cpus),
@@ -229,6 +280,9 @@ fn cpus() -> NonZeroUsize {
 fn on_record(args: &InputArgs) -> String {
     let mut text = names(&args.inputs);
     text += &format!(" --tokenizer {}", tokenizer::on_record(&args.tokenizer));
+    if args.unique_sentences {
+        text += " --unique-sentences";
+    }
     if let Some(limit) = args.limit_pages {
         text += &format!(" --limit-pages {limit}");
     }
@@ -276,6 +330,10 @@ fn report_reading(status: &Status, summary: &Summary) -> Result<()> {
             line += &format!("; {} skipped: {reason}", grouped(skipped));
         }
     }
+    if summary.repeated_sentences > 0 {
+        let repeated = grouped(summary.repeated_sentences);
+        line += &format!("; {repeated} sentences left out that were read before");
+    }
     say(&line)?;
     for page in reading.bad_pages().iter().take(REPORTED) {
         terminal::warn(page);
@@ -292,8 +350,16 @@ fn report_reading(status: &Status, summary: &Summary) -> Result<()> {
 fn report_counts(status: &Status, summary: &Summary, begin: Instant) -> Result<()> {
     let seconds = begin.elapsed().as_secs_f64();
     let counted = summary.tokens.saturating_sub(status.resumed());
+    let trigrams = match summary.trigrams {
+        0 => String::new(),
+        trigrams => format!(
+            "{} trigrams, {} different ones, ",
+            grouped(trigrams),
+            grouped(summary.distinct_trigrams)
+        ),
+    };
     say(&format!(
-        "{} tokens, {} bigrams, {} different ones, in {seconds:.1} s ({} tokens/s)",
+        "{} tokens, {} bigrams, {} different ones, {trigrams}in {seconds:.1} s ({} tokens/s)",
         grouped(summary.tokens),
         grouped(summary.bigrams),
         grouped(summary.distinct),

@@ -2,6 +2,8 @@
 
 mod args;
 mod counting;
+mod eval;
+mod ngrams;
 mod progress;
 mod tables;
 pub(crate) mod tokenizer;
@@ -11,12 +13,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 pub(crate) use args::BigramCommand;
+pub(crate) use ngrams::open_any;
 
 pub(crate) fn run(command: BigramCommand, threads: Option<usize>) -> Result<ExitCode> {
     match command {
         BigramCommand::Build(args) => counting::build(&args, threads),
         BigramCommand::Count(args) => counting::count(&args, threads),
         BigramCommand::Reduce(args) => counting::reduce(&args),
+        BigramCommand::Eval(args) => return eval::run(&args),
         BigramCommand::Show(args) => tables::show(&args),
         BigramCommand::Compare { first, second } => tables::compare(&first, &second),
         BigramCommand::Export(args) => tables::export(&args),

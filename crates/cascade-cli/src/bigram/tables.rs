@@ -4,17 +4,20 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
-use cascade_bigram::Band;
+use cascade_bigram::{Agreement, Band};
 use cascade_core::TokenId;
 use cascade_fs::{Existing, Output};
 use cascade_models::Tokenizer;
 use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Provenance, Source};
 
 use super::args::{ExportArgs, ImportArgs, ShowArgs};
-use super::{grouped, tokenizer};
+use super::{grouped, ngrams, tokenizer};
 use crate::terminal;
 
 pub(super) fn show(args: &ShowArgs) -> Result<()> {
+    if let Some(table) = ngrams::declared(&args.table)? {
+        return ngrams::show(&table, args);
+    }
     let table = open(&args.table)?;
     let fingerprint = &table.metadata().provenance.tokenizer;
     let tokenizer = match &args.tokenizer {
@@ -25,18 +28,24 @@ pub(super) fn show(args: &ShowArgs) -> Result<()> {
         }
         None => tokenizer::known(fingerprint),
     };
-    let token = match (&args.token, args.id) {
-        (Some(text), _) => Some(find(text, tokenizer.as_ref())?),
-        (None, id) => id,
-    };
-    match (token, args.top) {
-        (Some(token), top) => show_token(&table, token, tokenizer.as_ref(), top),
-        (None, Some(top)) => show_frequent(&table, tokenizer.as_ref(), top),
-        (None, None) => show_table(&table),
+    match (&context(args, tokenizer.as_ref())?[..], args.top) {
+        ([token], top) => show_token(&table, *token, tokenizer.as_ref(), top),
+        ([], Some(top)) => show_frequent(&table, tokenizer.as_ref(), top),
+        ([], None) => show_table(&table),
+        _ => bail!(
+            "{} is a bigram table, which knows what follows one token; give one",
+            args.table
+        ),
     }
 }
 
-fn open(table: &str) -> Result<BigramTable> {
+/// The tokens given by `--token` or `--id`.
+pub(super) fn context(args: &ShowArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<TokenId>> {
+    let tokens = args.token.iter().map(|text| find(text, tokenizer));
+    tokens.chain(args.id.iter().map(|&id| Ok(id))).collect()
+}
+
+pub(super) fn open(table: &str) -> Result<BigramTable> {
     let Some(name) = table.strip_prefix("embedded:") else {
         return Ok(BigramTable::open_any(table)?);
     };
@@ -87,7 +96,7 @@ fn show_table(table: &BigramTable) -> Result<()> {
     Ok(())
 }
 
-fn describe(source: &Source) -> String {
+pub(super) fn describe(source: &Source) -> String {
     let mut text = source.name.clone();
     if let Some(bytes) = source.bytes {
         text += &format!(", {} bytes", grouped(bytes));
@@ -99,7 +108,7 @@ fn describe(source: &Source) -> String {
 }
 
 /// A token's id, and its text if that is known.
-fn name(token: TokenId, tokenizer: Option<&Tokenizer>) -> String {
+pub(super) fn name(token: TokenId, tokenizer: Option<&Tokenizer>) -> String {
     match tokenizer.and_then(|tokenizer| tokenizer.id_to_token(token)) {
         Some(piece) => format!("#{token} {piece:?}"),
         None => format!("#{token}"),
@@ -186,12 +195,20 @@ fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
 }
 
 pub(super) fn compare(first: &str, second: &str) -> Result<()> {
+    if ngrams::declared(first)?.is_some() || ngrams::declared(second)?.is_some() {
+        return ngrams::compare(first, second);
+    }
     let agreement = cascade_bigram::compare(&open(first)?, &open(second)?)?;
+    show_agreement("tokens", &agreement)
+}
+
+/// How far tables agree after `contexts`.
+pub(super) fn show_agreement(contexts: &str, agreement: &Agreement) -> Result<()> {
     let mut out = terminal::stdout();
     writeln!(
         out,
-        "{:>20} {:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
-        "occurs in the first", "tokens", "only first", "only second", "both", "agree", "weighted"
+        "{:>20} {contexts:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
+        "occurs in the first", "only first", "only second", "both", "agree", "weighted"
     )?;
     for band in &agreement.bands {
         let label = match band.from {
@@ -204,7 +221,7 @@ pub(super) fn compare(first: &str, second: &str) -> Result<()> {
     Ok(())
 }
 
-fn row(label: &str, band: &Band) -> String {
+pub(super) fn row(label: &str, band: &Band) -> String {
     let percent = |share: Option<f64>| match share {
         Some(share) => format!("{:.1}%", 100.0 * share),
         None => "-".to_owned(),

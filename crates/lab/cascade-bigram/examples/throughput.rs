@@ -107,6 +107,7 @@ fn count(
         encode: &|text| Ok(tokenizer.encode_fast(text, false)?.get_ids().to_vec()),
         fingerprint: &Fingerprint::from_stored("not asked for"),
         vocab_size: vocabulary.values().max().map_or(0, |&id| id as usize + 1),
+        unique_sentences: false,
         limit_pages: None,
         memory: Memory::Process(2 << 30),
         threads,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::grams::Grams;
 use crate::merge::{Counts, Merge, FAN_IN};
 use crate::output::{replace, with_suffix};
 use crate::run::{Run, RunReader, RunWriter};
@@ -60,6 +61,7 @@ impl RunFolder {
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     folder: PathBuf,
+    grams: Grams,
     _lock: File,
     runs: Arc<RunFolder>,
     pub(crate) manifest: Manifest,
@@ -76,7 +78,7 @@ impl Checkpoint {
     /// # Errors
     /// An unfinished count that is not to be resumed, or is of another command; a folder that
     /// another process uses.
-    pub(crate) fn open(output: &Path, command: &str, resume: bool) -> Result<Self> {
+    pub(crate) fn open(output: &Path, grams: Grams, command: &str, resume: bool) -> Result<Self> {
         let folder = with_suffix(output, ".checkpoint");
         fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
         let lock = lock(&folder)?;
@@ -111,6 +113,7 @@ impl Checkpoint {
         let checkpoint = Self {
             runs: Arc::new(runs),
             folder,
+            grams,
             _lock: lock,
             manifest,
             committed,
@@ -161,7 +164,7 @@ impl Checkpoint {
 
     fn merge(&self, runs: &[Run]) -> Result<Merge> {
         let open = |run| -> Result<Counts> { Ok(Box::new(RunReader::open(&self.folder, run)?)) };
-        Merge::new(runs.iter().map(open).collect::<Result<_>>()?)
+        Merge::new(self.grams, runs.iter().map(open).collect::<Result<_>>()?)
     }
 
     /// Removes the folder: the output is written. A failure costs disk space only.
@@ -260,7 +263,7 @@ mod tests {
     fn tells_what_was_committed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("table");
-        let open = |resume| Checkpoint::open(&output, "count", resume);
+        let open = |resume| Checkpoint::open(&output, Grams::Pairs, "count", resume);
         let mut checkpoint = open(false).unwrap();
         assert!(matches!(open(false), Err(Error::Busy { .. })));
         let mut manifest = checkpoint.manifest.clone();
@@ -277,7 +280,7 @@ mod tests {
             error.contains("of 7 documents") && error.contains("--resume"),
             "{error}"
         );
-        let other = Checkpoint::open(&output, "another", true).unwrap_err();
+        let other = Checkpoint::open(&output, Grams::Pairs, "another", true).unwrap_err();
         assert!(matches!(other, Error::OtherCommand { .. }));
         let mut checkpoint = open(true).unwrap();
         checkpoint.merge_to_few().unwrap();
@@ -305,7 +308,9 @@ mod tests {
                 "runs":[{"file":"../run-000001","entries":1,"sum":1}]}"#,
         ] {
             fs::write(place.join(MANIFEST), manifest).unwrap();
-            let error = Checkpoint::open(&output, "", true).unwrap_err().to_string();
+            let error = Checkpoint::open(&output, Grams::Pairs, "", true)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("manifest.json is damaged"), "{error}");
         }
     }

@@ -1,6 +1,9 @@
 //! How far two tables agree.
 
-use cascade_ngram::{BigramTable, Error};
+use std::collections::BTreeSet;
+
+use cascade_core::TokenId;
+use cascade_ngram::{BigramTable, Error, NgramTable};
 
 /// How far the first successors of two tables agree.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,18 +72,50 @@ impl Band {
 /// [`Error::Tokenizer`] if the tables are for different tokenizers.
 pub fn compare(first: &BigramTable, second: &BigramTable) -> Result<Agreement, Error> {
     second.check_tokenizer(&first.metadata().provenance.tokenizer)?;
-    let mut all = Band::default();
-    // Of 0, of 1 to 9, …: a count of 64 bits has 20 digits.
-    let mut bands = vec![Band::default(); 21];
-    for token in 0..first.vocab_size() as u32 {
+    let tokens = 0..first.vocab_size() as u32;
+    Ok(Agreement::of(tokens.map(|token| {
         let count = first.unigram_count(token);
-        let digits = count.checked_ilog10().map_or(0, |log| log + 1);
-        let band = &mut bands[digits as usize];
-        band.from = digits.checked_sub(1).map_or(0, |log| 10u64.pow(log));
-        for band in [band, &mut all] {
-            band.add(count, first.best(token), second.best(token));
+        (count, first.best(token), second.best(token))
+    })))
+}
+
+/// Compares what most often follows contexts of `length` tokens in two n-gram tables. In the
+/// result, contexts that either knows are in place of tokens, weighted by how often the first
+/// table's text continues them.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_ngrams(
+    first: &NgramTable,
+    second: &NgramTable,
+    length: usize,
+) -> Result<Agreement, Error> {
+    second.check_tokenizer(&first.metadata().provenance.tokenizer)?;
+    let known = [first, second].map(|table| table.contexts().map(|(context, _)| context));
+    let contexts = known.into_iter().flatten();
+    let contexts: BTreeSet<Vec<TokenId>> = contexts.filter(|of| of.len() == length).collect();
+    Ok(Agreement::of(contexts.iter().map(|context| {
+        let best = |table: &NgramTable| Some(table.after(context)?.next()?.0);
+        let count = first.after(context).map_or(0, |after| after.total());
+        (count, best(first), best(second))
+    })))
+}
+
+impl Agreement {
+    /// Of contexts, each with its count in the first table and the best of both.
+    fn of(contexts: impl Iterator<Item = (u64, Option<TokenId>, Option<TokenId>)>) -> Self {
+        let mut all = Band::default();
+        // Of 0, of 1 to 9, …: a count of 64 bits has 20 digits.
+        let mut bands = vec![Band::default(); 21];
+        for (count, first, second) in contexts {
+            let digits = count.checked_ilog10().map_or(0, |log| log + 1);
+            let band = &mut bands[digits as usize];
+            band.from = digits.checked_sub(1).map_or(0, |log| 10u64.pow(log));
+            for band in [band, &mut all] {
+                band.add(count, first, second);
+            }
         }
+        bands.retain(|band| band.tokens > 0);
+        Self { all, bands }
     }
-    bands.retain(|band| band.tokens > 0);
-    Ok(Agreement { all, bands })
 }

@@ -10,16 +10,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use cascade_corpus::{Corpus, Input, Options, RawDocument};
-use cascade_ngram::{BigramRows, BigramTable, Provenance, Source};
+use cascade_ngram::{
+    BigramRows, BigramTable, NgramLimits, NgramRows, NgramTable, Provenance, Source,
+};
 use crossbeam_channel::{bounded, unbounded};
 use sha2::{Digest, Sha256};
 
 use crate::checkpoint::Checkpoint;
+use crate::gram_rows::GramRows;
+use crate::grams::{Gram, Grams};
 use crate::job::{Job, Summary};
 use crate::output;
-use crate::pairs::{parts, PairCounts, ALONE};
+use crate::pairs::PairCounts;
 use crate::part::{PartInfo, PartWriter};
 use crate::run::Run;
+use crate::sentences::{self, Sentences};
 use crate::source::describe;
 use crate::Result;
 
@@ -38,20 +43,39 @@ mod worker;
 /// unfinished count that is not to be resumed or is of something else. What was checkpointed before
 /// can be [resumed](Job::resume).
 pub fn build(job: &Job<'_>, top_k: usize, min_count: u64) -> Result<(BigramTable, Summary)> {
-    let (checkpoint, mut summary) = count_to_runs(job)?;
+    let (checkpoint, mut summary) = count_to_runs(job, Grams::Pairs)?;
     let mut rows = BigramRows::new(job.vocab_size, top_k, min_count);
     for count in checkpoint.counts()? {
         let (key, count) = count?;
-        summary.add(key, count);
+        summary.add(Grams::Pairs.gram(key), count);
         add_row(&mut rows, key, count)?;
     }
-    let provenance = Provenance {
-        tokenizer: job.fingerprint.clone(),
-        sources: sources(job),
-        command: job.command.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let table = rows.finish(summary.documents, provenance)?;
+    let table = rows.finish(summary.documents, provenance(job))?;
+    output::write(checkpoint.folder(), job.output, table.as_bytes())?;
+    checkpoint.remove();
+    Ok((table, summary))
+}
+
+/// Counts the inputs, and writes the table of what follows contexts of 1 to `order` tokens, within
+/// `limits`. The table is on the disk when this returns, and not before.
+///
+/// # Errors
+/// As [`build`]; also limits and vocabularies that such tables cannot have.
+pub fn build_ngrams(
+    job: &Job<'_>,
+    order: usize,
+    limits: NgramLimits,
+) -> Result<(NgramTable, Summary)> {
+    // Refuses before anything is counted.
+    let mut rows = GramRows::new(NgramRows::new(order, job.vocab_size, limits)?);
+    let grams = Grams::of_order(order);
+    let (checkpoint, mut summary) = count_to_runs(job, grams)?;
+    for count in checkpoint.counts()? {
+        let (key, count) = count?;
+        rows.add(grams.gram(key), count, &mut summary)?;
+    }
+    let rows = rows.finish(&mut summary)?;
+    let table = rows.finish(summary.documents, provenance(job))?;
     output::write(checkpoint.folder(), job.output, table.as_bytes())?;
     checkpoint.remove();
     Ok((table, summary))
@@ -64,7 +88,7 @@ pub fn build(job: &Job<'_>, top_k: usize, min_count: u64) -> Result<(BigramTable
 /// # Errors
 /// As [`build`].
 pub fn count(job: &Job<'_>) -> Result<Summary> {
-    let (checkpoint, mut summary) = count_to_runs(job)?;
+    let (checkpoint, mut summary) = count_to_runs(job, Grams::Pairs)?;
     let info = PartInfo::new(
         job.fingerprint,
         job.vocab_size,
@@ -75,7 +99,7 @@ pub fn count(job: &Job<'_>) -> Result<Summary> {
     let mut writer = PartWriter::create(checkpoint.folder(), job.output, Some(&info))?;
     for count in checkpoint.counts()? {
         let (key, count) = count?;
-        summary.add(key, count);
+        summary.add(Grams::Pairs.gram(key), count);
         writer.push((key, count))?;
     }
     writer.finish()?;
@@ -85,22 +109,36 @@ pub fn count(job: &Job<'_>) -> Result<Summary> {
 
 /// Adds a sum to the table under construction.
 pub(crate) fn add_row(rows: &mut BigramRows, key: u64, count: u64) -> Result<()> {
-    match parts(key) {
-        (token, ALONE) => rows.add_token(token, count)?,
-        (token, successor) => rows.add_pair(token, successor, count)?,
+    match Grams::Pairs.gram(key) {
+        Gram::Token(token) => rows.add_token(token, count)?,
+        Gram::Pair(token, successor) | Gram::Triple([_, token], successor) => {
+            rows.add_pair(token, successor, count)?;
+        }
     }
     Ok(())
 }
 
 impl Summary {
     /// Adds a sum.
-    pub(crate) fn add(&mut self, key: u64, count: u64) {
-        if parts(key).1 == ALONE {
-            self.tokens = self.tokens.saturating_add(count);
-        } else {
-            self.bigrams = self.bigrams.saturating_add(count);
-            self.distinct += 1;
+    pub(crate) fn add(&mut self, gram: Gram, count: u64) {
+        let (total, distinct) = match gram {
+            Gram::Token(_) => (&mut self.tokens, None),
+            Gram::Pair(..) => (&mut self.bigrams, Some(&mut self.distinct)),
+            Gram::Triple(..) => (&mut self.trigrams, Some(&mut self.distinct_trigrams)),
+        };
+        *total = total.saturating_add(count);
+        if let Some(distinct) = distinct {
+            *distinct += 1;
         }
+    }
+}
+
+fn provenance(job: &Job<'_>) -> Provenance {
+    Provenance {
+        tokenizer: job.fingerprint.clone(),
+        sources: sources(job),
+        command: job.command.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
 
@@ -111,14 +149,19 @@ fn sources(job: &Job<'_>) -> Vec<Source> {
 }
 
 /// Counts everything, and leaves few enough runs to be merged at once.
-fn count_to_runs(job: &Job<'_>) -> Result<(Checkpoint, Summary)> {
+fn count_to_runs(job: &Job<'_>, grams: Grams) -> Result<(Checkpoint, Summary)> {
     output::check(job.output.path())?;
-    let memory = job.memory.of_thread(job.threads)?;
+    let shared = if job.unique_sentences {
+        sentences::MEMORY
+    } else {
+        0
+    };
+    let memory = job.memory.of_thread(job.threads, shared)?;
     let identity = format!("{} ({})", job.command, job.fingerprint);
-    let mut checkpoint = Checkpoint::open(job.output.path(), &identity, job.resume)?;
+    let mut checkpoint = Checkpoint::open(job.output.path(), grams, &identity, job.resume)?;
     let mut summary = Summary::default();
     if !checkpoint.manifest.finished {
-        let counted = read_and_count(job, memory, &mut checkpoint, &mut summary);
+        let counted = read_and_count(job, grams, memory, &mut checkpoint, &mut summary);
         if let Err(error) = counted {
             checkpoint.remove_if_useless();
             return Err(error);
@@ -134,6 +177,7 @@ fn count_to_runs(job: &Job<'_>) -> Result<(Checkpoint, Summary)> {
 /// Counts what is not counted yet.
 fn read_and_count(
     job: &Job<'_>,
+    grams: Grams,
     memory: u64,
     checkpoint: &mut Checkpoint,
     summary: &mut Summary,
@@ -163,7 +207,8 @@ fn read_and_count(
                 job,
                 names: &names,
                 runs: &runs,
-                counts: PairCounts::new(job.vocab_size, memory),
+                grams,
+                counts: PairCounts::new(grams, job.vocab_size, memory),
                 done: Report::default(),
             };
             let (work, report_to) = (work.clone(), report_to.clone());
@@ -179,6 +224,7 @@ fn read_and_count(
             reports,
             go,
             batch: Vec::new(),
+            sentences: job.unique_sentences.then(Sentences::new),
             digest: Sha256::new(),
             documents: 0,
         };
@@ -186,8 +232,37 @@ fn read_and_count(
     })
 }
 
+/// A document as it is counted.
+enum Document {
+    /// As it was read.
+    Whole(RawDocument),
+    /// The text of what is left of it.
+    Parts {
+        input: usize,
+        offset: u64,
+        parts: Vec<String>,
+    },
+}
+
+impl Document {
+    /// Its input, and where it starts there.
+    fn place(&self) -> (usize, u64) {
+        match self {
+            Self::Whole(document) => (document.input, document.offset),
+            &Self::Parts { input, offset, .. } => (input, offset),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Whole(document) => document.text.len(),
+            Self::Parts { parts, .. } => parts.iter().map(String::len).sum(),
+        }
+    }
+}
+
 enum Message {
-    Documents(Vec<RawDocument>),
+    Documents(Vec<Document>),
     Flush,
 }
 

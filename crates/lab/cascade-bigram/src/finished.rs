@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cascade_core::Fingerprint;
-use cascade_ngram::{BigramTable, Source};
+use cascade_ngram::{NgramTable, Source};
 
 use crate::part::PartReader;
 use crate::source::describe;
@@ -23,7 +23,8 @@ pub fn is_result_of(
     let equal = |found: (&str, &Fingerprint, &[Source])| {
         named && found == (command, tokenizer, expected.as_slice())
     };
-    if let Ok(table) = BigramTable::open_any(path) {
+    // It reads bigram tables, too.
+    if let Ok(table) = NgramTable::open_any(path) {
         let of = &table.metadata().provenance;
         return equal((&of.command, &of.tokenizer, &of.sources));
     }

@@ -17,7 +17,7 @@ pub type Encode<'a> = dyn Fn(&str) -> Result<Vec<TokenId>, BoxError> + Sync + 'a
 
 /// What is to be counted, and how.
 ///
-/// The counts depend on inputs, tokenizer and `limit_pages` alone.
+/// The counts depend on inputs, tokenizer, `unique_sentences` and `limit_pages` alone.
 pub struct Job<'a> {
     /// The inputs, in any order: they are read in the order of their paths. `-` is standard input.
     pub inputs: &'a [PathBuf],
@@ -29,6 +29,12 @@ pub struct Job<'a> {
     pub fingerprint: &'a Fingerprint,
     /// One more than the highest id of the vocabulary.
     pub vocab_size: usize,
+    /// Whether sentences are left out that were read before. What is left of a document around them
+    /// is counted as several documents.
+    ///
+    /// The sentences of all documents are remembered until there are millions, then the latest
+    /// ones, in 128 MiB.
+    pub unique_sentences: bool,
     /// Documents after which to stop, over all inputs.
     pub limit_pages: Option<u64>,
     /// The limit on memory.
@@ -97,6 +103,12 @@ pub struct Summary {
     pub bigrams: u64,
     /// Number of different pairs.
     pub distinct: u64,
+    /// Number of triples, with repetitions, where they were counted.
+    pub trigrams: u64,
+    /// Number of different triples.
+    pub distinct_trigrams: u64,
+    /// Sentences that were left out because they were read before.
+    pub repeated_sentences: u64,
     /// Lines of JSONL that are not documents.
     pub bad_lines: u64,
     /// What is wrong with the first of them.

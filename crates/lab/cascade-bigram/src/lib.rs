@@ -1,7 +1,9 @@
-//! Counts the bigrams of corpora: exactly, in bounded memory, by many threads, and with the same
-//! bytes whatever the memory, the threads and the order of finishing.
+//! Counts the bigrams and trigrams of corpora: exactly, in bounded memory, by many threads, and
+//! with the same bytes whatever the memory, the threads and the order of finishing.
 //!
 //! * [`build`]: from text to a [`BigramTable`](cascade_ngram::BigramTable) on the disk.
+//! * [`build_ngrams`]: the same to an [`NgramTable`](cascade_ngram::NgramTable), which also knows
+//!   what follows two tokens.
 //! * [`count`]: from text to a file of partial counts, and [`reduce`] from such files to a table,
 //!   for corpora that take more than one machine.
 //! * [`compare`]: how far two tables agree.
@@ -14,7 +16,9 @@
 //! | module | content |
 //! |---|---|
 //! | `count` | reader, workers and their synchronisation |
-//! | `pairs` | counts in memory |
+//! | `sentences` | leaving out what was read before |
+//! | `grams`, `pairs` | n-grams as keys, and their counts in memory |
+//! | `gram_rows` | from sums to the rows of a table |
 //! | `run`, `merge` | sorted counts on the disk, and their sum |
 //! | `checkpoint` | the folder with the runs, and the manifest |
 //! | `part` | partial counts as Parquet |
@@ -28,6 +32,8 @@ mod count;
 mod error;
 mod export;
 mod finished;
+mod gram_rows;
+mod grams;
 mod job;
 mod memory;
 mod merge;
@@ -36,10 +42,11 @@ mod pairs;
 mod part;
 mod reduce;
 mod run;
+mod sentences;
 mod source;
 
-pub use compare::{compare, Agreement, Band};
-pub use count::{build, count};
+pub use compare::{compare, compare_ngrams, Agreement, Band};
+pub use count::{build, build_ngrams, count};
 pub use error::{BoxError, Error, Result};
 pub use export::{export_csv, export_parquet};
 pub use finished::is_result_of;

@@ -25,17 +25,17 @@ const LEAST: u64 = 4 * MIB;
 const USUAL: u64 = 256 * MIB;
 
 impl Memory {
-    /// What the counts of each thread may take, in bytes.
+    /// What the counts of each thread may take, in bytes, if all share so many others.
     ///
     /// # Errors
     /// [`Error::Memory`] if nothing is left for them.
-    pub(crate) fn of_thread(self, threads: NonZeroUsize) -> Result<u64> {
+    pub(crate) fn of_thread(self, threads: NonZeroUsize, shared: u64) -> Result<u64> {
         let number = threads.get() as u64;
         let limit = match self {
             Self::Counts(bytes) => return Ok(bytes / number),
             Self::Process(bytes) => bytes,
         };
-        let fixed = resident().unwrap_or(USUAL) + number * THREAD;
+        let fixed = resident().unwrap_or(USUAL) + shared + number * THREAD;
         let least = fixed + number * LEAST;
         if limit < least {
             return Err(Error::Memory {
@@ -74,13 +74,13 @@ mod tests {
     #[test]
     fn says_how_much_would_do() {
         let threads = NonZeroUsize::MIN;
-        assert_eq!(Memory::Counts(100).of_thread(threads).unwrap(), 100);
-        let error = Memory::Process(MIB).of_thread(threads).unwrap_err();
+        assert_eq!(Memory::Counts(100).of_thread(threads, 0).unwrap(), 100);
+        let error = Memory::Process(MIB).of_thread(threads, 0).unwrap_err();
         let Error::Memory { least, .. } = error else {
             panic!("{error}");
         };
         // Resident memory may have grown a little meanwhile.
-        let enough = Memory::Process((least + 16) * MIB).of_thread(threads);
+        let enough = Memory::Process((least + 16) * MIB).of_thread(threads, 0);
         assert!(enough.unwrap() >= LEAST);
     }
 }

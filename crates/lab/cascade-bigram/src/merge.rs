@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::pairs::{parts, Count};
+use crate::grams::{Gram, Grams};
+use crate::pairs::Count;
 use crate::{Error, Result};
 
 /// At most this many lists are merged at once: each takes a buffer and an open file.
@@ -14,6 +15,7 @@ pub(crate) type Counts = Box<dyn Iterator<Item = Result<Count>> + Send>;
 
 /// The sums of sorted lists, in order. They do not depend on how the counts are divided into lists.
 pub(crate) struct Merge {
+    grams: Grams,
     lists: Vec<Counts>,
     /// The next count of each list that is not at its end.
     heads: BinaryHeap<Reverse<(Count, usize)>>,
@@ -21,8 +23,9 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    pub(crate) fn new(lists: Vec<Counts>) -> Result<Self> {
+    pub(crate) fn new(grams: Grams, lists: Vec<Counts>) -> Result<Self> {
         let mut merge = Self {
+            grams,
             lists,
             heads: BinaryHeap::new(),
             failed: false,
@@ -50,14 +53,21 @@ impl Merge {
                 break;
             }
             self.heads.pop();
-            let (token, successor) = parts(key);
             sum = sum
                 .checked_add(count)
-                .ok_or(Error::Overflow { token, successor })?;
+                .ok_or_else(|| overflow(self.grams.gram(key)))?;
             self.advance(list)?;
         }
         Ok(Some((key, sum)))
     }
+}
+
+fn overflow(gram: Gram) -> Error {
+    let (token, successor) = match gram {
+        Gram::Token(token) => (token, token),
+        Gram::Pair(token, successor) | Gram::Triple([_, token], successor) => (token, successor),
+    };
+    Error::Overflow { token, successor }
 }
 
 impl Iterator for Merge {
@@ -95,7 +105,7 @@ mod tests {
             for (key, count) in lists.iter().flatten() {
                 *sums.entry(*key).or_insert(0) += count;
             }
-            let merge = Merge::new(lists.iter().map(list).collect()).unwrap();
+            let merge = Merge::new(Grams::Pairs, lists.iter().map(list).collect()).unwrap();
             let merged: Result<Vec<Count>> = merge.collect();
             prop_assert_eq!(merged.unwrap(), sums.into_iter().collect::<Vec<_>>());
         }
@@ -104,7 +114,7 @@ mod tests {
     #[test]
     fn says_what_does_not_fit() {
         let full = BTreeMap::from([(1 << 32 | 2, u64::MAX)]);
-        let mut merge = Merge::new(vec![list(&full), list(&full)]).unwrap();
+        let mut merge = Merge::new(Grams::Pairs, vec![list(&full), list(&full)]).unwrap();
         let error = merge.next().unwrap().unwrap_err();
         let expected = "the count of token 2 after token 1 does not fit into 64 bits";
         assert_eq!(error.to_string(), expected);

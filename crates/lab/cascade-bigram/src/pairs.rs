@@ -4,6 +4,8 @@ use cascade_core::TokenId;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
+use crate::grams::Grams;
+
 /// In place of the successor: the count is of the token alone. Vocabularies are too small for a
 /// token to have this id.
 pub(crate) const ALONE: TokenId = TokenId::MAX;
@@ -27,9 +29,10 @@ pub(crate) type Count = (u64, u64);
 const BUCKET: u64 = 2 * size_of::<Count>() as u64;
 const FEWEST_BUCKETS: u64 = 1 << 10;
 
-/// Counts of pairs in a hash map, which grows up to a limit, and of tokens in a list.
+/// Counts of n-grams in a hash map, which grows up to a limit, and of tokens in a list.
 #[derive(Debug)]
 pub(crate) struct PairCounts {
+    grams: Grams,
     pairs: HashMap<u64, u64, FxBuildHasher>,
     most_pairs: usize,
     tokens: Vec<u64>,
@@ -38,10 +41,11 @@ pub(crate) struct PairCounts {
 impl PairCounts {
     /// Counts for `vocab_size` tokens that take about `memory` bytes at most: a power of two of 32
     /// bytes for each bucket, of which seven eighths are used, and not less than 32 KiB.
-    pub(crate) fn new(vocab_size: usize, memory: u64) -> Self {
+    pub(crate) fn new(grams: Grams, vocab_size: usize, memory: u64) -> Self {
         let buckets = (memory / BUCKET).max(FEWEST_BUCKETS);
         let power_of_two = 1 << buckets.ilog2().min(usize::BITS - 2);
         Self {
+            grams,
             pairs: HashMap::default(),
             most_pairs: power_of_two / 8 * 7,
             tokens: vec![0; vocab_size],
@@ -68,7 +72,7 @@ impl PairCounts {
         take: impl FnOnce(&[Count]) -> crate::Result<()>,
     ) -> crate::Result<()> {
         let tokens = (0..).zip(&self.tokens).filter(|(_, count)| **count > 0);
-        let alone = tokens.map(|(token, count)| (key(token, ALONE), *count));
+        let alone = tokens.map(|(token, count)| (self.grams.token(token), *count));
         let mut counts = Vec::with_capacity(self.pairs.len() + alone.clone().count());
         counts.extend(self.pairs.drain());
         counts.extend(alone);
@@ -86,7 +90,7 @@ mod tests {
 
     #[test]
     fn counts_are_exact_up_to_the_limit() {
-        let mut counts = PairCounts::new(100, 1 << 17);
+        let mut counts = PairCounts::new(Grams::Pairs, 100, 1 << 17);
         let mut expected = BTreeMap::new();
         let mut refused = 0;
         for i in 0..20_000u64 {

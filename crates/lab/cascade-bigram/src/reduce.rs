@@ -7,6 +7,7 @@ use cascade_fs::Output;
 use cascade_ngram::{BigramRows, BigramTable, Provenance, Source};
 
 use crate::count::add_row;
+use crate::grams::Grams;
 use crate::job::Summary;
 use crate::merge::{Counts, Merge};
 use crate::part::{PartInfo, PartReader};
@@ -55,7 +56,7 @@ pub fn reduce(reduction: &Reduction<'_>) -> Result<(BigramTable, Summary)> {
     let mut rows = BigramRows::new(origin.vocab_size, reduction.top_k, reduction.min_count);
     for count in merge(&paths, scratch.path())? {
         let (key, count) = count?;
-        summary.add(key, count);
+        summary.add(Grams::Pairs.gram(key), count);
         add_row(&mut rows, key, count)?;
     }
     let provenance = Provenance {
@@ -150,12 +151,16 @@ fn scratch(output: &Path) -> Result<tempfile::TempDir> {
 fn merge(paths: &[PathBuf], scratch: &Path) -> Result<Merge> {
     let open = |path: &PathBuf| -> Result<Counts> { Ok(Box::new(PartReader::open(path)?)) };
     if paths.len() <= FAN_IN {
-        return Merge::new(paths.iter().map(open).collect::<Result<_>>()?);
+        return Merge::new(Grams::Pairs, paths.iter().map(open).collect::<Result<_>>()?);
     }
     let mut runs = Vec::new();
     for group in paths.chunks(FAN_IN) {
         let lists = group.iter().map(open).collect::<Result<_>>()?;
-        runs.push(write_run(Merge::new(lists)?, scratch, runs.len())?);
+        runs.push(write_run(
+            Merge::new(Grams::Pairs, lists)?,
+            scratch,
+            runs.len(),
+        )?);
     }
     let mut written = runs.len();
     while runs.len() > crate::merge::FAN_IN {
@@ -176,5 +181,5 @@ fn write_run(counts: Merge, scratch: &Path, number: usize) -> Result<Run> {
 
 fn merge_runs(runs: &[Run], scratch: &Path) -> Result<Merge> {
     let open = |run| -> Result<Counts> { Ok(Box::new(RunReader::open(scratch, run)?)) };
-    Merge::new(runs.iter().map(open).collect::<Result<_>>()?)
+    Merge::new(Grams::Pairs, runs.iter().map(open).collect::<Result<_>>()?)
 }

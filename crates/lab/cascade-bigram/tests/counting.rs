@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cascade_bigram::{
-    build, compare, count, reduce, BoxError, Error, Job, Memory, Reduction, Status, Summary,
+    build, build_ngrams, compare, compare_ngrams, count, reduce, BoxError, Error, Job, Memory,
+    Reduction, Status, Summary,
 };
 use cascade_core::Fingerprint;
 use cascade_fs::Output;
-use cascade_ngram::BigramTable;
+use cascade_ngram::{BigramTable, NgramBuilder, NgramLimits, NgramTable, Provenance};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
 /// Letters are tokens, and so are pairs of vowels: a vocabulary of a few hundred.
@@ -65,6 +66,7 @@ struct Setting {
     checkpoint: Duration,
     resume: bool,
     limit_pages: Option<u64>,
+    unique_sentences: bool,
 }
 
 impl Default for Setting {
@@ -75,6 +77,7 @@ impl Default for Setting {
             checkpoint: Duration::from_secs(300),
             resume: false,
             limit_pages: None,
+            unique_sentences: false,
         }
     }
 }
@@ -92,6 +95,7 @@ impl Setting {
             encode: &encode,
             fingerprint: &Fingerprint::from_stored("letters"),
             vocab_size: VOCAB_SIZE,
+            unique_sentences: self.unique_sentences,
             limit_pages: self.limit_pages,
             memory: self.memory,
             threads: NonZeroUsize::new(self.threads).unwrap(),
@@ -106,6 +110,17 @@ impl Setting {
         let built = self.job(inputs, output, |job| build(job, 5, 2));
         built.map(|(_, summary)| summary)
     }
+}
+
+const LIMITS: NgramLimits = NgramLimits {
+    top_k: 5,
+    min_count: 1,
+    min_context: 2,
+};
+
+/// Counts what follows one and two tokens.
+fn build_2(job: &Job<'_>) -> cascade_bigram::Result<Summary> {
+    build_ngrams(job, 2, LIMITS).map(|(_, summary)| summary)
 }
 
 /// A folder with three texts in it, of so many documents each.
@@ -167,6 +182,159 @@ fn equals_a_recount() {
         assert_eq!(table.successors(token).collect::<Vec<_>>(), row, "{token}");
     }
     assert_eq!(names(folder.path()), ["a.txt", "b.txt", "c.txt", "table"]);
+}
+
+/// What the builder in memory makes of documents; it is tested against naive counting.
+fn recount_2(documents: &[&str]) -> NgramTable {
+    let provenance = Provenance {
+        tokenizer: Fingerprint::from_stored("letters"),
+        sources: Vec::new(),
+        command: String::new(),
+        version: String::new(),
+    };
+    let mut builder = NgramBuilder::new(2, VOCAB_SIZE, provenance);
+    for document in documents {
+        builder.add_document(&encode(document).unwrap()).unwrap();
+    }
+    builder.finish(LIMITS).unwrap()
+}
+
+type Lists = BTreeMap<Vec<u32>, (u64, Vec<(u32, u64)>)>;
+
+fn lists(table: &NgramTable) -> Lists {
+    let contexts = table.contexts();
+    let lists = contexts.map(|(context, after)| (context, (after.total(), after.collect())));
+    lists.collect()
+}
+
+#[test]
+fn triples_equal_a_recount() {
+    let (folder, inputs) = corpus(100);
+    // Documents of 1 and 2 tokens, too.
+    fs::write(&inputs[2], "x\n\nbx\n\nbx\n\nbxx\n\nbxx\n").unwrap();
+    let output = folder.path().join("table");
+    // So little memory that there are many runs, which are merged in turns.
+    let setting = Setting {
+        memory: Memory::Counts(1),
+        checkpoint: Duration::from_millis(1),
+        ..Setting::default()
+    };
+    let summary = setting.job(&inputs, &output, build_2).unwrap();
+    let texts: Vec<String> = inputs
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let documents = texts.iter().flat_map(|text| text.split("\n\n"));
+    let documents: Vec<&str> = documents
+        .map(str::trim_end)
+        .filter(|of| !of.is_empty())
+        .collect();
+    let (table, expected) = (
+        NgramTable::open_any(&output).unwrap(),
+        recount_2(&documents),
+    );
+    assert_eq!(lists(&table), lists(&expected));
+    assert_eq!(table.unigrams(), expected.unigrams());
+    let (found, expected) = (table.metadata(), expected.metadata());
+    assert_eq!(found.documents, expected.documents);
+    assert_eq!(found.total_tokens, expected.total_tokens);
+    assert_eq!(found.total_bigrams, expected.total_bigrams);
+    assert_eq!(found.total_trigrams, expected.total_trigrams);
+    assert_eq!(
+        (summary.bigrams, summary.trigrams),
+        (found.total_bigrams, found.total_trigrams)
+    );
+    assert_eq!(names(folder.path()), ["a.txt", "b.txt", "c.txt", "table"]);
+
+    let agreement = compare_ngrams(&table, &table, 2).unwrap();
+    assert_eq!(agreement.all.tokens, table.pairs() as u64);
+    assert_eq!(
+        (agreement.all.share(), agreement.all.only_first),
+        (Some(1.0), 0)
+    );
+}
+
+#[test]
+fn triples_have_the_same_bytes_whatever_the_circumstances() {
+    let (folder, mut inputs) = corpus(60);
+    let output = folder.path().join("table");
+    let mut expected = [None, None];
+    for (threads, memory, checkpoint) in [
+        (1, 64 << 20, 300_000),
+        (2, 1, 300_000),
+        (5, 1, 20),
+        (3, 64 << 20, 1),
+    ] {
+        for unique_sentences in [false, true] {
+            inputs.rotate_left(1);
+            let setting = Setting {
+                threads,
+                memory: Memory::Counts(memory),
+                checkpoint: Duration::from_millis(checkpoint),
+                unique_sentences,
+                ..Setting::default()
+            };
+            setting.job(&inputs, &output, build_2).unwrap();
+            let bytes = fs::read(&output).unwrap();
+            let expected = &mut expected[usize::from(unique_sentences)];
+            assert!(*expected.get_or_insert_with(|| bytes.clone()) == bytes);
+        }
+    }
+}
+
+#[test]
+fn repeated_sentences_are_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(
+        path("a.txt"),
+        "first line\nsecond line\nthird line\n\nfirst line\n",
+    )
+    .unwrap();
+    fs::write(
+        path("b.txt"),
+        "second line\nfourth line\nfirst line\nfifth line\n",
+    )
+    .unwrap();
+    fs::write(
+        path("c.txt"),
+        "first line\nsecond line\nthird line\n\nfourth line\n\nfifth line\n",
+    )
+    .unwrap();
+    let setting = Setting {
+        unique_sentences: true,
+        ..Setting::default()
+    };
+    let inputs = [path("b.txt"), path("a.txt")];
+    let summary = setting.job(&inputs, &path("unique"), build_2).unwrap();
+    assert_eq!((summary.documents, summary.repeated_sentences), (3, 3));
+    // What is left of a document around a repeated sentence is several documents.
+    Setting::default()
+        .job(&[path("c.txt")], &path("once"), build_2)
+        .unwrap();
+    let open = |name| NgramTable::open_any(path(name)).unwrap();
+    assert_eq!(lists(&open("unique")), lists(&open("once")));
+    // The same of order 1, and of parts.
+    let summary = setting.build(&inputs, &path("bigrams")).unwrap();
+    assert_eq!(summary.repeated_sentences, 3);
+    let summary = setting.job(&inputs, &path("part"), count).unwrap();
+    assert_eq!(summary.tokens, open("once").total_tokens());
+}
+
+#[test]
+fn tables_that_cannot_be_are_refused_before_anything_is_counted() {
+    let (folder, inputs) = corpus(1);
+    let output = folder.path().join("table");
+    let wide = |job: &Job<'_>| {
+        let vocab_size = 1 << 21;
+        build_ngrams(&Job { vocab_size, ..*job }, 2, LIMITS).map(drop)
+    };
+    let error = Setting::default().job(&inputs, &output, wide).unwrap_err();
+    assert!(error.to_string().contains("2097152 tokens"), "{error}");
+    let few = |job: &Job<'_>| build_ngrams(job, 2, NgramLimits { top_k: 0, ..LIMITS }).map(drop);
+    let error = Setting::default().job(&inputs, &output, few).unwrap_err();
+    assert!(error.to_string().contains("0 continuations"), "{error}");
+    assert_eq!(names(folder.path()), ["a.txt", "b.txt", "c.txt"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //!   of the target.
 //! * [`lossless`]: whether a cascade's output is its target's.
 //! * [`tune`]: search for a K matrix and lenience by predicted SWI.
+//! * [`ngram`]: what n-gram tables and the weights of the Max-Gram tree are worth.
 //! * [`ForwardBench`], [`CostTable`], [`Bootstrap`]: costs of forwards, and confidence intervals.
 
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@ mod bootstrap;
 mod error;
 mod forward_cost;
 pub mod lossless;
+pub mod ngram;
 mod swi;
 pub mod trace;
 pub mod tune;

@@ -3,6 +3,7 @@
 //! | drafters | tokens that they add for the target | λ | where it is from |
 //! |---|---|---|---|
 //! | Max-Gram | 10 | 1 | Cascade Speculative Drafting, Appendix B |
+//! | the Max-Gram tree | as deep as [`default_nodes`] allows, at most 24 | 1 | `docs/max-gram.md` |
 //! | one neural | 8 | 1 | Table 5, speculative decoding on GSM8K with measured times |
 //! | one neural, Max-Gram | 2, 10 | 1 | Appendix B (`vicuna-7b.yaml`) |
 //! | two neural | 8, 5 | 3 | the row below without Max-Gram |
@@ -10,15 +11,53 @@
 //! | more neural | 8, 5, 5, … | 3 | continued; not in the paper |
 //!
 //! For a drafter's own review, each smaller neural drafter adds one token (the paper's k22) and
-//! Max-Gram as many as for the target.
+//! Max-Gram, or the tree, as many as for the target.
+//!
+//! # Nodes of the tree
+//! Each node is a row of the target's forward. Where a forward waits for weights from memory, rows
+//! are nearly free up to the number at which arithmetic takes as long; a node more is worth
+//! drafting as long as it costs less than what it is expected to gain. Until a scheduler measures
+//! that, this table decides for a target that drafts with the tree alone:
+//!
+//! | device | data type | nodes |
+//! |---|---|---|
+//! | GPU | any | 32 |
+//! | CPU | f32 | 16 |
+//! | CPU | f16, bf16 | 8 |
+//!
+//! The reasons are in `docs/max-gram.md`; `cascade bench model MODEL --rows 1,8,16,32` measures
+//! what rows cost, and `--nodes` or `tree.max_nodes` sets another number.
 
-use cascade_engine::{Convention, KMatrix, KMatrixError, Lenience};
+use cascade_engine::{Convention, KMatrix, KMatrixError, Lenience, DEFAULT_MAX_NODES};
+use cascade_models::{DType, DeviceSpec};
 
 /// Tokens of Max-Gram: more are rarely accepted (Appendix B).
 const MAX_GRAM: usize = 10;
 
 /// Tokens that a smaller neural drafter adds for a drafter's review: k22 of Table 5.
 const FOR_DRAFTERS: usize = 1;
+
+/// Tokens of the longest path of the tree: deeper nodes are too improbable.
+const TREE_DEPTH: usize = 24;
+
+/// Nodes of a draft of the Max-Gram tree alone, for a target of this data type on this device; not
+/// [`Auto`](DeviceSpec::Auto), but what it stands for.
+pub fn default_nodes(device: DeviceSpec, dtype: DType) -> usize {
+    match (device, dtype) {
+        (DeviceSpec::Cuda(_), _) => 32,
+        (_, DType::F32) => 16,
+        _ => 8,
+    }
+}
+
+/// Tokens that the tree alone adds to the main path at most: with fewer than there are nodes, it
+/// branches.
+pub(crate) fn tree_depth(nodes: usize) -> usize {
+    (nodes.max(2) - 1).min(TREE_DEPTH)
+}
+
+/// Nodes of a draft if neural models draft.
+pub(crate) const NODES: usize = DEFAULT_MAX_NODES;
 
 /// Tokens that each drafter adds for the target, Max-Gram's last: the first row of the K matrix.
 pub fn default_draft_tokens(neural: usize, max_gram: bool) -> Vec<usize> {

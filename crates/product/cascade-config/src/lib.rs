@@ -71,11 +71,11 @@ pub use cascade_chat::{ChatFile, ChatTemplate, ChatTemplates, Error as ChatError
 pub use cascade_models::DeviceSpec;
 pub use chat::ModelChat;
 pub use config::{Config, Drafter, GenerationSettings, Neural};
-pub use defaults::{default_draft_tokens, default_lenience};
+pub use defaults::{default_draft_tokens, default_lenience, default_nodes};
 pub use error::{Error, Result};
 pub use locator::model_source;
 pub use pool::{AssembleOptions, ModelPool};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use prompt_limit::{Notices, PromptLimit, Truncate, LONG_SOURCE};
 pub use sampling::SamplingSettings;
-pub use spec::{CascadeSpec, NgramTable};
+pub use spec::{CascadeSpec, NgramTable, TextDrafter};

@@ -9,7 +9,7 @@ use cascade_models::{
     load_files, locate, DType, HubOptions, LoadOptions, LoadedModel, MemoryEstimate, ModelFiles,
     ModelSource, OpenDevice,
 };
-use cascade_ngram::{BigramTable, Resources, TableLocator};
+use cascade_ngram::{BigramTable, NgramTable, Resources, TableLocator};
 
 use crate::{locator, DeviceSpec, Neural, Notices};
 
@@ -72,6 +72,7 @@ pub struct ModelPool {
     /// Files of models that have been looked for, so that the hub is asked once.
     located: Mutex<Vec<(ModelKey, ModelFiles)>>,
     tables: Mutex<HashMap<TableLocator, Arc<BigramTable>>>,
+    ngram_tables: Mutex<HashMap<TableLocator, Arc<NgramTable>>>,
 }
 
 /// What two models must share to be one.
@@ -96,6 +97,7 @@ impl ModelPool {
             models: Mutex::default(),
             located: Mutex::default(),
             tables: Mutex::default(),
+            ngram_tables: Mutex::default(),
         }
     }
 
@@ -216,6 +218,25 @@ impl ModelPool {
         tables.insert(locator.clone(), Arc::clone(&table));
         Ok(table)
     }
+
+    /// An n-gram table for a vocabulary: as [`table`](Self::table). A bigram table becomes one.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub fn ngram_table(
+        &self,
+        locator: &TableLocator,
+        vocabulary: &Fingerprint,
+    ) -> cascade_ngram::Result<Arc<NgramTable>> {
+        let mut tables = lock(&self.ngram_tables);
+        if let Some(table) = tables.get(locator) {
+            table.check_tokenizer(vocabulary)?;
+            return Ok(Arc::clone(table));
+        }
+        let table = Arc::new(open_ngram_table(locator, vocabulary)?);
+        tables.insert(locator.clone(), Arc::clone(&table));
+        Ok(table)
+    }
 }
 
 /// A thread that panicked while it loaded has added nothing.
@@ -230,16 +251,31 @@ fn open_table(
     match locator {
         TableLocator::File(path) => BigramTable::open(path, vocabulary),
         TableLocator::Embedded(name) => {
-            let bytes = locator::embedded_table(name).map_err(|(problem, cure)| {
-                let problem = format!("{problem}; {cure}");
-                cascade_ngram::Error::Read {
-                    file: locator.to_string().into(),
-                    source: io::Error::new(io::ErrorKind::NotFound, problem),
-                }
-            })?;
-            BigramTable::from_static(locator.to_string(), bytes, vocabulary)
+            BigramTable::from_static(locator.to_string(), embedded(locator, name)?, vocabulary)
         }
     }
+}
+
+fn open_ngram_table(
+    locator: &TableLocator,
+    vocabulary: &Fingerprint,
+) -> cascade_ngram::Result<NgramTable> {
+    match locator {
+        TableLocator::File(path) => NgramTable::open(path, vocabulary),
+        TableLocator::Embedded(name) => {
+            NgramTable::from_static(locator.to_string(), embedded(locator, name)?, vocabulary)
+        }
+    }
+}
+
+fn embedded(locator: &TableLocator, name: &str) -> cascade_ngram::Result<&'static [u8]> {
+    locator::embedded_table(name).map_err(|(problem, cure)| {
+        let problem = format!("{problem}; {cure}");
+        cascade_ngram::Error::Read {
+            file: locator.to_string().into(),
+            source: io::Error::new(io::ErrorKind::NotFound, problem),
+        }
+    })
 }
 
 /// The tables of a pool that are of one vocabulary.
@@ -251,5 +287,9 @@ pub(crate) struct Tables<'a> {
 impl Resources for Tables<'_> {
     fn table(&self, locator: &TableLocator) -> cascade_ngram::Result<Arc<BigramTable>> {
         self.pool.table(locator, self.vocabulary)
+    }
+
+    fn ngram_table(&self, locator: &TableLocator) -> cascade_ngram::Result<Arc<NgramTable>> {
+        self.pool.ngram_table(locator, self.vocabulary)
     }
 }

@@ -3,11 +3,13 @@
 use cascade_core::Fingerprint;
 use cascade_engine::Lenience;
 use cascade_models::Tokenizer;
-use cascade_ngram::{MaxGramConfig, TableLocator};
+use cascade_ngram::{MaxGramConfig, MaxGramTreeConfig, TableLocator};
 
-use crate::defaults::{default_draft_tokens, default_lenience, k_matrix};
+use crate::defaults::{
+    default_draft_tokens, default_lenience, default_nodes, k_matrix, tree_depth, NODES,
+};
 use crate::vocabulary::check_same;
-use crate::{locator, AssembleOptions, Config, Drafter, Error, Neural, Result};
+use crate::{locator, AssembleOptions, Config, DeviceSpec, Drafter, Error, Neural, Result};
 
 /// A target and its drafters; everything else has a default.
 ///
@@ -17,7 +19,7 @@ use crate::{locator, AssembleOptions, Config, Drafter, Error, Neural, Result};
 /// let target = Neural::new(model_source("embedded:demo-llama-target")?);
 /// let config = CascadeSpec::new(target, Vec::new()).config("example",
 /// &AssembleOptions::default())?;
-/// assert_eq!(config.drafters()[0].name(), "max-gram");
+/// assert_eq!(config.drafters()[0].name(), "max-gram-tree");
 /// # Ok::<(), cascade_config::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -27,34 +29,49 @@ pub struct CascadeSpec {
     pub target: Neural,
     /// Neural drafters, largest first.
     pub drafters: Vec<Neural>,
-    /// Whether Max-Gram drafts, after all others, and with which table.
-    pub max_gram: Option<NgramTable>,
-    /// Tokens that each drafter adds for the target, Max-Gram's last;
-    /// [`default_draft_tokens`] if `None`.
+    /// What drafts from the text itself, after all others, and with which table.
+    pub text: Option<(TextDrafter, NgramTable)>,
+    /// Tokens that each drafter adds for the target, those of the text last;
+    /// [`default_draft_tokens`] if `None`, and as deep as nodes allow for the tree alone.
     pub draft_tokens: Option<Vec<usize>>,
+    /// Nodes of a draft at most. If `None`, [`default_nodes`] for the Max-Gram tree alone, and
+    /// otherwise what the engine allows.
+    pub max_nodes: Option<usize>,
     /// λ of drafters' reviews of neural drafts; [`default_lenience`] if `None`.
     pub lenience: Option<Lenience>,
 }
 
-/// The bigram table of Max-Gram.
+/// What drafts from the text itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextDrafter {
+    /// The tree of all matches: [`MaxGramTree`](cascade_ngram::MaxGramTree).
+    Tree,
+    /// The chain of the paper: [`MaxGram`](cascade_ngram::MaxGram).
+    MaxGram,
+}
+
+/// The table of what drafts from the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NgramTable {
     /// The embedded table of the target's vocabulary, if there is one.
     Fitting,
     /// This one.
     At(TableLocator),
-    /// None: Max-Gram copies from the text alone.
+    /// None: drafts come from the text alone.
     None,
 }
 
 impl CascadeSpec {
-    /// A cascade with the default settings: of neural drafters, or of Max-Gram if there are none.
+    /// A cascade with the default settings: of neural drafters, or of the Max-Gram tree if there
+    /// are none.
     pub fn new(target: Neural, drafters: Vec<Neural>) -> Self {
+        let tree = (TextDrafter::Tree, NgramTable::Fitting);
         Self {
-            max_gram: drafters.is_empty().then_some(NgramTable::Fitting),
+            text: drafters.is_empty().then_some(tree),
             target,
             drafters,
             draft_tokens: None,
+            max_nodes: None,
             lenience: None,
         }
     }
@@ -65,23 +82,53 @@ impl CascadeSpec {
     /// # Errors
     /// A tokenizer that cannot be loaded; a drafter with another vocabulary than the target
     /// ([`Error::Vocabulary`]); as many draft tokens as there are not drafters; a table that the
-    /// program does not have.
+    /// program does not have; for the Max-Gram tree alone, a device that is not there.
     pub fn config(&self, label: &str, options: &AssembleOptions) -> Result<Config> {
         let vocabulary = self.check_vocabularies(label, options)?;
         let mut drafters: Vec<_> = self.drafters.iter().cloned().map(Drafter::neural).collect();
-        if let Some(table) = &self.max_gram {
-            let mut max_gram = MaxGramConfig::default();
-            max_gram.bigram = table.resolve(label, &vocabulary)?;
-            drafters.push(Drafter::statistical(max_gram));
+        if let Some((drafter, table)) = &self.text {
+            let table = table.resolve(label, &vocabulary)?;
+            drafters.push(drafter.with_table(table));
         }
         let neural = self.drafters.len();
-        let tokens = self.for_target(label, &drafters)?;
+        let nodes = self.nodes(label, options)?;
+        let tokens = self.for_target(label, &drafters, nodes)?;
         let k = k_matrix(neural, &tokens).map_err(|error| Error::cascade(label, error))?;
         let mut config = Config::new(self.target.clone());
         label.clone_into(&mut config.label);
         config = config.with_drafters(drafters, k)?;
+        config.max_nodes = nodes;
         config.lenience = self.lenience.unwrap_or_else(|| default_lenience(neural));
         Ok(config)
+    }
+
+    /// Whether the tree drafts, and nothing else.
+    fn is_tree_alone(&self) -> bool {
+        let tree = matches!(self.text, Some((TextDrafter::Tree, _)));
+        tree && self.drafters.is_empty()
+    }
+
+    fn nodes(&self, label: &str, options: &AssembleOptions) -> Result<usize> {
+        if let Some(nodes) = self.max_nodes {
+            return match nodes {
+                0 => Err(Error::cascade(label, cascade_engine::Error::NoNodes)),
+                nodes => Ok(nodes),
+            };
+        }
+        if !self.is_tree_alone() {
+            return Ok(NODES);
+        }
+        let device = options.device.or(self.target.device).unwrap_or_default();
+        let device = match device {
+            DeviceSpec::Auto => device.resolve().map(|opened| opened.spec),
+            named => Ok(named),
+        };
+        let device = device.map_err(|source| Error::Model {
+            file: label.to_owned(),
+            key: "device".to_owned(),
+            source: Box::new(source),
+        })?;
+        Ok(default_nodes(device, self.target.dtype))
     }
 
     /// The target's vocabulary, which all drafters have.
@@ -107,12 +154,12 @@ impl CascadeSpec {
         Ok(target.fingerprint())
     }
 
-    fn for_target(&self, label: &str, drafters: &[Drafter]) -> Result<Vec<usize>> {
+    fn for_target(&self, label: &str, drafters: &[Drafter], nodes: usize) -> Result<Vec<usize>> {
         let Some(tokens) = &self.draft_tokens else {
-            return Ok(default_draft_tokens(
-                self.drafters.len(),
-                self.max_gram.is_some(),
-            ));
+            return Ok(match self.is_tree_alone() {
+                true => vec![tree_depth(nodes)],
+                false => default_draft_tokens(self.drafters.len(), self.text.is_some()),
+            });
         };
         if tokens.len() == drafters.len() {
             return Ok(tokens.clone());
@@ -127,10 +174,28 @@ impl CascadeSpec {
                 drafters.len(),
                 names.join(", ")
             ),
-            cure: "give the tokens that each adds, largest drafter first and Max-Gram last, as in \
-                   -k 5,10"
-                .to_owned(),
+            cure:
+                "give the tokens that each adds, largest drafter first and that of the text last, \
+                   as in -k 5,10"
+                    .to_owned(),
         })
+    }
+}
+
+impl TextDrafter {
+    fn with_table(self, table: Option<TableLocator>) -> Drafter {
+        match self {
+            Self::Tree => {
+                let mut config = MaxGramTreeConfig::default();
+                config.table = table;
+                Drafter::statistical(config)
+            }
+            Self::MaxGram => {
+                let mut config = MaxGramConfig::default();
+                config.bigram = table;
+                Drafter::statistical(config)
+            }
+        }
     }
 }
 

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use cascade_engine::{Branching, Placement, Rule, DEFAULT_MAX_NODES};
 use cascade_models::{DType, ModelSource};
-use cascade_ngram::{BigramConfig, MaxGramConfig, Occurrence, PromptLookupConfig, TableLocator};
+use cascade_ngram::{
+    BigramConfig, MaxGramConfig, MaxGramTreeConfig, Occurrence, PromptLookupConfig, TableLocator,
+};
 use serde::Serialize;
 
 use crate::{Config, Drafter, Error, GenerationSettings, Neural, Result};
@@ -107,6 +109,8 @@ impl Writer<'_> {
     fn statistical(&self, out: &mut String, drafter: &Drafter) -> Result<()> {
         let entry = if let Some(max_gram) = drafter.settings::<MaxGramConfig>() {
             format!("max_gram: {}", self.max_gram(max_gram)?)
+        } else if let Some(tree) = drafter.settings::<MaxGramTreeConfig>() {
+            format!("max_gram_tree: {}", self.max_gram_tree(tree)?)
         } else if let Some(bigram) = drafter.settings::<BigramConfig>() {
             let table = text(&self.table(&bigram.table)?);
             format!("bigram: {table}\n    width: {}", bigram.width)
@@ -145,10 +149,42 @@ impl Writer<'_> {
                 settings.push(format!("{key}: {value}"));
             }
         }
-        Ok(match settings.is_empty() {
-            true => "{}".to_owned(),
-            false => format!("{{ {} }}", settings.join(", ")),
-        })
+        Ok(map(&settings))
+    }
+
+    fn max_gram_tree(&self, config: &MaxGramTreeConfig) -> Result<String> {
+        let mut settings = Vec::new();
+        for (key, file) in [("table", &config.table), ("weights", &config.weights)] {
+            if let Some(file) = file {
+                settings.push(format!("{key}: {}", text(&self.table(file)?)));
+            }
+        }
+        let default = MaxGramTreeConfig::default();
+        for (key, value, default) in [
+            (
+                "min_probability",
+                config.min_probability,
+                default.min_probability,
+            ),
+            ("learning_rate", config.learning_rate, default.learning_rate),
+        ] {
+            if value != default {
+                settings.push(format!("{key}: {value}"));
+            }
+        }
+        for (key, value, default) in [
+            (
+                "session_tokens",
+                config.session_tokens,
+                default.session_tokens,
+            ),
+            ("hints", config.hints, default.hints),
+        ] {
+            if value != default {
+                settings.push(format!("{key}: {value}"));
+            }
+        }
+        Ok(map(&settings))
     }
 
     fn tree(&self, out: &mut String) {
@@ -192,6 +228,14 @@ impl Writer<'_> {
             file: self.config.label.clone(),
             problem,
         }
+    }
+}
+
+/// A map in one line.
+fn map(settings: &[String]) -> String {
+    match settings.is_empty() {
+        true => "{}".to_owned(),
+        false => format!("{{ {} }}", settings.join(", ")),
     }
 }
 

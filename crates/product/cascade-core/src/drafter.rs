@@ -1,6 +1,6 @@
 //! Statistical drafters.
 
-use crate::{NodeId, TokenId, TokenTree};
+use crate::{NodeId, TokenId, TokenTree, Top};
 
 /// The most that a drafter may propose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +63,21 @@ pub struct Observation<'a> {
     /// text ended among them.
     pub emitted: &'a [TokenId],
     /// The target's most probable token after the context and after each node ([`TokenTree::row`]),
-    /// rejected nodes included: `draft.len() + 1` tokens.
+    /// rejected nodes included: `draft.len() + 1` tokens. [`UNKNOWN`](Self::UNKNOWN) where the
+    /// target cannot tell, as a recording cannot after tokens that were not recorded.
     pub argmax: &'a [TokenId],
+    /// The target's most probable tokens after the context and after each node, with their
+    /// probabilities at temperature 1: `draft.len() + 1` rows. Present if a drafter
+    /// [asks for them](Drafter::observed_top) and the target can tell; as many as the drafter that
+    /// asks for most, so there may be more.
+    pub top: Option<&'a Top>,
 }
 
 impl<'a> Observation<'a> {
-    /// One step of the target.
+    /// The most probable token of a row that the target cannot tell; outside every vocabulary.
+    pub const UNKNOWN: TokenId = TokenId::MAX;
+
+    /// One step of the target, whose most probable tokens beside the first are not known.
     pub const fn new(
         context: &'a [TokenId],
         draft: &'a TokenTree,
@@ -82,7 +91,13 @@ impl<'a> Observation<'a> {
             accepted,
             emitted,
             argmax,
+            top: None,
         }
+    }
+
+    /// The same with the most probable tokens of each row.
+    pub const fn with_top(self, top: Option<&'a Top>) -> Self {
+        Self { top, ..self }
     }
 }
 
@@ -111,6 +126,13 @@ pub trait Drafter {
     fn observe(&mut self, observation: &Observation<'_>) {
         let _ = observation;
     }
+
+    /// How many of the target's most probable tokens, with their probabilities, it wants to
+    /// [observe](Self::observe) of each row. They cost the target a softmax and a selection for
+    /// each row of every step, so the default is 0. The same for the lifetime of a drafter.
+    fn observed_top(&self) -> usize {
+        0
+    }
 }
 
 impl<D: Drafter + ?Sized> Drafter for Box<D> {
@@ -124,5 +146,9 @@ impl<D: Drafter + ?Sized> Drafter for Box<D> {
 
     fn observe(&mut self, observation: &Observation<'_>) {
         (**self).observe(observation);
+    }
+
+    fn observed_top(&self) -> usize {
+        (**self).observed_top()
     }
 }

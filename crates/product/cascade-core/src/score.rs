@@ -277,6 +277,12 @@ pub trait Scorer {
         None
     }
 
+    /// The greatest [`Want::top`] that it can answer; `None` if there is no limit. A recording
+    /// knows the tokens that were said and no probabilities: 0.
+    fn max_top(&self) -> Option<usize> {
+        None
+    }
+
     /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models
     /// accept only the empty source. Encoding may be deferred until the first `score`, and setting
     /// the same source again is free.
@@ -308,6 +314,10 @@ impl<S: Scorer + ?Sized> Scorer for Box<S> {
 
     fn max_nodes(&self) -> Option<usize> {
         (**self).max_nodes()
+    }
+
+    fn max_top(&self) -> Option<usize> {
+        (**self).max_top()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

@@ -179,13 +179,19 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
 
     /// Lets the target review a draft, strictly.
     fn verify(&mut self, draft: &Draft) -> Result<Verified> {
-        let target = &mut self.cascade.borrow_mut().models.target;
+        let models = &mut self.cascade.borrow_mut().models;
+        let observed = match self.speculate {
+            true => models.observed_top(),
+            false => 0,
+        };
+        let target = &mut models.target;
         let random: &mut dyn RandomSource = &mut self.random;
         let mut decoding = DecodingState {
             decoding: self.decoding,
             random,
         };
         let want = decoding.want(LeniencePolicy::STRICT, &Branching::chain());
+        let want = want.union(want.with_top(observed));
         let (scores, forward) = target.score(self.context.tokens(), draft.tree(), want)?;
         let verdict = decoding
             .view(&scores)
@@ -223,13 +229,15 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         cascade.recursion.observe(drafters, &outcome);
         let emitted = &self.emission.tokens[first..];
         let context = self.context.tokens();
-        cascade.models.observe_step(&Observation::new(
+        let observation = Observation::new(
             &context[..context.len() - emitted.len()],
             drafted.draft.tree(),
             &verdict.kept,
             emitted,
             &scores.argmax,
-        ));
+        );
+        let observation = observation.with_top(scores.top.as_ref());
+        cascade.models.observe_step(&observation);
     }
 
     fn emit(

@@ -84,6 +84,10 @@ impl<S: Scorer> Scorer for Metered<S> {
         self.model.max_nodes()
     }
 
+    fn max_top(&self) -> Option<usize> {
+        self.model.max_top()
+    }
+
     /// Resets the ledger.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.usage = Usage::default();
@@ -133,5 +137,9 @@ impl<D: Drafter> Drafter for Metered<D> {
         let started = Instant::now();
         self.model.observe(observation);
         self.usage.time += started.elapsed();
+    }
+
+    fn observed_top(&self) -> usize {
+        self.model.observed_top()
     }
 }

@@ -217,6 +217,17 @@ impl Models {
         drafters.try_for_each(|level| level.set_source(source))
     }
 
+    /// How many of the target's most probable tokens statistical drafters observe, as far as the
+    /// target can tell.
+    pub(crate) fn observed_top(&self) -> usize {
+        let wanted = self.drafters.iter().map(|level| match level {
+            Level::Statistical(statistical) => statistical.drafter.observed_top(),
+            Level::Neural(_) => 0,
+        });
+        let most = self.target.scorer.max_top().unwrap_or(usize::MAX);
+        wanted.max().unwrap_or(0).min(most)
+    }
+
     /// Lets statistical drafters learn from a step of the target.
     pub(crate) fn observe_step(&mut self, observation: &Observation<'_>) {
         for level in &mut self.drafters {

@@ -14,7 +14,9 @@ use cascade_core::Drafter;
 use serde::de::{self, MapAccess};
 use serde::{Deserialize, Deserializer};
 
-use crate::{BigramConfig, BigramTable, MaxGramConfig, PromptLookupConfig};
+use crate::{
+    BigramConfig, BigramTable, MaxGramConfig, MaxGramTreeConfig, NgramTable, PromptLookupConfig,
+};
 
 /// The settings of a statistical drafter.
 ///
@@ -136,6 +138,12 @@ pub trait Resources {
     /// # Errors
     /// A table that is not there, is damaged, or has another vocabulary.
     fn table(&self, locator: &TableLocator) -> crate::Result<Arc<BigramTable>>;
+
+    /// As [`table`](Self::table), with contexts of two tokens if the file has them.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    fn ngram_table(&self, locator: &TableLocator) -> crate::Result<Arc<NgramTable>>;
 }
 
 /// Why a drafter cannot be opened.
@@ -166,7 +174,7 @@ impl OpenError {
     }
 }
 
-/// Where a bigram table is: a safetensors file, or `embedded:NAME` for a part of the program.
+/// Where a table is: a safetensors file, or `embedded:NAME` for a part of the program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TableLocator {
     /// A file.
@@ -314,6 +322,7 @@ drafter_kinds! {
     /// The drafters of this crate.
     pub struct Builtin:
         MaxGramConfig,
+        MaxGramTreeConfig,
         BigramConfig,
         PromptLookupConfig,
 }

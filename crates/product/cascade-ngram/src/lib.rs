@@ -4,10 +4,12 @@
 //! * [`MaxGram`]: what followed the longest suffix of the context where it occurred before (Cascade
 //!   Speculative Drafting, §3.3), found by an incremental [`SuffixAutomaton`], and a bigram table
 //!   where nothing occurred before.
+//! * [`MaxGramTree`]: the tree of the most probable continuations by all matching contexts, a
+//!   static table, earlier answers and what the target said elsewhere, together.
 //! * [`Bigram`]: each token's most frequent successor, from a [`BigramTable`] alone.
 //! * [`PromptLookup`]: the baseline that looks for n-grams of at most three tokens.
 //!
-//! All three propose chains unless they are configured to branch: into what followed other
+//! All but the tree propose chains unless they are configured to branch: into what followed other
 //! occurrences, or into less frequent successors.
 //!
 //! Each has a configuration of its own ([`DrafterConfig`]), which is read by serde and opened with
@@ -24,6 +26,7 @@ mod config;
 mod container;
 mod error;
 mod max_gram;
+pub mod max_gram_tree;
 mod ngram_table;
 mod prompt_lookup;
 
@@ -38,6 +41,7 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};
+pub use max_gram_tree::{MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, Weights};
 pub use ngram_table::{
     Continuations, NgramBuilder, NgramLimits, NgramMetadata, NgramRows, NgramTable,
 };

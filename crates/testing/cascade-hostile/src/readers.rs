@@ -11,7 +11,7 @@ use cascade_data::{Dataset, Selection};
 use cascade_eval::trace::spec_bench::Answers;
 use cascade_eval::trace::Trace;
 use cascade_models::{load, LoadOptions, ModelSource, Tokenizer};
-use cascade_ngram::BigramTable;
+use cascade_ngram::{BigramTable, MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
 use cascade_report::Manifest;
 use cascade_reproduce::{Definition, Plan};
 
@@ -195,6 +195,63 @@ pub(crate) fn table(path: &Path) -> Outcome {
     let inside = |pair: &(u32, u64)| assert!(pair.0 < tokens);
     let pairs = (0..tokens).map(|token| table.successors(token).inspect(inside).count());
     assert_eq!(pairs.sum::<usize>(), table.pairs());
+    Ok(())
+}
+
+/// Of an n-gram table that is opened, all can be read, every id is in its vocabulary, and no
+/// context has more continuations than it says.
+pub(crate) fn ngram_table(path: &Path) -> Outcome {
+    let table = said(NgramTable::open_any(path))?;
+    let tokens = table.vocab_size() as u32;
+    for (context, after) in table.contexts() {
+        assert!(context.iter().all(|&token| token < tokens));
+        let (total, mut left) = (after.total(), after.total());
+        for (token, count) in after {
+            assert!(
+                token < tokens && (1..=left).contains(&count),
+                "{count} of {total}"
+            );
+            left -= count;
+        }
+    }
+    assert!(table.unigrams().iter().all(|unigram| unigram.0 < tokens));
+    Ok(())
+}
+
+/// Whatever the weights are that are read: drafts are within their budget, with probabilities, also
+/// after the weights have learned as fast as they may.
+pub(crate) fn drafter_weights(path: &Path) -> Outcome {
+    use cascade_core::{Budget, Drafter, Observation};
+
+    let weights = Weights::open(path)?;
+    assert_eq!(
+        Weights::from_json(&weights.to_json()).as_ref(),
+        Ok(&weights)
+    );
+    let options = MaxGramTreeOptions {
+        learning_rate: 1.0,
+        ..MaxGramTreeOptions::default()
+    };
+    let mut drafter = MaxGramTree::new(options, None).with_weights(weights);
+    let budget = Budget {
+        depth: 9,
+        nodes: 10,
+    };
+    let text: Vec<u32> = (0..120).map(|i| i * i % 17).collect();
+    for at in 1..text.len() {
+        let draft = drafter.propose(&text[..at], budget);
+        assert!(draft.tree.len() <= budget.nodes && draft.tree.height() <= budget.depth);
+        assert!(draft.probabilities.iter().all(|p| (0.0..=1.0).contains(p)));
+        let argmax = vec![text[at]; draft.tree.len() + 1];
+        let said = &text[at..=at];
+        drafter.observe(&Observation::new(
+            &text[..at],
+            &draft.tree,
+            &[],
+            said,
+            &argmax,
+        ));
+    }
     Ok(())
 }
 

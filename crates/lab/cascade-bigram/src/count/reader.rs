@@ -7,9 +7,10 @@ use cascade_corpus::{Corpus, Markup, RawDocument};
 use crossbeam_channel::{bounded, Receiver, Sender};
 use sha2::{Digest, Sha256};
 
-use super::{Message, Report};
+use super::{Document, Message, Report};
 use crate::checkpoint::{Checkpoint, Manifest};
 use crate::job::{Job, Summary};
+use crate::sentences::Sentences;
 use crate::{Error, Result};
 
 /// Bytes of documents that are handed over at once.
@@ -23,7 +24,9 @@ pub(super) struct Reader<'a> {
     pub(super) work: Sender<Message>,
     pub(super) reports: Receiver<Result<Report>>,
     pub(super) go: Vec<Sender<()>>,
-    pub(super) batch: Vec<RawDocument>,
+    pub(super) batch: Vec<Document>,
+    /// Where repeated sentences are to be left out.
+    pub(super) sentences: Option<Sentences>,
     /// Of all documents up to here.
     pub(super) digest: Sha256,
     pub(super) documents: u64,
@@ -35,7 +38,7 @@ impl Reader<'_> {
         let mut size = 0;
         let mut safe = Instant::now();
         while let Some(document) = self.next(&mut corpus)? {
-            size += document.text.len();
+            size += document.bytes();
             self.batch.push(document);
             let due = safe.elapsed() >= self.job.checkpoint;
             if size >= BATCH || due {
@@ -48,6 +51,8 @@ impl Reader<'_> {
             }
         }
         self.send_batch()?;
+        let repeated = self.sentences.as_ref().map(|of| of.repeated);
+        self.summary.repeated_sentences = repeated.unwrap_or_default();
         if self.documents == 0 {
             return Err(self.no_documents(names));
         }
@@ -55,13 +60,13 @@ impl Reader<'_> {
     }
 
     /// The next document. Bad lines are skipped, as bad pages are.
-    fn next(&mut self, corpus: &mut Corpus) -> Result<Option<RawDocument>> {
+    fn next(&mut self, corpus: &mut Corpus) -> Result<Option<Document>> {
         for document in corpus {
             match document {
                 Ok(document) => {
                     self.documents += 1;
                     add_to_digest(&mut self.digest, &document);
-                    return Ok(Some(document));
+                    return Ok(Some(self.prepared(document)));
                 }
                 Err(error @ cascade_corpus::Error::Json { .. }) => {
                     self.summary.bad_lines += 1;
@@ -71,6 +76,21 @@ impl Reader<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// The document as it is counted. Repeated sentences are found here, where documents still have
+    /// an order.
+    fn prepared(&mut self, document: RawDocument) -> Document {
+        let Some(sentences) = &mut self.sentences else {
+            return Document::Whole(document);
+        };
+        let (input, offset) = (document.input, document.offset);
+        let parts = sentences.unique(&document.into_text());
+        Document::Parts {
+            input,
+            offset,
+            parts,
+        }
     }
 
     /// Reads the documents that were counted before, and checks that they are the same.

@@ -4,13 +4,13 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
 
 use cascade_core::TokenId;
-use cascade_corpus::RawDocument;
 use crossbeam_channel::{Receiver, Sender};
 
-use super::{Message, Report};
+use super::{Document, Message, Report};
 use crate::checkpoint::RunFolder;
+use crate::grams::Grams;
 use crate::job::Job;
-use crate::pairs::{key, PairCounts};
+use crate::pairs::PairCounts;
 use crate::{Error, Result};
 
 /// Strips, tokenizes and counts the documents that the reader sends.
@@ -18,6 +18,7 @@ pub(super) struct Worker<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) names: &'a [String],
     pub(super) runs: &'a RunFolder,
+    pub(super) grams: Grams,
     pub(super) counts: PairCounts,
     pub(super) done: Report,
 }
@@ -67,9 +68,18 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn count(&mut self, document: RawDocument) -> Result<()> {
-        let (input, offset) = (document.input, document.offset);
-        let tokens = (self.job.encode)(&document.into_text()).map_err(|source| Error::Encode {
+    fn count(&mut self, document: Document) -> Result<()> {
+        let place = document.place();
+        match document {
+            Document::Whole(document) => self.count_text(place, &document.into_text()),
+            Document::Parts { parts, .. } => parts
+                .iter()
+                .try_for_each(|part| self.count_text(place, part)),
+        }
+    }
+
+    fn count_text(&mut self, (input, offset): (usize, u64), text: &str) -> Result<()> {
+        let tokens = (self.job.encode)(text).map_err(|source| Error::Encode {
             file: self.names.get(input).cloned().unwrap_or_default(),
             offset,
             source,
@@ -78,13 +88,13 @@ impl Worker<'_> {
         for &token in &tokens {
             self.counts.add_token(token);
         }
-        for pair in tokens.windows(2) {
-            let pair = key(pair[0], pair[1]);
-            if !self.counts.add_pair(pair) {
+        self.grams.of_document(&tokens, |key| {
+            if !self.counts.add_pair(key) {
                 self.spill()?;
-                self.counts.add_pair(pair);
+                self.counts.add_pair(key);
             }
-        }
+            Ok(())
+        })?;
         self.done.tokens += tokens.len() as u64;
         self.job
             .status

@@ -60,6 +60,10 @@ impl<S: Scorer> Scorer for MarginMeter<S> {
         self.scorer.max_nodes()
     }
 
+    fn max_top(&self) -> Option<usize> {
+        self.scorer.max_top()
+    }
+
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.margins.take();
         self.scorer.set_source(source)

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use cascade_core::{
-    common_prefix, Architecture, Result, RowDetail, Scorer, Scores, TokenId, TokenTree, Want,
+    common_prefix, Architecture, Observation, Result, RowDetail, Scorer, Scores, TokenId,
+    TokenTree, Want,
 };
 
 use super::{Error, Record, Trace};
@@ -12,7 +13,7 @@ use super::{Error, Record, Trace};
 /// The argmax of rows after tokens that were not recorded. It is outside every vocabulary, so no
 /// drafted token can equal it. A strict greedy review, which walks down from the context along
 /// tokens that equal the argmax, never reaches such a row.
-pub const NO_TOKEN: TokenId = TokenId::MAX;
+pub const NO_TOKEN: TokenId = Observation::UNKNOWN;
 
 /// Replays the target of a trace: the most probable token of a row is the token that was recorded
 /// there.
@@ -135,6 +136,10 @@ impl Scorer for TraceScorer {
 
     fn max_context(&self) -> Option<usize> {
         self.trace.header.max_context
+    }
+
+    fn max_top(&self) -> Option<usize> {
+        Some(0)
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

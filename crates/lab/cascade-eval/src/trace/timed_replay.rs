@@ -87,6 +87,11 @@ impl<S: Scorer> Scorer for TimedReplayScorer<S> {
         limits.into_iter().flatten().min()
     }
 
+    fn max_top(&self) -> Option<usize> {
+        let limits = [self.live.max_top(), self.recorded.max_top()];
+        limits.into_iter().flatten().min()
+    }
+
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.live.set_source(source)?;
         self.recorded.set_source(source)

@@ -99,6 +99,10 @@ impl Scorer for RecordedModel {
         None
     }
 
+    fn max_top(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Recordings and their replays.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+mod ngram;
 mod timed_replay;
 mod trace;

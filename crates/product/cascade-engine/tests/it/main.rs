@@ -5,6 +5,7 @@ mod bookkeeping;
 mod common;
 mod generation;
 mod hostile;
+mod max_gram_tree;
 mod policy;
 mod recursion;
 mod sampling;

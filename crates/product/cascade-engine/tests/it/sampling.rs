@@ -13,6 +13,7 @@ use cascade_engine::{
     Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Expand, KMatrix, Lenience,
     NeuralOptions, Options, Outcome, Placement, ReviewRule, Rule, Siblings, StopRule,
 };
+use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
 use cascade_verify::CandidateToken;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -185,6 +186,10 @@ impl Setting {
     }
 
     fn builder(&self) -> CascadeBuilder {
+        self.builder_with(Guesser)
+    }
+
+    fn builder_with(&self, statistical: impl Drafter + Send + 'static) -> CascadeBuilder {
         let options = |j: usize| NeuralOptions::new(self.rules[j + 1], self.branching[j].clone());
         let drafter =
             |j: u64, agreement| ToyScorer::drafter("drafter", VOCABULARY, FAMILY, j + 1, agreement);
@@ -194,7 +199,7 @@ impl Setting {
             .stop_rule(self.stops[0].clone())
             .neural_with("small", drafter(1, 64), options(1))
             .stop_rule(self.stops[1].clone())
-            .statistical("guesser", Guesser)
+            .statistical("statistical", statistical)
             .stop_rule(self.stops[2].clone())
             .k_matrix(KMatrix::new(self.k.clone(), Convention::Added).unwrap())
             .lenience(Lenience::new(self.leniences[0]).unwrap())
@@ -315,6 +320,35 @@ fn sampled_chains_have_the_targets_distribution() {
 #[test]
 fn sampled_trees_have_the_targets_distribution() {
     assert_uniform(&p_values(24, 3_000, true, 2));
+}
+
+/// The Max-Gram tree learns from one sample to the next, so what it drafts depends on the samples
+/// before; the next one is the target's all the same, with every rule of the target.
+#[test]
+fn samples_that_a_learning_tree_drafts_have_the_targets_distribution() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let p_values: Vec<f64> = (0..12)
+        .map(|i| {
+            let mut setting = Setting::random(&mut rng, true);
+            setting.rules[0] = Rule::ALL[i % Rule::ALL.len()];
+            // The tree drafts alone, or below neural drafters.
+            if i % 3 == 0 {
+                setting.k = vec![vec![0, 0, 4], vec![0; 3], vec![0; 3]];
+            }
+            let options = MaxGramTreeOptions {
+                hints: [0, 1, 3][i % 3],
+                session_tokens: 50,
+                learning_rate: 0.1,
+                ..MaxGramTreeOptions::default()
+            };
+            let tree = MaxGramTree::new(options, None);
+            let mut cascade = setting.builder_with(tree).build().unwrap();
+            let p = setting.p_value(&mut cascade, 3_000);
+            assert!(p > 1e-5, "p = {p:.1e} for {setting:?}");
+            p
+        })
+        .collect();
+    assert_uniform(&p_values);
 }
 
 #[test]

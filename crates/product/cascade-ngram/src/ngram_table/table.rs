@@ -16,25 +16,26 @@ use crate::{container::Bytes, BigramTable, Error, Result};
 ///
 /// | tensor | type | shape | content |
 /// |---|---|---|---|
-/// | `entries` | U32 | `[continuations]` | by context, most frequent first: the token in the lower 21 bits, above them the code of its count |
+/// | `entries` | U32 | `[entries]` | by context, most frequent first: 21 bits of token, code |
 /// | `lengths` | U8 | `[C]` | how many entries a context has |
-/// | `blocks` | U32 | `[B]` | how many entries come before the contexts 0, 32, 64, …; the last is their number |
-/// | `totals` | U16 | `[C]` | the code of how often a context is continued; 0 for one without entries |
-/// | `firsts` | U32 | `[V + 1]` | the pairs that begin with token t are `firsts[t]..firsts[t + 1]` |
-/// | `seconds` | U16 if V ≤ 2¹⁶, otherwise U32 | `[P]` | the second tokens of the pairs, rising for each first token |
+/// | `blocks` | U32 | `[B]` | entries before the contexts 0, 32, 64, …, and in all |
+/// | `totals` | U16 | `[C]` | code of how often a context is continued; 0 without entries |
+/// | `firsts` | U32 | `[V + 1]` | pairs that begin with token t: `firsts[t]..firsts[t + 1]` |
+/// | `seconds` | U16, U32 if V > 2¹⁶ | `[P]` | second tokens of pairs, rising for each first |
 /// | `unigrams` | U32 | `[≤ 64]` | the most frequent tokens |
 /// | `unigram_counts` | U64 | `[≤ 64]` | how often they occur |
 ///
-/// **Codes** are counts of few bits. Of a total, the code c is c itself below 4096, and otherwise
-/// (2¹¹ + c mod 2¹¹) · 2^(⌊c / 2¹¹⌋ − 1): exact up to 4095, then at most 1/2048 too large. Of a count
-/// it is c itself below 128, otherwise (2⁶ + c mod 2⁶) · 2^(⌊c / 2⁶⌋ − 1): exact up to 127, then at
-/// most 1/64 too small; 2047 is all of the context's total. So counts never exceed their total, and
-/// a context that was always continued in the same way says so.
+/// **Codes** are counts of few bits; that of an entry is in its upper 11 bits. Of a total, the code
+/// c is c itself below 4096, and otherwise (2¹¹ + c mod 2¹¹) · 2^(⌊c / 2¹¹⌋ − 1): exact up to 4095,
+/// then at most 1/2048 too large. Of a count it is c itself below 128, otherwise
+/// (2⁶ + c mod 2⁶) · 2^(⌊c / 2⁶⌋ − 1): exact up to 127, then at most 1/64 too small; 2047 is all of
+/// the context's total. So counts never exceed their total, and a context that was always continued
+/// in the same way says so.
 ///
 /// `__metadata__` is [`NgramMetadata`] and `crc32`, the checksum of everything else. Everything is
 /// checked when a table is loaded, in one pass over it. A look-up is an index for one token, and a
-/// binary search among the pairs with the same first token for two; about 20 and 60 ns. Files are
-/// mapped into memory, embedded tables are read where they are: neither is copied.
+/// binary search among the pairs with the same first token for two. Files are mapped into memory,
+/// embedded tables are read where they are: neither is copied.
 ///
 /// A [`BigramTable`] can be opened as one, too: it becomes a table of order 1, in memory.
 #[derive(Debug)]
@@ -248,16 +249,13 @@ impl NgramTable {
     }
 
     fn index_of_pair(&self, first: usize, second: TokenId) -> Option<usize> {
-        let mut range = self.pairs_of(first);
-        while !range.is_empty() {
-            let middle = range.start + range.len() / 2;
-            match self.second(middle).cmp(&second) {
-                std::cmp::Ordering::Equal => return Some(self.layout.vocab_size + middle),
-                std::cmp::Ordering::Less => range.start = middle + 1,
-                std::cmp::Ordering::Greater => range.end = middle,
-            }
-        }
-        None
+        let range = self.pairs_of(first);
+        let seconds = &self.bytes.as_slice()[self.layout.seconds.clone()];
+        let found = match self.layout.second_width {
+            2 => search::<2>(seconds, range, second),
+            _ => search::<4>(seconds, range, second),
+        };
+        Some(self.layout.vocab_size + found?)
     }
 
     /// The pairs that begin with a token.
@@ -342,6 +340,19 @@ impl NgramTable {
             .and_then(|bytes| bytes.try_into().ok())
             .unwrap_or([0; N])
     }
+}
+
+/// The index of a token in a range of a rising list of numbers of N bytes.
+fn search<const N: usize>(list: &[u8], range: Range<usize>, token: TokenId) -> Option<usize> {
+    let start = range.start;
+    let list = list.as_chunks::<N>().0.get(range)?;
+    let token_at = |bytes: &[u8; N]| {
+        let mut wide = [0; size_of::<TokenId>()];
+        wide[..N].copy_from_slice(bytes);
+        TokenId::from_le_bytes(wide)
+    };
+    let found = list.binary_search_by_key(&token, token_at);
+    Some(start + found.ok()?)
 }
 
 /// The tokens that follow a context, with their counts, most frequent first.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cascade_core::{Budget, Fingerprint, TokenId, TokenTree};
 use cascade_ngram::{
     BigramBuilder, BigramConfig, BigramTable, DrafterConfig, DrafterFactory, DrafterKey,
-    MaxGramConfig, PromptLookup, PromptLookupConfig, Provenance, Resources, Result, TableLocator,
+    MaxGramConfig, NgramTable, PromptLookup, PromptLookupConfig, Provenance, Resources, Result,
+    TableLocator,
 };
 
 /// One table, wherever it is looked for: 1 is followed by 2, 3 and 4, less and less often, and 2 by
@@ -32,6 +33,10 @@ impl Resources for OneTable {
     fn table(&self, locator: &TableLocator) -> Result<Arc<BigramTable>> {
         assert_eq!(*locator, TableLocator::from("embedded:one"));
         Ok(Arc::clone(&self.0))
+    }
+
+    fn ngram_table(&self, locator: &TableLocator) -> Result<Arc<NgramTable>> {
+        NgramTable::of_bigrams(self.table(locator)?.as_ref()).map(Arc::new)
     }
 }
 

@@ -7,5 +7,6 @@ mod branches;
 mod common;
 mod kinds;
 mod max_gram;
+mod max_gram_tree;
 mod ngram_table;
 mod shipped_tables;

@@ -359,7 +359,8 @@ fn refuses_content_that_no_builder_writes_and_names_it() {
         change(&mut parts);
         refusal(parts.file())
     };
-    let cases: [(&dyn Fn(&mut Parts), &str); 18] = [
+    type Damage<'a> = (&'a dyn Fn(&mut Parts), &'a str);
+    let cases: [Damage<'_>; 18] = [
         (
             &|p| p.tensor("entries")[0] = 9,
             "continuations of context 1 are not in order",

@@ -1,0 +1,161 @@
+//! `cascade bigram show` and `compare` of tables of order 2.
+
+use std::io::Write;
+
+use anyhow::{bail, Result};
+use cascade_core::TokenId;
+use cascade_models::Tokenizer;
+use cascade_ngram::{NgramMetadata, NgramTable};
+
+use super::args::ShowArgs;
+use super::tables::{context, describe, name, open, show_agreement};
+use super::{grouped, tokenizer};
+use crate::terminal;
+
+/// The table at a place, if it declares to be an n-gram table; bigram tables are not.
+pub(super) fn declared(table: &str) -> Result<Option<NgramTable>> {
+    if table.starts_with("embedded:") || !NgramTable::is_declared_in(table)? {
+        return Ok(None);
+    }
+    Ok(Some(NgramTable::open_any(table)?))
+}
+
+/// A table of either kind.
+pub(crate) fn open_any(table: &str) -> Result<NgramTable> {
+    match table.starts_with("embedded:") {
+        true => Ok(NgramTable::of_bigrams(&open(table)?)?),
+        false => Ok(NgramTable::open_any(table)?),
+    }
+}
+
+pub(super) fn show(table: &NgramTable, args: &ShowArgs) -> Result<()> {
+    let fingerprint = &table.metadata().provenance.tokenizer;
+    let tokenizer = match &args.tokenizer {
+        Some(text) => {
+            let tokenizer = tokenizer::load(text)?;
+            table.check_tokenizer(&tokenizer.fingerprint())?;
+            Some(tokenizer)
+        }
+        None => tokenizer::known(fingerprint),
+    };
+    match (&context(args, tokenizer.as_ref())?[..], args.top) {
+        ([], None) => show_table(table),
+        ([], Some(top)) => show_frequent(table, tokenizer.as_ref(), top),
+        (context, top) => show_context(table, context, tokenizer.as_ref(), top),
+    }
+}
+
+fn show_table(table: &NgramTable) -> Result<()> {
+    let NgramMetadata {
+        provenance,
+        order,
+        vocab_size,
+        top_k,
+        min_count,
+        min_context,
+        documents,
+        total_tokens,
+        total_bigrams,
+        total_trigrams,
+        ..
+    } = table.metadata();
+    let size = table.as_bytes().len() as u64;
+    let tokens = (0..*vocab_size as TokenId).filter(|&token| table.after(&[token]).is_some());
+    let rows = [
+        (
+            "table",
+            format!("{}, {} bytes", table.file(), grouped(size)),
+        ),
+        ("order", order.to_string()),
+        ("tokenizer", provenance.tokenizer.to_string()),
+        ("vocabulary", grouped(*vocab_size as u64)),
+        ("continuations", grouped(table.continuations() as u64)),
+        ("of tokens", grouped(tokens.count() as u64)),
+        ("of pairs", grouped(table.pairs() as u64)),
+        ("top-k", top_k.to_string()),
+        ("min-count", min_count.to_string()),
+        ("min-context", min_context.to_string()),
+        ("documents", grouped(*documents)),
+        ("tokens counted", grouped(*total_tokens)),
+        ("bigrams counted", grouped(*total_bigrams)),
+        ("trigrams counted", grouped(*total_trigrams)),
+        ("command", provenance.command.clone()),
+        ("version", provenance.version.clone()),
+    ];
+    let mut out = terminal::stdout();
+    for (what, is) in rows {
+        writeln!(out, "{what:<16} {is}")?;
+    }
+    for source in &provenance.sources {
+        writeln!(out, "{:<16} {}", "source", describe(source))?;
+    }
+    Ok(())
+}
+
+/// The most frequent tokens, of which the table has 64, each with what most often follows it.
+fn show_frequent(table: &NgramTable, tokenizer: Option<&Tokenizer>, top: usize) -> Result<()> {
+    let mut out = terminal::stdout();
+    writeln!(
+        out,
+        "{:>14}  {:<24} most often followed by",
+        "times", "token"
+    )?;
+    for &(token, count) in table.unigrams().iter().take(top) {
+        let next = table.after(&[token]).and_then(|mut after| after.next());
+        let next = next.map_or("nothing known".to_owned(), |(next, _)| {
+            name(next, tokenizer)
+        });
+        let token = name(token, tokenizer);
+        writeln!(out, "{:>14}  {token:<24} {next}", grouped(count))?;
+    }
+    Ok(())
+}
+
+fn show_context(
+    table: &NgramTable,
+    context: &[TokenId],
+    tokenizer: Option<&Tokenizer>,
+    top: Option<usize>,
+) -> Result<()> {
+    let size = table.vocab_size();
+    if let Some(token) = context.iter().find(|&&token| token as usize >= size) {
+        bail!("token {token} is outside the table's vocabulary of {size}");
+    }
+    if context.len() > table.order() {
+        let (given, order) = (context.len(), table.order());
+        bail!("{given} tokens are given, and the table knows what follows {order} at most");
+    }
+    let names: Vec<String> = context
+        .iter()
+        .map(|&token| name(token, tokenizer))
+        .collect();
+    let names = names.join(" ");
+    let mut out = terminal::stdout();
+    let Some(after) = table.after(context) else {
+        writeln!(out, "{names}: nothing known")?;
+        return Ok(());
+    };
+    let total = after.total();
+    writeln!(
+        out,
+        "{names} continues {} times; most often by:",
+        grouped(total)
+    )?;
+    for (token, count) in after.take(top.unwrap_or(usize::MAX)) {
+        let share = 100.0 * count as f64 / total as f64;
+        let token = name(token, tokenizer);
+        writeln!(out, "{:>12} {share:5.1}%  {token}", grouped(count))?;
+    }
+    Ok(())
+}
+
+pub(super) fn compare(first: &str, second: &str) -> Result<()> {
+    let (first, second) = (open_any(first)?, open_any(second)?);
+    for (length, contexts) in (1..).zip(["tokens", "pairs"]) {
+        let agreement = cascade_bigram::compare_ngrams(&first, &second, length)?;
+        if agreement.all.tokens > 0 {
+            show_agreement(contexts, &agreement)?;
+        }
+    }
+    Ok(())
+}

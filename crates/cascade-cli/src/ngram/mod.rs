@@ -1,0 +1,93 @@
+//! `cascade ngram`: the weights of the Max-Gram tree.
+
+mod calibrate;
+mod fit;
+pub(crate) mod traces;
+
+pub(crate) use calibrate::tree;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{anyhow, Result};
+use cascade_core::Fingerprint;
+use cascade_ngram::max_gram_tree::Weights;
+use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable};
+use clap::{Args, Subcommand};
+
+use self::calibrate::CalibrateArgs;
+use self::fit::FitArgs;
+use crate::bigram;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NgramCommand {
+    /// Fit the weights of the Max-Gram tree to recorded outputs.
+    ///
+    /// Moves them so that the recorded tokens become more probable (Adagrad, one step for each
+    /// token). A configuration names the file by `max_gram_tree: { weights: FILE }`.
+    Fit(FitArgs),
+    /// Compare what the Max-Gram tree estimates with what recorded outputs accept.
+    Calibrate(CalibrateArgs),
+}
+
+pub(crate) fn run(command: NgramCommand) -> Result<ExitCode> {
+    match command {
+        NgramCommand::Fit(args) => fit::run(&args),
+        NgramCommand::Calibrate(args) => calibrate::run(&args),
+    }
+}
+
+/// What a Max-Gram tree drafts from.
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    /// A static table that it drafts from: an n-gram table, a bigram table, or embedded:NAME.
+    #[arg(long, value_name = "TABLE")]
+    table: Option<String>,
+
+    /// Weights to begin with [default: the shipped ones].
+    #[arg(long, value_name = "FILE.json")]
+    weights: Option<PathBuf>,
+
+    /// Tokens of earlier outputs that are kept to draft from; 0 keeps none.
+    #[arg(long, value_name = "N", default_value_t = MaxGramTreeOptions::default().session_tokens)]
+    session_tokens: usize,
+}
+
+impl TreeArgs {
+    /// The files, which no output may replace.
+    fn files(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let table = self.table.iter().map(PathBuf::from);
+        table.chain(self.weights.clone())
+    }
+
+    /// The drafter for outputs of this tokenizer. A recording does not know what the target would
+    /// have said after rejected tokens, so it goes without that.
+    fn drafter(&self, tokenizer: &Fingerprint, learning_rate: f32) -> Result<MaxGramTree> {
+        let table = self.table.as_deref().map(|table| open(table, tokenizer));
+        let table = table.transpose()?;
+        let options = MaxGramTreeOptions {
+            session_tokens: self.session_tokens,
+            learning_rate,
+            hints: 0,
+            ..MaxGramTreeOptions::default()
+        };
+        let drafter = MaxGramTree::new(options, table);
+        Ok(match &self.weights {
+            Some(file) => drafter.with_weights(weights(file)?),
+            None => drafter,
+        })
+    }
+}
+
+/// A table for this tokenizer.
+pub(crate) fn open(table: &str, tokenizer: &Fingerprint) -> Result<Arc<NgramTable>> {
+    let table = bigram::open_any(table)?;
+    table.check_tokenizer(tokenizer)?;
+    Ok(Arc::new(table))
+}
+
+/// Weights from a file.
+pub(crate) fn weights(file: &std::path::Path) -> Result<Weights> {
+    Weights::open(file).map_err(|problem| anyhow!(problem))
+}

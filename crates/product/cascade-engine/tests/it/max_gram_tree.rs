@@ -1,0 +1,189 @@
+//! The Max-Gram tree in whole generations: below, beside and without neural drafters.
+
+use std::sync::{Arc, Mutex};
+
+use cascade_core::toy::ToyScorer;
+use cascade_core::{
+    Architecture, Budget, Drafter, Observation, Prompt, Result, ScoredTree, Scorer, Scores,
+    TokenId, TokenTree, Want,
+};
+use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options, Placement};
+use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
+use proptest::prelude::*;
+
+const VOCABULARY: usize = 12;
+
+fn toy(architecture: Architecture) -> ToyScorer {
+    ToyScorer::target("target", VOCABULARY, 42).with_architecture(architecture)
+}
+
+fn options() -> impl Strategy<Value = MaxGramTreeOptions> {
+    let rates = prop::sample::select(vec![0.0, 0.03, 1.0]);
+    let minimum = prop::sample::select(vec![0.0, 0.05, 0.5]);
+    (0usize..=8, 0usize..60, rates, minimum).prop_map(|(hints, session, rate, minimum)| {
+        MaxGramTreeOptions {
+            hints,
+            session_tokens: session,
+            learning_rate: rate,
+            min_probability: minimum,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Answers are the target's, whatever the tree has observed before.
+    #[test]
+    fn answers_equal_plain_decoding(
+        options in options(),
+        neural in 0usize..3,
+        k in prop::collection::vec(0usize..8, 9),
+        nodes in 1usize..40,
+        merged in any::<bool>(),
+        encoder in any::<bool>(),
+        prompts in prop::collection::vec(prop::collection::vec(0..VOCABULARY as TokenId, 1..12), 1..4),
+        eos in prop::option::of(0..VOCABULARY as TokenId),
+        lenience in 1.0f32..4.0,
+    ) {
+        let architecture = match encoder {
+            true => Architecture::EncoderDecoder,
+            false => Architecture::DecoderOnly,
+        };
+        let size = neural + 1;
+        let entry = |r: usize, c: usize| if c < r { 0 } else { k[r * 3 + c] };
+        let rows = (0..size).map(|r| (0..size).map(|c| entry(r, c)).collect()).collect();
+        let mut builder = Cascade::builder()
+            .target("target", toy(architecture))
+            .eos(eos)
+            .max_nodes(nodes)
+            .lenience(Lenience::new(lenience).unwrap())
+            .placement(if merged { Placement::Merged } else { Placement::Sequential })
+            .k_matrix(KMatrix::new(rows, Convention::Added).unwrap());
+        for j in 0..neural as u64 {
+            let drafter = ToyScorer::drafter("drafter", VOCABULARY, 42, j, 200 - 40 * j);
+            builder = builder.neural(format!("{j}"), drafter.with_architecture(architecture));
+        }
+        let tree = MaxGramTree::new(options, None);
+        let mut cascade = builder.statistical("tree", tree).build().unwrap();
+        let options = Options::default().with_max_new_tokens(30);
+        for tokens in prompts {
+            let prompt = Prompt::new(architecture, tokens);
+            let found = cascade.generate_tokens(&prompt, &options).unwrap();
+            let plain = options.clone().with_speculation(false);
+            let plain = cascade.generate_tokens(&prompt, &plain).unwrap();
+            prop_assert_eq!(&found.tokens, &plain.tokens);
+            prop_assert_eq!(&found.finish, &plain.finish);
+            prop_assert!(found.steps.iter().all(|step| step.drafted <= nodes));
+        }
+    }
+}
+
+/// What a target was asked for beside rows.
+type Asked = Arc<Mutex<Vec<usize>>>;
+
+/// Notes how many of the most probable tokens are wanted; a recording has none.
+struct Asking {
+    toy: ToyScorer,
+    asked: Asked,
+    recording: bool,
+}
+
+impl Scorer for Asking {
+    fn architecture(&self) -> Architecture {
+        self.toy.architecture()
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.toy.vocab_size()
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        self.toy.max_context()
+    }
+
+    fn max_top(&self) -> Option<usize> {
+        self.recording.then_some(0)
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.toy.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        self.asked.lock().unwrap().push(want.top);
+        self.toy.score(context, tree, want)
+    }
+}
+
+/// Notes how many of the most probable tokens it observed.
+struct Observer {
+    wants: usize,
+    observed: Asked,
+}
+
+impl Drafter for Observer {
+    fn set_source(&mut self, _source: &[TokenId]) {}
+
+    fn propose(&mut self, context: &[TokenId], _budget: Budget) -> ScoredTree {
+        TokenTree::chain(context.last().copied()).into()
+    }
+
+    fn observed_top(&self) -> usize {
+        self.wants
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) {
+        let top = observation.top;
+        if let Some(top) = top {
+            for row in 0..=observation.draft.len() {
+                assert_eq!(top.row(row)[0].0, observation.argmax[row]);
+            }
+        }
+        self.observed
+            .lock()
+            .unwrap()
+            .push(top.map_or(0, |top| top.width));
+    }
+}
+
+/// What the target was asked for, and what each of two drafters observed, in one generation.
+fn asked(wants: [usize; 2], recording: bool, speculate: bool) -> [Vec<usize>; 3] {
+    let logs: [Asked; 3] = std::array::from_fn(|_| Asked::default());
+    let target = Asking {
+        toy: toy(Architecture::DecoderOnly),
+        asked: logs[0].clone(),
+        recording,
+    };
+    let observer = |j: usize| Observer {
+        wants: wants[j],
+        observed: logs[j + 1].clone(),
+    };
+    let k = KMatrix::new(vec![vec![1, 1], vec![0, 0]], Convention::Added).unwrap();
+    let mut cascade = Cascade::builder()
+        .target("target", target)
+        .statistical("a", observer(0))
+        .statistical("b", observer(1))
+        .k_matrix(k)
+        .build()
+        .unwrap();
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 2]);
+    let options = Options::default()
+        .with_max_new_tokens(5)
+        .with_speculation(speculate);
+    cascade.generate_tokens(&prompt, &options).unwrap();
+    logs.map(|log| {
+        let mut log = log.lock().unwrap().clone();
+        log.dedup();
+        log
+    })
+}
+
+#[test]
+fn the_targets_best_tokens_are_computed_only_where_a_drafter_asks_for_them() {
+    assert_eq!(asked([0, 0], false, true), [vec![0], vec![0], vec![0]]);
+    assert_eq!(asked([2, 5], false, true), [vec![5], vec![5], vec![5]]);
+    assert_eq!(asked([2, 5], false, false), [vec![0], vec![], vec![]]);
+    // A recording is not asked for what it does not know.
+    assert_eq!(asked([2, 5], true, true), [vec![0], vec![0], vec![0]]);
+}

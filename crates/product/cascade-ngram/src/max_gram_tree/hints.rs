@@ -1,0 +1,115 @@
+//! What the target said where its answer did not go.
+
+use cascade_core::TokenId;
+use hashbrown::hash_table::{Entry, HashTable};
+
+/// Contexts of 1 to this many tokens are remembered.
+pub(super) const HINT_ORDERS: usize = 3;
+/// Most tokens of one distribution that are remembered.
+pub(super) const MOST_HINTS: usize = 8;
+/// Contexts that are kept at least, if there were as many; twice as many at most.
+const KEPT: usize = 1 << 16;
+
+/// A token, and how probable it was.
+pub(super) type Choice = (TokenId, f32);
+
+/// The target's latest distribution after each context that it was asked about, as far as it told
+/// it. The latest contexts are kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hints {
+    recent: Generation,
+    /// The generation before.
+    former: Generation,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Generation {
+    slots: HashTable<Slot>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    key: u64,
+    given: Given,
+}
+
+/// The distribution of one context.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    /// How often the target was asked.
+    pub(super) times: u32,
+    count: u32,
+    choices: [Choice; MOST_HINTS],
+}
+
+impl Given {
+    /// The most probable tokens, the best first.
+    pub(super) fn choices(&self) -> &[Choice] {
+        &self.choices[..self.count as usize]
+    }
+}
+
+impl Hints {
+    pub(super) fn get(&self, key: u64) -> Option<&Given> {
+        self.recent.get(key).or_else(|| self.former.get(key))
+    }
+
+    /// Remembers what the target said after a context: its best tokens, as many as there is room
+    /// for.
+    pub(super) fn set(&mut self, key: u64, said: &[Choice]) {
+        let times = 1 + self.get(key).map_or(0, |given| given.times);
+        if self.recent.slots.len() >= KEPT {
+            self.former = std::mem::take(&mut self.recent);
+        }
+        let count = said.len().min(MOST_HINTS);
+        let mut given = Given {
+            times,
+            count: count as u32,
+            choices: [(0, 0.0); MOST_HINTS],
+        };
+        given.choices[..count].copy_from_slice(&said[..count]);
+        let slots = &mut self.recent.slots;
+        match slots.entry(key, |slot| slot.key == key, |slot| slot.key) {
+            Entry::Occupied(mut entry) => entry.get_mut().given = given,
+            Entry::Vacant(entry) => {
+                entry.insert(Slot { key, given });
+            }
+        }
+    }
+}
+
+impl Generation {
+    fn get(&self, key: u64) -> Option<&Given> {
+        let slot = self.slots.find(key, |slot| slot.key == key)?;
+        Some(&slot.given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_is_kept_and_the_oldest_forgotten() {
+        // Hashes, which keys are, use all bits.
+        let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut hints = Hints::default();
+        hints.set(key(1), &[(5, 0.75), (6, 0.25)]);
+        hints.set(key(1), &[(6, 1.0)]);
+        let given = hints.get(key(1)).unwrap();
+        assert_eq!((given.times, given.choices()), (2, &[(6, 1.0)][..]));
+        let many: Vec<Choice> = (0..20).map(|token| (token, 0.05)).collect();
+        hints.set(key(2), &many);
+        assert_eq!(hints.get(key(2)).unwrap().choices(), &many[..MOST_HINTS]);
+        for n in 3..KEPT as u64 + 3 {
+            hints.set(key(n), &[(1, 1.0)]);
+        }
+        assert!(hints.get(key(1)).is_some());
+        for n in 0..KEPT as u64 {
+            hints.set(key(1_000_000 + n), &[(1, 1.0)]);
+        }
+        assert!(hints.get(key(1)).is_none());
+        let kept = hints.recent.slots.len() + hints.former.slots.len();
+        assert!((KEPT..=2 * KEPT).contains(&kept), "{kept}");
+    }
+}

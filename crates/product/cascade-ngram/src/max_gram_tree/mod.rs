@@ -1,0 +1,265 @@
+//! Max-Gram as a tree: the most probable continuations by all matching contexts together.
+
+mod config;
+mod continuations;
+pub mod fit;
+mod hints;
+mod history;
+mod mixture;
+mod ranking;
+mod search;
+mod session;
+mod weights;
+
+use std::sync::Arc;
+
+use cascade_core::{Budget, Drafter, NodeId, Observation, ScoredTree, TokenId, TokenTree};
+
+pub use self::config::MaxGramTreeConfig;
+use self::hints::{Choice, Hints, HINT_ORDERS, MOST_HINTS};
+use self::history::{History, Keys, TextId, LONGEST};
+use self::mixture::{Gradient, Mixture, Sources};
+use self::search::{Buffers, Search};
+use self::session::{Answer, Session};
+pub use self::weights::Weights;
+use crate::NgramTable;
+
+/// Settings of [`MaxGramTree`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MaxGramTreeOptions {
+    /// Paths whose probability, as the drafter estimates it, is smaller are not drafted; between 0
+    /// (the budget is always spent, as far as there is anything to propose) and 1.
+    pub min_probability: f32,
+    /// Tokens of earlier answers that are kept to draft from; 0 keeps none.
+    pub session_tokens: usize,
+    /// How many of the target's most probable tokens are remembered after every drafted token,
+    /// rejected ones included, up to 8. 1 is free, since the target computes that token anyway;
+    /// more cost it the probabilities of a row. 0 remembers none.
+    pub hints: usize,
+    /// How fast weights follow the text, per token; 0 keeps them as they are.
+    pub learning_rate: f32,
+}
+
+impl Default for MaxGramTreeOptions {
+    fn default() -> Self {
+        Self {
+            min_probability: 0.0,
+            session_tokens: 1 << 18,
+            hints: 1,
+            learning_rate: 0.03,
+        }
+    }
+}
+
+/// How probable a token is taken to be of which only is known that it is the most probable one.
+const ARGMAX: f32 = 0.5;
+
+/// Drafts the tree of the most probable continuations of the text, from counts alone.
+///
+/// Where Max-Gram copies what followed the longest match, this drafter asks all matches: contexts
+/// of 1 to 24 tokens, contexts without their last token, how often tokens occur at all, a static
+/// [`NgramTable`] and the answers to earlier requests, each a distribution of what followed. Their
+/// mixture, with fitted [`Weights`] by kind, length, count and unanimity, is the probability of a
+/// next token. A draft is grown best first: the node of the most probable path is appended, until
+/// the budget is spent.
+///
+/// The text is the source followed by the context. A draft depends on them, the budget and what was
+/// [observed](Drafter::observe) only. An observation feeds the session store and the hints (what
+/// the target said after drafted tokens, which it often rejected) and moves the weights one step.
+///
+/// # Cost
+/// A new token costs 16 hash table updates, and taking one back the same; a node costs as many
+/// look-ups. Memory grows with the text: see `docs/max-gram.md`.
+#[derive(Clone, Debug)]
+pub struct MaxGramTree {
+    options: MaxGramTreeOptions,
+    weights: Weights,
+    table: Option<Arc<NgramTable>>,
+    source: Vec<TokenId>,
+    history: History,
+    session: Session,
+    hints: Hints,
+    /// The answer that is being generated.
+    answer: Answer,
+    /// The text after the last observation.
+    observed: TextId,
+    buffers: Buffers,
+}
+
+impl Default for MaxGramTree {
+    fn default() -> Self {
+        Self::new(MaxGramTreeOptions::default(), None)
+    }
+}
+
+impl MaxGramTree {
+    /// A drafter that has seen nothing yet. The vocabulary of the table must be that of the
+    /// contexts.
+    pub fn new(options: MaxGramTreeOptions, table: Option<Arc<NgramTable>>) -> Self {
+        Self {
+            options,
+            weights: Weights::shipped(table.is_some(), options.session_tokens > 0),
+            table,
+            source: Vec::new(),
+            history: History::default(),
+            session: Session::new(options.session_tokens),
+            hints: Hints::default(),
+            answer: Answer::default(),
+            observed: TextId::default(),
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// The same with other weights.
+    pub fn with_weights(self, weights: Weights) -> Self {
+        Self { weights, ..self }
+    }
+
+    /// The weights, as learning has moved them.
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources {
+            history: &self.history,
+            table: self.table.as_deref(),
+            session: (self.options.session_tokens > 0).then_some(&self.session.contexts),
+            hints: (self.options.hints > 0).then_some(&self.hints),
+        }
+    }
+
+    /// Reads the context of a step. If it does not continue the answer that was observed so far,
+    /// that one is finished.
+    fn begin(&mut self, context: &[TokenId]) {
+        self.history.sync(&self.source, context);
+        if self.history.id() != self.observed {
+            let finished = std::mem::replace(&mut self.answer, Answer::after(context));
+            self.session.add(finished);
+        }
+    }
+
+    /// Reads what followed, and lets `learn` move the weights by what they gave each token.
+    fn read(&mut self, emitted: &[TokenId], mut learn: impl FnMut(&Gradient, &mut Weights)) {
+        for &token in emitted {
+            let gradient = self.mixture().gradient(token);
+            learn(&gradient, &mut self.weights);
+            self.history.push(token);
+        }
+        self.answer.extend(emitted);
+    }
+
+    /// Reads what followed.
+    fn skip(&mut self, emitted: &[TokenId]) {
+        emitted.iter().for_each(|&token| self.history.push(token));
+        self.answer.extend(emitted);
+    }
+
+    /// What is known of the next token.
+    fn mixture(&self) -> Mixture<'_> {
+        let mut newest = [0; LONGEST];
+        let length = self.history.newest_first(&mut newest);
+        Mixture::new(self.sources(), &self.weights, &newest[..length])
+    }
+
+    /// Remembers what the target said after the drafted tokens, and after the context.
+    fn remember(&mut self, observation: &Observation<'_>) {
+        let draft = observation.draft;
+        for row in 0..=draft.len() {
+            let node = row.checked_sub(1);
+            let mut said: [Choice; MOST_HINTS] = [(0, 0.0); MOST_HINTS];
+            let count = self.said(observation, node, &mut said);
+            if count > 0 {
+                let keys = keys_after(observation, node);
+                for &key in keys.orders().iter().take(HINT_ORDERS) {
+                    self.hints.set(key, &said[..count]);
+                }
+            }
+        }
+    }
+
+    /// What the target said after a node, as far as it is worth remembering. If only the most
+    /// probable token is known, that is nothing after accepted nodes, where it is in the text.
+    fn said(
+        &self,
+        observation: &Observation<'_>,
+        node: Option<NodeId>,
+        said: &mut [Choice; MOST_HINTS],
+    ) -> usize {
+        let row = TokenTree::row(node);
+        let known = |&&(token, _): &&Choice| token != Observation::UNKNOWN;
+        if let Some(top) = observation.top {
+            let choices = top.row(row).iter().take(self.options.hints.min(MOST_HINTS));
+            let mut count = 0;
+            for (place, &choice) in said.iter_mut().zip(choices.filter(known)) {
+                *place = choice;
+                count += 1;
+            }
+            return count;
+        }
+        let accepted = node.is_none_or(|node| observation.accepted.contains(&node));
+        match observation.argmax.get(row) {
+            Some(&token) if !accepted && token != Observation::UNKNOWN => {
+                said[0] = (token, ARGMAX);
+                1
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// The contexts that end with a node of the draft, or with what it continued.
+fn keys_after(observation: &Observation<'_>, node: Option<NodeId>) -> Keys {
+    let draft = observation.draft;
+    let path = std::iter::successors(node, |&node| draft.parent(node));
+    let path = path.map(|node| draft.token(node));
+    let context = observation.context.iter().rev().copied();
+    Keys::short(path.chain(context), HINT_ORDERS)
+}
+
+impl Drafter for MaxGramTree {
+    fn set_source(&mut self, source: &[TokenId]) {
+        self.source.clear();
+        self.source.extend_from_slice(source);
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
+        if context.is_empty() || budget.depth == 0 || budget.nodes == 0 {
+            return ScoredTree::default();
+        }
+        self.history.sync(&self.source, context);
+        let mut buffers = std::mem::take(&mut self.buffers);
+        let search = Search {
+            sources: self.sources(),
+            weights: &self.weights,
+            budget,
+            min_probability: self.options.min_probability,
+            buffers: &mut buffers,
+        };
+        let draft = search.run();
+        self.buffers = buffers;
+        draft
+    }
+
+    fn observed_top(&self) -> usize {
+        // The most probable token alone is known anyway.
+        match self.options.hints {
+            0 | 1 => 0,
+            hints => hints.min(MOST_HINTS),
+        }
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) {
+        self.begin(observation.context);
+        if self.options.hints > 0 {
+            self.remember(observation);
+        }
+        match self.options.learning_rate {
+            0.0 => self.skip(observation.emitted),
+            rate => self.read(observation.emitted, |gradient, weights| {
+                gradient.climb(rate, weights);
+            }),
+        }
+        self.observed = self.history.id();
+    }
+}

@@ -1,0 +1,140 @@
+//! The tree of the most probable continuations.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use cascade_core::{Budget, NodeId, ScoredTree, TokenId};
+
+use super::history::LONGEST;
+use super::mixture::{Candidates, Mixture, Sources};
+use super::weights::Weights;
+
+/// Evidence that adds less than this to the probability of a path of a tree of 64 nodes is left
+/// out: the paths that it could lift are not drafted. The paths of smaller trees are the more
+/// probable.
+const CUT: f32 = 3e-4;
+const CUT_NODES: usize = 64;
+/// The cut of the smallest trees.
+const GREATEST_CUT: f32 = 2e-3;
+/// The same for the next token of a chain, whose path does not compete with others.
+const CHAIN_CUT: f32 = 1e-3;
+/// Children of a node at most.
+const MOST_CHILDREN: usize = 32;
+
+/// A node that may be appended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Candidate {
+    /// Probability of the path up to it.
+    path: f32,
+    /// Of equal paths, the one found first comes first.
+    found: Reverse<u32>,
+    token: TokenId,
+    parent: Option<NodeId>,
+    /// Given its parent.
+    probability: f32,
+}
+
+impl Eq for Candidate {}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let by_path = self.path.total_cmp(&other.path);
+        by_path.then_with(|| self.found.cmp(&other.found))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Buffers that outlive a search.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Buffers {
+    heap: BinaryHeap<Candidate>,
+    candidates: Candidates,
+}
+
+/// Builds one draft.
+pub(super) struct Search<'a> {
+    pub(super) sources: Sources<'a>,
+    pub(super) weights: &'a Weights,
+    pub(super) budget: Budget,
+    /// Paths of a smaller probability are not drafted.
+    pub(super) min_probability: f32,
+    pub(super) buffers: &'a mut Buffers,
+}
+
+impl Search<'_> {
+    /// The nodes of the most probable paths: best first, until the budget is spent. A budget of as
+    /// many nodes as depth gives a chain of the most probable tokens.
+    pub(super) fn run(mut self) -> ScoredTree {
+        let mut draft = ScoredTree::default();
+        self.buffers.heap.clear();
+        let mut found = 0;
+        self.expand(&draft, None, 1.0, &mut found);
+        while draft.tree.len() < self.budget.nodes {
+            let Some(best) = self.buffers.heap.pop() else {
+                break;
+            };
+            let node = draft.tree.push(best.token, best.parent);
+            draft.probabilities.push(best.probability);
+            if draft.tree.depth(node) + 1 < self.budget.depth {
+                self.expand(&draft, Some(node), best.path, &mut found);
+            }
+        }
+        draft
+    }
+
+    /// Makes candidates of what may follow a node.
+    fn expand(&mut self, draft: &ScoredTree, node: Option<NodeId>, path: f32, found: &mut u32) {
+        let left = self.budget.nodes - draft.tree.len();
+        let (children, cut) = match self.budget.nodes <= self.budget.depth {
+            true => (1, CHAIN_CUT),
+            false => (left.min(MOST_CHILDREN), self.cut() / path),
+        };
+        let mut newest = [0; LONGEST];
+        let length = self.newest_first(draft, node, &mut newest);
+        let mixture = Mixture::new(self.sources, self.weights, &newest[..length]);
+        let Buffers { heap, candidates } = &mut *self.buffers;
+        mixture.candidates(cut, candidates);
+        for (token, probability) in candidates.best(children) {
+            let path = path * probability;
+            if path < self.min_probability {
+                break;
+            }
+            heap.push(Candidate {
+                path,
+                found: Reverse(*found),
+                token,
+                parent: node,
+                probability,
+            });
+            *found += 1;
+        }
+    }
+
+    fn cut(&self) -> f32 {
+        let times = CUT_NODES as f32 / self.budget.nodes as f32;
+        (CUT * times.max(1.0)).min(GREATEST_CUT)
+    }
+
+    /// The last tokens of the path to a node and of the text before it, newest first.
+    fn newest_first(
+        &self,
+        draft: &ScoredTree,
+        node: Option<NodeId>,
+        newest: &mut [TokenId; LONGEST],
+    ) -> usize {
+        let path = std::iter::successors(node, |&node| draft.tree.parent(node));
+        let path = path.map(|node| draft.tree.token(node));
+        let text = self.sources.history.tokens().iter().rev().copied();
+        let mut length = 0;
+        for (place, token) in newest.iter_mut().zip(path.chain(text)) {
+            *place = token;
+            length += 1;
+        }
+        length
+    }
+}

@@ -1,0 +1,124 @@
+//! Answers of earlier requests.
+
+use std::collections::VecDeque;
+
+use cascade_core::TokenId;
+
+use super::continuations::Continuations;
+use super::history::Keys;
+
+/// Contexts of 1 to this many tokens are counted: longer ones add nothing.
+pub(super) const SESSION_ORDERS: usize = 3;
+
+/// What followed what in the outputs of earlier requests. Prompts are not counted: they draft
+/// worse than they help.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) contexts: Continuations,
+    answers: VecDeque<Answer>,
+    /// Tokens of all answers, and the most that are kept.
+    tokens: usize,
+    capacity: usize,
+}
+
+/// An output, after the few tokens of the prompt that its first contexts reach into.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answer {
+    tokens: Vec<TokenId>,
+    prompt: usize,
+}
+
+impl Answer {
+    /// An output that continues `context`.
+    pub(super) fn after(context: &[TokenId]) -> Self {
+        let prompt = context.len().min(SESSION_ORDERS);
+        Self {
+            tokens: context[context.len() - prompt..].to_vec(),
+            prompt,
+        }
+    }
+
+    pub(super) fn extend(&mut self, emitted: &[TokenId]) {
+        self.tokens.extend_from_slice(emitted);
+    }
+
+    /// Each token of the output with the contexts before it.
+    fn continuations(&self) -> impl Iterator<Item = (u64, TokenId)> + '_ {
+        (self.prompt..self.tokens.len()).flat_map(move |at| {
+            let before = self.tokens[..at].iter().rev().copied();
+            let keys = Keys::short(before, SESSION_ORDERS);
+            let orders = keys.orders().len();
+            (0..orders).map(move |order| (keys.orders()[order], self.tokens[at]))
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.tokens.len() - self.prompt
+    }
+}
+
+impl Session {
+    /// A store of at most `capacity` tokens; the oldest answers are forgotten first.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            contexts: Continuations::default(),
+            answers: VecDeque::new(),
+            tokens: 0,
+            capacity,
+        }
+    }
+
+    /// Adds a finished answer.
+    pub(super) fn add(&mut self, answer: Answer) {
+        if answer.len() == 0 || answer.len() > self.capacity {
+            return;
+        }
+        for (key, token) in answer.continuations() {
+            self.contexts.add(key, token);
+        }
+        self.tokens += answer.len();
+        self.answers.push_back(answer);
+        while self.tokens > self.capacity {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.answers.pop_front() else {
+            return;
+        };
+        for (key, token) in oldest.continuations() {
+            self.contexts.remove(key, token);
+        }
+        self.tokens -= oldest.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_answers_are_forgotten() {
+        let answer = |tokens: &[TokenId]| {
+            let mut answer = Answer::after(&[1, 2, 3, 4]);
+            answer.extend(tokens);
+            answer
+        };
+        let mut session = Session::new(5);
+        session.add(answer(&[7, 8]));
+        let contexts = session.contexts.len();
+        // Three contexts of the first token reach into the prompt.
+        assert_eq!(contexts, 6);
+        session.add(answer(&[5, 6, 5]));
+        session.add(answer(&[7, 8]));
+        assert_eq!(session.tokens, 5);
+        let after_4 = Keys::new([4].into_iter()).orders()[0];
+        let followers = session.contexts.get(after_4).unwrap();
+        assert_eq!(followers.pairs.len(), 2);
+        session.add(answer(&[9; 4]));
+        session.add(answer(&[9; 6]));
+        assert_eq!((session.tokens, session.answers.len()), (4, 1));
+        assert_eq!(session.contexts.get(after_4).unwrap().total, 1);
+    }
+}
