@@ -16,6 +16,7 @@ mod interrupts;
 mod lookalikes;
 mod ngram;
 mod outputs;
+mod serve;
 mod terminal;
 mod trace;
 mod tune;

@@ -21,6 +21,7 @@ mod record;
 mod replay;
 mod reproduce;
 mod run;
+mod serve;
 mod show;
 mod stdin;
 mod templates;
@@ -47,6 +48,7 @@ use crate::ngram::NgramCommand;
 use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::run::RunArgs;
+use crate::serve::ServeArgs;
 use crate::trace::TraceCommand;
 use crate::tune::TuneArgs;
 
@@ -94,6 +96,12 @@ enum Command {
     /// them. From a pipe, every line is a message. Without a model, an embedded demo answers, which
     /// knows grade-school mathematics alone.
     Chat(ChatArgs),
+    /// Serve a model to programs, over OpenAI's interface, and to people, on a page.
+    ///
+    /// Without a model, the embedded LLaMA demo is served, which knows grade-school mathematics
+    /// alone. Programs ask http://127.0.0.1:8080/v1 as they ask OpenAI. SIGTERM and Ctrl-C let
+    /// answers end first.
+    Serve(ServeArgs),
     /// Check that a configuration is lossless: that its output is the target's.
     ///
     /// Greedy: every emitted token is re-scored by the target alone. Sampled (--temperature above
@@ -185,6 +193,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Chat(args) => chat::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::CheckLossless(args) => check_lossless::run(&args),
         Command::Verify(args) => {

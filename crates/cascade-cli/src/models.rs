@@ -3,7 +3,7 @@
 use anyhow::Result;
 use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
-    ModelPool, Neural, NgramTable, Target, TextDrafter,
+    ModelPool, Neural, NgramTable, TextDrafter,
 };
 use cascade_engine::{Lenience, StopSequences};
 
@@ -43,27 +43,16 @@ pub(crate) fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<(
     Ok(())
 }
 
-/// The cascade of a configuration. With a chat template, the end-of-text token of its model ends an
-/// answer too: not every generation_config.json names the token that ends a turn.
+/// The cascade of a configuration, for conversations if there is a chat template.
 pub(crate) fn assemble(
     pool: &ModelPool,
     config: &Config,
     template: Option<&ChatTemplate>,
 ) -> Result<Assembled> {
-    let assembled = pool.assemble(config)?;
-    let end = template.and_then(|template| template.special_token("eos_token"));
-    let Some(end) = end.filter(|_| !config.generation.ignore_eos) else {
-        return Ok(assembled);
-    };
-    let model = pool.target(config)?;
-    let mut target = Target::from(&*model);
-    match model.tokenizer.token_to_id(end) {
-        Some(end) if !target.eos.contains(&end) => {
-            target.eos.push(end);
-            Ok(pool.assemble_with_target(config, target)?)
-        }
-        _ => Ok(assembled),
-    }
+    Ok(match template {
+        Some(template) => pool.assemble_for_chat(config, template)?,
+        None => pool.assemble(config)?,
+    })
 }
 
 fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Result<Config> {

@@ -170,6 +170,12 @@ impl Asked<'_> {
         }
     }
 
+    /// Whether conversations have a form though none was asked for.
+    pub(crate) fn has_conversations(&self) -> Result<bool> {
+        let own = self.config.target_chat(&AssembleOptions::default())?;
+        Ok(self.config.prompt.is_conversation() || own.templates()?.is_some())
+    }
+
     /// A conversation in the form of a template for single prompts, if it is one of conversations.
     pub(crate) fn conversational(&self, template: PromptTemplate) -> Result<Chat> {
         if !template.is_conversation() {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
 use cascade_engine::{Branching, Cascade, CascadeBuilder, NeuralOptions, Role, Rule};
 use cascade_models::{LoadedModel, Model};
@@ -174,6 +175,34 @@ impl ModelPool {
         of_target.extend(model.generation_warnings.iter().cloned());
         assembled.warnings.extend(of_target);
         Ok(assembled)
+    }
+
+    /// As [`assemble`](Self::assemble), for conversations in the form of a chat template: the
+    /// end-of-text token of its model ends an answer too, as not every generation_config.json names
+    /// the token that ends a turn.
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble).
+    pub fn assemble_for_chat(&self, config: &Config, template: &ChatTemplate) -> Result<Assembled> {
+        let assembled = self.assemble(config)?;
+        let end = template.special_token("eos_token");
+        let Some(end) = end.filter(|_| !config.generation.ignore_eos) else {
+            return Ok(assembled);
+        };
+        let model = self.target(config)?;
+        let mut target = Target::from(&*model);
+        match model.tokenizer.token_to_id(end) {
+            Some(end) if !target.eos.contains(&end) => {
+                target.eos.push(end);
+                let warnings = assembled.warnings;
+                let assembled = self.assemble_with_target(config, target)?;
+                Ok(Assembled {
+                    warnings,
+                    ..assembled
+                })
+            }
+            _ => Ok(assembled),
+        }
     }
 
     /// The cascade of a configuration around `target`. The configuration's own target is neither

@@ -83,7 +83,10 @@ pub fn default_lenience(neural: usize) -> Lenience {
 
 /// The K matrix whose first row is `for_target`, with Max-Gram in the last column if there are more
 /// columns than neural drafters.
-pub(crate) fn k_matrix(neural: usize, for_target: &[usize]) -> Result<KMatrix, KMatrixError> {
+///
+/// # Errors
+/// None for a row of any length.
+pub fn k_matrix(neural: usize, for_target: &[usize]) -> Result<KMatrix, KMatrixError> {
     let size = for_target.len();
     let rows = (0..size).map(|row| {
         let entry = |column: usize| match row {

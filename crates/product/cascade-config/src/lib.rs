@@ -71,7 +71,7 @@ pub use cascade_chat::{ChatFile, ChatTemplate, ChatTemplates, Error as ChatError
 pub use cascade_models::DeviceSpec;
 pub use chat::ModelChat;
 pub use config::{Config, Drafter, GenerationSettings, Neural};
-pub use defaults::{default_draft_tokens, default_lenience, default_nodes};
+pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
 pub use error::{Error, Result};
 pub use locator::model_source;
 pub use pool::{AssembleOptions, ModelPool};

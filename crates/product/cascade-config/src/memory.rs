@@ -60,6 +60,45 @@ impl ModelPool {
         demands.try_for_each(|(spec, demand)| self.check_demand(config, *spec, demand))
     }
 
+    /// What to say if so many sessions of so many tokens, on weights that are loaded, may take more
+    /// memory than is free on the device of any model.
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble), of a configuration that has not been assembled.
+    pub fn check_caches(
+        &self,
+        config: &Config,
+        sessions: usize,
+        tokens: usize,
+    ) -> Result<Option<String>> {
+        let target = [("target".to_owned(), &config.target)];
+        let mut by_device: Vec<(DeviceSpec, &Neural, usize)> = Vec::new();
+        for (key, neural) in target.into_iter().chain(config.neural_drafters()) {
+            let fail = |source| Error::model(&config.label, &key, source);
+            let spec = self.device(neural).map_err(fail)?.spec;
+            let estimate = self.estimate(neural, tokens, config.max_nodes);
+            let cache = estimate.map_err(fail)?.cache.saturating_mul(sessions);
+            match by_device.iter_mut().find(|(known, ..)| *known == spec) {
+                Some((.., total)) => *total = total.saturating_add(cache),
+                None => by_device.push((spec, neural, cache)),
+            }
+        }
+        for (spec, neural, total) in by_device {
+            let device = self.device(neural).map(|opened| opened.device);
+            let free = device.and_then(|device| device.free_memory());
+            let free = free.map_err(|source| Error::model(&config.label, "device", source))?;
+            if let Some(free) = free.filter(|&free| total > free) {
+                let gb = |bytes: usize| bytes as f64 / 1e9;
+                return Ok(Some(format!(
+                    "the keys and values of all sessions may take {:.1} GB on {spec}, where {:.1} GB are free",
+                    gb(total),
+                    gb(free)
+                )));
+            }
+        }
+        Ok(None)
+    }
+
     fn check_demand(&self, config: &Config, spec: DeviceSpec, demand: &Demand<'_>) -> Result<()> {
         let device = self.device(demand.model).map(|opened| opened.device);
         let free = device.and_then(|device| device.free_memory());

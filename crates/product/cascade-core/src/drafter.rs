@@ -127,6 +127,10 @@ pub trait Drafter {
         let _ = observation;
     }
 
+    /// Forgets what it has observed. Called before each sampled generation: what is drawn depends
+    /// on what was drafted, so that a seed would otherwise not give the same answer after others.
+    fn forget(&mut self) {}
+
     /// How many of the target's most probable tokens, with their probabilities, it wants to
     /// [observe](Self::observe) of each row. They cost the target a softmax and a selection for
     /// each row of every step, so the default is 0. The same for the lifetime of a drafter.
@@ -146,6 +150,10 @@ impl<D: Drafter + ?Sized> Drafter for Box<D> {
 
     fn observe(&mut self, observation: &Observation<'_>) {
         (**self).observe(observation);
+    }
+
+    fn forget(&mut self) {
+        (**self).forget();
     }
 
     fn observed_top(&self) -> usize {

@@ -184,6 +184,11 @@ impl Cascade {
         Ok(Prompt::new(architecture, tokens))
     }
 
+    /// The tokenizer, if there is one.
+    pub fn codec(&self) -> Option<&Arc<dyn TextCodec>> {
+        self.codec.as_ref()
+    }
+
     /// Checks that the target can process a prompt.
     ///
     /// # Errors

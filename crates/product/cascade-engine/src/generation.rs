@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use cascade_core::{
-    Decoding, Draft, LevelId, Observation, Prompt, RandomSource, Scores, SeededRandom,
+    Decoding, Draft, LevelId, Observation, Prompt, RandomSource, Scores, SeededRandom, Want,
 };
 use cascade_verify::{LeniencePolicy, Verdict};
 
 use crate::context_stack::ContextStack;
 use crate::decoding::DecodingState;
 use crate::emission::{Emission, OnEvent};
+use crate::logprobs;
 use crate::policy::{ForwardCost, Outcome};
 use crate::recursion::Drafted;
 use crate::report::{LevelStep, StepReport, StepTimings};
@@ -48,6 +49,9 @@ pub struct Generation<C = Cascade> {
     cascade: C,
     decoding: Decoding,
     speculate: bool,
+    /// Of how many tokens log probabilities are reported.
+    logprobs: Option<usize>,
+    report_drafts: bool,
     random: SeededRandom,
     context: ContextStack,
     emission: Emission,
@@ -63,10 +67,15 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let emission = Emission::new(options, models.codec.clone())?;
         let started = Instant::now();
         models.models.set_source(&prompt.source)?;
+        if !options.decoding.is_greedy() {
+            models.models.forget();
+        }
         Ok(Self {
             cascade,
             decoding: options.decoding,
             speculate: options.speculate,
+            logprobs: options.logprobs,
+            report_drafts: options.report_drafts,
             random: SeededRandom::new(options.seed),
             context: ContextStack::new(prompt.context.clone()),
             emission,
@@ -149,6 +158,13 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         };
         self.steps.push(step);
         self.finish = finish.clone();
+        let emitted = &self.emission.tokens[first..];
+        let logprobs = match (self.logprobs, &verified.scores.logits) {
+            (Some(top), Some(logits)) => {
+                logprobs::of_emitted(logits, &verified.verdict, emitted, top)
+            }
+            _ => Vec::new(),
+        };
         Ok(StepReport {
             tokens: self.emission.tokens[first..].to_vec(),
             proposers: self.emission.proposers[first..].to_vec(),
@@ -156,6 +172,11 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             step,
             levels: self.level_steps(&drafted.draft, &verified.verdict, &before),
             timings,
+            logprobs,
+            draft: match self.report_drafts {
+                true => logprobs::nodes(&drafted.draft, &verified.verdict),
+                false => Vec::new(),
+            },
             finish,
         })
     }
@@ -191,7 +212,10 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             random,
         };
         let want = decoding.want(LeniencePolicy::STRICT, &Branching::chain());
-        let want = want.union(want.with_top(observed));
+        let mut want = want.union(want.with_top(observed));
+        if self.logprobs.is_some() {
+            want = want.union(Want::LOGITS);
+        }
         let (scores, forward) = target.score(self.context.tokens(), draft.tree(), want)?;
         let verdict = decoding
             .view(&scores)
@@ -305,9 +329,13 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     /// Returns what has been generated. A generation that has not ended counts as
     /// [cancelled](Finish::Cancelled).
     pub fn into_output(self) -> GenerationOutput {
+        self.into_parts().0
+    }
+
+    fn into_parts(self) -> (GenerationOutput, C) {
         let models = self.cascade.borrow().models.named_usage();
         let (tokens, proposers, text) = self.emission.into_text();
-        GenerationOutput {
+        let output = GenerationOutput {
             tokens,
             proposers,
             text,
@@ -315,7 +343,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             steps: self.steps,
             models,
             wall: self.wall,
-        }
+        };
+        (output, self.cascade)
     }
 }
 
@@ -323,6 +352,11 @@ impl Generation<Cascade> {
     /// Returns the cascade, ready for the next prompt.
     pub fn into_cascade(self) -> Cascade {
         self.cascade
+    }
+
+    /// Returns what has been generated, as [`into_output`](Self::into_output), and the cascade.
+    pub fn into_output_and_cascade(self) -> (GenerationOutput, Cascade) {
+        self.into_parts()
     }
 }
 

@@ -139,6 +139,10 @@ impl<D: Drafter> Drafter for Metered<D> {
         self.usage.time += started.elapsed();
     }
 
+    fn forget(&mut self) {
+        self.model.forget();
+    }
+
     fn observed_top(&self) -> usize {
         self.model.observed_top()
     }

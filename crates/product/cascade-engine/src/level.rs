@@ -228,6 +228,15 @@ impl Models {
         wanted.max().unwrap_or(0).min(most)
     }
 
+    /// Lets statistical drafters forget what they have learned.
+    pub(crate) fn forget(&mut self) {
+        for level in &mut self.drafters {
+            if let Level::Statistical(statistical) = level {
+                statistical.drafter.forget();
+            }
+        }
+    }
+
     /// Lets statistical drafters learn from a step of the target.
     pub(crate) fn observe_step(&mut self, observation: &Observation<'_>) {
         for level in &mut self.drafters {

@@ -33,6 +33,7 @@ mod generation;
 mod k_matrix;
 mod ledger;
 mod level;
+mod logprobs;
 mod neural_drafting;
 mod options;
 mod output;
@@ -53,6 +54,7 @@ pub use generation::Generation;
 pub use k_matrix::{Convention, KMatrix, KMatrixError};
 pub use ledger::{Metered, Usage};
 pub use level::NeuralOptions;
+pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
 pub use output::{Finish, GenerationOutput, ModelUsage, Role, Step};
 pub use policy::{

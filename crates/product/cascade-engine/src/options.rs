@@ -27,6 +27,12 @@ pub struct Options {
     /// compute the same logits). Another cascade, or plain decoding, gives other samples of the
     /// same distribution.
     pub seed: u64,
+    /// Whether steps report log probabilities of their tokens, and of how many of the most probable
+    /// tokens beside each. Costs the copy of all logits of each forward, which a GPU otherwise
+    /// keeps.
+    pub logprobs: Option<usize>,
+    /// Whether steps report the drafts that they verified.
+    pub report_drafts: bool,
 }
 
 impl Default for Options {
@@ -37,6 +43,8 @@ impl Default for Options {
             speculate: true,
             decoding: Decoding::Greedy,
             seed: 0,
+            logprobs: None,
+            report_drafts: false,
         }
     }
 }
@@ -71,5 +79,18 @@ impl Options {
     /// Sets the seed.
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// Lets steps report log probabilities, with so many of the most probable tokens; or not.
+    pub fn with_logprobs(self, logprobs: Option<usize>) -> Self {
+        Self { logprobs, ..self }
+    }
+
+    /// Lets steps report their drafts, or not.
+    pub fn with_drafts_reported(self, report_drafts: bool) -> Self {
+        Self {
+            report_drafts,
+            ..self
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cascade_core::{LevelId, TokenId};
 
-use crate::{Finish, Step, Usage};
+use crate::{DraftNode, Finish, Step, TokenLogprobs, Usage};
 
 /// One step: a draft, the target's verification of it, and the resulting tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,12 @@ pub struct StepReport {
     pub levels: Vec<LevelStep>,
     /// Where the time went.
     pub timings: StepTimings,
+    /// For each emitted token, if [`Options::logprobs`](crate::Options::logprobs) asks for it;
+    /// empty otherwise.
+    pub logprobs: Vec<TokenLogprobs>,
+    /// The draft, if [`Options::report_drafts`](crate::Options::report_drafts) asks for it; empty
+    /// otherwise.
+    pub draft: Vec<DraftNode>,
     /// Why the generation ended, if this was its last step.
     pub finish: Option<Finish>,
 }

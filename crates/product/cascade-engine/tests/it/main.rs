@@ -8,5 +8,6 @@ mod hostile;
 mod max_gram_tree;
 mod policy;
 mod recursion;
+mod reports;
 mod sampling;
 mod siblings;

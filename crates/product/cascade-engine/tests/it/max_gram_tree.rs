@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Drafter, Observation, Prompt, Result, ScoredTree, Scorer, Scores,
-    TokenId, TokenTree, Want,
+    Architecture, Budget, Decoding, Drafter, Observation, Prompt, Result, Sampling, ScoredTree,
+    Scorer, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options, Placement};
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
@@ -76,6 +76,34 @@ proptest! {
             prop_assert_eq!(&found.finish, &plain.finish);
             prop_assert!(found.steps.iter().all(|step| step.drafted <= nodes));
         }
+    }
+}
+
+/// A seed gives the same sample whatever was generated before, though the tree learns.
+#[test]
+fn samples_do_not_depend_on_earlier_generations() {
+    let cascade = || {
+        Cascade::builder()
+            .target("target", toy(Architecture::DecoderOnly))
+            .k_matrix(KMatrix::new(vec![vec![6]], Convention::Added).unwrap())
+            .statistical("tree", MaxGramTree::default())
+            .build()
+            .unwrap()
+    };
+    let sampled = Decoding::Sampled(Sampling::PLAIN);
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 2, 3]);
+    let mut experienced = cascade();
+    for seed in 0..20 {
+        let options = Options::default()
+            .with_max_new_tokens(40)
+            .with_decoding(sampled);
+        let options = options.with_seed(seed);
+        let alone = cascade().generate_tokens(&prompt, &options).unwrap();
+        let after_others = experienced.generate_tokens(&prompt, &options).unwrap();
+        assert_eq!(after_others.tokens, alone.tokens);
+        assert_eq!(after_others.steps, alone.steps);
+        let greedy = Options::default().with_max_new_tokens(40);
+        experienced.generate_tokens(&prompt, &greedy).unwrap();
     }
 }
 

@@ -73,6 +73,8 @@ const ARGMAX: f32 = 0.5;
 #[derive(Clone, Debug)]
 pub struct MaxGramTree {
     options: MaxGramTreeOptions,
+    /// The weights before it learned.
+    fitted: Weights,
     weights: Weights,
     table: Option<Arc<NgramTable>>,
     source: Vec<TokenId>,
@@ -96,9 +98,11 @@ impl MaxGramTree {
     /// A drafter that has seen nothing yet. The vocabulary of the table must be that of the
     /// contexts.
     pub fn new(options: MaxGramTreeOptions, table: Option<Arc<NgramTable>>) -> Self {
+        let fitted = Weights::shipped(table.is_some(), options.session_tokens > 0);
         Self {
             options,
-            weights: Weights::shipped(table.is_some(), options.session_tokens > 0),
+            fitted: fitted.clone(),
+            weights: fitted,
             table,
             source: Vec::new(),
             history: History::default(),
@@ -112,7 +116,11 @@ impl MaxGramTree {
 
     /// The same with other weights.
     pub fn with_weights(self, weights: Weights) -> Self {
-        Self { weights, ..self }
+        Self {
+            fitted: weights.clone(),
+            weights,
+            ..self
+        }
     }
 
     /// The weights, as learning has moved them.
@@ -239,6 +247,14 @@ impl Drafter for MaxGramTree {
         let draft = search.run();
         self.buffers = buffers;
         draft
+    }
+
+    fn forget(&mut self) {
+        self.weights = self.fitted.clone();
+        self.session = Session::new(self.options.session_tokens);
+        self.hints = Hints::default();
+        self.answer = Answer::default();
+        self.observed = TextId::default();
     }
 
     fn observed_top(&self) -> usize {

@@ -1,0 +1,290 @@
+//! `cascade serve`.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use cascade_config::{AssembleOptions, ChatTemplate, Config, DeviceSpec, Notices};
+use cascade_serve::{Limits, ServeOptions, Served, Server};
+use clap::{Args, ValueEnum};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::args::{DecodingArgs, ModelArgs};
+use crate::at_most;
+use crate::models::{configuration, set_decoding};
+use crate::templates::{Asked, Template};
+use crate::terminal;
+
+/// What answers if nothing is named: a model that reads conversations.
+const DEFAULT_CONFIG: &str = "embedded:demo-llama";
+
+/// More than any machine has memory, connections or patience for.
+const MOST: usize = 1 << 20;
+
+/// Bytes of a file of keys.
+const LARGEST_KEY_FILE: u64 = 64 << 10;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    models: ModelArgs,
+
+    /// Chat template: one of the program's (vicuna), a file (Jinja, or a tokenizer_config.json), or
+    /// one of the model's by its name [default: the model's own].
+    #[arg(long, value_name = "NAME|FILE")]
+    template: Option<String>,
+
+    #[command(flatten)]
+    decoding: DecodingArgs,
+
+    /// Device of all models, overriding the configuration: auto, cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceSpec>,
+
+    #[command(flatten)]
+    network: NetworkArgs,
+
+    #[command(flatten)]
+    limits: LimitArgs,
+
+    /// Name of the model in requests and answers [default: the last part of its source].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Answer programs only: no page at `/`.
+    #[arg(long)]
+    no_page: bool,
+
+    /// Form of the log on standard error.
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    log_format: LogFormat,
+
+    /// What is logged: answers and refusals at info, every response at debug.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: LogLevel,
+
+    /// Also log the texts of prompts and answers, which may be private.
+    #[arg(long)]
+    log_text: bool,
+}
+
+#[derive(Debug, Args)]
+struct NetworkArgs {
+    /// Address to listen on. Others than this machine reach all but 127.0.0.1 and ::1.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    host: IpAddr,
+
+    /// Port to listen on; 0 lets the system choose one.
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    port: u16,
+
+    /// Key that requests must show as `Authorization: Bearer KEY`; repeat it for several. Other
+    /// users of this machine see arguments: the environment and files are safer.
+    #[arg(
+        long = "api-key",
+        value_name = "KEY",
+        env = "CASCADE_API_KEY",
+        hide_env_values = true
+    )]
+    api_keys: Vec<String>,
+
+    /// File of such keys, one per line.
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+
+    /// Let other machines ask without a key.
+    #[arg(long)]
+    public: bool,
+
+    /// Name that the server answers to besides those of this machine; repeat it for several. For
+    /// proxies that pass on the name they were asked by.
+    #[arg(long = "allowed-host", value_name = "NAME")]
+    allowed_hosts: Vec<String>,
+
+    /// Origin whose pages may ask, such as https://app.example, or `*` for all; repeat it for
+    /// several.
+    #[arg(long = "cors-origin", value_name = "ORIGIN")]
+    cors_origins: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct LimitArgs {
+    /// Answers at once, each with caches of its own on the shared weights.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions, value_parser = at_most(MOST))]
+    sessions: usize,
+
+    /// Answers that wait for a session; further ones are refused with status 429.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().queue)]
+    queue: usize,
+
+    /// Threads that take steps; more than 1 helps where a step does not use all cores.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().workers, value_parser = at_most(1024))]
+    workers: usize,
+
+    /// Tokens of a prompt and its answer together, within what the model has positions for.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_context, value_parser = at_most(usize::MAX))]
+    max_context: usize,
+
+    /// Seconds for an answer, waiting included.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = at_most(MOST))]
+    timeout: usize,
+
+    /// Seconds for answers to end after SIGTERM or Ctrl-C.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    grace: usize,
+
+    /// Connections at once.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections, value_parser = at_most(MOST))]
+    max_connections: usize,
+
+    /// Bytes of a request.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body, value_parser = at_most(1 << 30))]
+    max_body: usize,
+
+    /// Bytes of an answer that wait for a slow reader; beyond them the answer is given up.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().unread, value_parser = at_most(1 << 30))]
+    max_unread: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// An object per line.
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Off,
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    log(args);
+    let mut options = args.network.options()?;
+    options.limits = args.limits.limits();
+    options.name.clone_from(&args.name);
+    options.page = !args.no_page;
+    options.log_text = args.log_text;
+    // Refused before anything is loaded.
+    options.check()?;
+    let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
+    set_decoding(&mut config, &args.decoding)?;
+    let template = template(args, &config)?;
+    let notices = Notices::new(|notice| tracing::warn!("{notice}"));
+    let assembly = AssembleOptions::default().with_notices(notices);
+    let pool = config.pool(&assembly.with_device(args.device));
+    let served = Served::new(config, pool, template)?;
+    say(&served, &options)?;
+    let server = Server::bind(served, options)?;
+    // For scripts that start it on port 0: where it listens is all of the output.
+    let mut out = terminal::stdout();
+    writeln!(out, "listening on http://{}", server.address())?;
+    out.flush()?;
+    server.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Logs what should be known of the models.
+fn say(served: &Served, options: &ServeOptions) -> Result<()> {
+    for note in served.notes() {
+        tracing::info!("{note}");
+    }
+    let memory = served.memory_warning(&options.limits)?;
+    for warning in served.warnings().iter().chain(&memory) {
+        tracing::warn!("{warning}");
+    }
+    Ok(())
+}
+
+/// The template of conversations, if the model has one; one that was asked for must be there.
+fn template(args: &ServeArgs, config: &Config) -> Result<Option<ChatTemplate>> {
+    let asked = Asked {
+        config,
+        template: args.template.as_deref(),
+        chat: false,
+        system: None,
+    };
+    if args.template.is_none() && !asked.has_conversations()? {
+        tracing::warn!(
+            "{} comes with no chat template: /v1/chat/completions is refused; choose one with --template",
+            config.target.name
+        );
+        return Ok(None);
+    }
+    match asked.for_conversations()? {
+        Template::Chat(chat) => Ok(Some(chat.template)),
+        Template::Plain(template) => Ok(Some(asked.conversational(template)?.template)),
+    }
+}
+
+impl NetworkArgs {
+    fn options(&self) -> Result<ServeOptions> {
+        let mut options = ServeOptions::default();
+        options.address = SocketAddr::new(self.host, self.port);
+        options.api_keys.clone_from(&self.api_keys);
+        if let Some(file) = &self.api_key_file {
+            options.api_keys.extend(keys(file)?);
+        }
+        options.public = self.public;
+        options.allowed_hosts.clone_from(&self.allowed_hosts);
+        options.cors_origins.clone_from(&self.cors_origins);
+        Ok(options)
+    }
+}
+
+fn keys(file: &Path) -> Result<Vec<String>> {
+    let text = cascade_fs::read_text(file, LARGEST_KEY_FILE)
+        .with_context(|| format!("--api-key-file: {} cannot be read", file.display()))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let keys: Vec<String> = lines.map(str::to_owned).collect();
+    anyhow::ensure!(
+        !keys.is_empty(),
+        "--api-key-file: {} has no key; write one per line",
+        file.display()
+    );
+    Ok(keys)
+}
+
+impl LimitArgs {
+    fn limits(&self) -> Limits {
+        let seconds = |seconds: usize| Duration::from_secs(seconds as u64);
+        let mut limits = Limits::default();
+        limits.sessions = self.sessions;
+        limits.queue = self.queue;
+        limits.workers = self.workers;
+        limits.max_context = self.max_context;
+        limits.answer_time = seconds(self.timeout);
+        limits.grace = seconds(self.grace);
+        limits.connections = self.max_connections;
+        limits.body = self.max_body;
+        limits.unread = self.max_unread;
+        limits
+    }
+}
+
+fn log(args: &ServeArgs) {
+    let level = match args.log_level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Off => LevelFilter::OFF,
+    };
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .with_target(false);
+    match args.log_format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+}

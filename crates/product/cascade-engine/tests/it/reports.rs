@@ -1,0 +1,151 @@
+//! What steps report when they are asked to.
+
+use cascade_core::toy::ToyScorer;
+use cascade_core::{Decoding, LevelId, Prompt, Sampling, Scorer, TokenId, TokenTree, Want};
+use cascade_engine::{Branching, Cascade, Convention, KMatrix, NeuralOptions, Options, Rule};
+
+const VOCABULARY: usize = 12;
+const FAMILY: u64 = 42;
+
+fn cascade() -> Cascade {
+    let tree = NeuralOptions::new(Rule::default(), Branching::main_path(2));
+    Cascade::builder()
+        .target("target", ToyScorer::target("target", VOCABULARY, FAMILY))
+        .neural_with(
+            "base",
+            ToyScorer::drafter("base", VOCABULARY, FAMILY, 1, 200),
+            tree,
+        )
+        .neural(
+            "small",
+            ToyScorer::drafter("small", VOCABULARY, FAMILY, 2, 150),
+        )
+        .k_matrix(KMatrix::new(vec![vec![3, 2], vec![0, 1]], Convention::Added).unwrap())
+        .build()
+        .unwrap()
+}
+
+fn prompt() -> Prompt {
+    Prompt {
+        context: vec![1, 2, 3],
+        ..Prompt::default()
+    }
+}
+
+/// The target's log softmax after a context, by itself.
+fn log_softmax(context: &[TokenId]) -> Vec<f64> {
+    let mut target = ToyScorer::target("target", VOCABULARY, FAMILY);
+    let scores = target
+        .score(context, &TokenTree::new(), Want::LOGITS)
+        .unwrap();
+    let logits = scores.logits.unwrap();
+    let row: Vec<f64> = logits.row(0).iter().copied().map(f64::from).collect();
+    let total: f64 = row.iter().map(|logit| logit.exp()).sum();
+    row.iter().map(|logit| logit - total.ln()).collect()
+}
+
+#[test]
+fn log_probabilities_are_the_targets_whoever_drafts() {
+    let cool = Decoding::Sampled(Sampling::new(0.5).unwrap().with_top_k(3).unwrap());
+    for decoding in [Decoding::Greedy, cool] {
+        for speculate in [true, false] {
+            let options = Options::default()
+                .with_max_new_tokens(40)
+                .with_decoding(decoding)
+                .with_speculation(speculate)
+                .with_logprobs(Some(4));
+            let mut cascade = cascade();
+            let mut context = prompt().context;
+            let generation = cascade.start_tokens(&prompt(), &options).unwrap();
+            for step in generation {
+                let step = step.unwrap();
+                assert_eq!(step.logprobs.len(), step.tokens.len());
+                for (&token, found) in step.tokens.iter().zip(&step.logprobs) {
+                    let expected = log_softmax(&context);
+                    assert!((found.logprob - expected[token as usize]).abs() < 1e-9);
+                    let mut ranked: Vec<TokenId> = (0..VOCABULARY as TokenId).collect();
+                    ranked.sort_by(|a, b| expected[*b as usize].total_cmp(&expected[*a as usize]));
+                    let top: Vec<TokenId> = found.top.iter().map(|top| top.0).collect();
+                    assert_eq!(top, ranked[..4]);
+                    for &(token, logprob) in &found.top {
+                        assert!((logprob - expected[token as usize]).abs() < 1e-9);
+                    }
+                    context.push(token);
+                }
+            }
+            assert_eq!(context.len(), 43);
+        }
+    }
+}
+
+#[test]
+fn drafts_are_those_that_were_counted() {
+    let options = Options::default()
+        .with_max_new_tokens(40)
+        .with_drafts_reported(true);
+    let mut cascade = cascade();
+    for step in cascade.start_tokens(&prompt(), &options).unwrap() {
+        let step = step.unwrap();
+        assert_eq!(step.draft.len(), step.step.drafted);
+        for (level, counted) in step.levels.iter().enumerate() {
+            let own = || {
+                step.draft
+                    .iter()
+                    .filter(|node| node.proposer == LevelId(level))
+            };
+            assert_eq!(own().count(), counted.drafted);
+            assert_eq!(own().filter(|node| node.accepted).count(), counted.accepted);
+        }
+        // What was accepted is a path from the context, and begins what was emitted.
+        let kept = (0..step.draft.len()).filter(|&node| step.draft[node].accepted);
+        let mut before = None;
+        for (node, emitted) in kept.zip(&step.tokens) {
+            assert_eq!(
+                (step.draft[node].parent, step.draft[node].token),
+                (before, *emitted)
+            );
+            before = Some(node);
+        }
+        assert!(step.logprobs.is_empty());
+    }
+}
+
+#[test]
+fn reports_change_nothing() {
+    let plain = Options::default().with_max_new_tokens(40).with_seed(5);
+    let sampled = plain
+        .clone()
+        .with_decoding(Decoding::Sampled(Sampling::PLAIN));
+    for options in [plain, sampled] {
+        let asked = options
+            .clone()
+            .with_logprobs(Some(0))
+            .with_drafts_reported(true);
+        let tokens = |options: &Options| {
+            cascade()
+                .generate_tokens(&prompt(), options)
+                .unwrap()
+                .tokens
+        };
+        assert_eq!(tokens(&options), tokens(&asked));
+        let mut cascade = cascade();
+        for step in cascade.start_tokens(&prompt(), &options).unwrap() {
+            let step = step.unwrap();
+            assert!(step.logprobs.is_empty() && step.draft.is_empty());
+        }
+    }
+}
+
+#[test]
+fn output_and_cascade_come_apart() {
+    let options = Options::default().with_max_new_tokens(8);
+    let expected = cascade().generate_tokens(&prompt(), &options).unwrap();
+    let mut generation = cascade().into_generation(&prompt(), &options).unwrap();
+    while generation.step().unwrap().is_some() {}
+    let (output, mut again) = generation.into_output_and_cascade();
+    assert_eq!(output.tokens, expected.tokens);
+    assert_eq!(
+        again.generate_tokens(&prompt(), &options).unwrap().tokens,
+        expected.tokens
+    );
+}

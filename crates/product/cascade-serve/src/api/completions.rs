@@ -1,0 +1,118 @@
+//! `/v1/completions`: texts that are continued.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use serde_json::Value;
+
+use super::generate::{self, Asking, Form, Question};
+use super::neutral::{take_neutral, COMPLETION_NEUTRAL};
+use super::request::Asked;
+use super::App;
+use crate::error::{ApiError, ApiResult};
+use crate::fields::Fields;
+
+/// Tokens beside each emitted one whose log probabilities are given at most.
+const MOST_LOGPROBS: usize = 20;
+/// Prompts of a request at most.
+const MOST_PROMPTS: usize = 128;
+
+/// A prompt as a request writes it.
+enum Prompt {
+    Text(String),
+    Tokens(Vec<u32>),
+}
+
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> ApiResult<Response<Body>> {
+    let fields = app.bodies.read(request).await?;
+    let reader = Arc::clone(&app);
+    let asking = generate::aside(move || read(&reader, fields)).await?;
+    generate::answer(app, asking).await
+}
+
+fn read(app: &App, mut fields: Fields) -> ApiResult<Asking> {
+    let mut asked = Asked::read(app, &mut fields, false)?;
+    asked.max_tokens = fields.count("max_tokens", 0, usize::MAX)?;
+    let echo = fields.boolean("echo")?.unwrap_or(false);
+    let logprobs = fields.count("logprobs", 0, MOST_LOGPROBS)?;
+    if echo && logprobs.is_some() {
+        return Err(fields.wrong(
+            "echo",
+            "log probabilities of the prompt are not given; leave out `echo` or `logprobs`",
+        ));
+    }
+    asked.options = asked.options.with_logprobs(logprobs);
+    let prompt = fields.required("prompt")?;
+    take_neutral(&mut fields, &COMPLETION_NEUTRAL)?;
+    fields.finish()?;
+    let questions = prompts(prompt)?
+        .into_iter()
+        .map(|prompt| question(app, prompt, echo))
+        .collect::<ApiResult<Vec<_>>>()?;
+    app.log_prompts(&questions);
+    Asking::new(app, Form::Completion, asked, questions)
+}
+
+/// A text, a list of texts, a list of tokens, or a list of such lists.
+fn prompts(prompt: Value) -> ApiResult<Vec<Prompt>> {
+    let wrong = || {
+        let problem =
+            "give a text, a list of texts, a list of tokens, or a list of lists of tokens";
+        ApiError::field("prompt", problem)
+    };
+    let list = match prompt {
+        Value::String(text) => return Ok(vec![Prompt::Text(text)]),
+        Value::Array(list) => list,
+        _ => return Err(wrong()),
+    };
+    if list.iter().all(Value::is_number) {
+        let tokens = tokens(&list).ok_or_else(wrong)?;
+        return Ok(vec![Prompt::Tokens(tokens)]);
+    }
+    if list.len() > MOST_PROMPTS {
+        return Err(ApiError::field(
+            "prompt",
+            format!(
+                "there are {} prompts; give {MOST_PROMPTS} at most",
+                list.len()
+            ),
+        ));
+    }
+    let one = |prompt: Value| match prompt {
+        Value::String(text) => Ok(Prompt::Text(text)),
+        Value::Array(list) => tokens(&list).map(Prompt::Tokens).ok_or_else(wrong),
+        _ => Err(wrong()),
+    };
+    list.into_iter().map(one).collect()
+}
+
+pub(super) fn tokens(list: &[Value]) -> Option<Vec<u32>> {
+    let token = |token: &Value| u32::try_from(token.as_u64()?).ok();
+    list.iter().map(token).collect()
+}
+
+fn question(app: &App, prompt: Prompt, echo: bool) -> ApiResult<Question> {
+    let (prompt, text) = match prompt {
+        Prompt::Text(text) => (app.served.prompt(&text)?, text),
+        Prompt::Tokens(tokens) => {
+            let wrong = |problem: String| ApiError::field("prompt", problem);
+            if tokens.is_empty() {
+                return Err(wrong("it is empty; give a text or tokens".to_owned()));
+            }
+            app.served.check_tokens(&tokens).map_err(wrong)?;
+            let text = app.served.tokenizer().decode(&tokens);
+            let text = text.map_err(|error| wrong(error.to_string()))?;
+            (app.served.prompt_of(tokens), text)
+        }
+    };
+    Ok(Question {
+        prompt,
+        echo: echo.then(|| text.clone()),
+        text,
+    })
+}

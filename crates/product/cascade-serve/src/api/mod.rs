@@ -1,0 +1,195 @@
+//! The interface: OpenAI's, and what else there is to ask.
+
+mod chat;
+mod completions;
+mod generate;
+mod logprobs;
+mod neutral;
+mod request;
+mod stream;
+mod tokens;
+mod usage;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Path, Request, State};
+use axum::http::{header, HeaderValue, Method, Response, StatusCode};
+use axum::middleware::{from_fn, from_fn_with_state, Next};
+use axum::routing::{get, post};
+use axum::Router;
+use serde_json::json;
+use tower_http::cors::{Any, CorsLayer};
+
+pub use self::neutral::{Neutral, CHAT_NEUTRAL, COMPLETION_NEUTRAL};
+use crate::body::Bodies;
+use crate::error::{json_response, ApiError, ApiResult};
+use crate::guard::{guard, Guard};
+use crate::metrics::Metrics;
+use crate::scheduler::Scheduler;
+use crate::served::Served;
+use crate::token_text::TokenTexts;
+use crate::{page, Limits, ServeOptions};
+
+/// What handlers share.
+pub(crate) struct App {
+    served: Arc<Served>,
+    scheduler: Arc<Scheduler>,
+    metrics: Arc<Metrics>,
+    /// What the model is called.
+    name: String,
+    texts: TokenTexts,
+    bodies: Bodies,
+    limits: Limits,
+    log_text: bool,
+}
+
+impl App {
+    pub(crate) fn new(
+        served: Arc<Served>,
+        scheduler: Arc<Scheduler>,
+        metrics: Arc<Metrics>,
+        name: String,
+        options: &ServeOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            texts: TokenTexts::new(served.tokenizer()),
+            bodies: Bodies::new(&options.limits),
+            limits: options.limits.clone(),
+            log_text: options.log_text,
+            served,
+            scheduler,
+            metrics,
+            name,
+        })
+    }
+
+    fn max_context(&self) -> usize {
+        self.served.max_context(self.limits.max_context)
+    }
+}
+
+/// All paths.
+pub(crate) fn router(app: Arc<App>, options: &ServeOptions) -> Router {
+    let mut router = Router::new()
+        .route("/v1/completions", post(completions::answer))
+        .route("/v1/chat/completions", post(chat::answer))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{*name}", get(model))
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
+        .route("/health", get(health))
+        .route("/metrics", get(metrics));
+    if options.page {
+        router = router
+            .route("/", get(page::index))
+            .route("/app.js", get(page::script))
+            .route("/style.css", get(page::style));
+    }
+    router
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(app)
+        .layer(from_fn_with_state(Guard::new(options), guard))
+        .layer(cors(options))
+        .layer(from_fn(log))
+}
+
+/// What pages of other origins may do, if any may.
+fn cors(options: &ServeOptions) -> CorsLayer {
+    let layer = CorsLayer::new()
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]);
+    let origins = &options.cors_origins;
+    if origins.iter().any(|origin| origin == "*") {
+        return layer.allow_origin(Any);
+    }
+    let values = origins
+        .iter()
+        .filter_map(|origin| origin.parse::<HeaderValue>().ok());
+    layer.allow_origin(values.collect::<Vec<_>>())
+}
+
+/// A line for each response; of an answer that is streamed, for its beginning.
+async fn log(matched: Option<MatchedPath>, request: Request, next: Next) -> Response<Body> {
+    let begun = Instant::now();
+    let method = request.method().clone();
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    // Paths that are none of ours are not repeated.
+    let path = matched.as_ref().map_or("(unknown)", MatchedPath::as_str);
+    let ms = begun.elapsed().as_millis() as u64;
+    match status {
+        200..=399 => tracing::debug!(%method, path, status, ms, "responded"),
+        _ => tracing::info!(%method, path, status, ms, "refused"),
+    }
+    response
+}
+
+async fn models(State(app): State<Arc<App>>) -> Response<Body> {
+    let entry = app.served.entry(&app.name, app.max_context());
+    json_response(StatusCode::OK, &json!({"object": "list", "data": [entry]}))
+}
+
+async fn model(State(app): State<Arc<App>>, Path(name): Path<String>) -> ApiResult<Response<Body>> {
+    app.check_model(&name)?;
+    let entry = app.served.entry(&app.name, app.max_context());
+    Ok(json_response(StatusCode::OK, &entry))
+}
+
+/// 200 while requests are taken, 503 while the server is being stopped.
+async fn health(State(app): State<Arc<App>>) -> Response<Body> {
+    let load = app.scheduler.load();
+    let (status, word) = match load.stopping {
+        false => (StatusCode::OK, "ok"),
+        true => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
+    };
+    let (running, waiting) = (load.running, load.waiting);
+    json_response(
+        status,
+        &json!({"status": word, "running": running, "waiting": waiting}),
+    )
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response<Body> {
+    let mut response = Response::new(Body::from(app.metrics.text()));
+    let kind =
+        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+async fn unknown_path() -> ApiError {
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "invalid_request_error",
+        "there is no such path; docs/serve.md lists them, such as /v1/chat/completions",
+    )
+}
+
+async fn wrong_method() -> ApiError {
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "invalid_request_error",
+        "this path is asked by another method: answers by POST, the rest by GET",
+    )
+}
+
+impl App {
+    /// Refuses a model that is not served.
+    fn check_model(&self, name: &str) -> ApiResult<()> {
+        match name == self.name {
+            true => Ok(()),
+            false => Err(ApiError::new(
+                StatusCode::NOT_FOUND,
+                "invalid_request_error",
+                format!(
+                    "there is no model {name:?} here; it is called {:?}",
+                    self.name
+                ),
+            )
+            .with_code("model_not_found")),
+        }
+    }
+}

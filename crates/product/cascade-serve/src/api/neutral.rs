@@ -1,0 +1,177 @@
+//! Fields of OpenAI's interface, and of other servers, that this server does not have: which values
+//! of them ask for nothing, and so may be given.
+
+use serde_json::Value;
+
+use crate::error::ApiResult;
+use crate::fields::Fields;
+
+/// A field that may be given only with values that ask for nothing. Null always is one.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Neutral {
+    /// Its name.
+    pub name: &'static str,
+    /// The values, for people.
+    pub values: &'static str,
+    is_neutral: fn(&Value) -> bool,
+}
+
+const fn neutral(
+    name: &'static str,
+    values: &'static str,
+    is_neutral: fn(&Value) -> bool,
+) -> Neutral {
+    Neutral {
+        name,
+        values,
+        is_neutral,
+    }
+}
+
+fn zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+fn one(value: &Value) -> bool {
+    value.as_f64() == Some(1.0)
+}
+
+fn no(value: &Value) -> bool {
+    value == &Value::Bool(false)
+}
+
+fn yes(value: &Value) -> bool {
+    value == &Value::Bool(true)
+}
+
+fn empty(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+fn text(value: &Value) -> bool {
+    value.is_string()
+}
+
+/// What both interfaces have.
+const COMMON: [Neutral; 13] = [
+    neutral("presence_penalty", "0", zero),
+    neutral("frequency_penalty", "0", zero),
+    neutral("repetition_penalty", "1", one),
+    neutral("length_penalty", "1", one),
+    neutral("min_tokens", "0", zero),
+    neutral("logit_bias", "{}", empty),
+    neutral("ignore_eos", "false", no),
+    neutral("use_beam_search", "false", no),
+    neutral("skip_special_tokens", "true", yes),
+    neutral("include_stop_str_in_output", "false", no),
+    neutral("stop_token_ids", "[]", empty),
+    // They change no answer: they tell the operator who asks.
+    neutral("user", "any text", text),
+    neutral("safety_identifier", "any text", text),
+];
+
+/// Fields of `/v1/completions` that may be given with these values alone.
+pub const COMPLETION_NEUTRAL: [Neutral; 16] = with_common([
+    neutral("suffix", "an empty text", empty),
+    neutral("best_of", "1", one),
+    neutral("add_special_tokens", "true", yes),
+]);
+
+/// Fields of `/v1/chat/completions` that may be given with these values alone.
+pub const CHAT_NEUTRAL: [Neutral; 30] = with_common([
+    neutral("tools", "[]", empty),
+    neutral("tool_choice", "\"none\" or \"auto\"", |value| {
+        value == "none" || value == "auto"
+    }),
+    neutral("parallel_tool_calls", "true or false", Value::is_boolean),
+    neutral("functions", "[]", empty),
+    neutral("function_call", "\"none\" or \"auto\"", |value| {
+        value == "none" || value == "auto"
+    }),
+    neutral("response_format", "{\"type\": \"text\"}", |value| {
+        value.as_object().is_some_and(|object| object.len() == 1) && value["type"] == "text"
+    }),
+    neutral("modalities", "[\"text\"]", |value| {
+        *value == Value::from(vec!["text"])
+    }),
+    neutral("reasoning_effort", "\"none\"", |value| value == "none"),
+    neutral("verbosity", "\"medium\"", |value| value == "medium"),
+    neutral("service_tier", "\"auto\" or \"default\"", |value| {
+        value == "auto" || value == "default"
+    }),
+    neutral("store", "false", no),
+    neutral("metadata", "{}", empty),
+    neutral("prompt_cache_key", "any text", text),
+    neutral("add_generation_prompt", "true", yes),
+    neutral("continue_final_message", "false", no),
+    neutral("chat_template_kwargs", "{}", empty),
+    neutral("echo", "false", no),
+]);
+
+const fn with_common<const OWN: usize, const ALL: usize>(own: [Neutral; OWN]) -> [Neutral; ALL] {
+    let mut all = [COMMON[0]; ALL];
+    let mut at = 0;
+    while at < ALL {
+        all[at] = if at < OWN { own[at] } else { COMMON[at - OWN] };
+        at += 1;
+    }
+    all
+}
+
+/// Takes the fields of a table, and refuses those that ask for something.
+pub(crate) fn take_neutral(fields: &mut Fields, table: &[Neutral]) -> ApiResult<()> {
+    for field in table {
+        if let Some(value) = fields.take(field.name) {
+            if !(field.is_neutral)(&value) {
+                let values = field.values;
+                return Err(fields.wrong(
+                    field.name,
+                    format!("this server does not have it; leave it out, or give {values}"),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_as_long_as_their_parts_and_name_fields_once() {
+        for table in [&COMPLETION_NEUTRAL[..], &CHAT_NEUTRAL[..]] {
+            let mut names: Vec<_> = table.iter().map(|field| field.name).collect();
+            names.sort_unstable();
+            let all = names.len();
+            names.dedup();
+            assert_eq!(names.len(), all);
+            assert!(names.contains(&"safety_identifier"), "the last of all");
+        }
+    }
+
+    #[test]
+    fn values_that_ask_for_something_are_refused() {
+        let take =
+            |text: &str| take_neutral(&mut Fields::parse(text.as_bytes()).unwrap(), &CHAT_NEUTRAL);
+        assert!(
+            take(r#"{"tools": [], "presence_penalty": 0, "user": "me", "store": null}"#).is_ok()
+        );
+        for text in [
+            r#"{"tools": [{}]}"#,
+            r#"{"presence_penalty": 0.1}"#,
+            r#"{"user": 1}"#,
+            r#"{"response_format": {"type": "text", "x": 1}}"#,
+            r#"{"response_format": {"type": "json_object"}}"#,
+            r#"{"logit_bias": {"1": 2}}"#,
+        ] {
+            assert!(take(text).is_err(), "{text}");
+        }
+    }
+}

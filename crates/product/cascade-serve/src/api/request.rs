@@ -1,0 +1,141 @@
+//! What both kinds of requests have in common.
+
+use cascade_config::SamplingSettings;
+use cascade_engine::{Options, StopSequences};
+use serde_json::Value;
+
+use super::App;
+use crate::error::{ApiError, ApiResult};
+use crate::fields::Fields;
+use crate::plan::Speculation;
+
+/// Alternatives of a prompt at most, as OpenAI has it.
+const MOST_CHOICES: usize = 128;
+/// Stop sequences at most; each costs time for each character.
+const MOST_STOPS: usize = 64;
+/// Bytes of all of them.
+const STOP_BYTES: usize = 64 << 10;
+
+/// How a request is answered.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The seed is that of the first choice.
+    pub(crate) options: Options,
+    /// Tokens of an answer at most, if the request says.
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) choices: usize,
+    pub(crate) stream: Option<StreamOptions>,
+    pub(crate) speculation: Speculation,
+}
+
+/// What a stream holds beside the text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamOptions {
+    pub(crate) include_usage: bool,
+    /// Our own: each step's pieces by their models, and the draft that was verified.
+    pub(crate) include_drafts: bool,
+}
+
+impl Asked {
+    /// Reads everything but the prompt, the length and the log probabilities.
+    pub(crate) fn read(app: &App, fields: &mut Fields, chat: bool) -> ApiResult<Self> {
+        if let Some(model) = fields.string("model")? {
+            app.check_model(&model)?;
+        }
+        let config = app.served.config();
+        let speculation = Speculation::read(fields, config, chat)?;
+        let stream = read_stream(fields)?;
+        let options = config
+            .generation
+            .options()
+            .with_decoding(read_sampling(fields, config.generation.sampling)?.decoding())
+            .with_speculation(speculation.enabled)
+            .with_drafts_reported(stream.is_some_and(|stream| stream.include_drafts));
+        let mut asked = Self {
+            max_tokens: None,
+            choices: fields.count("n", 1, MOST_CHOICES)?.unwrap_or(1),
+            stream,
+            speculation,
+            options,
+        };
+        if let Some(stop) = fields.take("stop") {
+            asked.options.stop = read_stop(fields, stop)?;
+        }
+        asked.options.seed = match fields.integer("seed")? {
+            Some(seed) => seed as u64,
+            // Samples are to differ; answers say which seed they had.
+            None if !asked.options.decoding.is_greedy() => u64::from(rand::random::<u32>()),
+            None => asked.options.seed,
+        };
+        Ok(asked)
+    }
+}
+
+fn read_stream(fields: &mut Fields) -> ApiResult<Option<StreamOptions>> {
+    let stream = fields.boolean("stream")?.unwrap_or(false);
+    let mut options = StreamOptions::default();
+    if let Some(mut own) = fields.object("stream_options")? {
+        if !stream {
+            return Err(fields.wrong(
+                "stream_options",
+                "it is for streams; also give `stream`: true",
+            ));
+        }
+        options.include_usage = own.boolean("include_usage")?.unwrap_or(false);
+        options.include_drafts = own.boolean("include_drafts")?.unwrap_or(false);
+        own.finish()?;
+    }
+    Ok(stream.then_some(options))
+}
+
+fn read_sampling(fields: &mut Fields, default: SamplingSettings) -> ApiResult<SamplingSettings> {
+    let single = |value: Option<f64>| value.map(|value| value as f32);
+    let temperature = single(fields.number("temperature")?);
+    let top_p = single(fields.number("top_p")?);
+    let min_p = single(fields.number("min_p")?);
+    let top_k = match fields.integer("top_k")? {
+        None => default.top_k(),
+        // All tokens, as other servers write it.
+        Some(-1 | 0) => None,
+        Some(k) => Some(usize::try_from(k).map_err(|_| {
+            fields.wrong(
+                "top_k",
+                format!("it is {k}; give 1 or more, or 0 for all tokens"),
+            )
+        })?),
+    };
+    SamplingSettings::new(
+        temperature.unwrap_or(default.temperature()),
+        top_k,
+        top_p.or(default.top_p()),
+        min_p.or(default.min_p()),
+    )
+    .map_err(|error| ApiError::invalid(error.to_string()))
+}
+
+fn read_stop(fields: &Fields, stop: Value) -> ApiResult<Option<StopSequences>> {
+    let wrong = |problem: String| fields.wrong("stop", problem);
+    let list = match stop {
+        Value::String(text) => vec![text],
+        Value::Array(list) => {
+            let texts = list.into_iter().map(|text| match text {
+                Value::String(text) => Ok(text),
+                _ => Err(wrong("give a text, or a list of texts".to_owned())),
+            });
+            texts.collect::<ApiResult<_>>()?
+        }
+        _ => return Err(wrong("give a text, or a list of texts".to_owned())),
+    };
+    let bytes: usize = list.iter().map(String::len).sum();
+    if list.len() > MOST_STOPS || bytes > STOP_BYTES {
+        return Err(wrong(format!(
+            "there are {} texts of {bytes} bytes; give {MOST_STOPS} of {STOP_BYTES} bytes at most",
+            list.len()
+        )));
+    }
+    if list.is_empty() {
+        return Ok(None);
+    }
+    let stops = StopSequences::new(list).map_err(|error| wrong(error.to_string()))?;
+    Ok(Some(stops))
+}

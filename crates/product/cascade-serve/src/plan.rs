@@ -1,0 +1,176 @@
+//! How a request's answer is drafted: what it may change of the configuration.
+
+use cascade_config::{k_matrix, Config, Drafter};
+use cascade_engine::{Branching, Convention, KMatrix, Lenience, Placement, DEFAULT_MAX_NODES};
+use serde_json::Value;
+
+use crate::error::{ApiError, ApiResult};
+use crate::fields::Fields;
+
+/// The only schedule there is: as many tokens of each drafter as the K matrix says.
+const SCHEDULES: [&str; 1] = ["static"];
+
+/// The settings of drafting. Requests with equal ones can use each other's sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    k: Vec<Vec<usize>>,
+    lenience: Lenience,
+    placement: Placement,
+    max_nodes: usize,
+    /// Of all neural drafters, in place of each one's own.
+    branching: Option<Branching>,
+    /// Whether the end token of the chat template ends an answer too.
+    pub(crate) chat: bool,
+}
+
+/// What a request says of speculation.
+#[derive(Clone, Debug)]
+pub(crate) struct Speculation {
+    pub(crate) enabled: bool,
+    pub(crate) plan: Plan,
+}
+
+impl Plan {
+    /// As the configuration says.
+    pub(crate) fn of(config: &Config, chat: bool) -> Self {
+        Self {
+            k: config.k().rows().to_vec(),
+            lenience: config.lenience,
+            placement: config.placement,
+            max_nodes: config.max_nodes,
+            branching: None,
+            chat,
+        }
+    }
+
+    /// The configuration with these settings.
+    pub(crate) fn apply(&self, config: &Config) -> cascade_config::Result<Config> {
+        let k = KMatrix::new(self.k.clone(), Convention::Added);
+        let k = k.map_err(|error| cascade_config::Error::Cascade {
+            file: config.label.clone(),
+            source: Box::new(error.into()),
+        })?;
+        let mut config = config.clone().with_k(k)?;
+        config.lenience = self.lenience;
+        config.placement = self.placement;
+        config.max_nodes = self.max_nodes;
+        for drafter in config.drafters_mut() {
+            if let (Drafter::Neural { branching, .. }, Some(own)) = (drafter, &self.branching) {
+                branching.clone_from(own);
+            }
+        }
+        Ok(config)
+    }
+}
+
+impl Speculation {
+    /// Reads `speculation` of a request: `{enabled, schedule, k, lenience, tree: {max_nodes,
+    /// placement, widths, expand, siblings}}`.
+    pub(crate) fn read(fields: &mut Fields, config: &Config, chat: bool) -> ApiResult<Self> {
+        let mut speculation = Self {
+            enabled: true,
+            plan: Plan::of(config, chat),
+        };
+        let Some(mut own) = fields.object("speculation")? else {
+            return Ok(speculation);
+        };
+        speculation.enabled = own.boolean("enabled")?.unwrap_or(true);
+        let plan = &mut speculation.plan;
+        if let Some(schedule) = own.string("schedule")? {
+            if !SCHEDULES.contains(&schedule.as_str()) {
+                let known = SCHEDULES.join(", ");
+                return Err(own.wrong(
+                    "schedule",
+                    format!("it is {schedule:?}, and there is: {known}"),
+                ));
+            }
+        }
+        if let Some(mut tree) = own.object("tree")? {
+            plan.read_tree(&mut tree, config)?;
+            tree.finish()?;
+        }
+        if let Some(k) = own.take("k") {
+            plan.k = read_k(&own, &k, config, plan.max_nodes)?;
+        }
+        if let Some(lenience) = own.number("lenience")? {
+            let lenience = Lenience::new(lenience as f32);
+            plan.lenience = lenience.map_err(|error| own.wrong("lenience", error.to_string()))?;
+        }
+        own.finish()?;
+        Ok(speculation)
+    }
+}
+
+impl Plan {
+    fn read_tree(&mut self, tree: &mut Fields, config: &Config) -> ApiResult<()> {
+        let most = config.max_nodes.max(DEFAULT_MAX_NODES);
+        if let Some(nodes) = tree.count("max_nodes", 1, most)? {
+            self.max_nodes = nodes;
+        }
+        if let Some(placement) = tree.one_of("placement")? {
+            self.placement = placement;
+        }
+        let widths = tree.counts("widths", 1, most)?;
+        let expand = tree.one_of("expand")?;
+        let siblings = tree.one_of("siblings")?;
+        match widths {
+            Some(widths) if widths.is_empty() => {
+                Err(tree.wrong("widths", "it is empty; give the children at each depth"))
+            }
+            Some(widths) => {
+                self.branching = Some(Branching {
+                    widths,
+                    expand: expand.unwrap_or_default(),
+                    siblings: siblings.unwrap_or_default(),
+                });
+                Ok(())
+            }
+            None if expand.is_some() || siblings.is_some() => {
+                Err(tree.wrong("widths", "`expand` and `siblings` need it; give it too"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Tokens that each drafter adds for the target, or the whole K matrix.
+fn read_k(
+    fields: &Fields,
+    value: &Value,
+    config: &Config,
+    most: usize,
+) -> ApiResult<Vec<Vec<usize>>> {
+    let drafters = config.drafters();
+    let names: Vec<_> = drafters.iter().map(Drafter::name).collect();
+    let wrong = || {
+        let size = names.len();
+        fields.wrong(
+            "k",
+            format!(
+                "give {size} numbers of {most} at most, or a matrix of {size} rows and columns, for the drafters {}",
+                names.join(", ")
+            ),
+        )
+    };
+    let row = |value: &Value| -> Option<Vec<usize>> {
+        let entry = |entry: &Value| usize::try_from(entry.as_u64()?).ok();
+        let row = value.as_array().filter(|row| row.len() == names.len())?;
+        let row: Vec<usize> = row.iter().map(entry).collect::<Option<_>>()?;
+        row.iter().all(|&entry| entry <= most).then_some(row)
+    };
+    let rows = value.as_array().ok_or_else(wrong)?;
+    if rows.iter().any(Value::is_array) {
+        let rows: Option<Vec<_>> = rows.iter().map(row).collect();
+        let rows = rows
+            .filter(|rows| rows.len() == names.len())
+            .ok_or_else(wrong)?;
+        let k = KMatrix::new(rows, Convention::Added);
+        let k = k.map_err(|error| fields.wrong("k", error.to_string()))?;
+        return Ok(k.rows().to_vec());
+    }
+    let neural = |drafter: &&Drafter| matches!(drafter, Drafter::Neural { .. });
+    let neural = drafters.iter().filter(neural).count();
+    let k = k_matrix(neural, &row(value).ok_or_else(wrong)?);
+    let k = k.map_err(|error| ApiError::field("speculation.k", error.to_string()))?;
+    Ok(k.rows().to_vec())
+}

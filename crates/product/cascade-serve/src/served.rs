@@ -1,0 +1,253 @@
+//! What is served: a configuration, its models, and how they are asked.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cascade_config::{ChatTemplate, Config, Message, ModelPool};
+use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
+use cascade_engine::{Cascade, Options};
+use cascade_models::Tokenizer;
+use serde_json::{json, Value};
+
+use crate::error::{ApiError, ApiResult};
+use crate::plan::Plan;
+use crate::shelf::Resting;
+use crate::{Limits, Result};
+
+/// Tokens of the warm-up.
+const WARM_UP: usize = 8;
+/// Tokens and time at most that plain decoding is timed with.
+const TIMED: usize = 32;
+const TIMING: Duration = Duration::from_secs(3);
+
+/// A model that is served: weights and tables are loaded once, and sessions are made of them.
+pub struct Served {
+    config: Config,
+    pool: ModelPool,
+    template: Option<ChatTemplate>,
+    codec: Arc<dyn TextCodec>,
+    tokenizer: Tokenizer,
+    architecture: Architecture,
+    positions: Option<usize>,
+    vocab_size: usize,
+    levels: Vec<Level>,
+    created: u64,
+    first: std::sync::Mutex<Option<Cascade>>,
+    plain_speed: f64,
+    warnings: Vec<String>,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Level {
+    name: String,
+    role: &'static str,
+}
+
+impl Served {
+    /// Loads the models of a configuration. Without a template there are no chats. A few tokens are
+    /// generated, to warm up and to time plain decoding.
+    ///
+    /// # Errors
+    /// What the pool fails with; models that cannot generate.
+    pub fn new(config: Config, pool: ModelPool, template: Option<ChatTemplate>) -> Result<Self> {
+        let assembled = pool.assemble(&config)?;
+        let target = pool.target(&config)?;
+        let mut cascade = assembled.cascade;
+        let codec = cascade.codec().ok_or(cascade_engine::Error::NoCodec)?;
+        let codec = Arc::clone(codec);
+        let plain_speed = warm_up(&mut cascade)?;
+        let levels = assembled.parts.into_iter().map(|part| Level {
+            name: part.name,
+            role: part.role.as_str(),
+        });
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Self {
+            codec,
+            tokenizer: target.tokenizer.clone(),
+            architecture: target.architecture(),
+            positions: target.model.max_context(),
+            vocab_size: target.model.vocab_size(),
+            levels: levels.collect(),
+            created: since.map_or(0, |since| since.as_secs()),
+            first: std::sync::Mutex::new(Some(cascade)),
+            plain_speed,
+            warnings: assembled.warnings,
+            notes: assembled.notes,
+            template,
+            config,
+            pool,
+        })
+    }
+
+    /// Settings that are valid but probably unintended, in sentences.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// What was decided in the user's place, in sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What the target is called in reports.
+    pub fn name(&self) -> &str {
+        &self.config.target.name
+    }
+
+    /// What should be said if all sessions together may take more memory than is free.
+    ///
+    /// # Errors
+    /// Configurations of models that cannot be read.
+    pub fn memory_warning(&self, limits: &Limits) -> Result<Option<String>> {
+        let tokens = self.max_context(limits.max_context);
+        let sessions = limits.sessions;
+        let problem = self.pool.check_caches(&self.config, sessions, tokens)?;
+        Ok(problem.map(|problem| {
+            format!("{problem}: {sessions} sessions of {tokens} tokens; lower --sessions or --max-context")
+        }))
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    pub(crate) fn level_names(&self) -> Vec<String> {
+        self.levels.iter().map(|level| level.name.clone()).collect()
+    }
+
+    /// Tokens of a prompt and its answer at most.
+    pub(crate) fn max_context(&self, limit: usize) -> usize {
+        self.positions.unwrap_or(usize::MAX).min(limit)
+    }
+
+    /// The cascade of the warm-up, for the first request.
+    pub(crate) fn first(&self) -> Option<Resting> {
+        let cascade = crate::lock(&self.first).take()?;
+        Some(Resting {
+            cascade,
+            plan: Plan::of(&self.config, false),
+            source: Vec::new(),
+            context: Vec::new(),
+        })
+    }
+
+    /// A cascade with sessions of its own.
+    pub(crate) fn cascade(&self, plan: &Plan) -> Result<Cascade> {
+        let config = plan.apply(&self.config)?;
+        let assembled = match (&self.template, plan.chat) {
+            (Some(template), true) => self.pool.assemble_for_chat(&config, template)?,
+            _ => self.pool.assemble(&config)?,
+        };
+        Ok(assembled.cascade)
+    }
+
+    /// The tokens of a text, as `cascade run` encodes a prompt. `special` tokens are put around it
+    /// if the model wants any.
+    pub(crate) fn encode(&self, text: &str, special: bool) -> ApiResult<Vec<TokenId>> {
+        let tokens = match special {
+            true => self.codec.encode(text),
+            false => self.codec.encode_verbatim(text),
+        };
+        tokens.map_err(|error| ApiError::field("prompt", error.to_string()))
+    }
+
+    /// The tokens of a prompt, which must have any text.
+    pub(crate) fn prompt(&self, text: &str) -> ApiResult<Prompt> {
+        match text.trim().is_empty() {
+            true => Err(ApiError::field("prompt", "it is empty; give a text")),
+            false => Ok(self.prompt_of(self.encode(text, true)?)),
+        }
+    }
+
+    /// A prompt of tokens.
+    pub(crate) fn prompt_of(&self, tokens: Vec<TokenId>) -> Prompt {
+        Prompt::new(self.architecture, tokens)
+    }
+
+    /// Refuses tokens that the model does not have.
+    pub(crate) fn check_tokens(&self, tokens: &[TokenId]) -> std::result::Result<(), String> {
+        let outside = |&&token: &&TokenId| token as usize >= self.vocab_size;
+        match tokens.iter().find(outside) {
+            Some(token) => Err(format!(
+                "token {token} is outside the vocabulary of {}",
+                self.vocab_size
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The prompt in which messages ask for an answer, and its text.
+    pub(crate) fn conversation(&self, messages: &[Message]) -> ApiResult<(Prompt, String)> {
+        let wrong =
+            |error: cascade_config::ChatError| ApiError::field("messages", error.to_string());
+        let template = self.template.as_ref().ok_or_else(|| {
+            ApiError::invalid(
+                "this model has no chat template, so it cannot be asked in messages; use /v1/completions, or start \
+                 the server with --template vicuna or --template FILE.jinja",
+            )
+        })?;
+        Message::check_conversation(messages).map_err(wrong)?;
+        let text = template.render(messages).map_err(wrong)?;
+        if text.trim().is_empty() {
+            return Err(ApiError::field(
+                "messages",
+                "the template makes nothing of them",
+            ));
+        }
+        let tokens = self.encode(&text, !template.holds_special_tokens())?;
+        Ok((self.prompt_of(tokens), text))
+    }
+
+    /// The entry of `/v1/models`.
+    pub(crate) fn entry(&self, id: &str, max_context: usize) -> Value {
+        let levels = self
+            .levels
+            .iter()
+            .map(|level| json!({"name": level.name, "role": level.role}));
+        json!({
+            "id": id,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "cascade",
+            "max_model_len": max_context,
+            "cascade": {
+                "levels": levels.collect::<Vec<_>>(),
+                "k": self.config.k().rows(),
+                "lenience": self.config.lenience.get(),
+                "chat": self.template.is_some(),
+                "max_tokens": self.config.generation.max_new_tokens,
+                "temperature": self.config.generation.sampling.temperature(),
+                "plain_tokens_per_second": self.plain_speed,
+            },
+        })
+    }
+}
+
+/// Generates a few tokens, and returns the tokens per second of plain decoding.
+fn warm_up(cascade: &mut Cascade) -> Result<f64> {
+    let options = Options::default();
+    cascade.generate("Hello", &options.clone().with_max_new_tokens(WARM_UP))?;
+    let options = options.with_max_new_tokens(TIMED).with_speculation(false);
+    let mut generation = cascade.start("Hello", &options)?;
+    // The first step reads the prompt.
+    generation.step()?;
+    let begun = Instant::now();
+    let mut tokens = 0;
+    while begun.elapsed() < TIMING {
+        match generation.step()? {
+            Some(step) => tokens += step.tokens.len(),
+            None => break,
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    Ok(if tokens == 0 {
+        0.0
+    } else {
+        tokens as f64 / seconds
+    })
+}

@@ -1,0 +1,258 @@
+//! A server of the embedded demo, a client, and the answers of the engine alone.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use cascade_config::{AssembleOptions, ChatTemplate, Config, Message, Role};
+use cascade_engine::{Cascade, GenerationOutput, Options};
+use cascade_serve::{ServeOptions, Served, Server, Stopper};
+use serde_json::{json, Value};
+
+/// Far longer than any answer here takes: only what hangs reaches it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) const QUESTION: &str =
+    "Mia sells 24 shells in May and half as many in June. How many shells does she sell?";
+
+pub(crate) fn config() -> Config {
+    Config::open("embedded:demo-llama").unwrap()
+}
+
+/// A server that stops when it is dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) stopper: Stopper,
+    pub(crate) thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    pub(crate) fn start_with(change: impl FnOnce(&mut ServeOptions)) -> Self {
+        let config = config();
+        let template = ChatTemplate::vicuna();
+        let pool = config.pool(&AssembleOptions::default());
+        let served = Served::new(config, pool, Some(template)).unwrap();
+        let mut options = ServeOptions::default();
+        options.address.set_port(0);
+        options.signals = false;
+        options.limits.grace = Duration::from_secs(20);
+        change(&mut options);
+        let server = Server::bind(served, options).unwrap();
+        Self {
+            address: server.address(),
+            stopper: server.stopper(),
+            thread: Some(std::thread::spawn(move || server.run().unwrap())),
+        }
+    }
+
+    fn agent() -> ureq::Agent {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(PATIENCE))
+            .build();
+        config.into()
+    }
+
+    /// Status, headers and body of a request.
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        let response = Self::agent()
+            .get(format!("http://{}{path}", self.address))
+            .call();
+        Answer::of(response.unwrap())
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_bytes(path, body.to_string().as_bytes())
+    }
+
+    pub(crate) fn post_bytes(&self, path: &str, body: &[u8]) -> Answer {
+        let request = Self::agent()
+            .post(format!("http://{}{path}", self.address))
+            .content_type("application/json");
+        Answer::of(request.send(body).unwrap())
+    }
+
+    /// The body of a request that must succeed.
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> Value {
+        let answer = self.post(path, body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
+    }
+
+    /// The data of a stream, up to `[DONE]` or its end, and whether it was done.
+    pub(crate) fn stream(&self, path: &str, body: &Value) -> (Vec<Value>, bool) {
+        let answer = self.post(path, body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(answer
+            .header("content-type")
+            .starts_with("text/event-stream"));
+        let mut chunks = Vec::new();
+        for event in answer.body.split("\n\n").filter(|event| !event.is_empty()) {
+            match event.strip_prefix("data: ") {
+                Some("[DONE]") => return (chunks, true),
+                Some(data) => chunks.push(serde_json::from_str(data).unwrap()),
+                None => assert!(event.starts_with(':'), "{event}"),
+            }
+        }
+        (chunks, false)
+    }
+
+    /// A connection on which to write whatever there is to write.
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Writes a request and returns the status, without waiting for the body.
+    pub(crate) fn raw(&self, request: &str) -> (u16, BufReader<TcpStream>) {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        (status.unwrap_or(0), reader)
+    }
+
+    /// A counter or gauge of `/metrics`.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").body;
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        lines
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+
+    /// Waits until nothing runs and nothing waits.
+    pub(crate) fn settle(&self) {
+        for _ in 0..2400 {
+            let health = self.get("/health").json();
+            if health["running"] == 0 && health["waiting"] == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        panic!("something runs on and on: {}", self.get("/health").body);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(std::thread::panicking() || ended.is_ok());
+        }
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Answer {
+    fn of(mut response: ureq::http::Response<ureq::Body>) -> Self {
+        let headers = response.headers().iter();
+        let headers =
+            headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        Self {
+            status: response.status().as_u16(),
+            headers: headers.collect(),
+            body: {
+                let mut text = String::new();
+                response
+                    .body_mut()
+                    .as_reader()
+                    .read_to_string(&mut text)
+                    .unwrap();
+                text
+            },
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value)
+    }
+
+    /// The message of an error in OpenAI's form.
+    pub(crate) fn error(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", self.body);
+        let error = &self.json()["error"];
+        assert!(error["type"].is_string(), "{error}");
+        assert!(
+            error.get("param").is_some() && error.get("code").is_some(),
+            "{error}"
+        );
+        error["message"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The engine alone, without a server.
+pub(crate) struct Alone {
+    cascade: Cascade,
+    chat: Cascade,
+    template: ChatTemplate,
+}
+
+impl Alone {
+    pub(crate) fn new() -> Self {
+        let config = config();
+        let template = ChatTemplate::vicuna();
+        let pool = config.pool(&AssembleOptions::default());
+        Self {
+            cascade: pool.assemble(&config).unwrap().cascade,
+            chat: pool.assemble_for_chat(&config, &template).unwrap().cascade,
+            template,
+        }
+    }
+
+    pub(crate) fn complete(&mut self, prompt: &str, options: &Options) -> GenerationOutput {
+        self.cascade.generate(prompt, options).unwrap()
+    }
+
+    pub(crate) fn chat(&mut self, question: &str, options: &Options) -> GenerationOutput {
+        let text = self
+            .template
+            .render(&[Message::new(Role::User, question)])
+            .unwrap();
+        let prompt = match self.template.holds_special_tokens() {
+            true => self.chat.encode_verbatim(&text),
+            false => self.chat.encode(&text),
+        };
+        self.chat
+            .generate_tokens(&prompt.unwrap(), options)
+            .unwrap()
+    }
+}
+
+pub(crate) fn options(tokens: usize) -> Options {
+    Options::default().with_max_new_tokens(tokens)
+}
+
+pub(crate) fn user(question: &str) -> Value {
+    json!([{"role": "user", "content": question}])
+}
+
+/// A request as it goes over the wire.
+pub(crate) fn wire(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}

@@ -1,0 +1,10 @@
+//! A server over HTTP, as programs ask it.
+#![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
+
+mod answers;
+mod common;
+mod faults;
+mod fields;
+mod guards;
+mod load;
+mod streams;

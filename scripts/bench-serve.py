@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Throughput and time to the first token of a server of OpenAI's interface, by concurrent requests.
+
+    scripts/bench-serve.py http://127.0.0.1:8080                            # a server that runs
+    scripts/bench-serve.py http://127.0.0.1:8080 http://127.0.0.1:8081 …    # several in turn, in one run
+
+Each server answers the same prompts, greedily, with and without speculation where it has a switch for it. Prints a table:
+medians over the rounds; and what `cascade serve` adds to a step. Only the standard library is used.
+"""
+
+import argparse
+import http.client
+import json
+import re
+import statistics
+import threading
+import time
+import urllib.parse
+
+PROMPTS = [
+    "Mia sells 24 shells in May and half as many in June. How many shells does she sell?",
+    "Tom has 3 apples and buys 5 more. How many apples has Tom?",
+    "A train goes 60 miles in an hour. How far does it go in 3 hours?",
+    "Anna reads 12 pages a day. How many pages does she read in a week?",
+    "Rosa earns $12 an hour. How much does she earn in 5 hours?",
+]
+
+
+def ask(server, prompt, tokens, speculate):
+    """Tokens, and seconds to the first text and to the end."""
+    body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True,
+            "stream_options": {"include_usage": True}}
+    if speculate is not None:
+        body["speculation"] = {"enabled": speculate}
+    address = urllib.parse.urlsplit(server)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
+    begun = time.perf_counter()
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    assert response.status == 200, response.read()
+    first, count, chunks = None, None, 0
+    for line in response:
+        if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+            continue
+        chunk = json.loads(line[6:])
+        if any(choice.get("text") for choice in chunk.get("choices", [])):
+            chunks += 1
+            first = first or time.perf_counter() - begun
+        if chunk.get("usage"):
+            count = chunk["usage"]["completion_tokens"]
+    connection.close()
+    ended = time.perf_counter() - begun
+    # Servers without include_usage send a chunk for each token.
+    return count or chunks, first if first is not None else ended, ended
+
+
+def round_of(server, clients, requests, tokens, speculate):
+    """Tokens per second of all clients together, and the median time to the first token."""
+    done, lock = [], threading.Lock()
+
+    def client(number):
+        for request in range(requests):
+            answer = ask(server, PROMPTS[(number + request) % len(PROMPTS)], tokens, speculate)
+            with lock:
+                done.append(answer)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - begun
+    assert len(done) == clients * requests, "an answer is missing"
+    return sum(answer[0] for answer in done) / seconds, statistics.median(answer[1] for answer in done)
+
+
+def has_switch(server):
+    """Whether a server knows the switch, as `cascade serve` does."""
+    address = urllib.parse.urlsplit(server)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
+    connection.request("GET", "/v1/models")
+    return "cascade" in json.loads(connection.getresponse().read())["data"][0]
+
+
+def added(server, rounds=7):
+    """What turns take beyond the steps in them: the median of answers of 100 tokens, one at a time, without speculation."""
+    address = urllib.parse.urlsplit(server)
+
+    def seconds():
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        return [float(re.search(rf"^cascade:{kind}_seconds_total\S* (\S+)", text, re.M).group(1)) for kind in ("turn", "step")]
+
+    shares = []
+    for number in range(rounds):
+        before = seconds()
+        ask(server, PROMPTS[number % len(PROMPTS)] + " " * number, 100, False)
+        turns, steps = (after - b for after, b in zip(seconds(), before))
+        shares.append(turns / steps - 1)
+    return statistics.median(shares)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("servers", nargs="+")
+    parser.add_argument("--clients", default="1,2,4,8,16")
+    parser.add_argument("--requests", type=int, default=3, help="by each client, one after another")
+    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    variants = []
+    for server in arguments.servers:
+        variants += [(server, True), (server, False)] if has_switch(server) else [(server, None)]
+    for server, speculate in variants:
+        ask(server, PROMPTS[0], arguments.tokens, speculate)
+    print("| clients | server | speculation | tokens/s | first token, ms |\n|---|---|---|---|---|")
+    for clients in map(int, arguments.clients.split(",")):
+        figures = {variant: [] for variant in variants}
+        # In turn, so that a machine whose speed drifts favours none.
+        for _ in range(arguments.rounds):
+            for variant in variants:
+                figures[variant].append(round_of(variant[0], clients, arguments.requests, arguments.tokens, variant[1]))
+        for (server, speculate), rounds in figures.items():
+            word = {True: "on", False: "off", None: "–"}[speculate]
+            speed, first = (statistics.median(one[at] for one in rounds) for at in (0, 1))
+            print(f"| {clients} | {server} | {word} | {speed:.1f} | {1000 * first:.1f} |", flush=True)
+    for server in dict(variants):
+        if has_switch(server):
+            print(f"{server} adds {100 * added(server):.2f}% to a step")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+//! `cascade serve`, as systems start and stop it.
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{json, Value};
+
+use crate::common::{cascade, error, stdout};
+
+const QUESTION: &str = "Tom has 3 apples and buys 5 more. How many apples has Tom?";
+
+struct Server {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    address: String,
+}
+
+fn serve(args: &[&str]) -> Server {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(["serve", "--port", "0"])
+        .args(args)
+        .env_remove("CASCADE_API_KEY")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on http://");
+    let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+    Server {
+        child,
+        stdout,
+        address,
+    }
+}
+
+impl Server {
+    fn request(&self, path: &str, body: &Value) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(120)))
+            .unwrap();
+        let body = body.to_string();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        stream
+    }
+
+    fn ask(&self, path: &str, body: &Value) -> Value {
+        let mut text = String::new();
+        self.request(path, body).read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{text}");
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// Ends it by a signal; what it wrote to standard error.
+    fn end(mut self, signal: &str) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .unwrap()
+            .success());
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "standard output has the address alone");
+        let output = self.child.wait_with_output().unwrap();
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{log}");
+        log
+    }
+}
+
+fn run(args: &[&str]) -> Value {
+    let base = [
+        "run",
+        "--config",
+        "embedded:demo-llama",
+        "--json",
+        "--max-new-tokens",
+        "24",
+    ];
+    let args = [&base[..], args, &[QUESTION]].concat();
+    serde_json::from_str(&stdout(&cascade(&args))).unwrap()
+}
+
+#[test]
+fn answers_equal_those_of_run() {
+    let server = serve(&["--max-new-tokens", "24", "--name", "demo"]);
+    let messages = json!([{"role": "user", "content": QUESTION}]);
+    for (body, args) in [
+        (
+            json!({"messages": messages, "model": "demo"}),
+            vec!["--template", "vicuna"],
+        ),
+        (
+            json!({"messages": messages, "temperature": 0.9, "seed": 11}),
+            vec![
+                "--template",
+                "vicuna",
+                "--temperature",
+                "0.9",
+                "--seed",
+                "11",
+            ],
+        ),
+    ] {
+        let answer = server.ask("/v1/chat/completions", &body);
+        assert_eq!(
+            answer["choices"][0]["message"]["content"],
+            run(&args)["text"]
+        );
+    }
+    let body = json!({"prompt": QUESTION, "temperature": 1, "seed": 2, "top_k": 8});
+    let record = run(&["--temperature", "1", "--seed", "2", "--top-k", "8"]);
+    assert_eq!(
+        server.ask("/v1/completions", &body)["choices"][0]["text"],
+        record["text"]
+    );
+    server.end("-INT");
+}
+
+#[test]
+fn a_stop_by_signal_lets_answers_end_and_logs_hold_no_texts() {
+    let server = serve(&["--log-format", "json"]);
+    let body = json!({"prompt": QUESTION, "max_tokens": 60, "stream": true});
+    let mut stream = BufReader::new(server.request("/v1/completions", &body));
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+    let log = server.end("-TERM");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("data: [DONE]"), "{text}");
+    assert!(!log.contains("apples"), "{log}");
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let answered = lines
+        .iter()
+        .find(|line| line["message"] == "answered")
+        .unwrap();
+    assert_eq!(
+        (&answered["finish"], &answered["tokens"]),
+        (&json!("length"), &json!(60))
+    );
+
+    let server = serve(&["--log-text"]);
+    server.ask(
+        "/v1/completions",
+        &json!({"prompt": QUESTION, "max_tokens": 2}),
+    );
+    assert!(server.end("-TERM").contains("3 apples"));
+}
+
+#[test]
+fn what_would_let_strangers_in_is_refused() {
+    let open = error(&cascade(&["serve", "--host", "0.0.0.0", "--port", "0"]));
+    assert!(
+        open.contains("--api-key-file") && open.contains("--public"),
+        "{open}"
+    );
+    let empty = error(&cascade(&["serve", "--api-key", " "]));
+    assert!(empty.contains("empty"), "{empty}");
+    let missing = error(&cascade(&["serve", "--api-key-file", "/nonexistent/keys"]));
+    assert!(missing.contains("/nonexistent/keys"), "{missing}");
+    let none = error(&cascade(&["serve", "--api-key-file", "/dev/null"]));
+    assert!(none.contains("--api-key-file"), "{none}");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = nobody.local_addr().unwrap().port().to_string();
+    let taken = error(&cascade(&["serve", "--port", &port, "--log-level", "off"]));
+    assert!(taken.contains("--port"), "{taken}");
+    // A key of the environment does not show in the help.
+    let help = Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(["serve", "--help"])
+        .env("CASCADE_API_KEY", "hidden")
+        .output()
+        .unwrap();
+    assert!(!stdout(&help).contains("hidden"));
+}
