@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, Drafter};
 use cascade_core::TextCodec;
-use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
-use cascade_models::HubOptions;
+use cascade_engine::{Branching, Cascade, Convention, KMatrix, Lenience, Options};
+use cascade_models::{DType, HubOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
@@ -200,6 +200,59 @@ fn t5_cascades_decode_as_transformers() {
 #[test]
 fn llama_cascades_decode_as_transformers() {
     cascades_equal_transformers(Family::Llama, 2, 2);
+}
+
+/// The demo cascade of a family in a type, with chains, or with trees of both kinds of drafters.
+fn in_type(family: Family, dtype: DType, children: usize) -> Assembled {
+    let mut config = family.config();
+    let all = config.drafters().to_vec();
+    let mut drafters = vec![all[0].clone(), all[2].clone()];
+    for drafter in &mut drafters {
+        if let Drafter::Neural { model, branching } = drafter {
+            model.dtype = dtype;
+            *branching = Branching::main_path(children);
+        }
+    }
+    config.target.dtype = dtype;
+    let k = matrix(&[&[4, 6], &[0, 6]]);
+    assemble(&config.with_drafters(drafters, k).unwrap())
+}
+
+/// In every type a cascade emits what plain decoding in this type emits, bit for bit the same
+/// logits.
+fn cascades_equal_plain_decoding_in_every_type(family: Family, prompts: usize, tokens: usize) {
+    for dtype in DType::ALL {
+        for children in [1, 3] {
+            let mut cascade = in_type(family, dtype, children).cascade;
+            for golden in family.goldens().iter().take(prompts) {
+                let mut emit = |speculate| {
+                    let options = Options::default()
+                        .with_max_new_tokens(tokens)
+                        .with_speculation(speculate);
+                    cascade.generate(&golden.prompt, &options).unwrap().tokens
+                };
+                assert_eq!(emit(true), emit(false), "{dtype}, {children} children");
+            }
+        }
+    }
+}
+
+#[test]
+fn cascades_equal_plain_decoding_in_every_type_of_t5() {
+    cascades_equal_plain_decoding_in_every_type(Family::T5, 1, 24);
+}
+
+#[test]
+fn cascades_equal_plain_decoding_in_every_type_of_llama() {
+    cascades_equal_plain_decoding_in_every_type(Family::Llama, 1, 24);
+}
+
+#[test]
+#[ignore = "20 prompts in 6 types: a release build does it in minutes, a debug build does not"]
+fn many_prompts_in_every_type() {
+    for family in [Family::T5, Family::Llama] {
+        cascades_equal_plain_decoding_in_every_type(family, 20, MAX_NEW_TOKENS);
+    }
 }
 
 #[test]

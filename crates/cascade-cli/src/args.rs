@@ -82,7 +82,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "L", requires = "model")]
     pub(crate) lenience: Option<f32>,
 
-    /// Data type of the models: f32, f16 or bf16 [default: f32].
+    /// Data type of the weights: f32, f16 or bf16; on a CPU also q8_0, q4_0, or stored (as the file
+    /// has them) [default: stored for GGUF files, else f32].
     #[arg(long, value_name = "DTYPE", requires = "model")]
     pub(crate) dtype: Option<DType>,
 

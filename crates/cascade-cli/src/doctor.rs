@@ -92,7 +92,11 @@ pub(crate) fn cpu_model() -> String {
             Some(line.split_once(':')?.1.trim().to_owned())
         });
     let model = model.unwrap_or_else(|| "unknown".to_owned());
-    format!("{model} ({})", features.join(" "))
+    let used = match cascade_models::cpu_instructions() {
+        Ok(used) => format!("uses {used}"),
+        Err(error) => error.to_string(),
+    };
+    format!("{model} (has {}; {used})", features.join(" "))
 }
 
 fn threads() -> String {

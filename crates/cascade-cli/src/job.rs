@@ -1,11 +1,8 @@
 //! The common start of every command that generates: configuration, inputs, options.
 
 use anyhow::{bail, Result};
-use cascade_config::{
-    AssembleOptions, Assembled, Config, DeviceSpec, Drafter, ModelPool, Neural, SamplingSettings,
-};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, ModelPool, SamplingSettings};
 use cascade_engine::Options;
-use cascade_models::DType;
 
 use crate::args::{DecodingArgs, JobArgs};
 use crate::inputs::{cut_short, inputs, Input};
@@ -65,18 +62,6 @@ impl Job {
             .pool(&AssembleOptions::default().with_device(self.device))
     }
 
-    /// Our own kernels for CPUs compute in f32; other types take those of the tensor library.
-    fn warn_of_slow_types(&self, pool: &ModelPool) {
-        let slow = slow_types(&self.config, pool);
-        if !slow.is_empty() {
-            terminal::warn(format_args!(
-                "in 16 bits a CPU is slower than in f32: {}; `dtype: f32` is faster, and takes \
-                 twice the memory",
-                slow.join(", ")
-            ));
-        }
-    }
-
     /// The cascade of this job's configuration with other drafters or settings.
     pub(crate) fn assemble_as(&self, pool: &ModelPool, config: &Config) -> Result<Assembled> {
         let mut templates = self.inputs.iter().map(Input::template);
@@ -91,31 +76,8 @@ impl Job {
     pub(crate) fn assemble(&self, pool: &ModelPool) -> Result<Assembled> {
         let assembled = self.assemble_as(pool, &self.config)?;
         say(&assembled);
-        self.warn_of_slow_types(pool);
         Ok(assembled)
     }
-}
-
-/// The models that are computed in 16 bits on a CPU, where f32 is faster.
-fn slow_types(config: &Config, pool: &ModelPool) -> Vec<String> {
-    let drafters = config
-        .drafters()
-        .iter()
-        .filter_map(|drafter| match drafter {
-            Drafter::Neural { model, .. } => Some(&**model),
-            Drafter::Statistical { .. } => None,
-        });
-    let is_slow = |model: &&Neural| {
-        let on_cpu = pool
-            .device(model)
-            .is_ok_and(|open| open.spec == DeviceSpec::Cpu);
-        on_cpu && matches!(model.dtype, DType::BF16 | DType::F16)
-    };
-    let models = std::iter::once(&config.target).chain(drafters);
-    models
-        .filter(is_slow)
-        .map(|model| format!("{} ({})", model.name, model.dtype.as_str()))
-        .collect()
 }
 
 /// Prints what should be known of an assembled cascade to standard error.

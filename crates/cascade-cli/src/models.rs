@@ -86,6 +86,8 @@ fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {
     if let Some(tokenizer) = &args.tokenizer {
         neural.tokenizer = Some(model_source(tokenizer)?);
     }
-    neural.dtype = args.dtype.unwrap_or_default();
+    if let Some(dtype) = args.dtype {
+        neural.dtype = dtype;
+    }
     Ok(neural)
 }

@@ -56,7 +56,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = at_most(MOST_REPEATS))]
     repeats: usize,
 
-    /// Data type: f32, f16 or bf16 [default: f32 on the CPU, bf16 on a GPU].
+    /// Data type: f32, f16 or bf16; on the CPU also q8_0, q4_0, or stored (as the file has them)
+    /// [default: f32 on the CPU, bf16 on a GPU].
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
 

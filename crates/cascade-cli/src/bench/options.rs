@@ -13,7 +13,8 @@ use clap::Args;
 #[derive(Debug, Args)]
 pub(crate) struct ShapeArgs {
     /// Shape of a released model, without its files: flan-t5-xxl, -xl, -large, -base or -small,
-    /// vicuna-7b or vicuna-68m.
+    /// vicuna-13b, -7b or -68m, tinyllama-1.1b, llama-3.1-8b, llama-3.2-1b or -3b, qwen2.5-0.5b,
+    /// -1.5b or -7b.
     #[arg(long, value_name = "SHAPE", value_parser = known, requires = "random_weights")]
     shape: Option<String>,
 

@@ -36,7 +36,8 @@ pub(crate) struct StepArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     limit: usize,
 
-    /// Data type of the shape: f32, f16 or bf16 [default: f32 on the CPU, bf16 on a GPU].
+    /// Data type of the shape: f32, f16 or bf16; on the CPU also q8_0 or q4_0 [default: f32 on the
+    /// CPU, bf16 on a GPU].
     #[arg(long, value_name = "DTYPE", requires = "shape")]
     dtype: Option<String>,
 

@@ -68,7 +68,7 @@ pub struct Neural {
     pub source: ModelSource,
     /// Where its tokenizer is, if not with the model.
     pub tokenizer: Option<ModelSource>,
-    /// What it computes in; f32 by default.
+    /// What it computes in; by default f32, and what a GGUF file has.
     pub dtype: DType,
     /// The rule of its reviews when tokens are sampled.
     pub rule: Rule,
@@ -332,15 +332,23 @@ fn no_drafters() -> KMatrix {
 }
 
 impl Neural {
-    /// A model in f32 with the tokenizer of its own.
+    /// A model in its default type with the tokenizer of its own.
     pub fn new(source: ModelSource) -> Self {
         Self {
             name: last_part(&source.to_string()),
+            dtype: Self::default_dtype(&source),
             source,
             tokenizer: None,
-            dtype: DType::F32,
             rule: Rule::default(),
             device: None,
+        }
+    }
+
+    /// What a model computes in if nothing is said: a GGUF file as it is stored, others in f32.
+    pub fn default_dtype(source: &ModelSource) -> DType {
+        match source {
+            ModelSource::File(_) => DType::Stored,
+            _ => DType::F32,
         }
     }
 }

@@ -19,17 +19,16 @@
 //! drafting as long as it costs less than what it is expected to gain. Until a scheduler measures
 //! that, this table decides for a target that drafts with the tree alone:
 //!
-//! | device | data type | nodes |
-//! |---|---|---|
-//! | GPU | any | 32 |
-//! | CPU | f32 | 16 |
-//! | CPU | f16, bf16 | 8 |
+//! | device | nodes |
+//! |---|---|
+//! | GPU | 32 |
+//! | CPU | 8 |
 //!
 //! The reasons are in `docs/max-gram.md`; `cascade bench model MODEL --rows 1,8,16,32` measures
 //! what rows cost, and `--nodes` or `tree.max_nodes` sets another number.
 
 use cascade_engine::{Convention, KMatrix, KMatrixError, Lenience, DEFAULT_MAX_NODES};
-use cascade_models::{DType, DeviceSpec};
+use cascade_models::DeviceSpec;
 
 /// Tokens of Max-Gram: more are rarely accepted (Appendix B).
 const MAX_GRAM: usize = 10;
@@ -40,12 +39,11 @@ const FOR_DRAFTERS: usize = 1;
 /// Tokens of the longest path of the tree: deeper nodes are too improbable.
 const TREE_DEPTH: usize = 24;
 
-/// Nodes of a draft of the Max-Gram tree alone, for a target of this data type on this device; not
+/// Nodes of a draft of the Max-Gram tree alone, for a target on this device; not
 /// [`Auto`](DeviceSpec::Auto), but what it stands for.
-pub fn default_nodes(device: DeviceSpec, dtype: DType) -> usize {
-    match (device, dtype) {
-        (DeviceSpec::Cuda(_), _) => 32,
-        (_, DType::F32) => 16,
+pub fn default_nodes(device: DeviceSpec) -> usize {
+    match device {
+        DeviceSpec::Cuda(_) => 32,
         _ => 8,
     }
 }

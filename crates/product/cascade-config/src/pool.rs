@@ -163,7 +163,8 @@ impl ModelPool {
         tokens: usize,
         nodes: usize,
     ) -> cascade_models::Result<MemoryEstimate> {
-        MemoryEstimate::of(&self.files(neural)?, neural.dtype, tokens, nodes)
+        let device = self.device(neural)?.device;
+        MemoryEstimate::of(&self.files(neural)?, &device, neural.dtype, tokens, nodes)
     }
 
     pub(crate) fn is_loaded(&self, key: &ModelKey) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cascade_engine::{
     check_exact, Branching, KMatrix, Lenience, Reviewer, Rule, StaticSchedule, StopSequences,
 };
-use cascade_models::{parse_dtype, DType, ModelSource};
+use cascade_models::{parse_dtype, ModelSource};
 use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator};
 
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
@@ -82,7 +82,7 @@ impl Reader<'_> {
             .map(|text| self.source(&format!("{key}.tokenizer"), &text))
             .transpose()?;
         let dtype = match entry.dtype {
-            None => DType::F32,
+            None => Neural::default_dtype(&source),
             Some(text) => parse_dtype(&text).map_err(|source| Error::Model {
                 file: self.label.to_owned(),
                 key: format!("{key}.dtype"),

@@ -128,7 +128,7 @@ impl CascadeSpec {
             key: "device".to_owned(),
             source: Box::new(source),
         })?;
-        Ok(default_nodes(device, self.target.dtype))
+        Ok(default_nodes(device))
     }
 
     /// The target's vocabulary, which all drafters have.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use cascade_engine::{Branching, Placement, Rule, DEFAULT_MAX_NODES};
-use cascade_models::{DType, ModelSource};
+use cascade_models::ModelSource;
 use cascade_ngram::{
     BigramConfig, MaxGramConfig, MaxGramTreeConfig, Occurrence, PromptLookupConfig, TableLocator,
 };
@@ -94,7 +94,7 @@ impl Writer<'_> {
         if let Some(tokenizer) = &neural.tokenizer {
             line!(out, "{indent}tokenizer: {}", text(&self.source(tokenizer)?));
         }
-        if neural.dtype != DType::F32 {
+        if neural.dtype != Neural::default_dtype(&neural.source) {
             line!(out, "{indent}dtype: {}", neural.dtype);
         }
         if let Some(device) = neural.device {

@@ -1,10 +1,10 @@
 //! Softmax attention of few rows.
 
 use cascade_core::exp::exp_clamped as exp;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::side_by_side;
+use crate::{arch, side_by_side};
 
 /// Products of queries and keys from which on attention is worth waking threads.
 const PARALLEL_ATTENTION: usize = 1 << 21;
@@ -127,13 +127,13 @@ impl Attention<'_> {
         let (AttentionShape { rows, keys, .. }, (_, heads)) = (self.shape, self.heads);
         let tasks = rayon::current_num_threads();
         if tasks == 1 || self.queries.len() * keys < PARALLEL_ATTENTION {
-            return Arch::new().dispatch(self);
+            return arch().dispatch(self);
         }
         let share = heads.div_ceil(tasks);
         let parts: Vec<Vec<f32>> = (0..heads.div_ceil(share))
             .into_par_iter()
             .map(|part| (part * share, heads.min((part + 1) * share)))
-            .map(|heads| Arch::new().dispatch(Attention { heads, ..self }))
+            .map(|heads| arch().dispatch(Attention { heads, ..self }))
             .collect();
         side_by_side(parts, rows)
     }

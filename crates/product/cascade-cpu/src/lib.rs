@@ -1,6 +1,8 @@
-//! CPU kernels for transformer forwards in f32, on plain slices: the twin of `cascade-gpu`.
+//! CPU kernels for transformer forwards, on plain slices: the twin of `cascade-gpu`.
 //!
-//! * [`Linear`]: a linear map, its weights in the order in which a product reads them.
+//! * [`Linear`]: a linear map of [`Packed`] weights, which lie in one of the [`Format`]s in the
+//!   order in which a product reads them; [`quantize`]: f32 to a format; [`Isa`]: the instructions
+//!   used.
 //! * [`Cache`]: keys and values of a sequence; [`attend`]: softmax attention to them.
 //! * [`rms_norm`], [`rms_norm_in_place`], [`rotate`], [`activate`], [`gate`]: what is done to
 //!   single values or rows of them.
@@ -15,34 +17,44 @@
 //! on keys that are hidden from it. So verifying a draft gives the very values that plain decoding
 //! gives.
 
+mod activations;
 mod attention;
 mod cache;
+mod format;
+mod isa;
+mod kernels;
+mod packed;
 mod pointwise;
 mod product;
+mod quantize;
 mod rows;
 
 pub use attention::{attend, KeysValues, ScoreBias};
 pub use cache::{Cache, CacheShape, Part};
+pub use format::Format;
+pub use isa::{Isa, VARIABLE};
+pub use packed::Packed;
 pub use pointwise::{activate, gate, rms_norm, rms_norm_in_place, rotate, Activation};
 pub use product::Linear;
+pub use quantize::quantize;
 pub use rows::{entropy, first_maximum, greatest, Softmax};
 
 /// Calls the closure with the widest vector instructions that this CPU has.
 fn vectorized<T>(run: impl pulp::NullaryFnOnce<Output = T>) -> T {
-    pulp::Arch::new().dispatch(run)
+    arch().dispatch(run)
 }
 
-/// Vector instruction sets of this CPU that the kernels choose from at run time.
-pub fn instruction_sets() -> Vec<&'static str> {
-    #[cfg(target_arch = "x86_64")]
-    let sets = [
-        ("avx512", pulp::x86::V4::try_new().is_some()),
-        ("avx2", pulp::x86::V3::try_new().is_some()),
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    let sets: [(&'static str, bool); 0] = [];
-    let there = sets.into_iter().filter(|(_, there)| *there);
-    there.map(|(name, _)| name).collect()
+/// The widest vector instructions that this CPU has, or what `CASCADE_CPU` chooses.
+fn arch() -> pulp::Arch {
+    match Isa::current() {
+        Isa::Scalar => pulp::Arch::Scalar,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => match pulp::x86::V3::try_new() {
+            Some(v3) => pulp::Arch::V3(v3),
+            None => pulp::Arch::Scalar,
+        },
+        _ => pulp::Arch::new(),
+    }
 }
 
 /// Joins matrices of `rows` rows, side by side, into one.

@@ -1,55 +1,53 @@
 //! Products with weights.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
-use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::side_by_side;
+use crate::activations::{Activations, Kind};
+use crate::format::WIDTH;
+use crate::kernels::{multiply, Sums};
+use crate::{Format, Isa, Packed};
 
-/// Whether a matrix product is worth waking threads: from about 0.3 ms on. Reading a weight takes
-/// as long as using it for some seven rows.
-fn parallel_product(rows: usize, weights: usize) -> bool {
-    weights * (rows + 7) >= 1 << 23
+/// Bytes of weights that a thread takes at a time: few enough to stay in its cache while blocks of
+/// rows are multiplied with them one after the other.
+const TASK: usize = 1 << 18;
+
+/// Whether a product is worth waking threads: from about 0.3 ms on. Reading four bytes of weights
+/// takes as long as using a weight for some seven rows.
+fn parallel_product(rows: usize, weights: usize, bytes: usize) -> bool {
+    weights * rows + bytes / 4 * 7 >= 1 << 23
 }
 
-/// A linear map, laid out so that a product reads its weights once, in order, and never sums
-/// across a vector.
+/// A linear map: weights in one or several parts, whose outputs lie side by side.
 #[derive(Debug)]
 pub struct Linear {
-    /// `[panels, inputs, WIDTH]`: each panel holds `WIDTH` outputs, the last one padded with zeros.
-    panels: Vec<f32>,
-    inputs: usize,
+    parts: Vec<Arc<Packed>>,
     outputs: usize,
     /// Added to the outputs, if any.
     bias: Option<Vec<f32>>,
 }
 
-/// Outputs per panel: several vectors of any instruction set.
-const WIDTH: usize = 32;
-
 impl Linear {
-    /// The map of a weight `[outputs, inputs]`, which is copied.
+    /// The map of a weight `[outputs, inputs]` in f32, which is copied.
     ///
     /// # Panics
     /// If the weight has no whole rows.
     pub fn new(weight: &[f32], inputs: usize) -> Self {
-        assert!(
-            weight.len().is_multiple_of(inputs),
-            "a weight without whole rows"
-        );
-        let outputs = weight.len() / inputs;
-        let mut panels = vec![0.0; outputs.div_ceil(WIDTH) * inputs * WIDTH];
-        for (output, row) in weight.chunks_exact(inputs).enumerate() {
-            let start = output / WIDTH * inputs * WIDTH + output % WIDTH;
-            for (value, &weight) in panels[start..].iter_mut().step_by(WIDTH).zip(row) {
-                *value = weight;
-            }
-        }
+        Self::of_parts(vec![Packed::from_f32(Format::F32, weight, inputs).into()])
+    }
+
+    /// The map of weights that have the same inputs, each in its own format.
+    ///
+    /// # Panics
+    /// If there are none, or inputs differ.
+    pub fn of_parts(parts: Vec<Arc<Packed>>) -> Self {
+        let inputs = parts.first().expect("a linear map has weights").inputs();
+        let same = parts.iter().all(|part| part.inputs() == inputs);
+        assert!(same, "parts with other inputs");
         Self {
-            panels,
-            inputs,
-            outputs,
+            outputs: parts.iter().map(|part| part.outputs()).sum(),
+            parts,
             bias: None,
         }
     }
@@ -71,224 +69,155 @@ impl Linear {
         self.outputs
     }
 
+    /// Bytes of weights that a product reads, whatever the number of rows.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.bytes()).sum()
+    }
+
     /// `[rows, inputs]` to `[rows, outputs]`, with several threads if that is worth it.
     ///
     /// # Panics
     /// If the input has no whole rows.
     pub fn forward(&self, input: &[f32]) -> Vec<f32> {
-        let mut product = self.product(input);
-        if let Some(bias) = &self.bias {
-            for row in product.chunks_exact_mut(self.outputs) {
-                row.iter_mut()
-                    .zip(bias)
-                    .for_each(|(sum, bias)| *sum += bias);
+        product(Isa::current(), &self.parts, self.bias.as_deref(), input)
+    }
+
+    /// The same with the kernels of an instruction set, for comparisons.
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward); if this process cannot use it.
+    pub fn forward_with(&self, isa: Isa, input: &[f32]) -> Vec<f32> {
+        assert!(isa.is_available(), "{isa} cannot be used here");
+        product(isa, &self.parts, self.bias.as_deref(), input)
+    }
+}
+
+/// Panels of a part, and where their sums go.
+struct Task<'a> {
+    part: &'a Packed,
+    activations: &'a Activations,
+    /// Number of the first panel.
+    first: usize,
+    /// Columns of each row of the product.
+    columns: Vec<&'a mut [f32]>,
+}
+
+fn product(isa: Isa, parts: &[Arc<Packed>], bias: Option<&[f32]>, input: &[f32]) -> Vec<f32> {
+    let inputs = parts[0].inputs();
+    assert!(
+        input.len().is_multiple_of(inputs),
+        "an input without whole rows"
+    );
+    let rows = input.len() / inputs;
+    let outputs: usize = parts.iter().map(|part| part.outputs()).sum();
+    let bytes: usize = parts.iter().map(|part| part.bytes()).sum();
+    let mut product = vec![0.0; rows * outputs];
+    if rows == 0 {
+        return product;
+    }
+    let activations = Activations::of_parts(isa, parts, input, inputs);
+    let parallel =
+        rayon::current_num_threads() > 1 && parallel_product(rows, inputs * outputs, bytes);
+    let tasks = tasks(parts, &activations, &mut product, outputs);
+    match parallel {
+        true => tasks
+            .into_par_iter()
+            .with_max_len(1)
+            .for_each(|task| task.run(isa)),
+        false => tasks.into_iter().for_each(|task| task.run(isa)),
+    }
+    if let Some(bias) = bias {
+        for row in product.chunks_exact_mut(outputs) {
+            row.iter_mut()
+                .zip(bias)
+                .for_each(|(sum, bias)| *sum += bias);
+        }
+    }
+    product
+}
+
+impl Activations {
+    /// For each part; parts of the same kind share them.
+    fn of_parts(
+        isa: Isa,
+        parts: &[Arc<Packed>],
+        input: &[f32],
+        inputs: usize,
+    ) -> Vec<(Kind, usize, Self)> {
+        let mut made: Vec<(Kind, usize, Self)> = Vec::new();
+        for part in parts {
+            let (kind, most) = (Kind::of(part.format()), isa.most_rows(part.format()));
+            if !made.iter().any(|other| (other.0, other.1) == (kind, most)) {
+                made.push((kind, most, Self::new(input, inputs, kind, most)));
             }
         }
-        product
+        made
     }
+}
 
-    fn product(&self, input: &[f32]) -> Vec<f32> {
-        let inputs = self.inputs;
-        assert!(
-            input.len().is_multiple_of(inputs),
-            "an input without whole rows"
-        );
-        let rows = input.len() / inputs;
-        let panel = inputs * WIDTH;
-        let product = |panels| Product {
-            input,
-            panels,
-            inputs,
+/// Cuts a product into what threads take at a time.
+fn tasks<'a>(
+    parts: &'a [Arc<Packed>],
+    activations: &'a [(Kind, usize, Activations)],
+    product: &'a mut [f32],
+    outputs: usize,
+) -> Vec<Task<'a>> {
+    let mut rows: Vec<&mut [f32]> = product.chunks_exact_mut(outputs).collect();
+    let mut tasks = Vec::new();
+    for part in parts {
+        let kind = Kind::of(part.format());
+        let found = activations.iter().find(|(other, ..)| *other == kind);
+        let Some((.., activations)) = found else {
+            continue;
         };
-        let tasks = rayon::current_num_threads();
-        let mut parts: Vec<Vec<f32>> = if tasks == 1 || !parallel_product(rows, self.panels.len()) {
-            vec![Arch::new().dispatch(product(&self.panels))]
-        } else {
-            let share = (self.panels.len() / panel).div_ceil(tasks) * panel;
-            let shares = self.panels.par_chunks(share);
-            shares
-                .map(|share| Arch::new().dispatch(product(share)))
-                .collect()
-        };
-        // Only the last part has padding.
-        if let Some(last) = parts.last_mut() {
-            let width = last.len() / rows;
-            let padding = self.panels.len() / inputs - self.outputs;
-            trim_rows(last, width, width - padding);
-        }
-        side_by_side(parts, rows)
-    }
-}
-
-/// Cuts every row of `width` values down to the first `kept`.
-fn trim_rows(matrix: &mut Vec<f32>, width: usize, kept: usize) {
-    if kept == width {
-        return;
-    }
-    let rows = matrix.len() / width;
-    for row in 1..rows {
-        matrix.copy_within(row * width..row * width + kept, row * kept);
-    }
-    matrix.truncate(rows * kept);
-}
-
-/// A matrix product on one thread: `[rows, inputs]` to `[rows, WIDTH * panels]`.
-#[derive(Clone, Copy)]
-struct Product<'a> {
-    input: &'a [f32],
-    panels: &'a [f32],
-    inputs: usize,
-}
-
-impl WithSimd for Product<'_> {
-    type Output = Vec<f32>;
-
-    /// Chooses how many vectors make a panel, and how many rows of those the registers hold.
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Vec<f32> {
-        match S::F32_LANES {
-            16 => self.run::<S, 2>(simd, 12),
-            8 => self.run::<S, 4>(simd, 2),
-            4 => self.run::<S, 8>(simd, 1),
-            2 => self.run::<S, 16>(simd, 1),
-            _ => self.run::<S, 32>(simd, 1),
+        let panels = part.outputs().div_ceil(WIDTH);
+        let at_once = (TASK / part.panel_bytes().max(1)).clamp(1, panels.div_ceil(4).max(1));
+        for first in (0..panels).step_by(at_once) {
+            let end = part.outputs().min((first + at_once) * WIDTH);
+            let width = end - first * WIDTH;
+            let columns = rows.iter_mut().map(|row| {
+                let (columns, rest) = std::mem::take(row).split_at_mut(width);
+                *row = rest;
+                columns
+            });
+            tasks.push(Task {
+                part,
+                activations,
+                first,
+                columns: columns.collect(),
+            });
         }
     }
+    tasks
 }
 
-impl Product<'_> {
-    #[inline(always)]
-    fn run<S: Simd, const VECTORS: usize>(self, simd: S, most: usize) -> Vec<f32> {
-        let inputs = self.inputs;
-        let rows = self.input.len() / inputs;
-        let blocks = row_blocks(self.input, inputs, most);
-        let panels = self.panels.chunks_exact(inputs * WIDTH);
-        let width = panels.len() * WIDTH;
-        let mut product = vec![0.0; rows * width];
-        for (panel, weights) in panels.enumerate() {
-            let mut out = PanelOutput {
-                weights: S::as_simd_f32s(weights).0,
-                product: &mut product,
-                width,
-                at: panel * WIDTH,
-            };
-            for (rows, input) in &blocks {
-                match rows {
-                    12 => out.block::<S, VECTORS, 12>(simd, input),
-                    11 => out.block::<S, VECTORS, 11>(simd, input),
-                    10 => out.block::<S, VECTORS, 10>(simd, input),
-                    9 => out.block::<S, VECTORS, 9>(simd, input),
-                    8 => out.block::<S, VECTORS, 8>(simd, input),
-                    7 => out.block::<S, VECTORS, 7>(simd, input),
-                    6 => out.block::<S, VECTORS, 6>(simd, input),
-                    5 => out.block::<S, VECTORS, 5>(simd, input),
-                    4 => out.block::<S, VECTORS, 4>(simd, input),
-                    3 => out.block::<S, VECTORS, 3>(simd, input),
-                    2 => out.block::<S, VECTORS, 2>(simd, input),
-                    _ => out.block::<S, VECTORS, 1>(simd, input),
+impl Task<'_> {
+    fn run(mut self, isa: Isa) {
+        let size = self.part.panel_bytes();
+        let panels = &self.part.panels()[self.first * size..];
+        let mut sums: [Sums; 16] = [[0.0; WIDTH]; 16];
+        let mut first = 0;
+        for (block, &rows) in self.activations.blocks.iter().enumerate() {
+            let (columns, sums) = (&mut self.columns[first..first + rows], &mut sums[..rows]);
+            let panels_in_task = columns[0].len().div_ceil(WIDTH);
+            for number in 0..panels_in_task {
+                let panel = &panels[number * size..(number + 1) * size];
+                multiply(
+                    isa,
+                    self.part.format(),
+                    panel,
+                    self.activations,
+                    block,
+                    sums,
+                );
+                for (columns, sums) in columns.iter_mut().zip(sums.iter()) {
+                    let to = columns[number * WIDTH..].iter_mut();
+                    to.zip(sums).for_each(|(to, sum)| *to = *sum);
                 }
             }
-        }
-        product
-    }
-}
-
-/// Cuts `[rows, inputs]` into blocks of at most so many rows, as even as they can be: the rows of
-/// each, and its transpose `[inputs, rows]`, so that what a step of a product multiplies lies side
-/// by side.
-fn row_blocks(input: &[f32], inputs: usize, most: usize) -> Vec<(usize, Cow<'_, [f32]>)> {
-    let rows = input.len() / inputs;
-    let count = rows.div_ceil(most).max(1);
-    let mut rest = input;
-    let blocks = (0..count).map(|block| {
-        let rows = rows * (block + 1) / count - rows * block / count;
-        let (block, after) = rest.split_at(rows * inputs);
-        rest = after;
-        if rows == 1 {
-            return (rows, Cow::Borrowed(block));
-        }
-        let mut transposed = vec![0.0; block.len()];
-        for (row, values) in block.chunks_exact(inputs).enumerate() {
-            for (to, value) in transposed[row..].iter_mut().step_by(rows).zip(values) {
-                *to = *value;
-            }
-        }
-        (rows, Cow::Owned(transposed))
-    });
-    blocks.collect()
-}
-
-/// The columns of a product that one panel makes.
-struct PanelOutput<'a, V> {
-    weights: &'a [V],
-    product: &'a mut [f32],
-    /// Columns of the product.
-    width: usize,
-    /// Where the next row's columns begin.
-    at: usize,
-}
-
-impl<V: Copy> PanelOutput<'_, V> {
-    /// Computes the next `ROWS` rows.
-    #[inline(always)]
-    fn block<S: Simd<f32s = V>, const VECTORS: usize, const ROWS: usize>(
-        &mut self,
-        simd: S,
-        input: &[f32],
-    ) {
-        for sums in &sums::<S, VECTORS, ROWS>(simd, input, self.weights) {
-            let columns = &mut self.product[self.at..self.at + WIDTH];
-            for (out, sum) in S::as_mut_simd_f32s(columns).0.iter_mut().zip(sums) {
-                *out = *sum;
-            }
-            self.at += self.width;
+            first += rows;
         }
     }
-}
-
-/// Products of some rows, transposed, with one panel, each summed input by input.
-#[inline(always)]
-fn sums<S: Simd, const VECTORS: usize, const ROWS: usize>(
-    simd: S,
-    input: &[f32],
-    weights: &[S::f32s],
-) -> [[S::f32s; VECTORS]; ROWS] {
-    let (weights, values) = (
-        weights.as_chunks::<VECTORS>().0,
-        input.as_chunks::<ROWS>().0,
-    );
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
-    for (weights, values) in weights.iter().zip(values) {
-        prefetch_after(weights);
-        for (sums, value) in sums.iter_mut().zip(values) {
-            let value = simd.splat_f32s(*value);
-            for (sum, weight) in sums.iter_mut().zip(weights) {
-                *sum = simd.mul_add_e_f32s(value, *weight, *sum);
-            }
-        }
-    }
-    sums
-}
-
-/// Bytes before they are read that weights are prefetched: four pages, since hardware prefetchers
-/// stop at the end of one.
-const AHEAD: usize = 1 << 14;
-
-/// Asks for the memory that is [`AHEAD`] of `read`, if there is any.
-#[inline(always)]
-fn prefetch_after<T>(read: &[T]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in (0..size_of_val(read)).step_by(64) {
-        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-        let address = read.as_ptr().cast::<i8>().wrapping_add(AHEAD + line);
-        // SAFETY: a hint. It reads nothing, and never faults, wherever the address is.
-        #[allow(unsafe_code)]
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(address);
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (read, AHEAD);
 }
 
 #[cfg(test)]
@@ -350,27 +279,6 @@ mod tests {
         for (biased, plain) in biased.chunks(33).zip(plain.chunks(33)) {
             let sums: Vec<f32> = plain.iter().zip(&bias).map(|(a, b)| a + b).collect();
             assert_eq!(biased, sums);
-        }
-    }
-
-    #[test]
-    fn products_with_all_instruction_sets() {
-        let (rows, inputs, outputs) = (15, 21, 96);
-        let (input, weight) = (random(rows * inputs), random(outputs * inputs));
-        let linear = Linear::new(&weight, inputs);
-        let expected = linear.forward(&input);
-        let product = Product {
-            input: &input,
-            panels: &linear.panels,
-            inputs,
-        };
-        let plain = pulp::Scalar::new().vectorize(product);
-        for (a, b) in plain.iter().zip(&expected) {
-            assert!((a - b).abs() < 2e-5 * (1.0 + b.abs()), "{a} instead of {b}");
-        }
-        #[cfg(target_arch = "x86_64")]
-        if let Some(simd) = pulp::x86::V3::try_new() {
-            assert_eq!(Simd::vectorize(simd, product), expected);
         }
     }
 }

@@ -4,18 +4,13 @@
 //! `t5/layers.rs`. A backend says how its weights lie in memory and how each operation is carried
 //! out:
 //!
-//! * [`cpu`]: f32 on the CPU, with the kernels of `cascade-cpu`.
-//! * [`tensor`]: bf16 and f16 on the CPU, with the tensor library.
+//! * [`cpu`]: weights of any format on the CPU, with the kernels of `cascade-cpu`.
 //! * [`gpu`]: f32 and bf16 on NVIDIA GPUs, with the kernels of `cascade-gpu`.
-//!
-//! The first two share what happens on the [`host`].
 
-mod arena;
 mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod host;
-mod tensor;
 
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
@@ -55,8 +50,6 @@ pub(crate) struct ModelInfo {
     pub(crate) parameters_per_forward: usize,
     pub(crate) max_context: Option<usize>,
     pub(crate) start: Option<TokenId>,
-    /// Whether the residual stream exceeds the range of f16, so that a backend must keep it in f32.
-    pub(crate) exceeds_f16: bool,
 }
 
 impl ModelInfo {
@@ -116,8 +109,6 @@ pub(crate) struct LinearSpec<'a> {
     pub(crate) outputs: Outputs,
     /// Whether each part has a bias.
     pub(crate) bias: bool,
-    /// Whether outputs exceed the range of f16.
-    pub(crate) exceeds_f16: bool,
 }
 
 impl<'a> LinearSpec<'a> {
@@ -128,7 +119,6 @@ impl<'a> LinearSpec<'a> {
             inputs,
             outputs: Outputs::SideBySide,
             bias: false,
-            exceeds_f16: false,
         }
     }
 
@@ -205,11 +195,16 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     /// A bias of attention's scores by distance.
     type RelativeBias: Loaded;
 
-    /// Bytes of a weight.
-    fn weight_bytes(&self) -> usize;
+    /// Bytes of so many weights of linear maps.
+    fn weight_bytes(&self, weights: usize) -> usize;
 
     /// Bytes of keys and values in one slot, in all layers.
     fn bytes_per_slot(&self, shape: CacheShape) -> usize;
+
+    /// What the user should know of how weights are held, in sentences.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Kernels that a forward of so many rows launched, if there are any and one has run.
     fn launches(&self, _rows: usize) -> Option<usize> {
@@ -328,13 +323,10 @@ pub(crate) fn network(
 ) -> Result<Arc<dyn Network>> {
     let info = config.info();
     Ok(match (device, dtype) {
-        (Device::Cpu, DType::F32) => {
-            let layers = config.layers(&mut cpu::CpuLoader::new(info, weights))?;
-            BackendNetwork::shared(cpu::Cpu, info, layers)
-        }
         (Device::Cpu, _) => {
-            let layers = config.layers(&mut tensor::TensorLoader::new(info, weights, dtype))?;
-            BackendNetwork::shared(tensor::Tensors { dtype }, info, layers)
+            let mut loader = cpu::CpuLoader::new(info, weights, dtype)?;
+            let layers = config.layers(&mut loader)?;
+            BackendNetwork::shared(loader.backend(), info, layers)
         }
         #[cfg(feature = "gpu")]
         (Device::Gpu(device), _) => {
@@ -369,11 +361,15 @@ impl<B: Backend> Network for BackendNetwork<B> {
     }
 
     fn bytes_per_forward(&self) -> usize {
-        self.info.parameters_per_forward * self.backend.weight_bytes()
+        self.backend.weight_bytes(self.info.parameters_per_forward)
     }
 
     fn bytes_per_position(&self) -> usize {
         self.backend.bytes_per_slot(self.info.cache_shape())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.backend.notes()
     }
 
     fn launches(&self, rows: usize) -> Option<usize> {

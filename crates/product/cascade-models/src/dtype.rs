@@ -5,34 +5,59 @@ use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// What a model computes in: the type of its weights and activations.
+/// What a model computes in: the type of its weights. On a CPU, activations and sums are f32, but
+/// for what they are rounded to in products: see [`cascade_cpu::Format`]. On a GPU, activations
+/// have the type too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DType {
-    /// 32 bits. The fastest on a CPU by far.
+    /// 32 bits.
     #[default]
     F32,
     /// bfloat16: the range of f32, 8 bits of precision.
     BF16,
     /// IEEE half precision. Not on GPUs.
     F16,
+    /// 8 bits and a scale for 32 weights, as in GGUF. On CPUs only.
+    Q8_0,
+    /// 4 bits and a scale for 32 weights, as in GGUF. On CPUs only.
+    Q4_0,
+    /// As the file has them: blocks of GGUF stay what they are, those that there are no kernels for
+    /// are held in f32. On a GPU, f32.
+    Stored,
 }
 
 impl DType {
-    /// Its name: `f32`, `bf16` or `f16`.
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::F32,
+        Self::BF16,
+        Self::F16,
+        Self::Q8_0,
+        Self::Q4_0,
+        Self::Stored,
+    ];
+
+    /// Its name: `f32`, `bf16`, `f16`, `q8_0`, `q4_0` or `stored`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::F32 => "f32",
             Self::BF16 => "bf16",
             Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
+            Self::Stored => "stored",
         }
     }
 
-    /// Bytes of an element.
-    pub fn size_in_bytes(self) -> usize {
+    /// Bytes of so many weights; nothing if only their file knows.
+    pub fn bytes(self, weights: usize) -> Option<usize> {
         match self {
-            Self::F32 => 4,
-            Self::BF16 | Self::F16 => 2,
+            Self::F32 => Some(weights.saturating_mul(4)),
+            Self::BF16 | Self::F16 => Some(weights.saturating_mul(2)),
+            Self::Q8_0 => Some(weights.div_ceil(32).saturating_mul(34)),
+            Self::Q4_0 => Some(weights.div_ceil(32).saturating_mul(18)),
+            Self::Stored => None,
         }
     }
 }
@@ -46,12 +71,15 @@ impl fmt::Display for DType {
 impl FromStr for DType {
     type Err = Error;
 
-    /// Reads `f32`, `f16` or `bf16`, or `float32`, `float16`, `bfloat16`.
+    /// Reads a name, or `float32`, `float16`, `bfloat16`.
     fn from_str(text: &str) -> Result<Self> {
         match text.trim() {
             "f32" | "float32" => Ok(Self::F32),
             "f16" | "float16" => Ok(Self::F16),
             "bf16" | "bfloat16" => Ok(Self::BF16),
+            "q8_0" => Ok(Self::Q8_0),
+            "q4_0" => Ok(Self::Q4_0),
+            "stored" => Ok(Self::Stored),
             _ => Err(Error::ComputeType {
                 text: text.to_owned(),
             }),
@@ -59,23 +87,12 @@ impl FromStr for DType {
     }
 }
 
-/// Reads the name of a type to compute in: `f32`, `f16` or `bf16`.
+/// Reads the name of a type to compute in: `f32`, `f16`, `bf16`, `q8_0`, `q4_0` or `stored`.
 ///
 /// # Errors
 /// [`Error::ComputeType`] for another name.
 pub fn parse_dtype(text: &str) -> Result<DType> {
     text.parse()
-}
-
-/// The tensor library's.
-impl DType {
-    pub(crate) fn tensor_type(self) -> candle_core::DType {
-        match self {
-            Self::F32 => candle_core::DType::F32,
-            Self::BF16 => candle_core::DType::BF16,
-            Self::F16 => candle_core::DType::F16,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -85,7 +102,7 @@ mod tests {
     #[test]
     fn types_have_names() {
         assert_eq!(parse_dtype("bf16").unwrap(), DType::BF16);
-        for dtype in [DType::F32, DType::BF16, DType::F16] {
+        for dtype in DType::ALL {
             assert_eq!(dtype.to_string().parse::<DType>().unwrap(), dtype);
         }
         let message = parse_dtype("int8").unwrap_err().to_string();

@@ -269,10 +269,26 @@ pub enum Error {
     },
 
     /// Text that is not a type to compute in.
-    #[error("\"{text}\" is not a type to compute in; give f32, f16 or bf16")]
+    #[error("\"{text}\" is not a type to compute in; give f32, f16 or bf16, or, on a CPU, q8_0, q4_0 or stored (as the file has them)")]
     ComputeType {
         /// What was given.
         text: String,
+    },
+
+    /// A weight that is larger than the type can say.
+    #[error("{tensor} has a weight that {dtype} has no number for; compute in bf16 or f32")]
+    TooLargeForType {
+        /// Name of the tensor.
+        tensor: String,
+        /// The type.
+        dtype: String,
+    },
+
+    /// The environment names instructions that cannot be used.
+    #[error("{problem}")]
+    Instructions {
+        /// What was named, and what could be.
+        problem: String,
     },
 
     /// The tensor library failed.

@@ -37,18 +37,35 @@ impl MemoryEstimate {
     ///
     /// # Errors
     /// A configuration that cannot be read or that no model can be built from.
-    pub fn of(files: &ModelFiles, dtype: DType, tokens: usize, nodes: usize) -> Result<Self> {
+    pub fn of(
+        files: &ModelFiles,
+        device: &Device,
+        dtype: DType,
+        tokens: usize,
+        nodes: usize,
+    ) -> Result<Self> {
         let config = ModelConfig::parse(&files.config, &read_config(files)?)?;
-        Ok(Self::of_info(&config.info(), dtype, tokens, nodes))
+        let mut estimate = Self::of_info(&config.info(), dtype, tokens, nodes);
+        if device.is_cpu() {
+            // Keys and values are f32 there, whatever weights are.
+            estimate.cache = Self::of_info(&config.info(), DType::F32, tokens, nodes).cache;
+            estimate.weights = weight_bytes(&config, device, dtype, Some(files));
+        }
+        Ok(estimate)
     }
 
     fn of_info(info: &ModelInfo, dtype: DType, tokens: usize, nodes: usize) -> Self {
-        let bytes = dtype.size_in_bytes();
+        let bytes = match dtype {
+            DType::BF16 | DType::F16 => 2,
+            _ => F32_BYTES,
+        };
         let tokens = tokens.min(info.max_context.unwrap_or(usize::MAX));
         let heads = info.heads.kv * info.heads.size;
         let activations = ROWS * BUFFERS_PER_ROW * info.size;
         Self {
-            weights: info.parameters.saturating_mul(bytes),
+            weights: dtype
+                .bytes(info.parameters)
+                .unwrap_or(info.parameters.saturating_mul(F32_BYTES)),
             cache: (2 * info.layers * heads * bytes).saturating_mul(tokens),
             workspace: (activations + nodes.saturating_mul(info.vocab_size)) * F32_BYTES,
         }
@@ -86,6 +103,29 @@ impl fmt::Display for MemoryEstimate {
     }
 }
 
+/// Bytes of the weights of a model: what its files take if only they know.
+fn weight_bytes(
+    config: &ModelConfig,
+    device: &Device,
+    dtype: DType,
+    files: Option<&ModelFiles>,
+) -> usize {
+    let parameters = config.info().parameters;
+    let stored = || {
+        let files = files.filter(|_| device.is_cpu())?;
+        files.weights.iter().map(file_bytes).sum()
+    };
+    let bytes = dtype.bytes(parameters).or_else(stored);
+    bytes.unwrap_or(parameters.saturating_mul(F32_BYTES))
+}
+
+fn file_bytes(file: &ModelFile) -> Option<usize> {
+    match file {
+        ModelFile::Disk(path) => usize::try_from(std::fs::metadata(path).ok()?.len()).ok(),
+        ModelFile::Embedded { bytes, .. } => Some(bytes.len()),
+    }
+}
+
 /// Refuses weights that are larger than the memory that is free, as far as that is known.
 ///
 /// # Errors
@@ -95,9 +135,10 @@ pub(crate) fn check_weights(
     config: &ModelConfig,
     device: &Device,
     dtype: DType,
+    files: Option<&ModelFiles>,
 ) -> Result<()> {
     let parameters = config.info().parameters;
-    let bytes = parameters.saturating_mul(dtype.size_in_bytes());
+    let bytes = weight_bytes(config, device, dtype, files);
     match device.free_memory()? {
         Some(free) if bytes > free => Err(Error::DoesNotFit {
             model: file.to_string(),

@@ -60,16 +60,20 @@ pub use weights::WeightSource;
 /// Version of the tensor library, which is pinned.
 pub const CANDLE_VERSION: &str = "0.11.1";
 
-/// Instruction sets of this CPU that forward passes make use of.
+/// Instruction sets of this CPU that forward passes can use, the widest first. It is the one that
+/// they do use, unless the environment variable `CASCADE_CPU` names another.
 pub fn cpu_features() -> Vec<&'static str> {
-    // Our own kernels choose when they run, the tensor library's when they are compiled.
-    let library = [
-        ("neon", candle_core::utils::with_neon()),
-        ("simd128", candle_core::utils::with_simd128()),
-        ("f16c", candle_core::utils::with_f16c()),
-    ];
-    let library = library.into_iter().filter(|(_, there)| *there);
-    let mut features = cascade_cpu::instruction_sets();
-    features.extend(library.map(|(name, _)| name));
-    features
+    let there = cascade_cpu::Isa::available().into_iter();
+    there.map(cascade_cpu::Isa::as_str).collect()
+}
+
+/// The instruction set that forward passes on this CPU use.
+///
+/// # Errors
+/// [`Error::Instructions`]: `CASCADE_CPU` names one that is not there.
+pub fn cpu_instructions() -> Result<&'static str> {
+    match cascade_cpu::Isa::chosen() {
+        Ok(isa) => Ok(isa.as_str()),
+        Err(problem) => Err(Error::Instructions { problem }),
+    }
 }

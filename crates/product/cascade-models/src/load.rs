@@ -22,7 +22,7 @@ use crate::{
 pub struct LoadOptions {
     /// Where it computes.
     pub device: Device,
-    /// What it computes in; weights are converted. On the CPU, f32 is the fastest by far.
+    /// What it computes in; weights are converted when they are read.
     pub dtype: DType,
     /// Where models of the hub come from.
     pub hub: HubOptions,
@@ -120,7 +120,13 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
     let weights = Checkpoint::open(&files)?;
     let described = ModelConfig::parse(&files.config, &config)?;
-    check_weights(&files.config, &described, &options.device, options.dtype)?;
+    check_weights(
+        &files.config,
+        &described,
+        &options.device,
+        options.dtype,
+        Some(&files),
+    )?;
     let model = Model::new(&described, &weights, &options.device, options.dtype)
         .map_err(|error| in_file(&files.config, error))?;
     let model = Arc::new(model);

@@ -34,6 +34,9 @@ pub(crate) trait Network: Debug + Send + Sync {
     /// position of the source are as many.
     fn bytes_per_position(&self) -> usize;
 
+    /// What the user should know of how its weights are held, in sentences.
+    fn notes(&self) -> Vec<String>;
+
     /// Kernels that a forward of so many rows launched, for a network on a GPU that has run one.
     fn launches(&self, rows: usize) -> Option<usize>;
 

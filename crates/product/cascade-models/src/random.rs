@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use cascade_cpu::{quantize, Format, Packed};
 #[cfg(feature = "gpu")]
 use cascade_gpu::TensorSource;
+use half::f16;
 use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::config::ModelConfig;
 use crate::estimate::check_weights;
-use crate::weights::{Provider, Role};
-use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
+use crate::weights::{format_for, FloatType, Held, Provider, Role};
+use crate::{DType, LoadOptions, Model, ModelFile, Result};
 
 /// A model of the shape that `config` (the content of a config.json) describes, with random
 /// weights, on the device and in the type of `options`. It needs no files. What it says means
@@ -23,15 +24,16 @@ use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
 /// same weights on the same kind of device.
 ///
 /// # Errors
-/// [`Error::DoesNotFit`] before anything is allocated; [`Error::Config`] for a configuration that
-/// no model can be built from; whatever the device fails with.
+/// [`DoesNotFit`](crate::Error::DoesNotFit) before anything is allocated;
+/// [`Config`](crate::Error::Config) for a configuration that no model can be built from; whatever
+/// the device fails with.
 pub fn random_model(config: Value, options: &LoadOptions) -> Result<Arc<Model>> {
     let file = ModelFile::Embedded {
         name: "the configuration of a model with random weights".to_owned(),
         bytes: &[],
     };
     let config = ModelConfig::parse(&file, &config)?;
-    check_weights(&file, &config, &options.device, options.dtype)?;
+    check_weights(&file, &config, &options.device, options.dtype, None)?;
     let model = Model::new(&config, &RandomWeights, &options.device, options.dtype)?;
     Ok(Arc::new(model))
 }
@@ -71,15 +73,44 @@ impl Provider for RandomWeights {
         name != "lm_head.weight"
     }
 
-    fn read(&self, name: &str, shape: &[usize], role: Role, dtype: DType) -> Result<Tensor> {
-        let tensor = Tensor::from_vec(Self::values(name, shape, role), shape, &Device::Cpu);
-        let converted = tensor.and_then(|tensor| tensor.to_dtype(dtype.tensor_type()));
-        converted.map_err(Error::tensor)
+    fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>> {
+        Ok(Self::values(name, shape, role))
+    }
+
+    fn pack(&self, name: &str, [outputs, inputs]: [usize; 2], dtype: DType) -> Result<Held> {
+        let (format, note) = format_for(dtype, FloatType::F32, inputs);
+        let (seed, scale) = (seed(name), Self::scale(&[outputs, inputs]));
+        let matrix = Packed::from_rows(format, inputs, outputs, |row, to| {
+            fill_row(format, (seed, scale), row * inputs, inputs, to);
+        });
+        Ok(Held { matrix, note })
     }
 
     #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
         self
+    }
+}
+
+/// Writes a row: values that are rounded, or, in blocks, random integers, which are cheaper.
+fn fill_row(format: Format, (seed, scale): (u64, f32), first: usize, inputs: usize, to: &mut [u8]) {
+    let half_of = match format {
+        Format::Q8_0 => 127.0,
+        Format::Q4_0 => 8.0,
+        _ => {
+            let places = first as u64..(first + inputs) as u64;
+            let values: Vec<f32> = places.map(|i| scale * value(seed, i)).collect();
+            return quantize(format, &values, to);
+        }
+    };
+    let scale = f16::from_f32(scale / half_of).to_le_bytes();
+    for (number, block) in to.chunks_exact_mut(format.block_bytes()).enumerate() {
+        let (head, bytes) = block.split_at_mut(2);
+        head.copy_from_slice(&scale);
+        for (i, bytes) in bytes.chunks_mut(8).enumerate() {
+            let place = (first / 32 + number) * 4 + i;
+            bytes.copy_from_slice(&mixed(seed, place as u64).to_le_bytes());
+        }
     }
 }
 
@@ -92,11 +123,15 @@ fn seed(name: &str) -> u64 {
 /// The `i`th value of a sequence, between -1 and 1: the finalizer of MurmurHash3, whose values in
 /// turn look random.
 fn value(seed: u64, i: u64) -> f32 {
+    (mixed(seed, i) >> 40) as f32 * (2.0 / (1u64 << 24) as f32) - 1.0
+}
+
+/// The same as 64 bits.
+fn mixed(seed: u64, i: u64) -> u64 {
     let mut x = seed.wrapping_add(i);
     x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    x ^= x >> 33;
-    (x >> 40) as f32 * (2.0 / (1u64 << 24) as f32) - 1.0
+    x ^ x >> 33
 }
 
 #[cfg(test)]

@@ -29,10 +29,10 @@ impl Model {
         device: &Device,
         dtype: DType,
     ) -> crate::Result<Self> {
-        Ok(Self {
-            network: config.network(weights, device, dtype)?,
-            warnings: config.warnings().to_vec(),
-        })
+        let network = config.network(weights, device, dtype)?;
+        let mut warnings = config.warnings().to_vec();
+        warnings.extend(network.notes());
+        Ok(Self { network, warnings })
     }
 
     /// The model that `config` (the content of a config.json) describes, with somebody's own
@@ -56,7 +56,8 @@ impl Model {
     }
 
     /// What the user should know of the model's settings, in sentences: settings of its config.json
-    /// that are not known here, and limits that follow from others.
+    /// that are not known here, limits that follow from others, and weights that are held in
+    /// another type than was asked for.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -166,9 +167,8 @@ impl Model {
 /// are more rows than one takes (512 on the CPU, 64 on a GPU). The last token of the context is
 /// always computed again: its row is the first of the answer.
 ///
-/// In f32 on the CPU, and on GPUs, an answer has the same bits whatever was scored before and
-/// together with it, so that verifying a draft gives the very values that plain decoding gives. In
-/// 16 bits on the CPU, the last bits vary with the number of rows.
+/// An answer has the same bits whatever was scored before and together with it, so that verifying a
+/// draft gives the very values that plain decoding gives.
 ///
 /// Logits that are not a valid distribution are an error whatever is wanted of them
 /// ([`Error::ImproperLogits`]). After it, the session answers other calls as if it had seen

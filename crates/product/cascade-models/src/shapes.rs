@@ -44,10 +44,22 @@ mod tests {
         for (name, parameters) in released {
             assert_eq!(t5(name).parameters(), parameters, "{name}");
         }
-        for (name, parameters) in [("vicuna-7b", 6_738_415_616), ("vicuna-68m", 68_030_208)] {
+        let decoders = [
+            ("vicuna-7b", 6_738_415_616),
+            ("vicuna-13b", 13_015_864_320),
+            ("vicuna-68m", 68_030_208),
+            ("tinyllama-1.1b", 1_100_048_384),
+            ("llama-3.2-1b", 1_235_814_400),
+            ("llama-3.2-3b", 3_212_749_824),
+            ("llama-3.1-8b", 8_030_261_248),
+            ("qwen2.5-0.5b", 494_032_768),
+            ("qwen2.5-1.5b", 1_543_714_304),
+            ("qwen2.5-7b", 7_615_616_512),
+        ];
+        for (name, parameters) in decoders {
             assert_eq!(llama(name).parameters(), parameters, "{name}");
         }
-        assert_eq!(shape_names().len(), released.len() + 2);
+        assert_eq!(shape_names().len(), released.len() + decoders.len());
         assert!(shape("flan-t5-tiny").is_none());
     }
 }

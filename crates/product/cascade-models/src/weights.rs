@@ -5,21 +5,22 @@
 
 mod bytes;
 mod file;
+mod pack;
 mod pytorch;
 mod safetensors;
 
-#[cfg(feature = "gpu")]
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use candle_core::{CpuStorage, Device, Result as TensorResult, Storage, Tensor};
+use cascade_cpu::Packed;
 #[cfg(feature = "gpu")]
 use cascade_gpu::{StorageDType, TensorSource};
 use cascade_hub::WeightFormat;
 
 pub(crate) use self::bytes::Bytes;
-pub(crate) use self::file::{FloatType, Stored, TensorFile, TensorInfo};
+pub(crate) use self::file::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
+pub(crate) use self::pack::{format_for, pack, Held};
 use crate::gguf::GgufWeights;
 use crate::{DType, Error, ModelFile, ModelFiles, Result};
 
@@ -51,29 +52,15 @@ pub(crate) trait Provider {
     /// Whether there is a tensor `name`.
     fn has(&self, name: &str) -> bool;
 
-    /// The tensor `name` on the host, converted to `dtype`.
-    fn read(&self, name: &str, shape: &[usize], role: Role, dtype: DType) -> Result<Tensor>;
+    /// The tensor `name` in f32.
+    fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>>;
+
+    /// The matrix `name`, `[outputs, inputs]`, as the CPU's kernels read it.
+    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held>;
 
     /// The same weights for GPUs.
     #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights;
-}
-
-/// Calls `read` with the values of a tensor in f32, without copying them if they are contiguous.
-pub(crate) fn with_values<T>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> T) -> TensorResult<T> {
-    let tensor = tensor.to_dtype(candle_core::DType::F32)?.contiguous()?;
-    let (storage, layout) = tensor.storage_and_layout();
-    let start = layout.start_offset();
-    if let Storage::Cpu(CpuStorage::F32(values)) = &*storage {
-        return Ok(read(&values[start..start + layout.shape().elem_count()]));
-    }
-    drop(storage);
-    Ok(read(&tensor.flatten_all()?.to_vec1()?))
-}
-
-/// The values of a tensor in f32.
-pub(crate) fn values(tensor: &Tensor) -> Result<Vec<f32>> {
-    with_values(tensor, <[f32]>::to_vec).map_err(Error::tensor)
 }
 
 /// Somebody's own weights.
@@ -84,10 +71,17 @@ impl Provider for Given<'_> {
         self.0.has(name)
     }
 
-    fn read(&self, name: &str, shape: &[usize], _: Role, dtype: DType) -> Result<Tensor> {
-        let tensor = Tensor::from_vec(self.0.values(name, shape)?, shape, &Device::Cpu);
-        let converted = tensor.and_then(|tensor| tensor.to_dtype(dtype.tensor_type()));
-        converted.map_err(Error::tensor)
+    fn read(&self, name: &str, shape: &[usize], _: Role) -> Result<Vec<f32>> {
+        self.0.values(name, shape)
+    }
+
+    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
+        let values = self.0.values(name, &shape)?;
+        let stored = Stored {
+            dtype: FloatType::F32,
+            bytes: Cow::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect()),
+        };
+        pack(name, &stored, shape, dtype)
     }
 
     #[cfg(feature = "gpu")]
@@ -198,8 +192,8 @@ impl Checkpoint {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The values of the tensor `name`, where they lie if they can be taken as they are.
-    fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
+    /// Where the tensor `name` is, which has the shape that is expected.
+    fn entry(&self, name: &str, expected: &[usize]) -> Result<&Entry> {
         let Some(entry) = self.inner.tensors.get(name) else {
             return Err(Error::MissingTensor {
                 files: self.files(),
@@ -216,6 +210,13 @@ impl Checkpoint {
                 found: format!("{:?}", entry.info.shape),
             });
         }
+        Ok(entry)
+    }
+
+    /// The values of the tensor `name`, where they lie if they can be taken as they are.
+    fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
+        let entry = self.entry(name, expected)?;
+        let file = &self.inner.files[entry.file];
         let stored = file
             .load(name)?
             .ok_or_else(|| Error::UnsupportedTensorType {
@@ -256,10 +257,27 @@ impl Provider for Checkpoint {
         self.inner.tensors.contains_key(name)
     }
 
-    fn read(&self, name: &str, shape: &[usize], _: Role, dtype: DType) -> Result<Tensor> {
-        let tensor = self.load(name, shape)?.to_tensor(shape);
-        let converted = tensor.and_then(|tensor| tensor.to_dtype(dtype.tensor_type()));
-        converted.map_err(Error::tensor)
+    fn read(&self, name: &str, shape: &[usize], _: Role) -> Result<Vec<f32>> {
+        let stored = self.load(name, shape)?;
+        Ok(stored.dtype.to_f32(&stored.bytes))
+    }
+
+    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
+        let entry = self.entry(name, &shape)?;
+        let file = &self.inner.files[entry.file];
+        if let Some(blocks) = file.blocks(name, dtype)? {
+            self.used().insert(name.to_owned());
+            let matrix = Packed::from_blocks(blocks.format, &blocks.bytes, shape[1]);
+            return Ok(matrix.into());
+        }
+        let mut held = pack(name, &self.load(name, &shape)?, shape, dtype)?;
+        let stored = &entry.info.dtype;
+        if dtype == DType::Stored && held.note.is_none() && !is_float(stored) {
+            held.note = Some(format!(
+                "f32 instead of {stored}, which there are no kernels for"
+            ));
+        }
+        Ok(held)
     }
 
     #[cfg(feature = "gpu")]
@@ -281,6 +299,11 @@ impl cascade_gpu::Weights for Checkpoint {
         };
         Ok(TensorSource::Values { stored, bytes })
     }
+}
+
+/// Whether a format calls numbers so that are not packed in blocks.
+fn is_float(dtype: &str) -> bool {
+    matches!(dtype, "F64" | "F32" | "F16" | "BF16")
 }
 
 /// f64 as f32.

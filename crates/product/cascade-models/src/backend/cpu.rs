@@ -1,8 +1,10 @@
-//! f32 on the CPU: row-invariant, with the kernels of `cascade-cpu`.
+//! The CPU: row-invariant, with the kernels of `cascade-cpu`. Weights are in any of their formats;
+//! what passes from operation to operation is f32, and so are keys and values.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cascade_cpu::{attend, Cache, CacheShape, KeysValues, Linear, Part, ScoreBias};
+use cascade_cpu::{attend, Cache, CacheShape, Isa, KeysValues, Linear, Packed, Part, ScoreBias};
 
 use super::host::{
     Answer, HostBackend, HostBias, HostCache, HostInput, HostRows, HostSequence, PerWindow,
@@ -13,18 +15,26 @@ use super::{
     Outputs, Sight, Turn,
 };
 use crate::network::Sequence;
-use crate::weights::{values, Provider, Role};
-use crate::{DType, Result};
+use crate::weights::{Provider, Role};
+use crate::{DType, Error, Result};
 
 #[derive(Debug)]
-pub(super) struct Cpu;
+pub(super) struct Cpu {
+    /// Matrices that were loaded.
+    held: Held,
+    /// How many matrices are held in another way than was asked for, by what is said of them.
+    notes: BTreeMap<String, usize>,
+}
+
+/// Weights, and the bytes that they take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    weights: usize,
+    bytes: usize,
+}
 
 /// An embedding `[rows, size]`.
-#[derive(Debug)]
-pub(super) struct Table {
-    values: Vec<f32>,
-    size: usize,
-}
+pub(super) type Table = Arc<Packed>;
 
 /// A root-mean-square norm.
 #[derive(Debug)]
@@ -106,12 +116,24 @@ impl Backend for Cpu {
     type Rotary = Rotary;
     type RelativeBias = RelativeBias;
 
-    fn weight_bytes(&self) -> usize {
-        DType::F32.size_in_bytes()
+    fn weight_bytes(&self, weights: usize) -> usize {
+        let Held {
+            weights: all,
+            bytes,
+        } = self.held;
+        (weights as f64 * bytes as f64 / all.max(1) as f64) as usize
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let say = |(note, count): (&String, &usize)| match count {
+            1 => format!("a matrix of weights is held in {note}"),
+            count => format!("{count} matrices of weights are held in {note}"),
+        };
+        self.notes.iter().map(say).collect()
     }
 
     fn bytes_per_slot(&self, shape: CacheShape) -> usize {
-        shape.elements_per_slot() * self.weight_bytes()
+        shape.elements_per_slot() * size_of::<f32>()
     }
 
     fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence> {
@@ -119,19 +141,49 @@ impl Backend for Cpu {
     }
 }
 
-/// Loads weights of any type as f32.
+/// Loads weights of any type in the formats of one.
 pub(super) struct CpuLoader<'a> {
     info: ModelInfo,
     weights: &'a dyn Provider,
+    dtype: DType,
+    loaded: Cpu,
 }
 
 impl<'a> CpuLoader<'a> {
-    pub(super) fn new(info: ModelInfo, weights: &'a dyn Provider) -> Self {
-        Self { info, weights }
+    /// Refuses instructions that the environment names and the CPU does not have.
+    pub(super) fn new(info: ModelInfo, weights: &'a dyn Provider, dtype: DType) -> Result<Self> {
+        Isa::chosen().map_err(|problem| Error::Instructions { problem })?;
+        let loaded = Cpu {
+            held: Held::default(),
+            notes: BTreeMap::new(),
+        };
+        Ok(Self {
+            info,
+            weights,
+            dtype,
+            loaded,
+        })
+    }
+
+    /// What carries out forwards, once everything is loaded.
+    pub(super) fn backend(self) -> Cpu {
+        self.loaded
     }
 
     fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>> {
-        values(&self.weights.read(name, shape, role, DType::F32)?)
+        self.weights.read(name, shape, role)
+    }
+
+    fn matrix(&mut self, name: &str, shape: [usize; 2]) -> Result<Arc<Packed>> {
+        let held = self
+            .weights
+            .pack(&format!("{name}.weight"), shape, self.dtype)?;
+        if let Some(note) = held.note {
+            *self.loaded.notes.entry(note).or_default() += 1;
+        }
+        self.loaded.held.weights += shape[0] * shape[1];
+        self.loaded.held.bytes += held.matrix.bytes();
+        Ok(Arc::new(held.matrix))
     }
 
     fn norm_of(&self, name: &str, size: usize) -> Result<Norm> {
@@ -149,11 +201,7 @@ impl Loader<Cpu> for CpuLoader<'_> {
     }
 
     fn table(&mut self, name: &str) -> Result<Table> {
-        let shape = [self.info.vocab_size, self.info.size];
-        Ok(Table {
-            values: self.on_host(name, &shape)?,
-            size: self.info.size,
-        })
+        self.matrix(name, [self.info.vocab_size, self.info.size])
     }
 
     fn norm(&mut self, name: &str) -> Result<Norm> {
@@ -167,13 +215,13 @@ impl Loader<Cpu> for CpuLoader<'_> {
     fn linear(&mut self, spec: LinearSpec<'_>) -> Result<Map> {
         let (mut weight, mut bias) = (Vec::new(), Vec::new());
         for (name, outputs) in spec.parts {
-            weight.append(&mut self.on_host(name, &[*outputs, spec.inputs])?);
+            weight.push(self.matrix(name, [*outputs, spec.inputs])?);
             if spec.bias {
                 let name = format!("{name}.bias");
                 bias.append(&mut self.read(&name, &[*outputs], Role::Bias)?);
             }
         }
-        let mut linear = Linear::new(&weight, spec.inputs);
+        let mut linear = Linear::of_parts(weight);
         if spec.bias {
             linear = linear.with_bias(bias);
         }
@@ -184,13 +232,12 @@ impl Loader<Cpu> for CpuLoader<'_> {
     }
 
     fn head(&mut self, name: &str, tied: Option<&Table>) -> Result<Map> {
-        let (vocabulary, size) = (self.info.vocab_size, self.info.size);
-        let linear = match tied {
-            Some(table) => Linear::new(&table.values, size),
-            None => Linear::new(&self.on_host(name, &[vocabulary, size])?, size),
+        let weight = match tied {
+            Some(table) => Arc::clone(table),
+            None => self.table(name)?,
         };
         Ok(Map {
-            linear,
+            linear: Linear::of_parts(vec![weight]),
             gated: false,
         })
     }
@@ -348,9 +395,12 @@ fn store<'r>(
 
 impl Forward<Cpu> for CpuForward<'_> {
     fn embed(&mut self, table: &Table, norm: &Norm) {
-        let row = |token: u32| &table.values[token as usize * table.size..][..table.size];
-        let rows = self.rows.tokens().into_iter().map(row);
-        self.stream = rows.collect::<Vec<_>>().concat();
+        let tokens = self.rows.tokens();
+        self.stream = vec![0.0; tokens.len() * table.inputs()];
+        let rows = self.stream.chunks_exact_mut(table.inputs());
+        for (row, token) in rows.zip(tokens) {
+            table.read_row(token as usize, row);
+        }
         self.norm(norm);
     }
 

@@ -64,8 +64,8 @@ impl Backend for Gpu {
     type Rotary = Rotary;
     type RelativeBias = cascade_gpu::RelativeBias;
 
-    fn weight_bytes(&self) -> usize {
-        self.dtype.bytes()
+    fn weight_bytes(&self, weights: usize) -> usize {
+        weights * self.dtype.bytes()
     }
 
     fn bytes_per_slot(&self, shape: CacheShape) -> usize {
@@ -115,9 +115,9 @@ impl<'a> GpuLoader<'a> {
         dtype: DType,
     ) -> Result<Self> {
         let dtype = match dtype {
-            DType::F32 => cascade_gpu::DType::F32,
+            DType::F32 | DType::Stored => cascade_gpu::DType::F32,
             DType::BF16 => cascade_gpu::DType::BF16,
-            DType::F16 => {
+            DType::F16 | DType::Q8_0 | DType::Q4_0 => {
                 return Err(Error::GpuComputeType {
                     dtype: dtype.to_string(),
                 })

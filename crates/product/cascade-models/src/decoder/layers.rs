@@ -80,7 +80,6 @@ impl Describe for DecoderConfig {
             parameters_per_forward: self.parameters_per_forward(),
             max_context: Some(self.positions),
             start: None,
-            exceeds_f16: false,
         }
     }
 

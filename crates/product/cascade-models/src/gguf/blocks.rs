@@ -180,6 +180,23 @@ impl BlockType {
         unpacked
     }
 
+    /// Blocks of Q5_0 or IQ4_NL as Q8_0, which has room for their scale and their integers.
+    pub(super) fn widened(self, blocks: &[u8]) -> Vec<u8> {
+        let blocks = blocks.par_chunks_exact(self.bytes());
+        let widened = blocks.flat_map_iter(|block| {
+            let mut values = [0.0; SMALL];
+            match self {
+                Self::Iq4Nl => nibbles(&block[2..], &mut values, |q| IQ4[usize::from(q)].into()),
+                _ => fives(&block[2..], &mut values, |q| f32::from(q) - 16.0),
+            }
+            let scale = [block[0], block[1]];
+            scale
+                .into_iter()
+                .chain(values.map(|value| value as i8 as u8))
+        });
+        widened.collect()
+    }
+
     fn unpack_block(self, block: &[u8], y: &mut [f32]) {
         match self {
             Self::F32 => y[0] = f32::from_le_bytes(head(block)),

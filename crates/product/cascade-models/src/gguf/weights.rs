@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use cascade_cpu::Format;
+
 use super::header::TensorInfo as Place;
 use super::names::{self, Meaning, Rows};
 use super::settings::{self, Family};
 use super::{blocks::BlockType, Gguf, Part, OTHER_FILE};
-use crate::weights::{FloatType, Stored, TensorFile, TensorInfo};
-use crate::{Error, ModelFile, Result};
+use crate::weights::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
+use crate::{DType, Error, ModelFile, Result};
 
 /// A GGUF file, or all parts of one.
 ///
@@ -121,6 +123,38 @@ impl TensorFile for GgufWeights {
                 bytes: Cow::Owned(place.kind.unpack(&bytes)),
             },
         }))
+    }
+
+    fn blocks(&self, tensor: &str, dtype: DType) -> Result<Option<Blocks<'_>>> {
+        let Some((part, place, rows)) = self.get(tensor) else {
+            return Ok(None);
+        };
+        let format = match place.kind {
+            BlockType::Q8_0 | BlockType::Q5_0 | BlockType::Iq4Nl => Format::Q8_0,
+            BlockType::Q4_0 => Format::Q4_0,
+            BlockType::Q4K => Format::Q4K,
+            BlockType::Q6K => Format::Q6K,
+            _ => return Ok(None),
+        };
+        if !takes(dtype, format) {
+            return Ok(None);
+        }
+        let bytes = self.rows(part, place, rows)?;
+        let bytes = match place.kind {
+            BlockType::Q5_0 | BlockType::Iq4Nl => Cow::Owned(place.kind.widened(&bytes)),
+            _ => bytes,
+        };
+        Ok(Some(Blocks { format, bytes }))
+    }
+}
+
+/// Whether a type takes blocks of a format: its own, and all of them as they are stored.
+fn takes(dtype: DType, format: Format) -> bool {
+    match dtype {
+        DType::Stored => true,
+        DType::Q8_0 => format == Format::Q8_0,
+        DType::Q4_0 => format == Format::Q4_0,
+        DType::F32 | DType::BF16 | DType::F16 => false,
     }
 }
 

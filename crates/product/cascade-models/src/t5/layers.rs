@@ -136,7 +136,6 @@ impl Describe for T5Config {
             parameters_per_forward: self.parameters_per_forward(),
             max_context: None,
             start: Some(self.decoder_start()),
-            exceeds_f16: true,
         }
     }
 
@@ -244,10 +243,7 @@ impl T5Config {
         Ok(FeedForward {
             norm: loader.norm(&format!("{at}.layer_norm"))?,
             input,
-            output: loader.linear(LinearSpec {
-                exceeds_f16: true,
-                ..LinearSpec::new(self.d_ff, &[dense("wo", self.d_model)])
-            })?,
+            output: loader.linear(LinearSpec::new(self.d_ff, &[dense("wo", self.d_model)]))?,
         })
     }
 

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use candle_core::{Device, Result as TensorResult, Tensor};
+use cascade_cpu::Format;
 
-use crate::Result;
+use crate::{DType, Result};
 
 /// A file of tensors by name: one format, one implementation.
 ///
@@ -23,6 +23,22 @@ pub(crate) trait TensorFile: Send + Sync {
     /// # Errors
     /// If they cannot be read or make no sense.
     fn load(&self, tensor: &str) -> Result<Option<Stored<'_>>>;
+
+    /// The blocks of one of [`tensors`](Self::tensors), if `dtype` takes them as they are, or
+    /// without loss in another format.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn blocks(&self, _tensor: &str, _dtype: DType) -> Result<Option<Blocks<'_>>> {
+        Ok(None)
+    }
+}
+
+/// A matrix in blocks, row-major.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks<'a> {
+    pub(crate) format: Format,
+    pub(crate) bytes: Cow<'a, [u8]>,
 }
 
 /// What a file says of a tensor.
@@ -50,20 +66,22 @@ pub(crate) enum FloatType {
     F64,
 }
 
-impl Stored<'_> {
-    /// A copy on the host.
-    pub(crate) fn to_tensor(&self, shape: &[usize]) -> TensorResult<Tensor> {
-        Tensor::from_raw_buffer(&self.bytes, self.dtype.tensor_type(), shape, &Device::Cpu)
-    }
-}
+#[cfg(test)]
+mod tensors {
+    use candle_core::{DType, Device, Result, Tensor};
 
-impl FloatType {
-    fn tensor_type(self) -> candle_core::DType {
-        match self {
-            Self::F32 => candle_core::DType::F32,
-            Self::F16 => candle_core::DType::F16,
-            Self::BF16 => candle_core::DType::BF16,
-            Self::F64 => candle_core::DType::F64,
+    use super::{FloatType, Stored};
+
+    impl Stored<'_> {
+        /// A copy on the host.
+        pub(crate) fn to_tensor(&self, shape: &[usize]) -> Result<Tensor> {
+            let dtype = match self.dtype {
+                FloatType::F32 => DType::F32,
+                FloatType::F16 => DType::F16,
+                FloatType::BF16 => DType::BF16,
+                FloatType::F64 => DType::F64,
+            };
+            Tensor::from_raw_buffer(&self.bytes, dtype, shape, &Device::Cpu)
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{safetensors, Tensor};
 use cascade_core::{Scorer, TextCodec, TokenId, TokenTree, Want};
 use cascade_models::{
-    load, LoadOptions, LoadedModel, ModelFile, ModelSource, Tokenizer, TokenizerFiles,
+    load, DType, LoadOptions, LoadedModel, ModelFile, ModelSource, Tokenizer, TokenizerFiles,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -129,6 +129,46 @@ fn gpus_compute_with_unpacked_weights_too() {
         };
         let (worst, spread) = golden.difference("hf", &golden.logits());
         assert!(worst < 1e-4 * spread, "transformers differ by {worst}");
+    }
+}
+
+/// Activations are rounded to 8 bits in both, and whatever differs before it (llama.cpp keeps keys
+/// and values, and scales of activations, in f16) may round them to the other side: logits come as
+/// close to each other as either does to those in f32.
+#[test]
+fn blocks_that_stay_compressed_give_the_logits_of_llama_cpp() {
+    for (name, smaller) in [
+        ("llama3-q8_0", 0.5),
+        ("qwen2-q4_0", 0.5),
+        ("qwen3-k", 0.9),
+        ("t5-v1.1-q8_0", 0.5),
+        ("mistral-f16", 0.6),
+    ] {
+        let load_as = |dtype| {
+            let options = LoadOptions {
+                dtype,
+                progress: false,
+                ..LoadOptions::default()
+            };
+            let source = ModelSource::File(goldens().join(format!("{name}.gguf")));
+            load(&source, &options).unwrap()
+        };
+        let golden = Golden {
+            model: load_as(DType::Stored),
+            ..Golden::of(name)
+        };
+        let found = golden.logits();
+        let (exact, spread) = golden.difference("hf", &found);
+        let (packed, _) = golden.difference("llama_cpp", &found);
+        println!("{name}: {exact} from f32, {packed} from llama.cpp, of {spread}");
+        assert!(exact < 0.1 * spread, "{name}: {exact} of {spread}");
+        assert!(
+            packed < 0.1 * spread,
+            "{name}: llama.cpp differs by {packed} of {spread}"
+        );
+        let bytes = |dtype| load_as(dtype).model.bytes_per_forward() as f64;
+        let share = bytes(DType::Stored) / bytes(DType::F32);
+        assert!(share < smaller, "{name}: {share} of the bytes of f32");
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cascade_core::{Error, Matrix, RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
-use cascade_models::{DType, Model};
+use cascade_models::{DType, Device, Model};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -180,12 +180,38 @@ fn a_llama_session_on_a_gpu_has_no_memory() {
     }
 }
 
+/// Of demo models on the CPU, whose sizes make whole blocks.
+#[test]
+fn no_type_has_a_memory() {
+    for dtype in DType::ALL {
+        let load = |name: &str| load_on(&demo::folder(name), &Device::Cpu, dtype);
+        random_walk(&load("demo-t5-small"), 5, 25, short_source);
+        random_walk(&load("demo-llama-small"), 6, 25, |_| Vec::new());
+    }
+}
+
+#[test]
+fn a_row_has_the_same_bits_in_every_type() {
+    let rng = &mut StdRng::seed_from_u64(8);
+    for dtype in DType::ALL {
+        let load = |name: &str| load_on(&demo::folder(name), &Device::Cpu, dtype);
+        let models = vec![
+            (load("demo-t5-small"), vec![1, 2, 3]),
+            (load("demo-llama-small"), Vec::new()),
+        ];
+        assert_rows_alone(rng, models);
+    }
+}
+
 /// On the CPU in f32, and on GPUs.
 #[test]
 fn a_row_has_the_same_bits_however_it_is_computed() {
-    let rng = &mut StdRng::seed_from_u64(7);
+    assert_rows_alone(&mut StdRng::seed_from_u64(7), everywhere(&[1, 2, 3]));
+}
+
+fn assert_rows_alone(rng: &mut StdRng, models: Vec<(Arc<Model>, Vec<TokenId>)>) {
     let none = TokenTree::new();
-    for (model, source) in everywhere(&[1, 2, 3]) {
+    for (model, source) in models {
         let context = random_tokens(rng, 9);
         let tree = random_tree(rng);
         let mut session = cold(&model, &source);

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Forwards of 1 to 64 rows on the CPU: this project against llama.cpp and Hugging Face transformers, on the same shape.
+
+    cargo build --release -p cascade-cli
+    python benches/compare_llama_cpp.py --shape tinyllama-1.1b --types q8_0 q4_0 bf16
+
+Needs `pip install gguf llama-cpp-python torch transformers`. Weights are random: a GGUF file of the shape is written once for
+each type, and read by this project (as it is stored) and by llama.cpp; transformers takes bf16 and f32 alone. Each contestant is
+a process of its own; they take turns in each round, and medians over all rounds are compared. Times are milliseconds of a
+forward with so many rows behind a context of --context tokens, logits of all rows included.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+SHAPES = ROOT / "crates/product/cascade-models/src/shapes.json"
+
+
+def main():
+    args = arguments()
+    if args.contestant:
+        forwards = {"llama.cpp": llama_cpp, "transformers": transformers}[args.contestant](args)
+        print(json.dumps({rows: measure(forwards, rows, args.repeats) for rows in args.rows}))
+        return
+    shape = json.loads(SHAPES.read_text())[args.shape]
+    print(f"{args.shape}, context {args.context}, {args.threads} threads; medians of {args.rounds} × {args.repeats}, ms")
+    print(f"{'':22}" + "".join(f"{rows:>9}" for rows in args.rows))
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        for kind in args.types:
+            file = Path(folder) / f"{kind}.gguf"
+            write_gguf(file, shape, kind)
+            for name, times in compare(args, file, kind).items():
+                print(f"{kind + ' ' + name:22}" + "".join(f"{1e3 * times[rows]:9.1f}" for rows in args.rows), flush=True)
+            file.unlink()
+
+
+def compare(args, file, kind):
+    own = [args.binary, "bench", "model", str(file), "--dtype", "stored", "--json", "--contexts", str(args.context),
+           "--repeats", str(args.repeats), "--rows", ",".join(map(str, args.rows))]
+    other = [sys.executable, __file__, "--shape", args.shape, "--file", str(file), "--context", str(args.context),
+             "--threads", str(args.threads), "--repeats", str(args.repeats), "--kind", kind,
+             "--rows", *map(str, args.rows), "--contestant"]
+    commands = {"cascade": own, "llama.cpp": [*other, "llama.cpp"]}
+    if kind in ("bf16", "f32"):
+        commands["transformers"] = [*other, "transformers"]
+    found = {name: {rows: [] for rows in args.rows} for name in commands}
+    for _ in range(args.rounds):
+        for name, command in commands.items():
+            environment = {"RAYON_NUM_THREADS": str(args.threads), "PATH": "/usr/bin:/bin"}
+            output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+            answer = json.loads(output.strip().splitlines()[-1] if name != "cascade" else output)
+            if name == "cascade":
+                answer = {str(forward["rows"]): forward["median_seconds"] for forward in answer["forwards"]}
+            for rows in args.rows:
+                found[name][rows].append(answer[str(rows)])
+    return {name: {rows: statistics.median(times) for rows, times in of_rows.items()} for name, of_rows in found.items()}
+
+
+def measure(forward, rows, repeats):
+    forward(rows)
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        forward(rows)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def llama_cpp(args):
+    import llama_cpp
+    model = llama_cpp.Llama(str(args.file), n_ctx=args.context + 128, n_batch=512, n_threads=args.threads,
+                            n_threads_batch=args.threads, logits_all=True, verbose=False)
+    model.eval([5] * args.context)
+
+    def forward(rows):
+        model.n_tokens = args.context
+        model._ctx.kv_cache_seq_rm(-1, args.context, -1)
+        model.eval([7] * rows)
+    return forward
+
+
+def transformers(args):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    torch.set_num_threads(args.threads)
+    shape = json.loads(SHAPES.read_text())[args.shape]
+    config = AutoConfig.for_model(**shape)
+    dtype = {"bf16": torch.bfloat16, "f32": torch.float32}[args.kind]
+    torch.set_default_dtype(dtype)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        cache = model(torch.full((1, args.context), 5), use_cache=True, logits_to_keep=1).past_key_values
+
+    def forward(rows):
+        with torch.no_grad():
+            cache.crop(args.context)
+            model(torch.full((1, rows), 7), past_key_values=cache, use_cache=True)
+    return forward
+
+
+def write_gguf(path, shape, kind):
+    """A LLaMA or Qwen2 of the shape with random weights and a vocabulary of numbers."""
+    import gguf
+    from gguf import GGMLQuantizationType as Type
+    qwen = shape["model_type"] == "qwen2"
+    writer = gguf.GGUFWriter(path, "qwen2" if qwen else "llama")
+    hidden, inner, layers = shape["hidden_size"], shape["intermediate_size"], shape["num_hidden_layers"]
+    heads, kv, vocabulary = shape["num_attention_heads"], shape["num_key_value_heads"], shape["vocab_size"]
+    size = shape.get("head_dim", hidden // heads)
+    writer.add_context_length(shape["max_position_embeddings"])
+    writer.add_embedding_length(hidden)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv)
+    writer.add_key_length(size)
+    writer.add_value_length(size)
+    writer.add_rope_dimension_count(size)
+    writer.add_rope_freq_base(shape.get("rope_theta", 10000.0))
+    writer.add_layer_norm_rms_eps(shape["rms_norm_eps"])
+    writer.add_vocab_size(vocabulary)
+    writer.add_tokenizer_model("llama")
+    special = ["<unk>", "<s>", "</s>"]
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    rest = [f"▁{number}" for number in range(vocabulary - 259)]
+    writer.add_token_list(special + bytes_ + rest)
+    writer.add_token_scores([0.0] * 259 + [-float(number) for number in range(len(rest))])
+    writer.add_token_types([2, 3, 3] + [6] * 256 + [1] * len(rest))
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    types = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0, "q4_0": Type.Q4_0}
+    rng = np.random.default_rng(1)
+    block = rng.standard_normal(1 << 20, dtype=np.float32)
+
+    def matrix(name, outputs, inputs):
+        scale = np.float32(inputs ** -0.5)
+        values = np.resize(block, outputs * inputs).reshape(outputs, inputs) * scale
+        packed = values if types[kind] == Type.F32 else gguf.quants.quantize(values, types[kind])
+        writer.add_tensor(name, packed, raw_dtype=types[kind])
+
+    def vector(name, length, value):
+        writer.add_tensor(name, np.full(length, value, dtype=np.float32))
+
+    matrix("token_embd.weight", vocabulary, hidden)
+    vector("output_norm.weight", hidden, 1.0)
+    if not shape["tie_word_embeddings"]:
+        matrix("output.weight", vocabulary, hidden)
+    for layer in range(layers):
+        at = f"blk.{layer}"
+        for name, outputs, inputs in [("attn_q", heads * size, hidden), ("attn_k", kv * size, hidden),
+                                      ("attn_v", kv * size, hidden), ("attn_output", hidden, heads * size),
+                                      ("ffn_gate", inner, hidden), ("ffn_up", inner, hidden), ("ffn_down", hidden, inner)]:
+            matrix(f"{at}.{name}.weight", outputs, inputs)
+            if qwen and name in ("attn_q", "attn_k", "attn_v"):
+                vector(f"{at}.{name}.bias", outputs, 0.0)
+        vector(f"{at}.attn_norm.weight", hidden, 1.0)
+        vector(f"{at}.ffn_norm.weight", hidden, 1.0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shape", default="tinyllama-1.1b")
+    parser.add_argument("--types", nargs="+", default=["bf16", "q8_0", "q4_0"])
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--binary", default=str(ROOT / "target/release/cascade"))
+    parser.add_argument("--folder", help="where files are written")
+    parser.add_argument("--contestant", help=argparse.SUPPRESS)
+    parser.add_argument("--file", help=argparse.SUPPRESS)
+    parser.add_argument("--kind", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+//! Products of a panel of weights with a block of rows: one file for each set of instructions.
+//!
+//! Each sum of a row and an output is made by itself, in one order, whatever else is computed
+//! beside it. [`scalar`] says which, and the others give the same bits, with two exceptions: bf16
+//! with AMX adds even and odd inputs of 32 apart, and bf16 instructions take subnormal numbers for
+//! 0.
+
+#![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop)]
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+pub(crate) mod scalar;
+
+use crate::activations::{Activations, Values, Q8, Q8K};
+use crate::format::{Format, WIDTH};
+use crate::isa::Isa;
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) use amx::works as amx_works;
+
+/// Bytes before they are read that weights are prefetched: four pages, since hardware prefetchers
+/// stop at the end of one.
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 1 << 13;
+
+/// The sums of rows with a panel.
+pub(crate) type Sums = [f32; WIDTH];
+
+/// `[steps][rows]` activations of a block of rows, with a panel of as many steps, to one sum each.
+type Kernel<X> = unsafe fn(panel: &[u8], x: &[X], sums: &mut [Sums]);
+
+/// The kernels of an instruction set.
+struct Kernels {
+    f32: Kernel<[f32; 32]>,
+    f16: Kernel<[f32; 32]>,
+    bf16: Kernel<[u32; 16]>,
+    q8_0: Kernel<Q8>,
+    q4_0: Kernel<Q8>,
+    q4k: Kernel<Q8K>,
+    q6k: Kernel<Q8K>,
+    /// The most rows that floats, and integers, take at a time.
+    most: (usize, usize),
+}
+
+impl Isa {
+    fn kernels(self) -> &'static Kernels {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => &avx2::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => &avx512::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Bf16 => &avx512::WITH_BF16,
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Self::Amx => &amx::KERNELS,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => &neon::KERNELS,
+            _ => &scalar::KERNELS,
+        }
+    }
+
+    /// The most rows that a kernel takes at a time.
+    pub(crate) fn most_rows(self, format: Format) -> usize {
+        let (floats, integers) = self.kernels().most;
+        match format {
+            Format::F32 | Format::BF16 | Format::F16 => floats,
+            Format::Q8_0 | Format::Q4_0 | Format::Q4K | Format::Q6K => integers,
+        }
+    }
+}
+
+/// Multiplies block number `block` of the activations with a panel.
+///
+/// # Panics
+/// If the panel has another number of steps, the activations are of another kind, this process
+/// cannot use the instructions, or there are not as many sums as rows.
+pub(crate) fn multiply(
+    isa: Isa,
+    format: Format,
+    panel: &[u8],
+    activations: &Activations,
+    block: usize,
+    sums: &mut [Sums],
+) {
+    let rows = activations.blocks[block];
+    assert_eq!(
+        panel.len(),
+        activations.steps * format.step_bytes(),
+        "a panel of another length"
+    );
+    assert!(
+        rows == sums.len() && rows <= isa.most_rows(format),
+        "rows without sums"
+    );
+    debug_assert!(isa.is_available());
+    let before: usize = activations.blocks[..block].iter().sum();
+    let range = before * activations.steps..(before + rows) * activations.steps;
+    let kernels = isa.kernels();
+    // SAFETY: the instruction set is there: sets come from `Isa::available`. Kernels read as many
+    // steps as a panel has, which is what the activations have for each row.
+    unsafe {
+        match (format, &activations.values) {
+            (Format::F32, Values::F32(x)) => (kernels.f32)(panel, &x[range], sums),
+            (Format::F16, Values::F32(x)) => (kernels.f16)(panel, &x[range], sums),
+            (Format::BF16, Values::BF16(x)) => (kernels.bf16)(panel, &x[range], sums),
+            (Format::Q8_0, Values::Q8(x)) => (kernels.q8_0)(panel, &x[range], sums),
+            (Format::Q4_0, Values::Q8(x)) => (kernels.q4_0)(panel, &x[range], sums),
+            (Format::Q4K, Values::Q8K(x)) => (kernels.q4k)(panel, &x[range], sums),
+            (Format::Q6K, Values::Q8K(x)) => (kernels.q6k)(panel, &x[range], sums),
+            _ => panic!("activations of another kind"),
+        }
+    }
+}
+
+/// Repeats a block for each of `$rows` rows, a constant. A loop would be left as one if it is long,
+/// and its sums in memory.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! each_row {
+    ($rows:expr, $row:ident, $body:block) => {
+        each_row!(@ $rows, $row, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    (@ $rows:expr, $row:ident, $body:block, $($number:literal)*) => {
+        $(if $rows > $number {
+            let $row: usize = $number;
+            $body
+        })*
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use each_row;
+
+/// Calls a kernel with the number of rows as a constant.
+macro_rules! by_rows {
+    ($kernel:ident, $panel:expr, $x:expr, $sums:expr, [$($rows:literal)*]) => {
+        match $sums.len() {
+            0 => {}
+            $($rows => {
+                let (x, sums) = ($x.as_chunks::<$rows>().0, $sums.first_chunk_mut::<$rows>());
+                if let Some(sums) = sums {
+                    // SAFETY: the caller vouches for the instructions.
+                    unsafe { $kernel::<$rows>($panel, x, sums) }
+                }
+            })*
+            rows => unreachable!("{rows} rows at a time"),
+        }
+    };
+}
+use by_rows;
+
+#[cfg(test)]
+mod tests;

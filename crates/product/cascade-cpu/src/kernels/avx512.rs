@@ -1,0 +1,326 @@
+//! AVX-512 with VNNI; bf16 with or without its own instructions. A vector is a panel wide.
+
+use std::arch::x86_64::*;
+
+use super::{by_rows, each_row, Kernels, Sums, AHEAD};
+use crate::activations::{Q8, Q8K};
+use crate::format::{
+    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q6K_FACTORS,
+    Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
+};
+
+pub(super) static KERNELS: Kernels = Kernels {
+    f32,
+    f16,
+    bf16,
+    q8_0,
+    q4_0,
+    q4k,
+    q6k,
+    most: (16, 16),
+};
+
+pub(super) static WITH_BF16: Kernels = Kernels {
+    bf16: bf16_native,
+    ..KERNELS
+};
+
+macro_rules! kernels {
+    ($($kernel:ident: $of_rows:ident, $x:ty;)*) => {$(
+        pub(super) unsafe fn $kernel(panel: &[u8], x: &[$x], sums: &mut [Sums]) {
+            by_rows!($of_rows, panel, x, sums, [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]);
+        }
+    )*};
+}
+
+kernels! {
+    f32: f32_rows, [f32; 32];
+    f16: f16_rows, [f32; 32];
+    bf16: bf16_rows, [u32; 16];
+    bf16_native: bf16_native_rows, [u32; 16];
+    q8_0: q8_0_rows, Q8;
+    q4_0: q4_0_rows, Q8;
+    q4k: q4k_rows, Q8K;
+    q6k: q6k_rows, Q8K;
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(bytes: &[u8; 64]) -> __m512i {
+    // SAFETY: 64 bytes are there.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+/// The `i`th vector.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn vector(bytes: &[u8], i: usize) -> __m512i {
+    load(&bytes.as_chunks::<64>().0[i])
+}
+
+/// 16 numbers in f16.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn halves(bytes: &[u8]) -> __m512 {
+    let bytes = &bytes.as_chunks::<32>().0[0];
+    // SAFETY: 32 bytes are there.
+    _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) })
+}
+
+/// 16 bytes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn bytes16(bytes: &[u8]) -> __m128i {
+    let bytes = &bytes.as_chunks::<16>().0[0];
+    // SAFETY: 16 bytes are there.
+    unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store<const R: usize>(vectors: [__m512; R], sums: &mut [Sums; R]) {
+    for (to, vector) in sums.iter_mut().zip(vectors) {
+        // SAFETY: there is room for 16 numbers.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), vector) };
+    }
+}
+
+/// Asks for what comes [`AHEAD`] of the line.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn prefetch(line: &[u8]) {
+    let ahead = line.as_ptr().cast::<i8>().wrapping_add(AHEAD);
+    // A hint: it reads nothing, and never faults, wherever the address is.
+    _mm_prefetch::<_MM_HINT_T0>(ahead);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn prefetch_all(step: &[u8]) {
+    for line in step.as_chunks::<64>().0 {
+        prefetch(line);
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+fn f32_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (step, x) in panel.as_chunks::<F32_STEP>().0.iter().zip(x) {
+        for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
+            prefetch(line);
+            let weights = _mm512_castsi512_ps(load(line));
+            each_row!(R, r, {
+                sums[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][i]), weights, sums[r]);
+            });
+        }
+    }
+    store(sums, out);
+}
+
+#[target_feature(enable = "avx512f")]
+fn f16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
+        for (i, line) in step.as_chunks::<32>().0.iter().enumerate() {
+            prefetch(line);
+            let weights = halves(line);
+            each_row!(R, r, {
+                sums[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r][i]), weights, sums[r]);
+            });
+        }
+    }
+    store(sums, out);
+}
+
+#[target_feature(enable = "avx512f")]
+fn bf16_rows<const R: usize>(panel: &[u8], x: &[[[u32; 16]; R]], out: &mut [Sums; R]) {
+    let mut sums = [_mm512_setzero_ps(); R];
+    let second = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+    for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
+        for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
+            prefetch(line);
+            let pairs = load(line);
+            let w1 = _mm512_castsi512_ps(_mm512_and_si512(pairs, second));
+            let w0 = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs));
+            each_row!(R, r, {
+                let pair = _mm512_set1_epi32(x[r][i] as i32);
+                let x1 = _mm512_castsi512_ps(_mm512_and_si512(pair, second));
+                let x0 = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pair));
+                sums[r] = _mm512_fmadd_ps(x0, w0, _mm512_fmadd_ps(x1, w1, sums[r]));
+            });
+        }
+    }
+    store(sums, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn bf16_native_rows<const R: usize>(panel: &[u8], x: &[[[u32; 16]; R]], out: &mut [Sums; R]) {
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
+        for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
+            prefetch(line);
+            let pairs = load(line);
+            each_row!(R, r, {
+                let x = _mm512_set1_epi32(x[r][i] as i32);
+                // SAFETY: vectors of one size, of which any bits are numbers.
+                let (w, x) = unsafe { (as_bf16(pairs), as_bf16(x)) };
+                sums[r] = _mm512_dpbf16_ps(sums[r], w, x);
+            });
+        }
+    }
+    store(sums, out);
+}
+
+/// The same bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn as_bf16(vector: __m512i) -> __m512bh {
+    // SAFETY: both have 512 bits, any of which are numbers.
+    unsafe { std::mem::transmute(vector) }
+}
+
+/// Adds dot products with eight vectors of unsigned bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn dot<const N: usize>(start: i32, weights: &[__m512i; N], words: &[i32]) -> __m512i {
+    let mut dots = [_mm512_set1_epi32(start), _mm512_setzero_si512()];
+    for i in 0..N {
+        dots[i % 2] = _mm512_dpbusd_epi32(dots[i % 2], weights[i], _mm512_set1_epi32(words[i]));
+    }
+    _mm512_add_epi32(dots[0], dots[1])
+}
+
+/// Adds `dot * scale * x`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn add(sum: __m512, dot: __m512i, scale: __m512, x: f32) -> __m512 {
+    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(x));
+    _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, sum)
+}
+
+/// Eight vectors of 4 bits each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn nibbles(packed: &[u8]) -> [__m512i; 8] {
+    let low = _mm512_set1_epi8(15);
+    let mut vectors = [_mm512_setzero_si512(); 8];
+    for i in 0..4 {
+        let both = vector(packed, i);
+        vectors[2 * i] = _mm512_and_si512(both, low);
+        vectors[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), low);
+    }
+    vectors
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (step, x) in panel.as_chunks::<Q8_0_STEP>().0.iter().zip(x) {
+        prefetch_all(step);
+        let scale = halves(step);
+        let mut weights = [_mm512_setzero_si512(); 8];
+        for i in 0..8 {
+            weights[i] = vector(&step[2 * WIDTH..], i);
+        }
+        each_row!(R, r, {
+            // Weights have 128 added.
+            let dot = dot(x[r].of_bytes, &weights, &x[r].words);
+            sums[r] = add(sums[r], dot, scale, x[r].scale);
+        });
+    }
+    store(sums, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (step, x) in panel.as_chunks::<Q4_0_STEP>().0.iter().zip(x) {
+        prefetch_all(step);
+        let scale = halves(step);
+        let weights = nibbles(&step[2 * WIDTH..]);
+        each_row!(R, r, {
+            // Weights have 8 added.
+            let dot = dot(x[r].of_nibbles, &weights, &x[r].words);
+            sums[r] = add(sums[r], dot, scale, x[r].scale);
+        });
+    }
+    store(sums, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (step, x) in panel.as_chunks::<Q4K_STEP>().0.iter().zip(x) {
+        let mut dots = [_mm512_setzero_si512(); R];
+        for part in 0..8 {
+            let packed = &step[Q4K_WEIGHTS + part * 16 * WIDTH..][..16 * WIDTH];
+            prefetch_all(packed);
+            let factors = bytes16(&step[Q4K_FACTORS + part * WIDTH..]);
+            let factors = _mm512_cvtepu8_epi32(factors);
+            let weights = nibbles(packed);
+            each_row!(R, r, {
+                let words = &x[r].words.as_chunks::<8>().0[part];
+                let of_part = _mm512_mullo_epi32(dot(0, &weights, words), factors);
+                dots[r] = _mm512_add_epi32(dots[r], of_part);
+            });
+        }
+        prefetch_all(&step[..Q4K_WEIGHTS]);
+        let (scale, offset) = (halves(step), halves(&step[2 * WIDTH..]));
+        let mut minima = [_mm512_setzero_si512(); 4];
+        for i in 0..4 {
+            let bytes = &step[Q4K_MINIMA + 32 * i..].as_chunks::<32>().0[0];
+            // SAFETY: 32 bytes are there.
+            let bytes = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+            minima[i] = _mm512_cvtepu8_epi16(bytes);
+        }
+        each_row!(R, r, {
+            sums[r] = add(sums[r], dots[r], scale, x[r].scale);
+            let mut least = _mm512_setzero_si512();
+            for i in 0..4 {
+                let pair = _mm512_set1_epi32(x[r].pairs[i]);
+                least = _mm512_dpwssd_epi32(least, minima[i], pair);
+            }
+            let offset = _mm512_mul_ps(offset, _mm512_set1_ps(x[r].scale));
+            sums[r] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least), offset, sums[r]);
+        });
+    }
+    store(sums, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    let (low, high) = (_mm512_set1_epi8(15), _mm512_set1_epi8(0x30));
+    let mut sums = [_mm512_setzero_ps(); R];
+    for (step, x) in panel.as_chunks::<Q6K_STEP>().0.iter().zip(x) {
+        prefetch_all(&step[..Q6K_WEIGHTS]);
+        let mut dots = [_mm512_setzero_si512(); R];
+        for part in 0..16 {
+            let packed = &step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
+            prefetch_all(packed);
+            let (a, b, c) = (vector(packed, 0), vector(packed, 1), vector(packed, 2));
+            let with = |low_bits, high_bits| {
+                let low_bits = _mm512_and_si512(low_bits, low);
+                _mm512_or_si512(low_bits, _mm512_and_si512(high_bits, high))
+            };
+            let weights = [
+                with(a, _mm512_slli_epi16::<4>(c)),
+                with(_mm512_srli_epi16::<4>(a), _mm512_slli_epi16::<2>(c)),
+                with(b, c),
+                with(_mm512_srli_epi16::<4>(b), _mm512_srli_epi16::<2>(c)),
+            ];
+            let factors = bytes16(&step[Q6K_FACTORS + part * WIDTH..]);
+            let factors = _mm512_cvtepi8_epi32(factors);
+            each_row!(R, r, {
+                let words = &x[r].words.as_chunks::<4>().0[part];
+                // Weights have 32 added.
+                let of_part = dot(x[r].of_six_bits[part], &weights, words);
+                dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(of_part, factors));
+            });
+        }
+        let scale = halves(step);
+        each_row!(R, r, {
+            sums[r] = add(sums[r], dots[r], scale, x[r].scale);
+        });
+    }
+    store(sums, out);
+}

@@ -1,0 +1,306 @@
+//! NEON, as every 64-bit ARM processor has it. Four vectors are a panel wide.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+use super::{by_rows, each_row, Kernels, Sums};
+use crate::activations::{Q8, Q8K};
+use crate::format::{
+    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q6K_FACTORS,
+    Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
+};
+
+pub(super) static KERNELS: Kernels = Kernels {
+    f32,
+    f16,
+    bf16,
+    q8_0,
+    q4_0,
+    q4k,
+    q6k,
+    most: (4, 4),
+};
+
+macro_rules! kernels {
+    ($($kernel:ident: $of_rows:ident, $x:ty;)*) => {$(
+        unsafe fn $kernel(panel: &[u8], x: &[$x], sums: &mut [Sums]) {
+            by_rows!($of_rows, panel, x, sums, [1 2 3 4]);
+        }
+    )*};
+}
+
+kernels! {
+    f32: f32_rows, [f32; 32];
+    f16: f16_rows, [f32; 32];
+    bf16: bf16_rows, [u32; 16];
+    q8_0: q8_0_rows, Q8;
+    q4_0: q4_0_rows, Q8;
+    q4k: q4k_rows, Q8K;
+    q6k: q6k_rows, Q8K;
+}
+
+/// The `i`th vector.
+#[inline]
+#[target_feature(enable = "neon")]
+fn vector(bytes: &[u8], i: usize) -> uint8x16_t {
+    let bytes = &bytes.as_chunks::<16>().0[i];
+    // SAFETY: 16 bytes are there.
+    unsafe { vld1q_u8(bytes.as_ptr()) }
+}
+
+/// The `i`th four numbers in f16.
+#[inline]
+#[target_feature(enable = "neon")]
+fn halves(bytes: &[u8], i: usize) -> float32x4_t {
+    let bytes = &bytes.as_chunks::<8>().0[i];
+    let wide: float32x4_t;
+    // SAFETY: 8 bytes are there; widening is part of all ARMv8 CPUs, though its intrinsic is
+    // not stable.
+    unsafe {
+        let narrow = vreinterpret_u16_u8(vld1_u8(bytes.as_ptr()));
+        asm!(
+            "fcvtl {wide:v}.4s, {narrow:v}.4h",
+            wide = lateout(vreg) wide,
+            narrow = in(vreg) narrow,
+            options(pure, nomem, nostack),
+        );
+    }
+    wide
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn store<const R: usize>(vectors: [[float32x4_t; 4]; R], sums: &mut [Sums; R]) {
+    for (to, vectors) in sums.iter_mut().zip(vectors) {
+        for (to, vector) in to.as_chunks_mut::<4>().0.iter_mut().zip(vectors) {
+            // SAFETY: there is room for 4 numbers.
+            unsafe { vst1q_f32(to.as_mut_ptr(), vector) };
+        }
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn f32_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    for (step, x) in panel.as_chunks::<F32_STEP>().0.iter().zip(x) {
+        for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
+            for h in 0..4 {
+                let weights = vreinterpretq_f32_u8(vector(line, h));
+                each_row!(R, r, {
+                    sums[r][h] = vfmaq_n_f32(sums[r][h], weights, x[r][i]);
+                });
+            }
+        }
+    }
+    store(sums, out);
+}
+
+#[target_feature(enable = "neon")]
+fn f16_rows<const R: usize>(panel: &[u8], x: &[[[f32; 32]; R]], out: &mut [Sums; R]) {
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
+        for (i, line) in step.as_chunks::<32>().0.iter().enumerate() {
+            for h in 0..4 {
+                let weights = halves(line, h);
+                each_row!(R, r, {
+                    sums[r][h] = vfmaq_n_f32(sums[r][h], weights, x[r][i]);
+                });
+            }
+        }
+    }
+    store(sums, out);
+}
+
+/// The first and the second of each pair of bf16.
+#[inline]
+#[target_feature(enable = "neon")]
+fn apart(pairs: uint32x4_t) -> (float32x4_t, float32x4_t) {
+    let second = vandq_u32(pairs, vdupq_n_u32(0xffff_0000));
+    let first = vshlq_n_u32::<16>(pairs);
+    (vreinterpretq_f32_u32(first), vreinterpretq_f32_u32(second))
+}
+
+#[target_feature(enable = "neon")]
+fn bf16_rows<const R: usize>(panel: &[u8], x: &[[[u32; 16]; R]], out: &mut [Sums; R]) {
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    for (step, x) in panel.as_chunks::<HALF_STEP>().0.iter().zip(x) {
+        for (i, line) in step.as_chunks::<64>().0.iter().enumerate() {
+            for h in 0..4 {
+                let (w0, w1) = apart(vreinterpretq_u32_u8(vector(line, h)));
+                each_row!(R, r, {
+                    let (x0, x1) = apart(vdupq_n_u32(x[r][i]));
+                    sums[r][h] = vfmaq_f32(vfmaq_f32(sums[r][h], x1, w1), x0, w0);
+                });
+            }
+        }
+    }
+    store(sums, out);
+}
+
+/// Adds dot products of four outputs' signed bytes with four inputs.
+#[inline]
+#[target_feature(enable = "neon")]
+fn dot(sum: int32x4_t, weights: int8x16_t, word: i32) -> int32x4_t {
+    let x = vreinterpretq_s8_s32(vdupq_n_s32(word));
+    let first = vmull_s8(vget_low_s8(weights), vget_low_s8(x));
+    let second = vmull_high_s8(weights, x);
+    vaddq_s32(sum, vpaddq_s32(vpaddlq_s16(first), vpaddlq_s16(second)))
+}
+
+/// Adds `dot * scale * x`.
+#[inline]
+#[target_feature(enable = "neon")]
+fn add(sum: float32x4_t, dot: int32x4_t, scale: float32x4_t, x: f32) -> float32x4_t {
+    vfmaq_f32(sum, vcvtq_f32_s32(dot), vmulq_n_f32(scale, x))
+}
+
+/// Low halves and high halves of bytes.
+#[inline]
+#[target_feature(enable = "neon")]
+fn nibbles(both: uint8x16_t) -> [uint8x16_t; 2] {
+    [vandq_u8(both, vdupq_n_u8(15)), vshrq_n_u8::<4>(both)]
+}
+
+#[target_feature(enable = "neon")]
+fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    for (step, x) in panel.as_chunks::<Q8_0_STEP>().0.iter().zip(x) {
+        for h in 0..4 {
+            let mut dots = [vdupq_n_s32(0); R];
+            for i in 0..8 {
+                // Weights have 128 added.
+                let weights = veorq_u8(vector(&step[2 * WIDTH..], 4 * i + h), vdupq_n_u8(0x80));
+                each_row!(R, r, {
+                    dots[r] = dot(dots[r], vreinterpretq_s8_u8(weights), x[r].words[i]);
+                });
+            }
+            each_row!(R, r, {
+                sums[r][h] = add(sums[r][h], dots[r], halves(step, h), x[r].scale);
+            });
+        }
+    }
+    store(sums, out);
+}
+
+/// Adds dot products of 32 weights of 4 bits.
+#[inline]
+#[target_feature(enable = "neon")]
+fn nibble_dots<const R: usize>(
+    packed: &[u8],
+    h: usize,
+    dots: &mut [int32x4_t; R],
+    word: impl Fn(usize, usize) -> i32,
+) {
+    for i in 0..4 {
+        let [low, high] = nibbles(vector(packed, 4 * i + h));
+        each_row!(R, r, {
+            dots[r] = dot(dots[r], vreinterpretq_s8_u8(low), word(r, 2 * i));
+            dots[r] = dot(dots[r], vreinterpretq_s8_u8(high), word(r, 2 * i + 1));
+        });
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    for (step, x) in panel.as_chunks::<Q4_0_STEP>().0.iter().zip(x) {
+        for h in 0..4 {
+            let mut dots = [vdupq_n_s32(0); R];
+            each_row!(R, r, {
+                // Weights have 8 added.
+                dots[r] = vdupq_n_s32(x[r].of_nibbles);
+            });
+            nibble_dots(&step[2 * WIDTH..], h, &mut dots, |r, i| x[r].words[i]);
+            each_row!(R, r, {
+                sums[r][h] = add(sums[r][h], dots[r], halves(step, h), x[r].scale);
+            });
+        }
+    }
+    store(sums, out);
+}
+
+/// The `i`th four bytes, unsigned or signed.
+fn four(bytes: &[u8], i: usize) -> [u8; 4] {
+    bytes.as_chunks::<4>().0[i]
+}
+
+/// Four integers.
+#[inline]
+#[target_feature(enable = "neon")]
+fn integers(values: [i32; 4]) -> int32x4_t {
+    // SAFETY: four integers are there.
+    unsafe { vld1q_s32(values.as_ptr()) }
+}
+
+#[target_feature(enable = "neon")]
+fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    for (step, x) in panel.as_chunks::<Q4K_STEP>().0.iter().zip(x) {
+        for h in 0..4 {
+            let mut dots = [vdupq_n_s32(0); R];
+            for part in 0..8 {
+                let packed = &step[Q4K_WEIGHTS + part * 16 * WIDTH..][..16 * WIDTH];
+                let factors = four(&step[Q4K_FACTORS + part * WIDTH..], h).map(i32::from);
+                let factors = integers(factors);
+                let mut of_part = [vdupq_n_s32(0); R];
+                nibble_dots(packed, h, &mut of_part, |r, i| x[r].words[8 * part + i]);
+                each_row!(R, r, {
+                    dots[r] = vmlaq_s32(dots[r], of_part[r], factors);
+                });
+            }
+            let (scale, offset) = (halves(step, h), halves(&step[2 * WIDTH..], h));
+            each_row!(R, r, {
+                sums[r][h] = add(sums[r][h], dots[r], scale, x[r].scale);
+                let mut least = vdupq_n_s32(0);
+                for part in 0..8 {
+                    let pairs = &step[Q4K_MINIMA + part / 2 * 2 * WIDTH..][..2 * WIDTH];
+                    let minima =
+                        std::array::from_fn(|i| i32::from(pairs[2 * (4 * h + i) + part % 2]));
+                    let of_x = (x[r].pairs[part / 2] >> (16 * (part % 2))) as i16;
+                    least = vmlaq_n_s32(least, integers(minima), of_x.into());
+                }
+                let offset = vmulq_n_f32(offset, x[r].scale);
+                sums[r][h] = vfmsq_f32(sums[r][h], vcvtq_f32_s32(least), offset);
+            });
+        }
+    }
+    store(sums, out);
+}
+
+#[target_feature(enable = "neon")]
+fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    let mut sums = [[vdupq_n_f32(0.0); 4]; R];
+    let high = vdupq_n_u8(0x30);
+    for (step, x) in panel.as_chunks::<Q6K_STEP>().0.iter().zip(x) {
+        for h in 0..4 {
+            let mut dots = [vdupq_n_s32(0); R];
+            for part in 0..16 {
+                let packed = &step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
+                let [a0, a1] = nibbles(vector(packed, h));
+                let [b0, b1] = nibbles(vector(packed, 4 + h));
+                let c = vector(packed, 8 + h);
+                let weights = [
+                    vorrq_u8(a0, vandq_u8(vshlq_n_u8::<4>(c), high)),
+                    vorrq_u8(a1, vandq_u8(vshlq_n_u8::<2>(c), high)),
+                    vorrq_u8(b0, vandq_u8(c, high)),
+                    vorrq_u8(b1, vandq_u8(vshrq_n_u8::<2>(c), high)),
+                ];
+                let factors = four(&step[Q6K_FACTORS + part * WIDTH..], h);
+                let factors = integers(factors.map(|factor| i32::from(factor as i8)));
+                each_row!(R, r, {
+                    // Weights have 32 added.
+                    let mut of_part = vdupq_n_s32(x[r].of_six_bits[part]);
+                    for i in 0..4 {
+                        let weights = vreinterpretq_s8_u8(weights[i]);
+                        of_part = dot(of_part, weights, x[r].words[4 * part + i]);
+                    }
+                    dots[r] = vmlaq_s32(dots[r], of_part, factors);
+                });
+            }
+            each_row!(R, r, {
+                sums[r][h] = add(sums[r][h], dots[r], halves(step, h), x[r].scale);
+            });
+        }
+    }
+    store(sums, out);
+}

@@ -1,0 +1,331 @@
+//! Weights of a linear map, in the order in which kernels read them.
+
+use half::f16;
+use memmap2::MmapMut;
+use rayon::prelude::*;
+
+use crate::format::{
+    Format, Q4K_FACTORS, Q4K_MINIMA, Q4K_WEIGHTS, Q6K_FACTORS, Q6K_PART, Q6K_WEIGHTS, WIDTH,
+};
+
+/// A matrix `[outputs, inputs]` in one [`Format`], in panels of 16 outputs: what files have in the
+/// rows of those outputs lies step by step side by side, so that a product reads memory from front
+/// to back, and never sums across a vector. Nothing is rounded; what is padded is zeros.
+pub struct Packed {
+    format: Format,
+    inputs: usize,
+    outputs: usize,
+    panels: MmapMut,
+}
+
+impl std::fmt::Debug for Packed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Packed({} [{}, {}])",
+            self.format, self.outputs, self.inputs
+        )
+    }
+}
+
+impl Packed {
+    /// Takes rows as files have them, `outputs` times `inputs / block_values` blocks,
+    /// little-endian.
+    ///
+    /// # Panics
+    /// If a row has no whole blocks, or there are no whole rows.
+    pub fn from_blocks(format: Format, blocks: &[u8], inputs: usize) -> Self {
+        let row = row_bytes(format, inputs);
+        assert!(
+            blocks.len().is_multiple_of(row),
+            "a weight without whole rows"
+        );
+        Self::from_rows(format, inputs, blocks.len() / row, |output, bytes| {
+            bytes.copy_from_slice(&blocks[output * row..][..row]);
+        })
+    }
+
+    /// Takes rows of f32, and rounds them to the format: see [`quantize`](crate::quantize).
+    ///
+    /// # Panics
+    /// As [`from_blocks`](Self::from_blocks).
+    pub fn from_f32(format: Format, weight: &[f32], inputs: usize) -> Self {
+        assert!(
+            weight.len().is_multiple_of(inputs),
+            "a weight without whole rows"
+        );
+        Self::from_rows(format, inputs, weight.len() / inputs, |output, bytes| {
+            crate::quantize(format, &weight[output * inputs..][..inputs], bytes);
+        })
+    }
+
+    /// Takes rows from whoever writes them, as files have them, in any order and on several
+    /// threads; no more than 16 for each thread are in memory.
+    ///
+    /// # Panics
+    /// If a row has no whole blocks.
+    pub fn from_rows(
+        format: Format,
+        inputs: usize,
+        outputs: usize,
+        row: impl Fn(usize, &mut [u8]) + Sync,
+    ) -> Self {
+        let bytes = row_bytes(format, inputs);
+        let panel = inputs.div_ceil(format.step()) * format.step_bytes();
+        let mut panels = zeros(outputs.div_ceil(WIDTH) * panel);
+        let rows_of = |panel: usize| panel * WIDTH..outputs.min((panel + 1) * WIDTH);
+        if panel > 0 {
+            panels
+                .par_chunks_exact_mut(panel)
+                .enumerate()
+                .for_each_init(
+                    || vec![0; bytes],
+                    |scratch, (number, panel)| {
+                        for (lane, output) in rows_of(number).enumerate() {
+                            row(output, scratch);
+                            pack_row(format, panel, lane, scratch);
+                        }
+                    },
+                );
+        }
+        Self {
+            format,
+            inputs,
+            outputs,
+            panels,
+        }
+    }
+
+    /// How weights are stored.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Length of a row.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Number of rows.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Bytes that a product reads.
+    pub fn bytes(&self) -> usize {
+        self.outputs.div_ceil(WIDTH) * self.panel_bytes()
+    }
+
+    /// The panels, each of as many bytes.
+    pub(crate) fn panels(&self) -> &[u8] {
+        &self.panels[..self.bytes()]
+    }
+
+    pub(crate) fn panel_bytes(&self) -> usize {
+        self.inputs.div_ceil(self.format.step()) * self.format.step_bytes()
+    }
+
+    /// The weights of an output, as the format defines them.
+    ///
+    /// # Panics
+    /// If there is no such output, or the row has another length.
+    pub fn read_row(&self, output: usize, row: &mut [f32]) {
+        assert!(output < self.outputs, "a row that is not there");
+        assert_eq!(row.len(), self.inputs, "a row of another length");
+        let panel = &self.panels()[output / WIDTH * self.panel_bytes()..][..self.panel_bytes()];
+        let steps = panel.chunks_exact(self.format.step_bytes());
+        for (row, step) in row.chunks_mut(self.format.step()).zip(steps) {
+            for (i, value) in row.iter_mut().enumerate() {
+                *value = value_at(self.format, step, output % WIDTH, i);
+            }
+        }
+    }
+}
+
+/// Memory of its own pages, large ones where the system has them.
+///
+/// # Panics
+/// If there is no memory left, as for every other allocation.
+fn zeros(bytes: usize) -> MmapMut {
+    let memory = MmapMut::map_anon(bytes.max(1));
+    let memory =
+        memory.unwrap_or_else(|error| panic!("no memory for {bytes} bytes of weights: {error}"));
+    // Fewer of its pages fit the CPU's table otherwise. It is no loss if they are refused.
+    #[cfg(target_os = "linux")]
+    if bytes >= 1 << 21 {
+        let _ = memory.advise(memmap2::Advice::HugePage);
+    }
+    memory
+}
+
+fn row_bytes(format: Format, inputs: usize) -> usize {
+    let values = format.block_values();
+    assert!(inputs.is_multiple_of(values), "rows without whole blocks");
+    inputs / values * format.block_bytes()
+}
+
+/// Copies the `index`th number of two bytes.
+fn put2(to: &mut [u8], index: usize, from: &[u8]) {
+    to[2 * index..2 * index + 2].copy_from_slice(&from[..2]);
+}
+
+fn half_at(bytes: &[u8], index: usize) -> f32 {
+    f16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]).to_f32()
+}
+
+/// Puts the row of an output into its place in a panel.
+fn pack_row(format: Format, panel: &mut [u8], lane: usize, row: &[u8]) {
+    let blocks = row.chunks_exact(format.block_bytes());
+    match format {
+        Format::F32 => {
+            for (to, value) in panel.chunks_exact_mut(4 * WIDTH).zip(blocks) {
+                to[4 * lane..4 * lane + 4].copy_from_slice(value);
+            }
+        }
+        Format::F16 => {
+            for (to, value) in panel.chunks_exact_mut(2 * WIDTH).zip(blocks) {
+                put2(to, lane, value);
+            }
+        }
+        Format::BF16 => {
+            for (to, pair) in panel.chunks_exact_mut(4 * WIDTH).zip(row.chunks(4)) {
+                to[4 * lane..4 * lane + pair.len()].copy_from_slice(pair);
+            }
+        }
+        _ => {
+            let steps = panel.chunks_exact_mut(format.step_bytes());
+            for (step, block) in steps.zip(blocks) {
+                pack_block(format, step, lane, block);
+            }
+        }
+    }
+}
+
+fn pack_block(format: Format, step: &mut [u8], lane: usize, block: &[u8]) {
+    match format {
+        Format::Q8_0 => {
+            put2(step, lane, block);
+            for (i, &q) in block[2..].iter().enumerate() {
+                step[2 * WIDTH + word(i, lane)] = q ^ 0x80;
+            }
+        }
+        Format::Q4_0 => {
+            put2(step, lane, block);
+            put_nibbles(&mut step[2 * WIDTH..], lane, |i| nibble(&block[2..], i));
+        }
+        Format::Q4K => {
+            put2(step, lane, block);
+            put2(&mut step[2 * WIDTH..], lane, &block[2..]);
+            let (scales, weights) = block[4..].split_at(12);
+            for part in 0..8 {
+                let (scale, minimum) = scale_min(scales, part);
+                step[Q4K_FACTORS + part * WIDTH + lane] = scale;
+                step[Q4K_MINIMA + part / 2 * 2 * WIDTH + 2 * lane + part % 2] = minimum;
+                let to = &mut step[Q4K_WEIGHTS + part * 16 * WIDTH..];
+                let packed = &weights[32 * (part / 2)..];
+                put_nibbles(to, lane, |i| packed[i] >> (4 * (part % 2)) & 15);
+            }
+        }
+        Format::Q6K => {
+            let (lows, rest) = block.split_at(128);
+            let (highs, rest) = rest.split_at(64);
+            let (scales, scale) = rest.split_at(16);
+            put2(step, lane, scale);
+            let six_bits = |i: usize| {
+                let (half, quarter, within) = (i / 128, i % 128 / 32, i % 32);
+                let low = lows[64 * half + 32 * (quarter % 2) + within] >> (4 * (quarter / 2));
+                let high = highs[32 * half + within] >> (2 * quarter) & 3;
+                low & 15 | high << 4
+            };
+            for (part, &factor) in scales.iter().enumerate() {
+                step[Q6K_FACTORS + part * WIDTH + lane] = factor;
+                let to = &mut step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
+                for i in 0..16 {
+                    let q = six_bits(16 * part + i);
+                    to[word(i / 8 * 4 + i % 4, lane)] |= (q & 15) << (i / 4 % 2 * 4);
+                    to[8 * WIDTH + 4 * lane + i % 4] |= q >> 4 << (i / 4 * 2);
+                }
+            }
+        }
+        Format::F32 | Format::BF16 | Format::F16 => unreachable!("floats have no blocks"),
+    }
+}
+
+/// Where the `i`th byte of a lane lies among words of four.
+fn word(i: usize, lane: usize) -> usize {
+    i / 4 * 4 * WIDTH + 4 * lane + i % 4
+}
+
+/// The `i`th of 32 weights of 4 bits, as Q4_0 has them: low halves first.
+fn nibble(packed: &[u8], i: usize) -> u8 {
+    packed[i % 16] >> (i / 16 * 4) & 15
+}
+
+/// Packs 32 weights of 4 bits: of each 8, the first four are low halves.
+fn put_nibbles(to: &mut [u8], lane: usize, weight: impl Fn(usize) -> u8) {
+    for i in 0..32 {
+        to[word(i / 8 * 4 + i % 4, lane)] |= weight(i) << (i / 4 % 2 * 4);
+    }
+}
+
+fn nibble_at(packed: &[u8], lane: usize, i: usize) -> u8 {
+    packed[word(i / 8 * 4 + i % 4, lane)] >> (i / 4 % 2 * 4) & 15
+}
+
+/// The `i`th of 8 scales and minima of 6 bits in 12 bytes.
+fn scale_min(packed: &[u8], i: usize) -> (u8, u8) {
+    match i {
+        0..4 => (packed[i] & 63, packed[i + 4] & 63),
+        _ => (
+            packed[i + 4] & 15 | packed[i - 4] >> 6 << 4,
+            packed[i + 4] >> 4 | packed[i] >> 6 << 4,
+        ),
+    }
+}
+
+/// A weight as its format defines it, computed as `ggml-quants.c` does.
+fn value_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
+    let bits16 = |at: usize| u16::from_le_bytes([step[at], step[at + 1]]);
+    match format {
+        Format::F32 => {
+            let at = 4 * (i * WIDTH + lane);
+            f32::from_le_bytes([step[at], step[at + 1], step[at + 2], step[at + 3]])
+        }
+        Format::F16 => half_at(step, i * WIDTH + lane),
+        Format::BF16 => {
+            let at = i / 2 * 4 * WIDTH + 4 * lane + i % 2 * 2;
+            f32::from_bits(u32::from(bits16(at)) << 16)
+        }
+        Format::Q8_0 => {
+            let q = step[2 * WIDTH + word(i, lane)] ^ 0x80;
+            f32::from(q as i8) * half_at(step, lane)
+        }
+        Format::Q4_0 => {
+            let q = nibble_at(&step[2 * WIDTH..], lane, i);
+            (i32::from(q) - 8) as f32 * half_at(step, lane)
+        }
+        Format::Q4K => {
+            let (part, within) = (i / 32, i % 32);
+            let factor = step[Q4K_FACTORS + part * WIDTH + lane];
+            let minimum = step[Q4K_MINIMA + part / 2 * 2 * WIDTH + 2 * lane + part % 2];
+            let q = nibble_at(&step[Q4K_WEIGHTS + part * 16 * WIDTH..], lane, within);
+            let scale = half_at(step, lane) * f32::from(factor);
+            let offset = half_at(step, WIDTH + lane) * f32::from(minimum);
+            scale * f32::from(q) - offset
+        }
+        Format::Q6K => {
+            let (part, within) = (i / 16, i % 16);
+            let factor = step[Q6K_FACTORS + part * WIDTH + lane] as i8;
+            let q = six_bits_at(step, part, lane, within);
+            half_at(step, lane) * f32::from(factor) * (i32::from(q) - 32) as f32
+        }
+    }
+}
+
+/// The `i`th weight of a part of Q6_K, from 0 to 63.
+pub(crate) fn six_bits_at(step: &[u8], part: usize, lane: usize, i: usize) -> u8 {
+    let packed = &step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
+    let low = packed[word(i / 8 * 4 + i % 4, lane)] >> (i / 4 % 2 * 4) & 15;
+    let high = packed[8 * WIDTH + 4 * lane + i % 4] >> (i / 4 * 2) & 3;
+    low | high << 4
+}
