@@ -4,10 +4,10 @@
 #
 #   scripts/model-table.sh [FORMATS]
 #
-# Checks the answers in tests/goldens with the newest transformers of the Python package index first:
-# $PYTHON if that has it, otherwise it is installed in $CASCADE_TRANSFORMERS, by default
-# ~/.cache/cascade/transformers. FORMATS is a folder with more formats: FORMATS/<format>/<checkpoint>/
-# with the files of the weights, a GGUF file say; each is a line.
+# Checks the answers in tests/goldens with the newest transformers of the Python package index
+# first: $PYTHON if that has it, otherwise it is installed in $CASCADE_TRANSFORMERS, by default
+# ~/.cache/cascade/transformers. FORMATS is a folder with more formats:
+# FORMATS/<format>/<checkpoint>/ with the files of the weights, a GGUF file say; each is a line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${PYTHON:-}" ]; then

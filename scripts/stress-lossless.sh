@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Losslessness under load: several processes at once, each with random cascades over one of the embedded families.
+# Losslessness under load: several processes at once, each with random cascades over one of the
+# embedded families.
 #
-#   scripts/stress-lossless.sh SEED [PROCESSES [GENERATIONS]]    8 processes and 1,200 greedy generations by default
+#   scripts/stress-lossless.sh SEED [PROCESSES [GENERATIONS]]
 #
-# Half of the processes run the T5 family, half the LLaMA family; some with the demo's drafters, some with several statistical
-# drafters. Every generation has its own K matrix, leniences, rules, branching, siblings, placement, node budget, length and
-# prompt. Each process then compares samples with the target's distribution, with its own temperature, top-k, top-p or min-p.
-# Prints totals and seeds; exits with 1 if there was a violation, with 2 if a process failed. $CASCADE is the program, by
-# default a release build; $SAMPLES the samples of each of $PROMPTS prompts.
+# By default 8 processes and 1,200 greedy generations.
+#
+# Half of the processes run the T5 family, half the LLaMA family; some with the demo's drafters,
+# some with several statistical drafters. Every generation has its own K matrix, leniences, rules,
+# branching, siblings, placement, node budget, length and prompt. Each process then compares samples
+# with the target's distribution, with its own temperature, top-k, top-p or min-p. Prints totals and
+# seeds; exits with 1 if there was a violation, with 2 if a process failed. $CASCADE is the program,
+# by default a release build; $SAMPLES the samples of each of $PROMPTS prompts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seed=${1:?usage: $0 SEED [PROCESSES [GENERATIONS]]}

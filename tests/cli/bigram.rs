@@ -225,12 +225,28 @@ fn bytes_do_not_depend_on_memory_threads_or_order() {
     );
 }
 
-/// Waits for some time, or until the process has ended.
-pub(crate) fn wait(child: &mut std::process::Child, time: Duration) {
-    let end = Instant::now() + time;
-    while Instant::now() < end && child.try_wait().unwrap().is_none() {
-        sleep(Duration::from_millis(2));
+/// Runs until something is safe in `checkpoint` if that is asked for, and for `time` more; then
+/// kills. Whether a checkpoint is left.
+pub(crate) fn killed(
+    mut command: Command,
+    checkpoint: &Path,
+    safe_first: bool,
+    time: Duration,
+) -> bool {
+    let manifest = checkpoint.join("manifest.json");
+    let mut child = command.spawn().unwrap();
+    let mut ended = || child.try_wait().unwrap().is_some();
+    while safe_first && !manifest.exists() && !ended() {
+        sleep(Duration::from_millis(1));
     }
+    let end = Instant::now() + time;
+    while Instant::now() < end && !ended() {
+        sleep(Duration::from_millis(1));
+    }
+    // SIGKILL on Unix.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    manifest.exists()
 }
 
 #[test]
@@ -245,23 +261,21 @@ fn killed_at_any_moment_it_resumes_to_the_same_bytes() {
 
     let mut rng = StdRng::seed_from_u64(7);
     let mut resumed = 0;
-    for _ in 0..5 {
-        let safe = ["--checkpoint", "0.02", "--resume"];
+    for round in 0..5 {
+        let safe = ["--checkpoint", "0.002", "--resume"];
         // Killed, resumed, killed again, and resumed to the end.
         for more in [&safe[..2], &safe] {
-            let mut child = command(folder, &build(&["text"], "table", more))
-                .spawn()
-                .unwrap();
-            wait(&mut child, whole.mul_f64(rng.random_range(0.05..0.9)));
-            // SIGKILL on Unix.
-            child.kill().unwrap();
-            child.wait().unwrap();
-            let manifest = folder.join("table.checkpoint/manifest.json").exists();
-            resumed += usize::from(manifest);
+            let left = killed(
+                command(folder, &build(&["text"], "table", more)),
+                &folder.join("table.checkpoint"),
+                round % 2 == 0,
+                whole.mul_f64(f64::from(round.min(1)) * rng.random_range(0.0..0.9)),
+            );
+            resumed += usize::from(left);
             if let Ok(bytes) = fs::read(folder.join("table")) {
                 assert!(bytes == expected, "a partial file under the final name");
             }
-            if manifest && more.len() == 2 {
+            if left && more.len() == 2 {
                 let message = error(&run(folder, &build(&["text"], "table", &[])));
                 assert!(message.contains("unfinished count of"), "{message}");
             }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rand::{rngs::StdRng, Rng, SeedableRng};
 use serde_json::Value;
 
-use crate::bigram::{build, command, error, names, run, shipped, text, wait};
+use crate::bigram::{build, command, error, killed, names, run, shipped, text};
 use crate::common::stdout;
 
 /// `cascade ngram`.
@@ -100,20 +100,20 @@ fn killed_at_any_moment_order_2_resumes_to_the_same_bytes() {
     let expected = fs::read(folder.join("expected")).unwrap();
 
     let mut rng = StdRng::seed_from_u64(3);
+    let checkpoint = folder.join("table.checkpoint");
     let mut resumed = 0;
-    for _ in 0..3 {
-        let all = [&order_2[..], &["--checkpoint", "0.02", "--resume"]].concat();
+    for round in 0..3 {
+        let all = [&order_2[..], &["--checkpoint", "0.002", "--resume"]].concat();
         for more in [&all[..all.len() - 1], &all] {
-            let mut child = command(folder, &build(&["text"], "table", more))
-                .spawn()
-                .unwrap();
-            wait(&mut child, whole.mul_f64(rng.random_range(0.2..0.9)));
-            child.kill().unwrap();
-            child.wait().unwrap();
-            resumed += usize::from(folder.join("table.checkpoint/manifest.json").exists());
+            resumed += usize::from(killed(
+                command(folder, &build(&["text"], "table", more)),
+                &checkpoint,
+                round % 2 == 0,
+                whole.mul_f64(f64::from(round.min(1)) * rng.random_range(0.0..0.9)),
+            ));
         }
         // A count of order 2 is not gone on with as one of order 1.
-        if folder.join("table.checkpoint/manifest.json").exists() {
+        if checkpoint.join("manifest.json").exists() {
             let message = error(&run(folder, &build(&["text"], "table", &["--resume"])));
             assert!(message.contains("of another command"), "{message}");
         }

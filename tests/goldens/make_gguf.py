@@ -536,7 +536,8 @@ def t5(name, config, write_vocab, kind, seed):
     gated = config.feed_forward_proj != "relu"
     model = transformers.T5ForConditionalGeneration(config)
     if gated:
-        # transformers 5 ties the head of every T5 that it makes; the released ones of this form have their own.
+        # transformers 5 ties the head of every T5 that it makes; the released ones of this form
+        # have their own.
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
         model.config.tie_word_embeddings = False
     fill(model, generator, 1.5 if kind == Type.F32 else 0.6)

@@ -457,7 +457,8 @@ def drafter_weights():
 
 
 drafter_weights()
-# What `cascade bigram count` and `cascade bigram build` made of corpus/good.txt with good/tokenizer.json.
+# What `cascade bigram count` and `cascade bigram build` made of corpus/good.txt with
+# good/tokenizer.json.
 parquet("counts", (ROOT / "counts/good.parquet").read_bytes())
 safetensors("table", (ROOT / "table/good.safetensors").read_bytes())
 

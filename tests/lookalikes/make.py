@@ -189,7 +189,8 @@ def make_t5s():
         else:
             save_file(own, folder / "model.safetensors", metadata={"format": "pt"})
         if size == "small":
-            # shared.weight, encoder.embed_tokens.weight and decoder.embed_tokens.weight are one storage.
+            # shared.weight, encoder.embed_tokens.weight and decoder.embed_tokens.weight are one
+            # storage.
             torch.save(state, folder / "pytorch_model.bin")
         t5_tokenizer_files(folder, with_json=size == "xxl")
         goldens[f"google/flan-t5-{size}"] = generate(model, folder, T5TokenizerFast)
@@ -250,7 +251,8 @@ def merge_goldens(goldens):
 
 # Tokenizers again.
 
-# Settings that change what a tokenizer.model means: the class, and the content of further files of the folder.
+# Settings that change what a tokenizer.model means: the class, and the content of further files of
+# the folder.
 LLAMA = {"tokenizer_class": "LlamaTokenizer"}
 T5 = {"tokenizer_class": "T5Tokenizer"}
 ADDED = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}

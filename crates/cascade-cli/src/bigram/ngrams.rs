@@ -30,14 +30,9 @@ pub(crate) fn open_any(table: &str) -> Result<NgramTable> {
 
 pub(super) fn show(table: &NgramTable, args: &ShowArgs) -> Result<()> {
     let fingerprint = &table.metadata().provenance.tokenizer;
-    let tokenizer = match &args.tokenizer {
-        Some(text) => {
-            let tokenizer = tokenizer::load(text)?;
-            table.check_tokenizer(&tokenizer.fingerprint())?;
-            Some(tokenizer)
-        }
-        None => tokenizer::known(fingerprint),
-    };
+    let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, |found| {
+        table.check_tokenizer(found)
+    })?;
     match (&context(args, tokenizer.as_ref())?[..], args.top) {
         ([], None) => show_table(table),
         ([], Some(top)) => show_frequent(table, tokenizer.as_ref(), top),

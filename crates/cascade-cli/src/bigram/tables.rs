@@ -20,14 +20,9 @@ pub(super) fn show(args: &ShowArgs) -> Result<()> {
     }
     let table = open(&args.table)?;
     let fingerprint = &table.metadata().provenance.tokenizer;
-    let tokenizer = match &args.tokenizer {
-        Some(text) => {
-            let tokenizer = tokenizer::load(text)?;
-            table.check_tokenizer(&tokenizer.fingerprint())?;
-            Some(tokenizer)
-        }
-        None => tokenizer::known(fingerprint),
-    };
+    let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, |found| {
+        table.check_tokenizer(found)
+    })?;
     match (&context(args, tokenizer.as_ref())?[..], args.top) {
         ([token], top) => show_token(&table, *token, tokenizer.as_ref(), top),
         ([], Some(top)) => show_frequent(&table, tokenizer.as_ref(), top),

@@ -41,6 +41,21 @@ pub(super) fn known(fingerprint: &Fingerprint) -> Option<Tokenizer> {
         .find(|tokenizer| tokenizer.fingerprint() == *fingerprint)
 }
 
+/// The tokenizer that was named, if `check` finds it to be a table's, or the embedded one with the
+/// table's fingerprint.
+pub(super) fn of_table(
+    named: Option<&str>,
+    fingerprint: &Fingerprint,
+    check: impl FnOnce(&Fingerprint) -> cascade_ngram::Result<()>,
+) -> Result<Option<Tokenizer>> {
+    let Some(text) = named else {
+        return Ok(known(fingerprint));
+    };
+    let tokenizer = load(text)?;
+    check(&tokenizer.fingerprint())?;
+    Ok(Some(tokenizer))
+}
+
 /// How a tokenizer is written in a recorded command: paths without their parent folders, so that
 /// the record does not depend on file locations.
 pub(super) fn on_record(text: &str) -> String {

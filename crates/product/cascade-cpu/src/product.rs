@@ -143,12 +143,13 @@ impl Activations {
         parts: &[Arc<Packed>],
         input: &[f32],
         inputs: usize,
-    ) -> Vec<(Kind, usize, Self)> {
-        let mut made: Vec<(Kind, usize, Self)> = Vec::new();
+    ) -> Vec<(Kind, Self)> {
+        let mut made: Vec<(Kind, Self)> = Vec::new();
         for part in parts {
-            let (kind, most) = (Kind::of(part.format()), isa.most_rows(part.format()));
-            if !made.iter().any(|other| (other.0, other.1) == (kind, most)) {
-                made.push((kind, most, Self::new(input, inputs, kind, most)));
+            let kind = Kind::of(part.format());
+            if !made.iter().any(|(other, _)| *other == kind) {
+                let most = isa.most_rows(part.format());
+                made.push((kind, Self::new(input, inputs, kind, most)));
             }
         }
         made
@@ -158,7 +159,7 @@ impl Activations {
 /// Cuts a product into what threads take at a time.
 fn tasks<'a>(
     parts: &'a [Arc<Packed>],
-    activations: &'a [(Kind, usize, Activations)],
+    activations: &'a [(Kind, Activations)],
     product: &'a mut [f32],
     outputs: usize,
 ) -> Vec<Task<'a>> {
@@ -166,8 +167,8 @@ fn tasks<'a>(
     let mut tasks = Vec::new();
     for part in parts {
         let kind = Kind::of(part.format());
-        let found = activations.iter().find(|(other, ..)| *other == kind);
-        let Some((.., activations)) = found else {
+        let found = activations.iter().find(|(other, _)| *other == kind);
+        let Some((_, activations)) = found else {
             continue;
         };
         let panels = part.outputs().div_ceil(WIDTH);

@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{exponential_buckets, Histogram};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 use crate::scheduler::finish_reason;
 
@@ -59,17 +59,19 @@ fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 20))
 }
 
+/// A metric that is known to the registry from now on.
+fn registered<M: Metric + Clone>(own: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    own.register(name, help, metric.clone());
+    metric
+}
+
 impl Metrics {
     /// Metrics of a model and its levels.
     pub(crate) fn new(model: &str, levels: &[String]) -> Self {
         let mut registry = Registry::default();
         let model = ("model_name".into(), model.to_owned().into());
         let own = registry.sub_registry_with_label(model);
-        let mut counter = |name: &str, help: &str| {
-            let counter = Counter::default();
-            own.register(name, help, counter.clone());
-            counter
-        };
+        let mut counter = |name: &str, help: &str| registered(own, name, help, Counter::default());
         let prompt_tokens = counter("vllm:prompt_tokens", "Tokens of prompts");
         let generated_tokens = counter("vllm:generation_tokens", "Tokens of answers");
         let cache_queries = counter(
@@ -105,11 +107,7 @@ impl Metrics {
             "cascade:target_forwards",
             "Forwards of the target, one for each step",
         );
-        let mut gauge = |name: &str, help: &str| {
-            let gauge = Gauge::default();
-            own.register(name, help, gauge.clone());
-            gauge
-        };
+        let mut gauge = |name: &str, help: &str| registered(own, name, help, Gauge::default());
         let running = gauge(
             "vllm:num_requests_running",
             "Generations that have a session",
@@ -120,11 +118,7 @@ impl Metrics {
             "Sessions that keep what they have read",
         );
         let connections = gauge("cascade:connections", "Open connections");
-        let mut histogram = |name: &str, help: &str| {
-            let histogram = times();
-            own.register(name, help, histogram.clone());
-            histogram
-        };
+        let mut histogram = |name: &str, help: &str| registered(own, name, help, times());
         let first_token = histogram(
             "vllm:time_to_first_token_seconds",
             "From the request to its first token",
@@ -138,27 +132,23 @@ impl Metrics {
             "vllm:request_queue_time_seconds",
             "From the request to its session",
         );
-        let mut seconds = |name: &str, help: &str| {
-            let seconds = Seconds::default();
-            own.register(name, help, seconds.clone());
-            seconds
-        };
+        let mut seconds = |name: &str, help: &str| registered(own, name, help, Seconds::default());
         let in_turns = seconds("cascade:turn_seconds", "Time of turns");
         let in_models = seconds(
             "cascade:step_seconds",
             "Time of steps, which turns are made of",
         );
-        let finished = Family::<Labels, Counter>::default();
-        own.register(
+        let finished = registered(
+            own,
             "vllm:request_success",
             "Answers by the reason of their end",
-            finished.clone(),
+            Family::<Labels, Counter>::default(),
         );
-        let accepted_at = Family::<Labels, Counter>::default();
-        own.register(
+        let accepted_at = registered(
+            own,
             "vllm:spec_decode_num_accepted_tokens_per_pos",
             "Drafted tokens that the target accepted, by position in the draft",
-            accepted_at.clone(),
+            Family::<Labels, Counter>::default(),
         );
         let levels = level_counters(own, levels);
         Self {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cases;
 mod models;
 mod processes;
 mod protocol;

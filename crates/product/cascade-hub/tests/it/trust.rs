@@ -8,153 +8,15 @@ use std::time::Duration;
 
 use cascade_hub::HubLimits;
 
+use crate::cases::Expect::{self, Error, Right};
+use crate::cases::{
+    case, fixed, half, hub, named, run, ALL_OF_STORAGE, ALWAYS, FILE, LARGE, REST, SMALL, STORAGE,
+};
 use crate::server::{
     be_silent, git_sha1, message, ranged, send, send_chunk, send_chunked_head, sha256, Hub,
-    Request, Script, Server, COMMIT, NEXT,
+    Request, Server, COMMIT, NEXT,
 };
 use crate::world::{assert_parts, limits, World};
-
-const SMALL: &str = "config.json";
-const LARGE: &str = "model.bin";
-
-fn hub() -> Hub {
-    let large: Vec<u8> = (0..40_000_u32)
-        .map(|i| (i.wrapping_mul(i) / 7) as u8)
-        .collect();
-    Hub::with(&[(SMALL, b"{\"model_type\": \"llama\"}\n"), (LARGE, &large)])
-}
-
-enum Expect {
-    /// The right file, in spite of everything.
-    Right,
-    /// An error with these parts.
-    Error(&'static [&'static str]),
-}
-use Expect::{Error, Right};
-
-struct Case {
-    name: &'static str,
-    file: &'static str,
-    script: Box<dyn Script>,
-    expect: Expect,
-    limits: HubLimits,
-    /// How often it may ask.
-    most_requests: usize,
-}
-
-/// A server that misbehaves for the first `times` requests of a kind, and is good otherwise.
-fn case(
-    name: &'static str,
-    file: &'static str,
-    (kind, times): (fn(&Request) -> bool, usize),
-    misbehave: impl Fn(&Request, &mut TcpStream) -> Result<()> + Send + Sync + 'static,
-    expect: Expect,
-) -> Case {
-    let (hub, left) = (hub(), AtomicUsize::new(times));
-    let script = move |request: &Request, stream: &mut TcpStream| {
-        let take = |left: usize| left.checked_sub(1);
-        let hit = kind(request)
-            && left
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
-                .is_ok();
-        match hit {
-            true => misbehave(request, stream),
-            false => hub.answer(request, stream),
-        }
-    };
-    Case {
-        name,
-        file,
-        script: Box::new(script),
-        expect,
-        limits: limits(),
-        most_requests: 20,
-    }
-}
-
-/// A server whose answers to a kind of requests are always the same.
-fn fixed(
-    name: &'static str,
-    file: &'static str,
-    kind: fn(&Request) -> bool,
-    head: &str,
-    body: &[u8],
-    expect: Expect,
-) -> Case {
-    let (head, body) = (head.to_owned(), body.to_vec());
-    let answer = move |_: &Request, stream: &mut TcpStream| send(stream, &head, &body);
-    case(name, file, (kind, usize::MAX), answer, expect)
-}
-
-impl Case {
-    fn with_limits(mut self, change: fn(&mut HubLimits)) -> Self {
-        change(&mut self.limits);
-        self
-    }
-
-    /// What is final is asked for once.
-    fn asking(mut self, most: usize) -> Self {
-        self.most_requests = most;
-        self
-    }
-
-    fn run(self) {
-        let (world, hub) = (World::new(), hub());
-        let server = Server::start(self.script);
-        let options = world.options(&server).with_limits(self.limits);
-        match (world.fetch(&options, self.file), self.expect) {
-            (Ok(found), Right) => assert!(found == hub.files[self.file], "{}: wrong", self.name),
-            (Ok(_), Error(parts)) => panic!("{}: {parts:?} was expected", self.name),
-            (Err(message), Right) => panic!("{}: {message}", self.name),
-            (Err(message), Error(parts)) => {
-                assert!(!message.contains('\u{1b}'), "{}: {message:?}", self.name);
-                for part in parts.iter().chain([&self.file]) {
-                    let name = self.name;
-                    assert!(
-                        message.contains(part),
-                        "{name}: \"{part}\" is not in:\n{message}"
-                    );
-                }
-            }
-        }
-        let asked = server.requests().len();
-        assert!(
-            asked <= self.most_requests,
-            "{}: asked {asked} times",
-            self.name
-        );
-        drop(server);
-        world.assert_recovers(&hub, self.file);
-    }
-}
-
-/// Runs them side by side: most of the time they wait.
-fn run(cases: Vec<Case>) {
-    std::thread::scope(|scope| {
-        for case in cases {
-            scope.spawn(|| case.run());
-        }
-    });
-}
-
-const FILE: fn(&Request) -> bool = Request::is_for_file;
-const STORAGE: fn(&Request) -> bool = Request::is_for_storage;
-const REST: fn(&Request) -> bool = |request| request.from().is_some();
-const ALL_OF_STORAGE: fn(&Request) -> bool =
-    |request| request.is_for_storage() && request.from().is_none();
-const ALWAYS: usize = usize::MAX;
-
-/// A file of the hub with a name for its content that the server chose.
-fn named(etag: &str) -> String {
-    format!("200 OK\r\nX-Repo-Commit: {COMMIT}\r\nETag: {etag}")
-}
-
-/// The start of the large file, and then nothing.
-fn half(stream: &mut TcpStream) -> Result<()> {
-    let whole = &hub().files[LARGE];
-    let bytes = message("200 OK", whole);
-    stream.write_all(&bytes[..bytes.len() - whole.len() / 2])
-}
 
 #[test]
 fn names_are_not_paths() {
@@ -439,7 +301,7 @@ fn sizes_and_digests_are_checked() {
             LARGE,
             (|_| true, ALWAYS),
             |request, stream| {
-                let hub = crate::trust::hub();
+                let hub = crate::cases::hub();
                 let large = &hub.files[LARGE];
                 if request.is_for_file() {
                     let head = format!(
@@ -756,7 +618,7 @@ fn halves_are_completed_or_thrown_away() {
             move |request, stream| match request.from() {
                 None if first.fetch_add(1, Ordering::SeqCst) == 0 => half(stream),
                 None => {
-                    let hub = crate::trust::hub();
+                    let hub = hub();
                     hub.answer(request, stream)
                 }
                 Some(_) => answer(request, stream),

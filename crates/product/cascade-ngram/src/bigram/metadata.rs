@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use cascade_core::Fingerprint;
 use serde::{Deserialize, Serialize};
 
+use crate::container::{self, Entries};
 use crate::{Error, Result};
 
 const FORMAT: &str = "cascade-bigram";
@@ -57,28 +58,16 @@ pub struct BigramMetadata {
 
 impl BigramMetadata {
     /// Entries for the file, in the order in which they are written.
-    pub(super) fn to_entries(&self) -> [(&'static str, String); 11] {
-        let Provenance {
-            tokenizer,
-            sources,
-            command,
-            version,
-        } = &self.provenance;
-        let mut sources = sources.clone();
-        sources.sort();
-        [
-            ("format", FORMAT.to_owned()),
-            ("format_version", FORMAT_VERSION.to_string()),
-            ("tokenizer", tokenizer.to_string()),
-            ("sources", serde_json::json!(sources).to_string()),
-            ("command", command.clone()),
-            ("version", version.clone()),
+    pub(super) fn to_entries(&self) -> Vec<(&'static str, String)> {
+        let mut entries = container::beginning(FORMAT, FORMAT_VERSION, &self.provenance);
+        entries.extend([
             ("top_k", self.top_k.to_string()),
             ("min_count", self.min_count.to_string()),
             ("documents", self.documents.to_string()),
             ("total_tokens", self.total_tokens.to_string()),
             ("total_bigrams", self.total_bigrams.to_string()),
-        ]
+        ]);
+        entries
     }
 
     /// Reads the entries of a file.
@@ -89,45 +78,24 @@ impl BigramMetadata {
         file: &str,
         entries: &Option<HashMap<String, String>>,
     ) -> Result<Self> {
-        let entry = |key: &str| entries.as_ref().and_then(|entries| entries.get(key));
         if crate::ngram_table::declares_ngrams(entries) {
             return Err(Error::NgramTable { file: file.into() });
         }
-        if !declares_bigrams(entries) {
+        let Some(entries) = Entries::of_format(file, entries, FORMAT, FORMAT_VERSION)? else {
             return Err(Error::NotATable { file: file.into() });
-        }
-        let bad = |key| {
-            let reason = format!("the metadata `{key}` is missing or is not of the right form");
-            Error::invalid(file, reason)
         };
-        let text = |key| entry(key).cloned().ok_or_else(|| bad(key));
-        let version = text("format_version")?;
-        if version != FORMAT_VERSION.to_string() {
-            return Err(Error::Version {
-                file: file.into(),
-                found: version,
-                supported: FORMAT_VERSION,
-            });
-        }
-        let number = |key| text(key)?.parse().map_err(|_| bad(key));
         Ok(Self {
-            provenance: Provenance {
-                tokenizer: Fingerprint::from_stored(text("tokenizer")?),
-                sources: serde_json::from_str(&text("sources")?).map_err(|_| bad("sources"))?,
-                command: text("command")?,
-                version: text("version")?,
-            },
-            top_k: number("top_k")?,
-            min_count: number("min_count")?,
-            documents: number("documents")?,
-            total_tokens: number("total_tokens")?,
-            total_bigrams: number("total_bigrams")?,
+            provenance: entries.provenance()?,
+            top_k: entries.number("top_k")?,
+            min_count: entries.number("min_count")?,
+            documents: entries.number("documents")?,
+            total_tokens: entries.number("total_tokens")?,
+            total_bigrams: entries.number("total_bigrams")?,
         })
     }
 }
 
 /// Whether a file's metadata says that it is such a table.
 pub(crate) fn declares_bigrams(entries: &Option<HashMap<String, String>>) -> bool {
-    let format = entries.as_ref().and_then(|entries| entries.get("format"));
-    format.is_some_and(|format| format == FORMAT)
+    container::declare(entries, FORMAT)
 }

@@ -3,14 +3,13 @@
 use std::{ops::Range, path::Path};
 
 use cascade_core::{Fingerprint, TokenId};
-use safetensors::SafeTensors;
 
 use super::{
     encode::{encode, Csr},
     layout::Layout,
     BigramMetadata,
 };
-use crate::{container::Bytes, Error, Result};
+use crate::{container::TableFile, Result};
 
 /// For each token of a vocabulary the tokens that most often follow it, with counts.
 ///
@@ -28,8 +27,7 @@ use crate::{container::Bytes, Error, Result};
 /// where they are: neither is copied.
 #[derive(Debug)]
 pub struct BigramTable {
-    file: String,
-    bytes: Bytes,
+    file: TableFile,
     pub(super) layout: Layout,
     metadata: BigramMetadata,
 }
@@ -55,12 +53,7 @@ impl BigramTable {
     /// # Errors
     /// As [`open`](Self::open), without the tokenizer.
     pub fn open_any(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let bytes = Bytes::map(path).map_err(|source| Error::Read {
-            file: path.to_owned(),
-            source,
-        })?;
-        Self::load(path.display().to_string(), bytes)
+        Self::load(TableFile::map(path)?)
     }
 
     /// A table that is embedded in the program; `name` replaces the file name in errors.
@@ -72,7 +65,7 @@ impl BigramTable {
         bytes: &'static [u8],
         tokenizer: &Fingerprint,
     ) -> Result<Self> {
-        let table = Self::load(name.into(), Bytes::Static(bytes))?;
+        let table = Self::load(TableFile::embedded(name, bytes))?;
         table.check_tokenizer(tokenizer)?;
         Ok(table)
     }
@@ -82,25 +75,19 @@ impl BigramTable {
     /// # Errors
     /// As [`open_any`](Self::open_any).
     pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self> {
-        Self::load(name.into(), Bytes::Owned(bytes))
+        Self::load(TableFile::owned(name, bytes))
     }
 
     pub(super) fn from_csr(name: &str, metadata: &BigramMetadata, csr: &Csr) -> Result<Self> {
         Self::from_bytes(name, encode(metadata, csr))
     }
 
-    pub(crate) fn load(file: String, bytes: Bytes) -> Result<Self> {
-        let slice = bytes.as_slice();
-        let (header, safetensors) =
-            SafeTensors::read_metadata(slice).map_err(|source| Error::Container {
-                file: file.clone(),
-                source: source.into(),
-            })?;
-        let metadata = BigramMetadata::from_entries(&file, safetensors.metadata())?;
-        let layout = Layout::new(&file, &safetensors, size_of::<u64>() + header)?;
+    pub(crate) fn load(file: TableFile) -> Result<Self> {
+        let (header, data) = file.header()?;
+        let metadata = BigramMetadata::from_entries(file.name(), header.metadata())?;
+        let layout = Layout::new(file.name(), &header, data)?;
         let table = Self {
             file,
-            bytes,
             layout,
             metadata,
         };
@@ -114,19 +101,12 @@ impl BigramTable {
     /// [`Error::Tokenizer`], with both fingerprints.
     pub fn check_tokenizer(&self, tokenizer: &Fingerprint) -> Result<()> {
         let found = &self.metadata.provenance.tokenizer;
-        if found == tokenizer {
-            return Ok(());
-        }
-        Err(Error::Tokenizer {
-            file: self.file.clone(),
-            found: found.clone(),
-            expected: tokenizer.clone(),
-        })
+        self.file.check_tokenizer(found, tokenizer)
     }
 
     /// The file, or the name it was given.
     pub fn file(&self) -> &str {
-        &self.file
+        self.file.name()
     }
 
     /// The table's metadata.
@@ -146,7 +126,7 @@ impl BigramTable {
 
     /// The bytes of the table's file. Equal content gives equal bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.as_slice()
+        self.file.as_slice()
     }
 
     /// Tokens that follow `token`, with their counts, most frequent first. Empty for a token
@@ -187,11 +167,7 @@ impl BigramTable {
     /// [`Error::Write`]; the temporary file is removed, and a former file of that name is as it
     /// was.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        cascade_fs::write(path, self.as_bytes()).map_err(|source| Error::Write {
-            file: path.to_owned(),
-            source,
-        })
+        self.file.write(path)
     }
 
     pub(super) fn offset(&self, index: usize) -> u64 {
@@ -199,16 +175,7 @@ impl BigramTable {
     }
 
     fn u64_at(&self, tensor: &Range<usize>, index: usize) -> u64 {
-        u64::from_le_bytes(self.at(tensor, index))
-    }
-
-    /// The bytes of one element. Zeros outside the tensor: that takes a file that was changed after
-    /// it was checked.
-    fn at<const N: usize>(&self, tensor: &Range<usize>, index: usize) -> [u8; N] {
-        self.bytes.as_slice()[tensor.clone()]
-            .get(index * N..index * N + N)
-            .and_then(|bytes| bytes.try_into().ok())
-            .unwrap_or([0; N])
+        u64::from_le_bytes(self.file.at(tensor, index))
     }
 }
 
@@ -225,7 +192,7 @@ impl Iterator for Successors<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let pair = self.row.next()?;
         let layout = &self.table.layout;
-        let token = TokenId::from_le_bytes(self.table.at(&layout.successors, pair));
+        let token = TokenId::from_le_bytes(self.table.file.at(&layout.successors, pair));
         Some((token, self.table.u64_at(&layout.counts, pair)))
     }
 

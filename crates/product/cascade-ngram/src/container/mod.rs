@@ -1,13 +1,17 @@
 //! The container of tables: a safetensors file that is read in place.
 
 mod bytes;
+mod entries;
+mod file;
 
 use std::ops::Range;
 
 use safetensors::{tensor::Metadata, Dtype};
 use serde_json::{json, Map, Value};
 
-pub(crate) use self::bytes::Bytes;
+use self::bytes::Bytes;
+pub(crate) use self::entries::{beginning, declare, Entries};
+pub(crate) use self::file::TableFile;
 use crate::{Error, Result};
 
 /// A tensor of one dimension that is to be written.

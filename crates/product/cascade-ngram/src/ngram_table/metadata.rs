@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use cascade_core::Fingerprint;
-
 use super::LONGEST;
+use crate::container::{self, Entries};
 use crate::{Error, Provenance, Result};
 
 const FORMAT: &str = "cascade-ngram";
@@ -37,20 +36,14 @@ pub struct NgramMetadata {
     pub total_trigrams: u64,
 }
 
-type Entries = Vec<(&'static str, String)>;
-
 impl NgramMetadata {
     /// Entries for a file with these tensors, in the order in which they are written.
-    pub(super) fn to_entries<'a>(&self, tensors: impl Iterator<Item = &'a [u8]>) -> Entries {
-        let mut sources = self.provenance.sources.clone();
-        sources.sort();
-        let mut entries = vec![
-            ("format", FORMAT.to_owned()),
-            ("format_version", FORMAT_VERSION.to_string()),
-            ("tokenizer", self.provenance.tokenizer.to_string()),
-            ("sources", serde_json::json!(sources).to_string()),
-            ("command", self.provenance.command.clone()),
-            ("version", self.provenance.version.clone()),
+    pub(super) fn to_entries<'a>(
+        &self,
+        tensors: impl Iterator<Item = &'a [u8]>,
+    ) -> Vec<(&'static str, String)> {
+        let mut entries = container::beginning(FORMAT, FORMAT_VERSION, &self.provenance);
+        entries.extend([
             ("order", self.order.to_string()),
             ("vocab_size", self.vocab_size.to_string()),
             ("top_k", self.top_k.to_string()),
@@ -60,7 +53,7 @@ impl NgramMetadata {
             ("total_tokens", self.total_tokens.to_string()),
             ("total_bigrams", self.total_bigrams.to_string()),
             ("total_trigrams", self.total_trigrams.to_string()),
-        ];
+        ]);
         let checksum = checksum(entries.iter().map(|(k, v)| (*k, v.as_str())), tensors);
         entries.push((CHECKSUM, checksum));
         entries
@@ -76,29 +69,12 @@ impl NgramMetadata {
         entries: &Option<HashMap<String, String>>,
         tensors: &[u8],
     ) -> Result<Self> {
-        let entry = |key: &str| entries.as_ref().and_then(|entries| entries.get(key));
-        if !declares_ngrams(entries) {
+        let Some(entries) = Entries::of_format(file, entries, FORMAT, FORMAT_VERSION)? else {
             return Err(Error::NotAnNgramTable { file: file.into() });
-        }
-        let bad = |key| {
-            let reason = format!("the metadata `{key}` is missing or is not of the right form");
-            Error::invalid(file, reason)
         };
-        let text = |key| entry(key).cloned().ok_or_else(|| bad(key));
-        let version = text("format_version")?;
-        if version != FORMAT_VERSION.to_string() {
-            return Err(Error::Version {
-                file: file.into(),
-                found: version,
-                supported: FORMAT_VERSION,
-            });
-        }
-        let others = entries
-            .iter()
-            .flatten()
-            .map(|(k, v)| (k.as_str(), v.as_str()));
-        let expected = text(CHECKSUM)?;
-        let found = checksum(others.filter(|entry| entry.0 != CHECKSUM), [tensors]);
+        let expected = entries.text(CHECKSUM)?;
+        let others = entries.iter().filter(|entry| entry.0 != CHECKSUM);
+        let found = checksum(others, [tensors]);
         if found != expected {
             return Err(Error::invalid(
                 file,
@@ -108,36 +84,28 @@ impl NgramMetadata {
                 ),
             ));
         }
-        let number = |key| text(key)?.parse::<u64>().map_err(|_| bad(key));
-        let size = |key| usize::try_from(number(key)?).map_err(|_| bad(key));
-        let order = size("order")?;
+        let order = entries.number("order")?;
         if !(1..=LONGEST).contains(&order) {
-            return Err(bad("order"));
+            return Err(entries.bad("order"));
         }
         Ok(Self {
-            provenance: Provenance {
-                tokenizer: Fingerprint::from_stored(text("tokenizer")?),
-                sources: serde_json::from_str(&text("sources")?).map_err(|_| bad("sources"))?,
-                command: text("command")?,
-                version: text("version")?,
-            },
+            provenance: entries.provenance()?,
             order,
-            vocab_size: size("vocab_size")?,
-            top_k: number("top_k")?,
-            min_count: number("min_count")?,
-            min_context: number("min_context")?,
-            documents: number("documents")?,
-            total_tokens: number("total_tokens")?,
-            total_bigrams: number("total_bigrams")?,
-            total_trigrams: number("total_trigrams")?,
+            vocab_size: entries.number("vocab_size")?,
+            top_k: entries.number("top_k")?,
+            min_count: entries.number("min_count")?,
+            min_context: entries.number("min_context")?,
+            documents: entries.number("documents")?,
+            total_tokens: entries.number("total_tokens")?,
+            total_bigrams: entries.number("total_bigrams")?,
+            total_trigrams: entries.number("total_trigrams")?,
         })
     }
 }
 
 /// Whether a file's metadata says that it is such a table.
 pub(crate) fn declares_ngrams(entries: &Option<HashMap<String, String>>) -> bool {
-    let format = entries.as_ref().and_then(|entries| entries.get("format"));
-    format.is_some_and(|format| format == FORMAT)
+    container::declare(entries, FORMAT)
 }
 
 /// CRC-32 of the entries in the order of their keys, each key and value followed by a zero byte,

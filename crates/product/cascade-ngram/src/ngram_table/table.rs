@@ -3,10 +3,9 @@
 use std::{ops::Range, path::Path};
 
 use cascade_core::{Fingerprint, TokenId};
-use safetensors::SafeTensors;
 
 use super::{codes, layout::Layout, metadata, NgramMetadata, BLOCK};
-use crate::{container::Bytes, BigramTable, Error, Result};
+use crate::{container::TableFile, BigramTable, Error, Result};
 
 /// For each token of a vocabulary, and for pairs of tokens, what most often follows them, with
 /// counts; and how often the most frequent tokens occur at all.
@@ -40,8 +39,7 @@ use crate::{container::Bytes, BigramTable, Error, Result};
 /// A [`BigramTable`] can be opened as one, too: it becomes a table of order 1, in memory.
 #[derive(Debug)]
 pub struct NgramTable {
-    file: String,
-    bytes: Bytes,
+    file: TableFile,
     pub(super) layout: Layout,
     metadata: NgramMetadata,
     unigrams: Vec<(TokenId, u64)>,
@@ -68,12 +66,7 @@ impl NgramTable {
     /// # Errors
     /// As [`open`](Self::open), without the tokenizer.
     pub fn open_any(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let bytes = Bytes::map(path).map_err(|source| Error::Read {
-            file: path.to_owned(),
-            source,
-        })?;
-        Self::load(path.display().to_string(), bytes)
+        Self::load(TableFile::map(path)?)
     }
 
     /// A table that is embedded in the program; `name` replaces the file name in errors.
@@ -85,7 +78,7 @@ impl NgramTable {
         bytes: &'static [u8],
         tokenizer: &Fingerprint,
     ) -> Result<Self> {
-        let table = Self::load(name.into(), Bytes::Static(bytes))?;
+        let table = Self::load(TableFile::embedded(name, bytes))?;
         table.check_tokenizer(tokenizer)?;
         Ok(table)
     }
@@ -95,27 +88,19 @@ impl NgramTable {
     /// # Errors
     /// As [`open_any`](Self::open_any).
     pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self> {
-        Self::load(name.into(), Bytes::Owned(bytes))
+        Self::load(TableFile::owned(name, bytes))
     }
 
-    fn load(file: String, bytes: Bytes) -> Result<Self> {
-        let slice = bytes.as_slice();
-        let (header, safetensors) =
-            SafeTensors::read_metadata(slice).map_err(|source| Error::Container {
-                file: file.clone(),
-                source: source.into(),
-            })?;
-        if crate::bigram::declares_bigrams(safetensors.metadata()) {
-            return Self::of_bigrams(&BigramTable::load(file, bytes)?);
+    fn load(file: TableFile) -> Result<Self> {
+        let (header, data) = file.header()?;
+        if crate::bigram::declares_bigrams(header.metadata()) {
+            return Self::of_bigrams(&BigramTable::load(file)?);
         }
-        let data = size_of::<u64>() + header;
-        // Everything after the header belongs to some tensor, which safetensors checks.
-        let tensors = slice.get(data..).unwrap_or_default();
-        let metadata = NgramMetadata::from_entries(&file, safetensors.metadata(), tensors)?;
-        let layout = Layout::new(&file, &safetensors, data, &metadata)?;
+        let tensors = file.as_slice().get(data..).unwrap_or_default();
+        let metadata = NgramMetadata::from_entries(file.name(), header.metadata(), tensors)?;
+        let layout = Layout::new(file.name(), &header, data, &metadata)?;
         let mut table = Self {
             file,
-            bytes,
             layout,
             metadata,
             unigrams: Vec::new(),
@@ -131,17 +116,8 @@ impl NgramTable {
     /// # Errors
     /// A file that cannot be read or is no safetensors file.
     pub fn is_declared_in(path: impl AsRef<Path>) -> Result<bool> {
-        let path = path.as_ref();
-        let bytes = Bytes::map(path).map_err(|source| Error::Read {
-            file: path.to_owned(),
-            source,
-        })?;
-        let (_, safetensors) =
-            SafeTensors::read_metadata(bytes.as_slice()).map_err(|source| Error::Container {
-                file: path.display().to_string(),
-                source: source.into(),
-            })?;
-        Ok(metadata::declares_ngrams(safetensors.metadata()))
+        let (header, _) = TableFile::map(path)?.header()?;
+        Ok(metadata::declares_ngrams(header.metadata()))
     }
 
     /// Checks that the table was built for this vocabulary.
@@ -150,19 +126,12 @@ impl NgramTable {
     /// [`Error::Tokenizer`], with both fingerprints.
     pub fn check_tokenizer(&self, tokenizer: &Fingerprint) -> Result<()> {
         let found = &self.metadata.provenance.tokenizer;
-        if found == tokenizer {
-            return Ok(());
-        }
-        Err(Error::Tokenizer {
-            file: self.file.clone(),
-            found: found.clone(),
-            expected: tokenizer.clone(),
-        })
+        self.file.check_tokenizer(found, tokenizer)
     }
 
     /// The file, or the name it was given.
     pub fn file(&self) -> &str {
-        &self.file
+        self.file.name()
     }
 
     /// The table's metadata.
@@ -192,7 +161,7 @@ impl NgramTable {
 
     /// The bytes of the table's file. Equal content gives equal bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.as_slice()
+        self.file.as_slice()
     }
 
     /// What follows this context of one or two tokens, the newest last; `None` if the table does
@@ -237,20 +206,16 @@ impl NgramTable {
     /// [`Error::Write`]; the temporary file is removed, and a former file of that name is as it
     /// was.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        cascade_fs::write(path, self.as_bytes()).map_err(|source| Error::Write {
-            file: path.to_owned(),
-            source,
-        })
+        self.file.write(path)
     }
 
     pub(super) fn invalid(&self, reason: String) -> Error {
-        Error::invalid(&self.file, reason)
+        self.file.invalid(reason)
     }
 
     fn index_of_pair(&self, first: usize, second: TokenId) -> Option<usize> {
         let range = self.pairs_of(first);
-        let seconds = &self.bytes.as_slice()[self.layout.seconds.clone()];
+        let seconds = &self.file.as_slice()[self.layout.seconds.clone()];
         let found = match self.layout.second_width {
             2 => search::<2>(seconds, range, second),
             _ => search::<4>(seconds, range, second),
@@ -272,7 +237,7 @@ impl NgramTable {
 
     pub(super) fn second(&self, pair: usize) -> TokenId {
         match self.layout.second_width {
-            2 => u16::from_le_bytes(self.at(&self.layout.seconds, pair)).into(),
+            2 => u16::from_le_bytes(self.file.at(&self.layout.seconds, pair)).into(),
             _ => self.u32_at(&self.layout.seconds, pair),
         }
     }
@@ -283,7 +248,7 @@ impl NgramTable {
             return None;
         }
         let start = 4 * self.start(index);
-        let entries = &self.bytes.as_slice()[self.layout.entries.clone()];
+        let entries = &self.file.as_slice()[self.layout.entries.clone()];
         let entries = entries.get(start..start + 4 * self.length(index));
         Some(Continuations {
             total,
@@ -293,7 +258,7 @@ impl NgramTable {
 
     /// Where the entries of a context begin.
     fn start(&self, index: usize) -> usize {
-        let lengths = &self.bytes.as_slice()[self.layout.lengths.clone()];
+        let lengths = &self.file.as_slice()[self.layout.lengths.clone()];
         let before = lengths.get(index / BLOCK * BLOCK..index);
         let before: u32 = before
             .unwrap_or_default()
@@ -308,12 +273,12 @@ impl NgramTable {
     }
 
     pub(super) fn length(&self, index: usize) -> usize {
-        let [length] = self.at(&self.layout.lengths, index);
+        let [length] = self.file.at(&self.layout.lengths, index);
         length.into()
     }
 
     pub(super) fn total(&self, index: usize) -> u64 {
-        codes::total(u16::from_le_bytes(self.at(&self.layout.totals, index)))
+        codes::total(u16::from_le_bytes(self.file.at(&self.layout.totals, index)))
     }
 
     pub(super) fn entry(&self, index: usize) -> u32 {
@@ -322,23 +287,14 @@ impl NgramTable {
 
     fn read_unigrams(&self) -> Vec<(TokenId, u64)> {
         let token = |i| self.u32_at(&self.layout.unigrams, i);
-        let count = |i| u64::from_le_bytes(self.at(&self.layout.unigram_counts, i));
+        let count = |i| u64::from_le_bytes(self.file.at(&self.layout.unigram_counts, i));
         (0..self.layout.unigram_tokens)
             .map(|i| (token(i), count(i)))
             .collect()
     }
 
     fn u32_at(&self, tensor: &Range<usize>, index: usize) -> u32 {
-        u32::from_le_bytes(self.at(tensor, index))
-    }
-
-    /// The bytes of one element. Zeros outside the tensor: that takes a file that was changed after
-    /// it was checked.
-    fn at<const N: usize>(&self, tensor: &Range<usize>, index: usize) -> [u8; N] {
-        self.bytes.as_slice()[tensor.clone()]
-            .get(index * N..index * N + N)
-            .and_then(|bytes| bytes.try_into().ok())
-            .unwrap_or([0; N])
+        u32::from_le_bytes(self.file.at(tensor, index))
     }
 }
 

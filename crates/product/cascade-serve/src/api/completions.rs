@@ -29,10 +29,7 @@ pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> ApiResult<Response<Body>> {
-    let fields = app.bodies.read(request).await?;
-    let reader = Arc::clone(&app);
-    let asking = generate::aside(move || read(&reader, fields)).await?;
-    generate::answer(app, asking).await
+    generate::answer(app, request, read).await
 }
 
 fn read(app: &App, mut fields: Fields) -> ApiResult<Asking> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{Response, StatusCode};
 use cascade_core::Prompt;
 use cascade_engine::Finish;
@@ -15,6 +16,7 @@ use super::usage::Usage;
 use super::{stream, App};
 use crate::answer::{channel, AnswerReceiver, Done, Event};
 use crate::error::{json_response, ApiError, ApiResult};
+use crate::fields::Fields;
 use crate::scheduler::{finish_reason, Job, Refusal};
 
 /// Which interface a response is for.
@@ -127,7 +129,7 @@ fn too_long(prompt: usize, asked: Option<usize>, limit: usize) -> ApiError {
 }
 
 /// Works on a thread where it keeps nobody waiting.
-pub(crate) async fn aside<T: Send + 'static>(
+pub(super) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> ApiResult<T> + Send + 'static,
 ) -> ApiResult<T> {
     match tokio::task::spawn_blocking(work).await {
@@ -136,8 +138,15 @@ pub(crate) async fn aside<T: Send + 'static>(
     }
 }
 
-/// Answers a request, at once or as a stream.
-pub(crate) async fn answer(app: Arc<App>, asking: Asking) -> ApiResult<Response<Body>> {
+/// Answers a request that `read` understands, at once or as a stream.
+pub(crate) async fn answer(
+    app: Arc<App>,
+    request: Request,
+    read: fn(&App, Fields) -> ApiResult<Asking>,
+) -> ApiResult<Response<Body>> {
+    let fields = app.bodies.read(request).await?;
+    let reader = Arc::clone(&app);
+    let asking = aside(move || read(&reader, fields)).await?;
     let deadline = Instant::now() + app.limits.answer_time;
     let receivers = submit(&app, &asking, deadline)?;
     match asking.asked.stream {
