@@ -410,6 +410,21 @@ fn rules_and_branches_that_make_no_sense() {
         &["drafters[0].branches.widths", "empty"],
     );
     assert_says(&branches("{ widths: [2, 0] }"), &["widths[1]", "is 0"]);
+    for shaped in ["widths: [2]", "siblings: with_replacement"] {
+        assert_says(
+            &branches(&format!("{{ expand: most_probable, {shaped} }}")),
+            &["drafters[0].branches.widths", "neither", "leave them out"],
+        );
+    }
+    // Max-Gram proposes without probabilities.
+    assert_says(
+        &branches("{ expand: most_probable }"),
+        &[
+            "`demo-t5-small`",
+            "does not mix probabilities",
+            "Max-Gram tree",
+        ],
+    );
     assert_says(
         &branches("{ widths: [2], siblings: twins }"),
         &["twins", "without_replacement"],

@@ -236,6 +236,15 @@ device: cuda:3
 ";
     let every_key = every_key.replace("/tmp/a folder: #1", "\"/tmp/a folder: #1\"");
     all.push(Config::parse(&every_key, "every key", "").unwrap());
+    let joint = "
+target: { model: embedded:demo-t5-target }
+drafters:
+  - model: embedded:demo-t5-base
+    branches: { expand: most_probable }
+  - max_gram_tree: {}
+k: { matrix: [[1, 0], [0, 15]] }
+";
+    all.push(Config::parse(joint, "joint", "").unwrap());
     for config in all {
         let yaml = config.to_yaml().unwrap();
         let again = Config::parse(&yaml, "again", "/elsewhere").unwrap_or_else(|error| {

@@ -153,11 +153,14 @@ fn drafter_line(drafter: &Drafter) -> String {
 }
 
 fn branches(branching: &Branching) -> String {
+    if branching.expand == Expand::MostProbable {
+        return "; one tree of the most probable nodes with the statistical drafter".to_owned();
+    }
     if branching.widths.iter().all(|&width| width == 1) {
         return String::new();
     }
     let parents = match branching.expand {
-        Expand::MainPath => "the main path node",
+        Expand::MainPath | Expand::MostProbable => "the main path node",
         Expand::AllLeaves => "every leaf",
     };
     let siblings = match branching.siblings {

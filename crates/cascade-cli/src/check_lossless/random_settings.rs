@@ -47,6 +47,14 @@ pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config>
         }
     }
     let k = random_matrix(&mut rng, config.drafters().len())?;
+    let joint = joint_drafters(&config, &k);
+    for drafter in joint {
+        if let Drafter::Neural { branching, .. } = &mut config.drafters_mut()[drafter] {
+            if rng.random_bool(0.5) {
+                branching.expand = Expand::MostProbable;
+            }
+        }
+    }
     config = config.with_k(k)?;
     config.lenience = Lenience::new(rng.random_range(1.0..5.0))?;
     config.statistical_lenience = Lenience::new(*pick(&mut rng, &[1.0, 1.0, 2.0, 4.0]))?;
@@ -55,6 +63,21 @@ pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config>
     config.generation.max_new_tokens = rng.random_range(TOKENS..=2 * TOKENS);
     config.generation.ignore_eos = true;
     Ok(config)
+}
+
+/// Neural drafters for which only statistical ones draft, that mix probabilities.
+fn joint_drafters(config: &Config, k: &KMatrix) -> Vec<usize> {
+    let mixes = |drafter: &Drafter| match drafter {
+        Drafter::Neural { .. } => false,
+        Drafter::Statistical { config, .. } => config.takes_advice(),
+    };
+    let joins = |&index: &usize| {
+        let row = k.rows()[index + 1..].first();
+        let drafters = row.into_iter().flatten().zip(config.drafters());
+        let mut drafters = drafters.filter(|(&entry, _)| entry > 0).peekable();
+        drafters.peek().is_some() && drafters.all(|(_, drafter)| mixes(drafter))
+    };
+    (0..config.drafters().len()).filter(joins).collect()
 }
 
 /// The settings that shape drafts and their verification, in one line.

@@ -156,6 +156,7 @@ pub(crate) struct KEntry {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BranchesEntry {
+    #[serde(default)]
     pub(crate) widths: Vec<usize>,
     #[serde(default)]
     #[serde(alias = "parents")]

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cascade_engine::{
-    check_exact, Branching, KMatrix, Lenience, Reviewer, Rule, StaticSchedule, StopSequences,
+    check_levels, Branching, Expand, KMatrix, Lenience, LevelSpec, NeuralSpec, Rule, Siblings,
+    StaticSchedule, StopSequences,
 };
 use cascade_models::{parse_dtype, ModelSource};
 use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator};
@@ -41,7 +42,7 @@ impl Reader<'_> {
         self.label.clone_into(&mut config.label);
         let k = self.k_matrix(file.k, drafters.len())?;
         config = config.with_drafters(drafters, k)?;
-        self.check_exact(&config)?;
+        self.check_levels(&config)?;
         config.lenience = self.lenience("lenience", file.lenience)?;
         config.statistical_lenience =
             self.lenience("statistical_lenience", file.statistical_lenience)?;
@@ -114,6 +115,9 @@ impl Reader<'_> {
             return Ok(Branching::chain());
         };
         let key = format!("{key}.branches.widths");
+        if entry.expand == Expand::MostProbable {
+            return self.most_probable(&key, &entry);
+        }
         if entry.widths.is_empty() {
             let cure = "give the number of children at each depth; the last applies to all below";
             return Err(self.error(&key, "it is empty", cure));
@@ -125,6 +129,23 @@ impl Reader<'_> {
             widths: entry.widths,
             expand: entry.expand,
             siblings: entry.siblings,
+        })
+    }
+
+    /// Its tree takes the shape of the probabilities.
+    fn most_probable(&self, key: &str, entry: &BranchesEntry) -> Result<Branching> {
+        let default = Siblings::default();
+        if !entry.widths.is_empty() || entry.siblings != default {
+            return Err(self.error(
+                key,
+                "`expand: most_probable` has neither widths nor siblings",
+                "leave them out: the tree has the most probable nodes, tree.max_nodes of them",
+            ));
+        }
+        Ok(Branching {
+            widths: vec![1],
+            expand: Expand::MostProbable,
+            siblings: default,
         })
     }
 
@@ -275,24 +296,29 @@ impl Reader<'_> {
     }
 
     /// Refuses before anything is loaded what the builder would refuse after.
-    fn check_exact(&self, config: &Config) -> Result<()> {
+    fn check_levels(&self, config: &Config) -> Result<()> {
         let chain = Branching::chain();
-        let target = Reviewer {
+        let target = LevelSpec::Neural(NeuralSpec {
             name: &config.target.name,
             rule: &config.target.rule,
             branching: &chain,
-        };
+            stops: false,
+        });
         let drafters = config.drafters().iter().map(|drafter| match drafter {
-            Drafter::Neural { model, branching } => Some(Reviewer {
+            Drafter::Neural { model, branching } => LevelSpec::Neural(NeuralSpec {
                 name: &model.name,
                 rule: &model.rule,
                 branching,
+                stops: false,
             }),
-            Drafter::Statistical { .. } => None,
+            Drafter::Statistical { name, config } => LevelSpec::Statistical {
+                name,
+                takes_advice: config.takes_advice(),
+            },
         });
-        let levels: Vec<_> = std::iter::once(Some(target)).chain(drafters).collect();
+        let levels: Vec<_> = std::iter::once(target).chain(drafters).collect();
         let schedule = StaticSchedule::new(config.k().clone());
-        check_exact(&levels, &schedule).map_err(|error| self.cascade(error))
+        check_levels(&levels, &schedule).map_err(|error| self.cascade(error))
     }
 
     fn lenience(&self, key: &str, value: Option<f32>) -> Result<Lenience> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use cascade_engine::{Branching, Placement, Rule, DEFAULT_MAX_NODES};
+use cascade_engine::{Branching, Expand, Placement, Rule, DEFAULT_MAX_NODES};
 use cascade_models::ModelSource;
 use cascade_ngram::{
     BigramConfig, MaxGramConfig, MaxGramTreeConfig, Occurrence, PromptLookupConfig, TableLocator,
@@ -241,6 +241,10 @@ fn map(settings: &[String]) -> String {
 
 fn branches(out: &mut String, branching: &Branching) {
     if *branching == Branching::chain() {
+        return;
+    }
+    if branching.expand == Expand::MostProbable {
+        line!(out, "    branches: {{ expand: most_probable }}");
         return;
     }
     line!(

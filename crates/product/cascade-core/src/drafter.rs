@@ -1,6 +1,6 @@
 //! Statistical drafters.
 
-use crate::{NodeId, TokenId, TokenTree, Top};
+use crate::{Advice, NodeId, TokenId, TokenTree, Top};
 
 /// The most that a drafter may propose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,20 @@ pub trait Drafter {
     /// gives the best chain.
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree;
 
+    /// Whether [`propose_with`](Self::propose_with) mixes its own estimates with those of a neural
+    /// drafter. The same for the lifetime of a drafter.
+    fn takes_advice(&self) -> bool {
+        false
+    }
+
+    /// Proposes as [`propose`](Self::propose) does, by its own estimates and what a neural drafter
+    /// says of the same context. Without any advice it proposes the same; so it does if it does not
+    /// [take advice](Self::takes_advice).
+    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
+        let _ = advice;
+        self.propose(context, budget)
+    }
+
     /// Learns from a step of the target. Called after each step of a generation with speculation
     /// on, whichever models drafted. Does nothing by default.
     fn observe(&mut self, observation: &Observation<'_>) {
@@ -146,6 +160,14 @@ impl<D: Drafter + ?Sized> Drafter for Box<D> {
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         (**self).propose(context, budget)
+    }
+
+    fn takes_advice(&self) -> bool {
+        (**self).takes_advice()
+    }
+
+    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
+        (**self).propose_with(context, budget, advice)
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {

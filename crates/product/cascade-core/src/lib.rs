@@ -13,6 +13,7 @@
 //! The crates above are written in these terms: verification rules see [`Scores`] and a [`Draft`],
 //! the engine sees scorers and drafters, and neither ever sees a tensor.
 
+mod advice;
 mod codec;
 mod distribution;
 mod draft;
@@ -30,6 +31,7 @@ pub mod toy;
 mod tree;
 mod vector;
 
+pub use advice::{Advice, AdvisedRow};
 pub use codec::{TextCodec, TextDecoder};
 pub use distribution::{Distribution, ImproperDistribution};
 pub use draft::{Candidate, Draft, LevelId, Proposal, Proposed};

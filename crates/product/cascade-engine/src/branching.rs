@@ -28,6 +28,13 @@ pub enum Expand {
     /// (SpecInfer's expansion).
     #[serde(alias = "every")]
     AllLeaves,
+    /// The nodes of the most probable paths, by this drafter and the statistical one below it
+    /// together, in one tree within the budget of the draft. Its entry of the K matrix is the
+    /// number of its forwards: each scores the tree so far, and the statistical drafter, which has
+    /// to mix probabilities ([`Drafter::takes_advice`](cascade_core::Drafter::takes_advice)),
+    /// grows it anew with what was said. The statistical drafter's entry is the tree's depth.
+    /// Tokens are chosen, not drawn, so widths and siblings do not apply.
+    MostProbable,
 }
 
 /// How siblings are chosen from a drafter's row.

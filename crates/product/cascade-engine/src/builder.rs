@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
 use cascade_verify::{Lenience, LeniencePolicy};
 
-use crate::exact::check_exact;
 use crate::level::{Level, Models, Neural, Statistical};
+use crate::level_checks::{check_levels, LevelSpec};
 use crate::recursion::{DraftSettings, Recursion};
 use crate::{
     Branching, Cascade, Error, KMatrix, NeuralOptions, Placement, Result, ReviewRule, Rule,
@@ -174,15 +174,15 @@ impl CascadeBuilder {
         }
         let schedule = one_schedule(self.schedule, self.k, self.placement, self.drafters.len())?;
         schedule.check(self.drafters.len())?;
-        let levels: Vec<_> = std::iter::once(Some(target.as_reviewer()))
-            .chain(self.drafters.iter().map(Level::as_reviewer))
+        let levels: Vec<_> = std::iter::once(LevelSpec::Neural(target.spec()))
+            .chain(self.drafters.iter().map(Level::spec))
             .collect();
-        check_exact(&levels, &*schedule)?;
+        check_levels(&levels, &*schedule)?;
         let settings = DraftSettings {
             lenience: self.lenience,
             max_nodes: nodes,
             eos: self.eos,
-            reorders: levels.iter().flatten().any(|level| level.rule.reorders()),
+            reorders: levels.iter().any(LevelSpec::reorders),
             vocab_size: target.scorer.vocab_size(),
         };
         Ok(Cascade {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cascade_core::{Prompt, TextCodec};
 
-use crate::level::Models;
+use crate::level::{Level, Models};
 use crate::policy::idle_drafters;
 use crate::recursion::Recursion;
 use crate::{CascadeBuilder, Error, Event, Generation, GenerationOutput, Options, Result};
@@ -61,7 +61,7 @@ impl Cascade {
         let idle = idle_drafters(
             drafters.len(),
             |reviewer, drafter| schedule.may_pair(reviewer, drafter),
-            |level| drafters[level.0 - 1].as_reviewer().is_some(),
+            |level| matches!(drafters[level.0 - 1], Level::Neural(_)),
         );
         let name = |level: cascade_core::LevelId| drafters[level.0 - 1].name();
         idle.into_iter().map(name).collect()

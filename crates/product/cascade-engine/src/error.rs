@@ -36,6 +36,29 @@ pub enum Error {
     )]
     StopRuleWithoutDrafter,
 
+    /// A drafter of most probable nodes has nobody below it whose probabilities it could join.
+    #[error(
+        "drafter `{drafter}` drafts the most probable nodes together with a statistical drafter below it, and {problem}; \
+         add a drafter that mixes probabilities (the Max-Gram tree) with an entry in the row of `{drafter}`, \
+         or expand the main path or all leaves"
+    )]
+    NotJoint {
+        /// Name of the neural drafter.
+        drafter: String,
+        /// What is in the way.
+        problem: String,
+    },
+
+    /// A stop rule for a drafter that drafts no token of its own.
+    #[error(
+        "drafter `{drafter}` drafts the most probable nodes, not one token after the other: \
+         it has no use for a stop rule"
+    )]
+    StopRuleOfJoint {
+        /// Name of the drafter.
+        drafter: String,
+    },
+
     /// A schedule requested a drafter that is not below the reviewer.
     #[error(
         "the schedule requests drafts of level {} for level {}, but only levels {} to {} are below it",

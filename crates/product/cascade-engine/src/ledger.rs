@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Observation, Result, ScoredTree, Scorer, Scores, TokenId,
-    TokenTree, Want,
+    Advice, Architecture, Budget, Drafter, Observation, Result, ScoredTree, Scorer, Scores,
+    TokenId, TokenTree, Want,
 };
 
 use crate::contract::check_scores;
@@ -127,6 +127,19 @@ impl<D: Drafter> Drafter for Metered<D> {
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
         let started = Instant::now();
         let proposed = self.model.propose(context, budget);
+        self.usage.time += started.elapsed();
+        self.usage.calls += 1;
+        self.usage.rows += proposed.tree.len() as u64;
+        proposed
+    }
+
+    fn takes_advice(&self) -> bool {
+        self.model.takes_advice()
+    }
+
+    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
+        let started = Instant::now();
+        let proposed = self.model.propose_with(context, budget, advice);
         self.usage.time += started.elapsed();
         self.usage.calls += 1;
         self.usage.rows += proposed.tree.len() as u64;

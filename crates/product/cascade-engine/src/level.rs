@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, Scores, TokenId, TokenTree, Want,
+    Advice, Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, Scores, TokenId, TokenTree,
+    Want,
 };
 use cascade_verify::{ReviewRule, Rule};
 
 use crate::contract::check_proposal;
+use crate::level_checks::{LevelSpec, NeuralSpec};
 use crate::policy::{ForwardCost, Outcome, StopRule};
-use crate::{Branching, Error, Metered, ModelUsage, Result, Reviewer, Role, Usage};
+use crate::{Branching, Error, Metered, ModelUsage, Result, Role, Usage};
 
 pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
 pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
@@ -62,11 +64,12 @@ impl Neural {
         }
     }
 
-    pub(crate) fn as_reviewer(&self) -> Reviewer<'_> {
-        Reviewer {
+    pub(crate) fn spec(&self) -> NeuralSpec<'_> {
+        NeuralSpec {
             name: &self.name,
             rule: &*self.rule,
             branching: &self.branching,
+            stops: self.stop_rule.is_some(),
         }
     }
 
@@ -123,13 +126,22 @@ impl Statistical {
         }
     }
 
+    /// Whether it mixes its estimates with a neural drafter's.
+    pub(crate) fn takes_advice(&self) -> bool {
+        self.drafter.takes_advice()
+    }
+
     pub(crate) fn propose(
         &mut self,
         context: &[TokenId],
         budget: Budget,
+        advice: Option<&Advice>,
         vocab_size: usize,
     ) -> Result<ScoredTree> {
-        let proposed = self.drafter.propose(context, budget);
+        let proposed = match advice {
+            None => self.drafter.propose(context, budget),
+            Some(advice) => self.drafter.propose_with(context, budget, advice),
+        };
         check_proposal(&proposed, vocab_size).map_err(|source| failed(&self.name, source))?;
         Ok(proposed)
     }
@@ -151,10 +163,13 @@ impl Level {
         }
     }
 
-    pub(crate) fn as_reviewer(&self) -> Option<Reviewer<'_>> {
+    pub(crate) fn spec(&self) -> LevelSpec<'_> {
         match self {
-            Self::Neural(neural) => Some(neural.as_reviewer()),
-            Self::Statistical(_) => None,
+            Self::Neural(neural) => LevelSpec::Neural(neural.spec()),
+            Self::Statistical(statistical) => LevelSpec::Statistical {
+                name: &statistical.name,
+                takes_advice: statistical.takes_advice(),
+            },
         }
     }
 

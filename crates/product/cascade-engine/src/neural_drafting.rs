@@ -99,7 +99,7 @@ impl<'a> NeuralDrafting<'a> {
         let room = (self.slot.capacity.depth - self.chunk.depth()).min(self.spare());
         let budget = self.recursion.settings.budget((room - 1).min(positions));
         match self.neural.branching.expand {
-            Expand::MainPath => budget,
+            Expand::MainPath | Expand::MostProbable => budget,
             // The chunk is scored together with what is drafted below it.
             Expand::AllLeaves => {
                 let nodes = budget.nodes.saturating_sub(self.chunk.draft.len());
@@ -122,7 +122,7 @@ impl<'a> NeuralDrafting<'a> {
     ) -> Result<Reviewed> {
         match self.neural.branching.expand {
             // Where only the main path has children, the chunk's other nodes need no rows.
-            Expand::MainPath => context.extended(main_path, |context| {
+            Expand::MainPath | Expand::MostProbable => context.extended(main_path, |context| {
                 self.review_from(drafted, None, context.tokens(), growth, decoding)
             }),
             Expand::AllLeaves => {
@@ -245,7 +245,7 @@ impl<'a> NeuralDrafting<'a> {
     /// Leaves beside the main path that get children.
     fn growing_leaves(&self) -> Vec<NodeId> {
         match self.neural.branching.expand {
-            Expand::MainPath => Vec::new(),
+            Expand::MainPath | Expand::MostProbable => Vec::new(),
             Expand::AllLeaves => self.chunk.other_leaves(),
         }
     }

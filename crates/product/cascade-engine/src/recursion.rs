@@ -7,10 +7,11 @@ use cascade_verify::LeniencePolicy;
 use crate::context_stack::ContextStack;
 use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
+use crate::joint_drafting::JointDrafting;
 use crate::level::{Level, Statistical};
 use crate::neural_drafting::NeuralDrafting;
 use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
-use crate::{Error, Result};
+use crate::{Error, Expand, Result};
 
 /// The settings of drafting that belong neither to a model nor to a policy.
 pub(crate) struct DraftSettings {
@@ -145,9 +146,14 @@ impl Recursion {
             Some((Level::Statistical(statistical), _)) => {
                 self.propose(statistical, context.tokens(), slot)
             }
-            Some((Level::Neural(neural), below)) => {
-                NeuralDrafting::new(self, neural, slot).run(below, context, decoding)
-            }
+            Some((Level::Neural(neural), below)) => match neural.branching.expand {
+                Expand::MostProbable => {
+                    JointDrafting::new(self, neural, slot).run(below, context.tokens())
+                }
+                Expand::MainPath | Expand::AllLeaves => {
+                    NeuralDrafting::new(self, neural, slot).run(below, context, decoding)
+                }
+            },
         }
     }
 
@@ -164,20 +170,25 @@ impl Recursion {
             depth,
             nodes: free.max(depth),
         };
-        let proposed = model.propose(context, budget, self.settings.vocab_size)?;
+        let proposed = model.propose(context, budget, None, self.settings.vocab_size)?;
         let depth = stopped_depth(model, &proposed, slot);
         let budget = Budget {
             depth: depth.unwrap_or(budget.depth),
             ..budget
         };
-        let mut chunk = self.fitting(&proposed, slot.drafter, budget);
-        chunk.follow_first_children(&self.settings.eos);
+        let mut chunk = self.fitting(&proposed, budget, |_| slot.drafter);
         chunk.stopped = depth.is_some();
         Ok(chunk)
     }
 
-    /// The part of a proposal that is within the budget and not after an EOS token.
-    fn fitting(&self, proposed: &ScoredTree, drafter: LevelId, budget: Budget) -> DraftBuilder {
+    /// The part of a proposal that is within the budget and not after an EOS token, with the level
+    /// that proposed each node.
+    pub(crate) fn fitting(
+        &self,
+        proposed: &ScoredTree,
+        budget: Budget,
+        proposer: impl Fn(NodeId) -> LevelId,
+    ) -> DraftBuilder {
         let tree = &proposed.tree;
         let mut chunk = DraftBuilder::default();
         // The new node for each node of the tree; `None` if it is left out.
@@ -192,17 +203,22 @@ impl Recursion {
             places.push(under.filter(|_| fits).map(|parent| {
                 let proposed = Proposed {
                     proposal: Proposal::PointMass,
-                    proposer: drafter,
+                    proposer: proposer(node),
                 };
                 chunk.draft.push(tree.token(node), parent, proposed)
             }));
         }
+        chunk.follow_first_children(&self.settings.eos);
         chunk
     }
 }
 
 /// The levels from `drafter` on.
-fn levels_from(levels: &mut [Level], reviewer: LevelId, drafter: LevelId) -> Result<&mut [Level]> {
+pub(crate) fn levels_from(
+    levels: &mut [Level],
+    reviewer: LevelId,
+    drafter: LevelId,
+) -> Result<&mut [Level]> {
     let last = LevelId(reviewer.0 + levels.len());
     match drafter.0.checked_sub(reviewer.0 + 1) {
         Some(index) if index < levels.len() => Ok(&mut levels[index..]),

@@ -77,6 +77,12 @@ pub trait DrafterConfig: Any + fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether its drafters [mix](Drafter::takes_advice) their probabilities with a neural
+    /// drafter's.
+    fn takes_advice(&self) -> bool {
+        false
+    }
+
     /// The settings that shape drafts, in a few words; empty if there are none.
     fn settings(&self) -> String {
         String::new()

@@ -1,7 +1,9 @@
 //! How a request's answer is drafted: what it may change of the configuration.
 
 use cascade_config::{k_matrix, Config, Drafter};
-use cascade_engine::{Branching, Convention, KMatrix, Lenience, Placement, DEFAULT_MAX_NODES};
+use cascade_engine::{
+    Branching, Convention, Expand, KMatrix, Lenience, Placement, DEFAULT_MAX_NODES,
+};
 use serde_json::Value;
 
 use crate::error::{ApiError, ApiResult};
@@ -113,7 +115,18 @@ impl Plan {
         let widths = tree.counts("widths", 1, most)?;
         let expand = tree.one_of("expand")?;
         let siblings = tree.one_of("siblings")?;
+        let shaped = widths.is_some() || siblings.is_some();
         match widths {
+            _ if expand == Some(Expand::MostProbable) && shaped => {
+                Err(tree.wrong("expand", "`most_probable` has neither widths nor siblings"))
+            }
+            None if expand == Some(Expand::MostProbable) => {
+                self.branching = Some(Branching {
+                    expand: Expand::MostProbable,
+                    ..Branching::chain()
+                });
+                Ok(())
+            }
             Some(widths) if widths.is_empty() => {
                 Err(tree.wrong("widths", "it is empty; give the children at each depth"))
             }

@@ -7,7 +7,10 @@ use cascade_core::{
     Architecture, Budget, Decoding, Drafter, Observation, Prompt, Result, Sampling, ScoredTree,
     Scorer, Scores, TokenId, TokenTree, Want,
 };
-use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options, Placement};
+use cascade_engine::{
+    Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Error, Expand, KMatrix, Lenience,
+    NeuralOptions, Options, Outcome, Placement, Rule, StopRule,
+};
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
 use proptest::prelude::*;
 
@@ -30,6 +33,14 @@ fn options() -> impl Strategy<Value = MaxGramTreeOptions> {
     })
 }
 
+fn most_probable() -> NeuralOptions {
+    let branching = Branching {
+        expand: Expand::MostProbable,
+        ..Branching::chain()
+    };
+    NeuralOptions::new(Rule::default(), branching)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
@@ -41,6 +52,7 @@ proptest! {
         k in prop::collection::vec(0usize..8, 9),
         nodes in 1usize..40,
         merged in any::<bool>(),
+        joint in any::<bool>(),
         encoder in any::<bool>(),
         prompts in prop::collection::vec(prop::collection::vec(0..VOCABULARY as TokenId, 1..12), 1..4),
         eos in prop::option::of(0..VOCABULARY as TokenId),
@@ -52,17 +64,23 @@ proptest! {
         };
         let size = neural + 1;
         let entry = |r: usize, c: usize| if c < r { 0 } else { k[r * 3 + c] };
-        let rows = (0..size).map(|r| (0..size).map(|c| entry(r, c)).collect()).collect();
+        let rows: Vec<Vec<usize>> =
+            (0..size).map(|r| (0..size).map(|c| entry(r, c)).collect()).collect();
         let mut builder = Cascade::builder()
             .target("target", toy(architecture))
             .eos(eos)
             .max_nodes(nodes)
             .lenience(Lenience::new(lenience).unwrap())
             .placement(if merged { Placement::Merged } else { Placement::Sequential })
-            .k_matrix(KMatrix::new(rows, Convention::Added).unwrap());
+            .k_matrix(KMatrix::new(rows.clone(), Convention::Added).unwrap());
         for j in 0..neural as u64 {
             let drafter = ToyScorer::drafter("drafter", VOCABULARY, 42, j, 200 - 40 * j);
-            builder = builder.neural(format!("{j}"), drafter.with_architecture(architecture));
+            // Drafts the most probable nodes, if the tree drafts for it and nobody else does.
+            let row = &rows[j as usize + 1];
+            let joint = joint && row[neural] > 0 && row[..neural].iter().all(|&k| k == 0);
+            let options = if joint { most_probable() } else { NeuralOptions::default() };
+            let drafter = drafter.with_architecture(architecture);
+            builder = builder.neural_with(format!("{j}"), drafter, options);
         }
         let tree = MaxGramTree::new(options, None);
         let mut cascade = builder.statistical("tree", tree).build().unwrap();
@@ -214,4 +232,143 @@ fn the_targets_best_tokens_are_computed_only_where_a_drafter_asks_for_them() {
     assert_eq!(asked([2, 5], false, false), [vec![0], vec![], vec![]]);
     // A recording is not asked for what it does not know.
     assert_eq!(asked([2, 5], true, true), [vec![0], vec![0], vec![0]]);
+}
+
+/// A neural drafter that agrees with the target in `agreement` of 256 rows, and the tree below it,
+/// which draft jointly in so many forwards.
+fn joint(agreement: u64, forwards: usize, nodes: usize) -> Cascade {
+    let target = toy(Architecture::DecoderOnly);
+    joint_of(target, Rule::default(), agreement, forwards, nodes)
+}
+
+fn joint_of(
+    target: ToyScorer,
+    rule: Rule,
+    agreement: u64,
+    forwards: usize,
+    nodes: usize,
+) -> Cascade {
+    let drafter = ToyScorer::drafter("drafter", VOCABULARY, 42, 1, agreement);
+    let k = vec![vec![forwards, 0], vec![0, 8]];
+    Cascade::builder()
+        .target_with("target", target, rule)
+        .neural_with("drafter", drafter, most_probable())
+        .statistical("tree", MaxGramTree::default())
+        .max_nodes(nodes)
+        .k_matrix(KMatrix::new(k, Convention::Added).unwrap())
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn each_forward_of_a_joint_draft_makes_it_better() {
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 2, 3]);
+    let options = Options::default().with_max_new_tokens(200);
+    let mut forwards = Vec::new();
+    for rounds in [0, 1, 2, 4] {
+        let mut cascade = joint(250, rounds, 12);
+        let found = cascade.generate_tokens(&prompt, &options).unwrap();
+        let calls = |level: usize| found.models[level].usage.calls as usize;
+        // One forward of the drafter in each round, and none where it could change nothing.
+        assert!(calls(1) <= rounds * found.steps.len());
+        assert!(found.steps.iter().all(|step| step.drafted <= 12));
+        forwards.push(calls(0));
+    }
+    // The text of a toy does not repeat itself: what is known is what the drafter says.
+    assert!(forwards.is_sorted_by(|a, b| a > b), "{forwards:?}");
+    assert!(forwards[3] * 2 < forwards[0], "{forwards:?}");
+}
+
+/// What is drafted jointly is reviewed by every rule as what it is: tokens that were chosen.
+#[test]
+fn joint_drafts_keep_the_targets_distribution() {
+    const SAMPLES: u64 = 2000;
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 2, 3]);
+    let sampled = Options::default()
+        .with_max_new_tokens(3)
+        .with_decoding(Decoding::Sampled(Sampling::PLAIN));
+    // Of the first and the third token, for other seeds with speculation than without.
+    let counts = |rule: Rule, speculate: bool| {
+        let target = toy(Architecture::DecoderOnly);
+        let mut cascade = joint_of(target, rule, 128, 2, 10);
+        let mut counts = vec![0usize; VOCABULARY * VOCABULARY];
+        for seed in 0..SAMPLES {
+            let options = sampled
+                .clone()
+                .with_seed(2 * seed + u64::from(speculate))
+                .with_speculation(speculate);
+            let found = cascade.generate_tokens(&prompt, &options).unwrap().tokens;
+            counts[found[0] as usize * VOCABULARY + found[2] as usize] += 1;
+        }
+        counts
+    };
+    let plain = counts(Rule::default(), false);
+    for rule in Rule::ALL {
+        let found = counts(rule, true);
+        // Both are samples: a squared difference has the variance of the sum.
+        let (mut statistic, mut cells) = (0.0, 0.0);
+        for (a, b) in plain.iter().zip(&found).filter(|(a, b)| *a + *b > 9) {
+            statistic += (*a as f64 - *b as f64).powi(2) / (a + b) as f64;
+            cells += 1.0;
+        }
+        // Five standard deviations of a chi-squared variable.
+        let limit = cells + 5.0 * (2.0f64 * cells).sqrt();
+        assert!(
+            cells > 50.0 && statistic < limit,
+            "{rule}: {statistic} of {cells} cells"
+        );
+    }
+}
+
+/// Never stops anything.
+#[derive(Clone)]
+struct Patient;
+
+impl StopRule for Patient {
+    fn stop(&mut self, _drafted: &DraftedToken<'_>) -> bool {
+        false
+    }
+
+    fn observe(&mut self, _outcome: &Outcome<'_>) {}
+}
+
+#[test]
+fn a_joint_drafter_needs_a_partner_and_no_stop_rule() {
+    let problem = |builder: CascadeBuilder| builder.build().err().unwrap();
+    let alone = |k: Vec<Vec<usize>>| {
+        let k = KMatrix::new(k, Convention::Added).unwrap();
+        joint_builder(Some(Observer {
+            wants: 0,
+            observed: Asked::default(),
+        }))
+        .k_matrix(k)
+    };
+    let error = problem(alone(vec![vec![1, 0], vec![0, 0]]));
+    assert!(matches!(&error, Error::NotJoint { .. }), "{error}");
+    assert!(
+        error.to_string().contains("nobody drafts for it"),
+        "{error}"
+    );
+    let error = problem(alone(vec![vec![1, 0], vec![0, 2]]));
+    let says = "`observer` does not mix probabilities";
+    assert!(error.to_string().contains(says), "{error}");
+
+    let k = KMatrix::new(vec![vec![1, 0], vec![0, 2]], Convention::Added).unwrap();
+    let stopped = joint_builder(None)
+        .stop_rule(Patient)
+        .statistical("tree", MaxGramTree::default())
+        .k_matrix(k);
+    let error = problem(stopped);
+    assert!(matches!(error, Error::StopRuleOfJoint { .. }), "{error}");
+}
+
+/// A target and a drafter of the most probable nodes, and an observer below it, if there is one.
+fn joint_builder(observer: Option<Observer>) -> CascadeBuilder {
+    let builder = Cascade::builder()
+        .target("target", toy(Architecture::DecoderOnly))
+        .neural_with("drafter", toy(Architecture::DecoderOnly), most_probable());
+    match observer {
+        None => builder,
+        Some(observer) => builder.statistical("observer", observer),
+    }
 }

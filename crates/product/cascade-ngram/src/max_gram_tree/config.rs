@@ -155,6 +155,10 @@ impl DrafterConfig for MaxGramTreeConfig {
         table.into_iter().chain(weights).collect()
     }
 
+    fn takes_advice(&self) -> bool {
+        true
+    }
+
     fn settings(&self) -> String {
         format!(
             "min_probability {}, session_tokens {}, hints {}, learning_rate {}",

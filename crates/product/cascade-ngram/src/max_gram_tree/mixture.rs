@@ -10,7 +10,7 @@ use super::weights::{Bucket, Factors, Kind, Weights, TABLE_ORDERS};
 use crate::ngram_table::{self, NgramTable};
 
 /// Most evidence that one context has.
-const MOST: usize = ORDERS.len() + SKIPS + 2 + TABLE_ORDERS + SESSION_ORDERS + HINT_ORDERS;
+const MOST: usize = ORDERS.len() + SKIPS + 2 + TABLE_ORDERS + SESSION_ORDERS + HINT_ORDERS + 1;
 /// No token is certain.
 const CERTAIN: f32 = 0.999;
 /// The probability of a token that nothing speaks for, when weights learn.
@@ -84,8 +84,14 @@ pub(super) struct Mixture<'a> {
 }
 
 impl<'a> Mixture<'a> {
-    /// Looks up a context, given newest token first.
-    pub(super) fn new(sources: Sources<'a>, weights: &Weights, newest_first: &[TokenId]) -> Self {
+    /// Looks up a context, given newest token first. `advised` is what a neural drafter says of it;
+    /// empty, if none does.
+    pub(super) fn new(
+        sources: Sources<'a>,
+        weights: &Weights,
+        newest_first: &[TokenId],
+        advised: &'a [Choice],
+    ) -> Self {
         let mut mixture = Self {
             evidence: [const { None }; MOST],
             count: 0,
@@ -101,6 +107,10 @@ impl<'a> Mixture<'a> {
         }
         if let Some(hints) = sources.hints {
             mixture.given(weights, hints, short(HINT_ORDERS));
+        }
+        if let Some(&(_, best)) = advised.first() {
+            let bucket = Bucket::of_share(1, best);
+            mixture.add(weights, Kind::Neural, 0, bucket, List::Given(advised));
         }
         let unigrams = history.unigrams.followers();
         if let Some(most) = unigrams.pairs.first() {

@@ -13,7 +13,9 @@ mod weights;
 
 use std::sync::Arc;
 
-use cascade_core::{Budget, Drafter, NodeId, Observation, ScoredTree, TokenId, TokenTree};
+use cascade_core::{
+    Advice, AdvisedRow, Budget, Drafter, NodeId, Observation, ScoredTree, TokenId, TokenTree,
+};
 
 pub use self::config::MaxGramTreeConfig;
 use self::hints::{Choice, Hints, HINT_ORDERS, MOST_HINTS};
@@ -85,6 +87,9 @@ pub struct MaxGramTree {
     answer: Answer,
     /// The text after the last observation.
     observed: TextId,
+    /// What a neural drafter said last, and of which text.
+    advice: Advice,
+    advised: TextId,
     buffers: Buffers,
 }
 
@@ -110,6 +115,8 @@ impl MaxGramTree {
             hints: Hints::default(),
             answer: Answer::default(),
             observed: TextId::default(),
+            advice: Advice::default(),
+            advised: TextId::default(),
             buffers: Buffers::default(),
         }
     }
@@ -149,10 +156,13 @@ impl MaxGramTree {
 
     /// Reads what followed, and lets `learn` move the weights by what they gave each token.
     fn read(&mut self, emitted: &[TokenId], mut learn: impl FnMut(&Gradient, &mut Weights)) {
+        let known = self.history.id() == self.advised;
+        let mut row = self.advice.root().filter(|_| known);
         for &token in emitted {
-            let gradient = self.mixture().gradient(token);
+            let gradient = self.mixture(row).gradient(token);
             learn(&gradient, &mut self.weights);
             self.history.push(token);
+            row = row.and_then(|row| self.advice.next(row, token));
         }
         self.answer.extend(emitted);
     }
@@ -163,11 +173,32 @@ impl MaxGramTree {
         self.answer.extend(emitted);
     }
 
-    /// What is known of the next token.
-    fn mixture(&self) -> Mixture<'_> {
+    /// The tree of the most probable continuations.
+    fn search(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
+        if context.is_empty() || budget.depth == 0 || budget.nodes == 0 {
+            return ScoredTree::default();
+        }
+        self.history.sync(&self.source, context);
+        let mut buffers = std::mem::take(&mut self.buffers);
+        let search = Search {
+            sources: self.sources(),
+            weights: &self.weights,
+            advice,
+            budget,
+            min_probability: self.options.min_probability,
+            buffers: &mut buffers,
+        };
+        let draft = search.run();
+        self.buffers = buffers;
+        draft
+    }
+
+    /// What is known of the next token, which `row` is about.
+    fn mixture(&self, row: Option<AdvisedRow>) -> Mixture<'_> {
         let mut newest = [0; LONGEST];
         let length = self.history.newest_first(&mut newest);
-        Mixture::new(self.sources(), &self.weights, &newest[..length])
+        let advised = row.map_or(&[][..], |row| self.advice.top(row));
+        Mixture::new(self.sources(), &self.weights, &newest[..length], advised)
     }
 
     /// Remembers what the target said after the drafted tokens, and after the context.
@@ -232,21 +263,20 @@ impl Drafter for MaxGramTree {
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
-        if context.is_empty() || budget.depth == 0 || budget.nodes == 0 {
-            return ScoredTree::default();
+        self.search(context, budget, &Advice::default())
+    }
+
+    fn takes_advice(&self) -> bool {
+        true
+    }
+
+    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
+        let proposed = self.search(context, budget, advice);
+        if self.options.learning_rate > 0.0 {
+            self.advice.clone_from(advice);
+            self.advised = self.history.id();
         }
-        self.history.sync(&self.source, context);
-        let mut buffers = std::mem::take(&mut self.buffers);
-        let search = Search {
-            sources: self.sources(),
-            weights: &self.weights,
-            budget,
-            min_probability: self.options.min_probability,
-            buffers: &mut buffers,
-        };
-        let draft = search.run();
-        self.buffers = buffers;
-        draft
+        proposed
     }
 
     fn forget(&mut self) {
@@ -255,8 +285,8 @@ impl Drafter for MaxGramTree {
         self.hints = Hints::default();
         self.answer = Answer::default();
         self.observed = TextId::default();
+        self.advice = Advice::default();
     }
-
     fn observed_top(&self) -> usize {
         // The most probable token alone is known anyway.
         match self.options.hints {

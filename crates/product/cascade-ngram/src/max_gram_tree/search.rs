@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use cascade_core::{Budget, NodeId, ScoredTree, TokenId};
+use cascade_core::{Advice, AdvisedRow, Budget, NodeId, ScoredTree, TokenId};
 
 use super::history::LONGEST;
 use super::mixture::{Candidates, Mixture, Sources};
@@ -32,6 +32,8 @@ struct Candidate {
     parent: Option<NodeId>,
     /// Given its parent.
     probability: f32,
+    /// What a neural drafter says after it, if it was asked.
+    row: Option<AdvisedRow>,
 }
 
 impl Eq for Candidate {}
@@ -60,6 +62,7 @@ pub(super) struct Buffers {
 pub(super) struct Search<'a> {
     pub(super) sources: Sources<'a>,
     pub(super) weights: &'a Weights,
+    pub(super) advice: &'a Advice,
     pub(super) budget: Budget,
     /// Paths of a smaller probability are not drafted.
     pub(super) min_probability: f32,
@@ -73,7 +76,7 @@ impl Search<'_> {
         let mut draft = ScoredTree::default();
         self.buffers.heap.clear();
         let mut found = 0;
-        self.expand(&draft, None, 1.0, &mut found);
+        self.expand(&draft, None, self.advice.root(), 1.0, &mut found);
         while draft.tree.len() < self.budget.nodes {
             let Some(best) = self.buffers.heap.pop() else {
                 break;
@@ -81,14 +84,21 @@ impl Search<'_> {
             let node = draft.tree.push(best.token, best.parent);
             draft.probabilities.push(best.probability);
             if draft.tree.depth(node) + 1 < self.budget.depth {
-                self.expand(&draft, Some(node), best.path, &mut found);
+                self.expand(&draft, Some(node), best.row, best.path, &mut found);
             }
         }
         draft
     }
 
-    /// Makes candidates of what may follow a node.
-    fn expand(&mut self, draft: &ScoredTree, node: Option<NodeId>, path: f32, found: &mut u32) {
+    /// Makes candidates of what may follow a node, which `row` is about.
+    fn expand(
+        &mut self,
+        draft: &ScoredTree,
+        node: Option<NodeId>,
+        row: Option<AdvisedRow>,
+        path: f32,
+        found: &mut u32,
+    ) {
         let left = self.budget.nodes - draft.tree.len();
         let (children, cut) = match self.budget.nodes <= self.budget.depth {
             true => (1, CHAIN_CUT),
@@ -96,7 +106,8 @@ impl Search<'_> {
         };
         let mut newest = [0; LONGEST];
         let length = self.newest_first(draft, node, &mut newest);
-        let mixture = Mixture::new(self.sources, self.weights, &newest[..length]);
+        let advised = row.map_or(&[][..], |row| self.advice.top(row));
+        let mixture = Mixture::new(self.sources, self.weights, &newest[..length], advised);
         let Buffers { heap, candidates } = &mut *self.buffers;
         mixture.candidates(cut, candidates);
         for (token, probability) in candidates.best(children) {
@@ -110,6 +121,7 @@ impl Search<'_> {
                 token,
                 parent: node,
                 probability,
+                row: row.and_then(|row| self.advice.next(row, token)),
             });
             *found += 1;
         }

@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Session,
     /// What the target's own distributions were, by the length of contexts less 1.
     Hint,
+    /// What a neural drafter says of this very context.
+    Neural,
 }
 
 /// Counts of a context, in buckets: 1, 2, 3 to 4, 5 to 9, more.
@@ -36,13 +38,14 @@ const SHARE_BUCKETS: usize = 4;
 const BUCKETS: usize = COUNT_BUCKETS * SHARE_BUCKETS;
 
 /// Of each kind, its name in files and the number of its orders.
-const KINDS: [(&str, usize); 6] = [
+const KINDS: [(&str, usize); 7] = [
     ("context", ORDERS.len()),
     ("skip", SKIPS),
     ("unigram", 2),
     ("table", TABLE_ORDERS),
     ("session", SESSION_ORDERS),
     ("hint", HINT_ORDERS),
+    ("neural", 1),
 ];
 
 /// The first parameter of each kind: its orders, then its buckets.
@@ -144,6 +147,7 @@ struct Written {
     table: WrittenKind,
     session: WrittenKind,
     hint: WrittenKind,
+    neural: WrittenKind,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -168,6 +172,7 @@ impl TryFrom<Written> for Weights {
             written.table,
             written.session,
             written.hint,
+            written.neural,
         ];
         for (kind, (name, orders)) in kinds.iter().zip(KINDS) {
             if kind.orders.len() != orders {
@@ -211,6 +216,7 @@ impl From<Weights> for Written {
             table: kind(Kind::Table),
             session: kind(Kind::Session),
             hint: kind(Kind::Hint),
+            neural: kind(Kind::Neural),
         }
     }
 }
@@ -345,6 +351,6 @@ mod tests {
     fn a_parameter_belongs_to_one_kind() {
         assert_eq!(Weights::kind_of(0), "context");
         assert_eq!(Weights::kind_of(STARTS[1]), "skip");
-        assert_eq!(Weights::kind_of(PARAMETERS - 1), "hint");
+        assert_eq!(Weights::kind_of(PARAMETERS - 1), "neural");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cascade_core::{
-    Budget, Drafter, Fingerprint, NodeId, Observation, ScoredTree, TokenId, TokenTree, Top,
+    Advice, Budget, Drafter, Fingerprint, NodeId, Observation, ScoredTree, TokenId, TokenTree, Top,
 };
 use cascade_ngram::{
     MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, NgramBuilder, NgramLimits, NgramTable,
@@ -48,6 +48,9 @@ struct Known {
     answers: Vec<(Vec<TokenId>, usize)>,
     /// What the target said, and after what, oldest first.
     said: Vec<(Vec<TokenId>, Choices)>,
+    /// The tree that a neural drafter scored, and what it said in each row; no rows, if none did.
+    scored: TokenTree,
+    advised: Vec<Choices>,
 }
 
 /// Tokens with their probabilities, the best first.
@@ -72,6 +75,36 @@ impl Known {
         };
         let table = builder.finish(limits).unwrap();
         (!self.documents.is_empty()).then(|| Arc::new(table))
+    }
+
+    fn advice(&self) -> Advice {
+        let mut advice = Advice::default();
+        if let Some(row) = self.advised.first() {
+            let top = Top {
+                width: row.len(),
+                tokens: self.advised.concat(),
+            };
+            advice.add(&self.scored, &top);
+        }
+        advice
+    }
+
+    /// What the neural drafter said after the text and a path.
+    fn advised_after(&self, path: &[TokenId]) -> Option<Evidence> {
+        let mut node = None;
+        for &token in path {
+            node = Some(self.scored.child(node, token)?);
+        }
+        let choices = self.advised.get(TokenTree::row(node))?;
+        Some(Evidence {
+            kind: "neural",
+            order: 0,
+            bucket: (0, share_bucket(choices[0].1.into(), 0.95)),
+            shares: choices
+                .iter()
+                .map(|&(token, p)| (token, p.into()))
+                .collect(),
+        })
     }
 
     /// A drafter that knows this.
@@ -240,6 +273,7 @@ fn mixture(
         ));
         evidence.push(said(known, &context, order));
     }
+    evidence.push(known.advised_after(path));
     let mut sum = 1.0;
     let mut parts: HashMap<TokenId, Vec<f64>> = HashMap::new();
     for Evidence {
@@ -289,7 +323,7 @@ fn check(text: &[TokenId], budget: Budget, known: &Known) {
     const CLOSE: f64 = 1e-5;
     let shipped = Weights::shipped(!known.documents.is_empty(), !known.answers.is_empty());
     let weights: Value = serde_json::from_str(&shipped.to_json()).unwrap();
-    let draft = known.drafter().propose(text, budget);
+    let draft = known.drafter().propose_with(text, budget, &known.advice());
     assert!(draft.tree.len() <= budget.nodes && draft.tree.height() <= budget.depth);
     let chain = budget.nodes <= budget.depth;
     let parents = std::iter::once(None).chain((0..draft.tree.len()).map(Some));
@@ -353,6 +387,8 @@ prop_compose! {
         said in prop::collection::vec(
             (text(1..6), prop::collection::btree_set(0u32..6, 1..4), 0.2f32..1.0), 0..6
         ),
+        scored in prop::collection::vec((any::<prop::sample::Index>(), 0u32..6), 0..12),
+        advised in prop::collection::vec((0u32..6, 0.2f32..1.0), 0..13),
     ) -> Known {
         let answers = answers.into_iter().map(|(mut answer, prompt)| {
             // Answers that do not continue each other: prompts differ.
@@ -364,11 +400,25 @@ prop_compose! {
             let falling = (0..).map(|i| best / 2f32.powi(i));
             tokens.into_iter().zip(falling).collect()
         };
+        let mut tree = TokenTree::new();
+        // A row for the context, and one for each node: siblings of the same token share it.
+        for (parent, token) in scored.into_iter().take(advised.len().saturating_sub(1)) {
+            let parent = parent.index(tree.len() + 1).checked_sub(1);
+            if tree.child(parent, token).is_none() {
+                tree.push(token, parent);
+            }
+        }
+        let row = |&(first, best): &(TokenId, f32)| -> Choices {
+            (0..3).map(|i| ((first + i) % 6, best / 2f32.powi(i as i32))).collect()
+        };
+        let advised: Vec<Choices> = advised.iter().map(row).take(tree.len() + 1).collect();
         let said = said.into_iter().map(|(after, tokens, best)| (after, choices(tokens, best)));
         Known {
             documents,
             answers: answers.collect(),
             said: said.collect(),
+            scored: tree,
+            advised,
         }
     }
 }
@@ -380,6 +430,51 @@ fn a_match_that_was_always_followed_by_the_same_is_copied() {
     assert_eq!(draft.tree, TokenTree::chain([5, 6, 7]));
     assert!(draft.probabilities.iter().all(|&p| 0.1 < p && p < 1.0));
     assert!(MaxGramTree::default().propose(&[], tree(8)).tree.is_empty());
+}
+
+#[test]
+fn a_neural_drafter_is_believed_as_it_proves_right() {
+    let text: Vec<TokenId> = (0..20).collect();
+    let advice = |token| {
+        let mut advice = Advice::default();
+        let tokens = vec![(token, 0.9), (token + 1, 0.05)];
+        advice.add(&TokenTree::new(), &Top { width: 2, tokens });
+        advice
+    };
+    let options = MaxGramTreeOptions {
+        learning_rate: 0.3,
+        ..ALONE
+    };
+    let believed = |right: bool| {
+        let mut drafter = MaxGramTree::new(options, None);
+        let mut context = text.clone();
+        for step in 0..20 {
+            let said = 100 + step;
+            drafter.propose_with(&context, tree(4), &advice(said));
+            let next = if right { said } else { 50 };
+            drafter.observe(&Observation::new(
+                &context,
+                &TokenTree::new(),
+                &[],
+                &[next],
+                &[next],
+            ));
+            context.push(next);
+        }
+        let draft = drafter.propose_with(&context, tree(4), &advice(7));
+        let node = draft.tree.child(None, 7);
+        node.map_or(0.0, |node| draft.probabilities[node])
+    };
+    let (after_right, after_wrong) = (believed(true), believed(false));
+    assert!(after_right > 0.85, "{after_right}");
+    assert!(after_wrong < 0.5 * after_right, "{after_wrong}");
+    // Advice is for the context that it was given for.
+    let mut drafter = MaxGramTree::new(ALONE, None);
+    drafter.propose_with(&text, tree(4), &advice(7));
+    assert_eq!(
+        drafter.propose(&text, tree(4)),
+        MaxGramTree::new(ALONE, None).propose(&text, tree(4))
+    );
 }
 
 #[test]

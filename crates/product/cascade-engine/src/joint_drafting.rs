@@ -1,0 +1,116 @@
+//! How a neural and a statistical drafter grow one tree together: the nodes of the most probable
+//! paths by both.
+
+use cascade_core::{Advice, Budget, ScoredTree, Scorer as _, TokenId, Want};
+
+use crate::draft_builder::DraftBuilder;
+use crate::level::{Level, Neural, Statistical};
+use crate::policy::DraftState;
+use crate::recursion::{levels_from, DraftSlot, Recursion};
+use crate::{Error, Result};
+
+/// Next tokens that the neural drafter gives of each row.
+const TOP: usize = 16;
+
+/// A turn of a neural drafter that [expands](crate::Expand::MostProbable) the most probable nodes.
+///
+/// The statistical drafter grows the tree, at first by itself. Then the neural drafter scores the
+/// tree in one forward, and the tree is grown anew with its probabilities, where it gave any, and
+/// the other's own below. All tokens are point masses: chosen by what is known before the review,
+/// so every rule is exact.
+pub(crate) struct JointDrafting<'a> {
+    recursion: &'a mut Recursion,
+    neural: &'a mut Neural,
+    slot: DraftSlot,
+}
+
+impl<'a> JointDrafting<'a> {
+    pub(crate) fn new(
+        recursion: &'a mut Recursion,
+        neural: &'a mut Neural,
+        slot: DraftSlot,
+    ) -> Self {
+        Self {
+            recursion,
+            neural,
+            slot,
+        }
+    }
+
+    /// Drafts after `context`, in as many forwards as the turn's quota at most. Nothing, if the
+    /// schedule names no partner or the model has no positions left.
+    pub(crate) fn run(mut self, below: &mut [Level], context: &[TokenId]) -> Result<DraftBuilder> {
+        let nodes = self.slot.capacity.nodes;
+        let most = Budget {
+            depth: self.slot.capacity.depth.min(nodes),
+            nodes: nodes.saturating_sub(self.slot.reserved).max(1),
+        };
+        let state = DraftState {
+            depth: 0,
+            nodes: 0,
+            ended: false,
+            budget: most,
+            drafters: below.len(),
+            turns: &[],
+        };
+        let turn = self.recursion.schedule.next(self.slot.drafter, &state);
+        let (Some(turn), Some(positions)) = (turn, self.neural.room(context.len())) else {
+            return Ok(DraftBuilder::default());
+        };
+        let budget = Budget {
+            depth: most.depth.min(turn.tokens).min(positions),
+            nodes: most.nodes.min(turn.nodes),
+        };
+        let levels = levels_from(below, self.slot.drafter, turn.drafter)?;
+        let partner =
+            partner(levels).ok_or_else(|| self.not_joint("the schedule names another"))?;
+        let (advice, proposed) = self.grow(partner, context, budget)?;
+        let advised = advice.advised(&proposed.tree);
+        let proposer = |node: usize| match advised[node] {
+            true => self.slot.drafter,
+            false => turn.drafter,
+        };
+        Ok(self.recursion.fitting(&proposed, budget, proposer))
+    }
+
+    /// The tree after all forwards that are asked for and that could change it, and what they said.
+    fn grow(
+        &mut self,
+        partner: &mut Statistical,
+        context: &[TokenId],
+        budget: Budget,
+    ) -> Result<(Advice, ScoredTree)> {
+        let vocab_size = self.recursion.settings.vocab_size;
+        let told = self.neural.scorer.max_top().unwrap_or(TOP);
+        let width = TOP.min(told).min(vocab_size);
+        let want = Want::ARGMAX.with_top(width);
+        let mut advice = Advice::default();
+        let mut proposed = partner.propose(context, budget, Some(&advice), vocab_size)?;
+        for _ in 0..self.slot.quota {
+            if advice.covers(&proposed.tree) {
+                break;
+            }
+            let (scores, _) = self.neural.score(context, &proposed.tree, want)?;
+            if let Some(top) = &scores.top {
+                advice.add(&proposed.tree, top);
+            }
+            proposed = partner.propose(context, budget, Some(&advice), vocab_size)?;
+        }
+        Ok((advice, proposed))
+    }
+
+    fn not_joint(&self, problem: &str) -> Error {
+        Error::NotJoint {
+            drafter: self.neural.name.clone(),
+            problem: problem.to_owned(),
+        }
+    }
+}
+
+/// The first level, if it mixes probabilities.
+fn partner(levels: &mut [Level]) -> Option<&mut Statistical> {
+    match levels.first_mut() {
+        Some(Level::Statistical(partner)) if partner.takes_advice() => Some(partner),
+        _ => None,
+    }
+}

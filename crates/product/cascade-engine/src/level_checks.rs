@@ -1,0 +1,115 @@
+//! Rejects levels that would change the distribution of the output, or that do not work together.
+
+use cascade_core::LevelId;
+use cascade_verify::ReviewRule;
+
+use crate::{Branching, Error, Expand, Result, Schedule, Siblings};
+
+/// A level of a cascade, as far as it determines which other levels it goes with.
+#[derive(Clone, Copy, Debug)]
+pub enum LevelSpec<'a> {
+    /// The target or a neural drafter.
+    Neural(NeuralSpec<'a>),
+    /// A statistical drafter.
+    Statistical {
+        /// Its name.
+        name: &'a str,
+        /// Whether it [mixes](cascade_core::Drafter::takes_advice) its probabilities with others.
+        takes_advice: bool,
+    },
+}
+
+/// A neural model of a [`LevelSpec`].
+#[derive(Clone, Copy, Debug)]
+pub struct NeuralSpec<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The rule of its reviews.
+    pub rule: &'a dyn ReviewRule,
+    /// How its own drafts branch.
+    pub branching: &'a Branching,
+    /// Whether it has a stop rule.
+    pub stops: bool,
+}
+
+impl LevelSpec<'_> {
+    /// Whether its reviews consider siblings in another order than they were drawn in.
+    pub(crate) fn reorders(&self) -> bool {
+        matches!(self, Self::Neural(neural) if neural.rule.reorders())
+    }
+}
+
+/// Checks that every rule is exact for what it will review, and that drafters that draft together
+/// can. `levels` are the target and the drafters, largest first.
+/// [`CascadeBuilder::build`](crate::CascadeBuilder::build) does the same; this function allows the
+/// check before models are loaded.
+///
+/// # Errors
+/// * [`Error::InexactOrder`]: a rule that considers draws in another order than they were drawn in
+///   must not be used for draws that depend on earlier ones.
+/// * [`Error::NotJoint`], [`Error::StopRuleOfJoint`]: a drafter that [expands the most probable
+///   nodes](Expand::MostProbable) needs statistical drafters below it that mix probabilities, and
+///   no stop rule.
+pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &dyn Schedule) -> Result<()> {
+    for (index, level) in levels.iter().enumerate() {
+        if let LevelSpec::Neural(neural) = level {
+            let paired =
+                |&(below, _): &(usize, _)| schedule.may_pair(LevelId(index), LevelId(below));
+            let below = levels.iter().enumerate().skip(index + 1).filter(paired);
+            let drafters: Vec<_> = below.map(|(_, drafter)| *drafter).collect();
+            check_order(neural, &drafters)?;
+            check_joint(neural, &drafters)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the reviews of what `drafters` draft.
+fn check_order(reviewer: &NeuralSpec<'_>, drafters: &[LevelSpec<'_>]) -> Result<()> {
+    for drafter in drafters {
+        match drafter {
+            LevelSpec::Neural(drafter)
+                if reviewer.rule.reorders() && depends_on_siblings(drafter.branching) =>
+            {
+                return Err(Error::InexactOrder {
+                    rule: reviewer.rule.name().to_owned(),
+                    reviewer: reviewer.name.to_owned(),
+                    drafter: drafter.name.to_owned(),
+                });
+            }
+            LevelSpec::Neural(_) | LevelSpec::Statistical { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+fn depends_on_siblings(branching: &Branching) -> bool {
+    branching.siblings == Siblings::WithoutReplacement && branching.widest() > 1
+}
+
+/// Checks a drafter of the most probable nodes.
+fn check_joint(neural: &NeuralSpec<'_>, drafters: &[LevelSpec<'_>]) -> Result<()> {
+    if neural.branching.expand != Expand::MostProbable {
+        return Ok(());
+    }
+    let drafter = neural.name.to_owned();
+    if neural.stops {
+        return Err(Error::StopRuleOfJoint { drafter });
+    }
+    let unable = drafters.iter().find_map(|level| match level {
+        LevelSpec::Neural(NeuralSpec { name, .. })
+        | LevelSpec::Statistical {
+            name,
+            takes_advice: false,
+        } => Some(format!("`{name}` does not mix probabilities")),
+        LevelSpec::Statistical { .. } => None,
+    });
+    match unable {
+        Some(problem) => Err(Error::NotJoint { drafter, problem }),
+        None if drafters.is_empty() => {
+            let problem = "nobody drafts for it".to_owned();
+            Err(Error::NotJoint { drafter, problem })
+        }
+        None => Ok(()),
+    }
+}
