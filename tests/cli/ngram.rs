@@ -88,6 +88,43 @@ fn builds_shows_and_compares_tables_of_order_2() {
     assert_eq!(names(folder), ["a.txt", "bigrams", "table"]);
 }
 
+/// Pieces of bytes, as LLaMA 3's: from what the model itself is read, into a table that it drafts
+/// from.
+#[test]
+fn tables_of_byte_level_tokenizers_are_counted_and_drafted_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let model = root.join("tests/goldens/gguf/llama3-q8_0.gguf");
+    let model = model.display().to_string();
+    fs::write(
+        folder.join("text"),
+        "the cat sat\n\nthe cat ran\n\nünï 猫\n",
+    )
+    .unwrap();
+    let args = [
+        "build",
+        "text",
+        "--tokenizer",
+        &model,
+        "--order",
+        "2",
+        "--out",
+        "table",
+    ];
+    let said = stdout(&run(folder, &args));
+    assert!(said.contains("trigrams"), "{said}");
+    let config = format!(
+        "target: {{ model: {model} }}\ndrafters:\n  - max_gram_tree: {{ table: table }}\n\
+         k: {{ matrix: [[7]] }}\ngeneration: {{ max_new_tokens: 8 }}\n"
+    );
+    fs::write(folder.join("tree.yaml"), config).unwrap();
+    let mut cascade = Command::new(env!("CARGO_BIN_EXE_cascade"));
+    let args = ["run", "--config", "tree.yaml", "--compare", "the cat"];
+    let said = stdout(&cascade.args(args).current_dir(folder).output().unwrap());
+    assert!(said.contains("equal to plain decoding"), "{said}");
+}
+
 #[test]
 fn killed_at_any_moment_order_2_resumes_to_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();

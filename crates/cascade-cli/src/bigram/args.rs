@@ -45,8 +45,8 @@ pub(crate) struct InputArgs {
     #[arg(value_name = "INPUT", required = true)]
     pub(crate) inputs: Vec<PathBuf>,
 
-    /// The tokenizer: a tokenizer.json, a folder with one, a Hugging Face hub model (org/name), or
-    /// embedded:NAME.
+    /// The tokenizer: a tokenizer.json, tokenizer.model or .gguf file, a folder with one, a Hugging
+    /// Face hub model (org/name), or embedded:NAME.
     #[arg(long, value_name = "TOKENIZER")]
     pub(crate) tokenizer: String,
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::gguf::is_gguf;
 use crate::{EmbeddedModel, Error, Result};
 
 pub(crate) const CONFIG: &str = "config.json";
@@ -123,9 +124,13 @@ impl SentencePieceFiles {
 
 impl TokenizerFiles {
     /// The tokenizer that a file on disk is part of: a model of SentencePiece, if it is called
-    /// `….model`, with what lies beside it; else a `tokenizer.json`, whatever it is called.
+    /// `….model`, with what lies beside it; the tokenizer in a `….gguf`; else a `tokenizer.json`,
+    /// whatever it is called.
     pub fn of_file(path: &Path) -> Self {
         let model = ModelFile::Disk(path.to_owned());
+        if is_gguf(path) {
+            return Self::Gguf(model);
+        }
         if path.extension().is_none_or(|ending| ending != "model") {
             return Self::Json(model);
         }
