@@ -5,8 +5,9 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cascade_hub::HubLimits;
+use cascade_test_server::{message, send, Request, Script, Server};
 
-use crate::server::{message, send, Hub, Request, Script, Server, COMMIT};
+use crate::good_hub::{is_for_file, is_for_storage, Hub, COMMIT};
 use crate::world::{limits, World};
 
 pub(crate) const SMALL: &str = "config.json";
@@ -133,11 +134,11 @@ pub(crate) fn run(cases: Vec<Case>) {
     });
 }
 
-pub(crate) const FILE: fn(&Request) -> bool = Request::is_for_file;
-pub(crate) const STORAGE: fn(&Request) -> bool = Request::is_for_storage;
+pub(crate) const FILE: fn(&Request) -> bool = is_for_file;
+pub(crate) const STORAGE: fn(&Request) -> bool = is_for_storage;
 pub(crate) const REST: fn(&Request) -> bool = |request| request.from().is_some();
 pub(crate) const ALL_OF_STORAGE: fn(&Request) -> bool =
-    |request| request.is_for_storage() && request.from().is_none();
+    |request| is_for_storage(request) && request.from().is_none();
 pub(crate) const ALWAYS: usize = usize::MAX;
 
 /// A file of the hub with a name for its content that the server chose.

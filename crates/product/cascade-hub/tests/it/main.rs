@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases;
+mod good_hub;
 mod models;
 mod processes;
 mod protocol;
-mod server;
 mod tokens;
 mod trust;
 mod world;

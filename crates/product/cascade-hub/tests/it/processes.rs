@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_hub::{HubDataset, HubOptions};
+use cascade_test_server::{be_silent, message, sha256, Request, Server};
 
-use crate::server::{be_silent, message, sha256, Hub, Request, Server};
+use crate::good_hub::{is_for_storage, Hub};
 use crate::world::World;
 
 const FILE: &str = "model.bin";
@@ -55,7 +56,7 @@ fn several_download_it_once() {
     let counted = begun.clone();
     let server = Server::start(move |request: &Request, stream: &mut TcpStream| {
         let hub = hub();
-        if !request.is_for_storage() {
+        if !is_for_storage(request) {
             return hub.answer(request, stream);
         }
         counted.fetch_add(1, Ordering::SeqCst);
@@ -83,7 +84,7 @@ fn several_download_it_once() {
 fn a_killed_download_goes_on_where_it_stopped() {
     let server = Server::start(|request: &Request, stream: &mut TcpStream| {
         let hub = hub();
-        if !request.is_for_storage() {
+        if !is_for_storage(request) {
             return hub.answer(request, stream);
         }
         let (head, body) = hub.reply(request);
@@ -115,7 +116,7 @@ fn a_killed_download_goes_on_where_it_stopped() {
     let requests = server.requests();
     let from = requests
         .iter()
-        .find(|request| request.is_for_storage())
+        .find(|request| is_for_storage(request))
         .unwrap()
         .from();
     assert_eq!(from, Some(100_000));

@@ -5,8 +5,9 @@ use std::fs;
 use std::net::TcpStream;
 
 use cascade_hub::{HubDataset, HubOptions};
+use cascade_test_server::{git_sha1, message, ranged, send, sha256, Request, Server};
 
-use crate::server::{git_sha1, send, sha256, Hub, Request, Server, COMMIT};
+use crate::good_hub::{Hub, COMMIT};
 use crate::world::{assert_parts, limits, World};
 
 fn hub() -> Hub {
@@ -153,7 +154,7 @@ fn a_plain_web_server_with_a_commit() {
     let cut = std::sync::atomic::AtomicBool::new(true);
     let server = Server::start(move |_: &Request, stream: &mut TcpStream| {
         use std::io::Write;
-        let bytes = crate::server::message("200 OK\r\nETag: W/\"65f1c2a0-1b2\"", &[7; 1000]);
+        let bytes = message("200 OK\r\nETag: W/\"65f1c2a0-1b2\"", &[7; 1000]);
         let end = match cut.swap(false, std::sync::atomic::Ordering::SeqCst) {
             true => bytes.len() - 10,
             false => bytes.len(),
@@ -186,8 +187,8 @@ fn a_rest_without_a_digest_must_be_of_the_same_content() {
             } else {
                 "\"65f1c2a0-1b2\""
             };
-            let (head, body) = crate::server::ranged(request, &format!("ETag: {etag}"), &body);
-            let bytes = crate::server::message(&head, &body);
+            let (head, body) = ranged(request, &format!("ETag: {etag}"), &body);
+            let bytes = message(&head, &body);
             let end = match cut.swap(false, std::sync::atomic::Ordering::SeqCst) {
                 true => bytes.len() - 10,
                 false => bytes.len(),

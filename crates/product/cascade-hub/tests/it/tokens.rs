@@ -2,7 +2,9 @@
 
 use std::net::TcpStream;
 
-use crate::server::{send, Hub, Request, Server};
+use cascade_test_server::{send, Request, Server};
+
+use crate::good_hub::Hub;
 use crate::world::{assert_parts, World};
 
 const TOKEN: &str = "hf_secret";

@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cascade_hub::HubLimits;
+use cascade_test_server::{
+    be_silent, git_sha1, message, ranged, send, send_chunk, send_chunked_head, sha256, Request,
+    Server,
+};
 
 use crate::cases::Expect::{self, Error, Right};
 use crate::cases::{
     case, fixed, half, hub, named, run, ALL_OF_STORAGE, ALWAYS, FILE, LARGE, REST, SMALL, STORAGE,
 };
-use crate::server::{
-    be_silent, git_sha1, message, ranged, send, send_chunk, send_chunked_head, sha256, Hub,
-    Request, Server, COMMIT, NEXT,
-};
+use crate::good_hub::{is_for_file, is_for_storage, Hub, COMMIT, NEXT};
 use crate::world::{assert_parts, limits, World};
 
 #[test]
@@ -281,11 +282,11 @@ fn sizes_and_digests_are_checked() {
             "a list of files without an end",
             SMALL,
             (
-                |request| request.path.contains("/api/") || request.is_for_file(),
+                |request| request.path.contains("/api/") || is_for_file(request),
                 ALWAYS,
             ),
             |request, stream| {
-                if request.is_for_file() {
+                if is_for_file(request) {
                     return send(stream, "200 OK\r\nETag: \"abcdef\"", b"x");
                 }
                 send_chunked_head(stream, "200 OK")?;
@@ -303,7 +304,7 @@ fn sizes_and_digests_are_checked() {
             |request, stream| {
                 let hub = crate::cases::hub();
                 let large = &hub.files[LARGE];
-                if request.is_for_file() {
+                if is_for_file(request) {
                     let head = format!(
                         "302 Found\r\nX-Repo-Commit: {COMMIT}\r\nLocation: /lfs/{LARGE}\r\n\
                          X-Linked-Etag: \"{}\"",
@@ -813,7 +814,7 @@ fn disconnects_while_the_rest_comes() {
         let world = World::new();
         let given = hub.clone();
         let server = Server::start(move |request: &Request, stream: &mut TcpStream| {
-            if !request.is_for_storage() {
+            if !is_for_storage(request) {
                 return given.answer(request, stream);
             }
             let (head, body) = given.reply(request);

@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cascade_models::{load, HubOptions, LoadOptions, LoadedModel, ModelSource};
-use sha2::{Digest, Sha256};
+use cascade_test_server::{message, ranged, sha256, Request, Server as TestServer};
 use tempfile::TempDir;
 
 use crate::common::demo::{self, folder};
@@ -45,33 +43,16 @@ impl State {
 }
 
 struct Server {
-    address: SocketAddr,
+    server: TestServer,
     state: Arc<Mutex<State>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (state, stop) = (Arc::<Mutex<State>>::default(), Arc::<AtomicBool>::default());
-        let (shared, stopped) = (Arc::clone(&state), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if stopped.load(Ordering::SeqCst) {
-                    return;
-                }
-                // A client that hangs up early is its own affair.
-                let _ = answer(stream.unwrap(), &shared, address);
-            }
-        });
-        Self {
-            address,
-            state,
-            stop,
-            thread: Some(thread),
-        }
+        let state = Arc::<Mutex<State>>::default();
+        let shared = Arc::clone(&state);
+        let server = TestServer::start(move |request, stream| answer(request, stream, &shared));
+        Self { server, state }
     }
 
     /// A server whose branch `main` is a demo model.
@@ -94,55 +75,26 @@ impl Server {
 
     /// Failures are not waited for.
     fn options(&self, cache: &TempDir) -> HubOptions {
-        let mut options = HubOptions::new(format!("http://{}/", self.address), cache.path());
+        let mut options = HubOptions::new(format!("{}/", self.server.url()), cache.path());
         options.limits.backoff = Duration::from_millis(1);
         options
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        let _ = TcpStream::connect(self.address);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn answer(stream: TcpStream, state: &Mutex<State>, address: SocketAddr) -> std::io::Result<()> {
-    let mut lines = BufReader::new(&stream).lines();
-    let path = lines.next().unwrap_or(Ok(String::new()))?;
-    let path = path.split(' ').nth(1).unwrap_or_default().to_owned();
-    let mut headers = HashMap::new();
-    for line in lines {
-        let line = line?;
-        match line.split_once(": ") {
-            Some((name, value)) => headers.insert(name.to_ascii_lowercase(), value.to_owned()),
-            None => break,
-        };
-    }
+fn answer(request: &Request, stream: &mut TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut state = state.lock().unwrap();
-    state.requests.push(path.clone());
-    let (head, body) = reply(&state, &path, &headers, address);
-    write!(
-        &stream,
-        "HTTP/1.1 {head}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    )?;
-    let sent = match state.cut {
-        Some(cut) if cut < body.len() => state.cut.take().unwrap_or_default(),
-        _ => body.len(),
+    state.requests.push(request.path.clone());
+    let (head, body) = reply(&state, request);
+    let whole = message(&head, &body);
+    let missing = match state.cut {
+        Some(cut) if cut < body.len() => body.len() - state.cut.take().unwrap_or_default(),
+        _ => 0,
     };
-    (&stream).write_all(&body[..sent])
+    stream.write_all(&whole[..whole.len() - missing])
 }
 
-fn reply(
-    state: &State,
-    path: &str,
-    headers: &HashMap<String, String>,
-    address: SocketAddr,
-) -> (String, Vec<u8>) {
+fn reply(state: &State, request: &Request) -> (String, Vec<u8>) {
+    let path = request.path.as_str();
     let plain = |status: &str| (status.to_owned(), Vec::new());
     if let Some(status) = state.status {
         return plain(&format!("{status} As Told"));
@@ -150,14 +102,14 @@ fn reply(
     // The hub redirects small files to another path, large ones to another host.
     if let Some(rest) = path.strip_prefix("/api/resolve-cache/") {
         let (commit, file) = rest.split_once('/').unwrap();
-        return content(state, commit, file, headers);
+        return content(state, commit, file, request);
     }
     // The storage behind the hub is open to those who know the address.
     if let Some(rest) = path.strip_prefix("/storage/") {
         let (commit, file) = rest.split_once('/').unwrap();
-        return content(state, commit, file, headers);
+        return content(state, commit, file, request);
     }
-    let authorized = headers.get("authorization").map(String::as_str);
+    let authorized = request.header("authorization");
     if let Some(token) = &state.token {
         match authorized {
             None => return plain("401 Unauthorized"),
@@ -187,10 +139,11 @@ fn reply(
         return plain("404 Not Found");
     };
     if file.ends_with(".safetensors") {
+        let address = request.header("host").unwrap_or_default();
         return plain(&format!(
             "302 Found\r\nLocation: http://{address}/storage/{commit}/{file}\r\n\
              X-Repo-Commit: {commit}\r\nX-Linked-Etag: \"{}\"\r\nX-Linked-Size: {}",
-            digest(bytes),
+            sha256(bytes),
             bytes.len()
         ));
     }
@@ -199,39 +152,17 @@ fn reply(
             "307 Temporary Redirect\r\nLocation: /api/resolve-cache/{commit}/{file}"
         ));
     }
-    content(state, commit, file, headers)
+    content(state, commit, file, request)
 }
 
-fn content(
-    state: &State,
-    commit: &str,
-    file: &str,
-    headers: &HashMap<String, String>,
-) -> (String, Vec<u8>) {
+fn content(state: &State, commit: &str, file: &str, request: &Request) -> (String, Vec<u8>) {
     let Some(bytes) = state.files.get(&(commit.to_owned(), file.to_owned())) else {
         return ("404 Not Found".to_owned(), Vec::new());
     };
     // In the shape of neither digest that the hub uses.
-    let name = &digest(bytes)[..32];
-    let head = format!("ETag: \"{name}\"\r\nX-Repo-Commit: {commit}");
-    let Some(range) = headers.get("range") else {
-        return (format!("200 OK\r\n{head}"), bytes.clone());
-    };
-    let first = range
-        .strip_prefix("bytes=")
-        .unwrap()
-        .strip_suffix('-')
-        .unwrap();
-    let first: usize = first.parse().unwrap();
-    let (last, length) = (bytes.len() - 1, bytes.len());
-    let range = format!("Content-Range: bytes {first}-{last}/{length}");
-    let head = format!("206 Partial Content\r\n{head}\r\n{range}");
-    (head, bytes[first..].to_vec())
-}
-
-fn digest(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let name = &sha256(bytes)[..32];
+    let headers = format!("ETag: \"{name}\"\r\nX-Repo-Commit: {commit}");
+    ranged(request, &headers, bytes)
 }
 
 fn open(source: &str, hub: HubOptions) -> cascade_models::Result<LoadedModel> {
