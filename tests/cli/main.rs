@@ -17,6 +17,8 @@ mod lookalikes;
 mod ngram;
 mod outputs;
 mod serve;
+mod simulate;
 mod terminal;
 mod trace;
+mod train;
 mod tune;

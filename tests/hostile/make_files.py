@@ -85,6 +85,74 @@ for name, old, new in [
 ]:
     assert old in GOOD_CONFIG
     write("config", name + ".yaml", GOOD_CONFIG.replace(old, new))
+def safetensors(tensors, metadata):
+    header, data = {"__metadata__": metadata}, b""
+    for name, numbers in tensors.items():
+        raw = struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": [len(numbers)], "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+NETWORK = {
+    "mean": [0.1] * 12, "deviation": [1.0] * 12, "hidden.weight": [0.01 * i for i in range(24)],
+    "hidden.bias": [0.0, 0.1], "output.weight": [1.0, -1.0], "output.bias": [0.2],
+}
+TRAINED = {"version": 1, "drafter": "embedded:demo-t5-small", "threshold": 0.4, "longest": 12}
+
+
+def classifier(name, network=NETWORK, settings=TRAINED):
+    metadata = {"cascade-classifier": settings if isinstance(settings, str) else json.dumps(settings)}
+    write("classifier", name + ".safetensors", safetensors(network, metadata))
+
+
+classifier("good")
+classifier("later-version", settings={**TRAINED, "version": 2})
+classifier("unknown-setting", settings={**TRAINED, "nothing_of_that_kind": 1})
+classifier("no-json", settings="threshold")
+classifier("threshold", settings={**TRAINED, "threshold": 1e30})
+classifier("no-deviation", {**NETWORK, "deviation": [1.0] * 11 + [0.0]})
+classifier("nan", {**NETWORK, "hidden.bias": [0.0, float("nan")]})
+classifier("short", {**NETWORK, "mean": [0.1] * 11})
+classifier("no-units", {**NETWORK, "hidden.weight": [], "hidden.bias": [], "output.weight": []})
+classifier("other-units", {**NETWORK, "output.weight": [1.0]})
+classifier("two-biases", {**NETWORK, "output.bias": [1.0, 2.0]})
+classifier("missing", {name: part for name, part in NETWORK.items() if name != "output.bias"})
+classifier("more", {**NETWORK, "third.weight": [1.0]})
+classifier("huge", {**NETWORK, "hidden.weight": [3e38] * 24, "output.weight": [3e38, -3e38]})
+write("classifier", "no-settings.safetensors", safetensors(NETWORK, {}))
+write("classifier", "cut.safetensors", safetensors(NETWORK, {"cascade-classifier": json.dumps(TRAINED)})[:-5])
+write("classifier", "empty.safetensors", "")
+
+ROW = [0.5, 0.25, 0.25]
+MODEL = {"start": ROW, "steps": [[ROW, ROW, [1, 0, 0]]]}
+CHAIN = {"positions": 4, "target": MODEL, "drafter": MODEL}
+write("chain", "good.json", json.dumps(CHAIN))
+write("chain", "good-each.json", json.dumps({**CHAIN, "target": {**MODEL, "steps": MODEL["steps"] * 3}}))
+write("chain", "good-one.json", '{"positions": 1, "target": {"start": [1], "steps": []}, "drafter": {"start": [1], "steps": []}}')
+write("chain", "many-positions.json", json.dumps({**CHAIN, "positions": 2**64 - 1}))
+write("chain", "million-positions.json", json.dumps({**CHAIN, "positions": 10**6}))
+write("chain", "no-positions.json", json.dumps({**CHAIN, "positions": 0}))
+write("chain", "negative.json", json.dumps({**CHAIN, "target": {**MODEL, "start": [1.5, -0.25, -0.25]}}))
+write("chain", "not-one.json", json.dumps({**CHAIN, "target": {**MODEL, "start": [0.5, 0.25, 0.2]}}))
+write("chain", "huge.json", json.dumps({**CHAIN, "target": {**MODEL, "start": [1e308, 1e308, 1e308]}}))
+write("chain", "tiny.json", json.dumps({**CHAIN, "target": {**MODEL, "start": [1e-320, 1e-320, 1]}}))
+write("chain", "nan.json", json.dumps({**CHAIN, "target": {**MODEL, "start": [float("nan"), 0, 1]}}))
+write("chain", "short-row.json", json.dumps({**CHAIN, "drafter": {**MODEL, "steps": [[ROW, [1], ROW]]}}))
+write("chain", "short-matrix.json", json.dumps({**CHAIN, "drafter": {**MODEL, "steps": [[ROW, ROW]]}}))
+write("chain", "few-matrices.json", json.dumps({**CHAIN, "drafter": {**MODEL, "steps": MODEL["steps"] * 2}}))
+write("chain", "other-states.json", json.dumps({**CHAIN, "drafter": {"start": [0.5, 0.5], "steps": [[[0.5, 0.5]] * 2]}}))
+write("chain", "unknown.json", json.dumps({**CHAIN, "nothing_of_that_kind": 1}))
+write("chain", "duplicate.json", json.dumps(CHAIN)[:-1] + ', "positions": 2}')
+write("chain", "list.json", "[]")
+write("chain", "empty.json", "")
+write("chain", "zeros.json", b"\0" * 100)
+write("chain", "deep.json", '{"positions": 2, "target": ' + "[" * 20000)
+write("chain", "latin1.json", b'{"positions\xe9": 1}')
+write("chain", "cut.json", json.dumps(CHAIN)[:60])
+
 yaml("experiment", (REPO / "configs/reproduce/table5.yaml").read_text())
 
 

@@ -187,6 +187,12 @@ pub(crate) struct DecodingArgs {
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(crate) min_p: Option<f32>,
 
+    /// Make samples LOSSY: accept more drafted tokens than leave the target's distribution
+    /// unchanged, as long as each token's distribution is at most this far from it, in total
+    /// variation (above 0, up to 1). Needs a --temperature above 0.
+    #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
+    pub(crate) lossy: Option<f64>,
+
     /// Sampling seed: the same seed gives the same output. Prompt i uses seed + i.
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,

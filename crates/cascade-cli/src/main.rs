@@ -23,11 +23,13 @@ mod reproduce;
 mod run;
 mod serve;
 mod show;
+mod simulate;
 mod stdin;
 mod templates;
 mod terminal;
 mod threads;
 mod trace;
+mod train;
 mod tune;
 
 use std::io::Write;
@@ -49,7 +51,9 @@ use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::run::RunArgs;
 use crate::serve::ServeArgs;
+use crate::simulate::SimulateCommand;
 use crate::trace::TraceCommand;
+use crate::train::TrainCommand;
 use crate::tune::TuneArgs;
 
 /// Lossless speculative decoding with cascades of drafters: faster generation, the same output.
@@ -114,6 +118,11 @@ enum Command {
     Verify(CheckLosslessArgs),
     /// Search for the K matrix and lenience with the best predicted cost on recorded outputs.
     Tune(TuneArgs),
+    /// Train what decides when a drafter stops, on recorded outputs of a target.
+    Train {
+        #[command(subcommand)]
+        command: TrainCommand,
+    },
     /// Inspect configurations.
     Config {
         #[command(subcommand)]
@@ -151,6 +160,14 @@ enum Command {
     Ewif {
         #[command(subcommand)]
         command: EwifCommand,
+    },
+    /// Check the theory of rejections and of draft lengths by simulation.
+    ///
+    /// Models are Markov chains, random ones or your own, in place of neural networks: formulas are
+    /// computed exactly, and held against runs of the algorithms. Nothing is measured.
+    Simulate {
+        #[command(subcommand)]
+        command: SimulateCommand,
     },
     /// Reproduce the papers' tables and figures.
     Reproduce(ReproduceArgs),
@@ -203,6 +220,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             ));
             check_lossless::run(&args)
         }
+        Command::Train { command } => train::run(&command),
         Command::Config { command } => config_check::run(&command),
         Command::Bigram { command } => bigram::run(command, cli.threads),
         Command::Ngram { command } => ngram::run(command),
@@ -210,6 +228,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Replay(args) => replay::run(&args),
         Command::Bench { command } => bench::run(&command),
         Command::Ewif { command } => ewif::run(command),
+        Command::Simulate { command } => simulate::run(command),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => {

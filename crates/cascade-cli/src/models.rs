@@ -1,11 +1,11 @@
 //! From the arguments that name models to a configuration.
 
-use anyhow::Result;
+use anyhow::{bail, Context, Result};
 use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
     ModelPool, Neural, NgramTable, TextDrafter,
 };
-use cascade_engine::{Lenience, StopSequences};
+use cascade_engine::{Lenience, LossBudget, StopSequences};
 
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::job::sampling;
@@ -36,6 +36,15 @@ pub(crate) fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<(
     }
     if let Some(seed) = args.seed {
         generation.seed = seed;
+    }
+    if let Some(distance) = args.lossy {
+        generation.lossy = Some(LossBudget::new(distance).context("--lossy")?);
+        if generation.sampling.decoding().is_greedy() {
+            bail!(
+                "--lossy has no effect at temperature 0 (greedy decoding is lossless); also give \
+                 --temperature"
+            );
+        }
     }
     if !args.stop.is_empty() {
         generation.stop = Some(StopSequences::new(&args.stop)?);

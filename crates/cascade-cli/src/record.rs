@@ -30,6 +30,9 @@ pub(crate) struct Record<'a> {
     per_step_accepted: Vec<usize>,
     per_step_drafted: Vec<usize>,
     models: Vec<ModelRecord<'a>>,
+    /// Absent for lossless output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lossy: Option<LossRecord>,
     #[serde(flatten)]
     comparison: Option<ComparisonRecord>,
 }
@@ -43,6 +46,15 @@ struct ModelRecord<'a> {
     catch_up_rows: u64,
     prefill_rows: u64,
     seconds: f64,
+}
+
+/// How far the output may be from the target's own, in total variation.
+#[derive(Serialize)]
+struct LossRecord {
+    /// Of one token at most.
+    budget_per_token: f64,
+    /// The sum over the tokens: its expectation bounds the distance of whole outputs.
+    total_variation_spent: f64,
 }
 
 #[derive(Serialize)]
@@ -89,6 +101,10 @@ impl<'a> Record<'a> {
             per_step_accepted: generation.steps.iter().map(|step| step.accepted).collect(),
             per_step_drafted: generation.steps.iter().map(|step| step.drafted).collect(),
             models: models(generation),
+            lossy: generation.loss.map(|loss| LossRecord {
+                budget_per_token: loss.budget.get(),
+                total_variation_spent: loss.spent,
+            }),
             comparison: comparison.map(|comparison| ComparisonRecord {
                 equal_to_plain: comparison
                     .comparable

@@ -260,7 +260,7 @@ fn say_if_interrupted(folder: &Path, prompts: usize) -> Arc<AtomicUsize> {
     done
 }
 
-fn manifest(started: Timestamp, device: Option<DeviceSpec>) -> Manifest {
+pub(crate) fn manifest(started: Timestamp, device: Option<DeviceSpec>) -> Manifest {
     let mut machine = Machine::this();
     // A device that cannot be opened fails when a model is loaded, if any is.
     let opened = device.unwrap_or_default().resolve().ok();
@@ -281,7 +281,7 @@ fn manifest(started: Timestamp, device: Option<DeviceSpec>) -> Manifest {
 }
 
 /// The manifest of a run that has just ended.
-fn finished(manifest: Manifest) -> Manifest {
+pub(crate) fn finished(manifest: Manifest) -> Manifest {
     Manifest {
         finished: Some(Timestamp::now()),
         ..manifest

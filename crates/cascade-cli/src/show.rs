@@ -7,7 +7,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use cascade_core::LevelId;
-use cascade_engine::{GenerationOutput, ModelUsage};
+use cascade_engine::{GenerationOutput, Loss, ModelUsage};
 
 use crate::comparison::{interval, speedup, Comparison, Round};
 use crate::terminal::Out;
@@ -63,6 +63,8 @@ pub(crate) struct Totals {
     accepted: usize,
     wall: Duration,
     calls: Vec<(String, u64)>,
+    /// Of lossy output: the budget, and what was spent of it.
+    loss: Option<Loss>,
     compared: Option<Compared>,
 }
 
@@ -88,6 +90,13 @@ impl Totals {
         self.accepted += generation.num_accepted_draft_tokens();
         self.wall += generation.wall;
         self.add_calls(&generation.models);
+        self.loss = match (self.loss, generation.loss) {
+            (Some(before), Some(mut loss)) => {
+                loss.spent += before.spent;
+                Some(loss)
+            }
+            (before, loss) => loss.or(before),
+        };
         if let Some(comparison) = comparison {
             let compared = self.compared.get_or_insert_with(Compared::default);
             compared.rounds.extend(&comparison.rounds);
@@ -136,6 +145,9 @@ impl Totals {
             ),
             self.call_list(),
         ];
+        if let Some(loss) = &self.loss {
+            parts.insert(0, lossy(loss, self.tokens));
+        }
         if let Some(compared) = &self.compared {
             parts.push(self.comparison(compared));
         }
@@ -174,6 +186,15 @@ impl Totals {
         };
         format!("{equality}, {speedup:.2}x its speed ({evidence})")
     }
+}
+
+/// What lossy output gave up, in words.
+fn lossy(loss: &Loss, tokens: usize) -> String {
+    format!(
+        "LOSSY: each token's distribution up to {} from the target's in total variation, {:.4} on average",
+        loss.budget,
+        per(loss.spent, tokens as f64)
+    )
 }
 
 fn per(a: f64, b: f64) -> f64 {

@@ -24,6 +24,36 @@ pub enum Error {
     )]
     TooFewSteps(u64),
 
+    /// An over-acceptance that is not a number of 0 or more.
+    #[error("an over-acceptance is finite and not negative (0 is speculative sampling), not {0}")]
+    Extra(f64),
+
+    /// A longest draft of nothing.
+    #[error("the longest draft has at least 1 token, not 0; plain decoding is among the policies")]
+    NoDraft,
+
+    /// A stop rule's threshold that is not a probability.
+    #[error("a threshold is a probability, from 0 to 1, not {0}")]
+    Threshold(f64),
+
+    /// A chain in JSON that is not one.
+    #[error("the chain is not one: {0}")]
+    Chain(String),
+
+    /// A chain that is too large to be held.
+    #[error(
+        "{positions} positions of {states} states are {} numbers, and a chain has {most} at most; \
+         take fewer", (*positions as u128) * (*states as u128) * (*states as u128) * 2
+    )]
+    TooLarge {
+        /// Positions asked for.
+        positions: usize,
+        /// States asked for.
+        states: usize,
+        /// Numbers that a chain may have.
+        most: usize,
+    },
+
     /// Distributions, or something given per token, over vocabularies of different sizes.
     #[error("{what} is over {found} tokens, and {expected} are in the vocabulary")]
     Vocabulary {

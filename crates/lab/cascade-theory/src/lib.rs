@@ -1,6 +1,6 @@
 //! What speculative decoding and its cascades can gain, by formula and by simulation.
 //!
-//! Two theories, of two papers:
+//! Three theories, of three papers:
 //!
 //! * **Expected walltime improvement factor, EWIF** (Cascade Speculative Drafting, §4): how many
 //!   times faster than plain decoding a system is, if every token is accepted independently with a
@@ -9,6 +9,8 @@
 //!   [`best_horizontal`] find their lengths, and [`table1`] is the paper's Table 1.
 //! * **[`rejection`]s** (A Theoretical Perspective for Speculative Decoding Algorithm): how often
 //!   drafts must be rejected, from the distributions themselves and without independence.
+//! * **[`mdp`]: when to stop drafting** (SpecDec++, §4): what static lengths, thresholds on the
+//!   probability of a rejection, and the best of all policies take.
 //!
 //! ```
 //! use cascade_theory::{best_speculative, simulate, Drafter, Speculative, System};
@@ -29,8 +31,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod estimate;
 mod geometric;
 mod horizontal;
+pub mod mdp;
 mod rates;
 pub mod rejection;
 mod search;
@@ -41,6 +45,7 @@ mod table1;
 mod vertical;
 
 pub use error::{Error, Result};
+pub use estimate::{Estimate, Tally};
 pub use horizontal::{Horizontal, Segment};
 pub use rates::{AcceptanceRate, CostCoefficient, Drafter};
 pub use search::{best_horizontal, best_speculative, best_vertical, Best};

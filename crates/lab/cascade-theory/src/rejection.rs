@@ -11,6 +11,11 @@
 //!   up for less (Theorem 4) is on a straight line (Theorem 5, the Pareto front).
 //! * [`Process`]: target and drafter over a whole sequence, with [`expected_rejections`] (Theorem
 //!   1) and, for several drafts at a time, [`expected_batch_rejections`] (Theorem 3).
+//! * [`expected_batch_limit`]: what is left of rejections with drafts without number.
+//! * [`expected_over_acceptance`]: rejections and bias of the rule that accepts too much and
+//!   replaces in the best way (Theorems 4 and 5), over a sequence.
+//! * [`Markov`]: chains, at random as in the paper's simulations or read from JSON, and [`Player`],
+//!   which plays the algorithms on them.
 //!
 //! ```
 //! use cascade_core::Distribution;
@@ -30,10 +35,18 @@
 //!
 //! [tv]: cascade_core::Distribution::total_variation
 
+mod chain;
+mod over;
 mod pair;
+mod play;
 mod process;
 
+pub use chain::{LARGEST_CHAIN, MOST_NUMBERS};
+pub use over::{expected_over_acceptance, AcceptMore, OverAcceptance};
 pub use pair::Pair;
+pub(crate) use play::Cumulative;
+pub use play::{Algorithm, Player};
 pub use process::{
-    expected_batch_rejections, expected_rejections, Independent, Markov, Process, Rejections,
+    expected_batch_limit, expected_batch_rejections, expected_rejections, Independent, Markov,
+    Process, Rejections,
 };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
-use cascade_engine::{Branching, Cascade, CascadeBuilder, NeuralOptions, Role, Rule};
+use cascade_engine::{Branching, Cascade, CascadeBuilder, Classifier, NeuralOptions, Role, Rule};
 use cascade_models::{LoadedModel, Model};
 use cascade_ngram::DrafterFactory;
 
@@ -95,6 +95,8 @@ pub enum DrafterModel {
         rule: Rule,
         /// How its drafts branch.
         branching: Branching,
+        /// When it stops drafting, if a classifier decides it, and what should be known of that.
+        classifier: Option<(Classifier, Option<String>)>,
     },
     /// A statistical drafter's tables and settings.
     Statistical(Arc<dyn DrafterFactory>),
@@ -223,7 +225,14 @@ impl ModelPool {
         }];
         parts.extend(drafters.iter().map(|(name, model)| model.part(name)));
         let of_drafters = drafters.iter().flat_map(|(name, model)| match model {
-            DrafterModel::Neural { model, .. } => model_warnings(name, model),
+            DrafterModel::Neural {
+                model, classifier, ..
+            } => {
+                let of_classifier = classifier.as_ref().and_then(|(_, warning)| warning.clone());
+                let mut warnings = model_warnings(name, model);
+                warnings.extend(of_classifier);
+                warnings
+            }
             DrafterModel::Statistical(_) => Vec::new(),
         });
         let warnings = config.warnings().into_iter().chain(of_drafters).collect();
@@ -299,10 +308,12 @@ impl ModelPool {
                     (&neural.name, &model.tokenizer),
                     (&config.target.name, target_tokenizer, vocabulary),
                 )?;
+                let model_name = model.name.clone();
                 Ok(DrafterModel::Neural {
                     model,
                     rule: neural.rule,
                     branching: branching.clone(),
+                    classifier: self.classifier(config, key, neural, &model_name)?,
                 })
             }
             Drafter::Statistical { config: own, .. } => {
@@ -316,6 +327,24 @@ impl ModelPool {
                 Ok(DrafterModel::Statistical(factory?))
             }
         }
+    }
+
+    fn classifier(
+        &self,
+        config: &Config,
+        key: &str,
+        neural: &Neural,
+        drafter: &str,
+    ) -> Result<Option<(Classifier, Option<String>)>> {
+        let Some(entry) = &neural.classifier else {
+            return Ok(None);
+        };
+        let opened = entry.open(drafter).map_err(|error| Error::Drafter {
+            file: config.label.clone(),
+            key: format!("{key}.classifier"),
+            source: Box::new(error),
+        });
+        Ok(Some(opened?))
     }
 
     fn neural(&self, config: &Config, key: &str, neural: &Neural) -> Result<Arc<LoadedModel>> {
@@ -346,9 +375,14 @@ impl DrafterModel {
                 model,
                 rule,
                 branching,
+                classifier,
             } => {
                 let options = NeuralOptions::new(*rule, branching.clone());
-                builder.neural_with(name, model.session(), options)
+                let builder = builder.neural_with(name, model.session(), options);
+                match classifier {
+                    Some((classifier, _)) => builder.stop_rule(classifier.clone()),
+                    None => builder,
+                }
             }
             Self::Statistical(factory) => builder.statistical(name, factory.drafter()),
         }

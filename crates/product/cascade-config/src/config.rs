@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use cascade_core::LevelId;
 use cascade_engine::{
-    Branching, Error as CascadeError, KMatrix, Lenience, Options, Placement, Rule, StopSequences,
-    DEFAULT_MAX_NODES,
+    Branching, Error as CascadeError, KMatrix, Lenience, LossBudget, Options, Placement, Rule,
+    StopSequences, DEFAULT_MAX_NODES,
 };
 use cascade_models::{DType, ModelSource};
 use cascade_ngram::{Builtin, DrafterConfig, DrafterKey, DrafterKinds};
 
 use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
+use crate::classifier::ClassifierEntry;
 use crate::reader::{last_part, Reader};
 use crate::{locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings};
 
@@ -74,6 +75,8 @@ pub struct Neural {
     pub rule: Rule,
     /// Where it computes, if not on the configuration's device.
     pub device: Option<DeviceSpec>,
+    /// The classifier that decides when it stops drafting, if it is a drafter.
+    pub classifier: Option<ClassifierEntry>,
 }
 
 /// One drafter.
@@ -112,6 +115,8 @@ pub struct GenerationSettings {
     pub stop: Option<StopSequences>,
     /// How long prompts may be; as long as the target takes them if nothing else is said.
     pub prompt_limit: Option<PromptLimit>,
+    /// Makes samples lossy within a budget of total variation per token; lossless if `None`.
+    pub lossy: Option<LossBudget>,
 }
 
 impl Default for GenerationSettings {
@@ -125,6 +130,7 @@ impl Default for GenerationSettings {
             seed: options.seed,
             stop: options.stop,
             prompt_limit: None,
+            lossy: options.lossy,
         }
     }
 }
@@ -137,6 +143,7 @@ impl GenerationSettings {
             .with_decoding(self.sampling.decoding())
             .with_seed(self.seed)
             .with_stop(self.stop.clone())
+            .with_lossy(self.lossy)
     }
 }
 
@@ -307,7 +314,27 @@ impl Config {
                 self.label
             )
         });
-        idle.chain(self.clipped()).chain(in_vain).collect()
+        let lossy = self.lossy_warning();
+        idle.chain(self.clipped())
+            .chain(in_vain)
+            .chain(lossy)
+            .collect()
+    }
+
+    /// That samples are not the target's, or that they cannot be otherwise.
+    fn lossy_warning(&self) -> Option<String> {
+        let budget = self.generation.lossy?;
+        Some(match self.generation.options().is_lossless() {
+            true => format!(
+                "{}: generation.lossy applies to samples alone: at temperature 0, greedy decoding, nothing is lost",
+                self.label
+            ),
+            false => format!(
+                "{}: generation.lossy: samples are NOT the target's own; the distribution of each token is up to \
+                 {budget} from it, in total variation. Leave it out for lossless output",
+                self.label
+            ),
+        })
     }
 
     /// Rows of the K matrix that ask for more than a draft may hold.
@@ -341,6 +368,7 @@ impl Neural {
             tokenizer: None,
             rule: Rule::default(),
             device: None,
+            classifier: None,
         }
     }
 

@@ -50,6 +50,7 @@ pub(crate) struct DrafterEntry<K> {
     pub(crate) device: Option<String>,
     pub(crate) rule: Option<String>,
     pub(crate) branches: Option<BranchesEntry>,
+    pub(crate) classifier: Option<ClassifierKeys>,
     /// Of a bigram drafter: successors that are proposed at each depth.
     pub(crate) width: Option<Positive>,
     pub(crate) statistical: Vec<StatisticalEntry>,
@@ -57,7 +58,7 @@ pub(crate) struct DrafterEntry<K> {
 }
 
 /// The keys beside those of the statistical kinds.
-const DRAFTER_KEYS: [&str; 8] = [
+const DRAFTER_KEYS: [&str; 9] = [
     "model",
     "name",
     "tokenizer",
@@ -65,6 +66,7 @@ const DRAFTER_KEYS: [&str; 8] = [
     "device",
     "rule",
     "branches",
+    "classifier",
     "width",
 ];
 
@@ -93,6 +95,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
             device: None,
             rule: None,
             branches: None,
+            classifier: None,
             width: None,
             statistical: Vec::new(),
             kinds: PhantomData,
@@ -106,6 +109,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
                 "device" => once(&mut entry.device, "device", &mut map)?,
                 "rule" => once(&mut entry.rule, "rule", &mut map)?,
                 "branches" => once(&mut entry.branches, "branches", &mut map)?,
+                "classifier" => once(&mut entry.classifier, "classifier", &mut map)?,
                 "width" => once(&mut entry.width, "width", &mut map)?,
                 key => match K::next_value(key, &mut map)? {
                     Some(statistical) => entry.statistical.push(statistical),
@@ -165,6 +169,15 @@ pub(crate) struct BranchesEntry {
     pub(crate) siblings: Siblings,
 }
 
+/// The classifier that decides when a neural drafter stops.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClassifierKeys {
+    pub(crate) file: String,
+    pub(crate) threshold: Option<f32>,
+    pub(crate) longest: Option<Positive>,
+}
+
 /// What applies to all drafts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -188,4 +201,5 @@ pub(crate) struct GenerationEntry {
     pub(crate) stop: Vec<String>,
     pub(crate) max_prompt_tokens: Option<usize>,
     pub(crate) truncate_prompt: Option<Truncate>,
+    pub(crate) lossy: Option<f64>,
 }

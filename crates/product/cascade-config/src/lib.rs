@@ -50,6 +50,7 @@
 mod assemble;
 mod bounded_yaml;
 mod chat;
+mod classifier;
 mod config;
 mod defaults;
 mod error;
@@ -70,6 +71,7 @@ pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
 pub use cascade_chat::{ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role};
 pub use cascade_models::DeviceSpec;
 pub use chat::ModelChat;
+pub use classifier::{ClassifierEntry, ClassifierError, ClassifierFile, ClassifierSettings};
 pub use config::{Config, Drafter, GenerationSettings, Neural};
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
 pub use error::{Error, Result};

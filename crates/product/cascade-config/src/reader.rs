@@ -4,14 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cascade_engine::{
-    check_levels, Branching, Expand, KMatrix, Lenience, LevelSpec, NeuralSpec, Rule, Siblings,
-    StaticSchedule, StopSequences,
+    check_levels, Branching, Expand, KMatrix, Lenience, LevelSpec, LossBudget, NeuralSpec, Rule,
+    Siblings, StaticSchedule, StopSequences,
 };
 use cascade_models::{parse_dtype, ModelSource};
 use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator};
 
+use crate::classifier::ClassifierEntry;
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
-use crate::file::{BranchesEntry, DrafterEntry, File, GenerationEntry, KEntry, NeuralEntry};
+use crate::file::{
+    BranchesEntry, ClassifierKeys, DrafterEntry, File, GenerationEntry, KEntry, NeuralEntry,
+};
 use crate::{
     locator, DeviceSpec, Error, PromptError, PromptLimit, PromptTemplate, Result, SamplingSettings,
 };
@@ -97,6 +100,7 @@ impl Reader<'_> {
             dtype,
             rule: self.rule(key, entry.rule)?,
             device: self.device(&format!("{key}.device"), entry.device)?,
+            classifier: None,
         })
     }
 
@@ -187,11 +191,12 @@ impl Reader<'_> {
             || entry.dtype.is_some()
             || entry.device.is_some()
             || entry.rule.is_some()
-            || entry.branches.is_some();
+            || entry.branches.is_some()
+            || entry.classifier.is_some();
         if entry.model.is_none() && of_neural {
             return Err(self.error(
                 key,
-                "a statistical drafter has no tokenizer, no dtype, no device, no rule and no `branches` of its own",
+                "a statistical drafter has no tokenizer, no dtype, no device, no rule, no `branches` and no `classifier` of its own",
                 "remove them",
             ));
         }
@@ -215,6 +220,7 @@ impl Reader<'_> {
         model: String,
         entry: DrafterEntry<K>,
     ) -> Result<Drafter> {
+        let classifier = entry.classifier.map(|keys| self.classifier(key, keys));
         let neural = NeuralEntry {
             model,
             name: entry.name,
@@ -224,9 +230,35 @@ impl Reader<'_> {
             rule: entry.rule,
             lenience: None,
         };
+        let mut neural = self.neural(key, neural)?;
+        neural.classifier = classifier.transpose()?;
         Ok(Drafter::Neural {
-            model: Box::new(self.neural(key, neural)?),
+            model: Box::new(neural),
             branching: self.branching(key, entry.branches)?,
+        })
+    }
+
+    fn classifier(&self, key: &str, keys: ClassifierKeys) -> Result<ClassifierEntry> {
+        let ClassifierKeys {
+            file,
+            threshold,
+            longest,
+        } = keys;
+        if let Some(threshold) = threshold.filter(|t| !(0.0..=1.0).contains(t)) {
+            return Err(self.error(
+                &format!("{key}.classifier.threshold"),
+                format!("it is {threshold}, and a threshold is a probability"),
+                "give a number from 0 to 1",
+            ));
+        }
+        let file = match file.starts_with('.') {
+            true => self.base.join(file),
+            false => file.into(),
+        };
+        Ok(ClassifierEntry {
+            threshold,
+            longest: longest.map(|longest| longest.0),
+            ..ClassifierEntry::new(file)
         })
     }
 
@@ -355,6 +387,15 @@ impl Reader<'_> {
             seed: entry.seed.unwrap_or(defaults.seed),
             stop,
             prompt_limit: self.prompt_limit(entry)?,
+            lossy: self.lossy(entry)?,
+        })
+    }
+
+    fn lossy(&self, entry: &GenerationEntry) -> Result<Option<LossBudget>> {
+        let budget = entry.lossy.map(LossBudget::new).transpose();
+        budget.map_err(|error| {
+            let cure = "0.01 is one percent of total variation per token";
+            self.error("generation.lossy", error.to_string(), cure)
         })
     }
 

@@ -103,6 +103,20 @@ impl Writer<'_> {
         if neural.rule != Rule::default() {
             line!(out, "{indent}rule: {}", neural.rule);
         }
+        if let Some(classifier) = &neural.classifier {
+            line!(out, "{indent}classifier:");
+            line!(
+                out,
+                "{indent}  file: {}",
+                quoted(&classifier.file.display().to_string())
+            );
+            if let Some(threshold) = classifier.threshold {
+                line!(out, "{indent}  threshold: {threshold}");
+            }
+            if let Some(longest) = classifier.longest {
+                line!(out, "{indent}  longest: {longest}");
+            }
+        }
         Ok(())
     }
 
@@ -276,6 +290,9 @@ fn generation(out: &mut String, generation: &GenerationSettings) {
     }
     if let Some(p) = sampling.min_p() {
         line!(out, "  min_p: {p}");
+    }
+    if let Some(budget) = generation.lossy {
+        line!(out, "  lossy: {budget}");
     }
     if generation.seed != 0 {
         line!(out, "  seed: {}", generation.seed);

@@ -15,7 +15,7 @@ use crate::{CascadeBuilder, Error, Event, Generation, GenerationOutput, Options,
 /// The output is the target's own. Greedy decoding: every emitted token is the target's most
 /// probable one after the preceding tokens, according to the forward that verified it. Sampling:
 /// every emitted token has exactly the target's distribution given the preceding tokens, whatever
-/// is drafted.
+/// is drafted. [`Options::lossy`] gives that up, within a budget that the output states.
 ///
 /// # Example
 /// ```

@@ -6,15 +6,23 @@ use cascade_core::TokenId;
 /// after errors.
 pub(crate) struct ContextStack {
     tokens: Vec<TokenId>,
+    /// Tokens of the prompt.
+    prompt: usize,
 }
 
 impl ContextStack {
     pub(crate) fn new(tokens: Vec<TokenId>) -> Self {
-        Self { tokens }
+        let prompt = tokens.len();
+        Self { tokens, prompt }
     }
 
     pub(crate) fn tokens(&self) -> &[TokenId] {
         &self.tokens
+    }
+
+    /// Tokens after the prompt: emitted ones, and those by which it is extended.
+    pub(crate) fn generated(&self) -> usize {
+        self.tokens.len() - self.prompt
     }
 
     /// Appends a token that was emitted.

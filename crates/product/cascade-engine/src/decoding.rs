@@ -6,7 +6,7 @@ use cascade_core::{
     Decoding, Distribution, Draft, NodeId, Proposal, RandomSource, Result, Scores, TokenId, Want,
 };
 use cascade_verify::{
-    greedy, sampled, LeniencePolicy, ReviewRule, RowDistributions, SampledRows, Verdict,
+    greedy, sampled, LeniencePolicy, LossBudget, ReviewRule, RowDistributions, SampledRows, Verdict,
 };
 
 use crate::{Branching, Siblings};
@@ -74,6 +74,24 @@ impl ScoreView<'_> {
             Self::Greedy(scores) => Ok(greedy::review(draft, start, scores, lenience)),
             Self::Sampled { rows, random } => {
                 sampled::review(draft, start, rows, rule, lenience, *random)
+            }
+        }
+    }
+
+    /// The target's review with over-acceptance, and what it lost.
+    pub(crate) fn review_lossy(
+        &mut self,
+        draft: &Draft,
+        rule: &dyn ReviewRule,
+        budget: LossBudget,
+    ) -> Result<(Verdict, f64)> {
+        match self {
+            Self::Greedy(scores) => {
+                let strict = LeniencePolicy::STRICT;
+                Ok((greedy::review(draft, None, scores, strict), 0.0))
+            }
+            Self::Sampled { rows, random } => {
+                sampled::review_lossy(draft, None, rows, rule, budget, *random)
             }
         }
     }

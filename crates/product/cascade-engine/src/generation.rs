@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cascade_core::{
     Decoding, Draft, LevelId, Observation, Prompt, RandomSource, Scores, SeededRandom, Want,
 };
-use cascade_verify::{LeniencePolicy, Verdict};
+use cascade_verify::{LeniencePolicy, LossBudget, Verdict};
 
 use crate::context_stack::ContextStack;
 use crate::decoding::DecodingState;
@@ -17,7 +17,7 @@ use crate::policy::{ForwardCost, Outcome};
 use crate::recursion::Drafted;
 use crate::report::{LevelStep, StepReport, StepTimings};
 use crate::{
-    Branching, Cascade, Error, Event, Finish, GenerationOutput, Options, Result, Step, Usage,
+    Branching, Cascade, Error, Event, Finish, GenerationOutput, Loss, Options, Result, Step, Usage,
 };
 
 /// The decoding of one prompt by a cascade.
@@ -52,6 +52,9 @@ pub struct Generation<C = Cascade> {
     /// Of how many tokens log probabilities are reported.
     logprobs: Option<usize>,
     report_drafts: bool,
+    /// How lossy samples may be, and how lossy they were.
+    lossy: Option<LossBudget>,
+    spent: f64,
     random: SeededRandom,
     context: ContextStack,
     emission: Emission,
@@ -76,6 +79,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             speculate: options.speculate,
             logprobs: options.logprobs,
             report_drafts: options.report_drafts,
+            lossy: options.effective_budget(),
+            spent: 0.0,
             random: SeededRandom::new(options.seed),
             context: ContextStack::new(prompt.context.clone()),
             emission,
@@ -198,7 +203,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         )
     }
 
-    /// Lets the target review a draft, strictly.
+    /// Lets the target review a draft, strictly if nothing else was asked for.
     fn verify(&mut self, draft: &Draft) -> Result<Verified> {
         let models = &mut self.cascade.borrow_mut().models;
         let observed = match self.speculate {
@@ -217,10 +222,15 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             want = want.union(Want::LOGITS);
         }
         let (scores, forward) = target.score(self.context.tokens(), draft.tree(), want)?;
-        let verdict = decoding
-            .view(&scores)
-            .review(draft, None, &*target.rule, LeniencePolicy::STRICT)
-            .map_err(|source| target.failed(source))?;
+        let mut view = decoding.view(&scores);
+        let reviewed = match self.lossy {
+            None => view
+                .review(draft, None, &*target.rule, LeniencePolicy::STRICT)
+                .map(|verdict| (verdict, 0.0)),
+            Some(budget) => view.review_lossy(draft, &*target.rule, budget),
+        };
+        let (verdict, loss) = reviewed.map_err(|source| target.failed(source))?;
+        self.spent += loss;
         Ok(Verified {
             scores,
             forward,
@@ -343,6 +353,10 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             steps: self.steps,
             models,
             wall: self.wall,
+            loss: self.lossy.map(|budget| Loss {
+                budget,
+                spent: self.spent,
+            }),
         };
         (output, self.cascade)
     }

@@ -14,7 +14,7 @@
 //! The engine uses models as [`Scorer`](cascade_core::Scorer)s and
 //! [`Drafter`](cascade_core::Drafter)s and never sees a tensor. Its output is the target's own,
 //! greedy or sampled, whatever the drafters, the policies, the lenience and the shape of the
-//! drafts.
+//! drafts. The one exception must be asked for: [`Options::lossy`].
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,9 @@ mod text;
 pub use branching::{Branching, Expand, Placement, Siblings};
 pub use builder::{CascadeBuilder, DEFAULT_MAX_NODES};
 pub use cascade::Cascade;
-pub use cascade_verify::{InvalidLenience, Lenience, ReviewRule, Rule, UnknownRule};
+pub use cascade_verify::{
+    InvalidLenience, InvalidLossBudget, Lenience, LossBudget, ReviewRule, Rule, UnknownRule,
+};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use generation::Generation;
@@ -57,10 +59,11 @@ pub use level::NeuralOptions;
 pub use level_checks::{check_levels, LevelSpec, NeuralSpec};
 pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
-pub use output::{Finish, GenerationOutput, ModelUsage, Role, Step};
+pub use output::{Finish, GenerationOutput, Loss, ModelUsage, Role, Step};
 pub use policy::{
-    ConfidenceThreshold, DraftState, DraftedToken, ForwardCost, Judgement, Outcome, Schedule,
-    StaticSchedule, StopRule, Turn, TurnRecord, TurnStart,
+    classifier_features, Classifier, ClassifierWeights, ConfidenceThreshold, DraftState,
+    DraftedToken, ForwardCost, InvalidClassifier, Judgement, Outcome, Schedule, StaticSchedule,
+    StopRule, Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use stop_sequences::{StopSequences, LONGEST_STOP};

@@ -229,6 +229,7 @@ impl<'a> NeuralDrafting<'a> {
             drafter: self.slot.drafter,
             position: self.slot.depth + turn_position,
             turn_position,
+            generated: self.slot.generated,
             token,
             probability: match from {
                 Proposal::PointMass => None,

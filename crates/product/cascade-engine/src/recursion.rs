@@ -52,6 +52,8 @@ pub(crate) struct Drafted {
 pub(crate) struct DraftSlot {
     pub(crate) reviewer: LevelId,
     pub(crate) drafter: LevelId,
+    /// Tokens of the generation before it.
+    pub(crate) generated: usize,
     /// Depth of its first token in the draft.
     pub(crate) depth: usize,
     /// Tokens that it should add to the main path.
@@ -141,6 +143,10 @@ impl Recursion {
         slot: DraftSlot,
         decoding: &mut DecodingState<'_>,
     ) -> Result<DraftBuilder> {
+        let slot = DraftSlot {
+            generated: context.generated(),
+            ..slot
+        };
         match levels.split_first_mut() {
             None => Ok(DraftBuilder::default()),
             Some((Level::Statistical(statistical), _)) => {
@@ -242,6 +248,7 @@ fn slot(
     let slot = DraftSlot {
         reviewer,
         drafter: turn.drafter,
+        generated: 0,
         depth,
         quota: turn.tokens.min(budget.depth.saturating_sub(depth)),
         capacity: Budget {
@@ -266,6 +273,7 @@ fn stopped_depth(model: &mut Statistical, proposed: &ScoredTree, slot: DraftSlot
             drafter: slot.drafter,
             position: slot.depth + turn_position,
             turn_position,
+            generated: slot.generated,
             token: tree.token(at),
             probability: proposed.probability(at),
             top: &[],

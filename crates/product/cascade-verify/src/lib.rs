@@ -10,6 +10,8 @@
 //!   possible. One file for each [`Rule`]: [`matching`], [`speculative`], [`iterated`],
 //!   [`spec_infer`]; [`lenient`] loosens any of them.
 //!
+//! * [`over_acceptance`]: a sampled review that **is lossy**, within a [`LossBudget`].
+//!
 //! Every strict review is exact: it emits what the reviewer alone would emit (greedy), or tokens of
 //! the same distribution (sampled).
 
@@ -18,6 +20,7 @@ pub mod iterated;
 mod lenience;
 pub mod lenient;
 pub mod matching;
+pub mod over_acceptance;
 mod row_distributions;
 mod rule;
 pub mod sampled;
@@ -26,6 +29,7 @@ pub mod speculative;
 mod verdict;
 
 pub use lenience::{InvalidLenience, Lenience, LeniencePolicy};
+pub use over_acceptance::{InvalidLossBudget, LossBudget};
 pub use row_distributions::{RowDistributions, SampledRows};
 pub use rule::{CandidateToken, ReviewRule, Rule, UnknownRule};
 pub use verdict::Verdict;

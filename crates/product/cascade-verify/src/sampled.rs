@@ -3,7 +3,10 @@
 
 use cascade_core::{Draft, NodeId, Proposal, RandomSource, Result, TokenId, TokenTree};
 
-use crate::{lenient, CandidateToken, LeniencePolicy, ReviewRule, RowDistributions, Verdict};
+use crate::{
+    lenient, over_acceptance, CandidateToken, LeniencePolicy, LossBudget, ReviewRule,
+    RowDistributions, Verdict,
+};
 
 /// Walks down the draft from `start` (from the context, if `None`), drawing the reviewer's token at
 /// each node by `rule`, as long as a child carries that token.
@@ -27,17 +30,47 @@ pub fn review(
 ) -> Result<Verdict> {
     Verdict::walk(draft, start, |at| {
         let p = rows.distribution(TokenTree::row(at))?;
-        let draws: Vec<CandidateToken<'_>> = draft
-            .sibling_candidates(at)
-            .map(|draw| CandidateToken {
-                token: draft.tree().token(draw.node),
-                proposal: &draw.proposal,
-            })
-            .collect();
+        let draws = draws_after(draft, at);
         let lenience = draws
             .first()
             .map_or_else(Default::default, |first| leniences.of(first.proposal));
         let (token, r): (TokenId, _) = lenient::token(&p, &draws, lenience, &rule, chance);
         Ok((token, Proposal::Sampled(r)))
     })
+}
+
+/// As [`review`] with [`LeniencePolicy::STRICT`], but **lossy**: by [`over_acceptance`], each
+/// token's distribution is `budget` at most from the reviewer's, in total variation. Returns the
+/// sum of these distances over the tokens of the verdict too.
+///
+/// # Errors
+/// Those of `rows`.
+pub fn review_lossy(
+    draft: &Draft,
+    start: Option<NodeId>,
+    rows: &mut (impl RowDistributions + ?Sized),
+    rule: impl ReviewRule,
+    budget: LossBudget,
+    chance: &mut dyn RandomSource,
+) -> Result<(Verdict, f64)> {
+    let mut loss = 0.0;
+    let verdict = Verdict::walk(draft, start, |at| {
+        let p = rows.distribution(TokenTree::row(at))?;
+        let draws = draws_after(draft, at);
+        let (token, r) = over_acceptance::token(&p, &draws, budget, &rule, chance);
+        loss += p.total_variation(&r);
+        Ok((token, Proposal::Sampled(r)))
+    })?;
+    Ok((verdict, loss))
+}
+
+/// The draws of the children of a node, in order.
+fn draws_after(draft: &Draft, at: Option<NodeId>) -> Vec<CandidateToken<'_>> {
+    let draws = draft.sibling_candidates(at);
+    draws
+        .map(|draw| CandidateToken {
+            token: draft.tree().token(draw.node),
+            proposal: &draw.proposal,
+        })
+        .collect()
 }

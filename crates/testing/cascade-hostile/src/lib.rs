@@ -33,6 +33,8 @@ pub struct Reader {
 pub const READERS: &[Reader] = &[
     reader("config", "config.yaml", readers::config),
     reader("experiment", "experiment.yaml", readers::experiment),
+    reader("chain", "chain.json", readers::chain),
+    reader("classifier", "classifier.safetensors", readers::classifier),
     reader("trace", "trace.jsonl", readers::trace),
     reader("spec-bench-answers", "answers.jsonl", readers::answers),
     reader("prompts", "prompts.jsonl", readers::prompts),

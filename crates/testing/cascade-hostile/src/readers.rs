@@ -5,15 +5,17 @@ use std::path::Path;
 
 use cascade_bigram::Reduction;
 use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
-use cascade_config::{Config, Content, PromptTemplate, Turns};
+use cascade_config::{ClassifierFile, Config, Content, PromptTemplate, Turns};
 use cascade_corpus::{Corpus, Input, Options};
 use cascade_data::{Dataset, Selection};
+use cascade_engine::CLASSIFIER_FEATURES;
 use cascade_eval::trace::spec_bench::Answers;
 use cascade_eval::trace::Trace;
 use cascade_models::{load, LoadOptions, ModelSource, Tokenizer};
 use cascade_ngram::{BigramTable, MaxGramTree, MaxGramTreeOptions, NgramTable, Weights};
 use cascade_report::Manifest;
 use cascade_reproduce::{Definition, Plan};
+use cascade_theory::rejection::{expected_rejections, Markov, LARGEST_CHAIN};
 
 use crate::Reader;
 
@@ -101,6 +103,28 @@ pub(crate) fn config(path: &Path) -> Outcome {
 pub(crate) fn experiment(path: &Path) -> Outcome {
     let definition = said(Definition::open(path))?;
     said(definition.variants()).map(|_| ())
+}
+
+pub(crate) fn chain(path: &Path) -> Outcome {
+    let chain = said(Markov::from_json(&said(cascade_fs::read_text(
+        path,
+        LARGEST_CHAIN,
+    ))?))?;
+    let rejections = expected_rejections(&chain, chain.positions()).expected;
+    match rejections.is_finite() && rejections >= 0.0 {
+        true => Ok(()),
+        false => panic!("{rejections} rejections are expected"),
+    }
+}
+
+pub(crate) fn classifier(path: &Path) -> Outcome {
+    let file = said(ClassifierFile::open(path))?;
+    let probability = file.weights.probability(&[0.1; CLASSIFIER_FEATURES]);
+    match (0.0..=1.0).contains(&probability) {
+        true => Ok(()),
+        // Weights of 1e38 overflow.
+        false => Err(format!("the probability is {probability}")),
+    }
 }
 
 pub(crate) fn trace(path: &Path) -> Outcome {

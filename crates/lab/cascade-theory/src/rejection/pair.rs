@@ -114,6 +114,62 @@ impl Pair {
         (self.distance - rejection.get()).max(0.0)
     }
 
+    /// The rule of the paper's numeric example, which accepts more than speculative sampling does:
+    /// b(x) = min(1, (target(x) + ε)/drafter(x)), where ε = `extra`. With ε = 0 it is speculative
+    /// sampling, with ε ≥ 1 everything is accepted.
+    ///
+    /// # Errors
+    /// [`Error::Extra`] if ε is negative or not finite.
+    pub fn over_acceptance(&self, extra: f64) -> Result<Vec<AcceptanceRate>> {
+        if !(extra.is_finite() && extra >= 0.0) {
+            return Err(Error::Extra(extra));
+        }
+        let accepted = |(q, p): (f64, f64)| match p > 0.0 {
+            true => AcceptanceRate::clamped((q + extra) / p),
+            false => AcceptanceRate(1.0),
+        };
+        Ok(self.tokens().map(accepted).collect())
+    }
+
+    /// The distribution that is emitted if tokens are accepted with `accept` (b) and replaced in
+    /// the best way (Theorem 4): b·drafter + P(reject)·replacement, where the replacement is
+    /// proportional to max(0, target − b·drafter). It misses the target by
+    /// [`least_bias`](Self::least_bias).
+    ///
+    /// # Errors
+    /// [`Error::Vocabulary`] if `accept` is not of the vocabulary's size.
+    pub fn emitted_by(&self, accept: &[AcceptanceRate]) -> Result<Vec<f64>> {
+        let rejection = self.rejection_by(accept)?;
+        let missing = self.missing(accept);
+        let mass: f64 = missing.iter().sum();
+        let share = if mass > 0.0 { rejection / mass } else { 0.0 };
+        let tokens = self.tokens().zip(accept).zip(missing);
+        Ok(tokens
+            .map(|(((_, p), b), missing)| b.get() * p + share * missing)
+            .collect())
+    }
+
+    /// max(0, target − b·drafter), not normalised: what replaces rejected tokens.
+    pub(super) fn missing(&self, accept: &[AcceptanceRate]) -> Vec<f64> {
+        let tokens = self.tokens().zip(accept);
+        tokens
+            .map(|((q, p), b)| (q - b.get() * p).max(0.0))
+            .collect()
+    }
+
+    /// What remains of batch speculative sampling as the number of drafts goes to infinity: every
+    /// token that the drafter may say is exhausted, so that all drafts are rejected with the
+    /// target's probability of the tokens that the drafter never says, and one of those replaces
+    /// them.
+    pub(super) fn batch_limit(&self) -> BatchOutcome {
+        let unsaid = |(q, p): (f64, f64)| if p > 0.0 { 0.0 } else { q };
+        let replacement: Vec<f64> = self.tokens().map(unsaid).collect();
+        BatchOutcome {
+            rejection: replacement.iter().sum(),
+            replacement,
+        }
+    }
+
     pub(super) fn batch(&self, drafts: NonZeroUsize) -> BatchOutcome {
         let (mut left, drafter): (Vec<f64>, Vec<f64>) = self.tokens().unzip();
         let mut rejection = 1.0;

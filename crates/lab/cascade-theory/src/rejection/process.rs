@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
+use super::pair::BatchOutcome;
 use super::Pair;
 use crate::{Error, Result};
 
@@ -71,6 +72,26 @@ pub fn expected_batch_rejections<P: Process>(
     drafts: NonZeroUsize,
     horizon: usize,
 ) -> Rejections {
+    expected(process, horizon, |pair| pair.batch(drafts))
+}
+
+/// What [`expected_batch_rejections`] tends to as the number of drafts goes to infinity.
+///
+/// It is not 0: only where drafting begins do more drafts help, and a token that the drafter never
+/// says is never drafted.
+///
+/// # Cost
+/// `horizon` × states × vocabulary.
+pub fn expected_batch_limit<P: Process>(process: &P, horizon: usize) -> Rejections {
+    expected(process, horizon, Pair::batch_limit)
+}
+
+/// The expectations, where `begin` is what happens at a position where drafting begins.
+fn expected<P: Process>(
+    process: &P,
+    horizon: usize,
+    begin: impl Fn(&Pair) -> BatchOutcome,
+) -> Rejections {
     let mut total = Rejections {
         expected: 0.0,
         tokens: 0.0,
@@ -89,7 +110,7 @@ pub fn expected_batch_rejections<P: Process>(
                     next.entry(state).or_insert(Weight::NONE).add(weight);
                 };
                 total.tokens += weight.fresh + weight.inside;
-                total.expected += weight.advance(pair, drafts, &mut follow);
+                total.expected += weight.advance(pair, &begin(pair), &mut follow);
             }
         }
         states = next;
@@ -121,13 +142,12 @@ impl Weight {
     fn advance(
         self,
         pair: &Pair,
-        drafts: NonZeroUsize,
+        begun: &BatchOutcome,
         follow: &mut impl FnMut(usize, Self),
     ) -> f64 {
-        let batch = pair.batch(drafts);
         for (token, (target, drafter)) in pair.tokens().enumerate() {
             let replaced =
-                self.fresh * batch.replacement[token] + self.inside * (target - drafter).max(0.0);
+                self.fresh * begun.replacement[token] + self.inside * (target - drafter).max(0.0);
             let emitted = (self.fresh + self.inside) * target;
             if emitted > 0.0 {
                 let fresh = replaced.min(emitted);
@@ -135,7 +155,7 @@ impl Weight {
                 follow(token, Self { fresh, inside });
             }
         }
-        self.fresh * batch.rejection + self.inside * pair.rejection()
+        self.fresh * begun.rejection + self.inside * pair.rejection()
     }
 }
 
@@ -165,11 +185,34 @@ impl Process for Independent {
 /// simulations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Markov {
-    first: Pair,
-    later: Vec<Vec<Pair>>,
+    pub(super) first: Pair,
+    pub(super) later: Vec<Vec<Pair>>,
 }
 
 impl Markov {
+    /// Number of positions.
+    pub fn positions(&self) -> usize {
+        self.later.len() + 1
+    }
+
+    /// Number of tokens.
+    pub fn states(&self) -> usize {
+        self.first.target().vocab_size()
+    }
+
+    /// The pair of a position after a token, which does not matter at the first position.
+    pub(crate) fn pair_at(&self, position: usize, last: usize) -> &Pair {
+        match position {
+            0 => &self.first,
+            position => &self.later[position - 1][last],
+        }
+    }
+
+    /// All pairs: that of the first position, then position by position one after each token.
+    pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
+        std::iter::once(&self.first).chain(self.later.iter().flatten())
+    }
+
     /// `first` is the pair of the first position, `later[n][x]` the one of position n + 1 (from 0)
     /// after token x. The sequence ends after the last position.
     ///

@@ -46,6 +46,8 @@ pub struct DraftedToken<'a> {
     pub position: usize,
     /// Its position in the turn, 0 for the first token.
     pub turn_position: usize,
+    /// Tokens of the generation before the turn: emitted ones, and those drafted before it.
+    pub generated: usize,
     /// The token.
     pub token: TokenId,
     /// The drafter's probability of it. For a neural drafter, `None` unless it was requested or

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod bookkeeping;
+mod classifier;
 mod common;
 mod generation;
 mod hostile;

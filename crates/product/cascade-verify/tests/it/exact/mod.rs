@@ -11,6 +11,7 @@ mod drafting;
 mod joint;
 mod language;
 mod lenient;
+mod over_acceptance;
 mod strict;
 
 /// Tolerance for rounding errors of a probability.

@@ -1,0 +1,183 @@
+//! `cascade simulate front`: Theorems 4 and 5.
+
+use anyhow::Result;
+use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use cascade_theory::rejection::{
+    expected_over_acceptance, AcceptMore, Algorithm, OverAcceptance, Player,
+};
+use cascade_theory::Estimate;
+use clap::Args;
+use serde_json::json;
+
+use super::chains::{ChainsArgs, Named};
+use super::findings::{deviation, figure, largest, record, Findings, OutputArgs, NORMAL};
+
+#[derive(Debug, Args)]
+pub(crate) struct FrontArgs {
+    #[command(flatten)]
+    chains: ChainsArgs,
+
+    /// Over-acceptances: a token x is accepted with min(1, (target(x) + ε)/drafter(x)).
+    #[arg(
+        long,
+        value_name = "EPSILON,…",
+        value_delimiter = ',',
+        default_value = "0,0.1,0.2,0.4,0.8",
+        allow_negative_numbers = true
+    )]
+    epsilon: Vec<f64>,
+
+    /// Budgets of the engine's rule (run --lossy) to add: a token's distribution is this far from
+    /// the target's at most, in total variation.
+    #[arg(
+        long,
+        value_name = "DISTANCE,…",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
+    budget: Vec<f64>,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+/// One chain with one over-acceptance.
+struct Row {
+    name: String,
+    rule: AcceptMore,
+    computed: OverAcceptance,
+    simulated: Estimate,
+}
+
+impl Row {
+    fn new(named: &Named, rule: AcceptMore, runs: u64) -> Result<Self> {
+        let player = Player::new(&named.chain, Algorithm::OverAcceptance(rule))?;
+        let positions = named.chain.positions();
+        Ok(Self {
+            name: named.name.clone(),
+            rule,
+            computed: expected_over_acceptance(&named.chain, rule, positions)?,
+            simulated: player.rejections(runs, named.seed)?.0,
+        })
+    }
+
+    fn deviation(&self) -> Option<f64> {
+        deviation(&self.simulated, self.computed.rejections)
+    }
+
+    fn called(&self) -> String {
+        match self.rule {
+            AcceptMore::Extra(extra) => format!("ε = {extra}"),
+            AcceptMore::Budget(budget) => format!("δ = {budget}"),
+        }
+    }
+
+    /// A part of the computed sums, per token.
+    fn per_token(&self, part: f64) -> Figure {
+        Figure::new(part / self.computed.tokens)
+    }
+
+    fn record(&self) -> serde_json::Value {
+        let OverAcceptance {
+            rejections,
+            bias,
+            distance,
+            tokens,
+            off_front,
+        } = self.computed;
+        json!({
+            "chain": self.name,
+            "rule": self.called(),
+            "tokens": tokens,
+            "computed": { "rejections": rejections, "bias": bias, "distance": distance, "off_front": off_front },
+            "simulated": record(&self.simulated),
+            "deviation": self.deviation(),
+        })
+    }
+}
+
+impl FrontArgs {
+    pub(super) fn run(&self) -> Result<Findings> {
+        self.output.check()?;
+        let chains = self.chains.chains()?;
+        let described = self.chains.described(&chains);
+        let mut rows = Vec::new();
+        let mut plots = Vec::new();
+        for named in &chains {
+            let first = rows.len();
+            let extra = self.epsilon.iter().copied().map(AcceptMore::Extra);
+            let budgets = self.budget.iter().copied().map(AcceptMore::Budget);
+            for rule in extra.chain(budgets) {
+                rows.push(Row::new(named, rule, self.chains.runs)?);
+            }
+            if plots.is_empty() {
+                plots.push(plot(named, &rows[first..])?);
+            }
+        }
+        let all = |of: &dyn Fn(&Row) -> Option<Figure>| rows.iter().map(of).collect::<Vec<_>>();
+        let computed = all(&|row| Some(Figure::new(row.computed.rejections)));
+        let simulated = all(&|row| Some(figure(&row.simulated)));
+        let off = all(&|row| row.deviation().map(Figure::new));
+        let rejection = all(&|row| Some(row.per_token(row.computed.rejections)));
+        let bias = all(&|row| Some(row.per_token(row.computed.bias)));
+        let distance = all(&|row| Some(row.per_token(row.computed.distance)));
+        let computed_column =
+            |header: &str, figures| Figures::new(header, Evidence::Computed, figures).decimals(4);
+        let table = Table::new(format!("Rejections against bias: {described}"))
+            .labels("Chain", rows.iter().map(|row| row.name.clone()))?
+            .labels("Rule", rows.iter().map(Row::called))?
+            .figures(computed_column("Rejections", computed))?
+            .figures(
+                Figures::new("Rejections", Evidence::Simulated, simulated)
+                    .decimals(4)
+                    .intervals(NORMAL),
+            )?
+            .figures(Figures::new("Off", Evidence::Simulated, off).unit("standard errors"))?
+            .figures(computed_column("P(reject) of a token", rejection))?
+            .figures(computed_column("Bias of a token", bias))?
+            .figures(computed_column("TV of the models", distance))?
+            .note("ε: a token x is accepted with min(1, (target(x) + ε)/drafter(x)); δ: with so much more than in \
+                   speculative sampling that the bias of no token is above δ. Rejected tokens are replaced in the best way (Theorem \
+                   4). What is emitted is not the target's distribution: the bias is their distance. P(reject) + bias = \
+                   TV: the front (Theorem 5).");
+        let off_front = rows.iter().map(|row| row.computed.off_front);
+        let off_front = off_front.fold(0.0, f64::max);
+        let summary = format!(
+            "{} No position is off the front by more than {off_front:.1e}.",
+            largest(rows.iter().map(Row::deviation))
+        );
+        Ok(Findings {
+            title: "Rejections against bias".to_owned(),
+            summary,
+            records: rows.iter().map(Row::record).collect(),
+            table,
+            plots,
+        })
+    }
+}
+
+/// The front of the chain's first position, and where the over-acceptances are on it.
+fn plot(named: &Named, rows: &[Row]) -> Result<(Plot, String)> {
+    let pair = named.chain.pairs().next();
+    let mut points = Vec::new();
+    for row in rows {
+        if let Some(pair) = pair {
+            let accept = row.rule.accept(pair)?;
+            let bias = pair.least_bias(&accept)?;
+            points.push((pair.rejection_by(&accept)?, Figure::new(bias)));
+        }
+    }
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let distance = pair.map_or(0.0, |pair| pair.rejection());
+    let front = [(0.0, Figure::new(distance)), (distance, Figure::new(0.0))];
+    let plot = Plot::lines(
+        format!("The front of the first position, {}", named.name),
+        Axis::new("probability of a rejection").from_zero(),
+        Axis::new("distance from the target's distribution").from_zero(),
+        vec![
+            Line::new("front (Theorem 5)", Evidence::Computed, front),
+            Line::new("over-acceptance (Theorem 4)", Evidence::Computed, points),
+        ],
+    )?;
+    Ok((plot, "Below the line nothing is possible.".to_owned()))
+}

@@ -1,0 +1,28 @@
+//! Training of the networks that decide when a drafter stops.
+//!
+//! DISCO's classifier (Mamou et al., Accelerating Speculative Decoding using Dynamic Speculation
+//! Length) learns from a trace, the recorded greedy outputs of a target:
+//!
+//! * [`examples`]: one pass of the drafter over each output. After every prefix of the target's
+//!   tokens the drafter says its next one; it is accepted if it is the target's.
+//! * [`Split`]: outputs to train on, to choose by, and to report on; no output is in two of them.
+//! * [`Training`]: epochs of Adam with a cosine schedule, early stop, and a checkpoint after each
+//!   epoch: a training that is killed and resumed ends with the same bits as one that is not.
+//! * [`Quality`]: loss, F1 and calibration.
+//! * [`Choice`]: the threshold and the longest draft with the best predicted speed.
+
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+mod choice;
+mod error;
+mod example;
+mod optimiser;
+mod quality;
+mod training;
+
+pub use choice::{static_lengths, Choice, Prediction};
+pub use error::{Error, Result};
+pub use example::{examples, Example, Output, Split};
+pub use quality::{Bin, Quality};
+pub use training::{Epoch, Settings, Training};

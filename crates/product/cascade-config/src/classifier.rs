@@ -1,0 +1,219 @@
+//! Files of classifiers, which decide when a drafter stops.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cascade_engine::{Classifier, ClassifierWeights, InvalidClassifier};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
+
+/// The largest file that is read.
+const LARGEST: u64 = 64 << 20;
+
+/// The key of the settings in the file's metadata.
+const SETTINGS: &str = "cascade-classifier";
+
+/// A trained classifier as a file: safetensors, with its settings as JSON in the metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassifierFile {
+    /// The network.
+    pub weights: ClassifierWeights,
+    /// What it was trained for.
+    pub settings: ClassifierSettings,
+}
+
+/// The settings of a trained classifier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassifierSettings {
+    /// 1.
+    pub version: u64,
+    /// The drafter whose distributions it has learned.
+    pub drafter: String,
+    /// A drafter stops where a token is accepted with less than this probability.
+    pub threshold: f32,
+    /// Tokens of a draft at most.
+    pub longest: usize,
+}
+
+impl ClassifierSettings {
+    /// Settings in the present version.
+    pub fn new(drafter: impl Into<String>, threshold: f32, longest: usize) -> Self {
+        Self {
+            version: 1,
+            drafter: drafter.into(),
+            threshold,
+            longest,
+        }
+    }
+}
+
+/// A drafter's classifier in a configuration.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ClassifierEntry {
+    /// The file.
+    pub file: PathBuf,
+    /// In place of the file's threshold.
+    pub threshold: Option<f32>,
+    /// In place of the file's longest draft.
+    pub longest: Option<usize>,
+}
+
+impl ClassifierEntry {
+    /// A file with the settings in it.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self {
+            file: file.into(),
+            threshold: None,
+            longest: None,
+        }
+    }
+
+    /// Reads the file, and checks that its drafter is this one. A warning says if it is not: drafts
+    /// are as long as they would be for another, which changes the speed alone.
+    ///
+    /// # Errors
+    /// [`ClassifierError`].
+    pub(crate) fn open(
+        &self,
+        drafter: &str,
+    ) -> Result<(Classifier, Option<String>), ClassifierError> {
+        let file = ClassifierFile::open(&self.file)?;
+        let settings = file.settings;
+        let threshold = self.threshold.unwrap_or(settings.threshold);
+        let longest = self.longest.unwrap_or(settings.longest);
+        let rule = Classifier::new(Arc::new(file.weights), threshold, longest)?;
+        let warning = (settings.drafter != drafter).then(|| {
+            format!(
+                "the classifier {} was trained for the drafter `{}`, and `{drafter}` drafts: its drafts may be too \
+                 short or too long",
+                self.file.display(),
+                settings.drafter
+            )
+        });
+        Ok((rule, warning))
+    }
+}
+
+/// Why a classifier cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClassifierError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is no classifier.
+    #[error("{}: {problem}; `cascade train classifier` makes such files", file.display())]
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Its numbers are not those of a classifier.
+    #[error(transparent)]
+    Invalid(#[from] InvalidClassifier),
+}
+
+impl ClassifierFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is damaged, or is not of this form.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ClassifierError> {
+        let file = path.as_ref();
+        let bytes = cascade_fs::read(file, LARGEST).map_err(|source| ClassifierError::Read {
+            file: file.to_owned(),
+            source,
+        })?;
+        let format = |problem| ClassifierError::Format {
+            file: file.to_owned(),
+            problem,
+        };
+        let read = Self::from_bytes(&bytes).map_err(format)?;
+        read.weights.check()?;
+        Ok(read)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
+        let settings = header.metadata().as_ref().and_then(|m| m.get(SETTINGS));
+        let settings = settings.ok_or("it has no settings of a classifier")?;
+        let settings: ClassifierSettings =
+            serde_json::from_str(settings).map_err(|error| format!("its settings: {error}"))?;
+        if settings.version != 1 {
+            return Err(format!(
+                "it is of version {}, and this program reads version 1",
+                settings.version
+            ));
+        }
+        let tensors = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+        let mut parts: HashMap<String, Vec<f32>> = HashMap::new();
+        for (name, view) in tensors.iter() {
+            if view.dtype() != Dtype::F32 {
+                return Err(format!("`{name}` is {:?}, not F32", view.dtype()));
+            }
+            let numbers = view.data().chunks_exact(4);
+            let numbers = numbers.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            parts.insert(name.to_owned(), numbers.collect());
+        }
+        let mut take = |name: &str| parts.remove(name).ok_or(format!("it has no `{name}`"));
+        let weights = ClassifierWeights {
+            mean: take("mean")?,
+            deviation: take("deviation")?,
+            hidden: take("hidden.weight")?,
+            hidden_bias: take("hidden.bias")?,
+            output: take("output.weight")?,
+            output_bias: match take("output.bias")?.as_slice() {
+                [bias] => *bias,
+                other => return Err(format!("`output.bias` has {} numbers, not 1", other.len())),
+            },
+        };
+        match parts.keys().next() {
+            None => Ok(Self { weights, settings }),
+            Some(name) => Err(format!("`{name}` is not a part of a classifier")),
+        }
+    }
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// [`InvalidClassifier`] if the weights are not those of a classifier.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, InvalidClassifier> {
+        self.weights.check()?;
+        let weights = &self.weights;
+        let bias = [weights.output_bias];
+        let parts: [(&str, &[f32]); 6] = [
+            ("mean", &weights.mean),
+            ("deviation", &weights.deviation),
+            ("hidden.weight", &weights.hidden),
+            ("hidden.bias", &weights.hidden_bias),
+            ("output.weight", &weights.output),
+            ("output.bias", &bias),
+        ];
+        let raw = parts.map(|(name, numbers)| {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+            (name, numbers.len(), bytes)
+        });
+        let views = raw.iter().map(|(name, length, bytes)| {
+            let view = TensorView::new(Dtype::F32, vec![*length], bytes);
+            (
+                *name,
+                view.unwrap_or_else(|_| unreachable!("four bytes for each number")),
+            )
+        });
+        let settings = serde_json::to_string(&self.settings);
+        let settings = settings.unwrap_or_else(|_| unreachable!("numbers and texts"));
+        let metadata = HashMap::from([(SETTINGS.to_owned(), settings)]);
+        let bytes = safetensors::serialize(views, Some(metadata));
+        Ok(bytes.unwrap_or_else(|_| unreachable!("tensors with their shapes")))
+    }
+}

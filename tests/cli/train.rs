@@ -1,0 +1,119 @@
+//! `cascade train classifier`, from a recording to a cascade that uses it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{cascade, error, project, stdout};
+
+fn run(args: &str) -> String {
+    stdout(&cascade(&args.split_whitespace().collect::<Vec<_>>()))
+}
+
+fn refused(args: &str) -> String {
+    error(&cascade(&args.split_whitespace().collect::<Vec<_>>()))
+}
+
+fn config(folder: &Path, name: &str, classifier: &str) -> String {
+    let path = folder.join(name);
+    let text = format!(
+        "target: {{ model: embedded:demo-t5-target }}\n\
+         drafters:\n  - model: embedded:demo-t5-small\n    classifier: {classifier}\n\
+         k: {{ matrix: [[12]] }}\nprompt: t5-gsm8k\n"
+    );
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+fn history(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("training.jsonl")).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_recording_becomes_a_classifier_that_ends_drafts() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let demo = project("configs/demo-t5.yaml");
+    let trace = at("trace.jsonl");
+    run(&format!(
+        "trace record --config {demo} --dataset gsm8k --limit 12 --max-new-tokens 24 -o {trace}"
+    ));
+    let train = |out: &str, more: &str| {
+        format!(
+            "train classifier --trace {trace} -d embedded:demo-t5-small --cost 0.2 --epochs 5 --patience 5 \
+             --units 4 --out {out} {more}"
+        )
+    };
+    let (whole, part) = (at("whole"), at("part"));
+    let text = run(&train(&whole, ""));
+    for part in [
+        "(replayed)",
+        "oracle",
+        "the best static length",
+        "Held out",
+        "F1",
+    ] {
+        assert!(text.contains(part), "`{part}` is missing in\n{text}");
+    }
+    // A killed training leaves its last checkpoint; here it is that of the end, and nothing is done
+    // again.
+    run(&train(&part, ""));
+    run(&train(&part, "--resume"));
+    let weights = |out: &str| fs::read(Path::new(out).join("classifier.safetensors")).unwrap();
+    assert_eq!(weights(&whole), weights(&part));
+    assert_eq!(history(Path::new(&whole)).len(), 5);
+    assert_eq!(history(Path::new(&whole)), history(Path::new(&part)));
+    assert!(refused(&train(&part, "")).contains("--resume goes on"));
+    assert!(refused(&train(&part, "--resume --seed 9")).contains("other examples or settings"));
+
+    let file = format!("{whole}/classifier.safetensors");
+    let steps = |classifier: &str| {
+        let config = config(folder.path(), "cascade.yaml", classifier);
+        let text = run(&format!(
+            "run --config {config} --dataset gsm8k --offset 20 --limit 1 --max-new-tokens 24 --compare --json"
+        ));
+        let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!(record["equal_to_plain"], true, "{record}");
+        record["per_step_drafted"].as_array().unwrap().clone()
+    };
+    let always = steps(&format!("{{ file: {file}, threshold: 1 }}"));
+    let never = steps(&format!("{{ file: {file}, threshold: 0, longest: 12 }}"));
+    assert!(
+        always.iter().all(|drafted| drafted.as_u64() <= Some(1)),
+        "{always:?}"
+    );
+    assert!(
+        never.iter().any(|drafted| drafted.as_u64() == Some(12)),
+        "{never:?}"
+    );
+
+    for (classifier, part) in [
+        (
+            format!("{{ file: {trace} }}"),
+            "`cascade train classifier` makes such files",
+        ),
+        (
+            "{ file: ./nothing.safetensors }".to_owned(),
+            "nothing.safetensors",
+        ),
+        (
+            format!("{{ file: {file}, threshold: 2 }}"),
+            "classifier.threshold",
+        ),
+        (format!("{{ file: {file}, longest: 0 }}"), "1 or more"),
+        (format!("{{ file: {file}, colour: red }}"), "colour"),
+    ] {
+        let config = config(folder.path(), "bad.yaml", &classifier);
+        let message = refused(&format!("run Hello --config {config}"));
+        assert!(message.contains(part), "`{part}` is missing in {message}");
+    }
+    let other = refused(&format!(
+        "train classifier --trace {trace} -d embedded:demo-llama-small --cost 0.2 --out {}",
+        at("other")
+    ));
+    assert!(other.contains("another tokenizer"), "{other}");
+}
