@@ -17,6 +17,7 @@ within rounding if it is below 1e-3, and anything above fails.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -28,22 +29,16 @@ import transformers
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
-QUESTIONS = ROOT / "crates" / "lab" / "cascade-demo" / "data" / "gsm8k" / "test.jsonl"
 NEAR_TIE = 1e-3
 WARM_UP = 2
-
-T5_PROMPT = "Reason the math question below step by step. Question: {question}.\n Answer: "
-VICUNA_PROMPT = (
-    "A chat between a curious user and an artificial intelligence assistant. "
-    "The assistant gives helpful, detailed, and polite answers to the user's questions. "
-    "USER: Reason the math question step by step. Question: {question}\n Answer:  ASSISTANT:"
-)
 
 
 def main():
     args = arguments()
     torch.set_num_threads(args.threads)
-    prompts = tokenized_prompts(args.checkpoint, args.limit)
+    if not args.binary.is_file():
+        sys.exit(f"{args.binary} is missing, which makes the prompts too: cargo build --release -p cascade-cli")
+    prompts = tokenized_prompts(args)
     contestants = {}
     for attention in ["sdpa", "eager"]:
         try:
@@ -86,13 +81,13 @@ def arguments():
     return parser.parse_args()
 
 
-def tokenized_prompts(checkpoint, limit):
-    kind = json.loads((checkpoint / "config.json").read_text())["model_type"]
-    template = T5_PROMPT if kind == "t5" else VICUNA_PROMPT
-    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
-    with open(QUESTIONS, encoding="utf-8") as lines:
-        questions = [json.loads(line)["question"] for line, _ in zip(lines, range(limit))]
-    return [torch.tensor([tokenizer.encode(template.replace("{question}", q)).ids]) for q in questions]
+def tokenized_prompts(args):
+    """Those of the program's own problems, with the template of the configuration."""
+    template = re.search(r"^prompt: (\S+)", args.config.read_text(), re.MULTILINE)[1]
+    command = [str(args.binary), "demo", "problems", "--json", "--limit", str(args.limit), "--template", template]
+    lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    tokenizer = Tokenizer.from_file(str(args.checkpoint / "tokenizer.json"))
+    return [torch.tensor([tokenizer.encode(json.loads(line)["prompt"]).ids]) for line in lines]
 
 
 class Transformers:
@@ -129,10 +124,8 @@ class Transformers:
 
 class Binary:
     def __init__(self, args, options):
-        if not args.binary.is_file():
-            sys.exit(f"{args.binary} is missing: cargo build --release -p cascade-cli, or --transformers-only")
         self.command = [
-            str(args.binary), "run", "--config", str(args.config), *options, "--dataset", "gsm8k",
+            str(args.binary), "run", "--config", str(args.config), *options, "--dataset", "problems",
             "--limit", str(args.limit), "--max-new-tokens", str(args.max_new_tokens), "--json",
         ]
 

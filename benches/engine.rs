@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use cascade_config::{AssembleOptions, Config, Content};
+use cascade_demo::problems::{problems, Kind, Problem, Split};
 use cascade_engine::{Cascade, GenerationOutput, Options, Role};
 use criterion::{criterion_group, criterion_main, Criterion};
 
@@ -43,16 +44,14 @@ impl Spent {
 }
 
 fn prompts(config: &Config) -> Vec<String> {
-    let questions = cascade_demo::GSM8K_TEST.lines().take(PROMPTS);
-    let apply = |line| {
-        let row: serde_json::Value = serde_json::from_str(line).expect("the questions are JSON");
-        let question = row["question"].as_str().expect("a row has a question");
+    let apply = |problem: Problem| {
         config
             .prompt
-            .apply(&Content::Question(question.to_owned()))
+            .apply(&Content::Question(problem.question))
             .expect("the templates are for questions")
     };
-    questions.map(apply).collect()
+    let problems = problems(Kind::WordProblem, Split::Test, 0);
+    problems.take(PROMPTS).map(apply).collect()
 }
 
 fn generate(cascade: &mut Cascade, prompts: &[String]) -> Spent {

@@ -75,12 +75,12 @@ fi
 step "$cascade" doctor
 for family in t5 llama; do
   config=configs/demo-$family.yaml
-  step "$cascade" run --config "$config" --device "$device" --dataset gsm8k --limit "$limit" --compare
-  step "$cascade" check-lossless --config "$config" --device "$device" --random-settings 1 --generations "$generations" --dataset gsm8k
+  step "$cascade" run --config "$config" --device "$device" --dataset problems --limit "$limit" --compare
+  step "$cascade" check-lossless --config "$config" --device "$device" --random-settings 1 --generations "$generations" --dataset problems
   # The same in bf16, every model of it.
   bf16=$(mktemp --suffix .yaml)
   sed -E 's/^( *(- )?)model: (.*)$/\1model: \3\n\1dtype: bf16/; ' "$config" | sed -E 's/^( *)- dtype:/\1  dtype:/' > "$bf16"
-  step "$cascade" check-lossless --config "$bf16" --device "$device" --random-settings 1 --generations "$generations" --dataset gsm8k
+  step "$cascade" check-lossless --config "$bf16" --device "$device" --random-settings 1 --generations "$generations" --dataset problems
   rm -f "$bf16"
 done
 for shape in $shapes; do
@@ -97,7 +97,7 @@ target: { model: embedded:demo-$family-target }
 drafters: [{ max_gram: { bigram: embedded:demo-$family } }]
 k: { matrix: [[8]] }
 YAML
-  measure "$cascade" bench step --trace "traces/demo-$family-gsm8k.jsonl" --config "$config" --shape "${pair#*:}" --random-weights --device "$device"
+  measure "$cascade" bench step --trace "traces/demo-$family-problems.jsonl" --config "$config" --shape "${pair#*:}" --random-weights --device "$device"
   rm -f "$config"
 done
 if "${PYTHON:-python3}" -c 'import torch, transformers' 2>/dev/null; then

@@ -53,7 +53,7 @@ run() {
   family=$([ $((number % 2)) = 0 ] && echo t5 || echo llama)
   config=$([ $((number / 2 % 2)) = 0 ] && echo "configs/demo-$family.yaml" || echo "$work/$family.yaml")
   own=$((seed + number * 1000000))
-  local common=(--config "$config" --device cpu --dataset gsm8k --sample 300 --sample-seed "$own" --random-settings "$own" --json)
+  local common=(--config "$config" --device cpu --dataset problems --sample 300 --sample-seed "$own" --random-settings "$own" --json)
   "$CASCADE" check-lossless "${common[@]}" --generations "$each" > "$work/$number.greedy.json" || echo $? > "$work/$number.greedy.status"
   # shellcheck disable=SC2086 # The settings are words.
   "$CASCADE" check-lossless "${common[@]}" ${samplings[$((number / 2 % 4))]} --seed "$own" --generations "$prompts" \

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What remains of a gain in SWI without the answers that end in a loop, in which Max-Gram drafts everything.
 
-    cascade reproduce table2 --dataset gsm8k --out table2
-    cascade run --config configs/demo-t5.yaml --dataset gsm8k --max-new-tokens 200 --json > answers.jsonl
+    cascade reproduce table2 --data gsm8k=hub --out table2
+    cascade run --config configs/demo-t5.yaml --dataset gsm8k --data hub --max-new-tokens 200 --json > answers.jsonl
     python3 scripts/without_loops.py table2/results.jsonl answers.jsonl
 
 An answer ends in a loop if its last 40 tokens, or more, repeat a pattern of 32 tokens or less at least twice after its first time.

@@ -13,7 +13,7 @@ fn run(command: &str) -> Output {
 
 #[test]
 fn numbers_that_would_take_all_time_or_memory_are_refused() {
-    let trace = project("traces/demo-t5-gsm8k.jsonl");
+    let trace = project("traces/demo-t5-problems.jsonl");
     for (command, part) in [
         (
             format!("tune --trace {trace} --max-k 100000"),
@@ -231,7 +231,7 @@ fn manual_pages_and_the_doctors_report_are_for_programs() {
 #[test]
 fn records_without_output_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = std::fs::read_to_string(project("traces/demo-llama-gsm8k.jsonl")).unwrap();
+    let trace = std::fs::read_to_string(project("traces/demo-llama-problems.jsonl")).unwrap();
     let mut lines: Vec<String> = trace.lines().map(str::to_owned).collect();
     let mut record: Value = serde_json::from_str(&lines[2]).unwrap();
     record["output"] = serde_json::json!([]);

@@ -443,11 +443,11 @@ fn templates_and_messages_are_refused_with_a_cure() {
 #[test]
 fn datasets_are_asked_with_chat_templates_in_the_words_of_vicunas() {
     let (_folder, path) = model(&[("chat_template.jinja", "{{ messages[0].content }}|")]);
-    let args = ["run", "-m", &path, "--dataset", "gsm8k", "--limit", "1"];
+    let args = ["run", "-m", &path, "--dataset", "problems", "--limit", "1"];
     let own = record(&[&args[..], &["--chat"]].concat());
     let prompt = own["prompt"].as_str().unwrap();
     assert!(
-        prompt.starts_with("Reason the math question step by step. Question: Janet"),
+        prompt.starts_with("Reason the math question step by step. Question: "),
         "{prompt}"
     );
     assert!(prompt.ends_with("\n Answer: |"), "{prompt}");

@@ -123,7 +123,7 @@ fn a_bench_needs_one_model_and_explicit_random_weights() {
 fn steps_of_both_families_with_their_own_targets() {
     for family in ["demo-t5", "demo-llama"] {
         let config = Statistical::new(family);
-        let trace = project(&format!("traces/{family}-gsm8k.jsonl"));
+        let trace = project(&format!("traces/{family}-problems.jsonl"));
         let args = [
             "bench",
             "step",
@@ -154,7 +154,7 @@ fn steps_of_both_families_with_their_own_targets() {
 #[test]
 fn steps_of_a_shape() {
     let config = Statistical::new("demo-t5");
-    let trace = project("traces/demo-t5-gsm8k.jsonl");
+    let trace = project("traces/demo-t5-problems.jsonl");
     let args = [
         "bench",
         "step",
@@ -173,7 +173,7 @@ fn steps_of_a_shape() {
 
 #[test]
 fn steps_are_refused_with_neural_drafters_and_nothing_to_replay() {
-    let trace = project("traces/demo-t5-gsm8k.jsonl");
+    let trace = project("traces/demo-t5-problems.jsonl");
     let demo = project("configs/demo-t5.yaml");
     let step = ["bench", "step", "--trace", &trace, "--config", &demo];
     let neural = error(&step);

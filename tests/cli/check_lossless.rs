@@ -127,7 +127,7 @@ fn invalid_settings_are_refused() {
 fn hundreds_of_random_settings_are_lossless() {
     for (name, generations) in [("demo-t5.yaml", "400"), ("demo-llama.yaml", "200")] {
         let config = config(name);
-        let settings = ["--random-settings", "1000", "--dataset", "gsm8k"];
+        let settings = ["--random-settings", "1000", "--dataset", "problems"];
         let args = ["--config", &config, "--generations", generations];
         let report = report(&[&args[..], &settings].concat(), 0);
         assert_eq!(
@@ -156,7 +156,7 @@ fn samples_under_random_settings_are_lossless() {
             "--generations",
             "4",
             "--dataset",
-            "gsm8k",
+            "problems",
             "--samples",
             "2000",
         ];

@@ -40,7 +40,9 @@ fn runs_the_embedded_demo_without_arguments() {
     assert!(text.contains("[3/3]") && !text.contains('\u{1b}'), "{text}");
     let last = text.lines().last().unwrap();
     for part in [
-        "total: 36 tokens in",
+        "total: ",
+        "of 3 answers right (",
+        "at the length limit); 36 tokens in",
         "tokens/s",
         "mean acceptance length",
         "drafted tokens accepted",
@@ -72,7 +74,7 @@ fn json_is_complete_and_the_comparison_equal() {
             "--config",
             &config(family),
             "--dataset",
-            "gsm8k",
+            "problems",
             "--offset",
             "5",
             "--limit",
@@ -237,8 +239,7 @@ fn conversations_go_on_with_the_models_own_answers() {
     );
     let answer = records[0]["text"].as_str().unwrap().trim();
     let expected = format!(
-        "{} {answer}</s>USER: If the \"second person\" is changed to \"last person\" in the above question, \
-         what would the answer be? ASSISTANT:",
+        "{} {answer}</s>USER: And if it was the last person that you stepped in front of? ASSISTANT:",
         records[0]["prompt"].as_str().unwrap()
     );
     assert_eq!(records[1]["prompt"], expected);
@@ -279,7 +280,7 @@ fn conversations_go_on_with_the_models_own_answers() {
 #[test]
 fn unsuitable_datasets_are_refused_with_a_cure() {
     let mmlu = excerpt("mmlu");
-    let cases: [(&[&str], &[&str]); 7] = [
+    let cases: [(&[&str], &[&str]); 8] = [
         (
             &["run", "--dataset", "mmlu"],
             &[
@@ -314,8 +315,12 @@ fn unsuitable_datasets_are_refused_with_a_cure() {
             &["holds no .jsonl, .json, .parquet file"],
         ),
         (
-            &["run", "--sample", "1320"],
-            &["1320 samples at random", "there are 1319"],
+            &["run", "--sample", "1001"],
+            &["1001 samples at random", "there are 1000"],
+        ),
+        (
+            &["run", "--dataset", "gsm8k"],
+            &["gsm8k is not part of the program", "--data hub"],
         ),
     ];
     for (args, parts) in cases {
@@ -334,7 +339,7 @@ fn bad_prompts_are_refused_before_anything_is_generated() {
     assert!(output.stdout.is_empty());
     assert!(error(&cascade(&["run", "--prompt", "  "])).contains("prompt is empty"));
     assert!(error(&cascade(&["run", "--prompts", "/nowhere.jsonl"])).contains("/nowhere.jsonl"));
-    assert!(error(&cascade(&["run", "--offset", "5000"])).contains("1319"));
+    assert!(error(&cascade(&["run", "--offset", "500000000000"])).contains("100000 samples"));
     let long = "word ".repeat(3000);
     let too_long = error(&cascade(&[
         "run",
@@ -413,11 +418,7 @@ fn doctor_help_and_completions() {
     }
     let help = stdout(&cascade(&["run", "--help"]));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in [
-        "three GSM8K test questions",
-        "held as conversations",
-        "spec-bench",
-    ] {
+    for part in ["three word problems", "held as conversations", "spec-bench"] {
         assert!(help.contains(part), "`{part}` is missing in\n{help}");
     }
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

@@ -44,7 +44,7 @@ fn a_run_prints_its_totals_and_how_to_go_on() {
     let mut child = start(&[
         "run",
         "--dataset",
-        "gsm8k",
+        "problems",
         "--offset",
         "3",
         "--limit",
@@ -87,7 +87,7 @@ fn an_interrupted_recording_says_how_to_go_on_and_does() {
         "--config",
         &config,
         "--dataset",
-        "gsm8k",
+        "problems",
         "--limit",
         "400",
         "--max-new-tokens",

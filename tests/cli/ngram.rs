@@ -20,7 +20,7 @@ fn ngram(folder: &Path, args: &[&str]) -> Output {
 
 fn trace(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.join(format!("traces/{name}-gsm8k.jsonl"))
+    root.join(format!("traces/{name}-problems.jsonl"))
         .display()
         .to_string()
 }

@@ -59,7 +59,7 @@ fn commands(folder: &std::path::Path) -> Vec<Vec<String>> {
         std::fs::write(folder.join(file), content).unwrap();
         name(file)
     };
-    let trace = std::fs::read_to_string(project("traces/demo-llama-gsm8k.jsonl")).unwrap();
+    let trace = std::fs::read_to_string(project("traces/demo-llama-problems.jsonl")).unwrap();
     let quoted = serde_json::json!(HOSTILE).to_string();
     let escaped: String = HOSTILE
         .chars()

@@ -41,7 +41,7 @@ impl Folder {
     }
 }
 
-/// Records some GSM8K questions with a demo family.
+/// Records some word problems with a demo family.
 fn record(folder: &Folder, family: &str, name: &str, more: &[&str]) -> Output {
     let (config, output) = (
         project(&format!("configs/demo-{family}.yaml")),
@@ -53,7 +53,7 @@ fn record(folder: &Folder, family: &str, name: &str, more: &[&str]) -> Output {
         "--config",
         &config,
         "--dataset",
-        "gsm8k",
+        "problems",
         "--output",
         &output,
     ];
@@ -62,7 +62,7 @@ fn record(folder: &Folder, family: &str, name: &str, more: &[&str]) -> Output {
 
 /// The shipped traces equal the targets' outputs.
 fn ships_what_the_target_says(family: &str) {
-    let shipped = std::fs::read_to_string(project(&format!("traces/demo-{family}-gsm8k.jsonl")));
+    let shipped = std::fs::read_to_string(project(&format!("traces/demo-{family}-problems.jsonl")));
     let shipped = objects(&shipped.unwrap());
     assert_eq!(shipped.len(), 51);
     let folder = Folder::new();
@@ -135,7 +135,7 @@ fn replays_what_runs(family: &str) {
         "--config",
         &config,
         "--dataset",
-        "gsm8k",
+        "problems",
         "--limit",
         "3",
         "--json",
@@ -407,13 +407,13 @@ fn answers_that_fit_no_question_are_refused() {
 
 #[test]
 fn describes_a_trace() {
-    let trace = project("traces/demo-llama-gsm8k.jsonl");
+    let trace = project("traces/demo-llama-problems.jsonl");
     let text = stdout(&cascade(&["trace", "show", &trace]));
     for part in [
         "demo-llama-target",
         "measured, f32",
         "records",
-        "eos 44",
+        "eos 49",
         "gaps",
         "median",
     ] {
@@ -430,7 +430,7 @@ fn describes_a_trace() {
 #[test]
 fn what_cannot_be_replayed_is_refused_with_the_cure() {
     let folder = Folder::new();
-    let t5 = project("traces/demo-t5-gsm8k.jsonl");
+    let t5 = project("traces/demo-t5-problems.jsonl");
     let llama = project("configs/demo-llama.yaml");
     let demo = std::fs::read_to_string(project("configs/demo-t5.yaml")).unwrap();
     let sampled = folder.file(
@@ -475,7 +475,7 @@ fn what_cannot_be_replayed_is_refused_with_the_cure() {
         "--config",
         &sampled,
         "--dataset",
-        "gsm8k",
+        "problems",
         "--output",
         &output,
     ];
@@ -493,7 +493,7 @@ fn records_longer_than_the_configuration_are_cut_with_a_warning() {
         "short.yaml",
         demo.replace("max_new_tokens: 160", "max_new_tokens: 20"),
     );
-    let trace = project("traces/demo-t5-gsm8k.jsonl");
+    let trace = project("traces/demo-t5-problems.jsonl");
     let output = cascade(&[
         "replay", "--trace", &trace, "--config", &short, "--limit", "2", "--json",
     ]);

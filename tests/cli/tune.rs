@@ -24,7 +24,7 @@ fn error(output: &Output) -> String {
 #[test]
 fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
     let output = tune(
-        "demo-t5-gsm8k.jsonl",
+        "demo-t5-problems.jsonl",
         &[
             "--limit",
             "4",
@@ -68,7 +68,7 @@ fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
 fn invalid_costs_are_refused() {
     let costs = |text| {
         error(&tune(
-            "demo-t5-gsm8k.jsonl",
+            "demo-t5-problems.jsonl",
             &["--limit", "1", "--costs", text],
         ))
     };
@@ -79,6 +79,6 @@ fn invalid_costs_are_refused() {
 
 #[test]
 fn a_trace_of_another_vocabulary_is_refused() {
-    let message = error(&tune("demo-llama-gsm8k.jsonl", &["--limit", "1"]));
+    let message = error(&tune("demo-llama-problems.jsonl", &["--limit", "1"]));
     assert!(message.contains("vocabulary"), "{message}");
 }

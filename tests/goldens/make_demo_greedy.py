@@ -1,9 +1,15 @@
 """Writes demo-t5-greedy.jsonl and demo-llama-greedy.jsonl: greedy decoding of the demo targets by Hugging Face transformers.
 
-To be run again whenever the demo checkpoints are replaced.
+    python make_demo_greedy.py target/release/cascade
+
+To be run again whenever the demo checkpoints, or the prompt templates of their configurations, are replaced. The prompts are
+problems that the program makes: 50 of them, ten of which are multiple choice where the template takes both kinds.
 """
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -11,29 +17,23 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 HERE = Path(__file__).resolve().parent
-DEMO = HERE.parent.parent / "crates" / "lab" / "cascade-demo"
-QUESTIONS = 50
+ROOT = HERE.parent.parent
+PROMPTS, CHOICES = 50, 10
 MAX_NEW_TOKENS = 128
-
-T5_PROMPT = "Reason the math question below step by step. Question: {question}.\n Answer: "
-VICUNA_PROMPT = (
-    "A chat between a curious user and an artificial intelligence assistant. "
-    "The assistant gives helpful, detailed, and polite answers to the user's questions. "
-    "USER: Reason the math question step by step. Question: {question}\n Answer:  ASSISTANT:"
-)
 
 
 def main():
-    with open(DEMO / "data" / "gsm8k" / "test.jsonl", encoding="utf-8") as lines:
-        questions = [json.loads(line)["question"] for line, _ in zip(lines, range(QUESTIONS))]
-    for family, auto, prompt in [
-        ("t5", AutoModelForSeq2SeqLM, T5_PROMPT),
-        ("llama", AutoModelForCausalLM, VICUNA_PROMPT),
-    ]:
-        folder = DEMO / "models" / f"demo-{family}-target"
+    binary = sys.argv[1]
+    for family, auto in [("t5", AutoModelForSeq2SeqLM), ("llama", AutoModelForCausalLM)]:
+        config = (ROOT / "configs" / f"demo-{family}.yaml").read_text()
+        template = re.search(r"^prompt: (\S+)", config, re.MULTILINE)[1]
+        choices = CHOICES if template == "problem" else 0
+        asked = problems(binary, "problems", template, PROMPTS - choices)
+        asked += problems(binary, "problems:multiple-choice", template, choices)
+        folder = ROOT / "crates" / "lab" / "cascade-demo" / "models" / f"demo-{family}-target"
         model = auto.from_pretrained(folder, torch_dtype=torch.float32).eval()
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        records = [record(model, tokenizer, i, prompt.replace("{question}", q)) for i, q in enumerate(questions)]
+        records = [record(model, tokenizer, *prompt) for prompt in asked]
         with open(HERE / f"demo-{family}-greedy.jsonl", "w", encoding="utf-8") as out:
             out.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
         print(f"{family}: {sum(len(r['greedy_ids']) for r in records)} tokens, "
@@ -41,7 +41,17 @@ def main():
               f"smallest gap {min(r['min_gap'] for r in records):.2e}")
 
 
-def record(model, tokenizer, index, prompt):
+def problems(binary, dataset, template, count):
+    """Dataset, id and prompt of the first problems."""
+    if count == 0:
+        return []
+    kind = "multiple-choice" if dataset.endswith("choice") else "word-problem"
+    command = [binary, "demo", "problems", "--json", "--kind", kind, "--template", template, "--limit", str(count)]
+    lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    return [(dataset, problem["id"], problem["prompt"]) for problem in map(json.loads, lines)]
+
+
+def record(model, tokenizer, dataset, id_, prompt):
     prompt_ids = tokenizer.encode(prompt).ids
     out = model.generate(
         torch.tensor([prompt_ids]),
@@ -53,7 +63,8 @@ def record(model, tokenizer, index, prompt):
     assert best.indices[:, 0].tolist() == greedy_ids
     gaps = best.values[:, 0] - best.values[:, 1]
     return {
-        "question_index": index,
+        "dataset": dataset,
+        "id": id_,
         "prompt": prompt,
         "prompt_ids": prompt_ids,
         "greedy_ids": greedy_ids,

@@ -180,7 +180,7 @@ def lines(reader, good, suffix=".jsonl"):
     write(reader, "gzip-noise" + suffix, b"\x1f\x8b\x08\x00" + bytes(range(256)))
 
 
-TRACE = "\n".join((REPO / "traces/demo-llama-gsm8k.jsonl").read_text().splitlines()[:3]) + "\n"
+TRACE = "\n".join((REPO / "traces/demo-llama-problems.jsonl").read_text().splitlines()[:3]) + "\n"
 HEADER, RECORD = (json.loads(line) for line in TRACE.splitlines()[:2])
 
 

@@ -109,9 +109,10 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "FILE.jsonl", group = "input")]
     pub(crate) prompts: Option<PathBuf>,
 
-    /// A dataset, formatted by a prompt template: gsm8k, mmlu, humaneval, mbpp, alpaca, mt-bench,
-    /// spec-bench, cnn-dailymail, prompts, or prompts:FIELD to read prompts from any field. All but
-    /// gsm8k, whose 1,319 test questions are embedded, need --data.
+    /// A dataset, formatted by a prompt template: problems, gsm8k, mmlu, humaneval, mbpp, alpaca,
+    /// mt-bench, spec-bench, cnn-dailymail, prompts, or prompts:FIELD to read prompts from any
+    /// field. All but problems, which the program makes, need --data. problems:KIND:SPLIT:SEED
+    /// chooses others than word-problem:test:0: see `cascade demo problems --help`.
     #[arg(long, value_name = "NAME", group = "input")]
     pub(crate) dataset: Option<Dataset>,
 

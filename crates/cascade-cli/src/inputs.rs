@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config};
-use cascade_data::{Content, Dataset, PromptTemplate, RandomSample, Sample, Selection};
+use cascade_data::{
+    Content, Dataset, ProblemSet, PromptTemplate, RandomSample, Sample, Selection, Solution,
+};
 use serde_json::{json, Map, Value};
 
 use crate::args::InputArgs;
 use crate::stdin;
 use crate::templates::{Asked, PromptText, Template};
 
-/// Number of demo questions if no input is given.
+/// Number of demo questions if no input is given, and what they are.
 const DEMO_QUESTIONS: usize = 3;
+const DEMO: Dataset = Dataset::Problems(ProblemSet::DEFAULT);
 
 /// An input of one or several turns.
 pub(crate) struct Input {
@@ -64,6 +67,11 @@ impl Input {
         turns.get(turn).map_or("", |title| title.trim())
     }
 
+    /// The known result, if there is one: of questions, which are asked in one turn.
+    pub(crate) fn solution(&self) -> Option<Solution> {
+        self.sample.solution()
+    }
+
     fn has_unasked_turns(&self) -> bool {
         self.sample.content.turns().len() > self.turns()
     }
@@ -112,7 +120,11 @@ pub(crate) fn inputs(
             sample.fields.clone()
         });
     }
-    let inputs = with_templates(&asked, config.prompt, samples(args)?, carried);
+    let template = match args.dataset.as_ref().unwrap_or(&DEMO) {
+        Dataset::Problems(set) => set.template(config.prompt),
+        _ => config.prompt,
+    };
+    let inputs = with_templates(&asked, template, samples(args)?, carried);
     match args.chat || args.template.is_some() {
         true => inputs.context("--template"),
         false => {
@@ -165,22 +177,19 @@ pub(crate) fn cut_short(inputs: &[Input]) -> usize {
 }
 
 fn samples(args: &InputArgs) -> Result<Vec<Sample>> {
-    let dataset = args.dataset.as_ref().unwrap_or(&Dataset::Gsm8k);
+    let dataset = args.dataset.as_ref().unwrap_or(&DEMO);
     let mut selection = selection(args);
     if args.dataset.is_none() && selection.random.is_none() {
         selection.limit = selection.limit.or(Some(DEMO_QUESTIONS));
     }
-    match (&args.data, dataset) {
-        (Some(data), dataset) => {
-            let AssembleOptions { hub, progress, .. } = AssembleOptions::default();
-            Ok(data.read(dataset, selection, &hub, progress)?)
-        }
-        (None, Dataset::Gsm8k) => {
-            let label = "embedded gsm8k test set";
-            Ok(dataset.parse(label, cascade_demo::GSM8K_TEST.as_bytes(), selection)?)
-        }
-        (None, other) => bail!(
-            "the dataset {other} is not part of the program; download it with --data hub, or give its \
+    if let Some(data) = &args.data {
+        let AssembleOptions { hub, progress, .. } = AssembleOptions::default();
+        return Ok(data.read(dataset, selection, &hub, progress)?);
+    }
+    match dataset.made(selection) {
+        Some(samples) => Ok(samples?),
+        None => bail!(
+            "the dataset {dataset} is not part of the program; download it with --data hub, or give its \
              file with --data FILE (docs/datasets.md lists the sources)"
         ),
     }

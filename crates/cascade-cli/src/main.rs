@@ -7,6 +7,7 @@ mod chat;
 mod check_lossless;
 mod comparison;
 mod config_check;
+mod demo;
 mod doctor;
 mod ewif;
 mod fold;
@@ -45,6 +46,7 @@ use crate::bigram::BigramCommand;
 use crate::chat::ChatArgs;
 use crate::check_lossless::CheckLosslessArgs;
 use crate::config_check::ConfigCommand;
+use crate::demo::DemoCommand;
 use crate::ewif::EwifCommand;
 use crate::ngram::NgramCommand;
 use crate::replay::ReplayArgs;
@@ -87,7 +89,7 @@ pub(crate) fn bounded(least: usize, most: usize) -> impl Fn(&str) -> Result<usiz
 enum Command {
     /// Generate text with a cascade.
     ///
-    /// Without a prompt, --prompts or --dataset, answers three GSM8K test questions.
+    /// Without a prompt, --prompts or --dataset, answers three word problems.
     ///
     /// Multi-turn samples (mt-bench, spec-bench, lists in the prompt field) are held as
     /// conversations if the prompt template supports them, as vicuna does: the prompt of each turn
@@ -171,6 +173,11 @@ enum Command {
     },
     /// Reproduce the papers' tables and figures.
     Reproduce(ReproduceArgs),
+    /// Print and answer the project's own word problems.
+    Demo {
+        #[command(subcommand)]
+        command: DemoCommand,
+    },
     /// Show devices, threads, cache folders and versions.
     Doctor {
         /// Print one JSON object and nothing else.
@@ -230,6 +237,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Ewif { command } => ewif::run(command),
         Command::Simulate { command } => simulate::run(command),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Demo { command } => demo::run(&command),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => {
             let mut command = Cli::command();

@@ -1,11 +1,14 @@
 //! The machine-readable record of a generation; field names follow vLLM where it has them.
 
+use cascade_data::Mark;
 use cascade_engine::GenerationOutput;
+use cascade_eval::Ending;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::comparison::{interval, speedup, Comparison};
 use crate::inputs::{Input, Question};
+use crate::show;
 
 #[derive(Serialize)]
 pub(crate) struct Record<'a> {
@@ -18,6 +21,8 @@ pub(crate) struct Record<'a> {
     /// For each token, the index in `models` of the model that first proposed it.
     token_origins: Vec<usize>,
     finish_reason: &'static str,
+    /// Whether the end of the answer repeats itself.
+    ends_in_loop: bool,
     num_tokens: usize,
     wall_seconds: f64,
     tokens_per_second: f64,
@@ -34,7 +39,18 @@ pub(crate) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     lossy: Option<LossRecord>,
     #[serde(flatten)]
+    marked: Option<MarkedRecord>,
+    #[serde(flatten)]
     comparison: Option<ComparisonRecord>,
+}
+
+/// Whether an answer is right, where the result is known.
+#[derive(Serialize)]
+struct MarkedRecord {
+    solution: String,
+    /// What the answer gives; null if it gives no result.
+    result: Option<String>,
+    correct: bool,
 }
 
 #[derive(Serialize)]
@@ -89,6 +105,7 @@ impl<'a> Record<'a> {
             token_ids: &generation.tokens,
             token_origins: generation.proposers.iter().map(|level| level.0).collect(),
             finish_reason: generation.finish.as_str(),
+            ends_in_loop: show::ending(generation) == Ending::Loop,
             num_tokens: generation.tokens.len(),
             wall_seconds: generation.wall.as_secs_f64(),
             tokens_per_second: generation.tokens_per_second(),
@@ -105,6 +122,7 @@ impl<'a> Record<'a> {
                 budget_per_token: loss.budget.get(),
                 total_variation_spent: loss.spent,
             }),
+            marked: marked(question, generation),
             comparison: comparison.map(|comparison| ComparisonRecord {
                 equal_to_plain: comparison
                     .comparable
@@ -131,6 +149,23 @@ pub(crate) fn with_carried_fields(
         fields.extend(own);
     }
     Ok(fields)
+}
+
+fn marked(question: &Question<'_>, generation: &GenerationOutput) -> Option<MarkedRecord> {
+    let known = question.input.solution()?;
+    let solution = known.to_string();
+    let mark = known.mark(generation.text.as_deref().unwrap_or_default());
+    let correct = mark.is_right();
+    let result = match mark {
+        Mark::Right => Some(solution.clone()),
+        Mark::Wrong { found } => Some(found),
+        Mark::Missing => None,
+    };
+    Some(MarkedRecord {
+        solution,
+        result,
+        correct,
+    })
 }
 
 fn models(generation: &GenerationOutput) -> Vec<ModelRecord<'_>> {

@@ -75,20 +75,23 @@ struct RunExperiment {
     #[arg(long, value_name = "demo|paper|CONFIG", default_value = "demo")]
     models: String,
 
-    /// Prompts per dataset, overriding the experiment.
+    /// Prompts per dataset, overriding the experiment: drawn at random by --seed. Of a recording,
+    /// records, drawn so too.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
-    /// Seed for the selection of prompts and for the bootstrap.
+    /// Seed for the selection of prompts, for the problems that the program makes, and for the
+    /// bootstrap.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
-    /// Use only this dataset; may be repeated.
+    /// Use only this dataset; may be repeated [default: those that --data gives, or else the word
+    /// problems that the program makes].
     #[arg(long, value_name = "NAME")]
     dataset: Vec<String>,
 
-    /// Location of a dataset that is not embedded, such as mmlu=FOLDER or mmlu=hub; may be
-    /// repeated.
+    /// Location of a dataset that the program does not make, such as mmlu=FOLDER or mmlu=hub; may
+    /// be repeated.
     #[arg(long, value_name = "NAME=WHERE", value_parser = named_source)]
     data: Vec<(String, DataSource)>,
 
@@ -292,10 +295,16 @@ pub(crate) fn finished(manifest: Manifest) -> Manifest {
 fn finish(reported: Reported, folder: &Path) -> Result<ExitCode> {
     reported.report.write(folder)?;
     let mut out = terminal::stdout();
+    let width = fold::fitting();
+    write!(
+        out,
+        "{}\n\n",
+        folded(&reported.summary, Some(width)).trim_end()
+    )?;
     for table in &reported.tables {
-        writeln!(out, "{}", folded(&table.to_markdown(), fold::width()))?;
+        writeln!(out, "{}", folded(&table.to_markdown(), Some(width)))?;
     }
-    writeln!(out, "{}\nwritten to {}", reported.summary, folder.display())?;
+    writeln!(out, "written to {}", folder.display())?;
     match reported.unequal {
         0 => Ok(ExitCode::SUCCESS),
         unequal => {

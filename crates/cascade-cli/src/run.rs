@@ -172,6 +172,7 @@ impl Runner {
             writeln!(out)?;
             out.flush()?;
             totals.add(&generation, comparison.as_ref());
+            totals.mark(question, &generation);
             Ok(generation)
         })?;
         Ok(totals)
@@ -201,6 +202,11 @@ impl Runner {
             })?;
             written?;
             writeln!(out, "{}", ending(&generation))?;
+            if let Some(line) = show::mark(question, &generation) {
+                writeln!(out)?;
+                out.styled(dim, &line)?;
+                writeln!(out)?;
+            }
             if several {
                 let line = Totals::of(&generation, comparison.as_ref()).line();
                 writeln!(out)?;
@@ -208,6 +214,7 @@ impl Runner {
                 writeln!(out)?;
             }
             totals.add(&generation, comparison.as_ref());
+            totals.mark(question, &generation);
             Ok(generation)
         })?;
         let total = if several { "total: " } else { "" };

@@ -7,9 +7,12 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use cascade_core::LevelId;
-use cascade_engine::{GenerationOutput, Loss, ModelUsage};
+use cascade_data::Mark;
+use cascade_engine::{Finish, GenerationOutput, Loss, ModelUsage};
+use cascade_eval::{Ending, Endings, Marks};
 
 use crate::comparison::{interval, speedup, Comparison, Round};
+use crate::inputs::Question;
 use crate::terminal::Out;
 
 /// Colours of the drafters. The target's own tokens are uncoloured, so colour means saved work.
@@ -53,9 +56,28 @@ pub(crate) fn legend(out: &mut Out, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Whether an answer is right, if that is known.
+pub(crate) fn mark(question: &Question<'_>, generation: &GenerationOutput) -> Option<String> {
+    let solution = question.input.solution()?;
+    let answer = generation.text.as_deref().unwrap_or_default();
+    Some(match solution.mark(answer) {
+        Mark::Right => format!("right: {solution}"),
+        Mark::Wrong { found } => format!("WRONG: {found}, not {solution}"),
+        Mark::Missing => format!("NO RESULT: {solution} is right"),
+    })
+}
+
+/// How an answer ends.
+pub(crate) fn ending(generation: &GenerationOutput) -> Ending {
+    let complete = matches!(generation.finish, Finish::Eos | Finish::StopSequence(_));
+    Ending::of(&generation.tokens, complete)
+}
+
 /// Sums over the generations of a run.
 #[derive(Default)]
 pub(crate) struct Totals {
+    marks: Marks,
+    endings: Endings,
     prompts: usize,
     tokens: usize,
     steps: usize,
@@ -105,6 +127,15 @@ impl Totals {
         }
     }
 
+    /// Counts an answer to a question whose result is known.
+    pub(crate) fn mark(&mut self, question: &Question<'_>, generation: &GenerationOutput) {
+        if let Some(solution) = question.input.solution() {
+            let answer = generation.text.as_deref().unwrap_or_default();
+            self.marks.add(&solution.mark(answer));
+            self.endings.add(ending(generation));
+        }
+    }
+
     fn add_calls(&mut self, models: &[ModelUsage]) {
         self.calls.resize_with(models.len(), || (String::new(), 0));
         for (sum, model) in self.calls.iter_mut().zip(models) {
@@ -127,7 +158,9 @@ impl Totals {
 
     /// One line of statistics.
     pub(crate) fn line(&self) -> String {
-        let mut parts = vec![
+        let lossy = self.loss.as_ref().map(|loss| lossy(loss, self.tokens));
+        let mut parts: Vec<String> = lossy.into_iter().chain(self.marked()).collect();
+        parts.extend([
             format!(
                 "{} tokens in {:.2} s, {:.1} tokens/s",
                 self.tokens,
@@ -144,14 +177,28 @@ impl Totals {
                 self.drafted
             ),
             self.call_list(),
-        ];
-        if let Some(loss) = &self.loss {
-            parts.insert(0, lossy(loss, self.tokens));
-        }
+        ]);
         if let Some(compared) = &self.compared {
             parts.push(self.comparison(compared));
         }
         parts.join("; ")
+    }
+
+    /// Right answers, and those that do not end.
+    fn marked(&self) -> Option<String> {
+        let Marks { answers, right, .. } = self.marks;
+        let Endings {
+            loops, at_limit, ..
+        } = self.endings;
+        let unfinished = match (loops, at_limit) {
+            (0, 0) => String::new(),
+            (loops, 0) => format!(" ({loops} in a loop)"),
+            (0, limit) => format!(" ({limit} cut at the length limit)"),
+            (loops, limit) => {
+                format!(" ({loops} in a loop, {limit} others cut at the length limit)")
+            }
+        };
+        (answers > 0).then(|| format!("{right} of {answers} answers right{unfinished}"))
     }
 
     fn call_list(&self) -> String {

@@ -12,6 +12,7 @@ mod mbpp;
 mod mmlu;
 mod mt_bench;
 mod parquet;
+mod problems;
 mod prompts;
 mod spec_bench;
 mod taken;
@@ -26,6 +27,7 @@ use crate::{EntryError, Error, Place, Result, Sample, Selection};
 
 use self::entry::{Entry, Record};
 use self::file::Data;
+pub use self::problems::ProblemSet;
 use self::taken::Taken;
 
 /// The largest file of a dataset that is read, compressed or not. Larger datasets come as several
@@ -44,6 +46,12 @@ pub const LARGEST_FILE: u64 = 4 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Dataset {
+    /// `problems`, or `problems:KIND:SPLIT:SEED` with any of the three parts: word problems of the
+    /// project's own, which the program makes; see [`ProblemSet`]. From a file: `question`,
+    /// `choices` (four of them, or null) and `answer`, the worked solution; the category is
+    /// `template`. Gives [`Content::Question`](crate::Content::Question) or
+    /// [`Content::MultipleChoice`](crate::Content::MultipleChoice).
+    Problems(ProblemSet),
     /// `gsm8k` (`openai/gsm8k`): `question` and `answer`. Gives
     /// [`Content::Question`](crate::Content::Question).
     Gsm8k,
@@ -117,7 +125,8 @@ impl Dataset {
     };
 
     /// All datasets.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::Problems(ProblemSet::DEFAULT),
         Self::Gsm8k,
         Self::Mmlu,
         Self::HumanEval,
@@ -132,6 +141,7 @@ impl Dataset {
     /// The name that it goes by.
     pub fn name(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
+            Self::Problems(set) => return Cow::Owned(set.to_string()),
             Self::Gsm8k => "gsm8k",
             Self::Mmlu => "mmlu",
             Self::HumanEval => "humaneval",
@@ -147,12 +157,27 @@ impl Dataset {
 
     /// The dataset of a name.
     pub fn from_name(name: &str) -> Option<Self> {
+        if let Some(set) = ProblemSet::from_name(name) {
+            return Some(Self::Problems(set));
+        }
         match name.strip_prefix("prompts:") {
             Some("") => None,
             Some(field) => Some(Self::Prompts {
                 field: Cow::Owned(field.to_owned()),
             }),
             None => Self::ALL.into_iter().find(|known| known.name() == name),
+        }
+    }
+
+    /// The selected samples of a dataset that the program makes itself; `None` for all others.
+    /// See [`ProblemSet`] for how many there are.
+    ///
+    /// # Errors
+    /// [`Error::OffsetPastEnd`] and [`Error::SampleTooLarge`].
+    pub fn made(&self, selection: Selection) -> Option<Result<Vec<Sample>>> {
+        match self {
+            Self::Problems(set) => Some(set.samples(selection)),
+            _ => None,
         }
     }
 
@@ -242,6 +267,7 @@ impl Dataset {
     /// The sample of an entry, the one at `position` in the dataset.
     fn sample(&self, entry: Entry, position: usize) -> std::result::Result<Sample, EntryError> {
         match self {
+            Self::Problems(_) => problems::sample(entry, position),
             Self::Gsm8k => gsm8k::sample(entry, position),
             Self::Mmlu => mmlu::sample(entry, position),
             Self::HumanEval => humaneval::sample(entry, position),

@@ -103,7 +103,8 @@ pub enum Error {
 
     /// A name that no dataset has.
     #[error(
-        "there is no dataset {name:?}; known are {}, and prompts:FIELD for JSON lines with the prompt in another field",
+        "there is no dataset {name:?}; known are {}, prompts:FIELD for JSON lines with the prompt in another field, and problems:KIND:SPLIT:SEED \
+         (word-problem or multiple-choice; test, validation, train or held-out; a number)",
         list(&Dataset::ALL)
     )]
     UnknownDataset {

@@ -27,11 +27,14 @@ mod dataset;
 mod error;
 mod sample;
 mod selection;
+mod solution;
 mod source;
 
 pub use cascade_config::{Content, ContentKind, PromptError, PromptTemplate, Turns};
-pub use dataset::{Dataset, LARGEST_FILE};
+pub use cascade_demo::problems;
+pub use dataset::{Dataset, ProblemSet, LARGEST_FILE};
 pub use error::{EntryError, Error, Place, Result};
 pub use sample::{Letter, Sample};
 pub use selection::{RandomSample, Selection};
+pub use solution::{Mark, Solution};
 pub use source::{DataSource, HubData};

@@ -5,10 +5,12 @@
 //! * [`lossless`]: whether a cascade's output is its target's.
 //! * [`tune`]: search for a K matrix and lenience by predicted SWI.
 //! * [`ngram`]: what n-gram tables and the weights of the Max-Gram tree are worth.
+//! * [`Marks`], [`Endings`]: whether answers are right, and how they end.
 //! * [`ForwardBench`], [`CostTable`], [`Bootstrap`]: costs of forwards, and confidence intervals.
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod bootstrap;
 mod error;
 mod forward_cost;
@@ -18,6 +20,7 @@ mod swi;
 pub mod trace;
 pub mod tune;
 
+pub use answers::{share_interval, Ending, Endings, Marks};
 pub use bootstrap::{median, Bootstrap};
 pub use error::{Error, Result};
 pub use forward_cost::{read_bandwidth, ForwardBench, ForwardCost, LONGEST_CONTEXT};

@@ -238,21 +238,21 @@ fn steps(steps: &[&[(usize, &str)]]) -> Vec<Vec<Token>> {
 }
 
 fn sample() -> Result<Sample, Error> {
-    let prompt = "Q: Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. \
-        How many clips did Natalia sell altogether in April and May?\nA:";
+    let prompt = "Q: Amalia sells 48 kites in April, and half as many in May. \
+        How many kites does Amalia sell in both months?\nA:";
     Sample::new(
         "Made-up question 3",
         Evidence::Simulated,
         prompt,
         ["xxl", "base", "small", "max-gram"],
         steps(&[
-            &[(1, "Natal"), (1, "ia"), (1, " sold"), (2, " "), (0, "48")],
+            &[(1, "Amal"), (1, "ia"), (1, " sells"), (2, " "), (0, "48")],
             &[(3, "/"), (0, "2")],
             &[
                 (1, " ="),
                 (1, " "),
                 (1, "24"),
-                (2, " clips"),
+                (2, " kites"),
                 (3, " in"),
                 (3, " May"),
                 (0, "."),
@@ -268,7 +268,7 @@ fn sample() -> Result<Sample, Error> {
             &[(1, "24"), (1, " ="), (0, " ")],
             &[(0, "72")],
             &[
-                (3, " clips"),
+                (3, " kites"),
                 (3, " al"),
                 (3, "together"),
                 (3, " in"),

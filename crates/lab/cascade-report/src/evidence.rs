@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub enum Evidence {
     /// Measured in a run with real weights.
     Measured,
+    /// Calls counted in a run with real weights, times what a forward is taken to cost: a walltime
+    /// that nobody measured.
+    Modelled,
     /// Drafting was run against recorded outputs of a real target.
     Replayed,
     /// Models were replaced by random numbers or toys.
@@ -22,8 +25,9 @@ pub enum Evidence {
 
 impl Evidence {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Measured,
+        Self::Modelled,
         Self::Replayed,
         Self::Simulated,
         Self::Computed,
@@ -34,6 +38,7 @@ impl Evidence {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
+            Self::Modelled => "modelled",
             Self::Replayed => "replayed",
             Self::Simulated => "simulated",
             Self::Computed => "computed",
@@ -45,6 +50,7 @@ impl Evidence {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Measured => "taken in a run of real weights",
+            Self::Modelled => "measured calls × assumed costs of a forward",
             Self::Replayed => "drafted against recorded outputs of a real target",
             Self::Simulated => "models stood in for by random numbers or toys",
             Self::Computed => "follows from a formula",

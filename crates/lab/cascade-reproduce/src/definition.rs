@@ -1,5 +1,6 @@
 //! Experiments as files under `configs/reproduce/`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use cascade_config::{from_yaml, LARGEST_CONFIG};
@@ -49,6 +50,9 @@ pub struct Definition {
     /// Names of the datasets.
     #[serde(default)]
     pub datasets: Vec<String>,
+    /// Datasets of the paper that others stand for: the paper's figures are shown beside theirs.
+    #[serde(default)]
+    pub stands_for: BTreeMap<String, String>,
     /// Prompts of each dataset if nothing else is asked for.
     #[serde(default)]
     pub samples: usize,
@@ -266,10 +270,25 @@ impl Definition {
         if self.kind != Kind::Replay && (self.datasets.is_empty() || self.samples == 0) {
             return Err(self.wrong("it has no prompts", "give `datasets` and `samples`"));
         }
+        let mut named = self
+            .stands_for
+            .iter()
+            .flat_map(|(ours, paper)| [ours, paper]);
+        if let Some(name) = named.find(|name| !self.datasets.contains(name)) {
+            return Err(self.wrong(
+                &format!("`stands_for` names {name}, which is none of its datasets"),
+                "name datasets of `datasets` on both sides",
+            ));
+        }
         if self.max_new_tokens == 0 {
             return Err(self.wrong("`max_new_tokens` is missing", "give 1 or more"));
         }
         Ok(())
+    }
+
+    /// The dataset whose figures of the paper stand beside those of `dataset`.
+    pub fn of_paper<'a>(&'a self, dataset: &'a str) -> &'a str {
+        self.stands_for.get(dataset).map_or(dataset, String::as_str)
     }
 
     fn wrong(&self, problem: &str, cure: &str) -> Error {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_config::{AssembleOptions, Config, Drafter, DrafterModel, ModelPool, Target};
+use cascade_config::{
+    AssembleOptions, Config, Drafter, DrafterModel, ModelPool, PromptTemplate, Target,
+};
 use cascade_core::{
     Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
 };
@@ -130,6 +132,11 @@ impl Models {
             Answers::Live(model) => model.architecture(),
             Answers::Recorded(trace, _) => trace.header.architecture,
         }
+    }
+
+    /// What the models' configuration asks questions with.
+    pub(crate) fn prompt_template(&self) -> PromptTemplate {
+        self.base.prompt
     }
 
     /// The tokens of a text, where the target reads them.

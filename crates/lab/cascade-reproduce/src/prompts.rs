@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use cascade_core::{Architecture, Prompt, TokenId};
-use cascade_data::{DataSource, Dataset, PromptError, PromptTemplate, Sample, Selection};
-use cascade_eval::trace::{limit, Trace};
+use cascade_data::{
+    DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample, Sample, Selection,
+};
+use cascade_engine::{Finish, GenerationOutput};
+use cascade_eval::trace::{limit, Record, Trace};
 use cascade_models::HubOptions;
 
 use crate::models::Models;
@@ -16,14 +19,16 @@ use crate::{Definition, Error, Result};
 /// Which prompts to take.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
-    /// Datasets to take, in place of all that are there.
+    /// Datasets to take, in place of those that `data` has or, if that is empty, of those that the
+    /// program makes itself.
     pub datasets: Vec<String>,
-    /// Where datasets are that are not part of the program.
+    /// Where the others are.
     pub data: BTreeMap<String, DataSource>,
-    /// Prompts of each dataset, in place of the definition's number. Of a recording, records at the
-    /// beginning; all if not given.
+    /// Prompts of each dataset, in place of the definition's number; of a recording all if not
+    /// given.
     pub limit: Option<usize>,
-    /// Seed of the choice among a dataset's prompts.
+    /// Seed of the choice among the prompts of a dataset and the records of a recording, and of the
+    /// problems that the program makes.
     pub seed: u64,
 }
 
@@ -35,7 +40,24 @@ pub(crate) struct Ready {
     /// Its text, if it was made from one.
     pub(crate) text: Option<String>,
     /// What was recorded, in a replay.
-    pub(crate) recorded: Option<Vec<TokenId>>,
+    pub(crate) recorded: Option<Recorded>,
+}
+
+/// A recorded output, as far as it is replayed.
+pub(crate) struct Recorded {
+    pub(crate) tokens: Vec<TokenId>,
+    /// Whether the text ended there by itself.
+    is_complete: bool,
+}
+
+impl Ready {
+    /// Whether the text of an answer ended by itself.
+    pub(crate) fn is_complete(&self, generation: &GenerationOutput) -> bool {
+        match &self.recorded {
+            Some(recorded) => recorded.is_complete,
+            None => matches!(generation.finish, Finish::Eos | Finish::StopSequence(_)),
+        }
+    }
 }
 
 /// Prompts, and how a plan records them.
@@ -76,7 +98,7 @@ impl Prompts {
         definition: &Definition,
         models: &Models,
     ) -> Result<()> {
-        let template = template(dataset, models.architecture())?;
+        let template = template(dataset, models)?;
         let mut asked = Vec::with_capacity(samples.len());
         for sample in samples {
             let text = sample.prompt(template)?;
@@ -99,10 +121,7 @@ impl Prompts {
 
     /// The prompts of a recording.
     pub(crate) fn of_trace(definition: &Definition, choice: &Choice, trace: &Trace) -> Self {
-        let records = trace
-            .records
-            .iter()
-            .take(choice.limit.unwrap_or(usize::MAX));
+        let records = chosen(&trace.records, choice);
         let (mut asked, mut ready) = (Vec::new(), Vec::new());
         for record in records {
             let prompt = record.prompt();
@@ -114,7 +133,10 @@ impl Prompts {
                 prompt,
                 max_new_tokens,
                 text: None,
-                recorded: Some(record.output[..length].to_vec()),
+                recorded: Some(Recorded {
+                    tokens: record.output[..length].to_vec(),
+                    is_complete: length == record.output.len() && record.finish.ends_text(),
+                }),
             });
         }
         let suite = Suite {
@@ -138,6 +160,15 @@ impl Prompts {
     }
 }
 
+/// All records, or as many as are wanted, at random by the seed and in their order.
+fn chosen<'t>(records: &'t [Record], choice: &Choice) -> Vec<&'t Record> {
+    let size = choice.limit.unwrap_or(usize::MAX).min(records.len());
+    let seed = choice.seed;
+    let positions = RandomSample { size, seed }.positions(records.len());
+    let positions = positions.unwrap_or_default().into_iter();
+    positions.map(|position| &records[position]).collect()
+}
+
 fn of_prompt(id: &str, category: Option<&String>, prompt: &Prompt) -> Asked {
     Asked {
         id: id.to_owned(),
@@ -157,32 +188,50 @@ fn names(definition: &Definition, choice: &Choice) -> Result<Vec<String>> {
             });
         }
     }
-    let wanted = |name: &&String| choice.datasets.is_empty() || choice.datasets.contains(name);
+    let given = !choice.data.is_empty();
+    let wanted = |name: &&String| match choice.datasets.is_empty() {
+        true => !(given && name.parse().is_ok_and(is_made)),
+        false => choice.datasets.contains(name),
+    };
     Ok(definition.datasets.iter().filter(wanted).cloned().collect())
 }
 
-/// The chosen samples: at random by the seed, in the order of the dataset.
-fn samples(name: &str, choice: &Choice, default: usize) -> Result<Vec<Sample>> {
-    let dataset: Dataset = name.parse()?;
-    let selection = Selection::random(choice.limit.unwrap_or(default), choice.seed);
-    match (choice.data.get(name), &dataset) {
-        (Some(source), dataset) => {
-            let hub = HubOptions::from_env();
-            Ok(source.read(dataset, selection, &hub, std::io::stderr().is_terminal())?)
-        }
-        (None, Dataset::Gsm8k) => {
-            let questions = cascade_demo::GSM8K_TEST.as_bytes();
-            Ok(dataset.parse("embedded gsm8k test set", questions, selection)?)
-        }
-        (None, _) => Err(Error::NoData {
-            dataset: name.to_owned(),
-        }),
-    }
+/// Whether the program makes a dataset itself.
+pub(crate) fn is_made(dataset: Dataset) -> bool {
+    matches!(dataset, Dataset::Problems(_))
 }
 
-/// The paper's prompt for a dataset: one form for T5, another for Vicuna.
-fn template(dataset: &str, architecture: Architecture) -> Result<PromptTemplate> {
-    let name = match architecture {
+/// The chosen samples: at random by the seed, in the order of the dataset. Problems that the
+/// program makes are made by the seed.
+fn samples(name: &str, choice: &Choice, default: usize) -> Result<Vec<Sample>> {
+    let dataset: Dataset = name.parse()?;
+    let size = choice.limit.unwrap_or(default);
+    if let Some(source) = choice.data.get(name) {
+        let hub = HubOptions::from_env();
+        let selection = Selection::random(size, choice.seed);
+        let progress = std::io::stderr().is_terminal();
+        return Ok(source.read(&dataset, selection, &hub, progress)?);
+    }
+    let dataset = match dataset {
+        Dataset::Problems(set) => Dataset::Problems(ProblemSet {
+            seed: set.seed.wrapping_add(choice.seed),
+            ..set
+        }),
+        other => other,
+    };
+    let made = dataset.made(Selection::first(size));
+    Ok(made.ok_or_else(|| Error::NoData {
+        dataset: name.to_owned(),
+    })??)
+}
+
+/// The paper's prompt for a dataset, one form for T5, another for Vicuna; for problems that the
+/// program makes the models' own.
+fn template(dataset: &str, models: &Models) -> Result<PromptTemplate> {
+    if let Ok(Dataset::Problems(set)) = dataset.parse() {
+        return Ok(set.template(models.prompt_template()));
+    }
+    let name = match models.architecture() {
         Architecture::EncoderDecoder => format!("t5-{dataset}"),
         Architecture::DecoderOnly => format!("vicuna-{dataset}"),
     };

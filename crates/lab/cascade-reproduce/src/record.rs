@@ -2,6 +2,7 @@
 
 use cascade_core::TokenId;
 use cascade_engine::{GenerationOutput, ModelUsage};
+use cascade_eval::Ending;
 use cascade_report::Sha256;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,9 @@ pub struct Run {
     pub accepted_at: Vec<u64>,
     /// What each model did, the target first.
     pub models: Vec<ModelCalls>,
+    /// How the output ends; absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
     /// Where the output leaves plain decoding's, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<Difference>,
@@ -107,12 +111,12 @@ impl cascade_report::Record for Run {
 }
 
 impl Run {
-    /// The record of a generation.
+    /// The record of a generation, and of whether its text is complete.
     pub(crate) fn new(
         plan: &Plan,
         prompt: usize,
         variant: (usize, &Variant),
-        generation: &GenerationOutput,
+        (generation, complete): (&GenerationOutput, bool),
     ) -> Self {
         let (suite, asked) = plan.asked(prompt);
         let (number, variant) = variant;
@@ -138,6 +142,7 @@ impl Run {
             },
             accepted_at: longer_than(&kept),
             models: calls(variant, generation),
+            ending: Some(Ending::of(&generation.tokens, complete)),
             differs: None,
         }
     }

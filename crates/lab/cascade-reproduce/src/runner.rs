@@ -236,14 +236,15 @@ impl Experiment {
             })?;
         }
         let ready = &self.ready[prompt];
-        let plain = ready.recorded.as_ref().unwrap_or(&generations[&0].tokens);
+        let recorded = ready.recorded.as_ref().map(|recorded| &recorded.tokens);
+        let plain = recorded.unwrap_or(&generations[&0].tokens);
         for &variant in missing {
             let generation = &generations[&variant];
             let mut run = Run::new(
                 &self.plan,
                 prompt,
                 (variant, &self.variants[variant]),
-                generation,
+                (generation, ready.is_complete(generation)),
             );
             run.differs = self.difference(prompt, plain, &generation.tokens)?;
             files.results.append(run)?;

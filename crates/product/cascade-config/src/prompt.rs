@@ -40,6 +40,9 @@ pub enum PromptTemplate {
     /// `vicuna-mmlu`: `"Answer the question step by step: Question: {question}\n(A) {a} (B) {b} (C)
     /// {c} (D) {d}\n Answer: \n"` as a message.
     VicunaMmlu,
+    /// `problem`: `"Question: {question} Answer:"`, and of multiple choice `"Question: {question}
+    /// A) {a} B) {b} C) {c} D) {d} Answer:"`, all in one line: what the demo models are trained on.
+    Problem,
     /// `raw`: a text, or the beginning of a program, as it is. So HumanEval is asked by its authors
     /// (Chen et al., 2021) and by DISCO (Appendix B.2).
     Raw,
@@ -110,11 +113,12 @@ impl From<PromptTemplate> for String {
 
 impl PromptTemplate {
     /// All templates.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::T5Gsm8k,
         Self::T5Mmlu,
         Self::VicunaGsm8k,
         Self::VicunaMmlu,
+        Self::Problem,
         Self::Raw,
         Self::Vicuna,
         Self::VicunaHumanEval,
@@ -134,6 +138,7 @@ impl PromptTemplate {
             Self::T5Mmlu => "t5-mmlu",
             Self::VicunaGsm8k => "vicuna-gsm8k",
             Self::VicunaMmlu => "vicuna-mmlu",
+            Self::Problem => "problem",
             Self::Raw => "raw",
             Self::Vicuna => "vicuna",
             Self::VicunaHumanEval => "vicuna-humaneval",
@@ -157,6 +162,7 @@ impl PromptTemplate {
         match self {
             Self::T5Gsm8k | Self::VicunaGsm8k => &[ContentKind::Question],
             Self::T5Mmlu | Self::VicunaMmlu => &[ContentKind::MultipleChoice],
+            Self::Problem => &[ContentKind::Question, ContentKind::MultipleChoice],
             Self::Raw => &[ContentKind::Text, ContentKind::Code],
             Self::Vicuna => &[ContentKind::Text, ContentKind::Conversation],
             Self::VicunaHumanEval => &[ContentKind::Code],
@@ -183,7 +189,8 @@ impl PromptTemplate {
             | Self::VicunaMbpp
             | Self::VicunaAlpaca
             | Self::VicunaCnnDailyMail => true,
-            Self::Raw
+            Self::Problem
+            | Self::Raw
             | Self::T5Gsm8k
             | Self::T5Mmlu
             | Self::Mbpp
@@ -285,6 +292,7 @@ impl PromptTemplate {
             Self::VicunaGsm8k => Some(format!(
                 "Reason the math question step by step. Question: {question}\n Answer: "
             )),
+            Self::Problem => Some(format!("Question: {question} Answer:")),
             _ => None,
         }
     }
@@ -298,6 +306,9 @@ impl PromptTemplate {
             #[rustfmt::skip]
             Self::VicunaMmlu => Some(format!(
                 "Answer the question step by step: Question: {question}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n"
+            )),
+            Self::Problem => Some(format!(
+                "Question: {question} A) {a} B) {b} C) {c} D) {d} Answer:"
             )),
             _ => None,
         }

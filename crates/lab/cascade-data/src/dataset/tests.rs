@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{json, Map, Value};
 
 use super::*;
-use crate::{Content, RandomSample, Turns};
+use crate::{Content, PromptTemplate, RandomSample, Turns};
 
 const GSM8K: &str = concat!(
     "{\"question\": \"One?\", \"answer\": \"#### 1\", \"id\": 7}\n",
@@ -617,15 +617,114 @@ fn names_go_both_ways() {
         assert_eq!(json, format!("\"{dataset}\""));
         assert_eq!(serde_json::from_str::<Dataset>(&json).unwrap(), dataset);
     }
-    for name in ["squad", "prompts:"] {
+    for (name, shortest) in [
+        ("problems:held-out", "problems:held-out"),
+        (
+            "problems:7:held-out:multiple-choice",
+            "problems:multiple-choice:held-out:7",
+        ),
+        ("problems:test:0:word-problem", "problems"),
+    ] {
+        let dataset: Dataset = name.parse().unwrap();
+        assert_eq!(dataset.to_string(), shortest);
+        assert_eq!(shortest.parse::<Dataset>().unwrap(), dataset);
+    }
+    for name in [
+        "squad",
+        "prompts:",
+        "problems:",
+        "problems:test:train",
+        "problems:-1",
+    ] {
         assert_eq!(
             name.parse::<Dataset>().unwrap_err().to_string(),
             format!(
-                "there is no dataset {name:?}; known are gsm8k, mmlu, humaneval, mbpp, alpaca, mt-bench, spec-bench, \
-                 cnn-dailymail, prompts, and prompts:FIELD for JSON lines with the prompt in another field"
+                "there is no dataset {name:?}; known are problems, gsm8k, mmlu, humaneval, mbpp, alpaca, mt-bench, \
+                 spec-bench, cnn-dailymail, prompts, prompts:FIELD for JSON lines with the prompt in another field, \
+                 and problems:KIND:SPLIT:SEED (word-problem or multiple-choice; test, validation, train or held-out; \
+                 a number)"
             )
         );
     }
+}
+
+#[test]
+fn problems_are_made_as_selected() {
+    let set: Dataset = "problems:multiple-choice:5".parse().unwrap();
+    let made = |selection| set.made(selection).unwrap();
+    let ids = |samples: &[Sample]| -> Vec<String> {
+        samples.iter().map(|sample| sample.id.clone()).collect()
+    };
+    let first = made(Selection::first(6)).unwrap();
+    assert_eq!(ids(&first), ["0", "1", "2", "3", "4", "5"]);
+    assert!(first.iter().all(|sample| sample.solution().is_some()));
+    assert!(matches!(first[0].content, Content::MultipleChoice { .. }));
+    let window = Selection {
+        offset: 4,
+        ..Selection::first(2)
+    };
+    assert_eq!(made(window).unwrap(), first[4..]);
+    let random = Selection {
+        random: Some(RandomSample { size: 2, seed: 1 }),
+        ..Selection::first(6)
+    };
+    let chosen = made(random).unwrap();
+    assert!(chosen.len() == 2 && chosen.iter().all(|sample| first.contains(sample)));
+    let too_many = made(Selection::random(1001, 0)).unwrap_err().to_string();
+    assert!(too_many.contains("1000 to choose from"), "{too_many}");
+    let past = made(Selection {
+        offset: usize::MAX,
+        ..Selection::first(2)
+    });
+    assert!(matches!(past, Err(Error::OffsetPastEnd { .. })), "{past:?}");
+    assert!(Dataset::Gsm8k.made(Selection::ALL).is_none());
+}
+
+#[test]
+fn problems_are_read_from_files_as_they_were_made() {
+    let set: Dataset = "problems:multiple-choice".parse().unwrap();
+    let Dataset::Problems(problems) = set else {
+        panic!("{set}");
+    };
+    let lines: String = problems
+        .problems()
+        .take(3)
+        .map(|problem| {
+            let line = json!({
+                "question": problem.question,
+                "choices": problem.choices,
+                "answer": problem.solution,
+                "template": problem.template,
+            });
+            format!("{line}\n")
+        })
+        .collect();
+    let read = set.parse("file", lines.as_bytes(), Selection::ALL).unwrap();
+    assert_eq!(read, set.made(Selection::first(3)).unwrap().unwrap());
+    let three = r#"{"question": "a", "choices": ["1", "2", "3"], "answer": "A"}"#;
+    let error = set.parse("file", three.as_bytes(), Selection::ALL);
+    assert!(matches!(error, Err(Error::Entry { .. })));
+}
+
+#[test]
+fn problems_are_asked_with_what_takes_them() {
+    let template = |name: &str, configured: PromptTemplate| {
+        let Ok(Dataset::Problems(set)) = name.parse() else {
+            panic!("{name}");
+        };
+        set.template(configured)
+    };
+    let both = ["problems", "problems:multiple-choice"];
+    for name in both {
+        assert_eq!(template(name, PromptTemplate::Raw), PromptTemplate::Problem);
+        let own = template(name, PromptTemplate::Problem);
+        assert_eq!(own, PromptTemplate::Problem);
+    }
+    let [word, choice] = both.map(|name| template(name, PromptTemplate::T5Gsm8k));
+    assert_eq!(
+        (word, choice),
+        (PromptTemplate::T5Gsm8k, PromptTemplate::Problem)
+    );
 }
 
 proptest! {

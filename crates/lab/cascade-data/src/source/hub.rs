@@ -32,7 +32,7 @@ fn home(dataset: &Dataset) -> Option<(&'static str, Option<&'static str>)> {
         Dataset::Alpaca => ("tatsu-lab/alpaca", None),
         Dataset::MtBench => ("HuggingFaceH4/mt_bench_prompts", None),
         Dataset::CnnDailyMail => ("abisee/cnn_dailymail", Some("3.0.0/test")),
-        Dataset::SpecBench | Dataset::Prompts { .. } => return None,
+        Dataset::Problems(_) | Dataset::SpecBench | Dataset::Prompts { .. } => return None,
     })
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the excerpts of this folder as Parquet, with the columns and types of the hub's exports.
+"""Writes the entries of this folder as Parquet, with the columns and types of the hub's exports.
 
     python3 -m venv venv && venv/bin/pip install pyarrow==26.0.1 && venv/bin/python make_parquet.py
 """

@@ -1,28 +1,30 @@
-//! The prompts of the recorded greedy outputs, which a script in another language built, come out
-//! of our templates.
+//! The prompts of the recorded greedy outputs come out of the problems and templates.
 
 use std::path::PathBuf;
 
+use cascade_config::Config;
 use cascade_data::{Dataset, PromptTemplate, Selection};
 
 #[test]
 fn templates_give_the_recorded_prompts() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    for (golden, template) in [
-        ("demo-t5-greedy.jsonl", PromptTemplate::T5Gsm8k),
-        ("demo-llama-greedy.jsonl", PromptTemplate::VicunaGsm8k),
-    ] {
-        let golden = root.join("tests/goldens").join(golden);
+    let goldens = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../tests/goldens");
+    for family in ["demo-t5", "demo-llama"] {
+        let config = Config::open(format!("embedded:{family}")).unwrap();
+        let golden = goldens.join(format!("{family}-greedy.jsonl"));
         let recorded = Dataset::PROMPTS.read(&golden, Selection::ALL).unwrap();
-        let questions = Dataset::Gsm8k
-            .read(
-                &root.join("crates/lab/cascade-demo/data/gsm8k/test.jsonl"),
-                Selection::first(recorded.len()),
-            )
-            .unwrap();
-        for (question, recorded) in questions.iter().zip(&recorded) {
-            let prompt = recorded.prompt(PromptTemplate::Raw).unwrap();
-            assert_eq!(question.prompt(template).unwrap(), prompt);
+        for kind in ["problems", "problems:multiple-choice"] {
+            let Ok(Dataset::Problems(set)) = kind.parse() else {
+                panic!("{kind}");
+            };
+            let template = set.template(config.prompt);
+            let of_kind = recorded.iter().filter(|s| s.fields["dataset"] == kind);
+            let problems = Dataset::Problems(set).made(Selection::first(50)).unwrap();
+            for (recorded, problem) in of_kind.zip(problems.unwrap()) {
+                assert_eq!(recorded.id, problem.id);
+                let prompt = recorded.prompt(PromptTemplate::Raw).unwrap();
+                assert_eq!(problem.prompt(template).unwrap(), prompt);
+            }
         }
+        assert_eq!(recorded.len(), 50);
     }
 }

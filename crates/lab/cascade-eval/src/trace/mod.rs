@@ -47,6 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod first_token;
 mod format;
 mod header;
 mod margins;
@@ -64,6 +65,7 @@ mod writer;
 
 use crate::{Error, Result};
 
+pub use first_token::FirstToken;
 pub use format::Trace;
 pub use header::{Header, Provenance, VERSION};
 pub use reader::{Reader, LONGEST_HEADER, LONGEST_RECORD};

@@ -4,7 +4,7 @@ use maud::{html, Markup};
 
 use super::scale::Scale;
 use super::style::{colour, fill, short};
-use super::svg::{base_line, whisker, Area, FAINT, LEADING, TEXT};
+use super::svg::{base_line, length, whisker, Area, ADJUST, FAINT, LEADING, TEXT};
 use super::{font, Bars};
 use crate::figure::{fixed, Figure};
 use crate::text::shown_line;
@@ -18,25 +18,103 @@ const NUMBER: f64 = 11.0;
 /// How far above a bar's end its number stands.
 const LIFT: f64 = 5.0;
 
+/// How wide lines of slanted names are at most.
+const SLANTED: f64 = 130.0;
+/// How much names are slanted, in degrees.
+const SLANT: f64 = 40.0;
+/// White between the names of two groups.
+const GAP: f64 = 8.0;
+
+/// Names of groups, in lines.
+enum Names {
+    /// Each below its group.
+    Level(Vec<Vec<String>>),
+    /// Each ends below its group, where a word would not fit its width.
+    Slanted(Vec<Vec<String>>),
+}
+
+impl Names {
+    fn new(groups: &[String], width: f64) -> Self {
+        let room = width - GAP;
+        let shown: Vec<String> = groups.iter().map(|name| shown_line(name)).collect();
+        let lines = |limit: f64| {
+            let lines = |name: &String| font::wrapped(name, TEXT, font::REGULAR, limit);
+            shown.iter().map(lines).collect()
+        };
+        let words = shown.iter().flat_map(|name| name.split_whitespace());
+        let longest = words.map(|word| font::width(word, TEXT, font::REGULAR));
+        match longest.fold(0.0, f64::max) <= room {
+            true => Self::Level(lines(room)),
+            false => Self::Slanted(lines(SLANTED)),
+        }
+    }
+}
+
+/// The left end of the area, so that slanted names of the first group have room.
+pub(super) fn left(groups: &[String], left: f64, right: f64) -> f64 {
+    match Names::new(groups, (right - left) / groups.len().max(1) as f64) {
+        Names::Level(_) => left,
+        Names::Slanted(_) => left.max(SLANTED * SLANT.to_radians().cos()),
+    }
+}
+
 /// Names of the groups below the area, and the height of the picture.
 pub(super) fn x_axis(area: &Area, groups: &[String]) -> (Markup, f64) {
     let width = (area.right - area.left) / groups.len().max(1) as f64;
-    let names: Vec<Vec<String>> = groups
-        .iter()
-        .map(|name| font::wrapped(&shown_line(name), TEXT, font::REGULAR, width - 8.0))
-        .collect();
-    let rows = names.iter().map(Vec::len).max().unwrap_or_default();
+    let middle = |group: usize| area.left + (group as f64 + 0.5) * width;
     let first = area.bottom + LEADING + 4.0;
+    match Names::new(groups, width) {
+        Names::Level(names) => level(area, &names, middle, first),
+        Names::Slanted(names) => slanted(area, &names, middle, first),
+    }
+}
+
+fn level(
+    area: &Area,
+    names: &[Vec<String>],
+    middle: impl Fn(usize) -> f64,
+    first: f64,
+) -> (Markup, f64) {
+    let rows = names.iter().map(Vec::len).max().unwrap_or_default();
     let markup = html! {
         (base_line(area))
         @for (group, lines) in names.iter().enumerate() {
             @for (row, line) in lines.iter().enumerate() {
-                text x=(short(area.left + (group as f64 + 0.5) * width)) y=(short(first + LEADING * row as f64))
-                    text-anchor="middle" { (line) }
+                text x=(short(middle(group))) y=(short(first + LEADING * row as f64)) text-anchor="middle"
+                    textLength=(length(line, TEXT, font::REGULAR, f64::INFINITY)) lengthAdjust=(ADJUST) { (line) }
             }
         }
     };
     (markup, first + LEADING * rows as f64)
+}
+
+fn slanted(
+    area: &Area,
+    names: &[Vec<String>],
+    middle: impl Fn(usize) -> f64,
+    first: f64,
+) -> (Markup, f64) {
+    let (sine, cosine) = SLANT.to_radians().sin_cos();
+    let widest = |lines: &Vec<String>| {
+        let widths = lines
+            .iter()
+            .map(|line| font::width(line, TEXT, font::REGULAR));
+        widths.fold(0.0, f64::max).min(SLANTED)
+    };
+    let depth = |lines: &Vec<String>| widest(lines) * sine + LEADING * lines.len() as f64 * cosine;
+    let deepest = names.iter().map(depth).fold(0.0, f64::max);
+    let markup = html! {
+        (base_line(area))
+        @for (group, lines) in names.iter().enumerate() {
+            g transform={ "translate(" (short(middle(group))) " " (short(first - 4.0)) ") rotate(-" (SLANT) ")" } {
+                @for (row, line) in lines.iter().enumerate() {
+                    text x="0" y=(short(LEADING * row as f64)) text-anchor="end"
+                        textLength=(length(line, TEXT, font::REGULAR, SLANTED)) lengthAdjust=(ADJUST) { (line) }
+                }
+            }
+        }
+    };
+    (markup, first + deepest + 6.0)
 }
 
 /// The bars, their error bars and their numbers.
@@ -144,4 +222,32 @@ fn widest_number(bars: &[Bars]) -> f64 {
     figures
         .map(|figure| font::width(&number(figure), NUMBER, font::REGULAR))
         .fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(groups: usize) -> Vec<String> {
+        vec!["Autoregressive decoding".to_owned(); groups]
+    }
+
+    #[test]
+    fn names_that_do_not_fit_are_slanted_and_all_of_the_picture() {
+        let few = Names::new(&names(3), 200.0);
+        assert!(matches!(few, Names::Level(lines) if lines[0].len() == 1));
+        let many = names(12);
+        assert!(matches!(Names::new(&many, 55.0), Names::Slanted(_)));
+        let area = Area {
+            left: left(&many, 50.0, 740.0),
+            right: 740.0,
+            top: 0.0,
+            bottom: 300.0,
+        };
+        // The first name ends below its group and begins within the picture.
+        assert!(area.left >= SLANTED * SLANT.to_radians().cos());
+        let (_, height) = x_axis(&area, &many);
+        assert!(height > 380.0, "{height}");
+        assert_eq!(left(&names(3), 50.0, 740.0), 50.0);
+    }
 }

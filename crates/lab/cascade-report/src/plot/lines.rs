@@ -4,8 +4,8 @@ use maud::{html, Markup};
 
 use super::scale::Scale;
 use super::style::{colour, dashes, marker, short};
-use super::svg::{base_line, whisker, Area, FAINT, LEADING};
-use super::{Axis, Line};
+use super::svg::{base_line, length, whisker, Area, ADJUST, FAINT, LEADING, TEXT};
+use super::{font, Axis, Line};
 use crate::figure::Figure;
 use crate::text::shown_line;
 
@@ -26,7 +26,9 @@ pub(super) fn x_axis(area: &Area, axis: &Axis, lines: &[Line]) -> (Markup, f64) 
             path d={ "M" (x) " " (short(area.bottom)) "v5" } stroke="#8c8c8c" {}
             text x=(x) y=(short(numbers)) text-anchor="middle" fill=(FAINT) { (label) }
         }
-        text x=(short(area.x(0.5))) y=(short(title)) text-anchor="middle" fill=(FAINT) { (shown_line(&axis.title)) }
+        @let axis_title = shown_line(&axis.title);
+        text x=(short(area.x(0.5))) y=(short(title)) text-anchor="middle" fill=(FAINT)
+            textLength=(length(&axis_title, TEXT, font::REGULAR, area.right - area.left)) lengthAdjust=(ADJUST) { (axis_title) }
     };
     (markup, title + LEADING)
 }

@@ -19,6 +19,7 @@ pub(super) fn colour(series: usize) -> &'static str {
 pub(super) fn dashes(evidence: Evidence) -> Option<&'static str> {
     match evidence {
         Evidence::Measured => None,
+        Evidence::Modelled => Some("16 4"),
         Evidence::Replayed => Some("10 4"),
         Evidence::Simulated => Some("5 3.5"),
         Evidence::Computed => Some("1.5 3"),
@@ -26,10 +27,14 @@ pub(super) fn dashes(evidence: Evidence) -> Option<&'static str> {
     }
 }
 
-/// The marker of a series around (x, y). Hollow ones are of what was not measured or replayed.
+/// The marker of a series around (x, y). Hollow ones are of what was not measured or replayed, and
+/// not made of measurements.
 pub(super) fn marker(series: usize, evidence: Evidence, x: f64, y: f64) -> Markup {
     let colour = colour(series);
-    let solid = matches!(evidence, Evidence::Measured | Evidence::Replayed);
+    let solid = !matches!(
+        evidence,
+        Evidence::Simulated | Evidence::Computed | Evidence::Paper
+    );
     let fill = if solid { colour } else { "#ffffff" };
     let d = outline(series, x, y);
     html! { path d=(d) fill=(fill) stroke=(colour) stroke-width="1.5" stroke-dasharray="none" {} }
@@ -64,6 +69,7 @@ pub(super) fn pattern(prefix: &str, series: usize, evidence: Evidence) -> Option
     let colour = colour(series);
     let (ground, ink, width) = match evidence {
         Evidence::Measured | Evidence::Paper => return None,
+        Evidence::Modelled => (colour, "#ffffff", "0.6"),
         Evidence::Replayed => (colour, "#ffffff", "1.2"),
         Evidence::Simulated | Evidence::Computed => ("#ffffff", colour, "2"),
     };

@@ -28,6 +28,15 @@ pub(super) const FAINT: &str = "#595959";
 /// Grey for reference lines.
 const REFERENCE: &str = "#404040";
 
+/// Texts take the room that was measured for them also where the viewer lacks the font and draws
+/// them with another, which may be wider.
+pub(super) const ADJUST: &str = "spacingAndGlyphs";
+
+/// The room of a line of text, `limit` at most.
+pub(super) fn length(line: &str, size: f64, font: &[u8], limit: f64) -> String {
+    short(font::width(line, size, font).min(limit))
+}
+
 /// The area between the axes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
@@ -78,12 +87,15 @@ impl Plot {
                 (self.patterns(prefix))
                 rect width=(WIDTH) height=(short(height)) fill="#ffffff" {}
                 @for (i, line) in titles.iter().enumerate() {
-                    text x=(MARGIN) y=(MARGIN + 15.0 + 24.0 * i as f64) font-size=(TITLE) font-weight="600" { (line) }
+                    text x=(MARGIN) y=(MARGIN + 15.0 + 24.0 * i as f64) font-size=(TITLE) font-weight="600"
+                        textLength=(length(line, TITLE, font::BOLD, WIDTH - 2.0 * MARGIN)) lengthAdjust=(ADJUST) { (line) }
                 }
                 @for (row, entries) in legend.iter().enumerate() {
                     (self.legend_row(prefix, entries, title_end + 16.0 + 22.0 * row as f64))
                 }
-                text x=(MARGIN) y=(short(area.top - 16.0)) fill=(FAINT) { (shown_line(&self.y.title)) }
+                @let y_title = shown_line(&self.y.title);
+                text x=(MARGIN) y=(short(area.top - 16.0)) fill=(FAINT)
+                    textLength=(length(&y_title, TEXT, font::REGULAR, WIDTH - 2.0 * MARGIN)) lengthAdjust=(ADJUST) { (y_title) }
                 (y_axis(&area, &y))
                 (x_axis)
                 (self.marks(prefix, &area, &y))
@@ -107,9 +119,15 @@ impl Plot {
         } else {
             MARGIN + 8.0 + margin
         };
+        let left = MARGIN + ticks.ceil() + 10.0;
+        let right = WIDTH - right.ceil();
+        let left = match &self.chart {
+            Chart::Bars { groups, .. } => bars::left(groups, left, right),
+            Chart::Lines { .. } => left,
+        };
         Area {
-            left: MARGIN + ticks.ceil() + 10.0,
-            right: WIDTH - right.ceil(),
+            left,
+            right,
             top,
             bottom: top + AREA,
         }
@@ -171,8 +189,8 @@ impl Plot {
         html! {
             @for entry in entries {
                 (self.swatch(prefix, entry, y - 4.5))
-                text x=(short(entry.x + SWATCH)) y=(short(y)) {
-                    (entry.name) tspan dx="4" fill=(FAINT) { "· " (entry.evidence.name()) }
+                text x=(short(entry.x + SWATCH)) y=(short(y)) textLength=(short(entry.width - SWATCH)) lengthAdjust=(ADJUST) {
+                    (entry.name) tspan fill=(FAINT) { " · " (entry.evidence.name()) }
                 }
             }
         }
@@ -222,7 +240,7 @@ impl Entry {
         let text = format!("{name} · {evidence}");
         Self {
             series,
-            width: SWATCH + font::width(&text, TEXT, font::REGULAR),
+            width: (SWATCH + font::width(&text, TEXT, font::REGULAR)).min(WIDTH - 2.0 * MARGIN),
             name,
             evidence,
             x: 0.0,
@@ -295,7 +313,8 @@ fn references(area: &Area, y: &Scale, labels: &[Label<'_>]) -> Markup {
                 path d={ "M" (short(area.left)) " " (short(at)) "H" (short(area.right)) } stroke=(REFERENCE)
                     stroke-width="1.4" stroke-dasharray=[dashes(reference.evidence)] {}
                 @for (i, line) in label.lines.iter().enumerate() {
-                    text x=(short(area.right + 8.0)) y=(short(first + LEADING * i as f64)) fill=(REFERENCE) { (line) }
+                    text x=(short(area.right + 8.0)) y=(short(first + LEADING * i as f64)) fill=(REFERENCE)
+                        textLength=(length(line, TEXT, font::REGULAR, f64::INFINITY)) lengthAdjust=(ADJUST) { (line) }
                 }
             }
         }

@@ -56,6 +56,10 @@ fn add(
     made.best = made.best.or_else(|| scored.best_cascade());
     let title = format!("{}, {dataset}: {}", notes::title(data), metric.title());
     let mut table = scored.table(&title, &lines, metric)?;
+    let of_paper = data.definition.of_paper(dataset);
+    if of_paper != dataset {
+        table = table.note(format!("The paper's figures are of {of_paper}."));
+    }
     for note in scored.notes(costs.as_ref()) {
         table = table.note(note);
     }
@@ -70,45 +74,72 @@ fn add(
     Ok(())
 }
 
+/// Whether there is anything to choose: a row of several variants.
+fn chooses(data: &Data) -> bool {
+    let mut rows = data.variants.windows(2);
+    rows.any(|pair| pair[0].row == pair[1].row)
+}
+
+/// SWI of each variant, if there are costs.
+fn ratios(data: &Data, sheet: &Sheet<'_>, costs: Option<&CostTable>) -> Result<Option<Vec<Ratio>>> {
+    let all = |costs| (0..data.variants.len()).map(move |variant| sheet.swi(variant, costs));
+    costs.map(|costs| all(costs).collect()).transpose()
+}
+
 fn caption(models: &str, metric: Metric) -> String {
     let by = metric.title();
     format!("Ours with {models}, by {by}; beside it the paper's, where it has one.")
 }
 
-/// The variants with what they are compared by.
+/// Prompts below which nothing is concluded.
+const FEWEST: usize = 30;
+
+/// The variants with what they are compared by. The best are chosen on one half of the prompts, and
+/// every figure is of the other: a figure of the prompts that chose would flatter whatever row
+/// tries most.
 struct Scored<'a> {
     data: &'a Data,
-    sheet: &'a Sheet<'a>,
+    /// The prompts that figures are of.
+    sheet: Sheet<'a>,
+    /// Prompts that variants are chosen on, if they are others.
+    chosen_on: Option<usize>,
     /// SWI of each variant, if there are costs.
     ratios: Option<Vec<Ratio>>,
-    /// What is compared; `None` for variants whose output is wrong.
+    /// What is compared, on the prompts that choose; `None` for variants whose output is wrong.
     scores: Vec<Option<f64>>,
 }
 
 impl<'a> Scored<'a> {
-    fn new(data: &'a Data, sheet: &'a Sheet<'a>, costs: Option<&CostTable>) -> Result<Self> {
-        let variants = 0..data.variants.len();
-        let ratios = match costs {
-            Some(costs) => Some(
-                variants
-                    .clone()
-                    .map(|variant| sheet.swi(variant, costs))
-                    .collect::<Result<Vec<_>>>()?,
-            ),
-            None => None,
+    fn new(data: &'a Data, sheet: &Sheet<'a>, costs: Option<&CostTable>) -> Result<Self> {
+        let (choosing, reported, chosen_on) = match sheet.halves().filter(|_| chooses(data)) {
+            Some((choosing, reported)) => {
+                let count = choosing.prompts();
+                (choosing, reported, Some(count))
+            }
+            None => (sheet.clone(), sheet.clone(), None),
         };
+        let ratios = ratios(data, &choosing, costs)?;
         let score = |variant: usize| match (&ratios, data.failure(variant)) {
             (_, Some(_)) => None,
             (Some(ratios), None) => ratios[variant].value(),
-            (None, None) => sheet.speedup(variant).map(|figure| figure.value),
+            (None, None) => choosing.speedup(variant).map(|figure| figure.value),
         };
-        let scores = variants.map(score).collect();
         Ok(Self {
             data,
-            sheet,
-            ratios,
-            scores,
+            scores: (0..data.variants.len()).map(score).collect(),
+            ratios: self::ratios(data, &reported, costs)?,
+            sheet: reported,
+            chosen_on,
         })
+    }
+
+    /// What is compared, on the prompts that figures are of.
+    fn value(&self, variant: usize) -> Option<f64> {
+        self.scores[variant]?;
+        match &self.ratios {
+            Some(ratios) => ratios[variant].value(),
+            None => self.sheet.speedup(variant).map(|figure| figure.value),
+        }
     }
 
     fn variants_of(&self, row: usize) -> Vec<usize> {
@@ -129,10 +160,11 @@ impl<'a> Scored<'a> {
 
     /// Of each row, the paper's variant and the best one.
     fn lines(&self, dataset: &str, metric: Metric) -> Vec<Line<'a>> {
+        let of_paper = self.data.definition.of_paper(dataset);
         let mut lines = Vec::new();
         for (index, row) in self.data.definition.rows.iter().enumerate() {
             let variants = self.variants_of(index);
-            let figure = row.figure(dataset, metric);
+            let figure = row.figure(of_paper, metric);
             let Some(best) = self.best(&variants) else {
                 // An absent row without a figure of this metric would be empty.
                 let alone = figure.filter(|_| row.absent.is_some());
@@ -144,7 +176,7 @@ impl<'a> Scored<'a> {
                 }));
                 continue;
             };
-            let like = figure.or_else(|| row.figure(dataset, Metric::ModelSize));
+            let like = figure.or_else(|| row.figure(of_paper, Metric::ModelSize));
             let of_paper = like.and_then(|figure| {
                 variants
                     .iter()
@@ -249,7 +281,7 @@ impl<'a> Scored<'a> {
     }
 
     fn swi_columns(&self, table: Table, lines: &[Line<'_>]) -> Result<Table> {
-        let evidence = self.data.plan.evidence;
+        let evidence = Evidence::Modelled;
         let bootstrap = self.data.bootstrap();
         let ratio = |variant: usize| self.ratios.as_ref().map(|ratios| &ratios[variant]);
         let mut table = table;
@@ -312,7 +344,7 @@ impl<'a> Scored<'a> {
     }
 
     fn notes(&self, costs: Option<&CostTable>) -> Vec<String> {
-        let mut notes = vec![format!("{} prompts.", self.sheet.prompts())];
+        let mut notes = vec![self.prompts(), notes::endings(&self.sheet)];
         if let Some(costs) = costs {
             let target = costs.cost("target").unwrap_or(1.0);
             let costs: Vec<String> = costs
@@ -340,12 +372,30 @@ impl<'a> Scored<'a> {
                 )
             });
         notes.push(format!(
-            "Settings tried: {}. The best is chosen on these very prompts, for all rows alike.",
+            "Settings tried: {}.",
             tried.collect::<Vec<_>>().join(", ")
         ));
         notes.extend(self.edge());
         notes.extend(notes::all(self.data));
         notes
+    }
+
+    /// How many prompts, and which chose.
+    fn prompts(&self) -> String {
+        let prompts = self.sheet.prompts();
+        let few = match prompts < FEWEST {
+            true => format!(" Fewer than {FEWEST}: no verdict."),
+            false => String::new(),
+        };
+        match self.chosen_on {
+            Some(others) => format!(
+                "{prompts} prompts. The best settings are chosen on {others} other prompts.{few}"
+            ),
+            None if chooses(self.data) => {
+                format!("{prompts} prompt, on which the best settings are chosen too.{few}")
+            }
+            None => format!("{prompts} prompts.{few}"),
+        }
     }
 
     /// Says which of the best hyperparameters are the largest that were tried: with larger ones the
@@ -387,7 +437,11 @@ impl<'a> Scored<'a> {
             Some(ratios) => ratios[variant].figure(bootstrap),
             None => self.sheet.speedup(variant),
         });
-        let mut bars = vec![Bars::new("ours", self.data.plan.evidence, ours)];
+        let evidence = match &self.ratios {
+            Some(_) => Evidence::Modelled,
+            None => self.data.plan.evidence,
+        };
+        let mut bars = vec![Bars::new("ours", evidence, ours)];
         let plain = lines.first().and_then(|line| line.paper);
         let scale = match (metric, plain) {
             (Metric::Walltime, Some(plain)) => plain,
@@ -420,7 +474,7 @@ impl<'a> Scored<'a> {
     fn of_rows(&self, dataset: &str, metric: Metric) -> Option<String> {
         let rows = self.data.definition.rows.iter().enumerate();
         let best = rows.filter_map(|(index, row)| {
-            let score = self.scores[self.best(&self.variants_of(index))?]?;
+            let score = self.value(self.best(&self.variants_of(index))?)?;
             Some(format!("{} {score:.2}", row.algorithm))
         });
         let best: Vec<String> = best.collect();
@@ -434,26 +488,42 @@ impl<'a> Scored<'a> {
     fn beside(&self, speculative: usize, dataset: &str, metric: Metric) -> Option<String> {
         let cascade = self.best_cascade()?;
         let label = |variant: usize| self.data.variants[variant].id.clone();
-        let (a, b) = (self.scores[cascade]?, self.scores[speculative]?);
-        let ratio = self
-            .ratios
-            .as_ref()
-            .and_then(|ratios| ratios[cascade].over(&ratios[speculative], self.data.bootstrap()));
-        let interval =
-            ratio
-                .and_then(|ratio| ratio.interval)
-                .map_or_else(String::new, |interval| {
-                    format!(
-                        " (ratio {:.3}, 95 % interval {:.3} to {:.3})",
-                        a / b,
-                        interval.low,
-                        interval.high
-                    )
-                });
-        let verdict = if a > b { "beats" } else { "does not beat" };
+        let (a, b) = (self.value(cascade)?, self.value(speculative)?);
+        let bootstrap = self.data.bootstrap();
+        let ratios = self.ratios.as_ref();
+        let ratio = ratios.and_then(|ratios| ratios[cascade].over(&ratios[speculative], bootstrap));
+        let interval = ratio.and_then(|ratio| ratio.interval);
+        let said = interval.map_or_else(String::new, |interval| {
+            format!(
+                " (ratio {:.3}, 95 % interval {:.3} to {:.3})",
+                a / b,
+                interval.low,
+                interval.high
+            )
+        });
+        let (best, other) = (
+            "the best cascade with Max-Gram",
+            "the best speculative decoding",
+        );
+        let (cascade, speculative) = (label(cascade), label(speculative));
+        let title = metric.title();
+        let prompts = self.sheet.prompts();
+        if prompts < FEWEST {
+            return Some(format!(
+                "{dataset}, {title}: {best} {a:.2} ({cascade}), {other} {b:.2} ({speculative}); no verdict \
+                 from {prompts} prompts, give --limit {} or more.",
+                2 * FEWEST
+            ));
+        }
+        let verdict = match interval {
+            Some(interval) if interval.low > 1.0 => "beats",
+            Some(interval) if interval.high < 1.0 => "is slower than",
+            Some(_) => "is not clearly different from",
+            None if a > b => "beats",
+            None => "does not beat",
+        };
         Some(format!(
-            "{dataset}, {}: the best cascade with Max-Gram ({}; {a:.2}) {verdict} the best speculative decoding ({}; {b:.2}){interval}.",
-            metric.title(), label(cascade), label(speculative)
+            "{dataset}, {title}: {best} ({cascade}; {a:.2}) {verdict} {other} ({speculative}; {b:.2}){said}."
         ))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cascade_eval::{median, Bootstrap, CostTable};
+use cascade_eval::{median, Bootstrap, CostTable, Endings};
 use cascade_report::{Figure, Results};
 
 use crate::plan::Plan;
@@ -146,6 +146,7 @@ impl Data {
 }
 
 /// Some of the prompts.
+#[derive(Clone)]
 pub(super) struct Sheet<'a> {
     data: &'a Data,
     prompts: Vec<(usize, &'a [Run])>,
@@ -221,6 +222,26 @@ fn with_interval(value: f64, interval: Option<(f64, f64)>) -> Figure {
 impl Sheet<'_> {
     pub(super) fn prompts(&self) -> usize {
         self.prompts.len()
+    }
+
+    /// Every other prompt, from the first on and from the second on; `None` of a single prompt.
+    pub(super) fn halves(&self) -> Option<(Self, Self)> {
+        let half = |first: usize| Self {
+            data: self.data,
+            prompts: self
+                .prompts
+                .iter()
+                .skip(first)
+                .step_by(2)
+                .copied()
+                .collect(),
+        };
+        (self.prompts() > 1).then(|| (half(0), half(1)))
+    }
+
+    /// How the answers end, which are the same for all variants; `None` where records do not say.
+    pub(super) fn endings(&self) -> Option<Endings> {
+        self.runs(0).map(|run| run.ending).collect()
     }
 
     fn runs(&self, variant: usize) -> impl Iterator<Item = &Run> {

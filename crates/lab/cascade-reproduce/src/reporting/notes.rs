@@ -1,6 +1,8 @@
 //! What must be said beside figures.
 
-use super::data::Data;
+use cascade_data::Dataset;
+
+use super::data::{Data, Sheet};
 
 /// The experiment's title, which names the paper's models, with those that ran here.
 pub(super) fn title(data: &Data) -> String {
@@ -36,11 +38,16 @@ pub(super) fn provenance(data: &Data) -> String {
         .suites
         .iter()
         .map(|suite| {
+            let how = match suite.dataset.parse() {
+                Ok(Dataset::Problems(_)) => "made",
+                _ => "drawn at random",
+            };
             format!(
-                "{} of {} ({})",
+                "{} of {} ({}), {how} by seed {}",
                 suite.prompts.len(),
                 suite.dataset,
-                suite.template
+                suite.template,
+                data.plan.seed,
             )
         })
         .collect();
@@ -52,6 +59,16 @@ pub(super) fn provenance(data: &Data) -> String {
         data.answered(),
         data.plan.max_new_tokens,
     )
+}
+
+/// How answers end: those that do not are artefacts of a model, in which drafters gain most.
+pub(super) fn endings(sheet: &Sheet<'_>) -> String {
+    match sheet.endings() {
+        Some(endings) => format!("Endings: {endings}."),
+        None => {
+            "How answers end was not recorded: these results are of an earlier version.".to_owned()
+        }
+    }
 }
 
 /// Whether outputs equal plain decoding's, what is missing, and what was left out.

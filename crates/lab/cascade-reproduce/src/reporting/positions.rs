@@ -74,6 +74,7 @@ fn add(made: &mut Made, data: &Data, sheet: &Sheet<'_>, dataset: &str) -> Result
     table = table.note(
         "The paper prints the figure without numbers: there is nothing to stand beside ours.",
     );
+    table = table.note(notes::endings(sheet));
     for note in notes::all(data) {
         table = table.note(note);
     }

@@ -46,6 +46,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         )?;
         bars.push(Bars::new(name, data.plan.evidence, figures));
     }
+    table = table.note(notes::endings(&data.sheet(|_| true)));
     for note in notes::all(data) {
         table = table.note(note.replace("plain decoding's", "the recorded one"));
     }

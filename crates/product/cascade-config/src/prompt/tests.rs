@@ -60,6 +60,8 @@ fn questions_and_texts_are_exact() {
         (PromptTemplate::VicunaGsm8k, question, format!("{SYSTEM} USER: Reason the math question step by step. Question: How many {{question}}s?\n Answer:  ASSISTANT:")),
         (PromptTemplate::T5Mmlu, choice, "Question: Which?\n(A) one (B) {d} (C) 3 (D) (B) four\n Answer: \n Let's think step by step. ".to_owned()),
         (PromptTemplate::VicunaMmlu, choice, format!("{SYSTEM} USER: Answer the question step by step: Question: Which?\n(A) one (B) {{d}} (C) 3 (D) (B) four\n Answer: \n ASSISTANT:")),
+        (PromptTemplate::Problem, question, "Question: How many {question}s? Answer:".to_owned()),
+        (PromptTemplate::Problem, choice, "Question: Which? A) one B) {d} C) 3 D) (B) four Answer:".to_owned()),
         (PromptTemplate::Raw, text, "Hello\nthere ".to_owned()),
         (PromptTemplate::Raw, code, "def f(x):\n".to_owned()),
         (PromptTemplate::Vicuna, text, format!("{SYSTEM} USER: Hello\nthere  ASSISTANT:")),
@@ -180,7 +182,7 @@ fn an_unknown_name_lists_the_known() {
     let error = "gsm8k".parse::<PromptTemplate>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "there is no prompt template \"gsm8k\"; known are t5-gsm8k, t5-mmlu, vicuna-gsm8k, vicuna-mmlu, raw, vicuna, \
+        "there is no prompt template \"gsm8k\"; known are t5-gsm8k, t5-mmlu, vicuna-gsm8k, vicuna-mmlu, problem, raw, vicuna, \
          vicuna-humaneval, mbpp, vicuna-mbpp, alpaca, vicuna-alpaca, cnn-dailymail, t5-cnn-dailymail, vicuna-cnn-dailymail"
     );
     let serde = serde_json::from_str::<PromptTemplate>("\"gsm8k\"").unwrap_err();

@@ -14,9 +14,9 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use crate::common::demo::folder;
 
 const TEXTS: [&str; 9] = [
-    "Natalia sold clips to 48 of her friends in April, and then she sold half as many in May.",
+    "Hana gives 48 of her stamps to friends in April, and a third as many again in June.",
     "  Two leading spaces, a\ttab,\n\nan empty line, and a trailing space ",
-    "Weng earns $12 an hour. 12 / 60 = 0.2, so 0.2 x 50 = $10.\n#### 10",
+    "Ruth pays $15 an hour. 15 / 60 = 0.25, so 0.25 x 40 = $10.\n#### 10",
     "A chat between a curious user and an assistant. USER: Héllo! ASSISTANT: Grüße, Ωmega.</s>",
     "東京の天気は晴れです。今日は暑い。",
     "emoji 👩‍👩‍👧‍👦 and 🇩🇪, then text",

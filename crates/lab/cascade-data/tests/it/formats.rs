@@ -1,4 +1,4 @@
-//! Excerpts of the real datasets, in their own formats and as the hub's Parquet exports have them.
+//! Entries in the formats of the datasets, and as the hub's Parquet exports have them.
 
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ fn samples_hold_what_the_files_say() {
 
     let code = read(Dataset::HumanEval, "humaneval.jsonl.gz");
     assert_eq!(code[1].id, "HumanEval/1");
-    assert_eq!(code[1].fields["entry_point"], "separate_paren_groups");
+    assert_eq!(code[1].fields["entry_point"], "separate_words");
     assert!(code[0]
         .reference()
         .unwrap()
@@ -96,7 +96,10 @@ fn samples_hold_what_the_files_say() {
     assert_eq!(writing.references, Vec::<Vec<String>>::new());
     assert_eq!(
         reasoning.references,
-        [["You are in second place."], ["Uncertain."]]
+        [
+            ["You are in third place."],
+            ["It depends on the length of the queue."]
+        ]
     );
 
     let spec = read(Dataset::SpecBench, "spec_bench.jsonl");
@@ -122,14 +125,13 @@ fn samples_hold_what_the_files_say() {
 #[test]
 fn a_conversation_of_spec_bench_is_vicunas() {
     let sample = &read(Dataset::SpecBench, "spec_bench.jsonl")[0];
-    let answers = ["You are second.".to_owned()];
+    let answers = ["You are third.".to_owned()];
     assert_eq!(
         sample.prompt_after(PromptTemplate::Vicuna, &answers).unwrap(),
         "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, \
-         and polite answers to the user's questions. USER: Imagine you are participating in a race with a group of \
-         people. If you have just overtaken the second person, what's your current position? Where is the person you \
-         just overtook? ASSISTANT: You are second.</s>USER: If the \"second person\" is changed to \"last person\" in \
-         the above question, what would the answer be? ASSISTANT:"
+         and polite answers to the user's questions. USER: In a queue, you step in front of the person in third place. \
+         Which place do you have, and where is that person now? ASSISTANT: You are third.</s>USER: And if it was the \
+         last person that you stepped in front of? ASSISTANT:"
     );
 }
 

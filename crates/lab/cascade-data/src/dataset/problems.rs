@@ -1,0 +1,160 @@
+//! Word problems of the project's own, made or read from a file.
+
+use std::fmt;
+
+use cascade_demo::problems::{problems, Kind, Problem, Split};
+
+use super::entry::{Entry, Result};
+use super::taken::Taken;
+use crate::{Content, ContentKind, EntryError, Error, PromptTemplate, Sample, Selection};
+
+/// Which word problems: `problems:KIND:SPLIT:SEED`, any part of which may be left out.
+///
+/// Problems are drawn one after the other by the seed, each independently of the others, so the
+/// first of a seed are a sample as good as any. A set has [`MOST`](Self::MOST) of them, of which
+/// [`LENGTH`](Self::LENGTH) are taken without a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProblemSet {
+    /// `word-problem` (default) or `multiple-choice`.
+    pub kind: Kind,
+    /// `test` (default), `validation`, `train`, or `held-out` for templates that no model was
+    /// trained on.
+    pub split: Split,
+    /// 0 by default.
+    pub seed: u64,
+}
+
+const NAME: &str = "problems";
+
+impl ProblemSet {
+    /// Word problems of the test split.
+    pub const DEFAULT: Self = Self {
+        kind: Kind::WordProblem,
+        split: Split::Test,
+        seed: 0,
+    };
+
+    /// Problems that are taken after the offset if nothing limits them.
+    pub const LENGTH: usize = 1000;
+
+    /// The set of a name; `None` for a part that is no kind, split or seed, or comes twice.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        let mut parts = name.split(':');
+        (parts.next() == Some(NAME)).then_some(())?;
+        let (mut kind, mut split, mut seed) = (None, None, None);
+        for part in parts {
+            let known = match (part.parse(), part.parse(), part.parse()) {
+                (Ok(part), ..) => kind.replace(part).is_none(),
+                (_, Ok(part), _) => split.replace(part).is_none(),
+                (.., Ok(part)) => seed.replace(part).is_none(),
+                _ => false,
+            };
+            known.then_some(())?;
+        }
+        Some(Self {
+            kind: kind.unwrap_or(Self::DEFAULT.kind),
+            split: split.unwrap_or(Self::DEFAULT.split),
+            seed: seed.unwrap_or(Self::DEFAULT.seed),
+        })
+    }
+
+    /// Problems of a set; those after it are for whoever asks for more with
+    /// [`problems`](Self::problems).
+    pub const MOST: usize = 100_000;
+
+    /// What the problems are asked with: a configuration's template if it takes problems of this
+    /// kind, else `problem`.
+    pub fn template(self, configured: PromptTemplate) -> PromptTemplate {
+        let kind = match self.kind {
+            Kind::WordProblem => ContentKind::Question,
+            Kind::MultipleChoice => ContentKind::MultipleChoice,
+        };
+        match configured.accepts(kind) {
+            true => configured,
+            false => PromptTemplate::Problem,
+        }
+    }
+
+    /// The problems in their order, without end.
+    pub fn problems(self) -> impl Iterator<Item = Problem> {
+        problems(self.kind, self.split, self.seed)
+    }
+
+    /// A problem as a sample: its position is its id, its template the category, and the worked
+    /// solution the reference.
+    pub fn sample(position: usize, problem: Problem) -> Sample {
+        let content = content(problem.question, problem.choices);
+        Sample {
+            category: Some(problem.template.to_owned()),
+            references: vec![vec![problem.solution]],
+            ..Sample::new(position.to_string(), content)
+        }
+    }
+
+    /// The selected ones.
+    pub(super) fn samples(self, selection: Selection) -> crate::Result<Vec<Sample>> {
+        if selection.offset >= Self::MOST {
+            return Err(Error::OffsetPastEnd {
+                label: self.to_string(),
+                offset: selection.offset,
+                samples: Self::MOST,
+            });
+        }
+        let limit = selection.limit.unwrap_or(Self::LENGTH);
+        let mut taken = Taken::new(Selection {
+            limit: Some(limit),
+            ..selection
+        });
+        for (position, problem) in self.problems().take(Self::MOST).enumerate() {
+            if taken.is_complete() {
+                break;
+            }
+            taken.push(Self::sample(position, problem));
+        }
+        taken.finish(&self.to_string())
+    }
+}
+
+/// What is not the default, after the name.
+impl fmt::Display for ProblemSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = Self::DEFAULT;
+        f.write_str(NAME)?;
+        if self.kind != default.kind {
+            write!(f, ":{}", self.kind)?;
+        }
+        if self.split != default.split {
+            write!(f, ":{}", self.split)?;
+        }
+        if self.seed != default.seed {
+            write!(f, ":{}", self.seed)?;
+        }
+        Ok(())
+    }
+}
+
+fn content(question: String, choices: Option<[String; 4]>) -> Content {
+    match choices {
+        None => Content::Question(question),
+        Some(choices) => Content::MultipleChoice { question, choices },
+    }
+}
+
+/// A problem that was written to a file.
+pub(super) fn sample(mut entry: Entry, position: usize) -> Result<Sample> {
+    let id = entry.id(&["id"], position);
+    let question = entry.text(&["question"])?;
+    let choices = match entry.has("choices") {
+        true => {
+            let choices = entry.texts(&["choices"])?;
+            Some(choices.try_into().map_err(|choices: Vec<_>| {
+                let found = choices.len();
+                EntryError::Choices { found }
+            })?)
+        }
+        false => None,
+    };
+    let template = entry.optional_text("template")?;
+    let references = vec![vec![entry.text(&["answer"])?]];
+    Ok(entry.sample(id, template, content(question, choices), references))
+}

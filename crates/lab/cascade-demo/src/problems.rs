@@ -1,0 +1,276 @@
+//! Word problems of our own, with worked solutions, as many as one likes: what the demo models are
+//! trained and tested on.
+//!
+//! ```
+//! use cascade_demo::problems::{problems, Kind, Split};
+//! let problem = problems(Kind::WordProblem, Split::Test, 1).next().expect("there is no end");
+//! assert!(problem.solution.ends_with(&format!("#### {}", problem.answer)));
+//! ```
+//!
+//! A problem is made by one of 56 templates of one to five steps, about shops, farms, trips,
+//! savings, kitchens, sharing, comparing, working and school, in one of many wordings, sometimes
+//! with a sentence that has nothing to do with it. Its solution has the form of GSM8K's: a sentence
+//! and an equation for each step, then `#### ` and the answer. All numbers are whole, and none is
+//! below 2.
+//!
+//! [`Kind::MultipleChoice`] asks the same with four answers to choose from, A to D, or which of
+//! four people has the most or the fewest, or which of four things is of a kind; the answer is a
+//! letter.
+
+mod choice;
+mod draw;
+mod story;
+mod templates;
+mod world;
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use draw::{Draw, Drawn};
+use story::{Answer, Story, Template};
+
+/// A question with its worked solution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The template that made it.
+    pub template: &'static str,
+    /// The facts and the question, on one line.
+    pub question: String,
+    /// What there is to choose from, A to D, if the answer is a letter.
+    pub choices: Option<[String; 4]>,
+    /// A sentence for each step, then `#### ` and the answer, on one line.
+    pub solution: String,
+    /// A number, or a letter from A to D.
+    pub answer: String,
+}
+
+/// Kinds of problems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The answer is a number.
+    WordProblem,
+    /// The answer is one of four, named by a letter.
+    MultipleChoice,
+}
+
+/// Sets of problems that share nothing which could be learned by heart: for each template, the
+/// tuples of numbers, the names of the first person and the combinations of wordings of one split
+/// are none of another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// What models are trained on.
+    Train,
+    /// What training is watched by.
+    Validation,
+    /// What models are tested on.
+    Test,
+    /// Problems of templates that no other split has.
+    HeldOut,
+}
+
+/// A name that is none of those there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    name: String,
+    known: &'static [&'static str],
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is none of {}", self.name, self.known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+fn named<T: Copy>(
+    name: &str,
+    values: &[T],
+    known: &'static [&'static str],
+) -> Result<T, UnknownName> {
+    let at = known.iter().position(|known| *known == name);
+    at.map(|at| values[at]).ok_or_else(|| UnknownName {
+        name: name.to_owned(),
+        known,
+    })
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::WordProblem, Self::MultipleChoice];
+    const NAMES: [&'static str; 2] = ["word-problem", "multiple-choice"];
+
+    /// `word-problem` or `multiple-choice`.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+impl Split {
+    /// All splits.
+    pub const ALL: [Self; 4] = [Self::Train, Self::Validation, Self::Test, Self::HeldOut];
+    const NAMES: [&'static str; 4] = ["train", "validation", "test", "held-out"];
+
+    /// `train`, `validation`, `test` or `held-out`.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        named(name, &Self::ALL, &Self::NAMES)
+    }
+}
+
+impl FromStr for Split {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        named(name, &Self::ALL, &Self::NAMES)
+    }
+}
+
+/// Problems without end, the same for a seed on every machine and in every release of this crate
+/// that has the same models.
+pub fn problems(kind: Kind, split: Split, seed: u64) -> Problems {
+    let templates = match kind {
+        Kind::WordProblem => templates::all().collect::<Vec<_>>(),
+        // Half of them ask for numbers, the others are of a kind of their own.
+        Kind::MultipleChoice => choice::all().collect(),
+    };
+    let held_out = split == Split::HeldOut;
+    Problems {
+        kind,
+        split,
+        templates: templates
+            .into_iter()
+            .filter(|template| template.held_out == held_out)
+            .collect(),
+        rng: ChaCha8Rng::seed_from_u64(seed),
+    }
+}
+
+/// Problems of a split, drawn one after the other. See [`problems`].
+#[derive(Debug)]
+pub struct Problems {
+    kind: Kind,
+    split: Split,
+    templates: Vec<&'static Template>,
+    rng: ChaCha8Rng,
+}
+
+impl Iterator for Problems {
+    type Item = Problem;
+
+    fn next(&mut self) -> Option<Problem> {
+        let template = self.templates[self.rng.random_range(0..self.templates.len())];
+        loop {
+            let mut draw = Draw::new(self.rng.random());
+            let story = (template.tell)(&mut draw);
+            if belongs(template, &draw.drawn, self.split) {
+                return Some(match (&story.answer, self.kind) {
+                    (Answer::Number(answer), Kind::WordProblem) => {
+                        written(template, &story, *answer, &mut draw)
+                    }
+                    _ => choice::written(template, &story, &mut draw),
+                });
+            }
+        }
+    }
+}
+
+/// Whether what a template has drawn is of that split, in every respect.
+fn belongs(template: &Template, drawn: &Drawn, split: Split) -> bool {
+    let own = hash(template.name.bytes(), 0);
+    let numbers = drawn.numbers.iter().flat_map(|number| number.to_le_bytes());
+    let parts = [
+        hash(numbers, own),
+        // One after the other, so that no split goes empty.
+        own.wrapping_add(drawn.person as u64),
+        own.wrapping_add(drawn.wording as u64),
+    ];
+    split == Split::HeldOut || parts.into_iter().all(|part| share(part) == split)
+}
+
+/// Five in seven for training.
+fn share(part: u64) -> Split {
+    match part % 7 {
+        0 => Split::Validation,
+        1 => Split::Test,
+        _ => Split::Train,
+    }
+}
+
+/// FNV-1a, mixed once more: the split of a problem must be the same for ever.
+fn hash(bytes: impl IntoIterator<Item = u8>, seed: u64) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = bytes.into_iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, mix);
+    (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 3
+}
+
+fn written(template: &Template, story: &Story, answer: u32, draw: &mut Draw) -> Problem {
+    Problem {
+        template: template.name,
+        question: question(story, draw),
+        choices: None,
+        solution: format!("{} #### {answer}", sentences(&story.steps)),
+        answer: answer.to_string(),
+    }
+}
+
+/// The facts and the question, now and then with a sentence that does not matter.
+fn question(story: &Story, draw: &mut Draw) -> String {
+    let mut told = story.facts.clone();
+    if draw.once_in(6) {
+        let at = draw.place(told.len() + 1);
+        let aside = aside(draw);
+        told.insert(at, aside);
+    }
+    told.push(story.question.clone());
+    sentences(&told)
+}
+
+/// Something that has nothing to do with the problem.
+fn aside(draw: &mut Draw) -> String {
+    let (number, place) = (2 + draw.place(28), draw.one_of(&world::PLACES));
+    let asides: [String; 6] = [
+        format!("It is {number} degrees outside."),
+        format!("The {place} is closed today."),
+        format!("Bus {number} is late today."),
+        format!("The clock has struck {}.", 2 + draw.place(11)),
+        "A cat sleeps in the sun.".to_owned(),
+        "It has rained all morning.".to_owned(),
+    ];
+    asides[draw.place(asides.len())].clone()
+}
+
+/// One after the other, each with a capital letter.
+fn sentences(sentences: &[String]) -> String {
+    let capital = |sentence: &String| {
+        let mut letters = sentence.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    sentences.iter().map(capital).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;
