@@ -1,114 +1,225 @@
 #!/usr/bin/env bash
-# Everything that needs a real GPU, in one go: kernels and models against references, cascades against plain decoding, and the
-# cost of forwards. Prints as it goes; exits with an error if anything but a measurement failed.
+# What needs a real GPU, within an hour and the figures first: facts and a self-test, forwards of the large shapes, forwards of real
+# sizes compared bit for bit, cascades against plain decoding; then the tests of kernels and models; then NVIDIA's tools; then PyTorch.
 #
 #   scripts/check-gpu.sh                       # on a machine with a GPU and Rust
 #   scripts/check-gpu.sh --pack FOLDER         # without a GPU: puts what it needs into FOLDER and FOLDER.tar.xz
 #   FOLDER/check-gpu.sh                        # there, without Rust, in the root of the sources
 #
-# $DEVICE is cuda:0 by default. $PYTHON must have torch and transformers for the comparison with them; without, it is left out.
-# $LIMIT and $GENERATIONS set how many prompts are compared and checked, $SHAPES what is measured (nothing if empty).
+# $PARTS says which parts run: `first` (8 minutes at most), `tests`, `tools`, `pytorch`; by default all. Every step has a time limit
+# and a line in $OUT/results.jsonl (step, exit code, seconds, figures); its output is in $OUT/STEP.log. A table of verdicts comes last.
+# Exits with an error if a step failed; a figure that misses its goal is a verdict, not a failure. Without a GPU it ends at once.
+#
+# $DEVICE is cuda:0 by default. $LARGE and $SMALL are the shapes that are measured and compared, $LIMIT and $GENERATIONS how many
+# prompts and settings are checked. $PYTHON must have torch and transformers for the comparison with them; without, it is left out.
 set -uo pipefail
 device=${DEVICE:-cuda:0}
-limit=${LIMIT:-8}
-generations=${GENERATIONS:-100}
-shapes=${SHAPES-vicuna-7b flan-t5-xxl vicuna-68m flan-t5-base flan-t5-small}
+large=${LARGE-vicuna-7b flan-t5-xxl}
+small=${SMALL-vicuna-68m flan-t5-base flan-t5-small}
+limit=${LIMIT:-4}
+generations=${GENERATIONS:-30}
+parts=${PARTS:-first tests tools pytorch}
 here=$(cd "$(dirname "$0")" && pwd)
-# The tests of each crate that use the GPU.
-models_tests=(purity:: random:: tree_logits::)
-config_tests=(gpu_greedy::)
+# The pack and the sources travel together.
+most=$((60 << 20))
 
-if [ "${1:-}" = --pack ]; then
+pack() {
   set -e
   cd "$here/.."
-  folder=${2:?usage: $0 --pack FOLDER}
+  local folder=${1:?usage: $0 --pack FOLDER}
   mkdir -p "$folder/tests"
+  # Demo checkpoints are in the sources; the tests of models need programs of their own, which are large, so that they stay behind:
+  # `bench model --check` and the demos compare whole models.
   cargo build --release -p cascade-cli
-  # The paths of test programs, by name.
-  {
-    cargo test --release --no-run --message-format json -p cascade-gpu
-    cargo test --release --no-run --message-format json -p cascade-models --test models
-    cargo test --release --no-run --message-format json -p cascade-config --test config
-  } |
-    python3 -c '
+  cargo test --release --no-run --message-format json -p cascade-gpu --test gpu | python3 -c '
 import json, shutil, sys
 for line in sys.stdin:
     made = json.loads(line)
     if made.get("executable") and made.get("profile", {}).get("test"):
-        crate = made["package_id"].rsplit("/", 1)[1].split("#")[0]
-        shutil.copy(made["executable"], f"{sys.argv[1]}/tests/{crate}--{made['"'"'target'"'"']['"'"'name'"'"']}")
-' "$folder"
+        shutil.copy(made["executable"], sys.argv[1])
+' "$folder/tests/cascade-gpu--gpu"
   cp target/release/cascade "$folder/"
-  cp "$0" "$folder/check-gpu.sh"
-  strip "$folder/cascade" "$folder"/tests/* 2>/dev/null || true
+  cp scripts/check-gpu.sh "$folder/check-gpu.sh"
+  strip "$folder/cascade" "$folder"/tests/*
   tar -C "$folder" -cJf "$folder.tar.xz" .
-  du -sh "$folder" "$folder.tar.xz"
+  local sources archive
+  sources=$(git ls-files -z | xargs -0 stat --format %s | awk '{ all += $1 } END { print all }')
+  archive=$(stat --format %s "$folder.tar.xz")
+  printf 'sources %d MiB, pack %d MiB, of %d MiB\n' $((sources >> 20)) $((archive >> 20)) $((most >> 20))
+  if [ $((sources + archive)) -gt $most ]; then
+    echo "the sources and the pack are larger than $((most >> 20)) MiB together: leave something behind" >&2
+    exit 1
+  fi
+}
+if [ "${1:-}" = --pack ]; then
+  pack "${2:-}"
   exit
 fi
 
-failed=()
-step() { printf '\n== %s\n' "$*"; "$@" || failed+=("$*"); }
-# A measurement that cannot be taken is not a failure of the program.
-measure() { printf '\n== %s\n' "$*"; "$@" || echo "(not measured)"; }
-
-export CASCADE_TEST_DEVICE=$device
 if [ -x "$here/cascade" ]; then
   cascade=$here/cascade
-  for test in "$here"/tests/*; do
-    crate=$(basename "$test"); crate=${crate%%--*}
-    export CARGO_MANIFEST_DIR=$PWD/crates/product/$crate
-    case $crate in
-      cascade-models) step "$test" --quiet "${models_tests[@]}" ;;
-      cascade-config) step "$test" --quiet "${config_tests[@]}" ;;
-      *) step "$test" --quiet ;;
-    esac
-  done
 else
   cd "$here/.."
-  cargo build --release -p cascade-cli
-  cascade=target/release/cascade
-  step cargo nextest run --release -p cascade-gpu
-  step cargo nextest run --release -p cascade-models --test models "${models_tests[@]}"
-  step cargo nextest run --release -p cascade-config --test config "${config_tests[@]}"
+  cargo build --release -p cascade-cli || exit 1
+  cascade=$PWD/target/release/cascade
 fi
+out=${OUT:-$PWD/gpu-results}
+mkdir -p "$out"
+results=$out/results.jsonl
+: > "$results"
+failed=0
 
-step "$cascade" doctor
-for family in t5 llama; do
-  config=configs/demo-$family.yaml
-  step "$cascade" run --config "$config" --device "$device" --dataset problems --limit "$limit" --compare
-  step "$cascade" check-lossless --config "$config" --device "$device" --random-settings 1 --generations "$generations" --dataset problems
-  # The same in bf16, every model of it.
-  bf16=$(mktemp --suffix .yaml)
-  sed -E 's/^( *(- )?)model: (.*)$/\1model: \3\n\1dtype: bf16/; ' "$config" | sed -E 's/^( *)- dtype:/\1  dtype:/' > "$bf16"
-  step "$cascade" check-lossless --config "$bf16" --device "$device" --random-settings 1 --generations "$generations" --dataset problems
-  rm -f "$bf16"
-done
-for shape in $shapes; do
-  measure "$cascade" bench model --shape "$shape" --random-weights --device "$device"
-  measure "$cascade" bench model --shape "$shape" --random-weights --device "$device" --rows 1,16 --contexts 512 --profile
-done
-# Engine overhead per step, with recorded acceptance.
-for pair in llama:vicuna-7b t5:flan-t5-xxl; do
-  family=${pair%%:*}
-  [[ " $shapes " = *" ${pair#*:} "* ]] || continue
-  config=$(mktemp --suffix .yaml)
-  cat > "$config" <<YAML
+# step NAME SECONDS COMMAND...: runs it, and records what it printed last if that is JSON.
+step() {
+  local name=$1 seconds=$2 start rc
+  shift 2
+  printf '\n== %s: %s\n' "$name" "$*"
+  start=$(date +%s.%N)
+  timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2> "$out/$name.err"
+  rc=$?
+  [ $rc = 0 ] || { failed=1; tail -n 5 "$out/$name.err"; }
+  python3 - "$name" $rc "$start" "$out/$name.log" >> "$results" <<'PYTHON'
+import json, sys, time
+name, rc, start, log = sys.argv[1:]
+figures = None
+for line in open(log, errors="replace"):
+    if line.startswith("{"):
+        try:
+            figures = json.loads(line)
+        except ValueError:
+            pass
+print(json.dumps({"step": name, "rc": int(rc), "seconds": round(time.time() - float(start), 1), "figures": figures}))
+PYTHON
+  tail -n 3 "$out/$name.log" | cut -c -400
+  return $rc
+}
+
+bench() { # NAME SECONDS SHAPE ARGUMENTS...
+  local name=$1 seconds=$2 shape=$3
+  shift 3
+  step "$name" "$seconds" "$cascade" bench model --shape "$shape" --random-weights --device "$device" --json "$@"
+}
+
+first() {
+  for shape in $large; do
+    for overlap in 0 1; do
+      CASCADE_GPU_OVERLAP=$overlap bench "bench-$shape-overlap-$overlap" 60 "$shape" --contexts 512 --rows 1,2,8,16,32,64 --repeats 50
+    done
+  done
+  for shape in $large; do
+    for overlap in 0 1; do
+      CASCADE_GPU_OVERLAP=$overlap bench "same-$shape-overlap-$overlap" 60 "$shape" --check --contexts "${CHECKED:-512,4000}" --rows 1,2,8,9,16,33,64
+    done
+  done
+  for shape in $large; do
+    bench "bench-tree-$shape" 45 "$shape" --tree --contexts 512 --rows 1,8,16 --repeats 50
+    bench "profile-$shape" 45 "$shape" --contexts 512 --rows 1,16 --profile
+  done
+  for family in t5 llama; do
+    for dtype in f32 bf16; do
+      local config=$out/demo-$family-$dtype.yaml
+      sed -E "s/^( *(- )?)model: (.*)\$/\1model: \3\n\1dtype: $dtype/" "configs/demo-$family.yaml" | sed -E 's/^( *)- dtype:/\1  dtype:/' > "$config"
+      step "plain-$family-$dtype" 40 "$cascade" run --config "$config" --device "$device" --dataset problems --limit "$limit" --compare
+      step "lossless-$family-$dtype" 40 "$cascade" check-lossless --config "$config" --device "$device" --random-settings 1 --generations "$generations" --dataset problems
+    done
+  done
+  for shape in $small; do
+    bench "bench-$shape" 30 "$shape" --contexts 512 --rows 1,8 --repeats 50
+  done
+  # Engine overhead per step, with recorded acceptance.
+  for pair in llama:vicuna-7b t5:flan-t5-xxl; do
+    local family=${pair%%:*} shape=${pair#*:} config=$out/step-${pair%%:*}.yaml
+    [[ " $large " = *" $shape "* ]] || continue
+    cat > "$config" <<YAML
 target: { model: embedded:demo-$family-target }
 drafters: [{ max_gram: { bigram: embedded:demo-$family } }]
 k: { matrix: [[8]] }
 YAML
-  measure "$cascade" bench step --trace "traces/demo-$family-problems.jsonl" --config "$config" --shape "${pair#*:}" --random-weights --device "$device"
-  rm -f "$config"
-done
-if "${PYTHON:-python3}" -c 'import torch, transformers' 2>/dev/null; then
-  for shape in vicuna-7b flan-t5-xxl; do
-    [[ " $shapes " = *" $shape "* ]] || continue
-    measure "${PYTHON:-python3}" benches/gpu_transformers.py --shape "$shape"
+    step "step-$shape" 40 "$cascade" bench step --trace "traces/demo-$family-problems.jsonl" --config "$config" --shape "$shape" --random-weights --device "$device" --json
   done
-fi
+}
 
-if [ ${#failed[@]} -gt 0 ]; then
-  printf '\nFAILED: %s\n' "${failed[@]}"
-  exit 1
-fi
-printf '\neverything passed\n'
+tests() {
+  export CASCADE_TEST_DEVICE=$device
+  if [ -x "$here/tests/cascade-gpu--gpu" ]; then
+    CARGO_MANIFEST_DIR=$PWD/crates/product/cascade-gpu step kernels 300 "$here/tests/cascade-gpu--gpu" --quiet
+  else
+    step kernels 300 cargo nextest run --release -p cascade-gpu --test gpu
+    step models 600 cargo nextest run --release -p cascade-models --test models purity:: random:: tree_logits::
+    step cascades 600 cargo nextest run --release -p cascade-config --test config gpu_greedy::
+  fi
+}
+
+tools() {
+  local once=(bench model --shape flan-t5-small --random-weights --device "$device" --contexts 200 --rows 1,9,17,64 --repeats 1)
+  if command -v compute-sanitizer > /dev/null; then
+    for tool in memcheck racecheck synccheck initcheck; do
+      step "sanitizer-$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 "$cascade" "${once[@]}"
+    done
+  else
+    echo "(no compute-sanitizer)"
+  fi
+  if command -v ncu > /dev/null; then
+    for shape in $large; do
+      step "ncu-$shape" 300 ncu --target-processes all --graph-profiling node --launch-count 40 --launch-skip 400 \
+        --metrics gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio \
+        "$cascade" bench model --shape "$shape" --random-weights --device "$device" --contexts 512 --rows 1,16 --repeats 1
+    done
+  else
+    echo "(no ncu)"
+  fi
+}
+
+pytorch() {
+  if ! "${PYTHON:-python3}" -c 'import torch, transformers' 2> /dev/null; then
+    echo "(no torch and transformers)"
+    return
+  fi
+  for shape in $large; do
+    step "pytorch-$shape" 600 "${PYTHON:-python3}" benches/gpu_transformers.py --shape "$shape"
+  done
+}
+
+command -v nvidia-smi > /dev/null && step smi 20 nvidia-smi
+if ! step facts 60 env CASCADE_GPU_SELF_TEST=0 "$cascade" doctor --json; then exit 1; fi
+python3 - "$out/facts.log" <<'PYTHON' || { echo "there is no GPU that can be used: see $out/facts.log" >&2; exit 1; }
+import json, sys
+facts = json.load(open(sys.argv[1]))
+print(facts["cuda_0"], "|", facts["cuda_0_kernels"])
+sys.exit(facts["cuda_0"].startswith("no") or " ok;" not in facts["cuda_0_kernels"])
+PYTHON
+for part in first tests tools pytorch; do
+  [[ " $parts " = *" $part "* ]] && "$part"
+done
+
+python3 - "$results" <<'PYTHON' | tee "$out/verdicts.txt"
+import json, sys
+steps = [json.loads(line) for line in open(sys.argv[1])]
+rows = []
+def verdict(name, figure, goal, good):
+    rows.append((name, figure, goal, "ok" if good else "MISSED"))
+for step in steps:
+    name, figures = step["step"], step["figures"] or {}
+    if step["rc"]:
+        rows.append((name, f"exit code {step['rc']}" + (" (time limit)" if step["rc"] in (124, 137) else ""), "0", "FAILED"))
+    forwards = figures.get("forwards") or []
+    if name.startswith("bench-"):
+        for forward in forwards:
+            if forward["rows"] == 1:
+                share = forward["memory_share"]
+                verdict(f"{name}: one row, {1e3 * forward['median_seconds']:.3f} ms", f"{share:.0%} of the bandwidth read", "80%", share >= 0.8)
+            goal = ({16: 1.30} if figures.get("tree") else {16: 1.10, 64: 1.25}).get(forward["rows"])
+            if goal and forward["cost_of_one_row"]:
+                cost = forward["cost_of_one_row"]
+                verdict(f"{name}: {forward['rows']} rows", f"{cost:.2f} of one row", f"{goal:.2f}", cost <= goal)
+    if name.startswith("same-") and forwards:
+        wrong = [f for f in forwards if not f["passed"]]
+        far = max((f["distance"] or 0 for f in forwards), default=0)
+        verdict(f"{name}: {len(forwards)} comparisons", f"{len(wrong)} differ; {far:.2%} from the CPU", "0", not wrong)
+print("\n" + "\n".join(f"{step['step']:<34} {step['seconds']:>7.1f} s   rc {step['rc']}" for step in steps))
+print()
+for row in rows:
+    print("{:<58} {:>40}   goal {:<6} {}".format(*row))
+PYTHON
+tar -C "$out" -czf "$out.tar.gz" . && echo "everything is in $out.tar.gz"
+exit $failed

@@ -34,11 +34,15 @@ trap 'rm -f "$made"' EXIT
 # launches can overlap.
 for capability in 80 90; do
   ptx=kernels.sm$capability.ptx
+  # The first versions of PTX that have every instruction: those of drivers 470 (CUDA 11.4) and 520 (CUDA 11.8). The compiler
+  # labels its own version, though what it writes is the same but for hints that an assembler may do without.
+  version=7.4; [ $capability = 80 ] || version=7.8
   # Products and sums are fused only where the kernels say so: a function that is inlined into
   # several kernels must give the same bits in all.
   "$NVCC" --ptx -O3 -fmad=false -std=c++17 -arch=compute_$capability -o "$made" kernels.cu
   # Comments name folders and compiler builds.
   sed -i '/^\/\//d; /^\t\/\/ /d; /^$/d' "$made"
+  sed -i "s/^\.version .*/.version $version/; /\.pragma \"used_bytes_mask/d" "$made"
   if [ "$mode" = write ]; then
     cat "$made" > "$ptx"
   else

@@ -272,7 +272,7 @@ fn conversations_go_on_with_the_models_own_answers() {
     ]);
     let shown = stdout(&shown);
     assert!(
-        shown.contains("[1/1, turn 2 of 2] Rewrite your previous"),
+        shown.contains("[1/1, turn 2 of 2] Now write it again"),
         "{shown}"
     );
 }

@@ -18,6 +18,8 @@ fn cascade(args: &[&str], variables: &[(&str, &str)]) -> Output {
         .env("HF_ENDPOINT", "http://127.0.0.1:9")
         .env("HF_HOME", "/nonexistent/hf")
         .env_remove("CASCADE_GPU_OVERLAP")
+        // The interpreter takes its time for it; `doctor` runs it in any case.
+        .env("CASCADE_GPU_SELF_TEST", "0")
         .env_remove("CASCADE_PTX_MEMORY")
         .envs(variables.iter().copied())
         .stdin(Stdio::null())
@@ -84,6 +86,10 @@ fn doctor_lists_the_gpu() {
         line.ends_with("PTX interpreter (Forward), 0.0 of 1.0 GiB in use"),
         "{line}"
     );
+    let kernels = said.lines().find(|line| line.starts_with("cuda:0 kernels"));
+    let right = "19 ok; CUDA 13.0 (driver 580), compute capability 9.0, 264 blocks at once, \
+                 launches do not overlap (CASCADE_GPU_OVERLAP=1)";
+    assert!(kernels.unwrap().ends_with(right), "{said}");
 }
 
 /// Token ids of an output, which must equal plain decoding.
@@ -225,4 +231,56 @@ fn missing_gpus_and_memory_are_reported() {
         message.contains("take 13.5 GB, and 1.1 GB of the GPU's memory are free"),
         "{message}"
     );
+}
+
+/// The kernels' PTX is labelled for the first drivers that have its instructions, which lack some of
+/// the calls of later ones.
+#[test]
+fn old_drivers_suffice_and_older_ones_are_told_what_they_lack() {
+    let config = Config::new("llama", "bf16");
+    let ids = answer(&config, "cuda:0", &[]);
+    for (device, cuda) in [("cuda:0", "11080"), ("cuda:1", "11040")] {
+        let variables = [("CASCADE_PTX_CUDA", cuda), ("CASCADE_GPU_OVERLAP", "1")];
+        assert_eq!(answer(&config, device, &variables), ids, "{device}");
+    }
+    let run = [
+        "run",
+        "--config",
+        config.path(),
+        "--prompt",
+        "1",
+        "--device",
+        "cuda:1",
+    ];
+    let said = error(&run, &[("CASCADE_PTX_CUDA", "11030")]);
+    for part in [
+        "CUDA 11.3",
+        "CUDA 11.4 (driver 470)",
+        "Unsupported .version 7.4",
+        "--device cpu",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn forwards_are_compared_with_themselves_and_the_cpu() {
+    for (family, rows) in [("llama", "1,4,9"), ("t5", "3")] {
+        let model = format!("embedded:demo-{family}-small");
+        let bench = [
+            "bench", "model", &model, "--device", "cuda:2", "--check", "--json",
+        ];
+        let sizes = ["--contexts", "6", "--rows", rows, "--source", "5"];
+        let said = stdout(&[&bench[..], &sizes].concat(), &[]);
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["passed"], true, "{said}");
+        let forwards = said["forwards"].as_array().unwrap();
+        let compared = |with: &str| forwards.iter().filter(|f| f["compared"] == with).count();
+        let many = rows.split(',').filter(|rows| *rows != "1").count();
+        let all = rows.split(',').count();
+        assert_eq!(
+            [compared("chain"), compared("tree"), compared("cpu")],
+            [all, many, all]
+        );
+    }
 }

@@ -209,11 +209,11 @@ fn in_type(family: Family, dtype: DType, children: usize) -> Assembled {
     let mut drafters = vec![all[0].clone(), all[2].clone()];
     for drafter in &mut drafters {
         if let Drafter::Neural { model, branching } = drafter {
-            model.dtype = dtype;
+            model.dtype = Some(dtype);
             *branching = Branching::main_path(children);
         }
     }
-    config.target.dtype = dtype;
+    config.target.dtype = Some(dtype);
     let k = matrix(&[&[4, 6], &[0, 6]]);
     assemble(&config.with_drafters(drafters, k).unwrap())
 }

@@ -191,7 +191,7 @@ fn a_written_configuration_is_the_same_cascade() {
     by_names.generation.stop = Some(StopSequences::new(["\n\n", "Q: \"x\"", "é{}"]).unwrap());
     by_names.generation.seed = 7;
     by_names.generation.ignore_eos = true;
-    by_names.target.dtype = DType::BF16;
+    by_names.target.dtype = Some(DType::BF16);
     by_names.target.tokenizer = Some(model_source("google/flan-t5-xxl@main").unwrap());
     by_names.drafters_mut()[0] = Drafter::neural(neural("demo-t5-small")).named("yes");
     by_names.max_nodes = 9;

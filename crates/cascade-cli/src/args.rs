@@ -83,7 +83,7 @@ pub(crate) struct ModelArgs {
     pub(crate) lenience: Option<f32>,
 
     /// Data type of the weights: f32, f16 or bf16; on a CPU also q8_0, q4_0, or stored (as the file
-    /// has them) [default: stored for GGUF files, else f32].
+    /// has them) [default: bf16 on a GPU; on a CPU stored for GGUF files, else f32].
     #[arg(long, value_name = "DTYPE", requires = "model")]
     pub(crate) dtype: Option<DType>,
 

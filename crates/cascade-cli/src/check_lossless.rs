@@ -157,7 +157,7 @@ impl Checker<'_> {
     fn greedy(&self) -> Result<bool> {
         let tolerance = match self.args.tolerance {
             Some(gap) => Tolerance::fixed(gap),
-            None => Tolerance::of_rounding(epsilon(self.job.config.target.dtype)),
+            None => Tolerance::of_rounding(epsilon(self.target.dtype)),
         };
         let mut progress = Progress::new(self.trials(), "generations");
         let mut findings = Findings::default();

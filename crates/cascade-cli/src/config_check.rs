@@ -143,12 +143,18 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
 }
 
 fn neural(neural: &Neural) -> String {
-    format!(
-        "{} ({}, {})",
-        neural.name,
-        neural.source,
-        neural.dtype.as_str()
-    )
+    format!("{} ({}, {})", neural.name, neural.source, dtype(neural))
+}
+
+/// What it computes in; what that is on a GPU too, if it follows from the device.
+fn dtype(neural: &Neural) -> String {
+    match neural.dtype {
+        Some(dtype) => dtype.to_string(),
+        None => {
+            let [cpu, gpu] = [true, false].map(|cpu| neural.dtype_on(cpu));
+            format!("{cpu}, on a GPU {gpu}")
+        }
+    }
 }
 
 fn drafter_line(drafter: &Drafter) -> String {

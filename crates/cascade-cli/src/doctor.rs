@@ -28,7 +28,7 @@ pub(crate) fn doctor(json: bool) -> Result<ExitCode> {
 }
 
 /// What there is to say; lists are arrays.
-fn rows() -> [(&'static str, Value); 12] {
+fn rows() -> [(&'static str, Value); 13] {
     let hub = HubOptions::from_env();
     let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().into();
     [
@@ -42,6 +42,7 @@ fn rows() -> [(&'static str, Value); 12] {
         ("threads", threads().into()),
         ("cpu", "ok".into()),
         ("cuda:0", cuda().into()),
+        ("cuda:0 kernels", kernels().into()),
         ("hub", endpoint(&hub).into()),
         ("hub cache", folder(&hub.cache).into()),
         (
@@ -124,6 +125,35 @@ fn cuda() -> String {
         Ok(Device::Cpu) => "cpu".to_owned(),
         Err(error) => format!("no: {error}"),
     }
+}
+
+/// Whether every kernel computes what the CPU does, and what the GPU and its driver can do.
+fn kernels() -> String {
+    let Ok(Device::Gpu(gpu)) = parse_device("cuda:0") else {
+        return "not checked".to_owned();
+    };
+    let facts = gpu.facts();
+    let (major, minor) = facts.capability;
+    let overlap = match (facts.overlaps, facts.can_overlap) {
+        (true, _) => "launches overlap",
+        (false, true) => "launches do not overlap (CASCADE_GPU_OVERLAP=1)",
+        (false, false) => "launches cannot overlap",
+    };
+    let found = match gpu.self_test() {
+        Err(error) => error.to_string(),
+        Ok(checks) => {
+            let wrong = checks.iter().filter(|check| check.fault.is_some());
+            let wrong: Vec<String> = wrong.map(ToString::to_string).collect();
+            match wrong.is_empty() {
+                true => format!("{} ok", checks.len()),
+                false => format!("WRONG: {}", wrong.join("; ")),
+            }
+        }
+    };
+    format!(
+        "{found}; {}, compute capability {major}.{minor}, {} blocks at once, {overlap}",
+        facts.driver, facts.slots
+    )
 }
 
 fn endpoint(hub: &HubOptions) -> String {

@@ -46,10 +46,8 @@ fn fold(text: &mut String, table: &[&str], width: usize) {
     let rows: Vec<Vec<&str>> = table.iter().map(|line| cells(line)).collect();
     let numbers = numbers(rows.len());
     let fits = |columns: usize| {
-        1 + (0..columns)
-            .map(|column| 3 + widest(&rows, column))
-            .sum::<usize>()
-            <= width / 2
+        let widths = (0..columns).map(|column| 3 + widest(&rows, column));
+        widths.sum::<usize>() < width / 2
     };
     let (rows, repeated) = match key_columns(&rows).filter(|&columns| fits(columns)) {
         Some(columns) => (rows, columns),

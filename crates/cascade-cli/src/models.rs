@@ -95,8 +95,6 @@ fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {
     if let Some(tokenizer) = &args.tokenizer {
         neural.tokenizer = Some(model_source(tokenizer)?);
     }
-    if let Some(dtype) = args.dtype {
-        neural.dtype = dtype;
-    }
+    neural.dtype = args.dtype;
     Ok(neural)
 }

@@ -152,9 +152,7 @@ impl ClassifierArgs {
     /// The drafter's name, and what it says after each prefix of the recorded outputs.
     fn outputs(&self, trace: &Trace) -> Result<(String, Vec<Output>)> {
         let mut neural = Neural::new(model_source(&self.drafter)?);
-        if let Some(dtype) = self.dtype {
-            neural.dtype = dtype;
-        }
+        neural.dtype = self.dtype;
         let options = AssembleOptions::default().with_device(self.device);
         let pool = ModelPool::new(DeviceSpec::default(), &options);
         let model = pool.model(&neural).context("--drafter")?;

@@ -1,5 +1,6 @@
 //! `cascade bench model`: cost of forwards on this machine.
 
+mod check;
 mod show;
 
 use std::sync::Arc;
@@ -69,6 +70,16 @@ pub(crate) struct ModelArgs {
     #[arg(long)]
     profile: bool,
 
+    /// Time rows of a tree, a path and a sibling of each of its nodes, instead of a chain.
+    #[arg(long)]
+    tree: bool,
+
+    /// Compare forwards instead of timing them: rows of chains and trees with the same rows one by
+    /// one, bit for bit, and all with the CPU; of a shape, one layer and the head. Fails if they
+    /// differ.
+    #[arg(long, conflicts_with = "profile")]
+    check: bool,
+
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
@@ -88,6 +99,8 @@ struct Measured {
     bytes_per_forward: usize,
     /// Source length in tokens, if there is a source.
     source: Option<usize>,
+    /// Whether rows were a tree.
+    tree: bool,
     /// Read bandwidth of the device's memory, with all cores.
     memory_bytes_per_second: f64,
     /// Bandwidth of a copy (read and write), on a GPU.
@@ -142,6 +155,9 @@ struct Forward {
 }
 
 pub(super) fn run(args: &ModelArgs) -> Result<()> {
+    if args.check {
+        return check::check(args);
+    }
     super::report(&measure(args)?, args.json, |out, measured| {
         show::show(out, measured)
     })
@@ -159,6 +175,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         rows: args.rows.clone(),
         source: args.source,
         repeats: args.repeats,
+        tree: args.tree,
         ..ForwardBench::default()
     };
     let mut session = model.session();
@@ -183,6 +200,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         layers: model.layers(),
         bytes_per_forward: model.bytes_per_forward(),
         source: (model.architecture() == Architecture::EncoderDecoder).then_some(args.source),
+        tree: args.tree,
         memory_bytes_per_second: read,
         copy_bytes_per_second: copy,
         peak_memory_bytes: peak,

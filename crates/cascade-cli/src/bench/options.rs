@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail, Context, Result};
 use cascade_models::{
-    parse_device, parse_dtype, random_model, shape, shape_names, DType, Device, HubOptions,
-    LoadOptions, Model,
+    parse_device, parse_dtype, random_model, random_twin, shape, shape_names, DType, Device,
+    HubOptions, LoadOptions, Model,
 };
 use clap::Args;
 
@@ -55,6 +55,17 @@ pub(crate) fn load_options(device: &str, dtype: Option<&str>) -> Result<LoadOpti
         progress: true,
         tokenizer: None,
     })
+}
+
+/// One layer of a shape and its head, with random weights that are the same on every device.
+pub(crate) fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
+    let mut config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
+    for layers in ["num_hidden_layers", "num_layers", "num_decoder_layers"] {
+        if config.get(layers).is_some() {
+            config[layers] = 1.into();
+        }
+    }
+    random_twin(config, options).with_context(|| format!("a layer of the shape {name}"))
 }
 
 /// A random model of a shape.

@@ -169,7 +169,7 @@ fn target(args: &StepArgs, config: &Config, pool: &ModelPool) -> Result<Target> 
             session: loaded.session(),
             name: loaded.name.clone(),
             device,
-            dtype: config.target.dtype.as_str().to_owned(),
+            dtype: loaded.dtype.as_str().to_owned(),
         });
     };
     let options = load_options(&device, args.dtype.as_deref())?;

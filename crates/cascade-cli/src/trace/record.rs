@@ -129,7 +129,7 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
         &job.options(),
     );
     header.revision = commit(target).or(named);
-    header.dtype = Some(neural.dtype.as_str().to_owned());
+    header.dtype = Some(target.dtype.as_str().to_owned());
     header.device = Some(device.to_string());
     header.machine = Some(format!(
         "{} {}, {}",

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use cascade_core::{Architecture, Error, Result, Scorer, TokenId, TokenTree, Want};
 use rand::{Rng, SeedableRng};
+
+use crate::forward_check::with_siblings;
 use rand_chacha::ChaCha8Rng;
 
 /// Rounds that are not timed. The first fills caches, allocates, and computes the context; the
@@ -25,6 +27,8 @@ pub struct ForwardBench {
     pub source: usize,
     /// Timed forwards for each number of rows, of which the median is taken.
     pub repeats: usize,
+    /// Whether rows are a tree, of a path and a sibling of each of its nodes, instead of a chain.
+    pub tree: bool,
     /// Seed of the random input tokens.
     pub seed: u64,
 }
@@ -36,6 +40,7 @@ impl Default for ForwardBench {
             rows: vec![1, 2, 4, 8, 16, 32, 64],
             source: 128,
             repeats: 9,
+            tree: false,
             seed: 0,
         }
     }
@@ -96,6 +101,13 @@ impl ForwardBench {
         }
     }
 
+    fn draft(&self, tokens: Vec<TokenId>) -> TokenTree {
+        match self.tree && tokens.len() > 1 {
+            true => with_siblings(&tokens, tokens.len()).0,
+            false => TokenTree::chain(tokens),
+        }
+    }
+
     fn at(
         &self,
         scorer: &mut dyn Scorer,
@@ -111,7 +123,7 @@ impl ForwardBench {
         let mut times = vec![Vec::new(); rows.len()];
         for round in 0..WARM_UP + self.repeats {
             for (times, &rows) in times.iter_mut().zip(&rows) {
-                let tree = TokenTree::chain(tokens.take(rows - 1));
+                let tree = self.draft(tokens.take(rows - 1));
                 let started = Instant::now();
                 scorer.score(&context, &tree, Want::ARGMAX)?;
                 if round >= WARM_UP {
@@ -134,20 +146,20 @@ impl ForwardBench {
 }
 
 /// Random tokens. Rows differ between forwards, so that only the context is found in the cache.
-struct Tokens {
+pub(crate) struct Tokens {
     rng: ChaCha8Rng,
     vocab_size: TokenId,
 }
 
 impl Tokens {
-    fn new(seed: u64, vocab_size: usize) -> Self {
+    pub(crate) fn new(seed: u64, vocab_size: usize) -> Self {
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
             vocab_size: vocab_size as TokenId,
         }
     }
 
-    fn take(&mut self, count: usize) -> Vec<TokenId> {
+    pub(crate) fn take(&mut self, count: usize) -> Vec<TokenId> {
         (0..count)
             .map(|_| self.rng.random_range(0..self.vocab_size))
             .collect()

@@ -13,6 +13,7 @@
 mod answers;
 mod bootstrap;
 mod error;
+mod forward_check;
 mod forward_cost;
 pub mod lossless;
 pub mod ngram;
@@ -23,5 +24,6 @@ pub mod tune;
 pub use answers::{share_interval, Ending, Endings, Marks};
 pub use bootstrap::{median, Bootstrap};
 pub use error::{Error, Result};
+pub use forward_check::{CheckedForward, Compared, ForwardCheck};
 pub use forward_cost::{read_bandwidth, ForwardBench, ForwardCost, LONGEST_CONTEXT};
 pub use swi::{CostError, CostTable};

@@ -238,14 +238,13 @@ impl Models {
         let mut planned = Vec::new();
         match &self.target {
             Answers::Live(model) => {
-                let dtype = self.base.target.dtype.as_str();
-                planned.push(planned_model("target", dtype, model)?);
+                planned.push(planned_model("target", model)?);
             }
             Answers::Recorded(trace, _) => planned.push(planned_trace(trace)),
         }
         for (role, model) in &self.neural {
-            if let Some(Drafter::Neural { model: neural, .. }) = self.drafters.get(role) {
-                planned.push(planned_model(role.name(), neural.dtype.as_str(), model)?);
+            if let Some(Drafter::Neural { .. }) = self.drafters.get(role) {
+                planned.push(planned_model(role.name(), model)?);
             }
         }
         if let Some(table) = &self.table {
@@ -387,7 +386,7 @@ fn check_tokenizer(trace: &Trace, tokenizer: &Tokenizer) -> Result<()> {
 }
 
 /// A model with the hashes of all files that its answers depend on.
-fn planned_model(place: &str, dtype: &str, model: &LoadedModel) -> Result<PlannedModel> {
+fn planned_model(place: &str, model: &LoadedModel) -> Result<PlannedModel> {
     let loaded = &model.files;
     let all = loaded
         .weights
@@ -408,7 +407,7 @@ fn planned_model(place: &str, dtype: &str, model: &LoadedModel) -> Result<Planne
     Ok(PlannedModel {
         place: place.to_owned(),
         parameters: model.num_parameters(),
-        dtype: Some(dtype.to_owned()),
+        dtype: Some(model.dtype.as_str().to_owned()),
         weights: weights(place, &model.name, files),
     })
 }

@@ -42,15 +42,15 @@ pub enum Error {
 
     /// A chain that is too large to be held.
     #[error(
-        "{positions} positions of {states} states are {} numbers, and a chain has {most} at most; \
-         take fewer", (*positions as u128) * (*states as u128) * (*states as u128) * 2
+        "{positions} positions of {states} states take more memory than that of {most} numbers, which a chain \
+         may take; take fewer"
     )]
     TooLarge {
         /// Positions asked for.
         positions: usize,
         /// States asked for.
         states: usize,
-        /// Numbers that a chain may have.
+        /// Numbers whose memory a chain may take.
         most: usize,
     },
 

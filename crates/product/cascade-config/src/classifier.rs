@@ -134,13 +134,18 @@ impl ClassifierFile {
             file: file.to_owned(),
             source,
         })?;
-        let format = |problem| ClassifierError::Format {
+        let format = |problem: String| ClassifierError::Format {
             file: file.to_owned(),
             problem,
         };
         let read = Self::from_bytes(&bytes).map_err(format)?;
-        read.weights.check()?;
-        Ok(read)
+        let (weights, settings) = (Arc::new(read.weights), read.settings);
+        let made = Classifier::new(Arc::clone(&weights), settings.threshold, settings.longest);
+        made.map_err(|error| format(error.to_string()))?;
+        Ok(Self {
+            weights: Arc::unwrap_or_clone(weights),
+            settings,
+        })
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, String> {

@@ -69,8 +69,9 @@ pub struct Neural {
     pub source: ModelSource,
     /// Where its tokenizer is, if not with the model.
     pub tokenizer: Option<ModelSource>,
-    /// What it computes in; by default f32, and what a GGUF file has.
-    pub dtype: DType,
+    /// What it computes in, if not in what its device and file suggest: see
+    /// [`dtype_on`](Self::dtype_on).
+    pub dtype: Option<DType>,
     /// The rule of its reviews when tokens are sampled.
     pub rule: Rule,
     /// Where it computes, if not on the configuration's device.
@@ -363,7 +364,7 @@ impl Neural {
     pub fn new(source: ModelSource) -> Self {
         Self {
             name: last_part(&source.to_string()),
-            dtype: Self::default_dtype(&source),
+            dtype: None,
             source,
             tokenizer: None,
             rule: Rule::default(),
@@ -372,11 +373,14 @@ impl Neural {
         }
     }
 
-    /// What a model computes in if nothing is said: a GGUF file as it is stored, others in f32.
-    pub fn default_dtype(source: &ModelSource) -> DType {
-        match source {
-            ModelSource::File(_) => DType::Stored,
-            _ => DType::F32,
+    /// What it computes in on a CPU or a GPU. If nothing is said, on a CPU a GGUF file as it is
+    /// stored and others in f32; on a GPU in bf16, for which it is made.
+    pub fn dtype_on(&self, cpu: bool) -> DType {
+        match (self.dtype, cpu, &self.source) {
+            (Some(dtype), ..) => dtype,
+            (None, false, _) => DType::BF16,
+            (None, true, ModelSource::File(_)) => DType::Stored,
+            (None, true, _) => DType::F32,
         }
     }
 }

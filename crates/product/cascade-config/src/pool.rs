@@ -164,7 +164,8 @@ impl ModelPool {
         nodes: usize,
     ) -> cascade_models::Result<MemoryEstimate> {
         let device = self.device(neural)?.device;
-        MemoryEstimate::of(&self.files(neural)?, &device, neural.dtype, tokens, nodes)
+        let dtype = neural.dtype_on(device.is_cpu());
+        MemoryEstimate::of(&self.files(neural)?, &device, dtype, tokens, nodes)
     }
 
     pub(crate) fn is_loaded(&self, key: &ModelKey) -> bool {
@@ -172,11 +173,12 @@ impl ModelPool {
     }
 
     pub(crate) fn key(&self, neural: &Neural) -> cascade_models::Result<ModelKey> {
+        let opened = self.device(neural)?;
         Ok(ModelKey {
             source: neural.source.clone(),
             tokenizer: neural.tokenizer.clone(),
-            dtype: neural.dtype,
-            device: self.device(neural)?.spec,
+            dtype: neural.dtype_on(opened.device.is_cpu()),
+            device: opened.spec,
         })
     }
 
@@ -192,9 +194,10 @@ impl ModelPool {
     }
 
     fn load_options(&self, neural: &Neural) -> cascade_models::Result<LoadOptions> {
+        let device = self.device(neural)?.device;
         Ok(LoadOptions {
-            device: self.device(neural)?.device,
-            dtype: neural.dtype,
+            dtype: neural.dtype_on(device.is_cpu()),
+            device,
             hub: self.hub.clone(),
             progress: self.progress,
             tokenizer: neural.tokenizer.clone(),

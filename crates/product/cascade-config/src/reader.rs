@@ -85,14 +85,14 @@ impl Reader<'_> {
             .tokenizer
             .map(|text| self.source(&format!("{key}.tokenizer"), &text))
             .transpose()?;
-        let dtype = match entry.dtype {
-            None => Neural::default_dtype(&source),
-            Some(text) => parse_dtype(&text).map_err(|source| Error::Model {
+        let dtype = entry.dtype.map(|text| {
+            parse_dtype(&text).map_err(|source| Error::Model {
                 file: self.label.to_owned(),
                 key: format!("{key}.dtype"),
                 source: Box::new(source),
-            })?,
-        };
+            })
+        });
+        let dtype = dtype.transpose()?;
         Ok(Neural {
             name: entry.name.unwrap_or_else(|| last_part(&entry.model)),
             source,

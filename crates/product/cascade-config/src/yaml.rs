@@ -94,8 +94,8 @@ impl Writer<'_> {
         if let Some(tokenizer) = &neural.tokenizer {
             line!(out, "{indent}tokenizer: {}", text(&self.source(tokenizer)?));
         }
-        if neural.dtype != Neural::default_dtype(&neural.source) {
-            line!(out, "{indent}dtype: {}", neural.dtype);
+        if let Some(dtype) = neural.dtype {
+            line!(out, "{indent}dtype: {dtype}");
         }
         if let Some(device) = neural.device {
             line!(out, "{indent}device: {device}");

@@ -103,7 +103,7 @@ typedef struct {
     const Step *step;
     /* [rows][inputs], `kind` */
     const void *input;
-    /* Packed: [outputs / 16][inputs / 32][2][32][8] bf16; or [outputs][inputs] f32. */
+    /* Packed: [outputs / 16][inputs / 32][2][32][8] bf16, the operands of multiply_tiles lane by lane; or [outputs][inputs] f32. */
     const void *weight;
     /* If blocks share outputs: [outputs / 16][parts][rows / 8][32][4], sums over parts of the inputs as warps have them. There are
      * 1 << part_bits parts. */

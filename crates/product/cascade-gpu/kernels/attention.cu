@@ -12,9 +12,12 @@ DEVICE u32 sight_of(const Step *step, u32 to_source, u32 row) {
 /* Whether a position is too far before a row's own to be seen. */
 DEVICE int is_behind(u32 window, u32 own, u32 position) { return window && position + window <= own; }
 
-/* The slot of the key that a row sees at a position. */
-DEVICE u32 slot_of(const Step *step, u32 row, u32 position) {
-    return position < step->past ? position : step->past + step->path[row][position - step->past];
+/* The slot of the key that a row sees at a position; one that there is where it sees none. No branch: lookups of several positions do
+ * not wait for each other. */
+DEVICE u32 slot_of(const Step *step, u32 row, u32 position, u32 sight) {
+    const u32 past = step->past, far = position < past || position >= sight ? 0u : position - past;
+    const u32 looked_up = past + step->path[row][far];
+    return position < past ? position : looked_up;
 }
 
 /* What is added to the scores of keys so far before a row. `bias` is that of its head. */
@@ -71,18 +74,12 @@ DEVICE void combine_splits(const AttentionArguments *a, u32 splits, u32 row, u32
 /* Keys of a warp. */
 #define WARP_KEYS 32u
 
-/* Eight values of a number of a head, at the positions from `position` on that `row` sees; zeros elsewhere. */
-DEVICE Quad gather_values(const Step *step, const u16 *values, u32 row, u32 position) {
-    const u32 sight = sight_of(step, 0, row);
+/* Values of a number of a head in eight slots; zeros for the positions from `position` on that are not seen. */
+DEVICE Quad gather_values(const u16 *values, const u32 *slots, u32 position, u32 sight) {
+    u32 halves[8];
+    UNROLL for (u32 i = 0; i < 8; ++i) halves[i] = position + i < sight ? (u32)values[slots[i]] : 0u;
     Quad gathered;
-    UNROLL for (u32 i = 0; i < 4; ++i) {
-        u32 word = 0;
-        UNROLL for (u32 j = 0; j < 2; ++j) {
-            const u32 at = position + 2u * i + j;
-            if (at < sight) word |= (u32)values[slot_of(step, row, at)] << (16u * j);
-        }
-        gathered.word[i] = word;
-    }
+    UNROLL for (u32 i = 0; i < 4; ++i) gathered.word[i] = halves[2u * i] | halves[2u * i + 1u] << 16u;
     return gathered;
 }
 
@@ -114,9 +111,10 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
  * thread's four tiles hold eight consecutive keys, and the values of those are one load.
  *
  * Keys are summed by position, not by slot: a node of a tree gets the very numbers that it would get in a chain. Where slots
- * differ from row to row, a tile is computed once for each of its rows, and only that row of it is kept. */
-#define ATTENTION(PADDED)                                                                                                    \
-    KERNEL_OF(128, 2, attention_bf16_##PADDED, AttentionArguments) {                                                         \
+ * differ from row to row, a tile is computed once for each of its rows, and only what is of that row is kept: slots are looked up
+ * once, and no load waits for another but for them. */
+#define ATTENTION(PADDED, BLOCKS)                                                                                            \
+    KERNEL_OF(128, BLOCKS, attention_bf16_##PADDED, AttentionArguments) {                                                    \
         SHARED float maxima[4][16], sums[4][16];                                                                             \
         /* Rows of eight more: lanes that write to four of them meet in no bank. */                                          \
         SHARED __attribute__((aligned(16))) float mixed[4][16][PADDED + 8];                                                  \
@@ -154,24 +152,26 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
             UNROLL for (u32 c = 0; c < PADDED / 32; ++c) query[h][c] = load_quad(at + c * 32u + q * 8u);                     \
         }                                                                                                                    \
         const u32 passes = queries - base < 16u ? queries - base : 16u;                                                      \
+        const u32 first_row = base / group, last_row = (base + passes - 1u) / group;                                         \
         float scores[4][4];                                                                                                  \
         UNROLL for (u32 t = 0; t < 4; ++t)                                                                                   \
             UNROLL for (u32 i = 0; i < 4; ++i) scores[t][i] = 0.0f;                                                          \
         if (!apart) {                                                                                                        \
             UNROLL for (u32 t = 0; t < 4; ++t) SCORE(PADDED, scores[t], key_quads[t])                                        \
         } else {                                                                                                             \
-            ROLLED for (u32 pass = 0; pass < passes; ++pass) {                                                               \
-                const u32 its_row = (base + pass) / group;                                                                   \
+            ROLLED for (u32 its = first_row; its <= last_row; ++its) {                                                       \
+                const u32 its_sight = sight_of(step, 0, its);                                                                \
+                UNROLL for (u32 t = 0; t < 4; ++t) {                                                                         \
+                    const u32 key = from + 8u * (g / 2u) + 2u * t + g % 2u;                                                  \
+                    const u16 *at = key_rows + (u64)slot_of(step, its, key, its_sight) * PADDED;                             \
+                    UNROLL for (u32 c = 0; c < PADDED / 32; ++c)                                                             \
+                        key_quads[t][c] = key < its_sight ? load_quad(at + c * 32u + q * 8u) : none;                         \
+                }                                                                                                            \
                 UNROLL for (u32 t = 0; t < 4; ++t) {                                                                         \
                     float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                \
-                    const u32 key = from + 8u * (g / 2u) + 2u * t + g % 2u;                                                  \
-                    const int there = key < sight_of(step, 0, its_row);                                                      \
-                    const u16 *at = key_rows + (u64)(there ? slot_of(step, its_row, key) : 0u) * PADDED;                     \
-                    UNROLL for (u32 c = 0; c < PADDED / 32; ++c)                                                             \
-                        key_quads[t][c] = there ? load_quad(at + c * 32u + q * 8u) : none;                                   \
                     SCORE(PADDED, tile, key_quads[t])                                                                        \
                     UNROLL for (u32 i = 0; i < 4; ++i)                                                                       \
-                        if (g + i / 2u * 8u == pass) scores[t][i] = tile[i];                                                 \
+                        if (row[i / 2u] == its) scores[t][i] = tile[i];                                                      \
                 }                                                                                                            \
             }                                                                                                                \
         }                                                                                                                    \
@@ -221,17 +221,18 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
                     if (g + 8u * h < passes) store_pair(&mixed[WARP_INDEX][g + 8u * h][n * 8u + q * 2u], out + 2u * h);      \
             }                                                                                                                \
         } else {                                                                                                             \
-            ROLLED for (u32 n = 0; n < PADDED / 8; ++n) {                                                                    \
-                float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                     \
-                const u16 *values = value_rows + (u64)(n * 8u + g) * capacity;                                               \
-                ROLLED for (u32 pass = 0; pass < passes; ++pass) {                                                           \
-                    float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                \
-                    multiply_chunk(tile, low, high, gather_values(step, values, (base + pass) / group, position));           \
-                    UNROLL for (u32 i = 0; i < 4; ++i)                                                                       \
-                        if (g + i / 2u * 8u == pass) out[i] = tile[i];                                                       \
+            ROLLED for (u32 its = first_row; its <= last_row; ++its) {                                                       \
+                const u32 its_sight = sight_of(step, 0, its);                                                                \
+                u32 slots[8];                                                                                                \
+                UNROLL for (u32 i = 0; i < 8; ++i) slots[i] = slot_of(step, its, position + i, its_sight);                   \
+                SOME_UNROLLED for (u32 n = 0; n < PADDED / 8; ++n) {                                                         \
+                    float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                 \
+                    const u16 *values = value_rows + (u64)(n * 8u + g) * capacity;                                           \
+                    multiply_chunk(out, low, high, gather_values(values, slots, position, its_sight));                       \
+                    UNROLL for (u32 h = 0; h < 2; ++h)                                                                       \
+                        if (row[h] == its && g + 8u * h < passes)                                                            \
+                            store_pair(&mixed[WARP_INDEX][g + 8u * h][n * 8u + q * 2u], out + 2u * h);                       \
                 }                                                                                                            \
-                UNROLL for (u32 h = 0; h < 2; ++h)                                                                           \
-                    if (g + 8u * h < passes) store_pair(&mixed[WARP_INDEX][g + 8u * h][n * 8u + q * 2u], out + 2u * h);      \
             }                                                                                                                \
         }                                                                                                                    \
         if (q == 0) {                                                                                                        \
@@ -269,9 +270,9 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
         }                                                                                                                    \
     }
 
-ATTENTION(32)
-ATTENTION(64)
-ATTENTION(128)
+ATTENTION(32, 4)
+ATTENTION(64, 3)
+ATTENTION(128, 2)
 
 /* The same in f32. Grid: head; split; row. A block of SPLIT threads, one per key. */
 KERNEL_OF(SPLIT, 1, attention_f32, AttentionArguments) {
@@ -293,7 +294,7 @@ KERNEL_OF(SPLIT, 1, attention_f32, AttentionArguments) {
     float score = -INFINITE;
     slots[THREAD] = 0;
     if (position < sight_of(step, a.to_source, row) && !is_behind(a.window, step->positions[row], position)) {
-        const u32 slot = !a.to_source && step->scattered ? slot_of(step, row, position) : position;
+        const u32 slot = !a.to_source && step->scattered ? slot_of(step, row, position, position + 1u) : position;
         slots[THREAD] = slot;
         float product = 0.0f;
         for (u32 i = 0; i < a.padded; ++i) product = multiply_add(query[i], key_rows[(u64)slot * a.padded + i], product);

@@ -21,6 +21,8 @@ typedef struct {
 #define KERNEL_OF(threads, blocks, name, Arguments)                                                                          \
     extern "C" __global__ void __launch_bounds__(threads, blocks) cascade_##name(const __grid_constant__ Arguments a)
 #define UNROLL _Pragma("unroll")
+/* A loop of which so much is unrolled that loads do not wait for each other, and so little that registers suffice. */
+#define SOME_UNROLLED _Pragma("unroll 2")
 /* A loop that is run rarely, and should not take the room of others. */
 #define ROLLED _Pragma("unroll 1")
 #define THREAD threadIdx.x
@@ -43,11 +45,14 @@ DEVICE void wait_for_kernel_before(void) {
 
 DEVICE void block_barrier(void) { __syncthreads(); }
 
-/* What this thread wrote before is there for whoever sees what it writes after. */
-DEVICE void publish(void) { __threadfence(); }
-/* Adds one, and gives what was there. */
-DEVICE u32 count_up(u32 *counter) { return atomicAdd(counter, 1u); }
-/* What other blocks of the same kernel have published: from where all processors see it. */
+/* Adds one, and gives what was there. What this thread wrote before, and what its block wrote before its last barrier, is there for
+ * whoever counts later; and what others wrote before they counted is there for this thread, and for its block after a barrier. */
+DEVICE u32 count_up(u32 *counter) {
+    u32 was;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(was) : "l"(__cvta_generic_to_global(counter)) : "memory");
+    return was;
+}
+/* What other blocks of the same kernel have written: from where all processors see it. */
 DEVICE float load_fresh(const float *from) { return __ldcg(from); }
 DEVICE Quad load_fresh_quad(const void *from) {
     const uint4 v = __ldcg((const uint4 *)from);
@@ -80,6 +85,15 @@ DEVICE Quad load_streaming(const void *from) {
                  : "=r"(q.word[0]), "=r"(q.word[1]), "=r"(q.word[2]), "=r"(q.word[3])
                  : "l"(from));
     return q;
+}
+
+/* The same if `there`, else zeros: without a branch, so that loads are where they are written. */
+DEVICE void load_streaming_if(Quad *q, int there, const void *from) {
+    UNROLL for (u32 i = 0; i < 4; ++i) q->word[i] = 0;
+    asm volatile("{\n\t.reg .pred there<1>;\n\tsetp.ne.s32 there0, %5, 0;\n\t"
+                 "@there0 ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+                 : "+r"(q->word[0]), "+r"(q->word[1]), "+r"(q->word[2]), "+r"(q->word[3])
+                 : "l"(from), "r"(there));
 }
 
 /* Tells the compiler that an address is one of the device's memory, which it cannot know of addresses that come from there. */
@@ -124,9 +138,10 @@ DEVICE void copy_async(void *to, const void *from, int there) {
                  : "memory");
 }
 DEVICE void copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/* Waits until at most `pending` (0 or 1) of this thread's groups are under way. */
-DEVICE void copy_wait(int pending) {
-    if (pending) asm volatile("cp.async.wait_group 1;" ::: "memory");
+/* Waits until at most `pending` of this thread's groups are under way: a constant. */
+DEVICE void copy_wait(u32 pending) {
+    if (pending == 2u) asm volatile("cp.async.wait_group 2;" ::: "memory");
+    else if (pending == 1u) asm volatile("cp.async.wait_group 1;" ::: "memory");
     else asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
@@ -163,16 +178,14 @@ DEVICE void store_number(void *to, u64 index, float value, u32 kind) {
 
 /* ---- Blocks of a kernel together ---- */
 
-/* Whether this block is the last of `count` to come here, when all have published what they wrote; for every thread of the
- * block. `counter` is zero before and after. */
+/* Whether this block is the last of `count` to come here, which sees what all have written; for every thread of the block. One thread
+ * counts for all of them: a fence by each would cost far more. `counter` is zero before and after. */
 DEVICE int is_last_of(u32 count, u32 *counter, u32 *of_block) {
-    publish();
     block_barrier();
     if (THREAD == 0) *of_block = count_up(counter);
     block_barrier();
     if (*of_block + 1u != count) return 0;
     if (THREAD == 0) *counter = 0;
-    publish();
     return 1;
 }
 

@@ -5,8 +5,9 @@
 
 /* Thirty-two inputs: what one thread quadruple loads of a row at once. */
 #define CHUNK 32u
-/* Chunks that are loaded together. */
-#define STAGE 4u
+/* Chunks that are loaded together. A ring of stages is under way; the next takes the place of the one that was multiplied, so that no
+ * register is copied: a copy would wait for what it copies. */
+#define STAGE 2u
 /* Row of the staged input in halves: padded so that eight rows fall into different banks. */
 #define STAGE_ROW (STAGE * CHUNK + 32u)
 
@@ -34,27 +35,31 @@ DEVICE void multiply_chunk(float *sums, Quad low, Quad high, Quad x) {
     multiply_tiles(sums, second, x.word[2], x.word[3]);
 }
 
-#define LOAD_WEIGHTS(to, begin)                                                                                              \
-    UNROLL for (u32 c = 0; c < STAGE; ++c) {                                                                                 \
-        const Quad *from = (const Quad *)a.weight + ((u64)tile * chunks + (begin) + c) * 64u + LANE;                         \
-        const Quad none = {{0, 0, 0, 0}};                                                                                    \
-        to[c][0] = (begin) + c < end ? load_streaming(from) : none;                                                          \
-        to[c][1] = (begin) + c < end ? load_streaming(from + 32) : none;                                                     \
-    }
+/* The same for weights, which lie in memory as the registers of a tile. */
+DEVICE void multiply_weights(float *sums, const Quad *weights, Quad x) {
+    multiply_tiles(sums, weights[0].word, x.word[0], x.word[1]);
+    multiply_tiles(sums, weights[1].word, x.word[2], x.word[3]);
+}
+
+/* Loads a chunk of weights, `ahead` chunks behind where they point, of which `left` are there. */
+DEVICE void load_chunk(Quad *to, const Quad *weights, u32 ahead, int left) {
+    UNROLL for (u32 i = 0; i < 2; ++i) load_streaming_if(&to[i], (int)ahead < left, weights + ahead * 64u + i * WARP);
+}
 
 /* Warps of a block, each of which has a tile. */
 #define WARPS 8u
 
 /* ---- Up to eight rows ---- */
 
-/* There is memory for as many rows as launches are recorded for: what lies in those that are not there goes nowhere. So nothing has
- * to be known of the step before inputs are loaded. */
-#define LOAD_INPUT(to, begin)                                                                                                \
-    UNROLL for (u32 c = 0; c < STAGE; ++c) {                                                                                 \
-        const Quad none = {{0, 0, 0, 0}};                                                                                    \
-        const u16 *from = input + (u64)((begin) + c) * CHUNK;                                                                \
-        to[c] = (begin) + c < end && LANE / 4u < a.room ? load_quad(from) : none;                                            \
-    }
+/* The same of the inputs. There is memory for as many rows as launches are recorded for: what lies in those that are not there goes
+ * nowhere. So nothing has to be known of the step before inputs are loaded. */
+DEVICE Quad load_input(const u16 *input, u32 ahead, int left) {
+    const Quad none = {{0, 0, 0, 0}};
+    return (int)ahead < left ? load_quad(input + ahead * CHUNK) : none;
+}
+
+/* Stages under way. */
+#define ONE_RING 4u
 
 /* A block has all parts of its outputs, a warp each: nothing but registers lies between memory and tensor cores, and blocks know
  * nothing of each other. Grid: eight tiles by parts. */
@@ -63,27 +68,30 @@ KERNEL_OF(256, 2, linear_bf16_1, LinearArguments) {
     SHARED float scales[8];
     const u32 chunks = a.inputs / CHUNK, tiles = a.outputs / 16u, parts = 1u << a.part_bits, part = WARP_INDEX & (parts - 1u);
     const u32 tile = BLOCK_X * (WARPS >> a.part_bits) + (WARP_INDEX >> a.part_bits);
-    const u32 start = chunks * part >> a.part_bits, end = tile < tiles ? chunks * (part + 1u) >> a.part_bits : start;
-    Quad now[STAGE][2], next[STAGE][2], x_now[STAGE], x_next[STAGE];
+    const u32 start = chunks * part >> a.part_bits;
+    /* Chunks that are left. */
+    int left = tile < tiles ? (int)((chunks * (part + 1u) >> a.part_bits) - start) : 0;
+    const Quad *weights = (const Quad *)a.weight + ((u64)tile * chunks + start) * 64u + LANE;
+    Quad ring[ONE_RING * STAGE][2], x[ONE_RING * STAGE];
     float sums[1][4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
     /* Weights and the step were there before anything was launched. */
-    LOAD_WEIGHTS(now, start)
-    LOAD_WEIGHTS(next, start + STAGE)
+    UNROLL for (u32 c = 0; c < ONE_RING * STAGE; ++c) load_chunk(ring[c], weights, c, left);
     const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u, rows = a.step->rows - skipped;
     wait_for_kernel_before();
-    const u16 *input = (const u16 *)a.input + (u64)(skipped + LANE / 4u) * a.inputs + LANE % 4u * 8u;
-    LOAD_INPUT(x_now, start)
-    LOAD_INPUT(x_next, start + STAGE)
+    const u16 *input = (const u16 *)a.input + (u64)(skipped + LANE / 4u) * a.inputs + start * CHUNK + LANE % 4u * 8u;
+    const int there = LANE / 4u < a.room;
+    UNROLL for (u32 c = 0; c < ONE_RING * STAGE; ++c) x[c] = load_input(input, c, there ? left : 0);
     norm_scales(&a, skipped, rows, scales);
-    for (u32 begin = start; begin < end; begin += STAGE) {
-        UNROLL for (u32 c = 0; c < STAGE; ++c) multiply_chunk(sums[0], now[c][0], now[c][1], x_now[c]);
-        UNROLL for (u32 c = 0; c < STAGE; ++c) {
-            now[c][0] = next[c][0];
-            now[c][1] = next[c][1];
-            x_now[c] = x_next[c];
+    for (; left > 0; left -= (int)(ONE_RING * STAGE), weights += ONE_RING * STAGE * 64u, input += ONE_RING * STAGE * CHUNK) {
+        UNROLL for (u32 s = 0; s < ONE_RING; ++s) {
+            /* The branch keeps the loads of a stage where they are: a compiler would put those of all stages behind the last. */
+            if (left <= (int)(s * STAGE)) break;
+            UNROLL for (u32 c = s * STAGE; c < (s + 1u) * STAGE; ++c) {
+                multiply_weights(sums[0], ring[c], x[c]);
+                load_chunk(ring[c], weights, c + ONE_RING * STAGE, left);
+                x[c] = load_input(input, c + ONE_RING * STAGE, there ? left : 0);
+            }
         }
-        LOAD_WEIGHTS(next, begin + 2u * STAGE)
-        LOAD_INPUT(x_next, begin + 2u * STAGE)
     }
     UNROLL for (u32 i = 0; i < 4; ++i) of_warps[WARP_INDEX][LANE][i] = sums[0][i];
     block_barrier();
@@ -95,15 +103,23 @@ KERNEL_OF(256, 2, linear_bf16_1, LinearArguments) {
 
 /* ---- More rows ---- */
 
-/* Copies chunks [begin, begin + STAGE) of 8 * NT rows to shared memory; zeros for rows and chunks that are not there. */
-#define STAGE_INPUT(NT, buffer, begin)                                                                                       \
-    for (u32 i = THREAD; i < 8u * NT * STAGE * 4u; i += THREADS) {                                                           \
-        const u32 row = i / (STAGE * 4u), piece = i % (STAGE * 4u);                                                          \
-        const int there = row < copied && (begin) + piece / 4u < all;                                                        \
-        const u16 *from = there ? input + (u64)row * a.inputs + (u64)(begin) * CHUNK + piece * 8u : input;                   \
-        copy_async(&staged[buffer][row][piece * 8u], from, there);                                                           \
+/* Copies a stage of 8 * NT rows to shared memory, `ahead` chunks behind where `own` points, of which `left` are there; zeros for rows
+ * and chunks that are not. A thread copies the same piece of every thirty-second row. */
+#define STAGE_INPUT(NT, buffer, ahead)                                                                                       \
+    UNROLL for (u32 i = 0; i < (NT + 3u) / 4u; ++i) {                                                                        \
+        const u32 row = own_row + i * 32u;                                                                                   \
+        const int there = row < copied && (int)((ahead) + own_piece / 4u) < left;                                            \
+        const u16 *from = own + (there ? i * 32u * a.inputs + (ahead) * CHUNK : 0u);                                         \
+        if (NT >= 4u || row < NT * 8u) copy_async(&staged[buffer][row][own_piece * 8u], from, there);                        \
     }                                                                                                                        \
     copy_commit();
+
+/* A warp's tile, made again where it is needed: registers are short in loops over stages. */
+DEVICE u32 tile_again(void) {
+    u32 block;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    return block * WARPS + WARP_INDEX;
+}
 
 DEVICE void store_sums(Quad *to, const float *sums) {
     Quad q;
@@ -124,48 +140,56 @@ DEVICE void add_up_parts(const Quad *parts, u32 count, u32 distance, float *sums
             if (part < count) sums[i] += bits_to_float(of_parts[part].word[i]);
 }
 
+/* Multiplies a stage of the ring and loads another in its place: weights as soon as they have been used; inputs into the buffer of the
+ * stage before, with which all are done. */
+#define MULTIPLY_STAGE(NT, RING, s)                                                                                          \
+    copy_wait(RING - 2u);                                                                                                    \
+    block_barrier();                                                                                                         \
+    UNROLL for (u32 c = (s) * STAGE; c < ((s) + 1u) * STAGE; ++c) {                                                          \
+        UNROLL for (u32 n = 0; n < NT; ++n)                                                                                  \
+            multiply_weights(sums[n], ring[c], load_quad(&staged[s][n * 8u + LANE / 4u][c % STAGE * CHUNK + LANE % 4u * 8u]));\
+        load_chunk(ring[c], weights, c + RING * STAGE, own_tile < tiles ? left : 0);                                             \
+    }                                                                                                                        \
+    STAGE_INPUT(NT, ((s) + RING - 1u) % RING, ((s) + RING - 1u) * STAGE)
+
 /* NT: eights of rows. A block has eight tiles and one part, so that it stages no more of the input than that part; the last block to
  * be done with some outputs adds up the parts. Grid: eight tiles; parts. */
-#define LINEAR(NT)                                                                                                           \
+#define LINEAR(NT, RING)                                                                                                     \
     KERNEL_OF(256, 2, linear_bf16_##NT, LinearArguments) {                                                                   \
-        SHARED __attribute__((aligned(16))) u16 staged[2][8 * NT][STAGE_ROW];                                                \
+        SHARED __attribute__((aligned(16))) u16 staged[RING][8 * NT][STAGE_ROW];                                             \
         SHARED float scales[8 * NT];                                                                                         \
-        SHARED u32 arrived;                                                                                                  \
-        const u32 chunks = a.inputs / CHUNK, tiles = a.outputs / 16u, tile = BLOCK_X * WARPS + WARP_INDEX;                   \
-        /* Warps without a tile help to stage the input, and load no weights. */                                             \
-        const u32 start = chunks * BLOCK_Y >> a.part_bits, all = chunks * (BLOCK_Y + 1u) >> a.part_bits;                     \
-        const u32 parts = 1u << a.part_bits, end = tile < tiles ? all : start;                                               \
-        Quad now[STAGE][2], next[STAGE][2];                                                                                  \
+        SHARED u32 arrived, rows_there;                                                                                      \
+        const u32 chunks = a.inputs / CHUNK, tiles = a.outputs / 16u, own_tile = BLOCK_X * WARPS + WARP_INDEX;                   \
+        const u32 start = chunks * BLOCK_Y >> a.part_bits, parts = 1u << a.part_bits;                                        \
+        /* Chunks that are left. Warps without a tile help to stage the input, and load no weights. */                       \
+        int left = (int)((chunks * (BLOCK_Y + 1u) >> a.part_bits) - start);                                                  \
+        const Quad *weights = (const Quad *)a.weight + ((u64)own_tile * chunks + start) * 64u + LANE;                            \
+        Quad ring[RING * STAGE][2];                                                                                          \
         float sums[NT][4];                                                                                                   \
         UNROLL for (u32 n = 0; n < NT; ++n)                                                                                  \
             UNROLL for (u32 i = 0; i < 4; ++i) sums[n][i] = 0.0f;                                                            \
         /* Weights and the step were there before anything was launched. */                                                  \
-        LOAD_WEIGHTS(now, start)                                                                                             \
-        LOAD_WEIGHTS(next, start + STAGE)                                                                                    \
-        const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u, rows = a.step->rows - skipped;                        \
+        UNROLL for (u32 c = 0; c < RING * STAGE; ++c) load_chunk(ring[c], weights, c, own_tile < tiles ? left : 0);              \
+        const u32 skipped = a.wanted_only ? a.step->first_wanted : 0u, wanted = a.step->rows - skipped;                        \
         wait_for_kernel_before();                                                                                            \
-        const u32 copied = a.wanted_only ? rows : a.room;                                                                    \
-        const u16 *input = (const u16 *)a.input + (u64)skipped * a.inputs;                                                   \
-        STAGE_INPUT(NT, 0, start)                                                                                            \
-        STAGE_INPUT(NT, 1, start + STAGE)                                                                                    \
-        norm_scales(&a, skipped, rows, scales);                                                                              \
-        u32 buffer = 0;                                                                                                      \
-        for (u32 begin = start; begin < all; begin += STAGE, buffer ^= 1u) {                                                 \
-            copy_wait(1);                                                                                                    \
-            block_barrier();                                                                                                 \
-            UNROLL for (u32 c = 0; c < STAGE; ++c) {                                                                         \
-                UNROLL for (u32 n = 0; n < NT; ++n) {                                                                        \
-                    const Quad x = load_quad(&staged[buffer][n * 8u + LANE / 4u][c * CHUNK + LANE % 4u * 8u]);               \
-                    multiply_chunk(sums[n], now[c][0], now[c][1], x);                                                        \
-                }                                                                                                            \
+        const u32 copied = a.wanted_only ? wanted : a.room, own_row = THREAD / 8u, own_piece = THREAD % 8u;                    \
+        const u32 first_row = skipped + (own_row < copied ? own_row : 0u);                                                   \
+        const u16 *own = (const u16 *)a.input + (u64)first_row * a.inputs + start * CHUNK + own_piece * 8u;                  \
+        UNROLL for (u32 s = 0; s < RING - 1u; ++s) {                                                                         \
+            STAGE_INPUT(NT, s, s * STAGE)                                                                                    \
+        }                                                                                                                    \
+        norm_scales(&a, skipped, wanted, scales);                                                                            \
+        if (THREAD == 0) rows_there = wanted;                                                                                \
+        for (; left > 0; left -= (int)(RING * STAGE), weights += RING * STAGE * 64u, own += RING * STAGE * CHUNK) {          \
+            UNROLL for (u32 s = 0; s < RING; ++s) {                                                                          \
+                /* The branch keeps loads where they are: a compiler would put those of all stages behind the last. */       \
+                if (left <= (int)(s * STAGE)) break;                                                                         \
+                MULTIPLY_STAGE(NT, RING, s)                                                                                  \
             }                                                                                                                \
-            block_barrier();                                                                                                 \
-            UNROLL for (u32 c = 0; c < STAGE; ++c)                                                                           \
-                UNROLL for (u32 i = 0; i < 2; ++i) now[c][i] = next[c][i];                                                   \
-            LOAD_WEIGHTS(next, begin + 2u * STAGE)                                                                           \
-            STAGE_INPUT(NT, buffer, begin + 2u * STAGE)                                                                      \
         }                                                                                                                    \
         copy_wait(0);                                                                                                        \
+        const u32 tile = tile_again();                                                                                       \
+        const u32 rows = rows_there;                                                                                         \
         if (parts > 1u) {                                                                                                    \
             Quad *partials = (Quad *)a.partials + (u64)tile * parts * NT * WARP + LANE;                                      \
             UNROLL for (u32 n = 0; n < NT; ++n)                                                                              \
@@ -177,9 +201,9 @@ DEVICE void add_up_parts(const Quad *parts, u32 count, u32 distance, float *sums
         if (tile < tiles) finish(&a, tile, NT, 0, rows, scales, sums);                                                       \
     }
 
-LINEAR(2)
-LINEAR(4)
-LINEAR(8)
+LINEAR(2, 4u)
+LINEAR(4, 4u)
+LINEAR(8, 3u)
 
 /* ---- In f32 ---- */
 

@@ -35,11 +35,13 @@ KERNEL(grow, GrowArguments) {
 }
 
 /* Where the number of an output and an input lies in a packed weight: sixteen outputs by thirty-two inputs are a tile, and
- * thread 4 · (output % 8) + (input % 32) / 8 of a warp loads eight of its numbers at once, twice. */
+ * thread 4 · (output % 8) + (input % 32) / 8 of a warp loads eight of its numbers at once, twice: each time the four registers of an
+ * operand of multiply_tiles, in which pairs of inputs of an output and of the one eight further alternate. */
 DEVICE u64 packed_place(u32 output, u32 input, u32 inputs) {
     const u64 tile = (u64)(output / 16u) * (inputs / 32u) + input / 32u;
     const u32 lane = output % 8u * 4u + input % 32u / 8u;
-    return tile * 512u + output % 16u / 8u * 256u + lane * 8u + input % 8u;
+    const u32 word = input % 8u / 2u;
+    return tile * 512u + word / 2u * 256u + lane * 8u + (word % 2u * 2u + output % 16u / 8u) * 2u + input % 2u;
 }
 
 /* Converts a weight and puts its numbers where forward passes read them. Grid: outputs. */

@@ -100,6 +100,10 @@ impl Cache {
         self.capacity
     }
 
+    pub(crate) fn buffer(&self) -> Option<&Buffer> {
+        self.buffer.as_ref()
+    }
+
     pub(crate) fn address(&self) -> Address {
         self.buffer.as_ref().map_or(0, Buffer::address)
     }

@@ -33,13 +33,37 @@ enum Machine {
     Emulator(Emulator),
 }
 
+/// Blocks that an H200's 132 multiprocessors hold at once, two each.
+#[cfg(feature = "emulator")]
+const EMULATED_SLOTS: usize = 264;
+
+/// What a device is and can do, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Facts {
+    /// Its name.
+    pub name: String,
+    /// The last version of CUDA that its driver knows.
+    pub driver: String,
+    /// Major and minor number of its compute capability.
+    pub capability: (i32, i32),
+    /// Blocks of a linear map that it holds at once, from which the order of sums follows.
+    pub slots: usize,
+    /// Whether recorded launches overlap (`CASCADE_GPU_OVERLAP=1`).
+    pub overlaps: bool,
+    /// Whether they could.
+    pub can_overlap: bool,
+}
+
 impl Device {
     /// The GPU number `ordinal`, as the driver counts. All handles of one GPU share its stream:
     /// what is launched through one comes before what is launched later through another.
     ///
+    /// Whoever opens it first runs every kernel once, unless `CASCADE_GPU_SELF_TEST` is 0.
+    ///
     /// # Errors
     /// [`Error::NoDriver`](crate::Error::NoDriver), [`Error::NoDevice`](crate::Error::NoDevice),
-    /// and those of a driver or GPU that is too old.
+    /// [`Error::SelfTest`](crate::Error::SelfTest), and those of a driver or GPU that is too old.
     pub fn gpu(ordinal: usize) -> Result<Self> {
         static OPEN: Mutex<Vec<(usize, Weak<Shared>)>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,6 +73,9 @@ impl Device {
             return Ok(Self(shared));
         }
         let device = Self::of(Machine::Gpu(Gpu::new(ordinal)?));
+        if std::env::var_os("CASCADE_GPU_SELF_TEST").is_none_or(|value| value != "0") {
+            device.check_kernels()?;
+        }
         open.push((ordinal, Arc::downgrade(&device.0)));
         Ok(device)
     }
@@ -114,6 +141,38 @@ impl Device {
             Machine::Gpu(gpu) => gpu.name(),
             #[cfg(feature = "emulator")]
             Machine::Emulator(_) => "emulated GPU".to_owned(),
+        }
+    }
+
+    /// What it is and can do.
+    pub fn facts(&self) -> Facts {
+        match self.machine() {
+            Machine::Gpu(gpu) => Facts {
+                name: gpu.name(),
+                driver: gpu.version().to_string(),
+                capability: gpu.capability(),
+                slots: gpu.slots(),
+                overlaps: gpu.overlap().0,
+                can_overlap: gpu.overlap().1,
+            },
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(_) => Facts {
+                name: self.name(),
+                driver: "none".to_owned(),
+                capability: (9, 0),
+                slots: EMULATED_SLOTS,
+                overlaps: true,
+                can_overlap: true,
+            },
+        }
+    }
+
+    /// Blocks of a linear map that it holds at once.
+    pub(crate) fn slots(&self) -> usize {
+        match self.machine() {
+            Machine::Gpu(gpu) => gpu.slots(),
+            #[cfg(feature = "emulator")]
+            Machine::Emulator(_) => EMULATED_SLOTS,
         }
     }
 

@@ -23,7 +23,12 @@ pub(crate) struct Gpu {
     /// A stream on which launches are recorded, by one thread at a time, and nothing runs: another
     /// thread's calls would get into what is recorded.
     recorder: Mutex<sys::CUstream>,
+    module: sys::CUmodule,
     functions: HashMap<&'static str, sys::CUfunction>,
+    version: DriverVersion,
+    capability: (i32, i32),
+    /// Blocks of a linear map that it holds at once.
+    slots: usize,
     /// Whether a recorded launch may start while the one before it is still at work: see
     /// `wait_for_kernel_before` in the kernels.
     overlap: bool,
@@ -78,13 +83,20 @@ impl Gpu {
             result::stream::create(result::stream::StreamKind::NonBlocking)
                 .map_err(of("cuStreamCreate"))
         };
+        let version = DriverVersion::read()?;
+        let kernels = Kernels::load(capability, version)?;
+        let slots = kernels.slots(device, Kernel::LinearBf16x1)?;
         Ok(Self {
             device,
             context,
             stream: stream()?,
             recorder: Mutex::new(stream()?),
-            functions: load_kernels(capability)?,
-            overlap: capability.0 >= 9 && std::env::var_os("CASCADE_GPU_OVERLAP").is_some(),
+            module: kernels.module,
+            functions: kernels.functions,
+            version,
+            capability,
+            slots,
+            overlap: overlap_wanted() && can_overlap(capability, version),
             bounce: Mutex::new(Bounce {
                 start: std::ptr::null_mut(),
                 bytes: 0,
@@ -95,6 +107,27 @@ impl Gpu {
     /// Its name, as the driver reports it.
     pub(crate) fn name(&self) -> String {
         result::device::get_name(self.device).unwrap_or_else(|_| "a GPU".to_owned())
+    }
+
+    /// What the driver is.
+    pub(crate) fn version(&self) -> DriverVersion {
+        self.version
+    }
+
+    /// Major and minor number of the compute capability.
+    pub(crate) fn capability(&self) -> (i32, i32) {
+        self.capability
+    }
+
+    /// Blocks of a linear map that it holds at once.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Whether recorded launches overlap, and whether they could.
+    pub(crate) fn overlap(&self) -> (bool, bool) {
+        let can = can_overlap(self.capability, self.version);
+        (self.overlap, can)
     }
 
     /// Bytes of memory that are free, and all of them.
@@ -299,6 +332,33 @@ impl Bounce {
     }
 }
 
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        if self.bind().is_err() {
+            return;
+        }
+        let bounce = self
+            .bounce
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let recorder = *self
+            .recorder
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: nobody has a handle any more, so that nothing is under way once the stream is
+        // done. Failures cannot be helped, and leak a little.
+        unsafe {
+            let _ = result::stream::synchronize(self.stream);
+            if !bounce.start.is_null() {
+                let _ = result::free_host(bounce.start);
+            }
+            let _ = result::stream::destroy(self.stream);
+            let _ = result::stream::destroy(recorder);
+            let _ = result::module::unload(self.module);
+        }
+    }
+}
+
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: both are valid and used no more. Failures cannot be helped, and leak a little
@@ -327,31 +387,167 @@ fn capability(device: sys::CUdevice) -> Result<(i32, i32)> {
     Err(Error::TooOld { name, major, minor })
 }
 
-fn load_kernels(capability: (i32, i32)) -> Result<HashMap<&'static str, sys::CUfunction>> {
-    let broken = |error: DriverError| Error::Kernels {
-        reason: describe(error),
+/// Whether `CASCADE_GPU_OVERLAP` asks for launches that overlap.
+fn overlap_wanted() -> bool {
+    std::env::var_os("CASCADE_GPU_OVERLAP").is_some_and(|value| value != "0" && !value.is_empty())
+}
+
+/// Whether a recorded launch can start before the one before it has ended: GPUs have the
+/// instructions from compute capability 9.0 on, and drivers record it from CUDA 12.3 on.
+fn can_overlap(capability: (i32, i32), version: DriverVersion) -> bool {
+    capability.0 >= 9 && version >= DriverVersion::cuda(12, 3)
+}
+
+/// The kernels, compiled for the GPU.
+struct Kernels {
+    module: sys::CUmodule,
+    functions: HashMap<&'static str, sys::CUfunction>,
+}
+
+/// Bytes of the assembler's messages that are kept.
+const LOG: usize = 8192;
+
+impl Kernels {
+    fn load(capability: (i32, i32), version: DriverVersion) -> Result<Self> {
+        let ptx = if capability.0 >= 9 { PTX_90 } else { PTX_80 };
+        let broken = |reason: String, log: &str| Error::Kernels {
+            reason,
+            log: log.trim().to_owned(),
+            driver: version.to_string(),
+            needed: needed(capability).to_string(),
+        };
+        let text = CString::new(ptx).map_err(|error| broken(error.to_string(), ""))?;
+        let module = assemble(&text).map_err(|(error, log)| broken(describe(error), &log))?;
+        let broken = |error: DriverError| broken(describe(error), "");
+        let function = |kernel: &Kernel| {
+            let name = CString::new(format!("cascade_{}", kernel.name())).unwrap_or_default();
+            // SAFETY: the module is valid.
+            let function = unsafe { result::module::get_function(module, name) }.map_err(broken)?;
+            load_now(function, version).map_err(broken)?;
+            Ok((kernel.name(), function))
+        };
+        let functions = Kernel::ALL.iter().map(function).collect::<Result<_>>()?;
+        Ok(Self { module, functions })
+    }
+
+    /// Blocks of a kernel that a device holds at once.
+    fn slots(&self, device: sys::CUdevice, kernel: Kernel) -> Result<usize> {
+        use sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as COUNT;
+        // SAFETY: the device is valid.
+        let count = unsafe { result::device::get_attribute(device, COUNT) };
+        let count = count.map_err(of("cuDeviceGetAttribute"))?;
+        let mut blocks = 0;
+        // SAFETY: the function is valid, and the result can be written.
+        unsafe {
+            let function = self.functions[kernel.name()];
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, 256, 0)
+        }
+        .result()
+        .map_err(of("cuOccupancyMaxActiveBlocksPerMultiprocessor"))?;
+        Ok((count.max(1) * blocks.max(1)) as usize)
+    }
+}
+
+/// The first driver that understands the kernels for a compute capability: see
+/// `scripts/compile-kernels.sh`.
+fn needed(capability: (i32, i32)) -> DriverVersion {
+    match capability {
+        (10.., _) => DriverVersion::cuda(12, 8),
+        (9, _) => DriverVersion::cuda(11, 8),
+        (8, 9) => DriverVersion::cuda(11, 8),
+        _ => DriverVersion::cuda(11, 4),
+    }
+}
+
+/// Lets the driver compile a PTX module; if it does not, what its assembler says. The module is
+/// unloaded with its GPU.
+fn assemble(text: &CString) -> std::result::Result<sys::CUmodule, (DriverError, String)> {
+    use sys::CUjit_option_enum::{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    let mut log = vec![0u8; LOG];
+    let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // Values are passed in place of pointers.
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), LOG as *mut c_void];
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the text ends with a zero, the options are as many as the values, and the log has as
+    // many bytes as its option says.
+    let loaded = unsafe {
+        let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
+        sys::cuModuleLoadDataEx(&mut module, text.as_ptr().cast(), 2, options, values)
     };
-    let ptx = if capability.0 >= 9 { PTX_90 } else { PTX_80 };
-    let text = CString::new(ptx).map_err(|error| Error::Kernels {
-        reason: error.to_string(),
-    })?;
-    // SAFETY: the text ends with a zero. The module is never unloaded.
-    let module = unsafe { result::module::load_data(text.as_ptr().cast()) }.map_err(broken)?;
-    let function = |kernel: &Kernel| {
-        let name =
-            CString::new(format!("cascade_{}", kernel.name())).map_err(|error| Error::Kernels {
-                reason: error.to_string(),
-            })?;
-        // SAFETY: the module is valid.
-        let function = unsafe { result::module::get_function(module, name) }.map_err(broken)?;
-        // Loaded now, not at its first launch, which may be while launches are recorded.
-        // SAFETY: the function is valid.
-        unsafe { sys::cuFuncLoad(function) }
+    let said = || {
+        let end = log.iter().position(|&byte| byte == 0).unwrap_or(LOG);
+        String::from_utf8_lossy(&log[..end]).into_owned()
+    };
+    loaded
+        .result()
+        .map(|()| module)
+        .map_err(|error| (error, said()))
+}
+
+/// Loads a function now, not at its first launch, which may be while launches are recorded. Drivers
+/// before CUDA 12.4 have no call for that; there, to ask for what it takes is enough.
+fn load_now(
+    function: sys::CUfunction,
+    version: DriverVersion,
+) -> std::result::Result<(), DriverError> {
+    // SAFETY: the library is there, or nothing could have been loaded.
+    let known = version >= DriverVersion::cuda(12, 4)
+        && unsafe { sys::culib().get::<*const c_void>(b"cuFuncLoad\0") }.is_ok();
+    // SAFETY: the function is valid, and results can be written.
+    unsafe {
+        if known {
+            return sys::cuFuncLoad(function).result();
+        }
+        let mut registers = 0;
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
+        sys::cuFuncGetAttribute(&mut registers, attribute, function).result()
+    }
+}
+
+/// What a driver is: the last version of CUDA that it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DriverVersion(i32);
+
+impl DriverVersion {
+    const fn cuda(major: i32, minor: i32) -> Self {
+        Self(1000 * major + 10 * minor)
+    }
+
+    fn read() -> Result<Self> {
+        let mut version = 0;
+        // SAFETY: the result can be written.
+        unsafe { sys::cuDriverGetVersion(&mut version) }
             .result()
-            .map_err(broken)?;
-        Ok((kernel.name(), function))
-    };
-    Kernel::ALL.iter().map(function).collect()
+            .map_err(of("cuDriverGetVersion"))?;
+        Ok(Self(version))
+    }
+
+    /// The first driver with that version of CUDA, by its own number.
+    fn first(self) -> Option<u32> {
+        let known = [
+            (Self::cuda(13, 0), 580),
+            (Self::cuda(12, 8), 570),
+            (Self::cuda(12, 4), 550),
+            (Self::cuda(12, 0), 525),
+            (Self::cuda(11, 8), 520),
+            (Self::cuda(11, 4), 470),
+        ];
+        known
+            .iter()
+            .find(|(version, _)| *version == self)
+            .map(|(_, number)| *number)
+    }
+}
+
+/// `CUDA 11.8 (driver 520)`.
+impl std::fmt::Display for DriverVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CUDA {}.{}", self.0 / 1000, self.0 % 1000 / 10)?;
+        match self.first() {
+            Some(number) => write!(f, " (driver {number})"),
+            None => Ok(()),
+        }
+    }
 }
 
 fn of(call: &'static str) -> impl Fn(DriverError) -> Error {

@@ -30,10 +30,30 @@ pub enum Error {
         minor: i32,
     },
     /// The driver does not understand the kernels.
-    #[error("the driver could not load the kernels ({reason}): it must be of version 580 or later, for CUDA 13")]
+    #[error(
+        "the driver, which knows {driver}, could not load the kernels, which need {needed}: {reason}{}{log}",
+        if log.is_empty() { "" } else { "; its assembler says: " }
+    )]
     Kernels {
         /// What the driver says.
         reason: String,
+        /// What its assembler says, if anything.
+        log: String,
+        /// The last version of CUDA that the driver knows.
+        driver: String,
+        /// The first version that knows the kernels.
+        needed: String,
+    },
+    /// Kernels that compute something else than the CPU.
+    #[error(
+        "{device} computes wrong numbers ({faults}): another driver may do better; until then \
+         compute with `--device cpu`, and please report it"
+    )]
+    SelfTest {
+        /// The GPU.
+        device: String,
+        /// Kernels, and what is wrong with them.
+        faults: String,
     },
     /// The device's memory is full.
     #[error("{bytes} bytes do not fit into the GPU's memory, of which {free} bytes are free")]

@@ -28,6 +28,7 @@ mod error;
 mod forward;
 mod launch;
 mod runner;
+mod self_test;
 mod weights;
 
 pub use arguments::{Address, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
@@ -35,8 +36,9 @@ pub use bandwidth::Bandwidth;
 pub use cache::{padded, Cache, CacheShape};
 #[cfg(feature = "emulator")]
 pub use cascade_ptx_interpreter::{Counts, ExecutionOrder};
-pub use device::{Buffer, Device};
+pub use device::{Buffer, Device, Facts};
 pub use error::{Error, Result};
 pub use forward::{Activation, AttentionKind, Forward, Heads, QkvParts, RelativeBias, Rotary};
 pub use runner::{Encoding, LaunchCost, Readout, Rows, Runner, WorkspaceSizes};
+pub use self_test::KernelCheck;
 pub use weights::{DType, Linear, Loader, Norm, StorageDType, Table, TensorSource, Weights};

@@ -233,6 +233,48 @@ impl Runner {
         self.device.run(&self.programs[&room])
     }
 
+    /// Records the forwards of every number of rows over contexts of so many keys and source keys at
+    /// most (each power of two times [`SPLIT`](crate::SPLIT) below), so that the first generation
+    /// does not have to. `build` is what [`forward`](Self::forward) gets, and whether logits are
+    /// wanted.
+    ///
+    /// # Errors
+    /// What recording fails with.
+    pub fn prepare(
+        &mut self,
+        keys: [usize; 2],
+        build: impl Fn(&mut Forward<'_>, bool),
+    ) -> Result<()> {
+        let most = keys.map(|keys| keys.div_ceil(SPLIT).next_power_of_two());
+        self.reserve(most[0].max(most[1]))?;
+        let powers = |most: usize| (0..=most.ilog2()).map(|power| 1 << power);
+        for splits in
+            powers(most[0]).flat_map(|own| powers(most[1]).map(move |source| [own, source]))
+        {
+            // Without logits only whole pieces of a prompt run.
+            let rooms = powers(MAX_ROWS)
+                .map(|rows| (rows, true))
+                .chain([(MAX_ROWS, false)]);
+            for (rows, logits) in rooms {
+                let room = Room {
+                    rows,
+                    splits,
+                    logits,
+                };
+                if !self.programs.contains_key(&room) {
+                    let program = self.record(room, |forward| build(forward, logits))?;
+                    self.programs.insert(room, program);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forwards that have been recorded.
+    pub fn recorded(&self) -> usize {
+        self.programs.len()
+    }
+
     /// What the launches of the last forward take, by purpose, and (first) as many that do nothing.
     /// Each is the median of `repeats` times. The last forward is repeated: its answer, and what
     /// its rows left behind, are lost.
@@ -408,6 +450,22 @@ impl Runner {
     #[cfg(feature = "emulator")]
     pub fn inner(&self, count: usize) -> Result<Vec<f32>> {
         self.elements(&self.workspace.inner, 0, count)
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn sizes(&self) -> WorkspaceSizes {
+        self.sizes
+    }
+
+    pub(crate) fn queries(&self) -> &Buffer {
+        &self.workspace.queries
+    }
+
+    pub(crate) fn attended_buffer(&self) -> &Buffer {
+        &self.workspace.attended
     }
 
     /// Elements of `buffer` in f32.

@@ -383,7 +383,7 @@ impl<'a> Loader<'a> {
             order,
             parts: match self.dtype {
                 DType::F32 => 1,
-                DType::BF16 => parts(inputs, outputs),
+                DType::BF16 => parts(inputs, outputs, self.device.slots()),
             },
             dtype: self.dtype,
         })
@@ -441,7 +441,7 @@ impl<'a> Loader<'a> {
                     generated += rows;
                 }
                 TensorSource::Values { stored, bytes } => {
-                    self.reserve_staging(outputs * inputs * 4)?;
+                    self.reserve_staging(outputs * inputs * stored.bytes())?;
                     self.stage(&mut staged, name, stored, &bytes)?;
                 }
             }
@@ -557,18 +557,16 @@ fn tiles_divide(name: &str, what: &str, size: usize) -> Result<()> {
 }
 
 /// How many ranges the inputs of a linear map are cut into, so that its weight is spread over the
-/// whole GPU.
+/// whole GPU, which holds so many blocks at once.
 ///
-/// It depends on the map's sizes alone, neither on the number of rows nor on the GPU: parts settle
-/// the order of sums, and with it the last bits of logits. A power of two, as the warps of a block
-/// share a tile's parts.
-fn parts(inputs: usize, outputs: usize) -> usize {
-    // Blocks of 128 outputs that an H200's 132 multiprocessors hold at once, two each: more would
-    // wait for those, fewer parts are fewer sums to add up.
-    const BLOCKS: usize = 264;
-    // A part is four chunks of 32 inputs at least, which a warp loads together.
+/// It depends on the map's sizes and the GPU, not on the number of rows: parts settle the order of
+/// sums, and with it the last bits of logits. A power of two, as the warps of a block share a
+/// tile's parts.
+fn parts(inputs: usize, outputs: usize, slots: usize) -> usize {
+    // Blocks of 128 outputs: more than there is room for would wait for those, fewer parts are
+    // fewer sums to add up. A part is four chunks of 32 inputs at least.
     let most = (inputs / 128).clamp(1, MAX_PARTS);
-    let parts = (BLOCKS / outputs.div_ceil(128)).clamp(1, most);
+    let parts = (slots / outputs.div_ceil(128)).clamp(1, most);
     1 << parts.ilog2()
 }
 
@@ -578,15 +576,21 @@ mod tests {
 
     #[test]
     fn parts_spread_narrow_maps_and_leave_wide_ones() {
-        assert_eq!(parts(4096, 4096), 8);
-        assert_eq!(parts(4096, 12288), 2);
-        assert_eq!(parts(4096, 22016), 1);
-        assert_eq!(parts(4096, 32000), 1);
-        assert_eq!(parts(11008, 4096), 8);
-        assert_eq!(parts(512, 384), 4);
-        assert_eq!(parts(4096, 6144), 4);
-        assert_eq!(parts(11008, 128), 8);
-        assert_eq!(parts(64, 2048), 1);
+        // An H200 and an A100, by what they hold.
+        for (inputs, outputs, on_h200, on_a100) in [
+            (4096, 4096, 8, 4),
+            (4096, 12288, 2, 2),
+            (4096, 22016, 1, 1),
+            (4096, 32000, 1, 1),
+            (11008, 4096, 8, 4),
+            (512, 384, 4, 4),
+            (4096, 6144, 4, 4),
+            (11008, 128, 8, 8),
+            (64, 2048, 1, 1),
+        ] {
+            assert_eq!(parts(inputs, outputs, 264), on_h200, "{inputs} {outputs}");
+            assert_eq!(parts(inputs, outputs, 216), on_a100, "{inputs} {outputs}");
+        }
     }
 }
 

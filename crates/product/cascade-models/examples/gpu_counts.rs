@@ -3,7 +3,8 @@
 //! beside it stands the time that an H200 needs at least for as much: to read the weights, to begin
 //! the instructions, to multiply the tiles, and for the banks of shared memory. `full` is the share
 //! of what is moved that lanes ask for (above 1 where they ask for the same), `extra` how many
-//! times as long banks take as if lanes never met.
+//! times as long banks take as if lanes never met. Rows are a chain; with a `t`, a tree of a path
+//! and a sibling of each of its nodes.
 //!
 //!     cargo run --release -p cascade-models --example gpu_counts -- vicuna-7b 128 1,8,16,64
 #![allow(clippy::unwrap_used)]
@@ -65,31 +66,57 @@ fn main() {
         .unwrap();
     for rows in rows.split(',') {
         let rows: usize = rows.parse().unwrap();
-        count(&gpu, &mut session, &text, rows);
+        // One row says what follows the last token of the text.
+        let draft: Vec<u32> = (1..rows as u32).collect();
+        count(
+            &gpu,
+            &mut session,
+            &text,
+            "",
+            TokenTree::chain(draft.iter().copied()),
+        );
+        if rows > 2 {
+            count(&gpu, &mut session, &text, "t", with_siblings(&draft));
+        }
     }
 }
 
-/// Counts a forward of so many rows behind a context that is there.
-fn count(gpu: &cascade_gpu::Device, session: &mut Session, text: &[u32], rows: usize) {
-    // One row says what follows the last token of the text.
-    let draft: Vec<u32> = (1..rows as u32).collect();
+/// As many nodes as tokens: a path, and before each of its nodes a sibling.
+fn with_siblings(tokens: &[u32]) -> TokenTree {
+    let (mut tree, mut parent) = (TokenTree::new(), None);
+    for pair in tokens.chunks(2) {
+        if let [sibling, _] = pair {
+            tree.push(*sibling, parent);
+        }
+        parent = pair.last().map(|&token| tree.push(token, parent));
+    }
+    tree
+}
+
+/// Counts a forward over a draft behind a context that is there; `kind` is `t` for trees.
+fn count(
+    gpu: &cascade_gpu::Device,
+    session: &mut Session,
+    text: &[u32],
+    kind: &str,
+    draft: TokenTree,
+) {
+    let rows = format!("{}{kind}", draft.len() + 1);
     gpu.count();
-    session
-        .score(text, &TokenTree::chain(draft), Want::ARGMAX)
-        .unwrap();
+    session.score(text, &draft, Want::ARGMAX).unwrap();
     let mut total = Counts::default();
     for (kernel, counts) in gpu.counts() {
-        show(rows, &kernel, &counts);
+        show(&rows, &kernel, &counts);
         total.launches += counts.launches;
         total.instructions += counts.instructions;
         total.constants.bytes += counts.constants.bytes;
         total.tiles += counts.tiles;
         total.shared.turns += counts.shared.turns;
     }
-    show(rows, "all", &total);
+    show(&rows, "all", &total);
 }
 
-fn show(rows: usize, kernel: &str, counts: &Counts) {
+fn show(rows: &str, kernel: &str, counts: &Counts) {
     let share = |part: u64, whole: u64| match whole {
         0 => "-".to_owned(),
         _ => format!("{:.2}", part as f64 / whole as f64),

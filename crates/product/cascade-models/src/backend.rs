@@ -332,7 +332,9 @@ pub(crate) fn network(
         (Device::Gpu(device), _) => {
             let mut loader = gpu::GpuLoader::new(device, info, weights, dtype)?;
             let layers = config.layers(&mut loader)?;
-            BackendNetwork::shared(loader.backend()?, info, layers)
+            let backend = loader.backend()?;
+            backend.prepare(&info, &*layers)?;
+            BackendNetwork::shared(backend, info, layers)
         }
     })
 }

@@ -50,7 +50,7 @@ pub use estimate::MemoryEstimate;
 pub use gguf::gguf_tokenizer_config;
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use network::LaunchCost;
-pub use random::random_model;
+pub use random::{random_model, random_twin};
 pub use session::{Model, Session};
 pub use shapes::{shape, shape_names};
 pub use t5::{relative_position_bucket, FeedForwardProj, T5Config};

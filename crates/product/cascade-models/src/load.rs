@@ -60,6 +60,8 @@ pub struct LoadedModel {
     pub eos_token_ids: Vec<TokenId>,
     /// What generation_config.json asks for and is not done, in sentences.
     pub generation_warnings: Vec<String>,
+    /// What it computes in.
+    pub dtype: DType,
     /// The files it was loaded from.
     pub files: ModelFiles,
 }
@@ -150,6 +152,7 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
         tokenizer,
         eos_token_ids,
         generation_warnings,
+        dtype: options.dtype,
         files,
     })
 }

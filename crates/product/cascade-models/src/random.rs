@@ -1,11 +1,13 @@
 //! Models of any shape with random weights: to measure what forwards cost, without the files of a
 //! model.
 
+#[cfg(feature = "gpu")]
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use cascade_cpu::{quantize, Format, Packed};
 #[cfg(feature = "gpu")]
-use cascade_gpu::TensorSource;
+use cascade_gpu::{StorageDType, TensorSource};
 use half::f16;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -28,18 +30,34 @@ use crate::{DType, LoadOptions, Model, ModelFile, Result};
 /// [`Config`](crate::Error::Config) for a configuration that no model can be built from; whatever
 /// the device fails with.
 pub fn random_model(config: Value, options: &LoadOptions) -> Result<Arc<Model>> {
+    of_weights(config, options, &RandomWeights { on_host: false })
+}
+
+/// The same, with the same weights on every device, up to their type: made on the host, which takes
+/// longer. For comparing devices.
+///
+/// # Errors
+/// As [`random_model`].
+pub fn random_twin(config: Value, options: &LoadOptions) -> Result<Arc<Model>> {
+    of_weights(config, options, &RandomWeights { on_host: true })
+}
+
+fn of_weights(config: Value, options: &LoadOptions, weights: &RandomWeights) -> Result<Arc<Model>> {
     let file = ModelFile::Embedded {
         name: "the configuration of a model with random weights".to_owned(),
         bytes: &[],
     };
     let config = ModelConfig::parse(&file, &config)?;
     check_weights(&file, &config, &options.device, options.dtype, None)?;
-    let model = Model::new(&config, &RandomWeights, &options.device, options.dtype)?;
+    let model = Model::new(&config, weights, &options.device, options.dtype)?;
     Ok(Arc::new(model))
 }
 
 /// Any tensor that is asked for, a function of its name, shape and role.
-struct RandomWeights;
+struct RandomWeights {
+    /// Whether values are not left to the device.
+    on_host: bool,
+}
 
 impl RandomWeights {
     /// The greatest magnitude of values of variance 1 / inputs, or 1 / outputs for a bias.
@@ -61,7 +79,24 @@ impl RandomWeights {
 
 #[cfg(feature = "gpu")]
 impl cascade_gpu::Weights for RandomWeights {
-    fn tensor(&self, _: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
+    fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
+        if self.on_host {
+            let role = match shape.len() {
+                1 if name.ends_with(".bias") => Role::Bias,
+                1 => Role::Norm,
+                _ => Role::Matrix,
+            };
+            let values = Self::values(name, shape, role);
+            return Ok(TensorSource::Values {
+                stored: StorageDType::F32,
+                bytes: Cow::Owned(
+                    values
+                        .iter()
+                        .flat_map(|value| value.to_le_bytes())
+                        .collect(),
+                ),
+            });
+        }
         // The device makes the values itself, and those of norms 1.
         Ok(TensorSource::Random(Self::scale(shape)))
     }

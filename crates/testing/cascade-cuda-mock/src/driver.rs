@@ -175,6 +175,25 @@ pub(crate) fn answer(call: impl FnOnce(&mut Driver) -> Result<()>) -> CUresult {
     done.err().unwrap_or(CUresult::CUDA_SUCCESS)
 }
 
+/// The newest version of PTX, times ten, that a version of CUDA knows.
+fn newest_ptx(cuda: i32) -> i32 {
+    let known = [
+        (13_000, 90),
+        (12_080, 87),
+        (12_000, 80),
+        (11_080, 78),
+        (11_040, 74),
+    ];
+    let known = known.iter().find(|(version, _)| cuda >= *version);
+    known.map_or(70, |(_, ptx)| *ptx)
+}
+
+/// `7.4` as 74.
+fn ptx_version(text: &str) -> Option<i32> {
+    let (major, minor) = text.split_once('.')?;
+    Some(10 * major.parse::<i32>().ok()? + minor.parse::<i32>().ok()?)
+}
+
 impl Driver {
     fn new() -> Self {
         let orders = [
@@ -243,20 +262,28 @@ impl Driver {
 
     // ---- Kernels ----
 
-    pub(crate) fn load(&mut self, text: &str) -> Result<Handle> {
-        let device = self.current()?;
+    /// Loads a module as a driver of a version of CUDA does; what its assembler says if it does not.
+    pub(crate) fn load(
+        &mut self,
+        text: &str,
+        cuda: i32,
+    ) -> std::result::Result<Handle, (CUresult, String)> {
+        let silent = |code| (code, String::new());
+        let device = self.current().map_err(silent)?;
         let (major, minor) = device.capability();
-        let target = text
-            .lines()
-            .find_map(|line| line.strip_prefix(".target sm_"));
-        let target = target.and_then(|target| target.trim().parse::<i32>().ok());
-        if target.ok_or(CUresult::CUDA_ERROR_INVALID_PTX)? > major * 10 + minor {
-            return Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
+        let after = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
+        let version = after(".version ").unwrap_or_default().trim();
+        let known = ptx_version(version).ok_or(silent(CUresult::CUDA_ERROR_INVALID_PTX))?;
+        if known > newest_ptx(cuda) {
+            let said = format!("ptxas fatal: Unsupported .version {version}");
+            return Err((CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, said));
         }
-        device.machine.load(text).map_err(|error| {
-            eprintln!("{error}");
-            CUresult::CUDA_ERROR_INVALID_PTX
-        })?;
+        let target = after(".target sm_").and_then(|target| target.trim().parse::<i32>().ok());
+        if target.ok_or(silent(CUresult::CUDA_ERROR_INVALID_PTX))? > major * 10 + minor {
+            return Err(silent(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+        }
+        let loaded = device.machine.load(text);
+        loaded.map_err(|error| (CUresult::CUDA_ERROR_INVALID_PTX, error.to_string()))?;
         Ok(self.insert(Object::Module))
     }
 

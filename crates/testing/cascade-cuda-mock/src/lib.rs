@@ -31,8 +31,9 @@ pub use install::install;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void, CStr};
 
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUgraph,
-    CUgraphExec, CUlaunchConfig, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUfunction_attribute, CUgraph, CUgraphExec, CUjit_option, CUlaunchConfig, CUmodule, CUresult,
+    CUstream, CUstreamCaptureMode,
 };
 use cudarc::driver::sys::{CUlaunchAttributeID, CUresult as Answer};
 
@@ -100,6 +101,36 @@ unsafe fn overlaps(config: &CUlaunchConfig) -> Result<bool> {
     Ok(overlaps)
 }
 
+/// The last version of CUDA that the driver knows.
+fn cuda_version() -> c_int {
+    let version = std::env::var("CASCADE_PTX_CUDA").ok();
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(13_000)
+}
+
+/// The buffer for errors among the options of a module, and its size; none is empty.
+///
+/// # Safety
+/// `options` and `values` must point to `count` of each.
+unsafe fn error_log(
+    count: usize,
+    options: *const CUjit_option,
+    values: *const *mut c_void,
+) -> Result<(*mut c_char, usize)> {
+    let (mut buffer, mut room) = (std::ptr::null_mut(), 0);
+    for index in 0..count {
+        // SAFETY: the caller guarantees so many.
+        let (option, value) = unsafe { (*options.add(index), *values.add(index)) };
+        match option {
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER => buffer = value.cast(),
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES => room = value as usize,
+            _ => return Err(Answer::CUDA_ERROR_NOT_SUPPORTED),
+        }
+    }
+    Ok((buffer, if buffer.is_null() { 0 } else { room }))
+}
+
 /// Calls of the driver's interface that give nothing but an error code.
 macro_rules! calls {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $driver:ident $body:block)*) => {$(
@@ -140,12 +171,32 @@ results! {
         Ok(ordinal)
     }
 
-    /// The compute capability; other attributes are not known.
+    /// The last version of CUDA that the driver knows: `CASCADE_PTX_CUDA`, or 13.0.
+    fn cuDriverGetVersion(version: *mut c_int) -> _driver { Ok(cuda_version()) }
+
+    /// Blocks that a multiprocessor holds at once.
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: CUfunction, threads: c_int, _shared: usize) -> driver {
+        driver.kernel(Handle::of(function))?;
+        if threads < 1 { return Err(Answer::CUDA_ERROR_INVALID_VALUE); }
+        Ok(2)
+    }
+
+    /// Registers of a kernel; other attributes are not known.
+    fn cuFuncGetAttribute(value: *mut c_int, attribute: CUfunction_attribute, function: CUfunction) -> driver {
+        driver.kernel(Handle::of(function))?;
+        match attribute {
+            CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS => Ok(128),
+            _ => Err(Answer::CUDA_ERROR_NOT_SUPPORTED),
+        }
+    }
+
+    /// The compute capability and the number of multiprocessors; other attributes are not known.
     fn cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice) -> driver {
         let (major, minor) = driver.device(device)?.capability();
         match attribute {
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => Ok(major),
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => Ok(minor),
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => Ok(132),
             _ => Err(Answer::CUDA_ERROR_NOT_SUPPORTED),
         }
     }
@@ -154,15 +205,6 @@ results! {
     fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> driver {
         driver.device(device)?;
         Ok((device + 1) as usize as CUcontext)
-    }
-
-    /// Loads the kernels of a PTX module, which ends with a zero byte.
-    fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) -> driver {
-        driver.unless_recording()?;
-        // SAFETY: the driver's function demands PTX that ends with a zero byte.
-        let text = unsafe { CStr::from_ptr(image.cast()) }.to_str();
-        let text = text.map_err(|_| Answer::CUDA_ERROR_INVALID_PTX)?;
-        Ok(driver.load(text)?.pointer())
     }
 
     /// A kernel by name.
@@ -213,6 +255,40 @@ calls! {
     /// Initialises the driver.
     fn cuInit(_flags: c_uint) -> _driver { Ok(()) }
 
+    /// Loads the kernels of a PTX module, which ends with a zero byte. Of the options it knows the
+    /// buffer for errors, and its size.
+    fn cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const c_void,
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) -> driver {
+        driver.unless_recording()?;
+        // SAFETY: the driver's function demands PTX that ends with a zero byte.
+        let text = unsafe { CStr::from_ptr(image.cast()) }.to_str();
+        let text = text.map_err(|_| Answer::CUDA_ERROR_INVALID_PTX)?;
+        let loaded = driver.load(text, cuda_version());
+        // SAFETY: the driver's function demands as many options and values as it says, and a buffer
+        // of as many bytes as its option says; the result can be written.
+        unsafe {
+            if let Err((_, said)) = &loaded {
+                let (buffer, room) = error_log(count as usize, options, values)?;
+                if room > 0 { give_text(buffer, room, said); }
+            }
+            give(module, loaded.map_err(|(code, _)| code)?.pointer())
+        }
+    }
+
+    /// Unloads a module.
+    fn cuModuleUnload(module: CUmodule) -> driver { driver.destroy(Handle::of(module)) }
+
+    /// Destroys a stream once its work is done.
+    fn cuStreamDestroy_v2(stream: CUstream) -> driver {
+        driver.finish(Handle::of(stream))?;
+        driver.destroy(Handle::of(stream))
+    }
+
     /// A device's name, cut to `length` bytes.
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: CUdevice) -> driver {
         let text = driver.device(device)?.name();
@@ -228,8 +304,14 @@ calls! {
     /// Makes a context that of this thread's calls.
     fn cuCtxSetCurrent(context: CUcontext) -> driver { driver.set_current(context as usize) }
 
-    /// Does nothing: kernels are ready when their module is loaded.
-    fn cuFuncLoad(function: CUfunction) -> driver { driver.kernel(Handle::of(function)).map(drop) }
+    /// Does nothing: kernels are ready when their module is loaded. Drivers before CUDA 12.4 do not
+    /// have it.
+    fn cuFuncLoad(function: CUfunction) -> driver {
+        match cuda_version() {
+            12_040.. => driver.kernel(Handle::of(function)).map(drop),
+            _ => Err(Answer::CUDA_ERROR_NOT_FOUND),
+        }
+    }
 
     /// Free memory and total memory in bytes.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> driver {

@@ -42,7 +42,10 @@ struct Gpu {
 
 fn module(text: &str) -> (CUresult, CUmodule) {
     let (text, mut module) = (CString::new(text).unwrap(), null_mut());
-    let answer = unsafe { cuModuleLoadData(&mut module, text.as_ptr().cast()) };
+    let (mut options, mut values) = ([], []);
+    let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
+    let answer =
+        unsafe { cuModuleLoadDataEx(&mut module, text.as_ptr().cast(), 0, options, values) };
     (answer, module)
 }
 

@@ -106,10 +106,9 @@ pub(crate) fn experiment(path: &Path) -> Outcome {
 }
 
 pub(crate) fn chain(path: &Path) -> Outcome {
-    let chain = said(Markov::from_json(&said(cascade_fs::read_text(
-        path,
-        LARGEST_CHAIN,
-    ))?))?;
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = cascade_fs::read_text(path, LARGEST_CHAIN).map_err(|error| named(&error))?;
+    let chain = Markov::from_json(&text).map_err(|error| named(&error))?;
     let rejections = expected_rejections(&chain, chain.positions()).expected;
     match rejections.is_finite() && rejections >= 0.0 {
         true => Ok(()),
@@ -123,7 +122,10 @@ pub(crate) fn classifier(path: &Path) -> Outcome {
     match (0.0..=1.0).contains(&probability) {
         true => Ok(()),
         // Weights of 1e38 overflow.
-        false => Err(format!("the probability is {probability}")),
+        false => Err(format!(
+            "{}: the probability is {probability}",
+            path.display()
+        )),
     }
 }
 

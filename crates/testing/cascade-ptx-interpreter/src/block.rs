@@ -37,7 +37,17 @@ impl Block {
     /// A thread's fence: its earlier writes are published by its later ones, and what it has
     /// received through counters becomes visible.
     pub(crate) fn fence(&mut self, thread: usize) {
+        self.release(thread);
+        self.acquire();
+    }
+
+    /// A thread's earlier writes, and those that it has seen, are published by its later ones.
+    pub(crate) fn release(&mut self, thread: usize) {
         self.fences.fence(thread, self.epoch);
+    }
+
+    /// What was received through counters becomes visible.
+    pub(crate) fn acquire(&mut self) {
         merge(&mut self.seen, &std::mem::take(&mut self.coming));
     }
 

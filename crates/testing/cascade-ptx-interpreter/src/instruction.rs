@@ -105,6 +105,10 @@ pub(crate) struct AtomicAdd {
     pub(crate) to: Slot,
     pub(crate) address: Address,
     pub(crate) value: Slot,
+    /// Whether what happened before it is published to whoever counts later.
+    pub(crate) release: bool,
+    /// Whether what those who counted before have published becomes visible.
+    pub(crate) acquire: bool,
 }
 
 /// The value of the lane whose index differs in the bits of `lanes`.

@@ -33,7 +33,7 @@ pub(crate) fn module(text: &str) -> std::result::Result<Module, ReadError> {
                 Some(name) => kernel = Some(KernelReader::new(name)),
                 None => continue,
             },
-            Some(reader) if line == "}" => {
+            Some(reader) if line == "}" && reader.in_outer_braces() => {
                 let (name, finished) = reader.finish().map_err(wrong)?;
                 module.kernels.insert(name, finished);
                 kernel = None;

@@ -299,6 +299,56 @@ fn fences_and_counters_order_blocks() {
     }
 }
 
+/// One thread counts for its block, after a barrier: no other executes a fence.
+#[test]
+fn additions_that_release_and_acquire_order_blocks() {
+    let (shape, words) = ((7, 64), [0; 9]);
+    let sum = (10..17).sum::<u32>();
+    let counting = |order: &str| {
+        let without = LAST_BLOCK.replace(FENCE, "");
+        without.replace("atom.global", &format!("atom.{order}.gpu.global"))
+    };
+    assert_eq!(result(&counting("acq_rel"), shape, &words)[..2], [0, sum]);
+    // Whoever does not write must have a barrier before it counts for those who do.
+    let of_others =
+        counting("acq_rel").replacen("setp.ne.s32 	%p1, %r1, 0", "setp.ne.s32 	%p1, %r1, 40", 1);
+    let split = of_others.replacen(
+        "	@%p1 bra 	$L2;",
+        "	setp.ne.s32 	%p1, %r1, 0;\n	@%p1 bra 	$L2;",
+        1,
+    );
+    assert_eq!(result(&split, shape, &words)[..2], [0, sum]);
+    for body in [
+        counting("relaxed"),
+        counting("release"),
+        counting("acquire"),
+        without_first(&split, BARRIER),
+    ] {
+        let wrong = fault(&body, shape, &words);
+        assert!(matches!(wrong, KernelFault::RaceOfBlocks { .. }), "{wrong}");
+    }
+}
+
+#[test]
+fn registers_of_inner_braces_are_theirs() {
+    let body = "
+	{
+	.reg .pred there<1>;
+	setp.ne.s32 	there0, %r1, 3;
+	@there0 bra 	$L1;
+	}
+	{
+	.reg .pred there<1>;
+	setp.ne.s32 	there0, %r1, 4;
+	@there0 st.global.u32 	[%rd3], %r1;
+	}
+$L1:
+	mov.u32 	%r4, 0;";
+    let mut want = [9; 32];
+    want[3] = 3;
+    assert_eq!(result(body, (1, 32), &[9; 32]), want);
+}
+
 #[test]
 fn blocks_that_touch_the_same_are_a_race() {
     let write_write = "	st.global.u32 	[%rd3], %r2;";

@@ -525,7 +525,7 @@ fn recorded_vicuna_conversations_take_the_forwards_that_were_counted() {
 #[test]
 fn recorded_answers_of_the_demo_replay_as_they_are_counted_by_hand() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../traces");
-    let trace = Trace::open(&path.join("demo-llama-problems.jsonl")).unwrap();
+    let trace = Trace::open(path.join("demo-llama-problems.jsonl")).unwrap();
     let [max_gram, lookup] = replays_as_counted_by_hand(&Arc::new(trace));
     assert!(max_gram > 50 && lookup > 50);
 }

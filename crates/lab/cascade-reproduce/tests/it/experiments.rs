@@ -403,7 +403,7 @@ fn bad_input_is_refused() {
 /// The recorded answers that the project ships, as those of a model with another tokenizer.
 fn excerpt() -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../traces");
-    let trace = Trace::open(&path.join("demo-llama-problems.jsonl")).unwrap();
+    let trace = Trace::open(path.join("demo-llama-problems.jsonl")).unwrap();
     let options = Options::default().with_max_new_tokens(1024);
     let vocabulary = Fingerprint::from_stored("llama");
     let header = Header::measured(

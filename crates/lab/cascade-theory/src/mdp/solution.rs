@@ -38,7 +38,7 @@ impl Solution {
             let width = if position == 0 { 1 } else { states };
             let mut layer: Vec<Vec<Concave>> = vec![Vec::with_capacity(width); room + 1];
             bounds[position] = vec![vec![1.0]; width];
-            for last in 0..width {
+            for (last, bounds) in bounds[position].iter_mut().enumerate() {
                 let at = At::new(chain, position, last, &after);
                 layer[0].push(Concave::line(1.0, at.bonus));
                 for left in 1..=room {
@@ -49,7 +49,7 @@ impl Solution {
                     let go_on = Concave::sum(costs.draft.get(), at.replaced, &terms);
                     let (best, bound) = go_on.min_with_line(1.0, at.bonus);
                     layer[left].push(best);
-                    bounds[position][last].push(bound);
+                    bounds.push(bound);
                 }
             }
             after = layer[room].iter().map(|time| time.at(1.0)).collect();

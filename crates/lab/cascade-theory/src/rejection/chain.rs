@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{Markov, Pair};
 use crate::{AcceptanceRate, Error, Result};
 
-/// Probabilities that a chain may have, both models together: 320 MB of them.
+/// The memory that a chain may take, in numbers of 8 bytes: 160 MB. A pair of distributions takes
+/// its probabilities and 64 numbers.
 pub const MOST_NUMBERS: usize = 20_000_000;
 
 /// Bytes of the largest file that a chain should be read from: 3 million numbers as they are
@@ -140,12 +141,17 @@ impl Markov {
     }
 }
 
+/// What a pair takes besides its probabilities, in numbers.
+const PAIR: usize = 64;
+
+/// The memory of a chain, in numbers; `None` if that is beyond counting.
+fn size(positions: usize, states: usize) -> Option<usize> {
+    let pair = states.checked_mul(2)?.checked_add(PAIR)?;
+    positions.checked_mul(states)?.checked_mul(pair)
+}
+
 fn check_size(positions: usize, states: usize) -> Result<()> {
-    let numbers = states
-        .checked_mul(states)
-        .and_then(|square| square.checked_mul(positions))
-        .and_then(|all| all.checked_mul(2));
-    match numbers {
+    match size(positions, states) {
         Some(numbers) if numbers <= MOST_NUMBERS => Ok(()),
         _ => Err(Error::TooLarge {
             positions,

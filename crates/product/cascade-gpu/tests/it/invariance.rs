@@ -128,6 +128,27 @@ fn rows_without_attention_say_the_same_at_any_place() {
 }
 
 #[test]
+fn forwards_that_were_prepared_are_not_recorded_again() {
+    let text = random_text(7, 5);
+    on_both(|device, dtype| {
+        let model = decoder(device, dtype);
+        let (mut runner, cache) = (model.runner(), model.cache());
+        let batch = Batch::chain(&text, 0);
+        let logits = model.logits(&mut runner, &batch, &cache);
+        let mut prepared = model.runner();
+        prepared
+            .prepare([300, 0], |forward, _| model.forward(forward))
+            .unwrap();
+        // Rows in powers of two and a prompt without logits, for up to one, two and four splits.
+        assert_eq!(prepared.recorded(), (7 + 1) * 3);
+        let again = model.logits(&mut prepared, &batch, &cache);
+        assert_eq!(prepared.recorded(), (7 + 1) * 3);
+        assert!(bits(&again) == bits(&logits));
+        logits
+    });
+}
+
+#[test]
 fn a_profile_counts_every_launch_and_leaves_the_runner_as_it_was() {
     let text = random_text(6, 3);
     on_both(|device, dtype| {

@@ -1,19 +1,25 @@
-//! Every barrier, fence and wait of the kernels is needed, and the emulator notices when one is
-//! missing. So what it says of kernels with all of them means something.
+//! Every barrier, wait and order of a counter in the kernels is needed, and the emulator notices when
+//! one is missing. So what it says of kernels with all of them means something.
 #![allow(clippy::unwrap_used)]
 
 use crate::common::batch::Batch;
 use crate::common::decoder::{random_text, Decoder, Shape};
-use cascade_gpu::{DType, Device, Error, ExecutionOrder, Heads};
+use crate::common::store::Store;
+use crate::common::{cache, EPSILON, ONE_HEAD};
+use cascade_gpu::{
+    DType, Device, Error, ExecutionOrder, Heads, Loader, Runner, StorageDType, WorkspaceSizes,
+};
+use rand::rngs::StdRng;
+use rand::SeedableRng;
 
 const PTX: &str = include_str!("../../kernels/kernels.sm90.ptx");
 
-/// Instructions that order what threads, blocks and kernels do.
-const ORDERING: [&str; 4] = [
-    "bar.sync",
-    "membar.gl",
-    "cp.async.wait_group",
-    "griddepcontrol.wait",
+/// Instructions that order what threads, blocks and kernels do, and what is weaker.
+const ORDERING: [(&str, &[&str]); 4] = [
+    ("bar.sync", &[""]),
+    ("cp.async.wait_group", &[""]),
+    ("griddepcontrol.wait", &[""]),
+    ("atom.acq_rel", &["atom.acquire", "atom.release"]),
 ];
 
 /// Several slices of it for the readout.
@@ -52,6 +58,37 @@ fn run(decoder: &Decoder) -> Result<(), Error> {
     runner.profile(1).map(|_| ())
 }
 
+/// A linear map of so many inputs that every part of them goes through the ring of stages more than
+/// once.
+fn wide(device: &Device) -> Result<(), Error> {
+    const INPUTS: usize = 2816;
+    let mut rng = StdRng::seed_from_u64(2);
+    let mut store = Store::default();
+    for (name, shape) in [
+        ("table", &[8, INPUTS][..]),
+        ("norm", &[INPUTS]),
+        ("head", &[16, INPUTS]),
+    ] {
+        store.random(&mut rng, name, shape, StorageDType::BF16, 1.0);
+    }
+    let mut loader = Loader::new(device, DType::BF16, &store);
+    let table = loader.table("table", 8, INPUTS)?;
+    let norm = loader.norm("norm", INPUTS)?;
+    let head = loader.linear(INPUTS, &[("head", 16)])?;
+    let mut sizes = WorkspaceSizes::new(INPUTS, EPSILON, ONE_HEAD, 16);
+    sizes.cover(&head);
+    let mut runner = Runner::new(device, DType::BF16, sizes)?;
+    let cache = cache(device, DType::BF16, ONE_HEAD, 64);
+    for rows in [64, 17, 9, 1] {
+        let batch = Batch::chain(&vec![3; rows], 0);
+        runner.forward(&batch.rows(), &cache, None, |f| {
+            f.embed(&table, &norm);
+            f.logits(&head, 1.0);
+        })?;
+    }
+    Ok(())
+}
+
 /// Forwards that launch a kernel.
 fn forwards_with(kernel: &str, device: &Device) -> Result<(), Error> {
     match kernel {
@@ -59,29 +96,55 @@ fn forwards_with(kernel: &str, device: &Device) -> Result<(), Error> {
         "norm_heads" => run(&Decoder::with_normed_heads(device, DType::BF16, shape(32))),
         "attention_bf16_64" => forwards(device, DType::BF16, 64),
         "attention_bf16_128" => forwards(device, DType::BF16, 128),
+        linear if linear.starts_with("linear_bf16") => {
+            wide(device)?;
+            forwards(device, DType::BF16, 32)
+        }
         _ => forwards(device, DType::BF16, 32),
     }
 }
 
-/// Kernels and lines of instructions that order something.
-fn ordering() -> Vec<(&'static str, usize)> {
+/// A kernel, the number of a line that orders something, and a line that does so less.
+struct Weaker {
+    kernel: &'static str,
+    number: usize,
+    line: String,
+}
+
+/// All of them: an instruction is left out, or orders but half of what it did.
+fn weaker() -> Vec<Weaker> {
     let mut kernel = "";
     let mut found = Vec::new();
     for (number, line) in PTX.lines().enumerate() {
         if let Some(name) = line.strip_prefix(".visible .entry cascade_") {
             kernel = name.trim_end_matches('(');
         }
-        if ORDERING.iter().any(|code| line.trim().starts_with(code)) {
-            found.push((kernel, number));
+        let ordering = ORDERING
+            .iter()
+            .filter(|(code, _)| line.trim().starts_with(code));
+        for (code, weaker) in
+            ordering.flat_map(|(code, weaker)| weaker.iter().map(move |w| (code, w)))
+        {
+            let line = match *weaker {
+                "" => String::new(),
+                weaker => line.replace(code, weaker),
+            };
+            found.push(Weaker {
+                kernel,
+                number,
+                line,
+            });
         }
     }
     found
 }
 
-fn without_line(number: usize) -> String {
-    let lines = PTX.lines().enumerate();
-    let kept = lines.filter(|&(n, _)| n != number).map(|(_, line)| line);
-    kept.collect::<Vec<_>>().join("\n")
+impl Weaker {
+    fn ptx(&self) -> String {
+        let lines = PTX.lines().enumerate();
+        let changed = lines.map(|(n, line)| if n == self.number { &self.line } else { line });
+        changed.collect::<Vec<_>>().join("\n")
+    }
 }
 
 #[test]
@@ -92,6 +155,7 @@ fn kernels_order_what_their_threads_do() {
         "attention_bf16_128",
         "norm_heads",
         "top",
+        "linear_bf16_2",
     ] {
         let device = Device::emulating(PTX, ExecutionOrder::Random(1)).unwrap();
         forwards_with(kernel, &device).unwrap();
@@ -99,20 +163,22 @@ fn kernels_order_what_their_threads_do() {
 }
 
 #[test]
-#[ignore = "half a minute: a forward for each barrier, fence and wait that there is"]
-fn a_missing_barrier_fence_or_wait_is_noticed() {
-    let all = ordering();
+#[ignore = "half a minute: a forward for each barrier, wait and counter that there is"]
+fn a_missing_barrier_wait_or_order_is_noticed() {
+    let all = weaker();
     assert!(all.len() > 60, "{} instructions", all.len());
-    for (kernel, number) in all {
-        let device = Device::emulating(&without_line(number), ExecutionOrder::Forward).unwrap();
+    for weaker in all {
+        let Weaker { kernel, number, .. } = weaker;
+        let device = Device::emulating(&weaker.ptx(), ExecutionOrder::Forward).unwrap();
         let run = forwards_with(kernel, &device);
         // A forward's first kernel has none before it that it might overlap.
         let harmless = kernel == "embed";
         let line = PTX.lines().nth(number).unwrap().trim();
+        let instead = weaker.line.trim();
         match run {
             Ok(()) => assert!(
                 harmless,
-                "{kernel}: `{line}` (line {}) is not missed",
+                "{kernel}: `{line}` (line {}) is not missed where there is `{instead}`",
                 number + 1
             ),
             Err(Error::Kernel { kernel: wrong, .. }) => assert_eq!(wrong, kernel, "{line}"),

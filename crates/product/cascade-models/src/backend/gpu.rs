@@ -12,8 +12,8 @@ use cascade_gpu::{
 };
 
 use super::{
-    Activation, Backend, BackendNetwork, BiasTable, CacheShape, Forward, Heads, LinearSpec, Loader,
-    ModelInfo, Outputs, Sight, Turn,
+    Activation, Backend, BackendNetwork, BiasTable, CacheShape, Forward, Heads, Layers, LinearSpec,
+    Loader, ModelInfo, Outputs, Sight, Turn,
 };
 use crate::network::{LaunchCost, Sequence};
 use crate::weights::Provider;
@@ -28,10 +28,28 @@ pub(super) struct Gpu {
     runner: Mutex<Runner>,
 }
 
+/// Positions for which forwards are recorded when a model is loaded.
+const PREPARED_KEYS: usize = 1024;
+
 impl Gpu {
     fn runner(&self) -> MutexGuard<'_, Runner> {
         // A forward that panicked left nothing behind that the next one reads.
         self.runner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the forwards that most texts need, which else their first generations would do:
+    /// 1 ms for each. A text that grows longer has its own recorded when it does.
+    pub(super) fn prepare(&self, info: &ModelInfo, layers: &dyn Layers<Self>) -> Result<()> {
+        let keys = match layers.encoder_stages() {
+            0 => [
+                info.max_context.unwrap_or(PREPARED_KEYS).min(PREPARED_KEYS),
+                0,
+            ],
+            // An answer, and its source.
+            _ => [PREPARED_KEYS / 4, PREPARED_KEYS / 2],
+        };
+        let mut runner = self.runner();
+        Ok(runner.prepare(keys, |forward, logits| layers.decode(forward, logits))?)
     }
 
     fn cache(&self, shape: CacheShape) -> cascade_gpu::Result<Cache> {

@@ -16,6 +16,8 @@ pub(super) struct KernelReader {
     /// Offsets in shared memory.
     symbols: FxHashMap<String, u64>,
     parameter: Option<String>,
+    /// Braces that are open.
+    depth: usize,
     labels: FxHashMap<String, usize>,
     /// Instructions that branch to a label.
     branches: Vec<(usize, String)>,
@@ -58,6 +60,7 @@ impl KernelReader {
             registers: FxHashMap::default(),
             symbols: FxHashMap::default(),
             parameter: None,
+            depth: 0,
             labels: FxHashMap::default(),
             branches: Vec::new(),
             word_constants: FxHashMap::default(),
@@ -90,6 +93,11 @@ impl KernelReader {
         ))
     }
 
+    /// Whether the next brace that closes ends the kernel.
+    pub(super) fn in_outer_braces(&self) -> bool {
+        self.depth <= 1
+    }
+
     pub(super) fn statement(&mut self, line: &str, number: usize) -> Result<()> {
         if let Some(label) = line.strip_suffix(':') {
             self.labels
@@ -97,7 +105,15 @@ impl KernelReader {
             return Ok(());
         }
         match line.chars().next() {
-            None | Some(')' | '{') => Ok(()),
+            Some('{') => {
+                self.depth += 1;
+                Ok(())
+            }
+            Some('}') => {
+                self.depth -= 1;
+                Ok(())
+            }
+            None | Some(')') => Ok(()),
             Some('.') => self.directive(line),
             Some(_) => self.instruction(line.strip_suffix(';').ok_or("no semicolon")?, number),
         }
@@ -138,10 +154,19 @@ impl KernelReader {
         Ok(())
     }
 
-    /// `.reg .b32 %r<9>;`
+    /// `.reg .b32 %r<9>;`, or `.reg .pred there<1>;` in inner braces, which may declare what others
+    /// have declared: nothing passes from one of them to another, so that they share it.
     fn declare(&mut self, kind: &str, names: &str) -> Result<()> {
         let (prefix, count) = names.split_once('<').ok_or("registers without a count")?;
         let count = integer(count.trim_end_matches('>'))? as usize;
+        if let Some(known) = self.registers.get(prefix) {
+            let same =
+                known.count == count && (kind == ".pred") == (known.class == Class::Predicate);
+            return match self.depth > 1 && same {
+                true => Ok(()),
+                false => Err(format!("{prefix} is declared already")),
+            };
+        }
         let kernel = &mut self.kernel;
         let (class, total) = match kind {
             ".pred" => (Class::Predicate, &mut kernel.predicates),

@@ -129,11 +129,22 @@ fn memory(code: &[&str], o: &mut Operands<'_, '_>) -> Result<Option<Operation>> 
     Ok(Some(match code {
         ["ld", how @ ..] => Operation::Load(access(how, 1, 0, o)?),
         ["st", how @ ..] => Operation::Store(access(how, 0, 1, o)?),
-        ["atom", "global", "add", "u32"] => Operation::AtomicAdd(AtomicAdd {
-            to: o.word(0)?,
-            address: o.address(1)?,
-            value: o.word(2)?,
-        }),
+        ["atom", order @ .., "global", "add", "u32"] => {
+            let (release, acquire) = match order {
+                [] | ["relaxed", "gpu"] => (false, false),
+                ["release", "gpu"] => (true, false),
+                ["acquire", "gpu"] => (false, true),
+                ["acq_rel", "gpu"] => (true, true),
+                _ => return Err("this order of an atomic addition is not known".to_owned()),
+            };
+            Operation::AtomicAdd(AtomicAdd {
+                to: o.word(0)?,
+                address: o.address(1)?,
+                value: o.word(2)?,
+                release,
+                acquire,
+            })
+        }
         _ => return Ok(None),
     }))
 }

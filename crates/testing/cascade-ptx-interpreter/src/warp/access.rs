@@ -153,9 +153,17 @@ impl Warp {
             let was = u32::from_le_bytes(was);
             let sum = was.wrapping_add(self.registers.word(add.value)[lane]);
             bytes.copy_from_slice(&sum.to_le_bytes());
-            let published = block.fences.publish(self.first_thread + lane, block.epoch);
+            let thread = self.first_thread + lane;
+            if add.release {
+                block.release(thread);
+            }
+            let accessor = self.accessor(lane, block, launch);
+            let published = block.fences.publish(thread, block.epoch);
             let got = launch.history.exchange(address, accessor, published);
             block.receive(&got);
+            if add.acquire {
+                block.acquire();
+            }
             self.registers
                 .set_lane(Register::Word(add.to), lane, was.into());
         }

@@ -1,0 +1,218 @@
+//! Whether forwards say what they should: a row the same in any company, and what another device
+//! says.
+
+use cascade_core::{Architecture, Error, Matrix, Result, Scorer, Scores, TokenId, TokenTree, Want};
+
+use crate::forward_cost::Tokens;
+
+/// Compares forwards of a scorer with each other, bit for bit, and with another scorer of the same
+/// weights.
+///
+/// The rows of a text are scored one by one first. Then each number of rows is scored at once, as a
+/// chain, and as a tree of which that chain is a path: those rows must have the very same logits.
+#[derive(Clone, Debug)]
+pub struct ForwardCheck {
+    /// Context lengths before the rows.
+    pub contexts: Vec<usize>,
+    /// Numbers of rows of a forward.
+    pub rows: Vec<usize>,
+    /// Tokens of the source, for encoder-decoder models.
+    pub source: usize,
+    /// Seed of the random input tokens.
+    pub seed: u64,
+}
+
+/// What a forward was compared with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Compared {
+    /// Rows of a chain with the same rows one by one: logits that differ in any bit.
+    Chain {
+        /// Their number.
+        differing: usize,
+    },
+    /// A path of a tree with the same rows one by one: logits that differ in any bit.
+    Tree {
+        /// Their number.
+        differing: usize,
+    },
+    /// All rows with those of the other scorer.
+    Other {
+        /// Root mean square of the differences, relative to that of the other's logits.
+        distance: f64,
+    },
+}
+
+/// A forward that was compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CheckedForward {
+    /// Tokens of the context.
+    pub context: usize,
+    /// Rows of the forward.
+    pub rows: usize,
+    /// With what, and how far they differ.
+    pub compared: Compared,
+}
+
+impl CheckedForward {
+    /// Whether nothing differs in any bit, or from another device by no more than a share
+    /// `tolerance`.
+    pub fn passes(&self, tolerance: f64) -> bool {
+        match self.compared {
+            Compared::Chain { differing } | Compared::Tree { differing } => differing == 0,
+            Compared::Other { distance } => distance <= tolerance,
+        }
+    }
+}
+
+impl ForwardCheck {
+    /// Runs all comparisons that fit into the scorer's positions. `other` has the same weights.
+    ///
+    /// # Errors
+    /// Those of the scorers; no number of rows.
+    pub fn run(
+        &self,
+        scorer: &mut dyn Scorer,
+        mut other: Option<&mut dyn Scorer>,
+    ) -> Result<Vec<CheckedForward>> {
+        let mut tokens = Tokens::new(self.seed, scorer.vocab_size());
+        let source = match scorer.architecture() {
+            Architecture::EncoderDecoder => tokens.take(self.source.max(1)),
+            Architecture::DecoderOnly => Vec::new(),
+        };
+        scorer.set_source(&source)?;
+        if let Some(other) = &mut other {
+            other.set_source(&source)?;
+        }
+        let mut checked = Vec::new();
+        for &context in &self.contexts {
+            let limit = scorer.max_context().unwrap_or(usize::MAX);
+            let fits = |rows: &usize| *rows > 0 && context.saturating_add(*rows) <= limit;
+            let rows: Vec<usize> = self.rows.iter().copied().filter(fits).collect();
+            let Some(&most) = rows.iter().max() else {
+                continue;
+            };
+            let text = tokens.take(context + most);
+            let alone = one_by_one(scorer, &text, context)?;
+            for rows in rows {
+                let of = |compared| CheckedForward {
+                    context,
+                    rows,
+                    compared,
+                };
+                let chain = TokenTree::chain(text[context..context + rows - 1].iter().copied());
+                let scored = logits(scorer.score(&text[..context], &chain, Want::LOGITS)?)?;
+                let differing = differing(&alone, &scored, 0..rows);
+                checked.push(of(Compared::Chain { differing }));
+                if rows > 2 {
+                    let (tree, path) = with_siblings(&text[context..], rows - 1);
+                    let scored = logits(scorer.score(&text[..context], &tree, Want::LOGITS)?)?;
+                    let differing = self::differing(&alone, &scored, path.into_iter());
+                    checked.push(of(Compared::Tree { differing }));
+                }
+                if let Some(other) = &mut other {
+                    let theirs = logits(other.score(&text[..context], &chain, Want::LOGITS)?)?;
+                    let distance = distance(&alone, &theirs, rows);
+                    checked.push(of(Compared::Other { distance }));
+                }
+            }
+        }
+        Ok(checked)
+    }
+}
+
+/// Logits of each token of `text` behind a context, by forwards of one row.
+fn one_by_one(scorer: &mut dyn Scorer, text: &[TokenId], context: usize) -> Result<Vec<Vec<f32>>> {
+    let empty = TokenTree::default();
+    let one = |length| {
+        let scored = scorer.score(&text[..length], &empty, Want::LOGITS)?;
+        Ok(logits(scored)?.row(0).to_vec())
+    };
+    (context..text.len()).map(one).collect()
+}
+
+fn logits(scores: Scores) -> Result<Matrix> {
+    scores
+        .logits
+        .ok_or_else(|| Error::backend(std::io::Error::other("the model gave no logits")))
+}
+
+/// A tree of so many nodes: a path along `text`, each node of which has a sibling as far as they
+/// go; and the rows of the path, with that of the context.
+pub(crate) fn with_siblings(text: &[TokenId], nodes: usize) -> (TokenTree, Vec<usize>) {
+    let (mut tree, mut path, mut parent) = (TokenTree::new(), vec![0], None);
+    for &token in &text[..nodes.div_ceil(2)] {
+        if tree.len() + 1 < nodes {
+            // Any other token; before its sibling, so that slots are not positions.
+            tree.push(token ^ 1, parent);
+        }
+        let node = tree.push(token, parent);
+        path.push(TokenTree::row(Some(node)));
+        parent = Some(node);
+    }
+    (tree, path)
+}
+
+/// Numbers that differ in any bit between rows one by one and these rows of a forward.
+fn differing(alone: &[Vec<f32>], scored: &Matrix, rows: impl Iterator<Item = usize>) -> usize {
+    let pairs = alone.iter().zip(rows);
+    let of_row = |(alone, row): (&Vec<f32>, usize)| {
+        let numbers = alone.iter().zip(scored.row(row));
+        numbers.filter(|(a, b)| a.to_bits() != b.to_bits()).count()
+    };
+    pairs.map(of_row).sum()
+}
+
+fn distance(ours: &[Vec<f32>], theirs: &Matrix, rows: usize) -> f64 {
+    let (mut apart, mut size) = (0.0, 0.0);
+    for (row, ours) in ours.iter().enumerate().take(rows) {
+        for (&ours, &theirs) in ours.iter().zip(theirs.row(row)) {
+            apart += f64::from(ours - theirs).powi(2);
+            size += f64::from(theirs).powi(2);
+        }
+    }
+    (apart / size).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cascade_core::toy::ToyScorer;
+
+    fn check() -> ForwardCheck {
+        ForwardCheck {
+            contexts: vec![1, 9],
+            rows: vec![1, 4, 7],
+            source: 3,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn what_is_the_same_passes_and_what_is_not_does_not() {
+        let (mut scorer, mut same) = (ToyScorer::target("a", 16, 1), ToyScorer::target("b", 16, 1));
+        let checked = check().run(&mut scorer, Some(&mut same)).unwrap();
+        // Chains of each, trees of two, and the other, at two contexts.
+        assert_eq!(checked.len(), 2 * (3 + 2 + 3));
+        assert!(
+            checked.iter().all(|forward| forward.passes(1e-9)),
+            "{checked:?}"
+        );
+        let mut stranger = ToyScorer::target("c", 16, 2);
+        let checked = check().run(&mut scorer, Some(&mut stranger)).unwrap();
+        let failing = checked.iter().filter(|forward| !forward.passes(0.01));
+        assert_eq!(failing.count(), 2 * 3);
+    }
+
+    #[test]
+    fn trees_have_as_many_nodes_as_asked_for_and_the_path() {
+        let text = [3, 5, 7, 9, 11];
+        for nodes in 2..=9 {
+            let (tree, path) = with_siblings(&text, nodes);
+            assert_eq!(tree.len(), nodes);
+            let node = path.last().map(|row| row - 1);
+            assert_eq!(tree.path_tokens(node), text[..nodes.div_ceil(2)]);
+        }
+    }
+}
