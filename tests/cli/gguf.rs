@@ -72,3 +72,28 @@ fn gguf_files_that_are_missing_or_do_not_fit_are_named() {
     let message = error(&cascade(&["run", "--config", &config, "--prompt", "x"]));
     assert!(message.contains("mistral-f16.gguf"), "{message}");
 }
+
+#[test]
+fn a_quantized_file_says_what_the_original_says_in_its_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = project("tests/goldens/gguf/mistral-f16.gguf");
+    let file = folder.path().join("small.gguf").display().to_string();
+    let quantize = ["quantize", &original, "--dtype", "q8_0", "--out", &file];
+    let said = stdout(&cascade(&quantize));
+    assert!(
+        said.contains("small.gguf") && said.contains("q8_0"),
+        "{said}"
+    );
+    let says = |model: &str, dtype: &str| {
+        let run = ["run", "-m", model, "--dtype", dtype, "--json", "The quick"];
+        let output = stdout(&cascade(&[&run[..], &["--max-new-tokens", "8"]].concat()));
+        let record: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
+        record["token_ids"].clone()
+    };
+    assert_eq!(says(&file, "stored"), says(&original, "q8_0"));
+    let demo = ["quantize", "embedded:demo-llama-target", "--dtype", "q8_0"];
+    let message = error(&cascade(
+        &[&demo[..], &["--out", &file, "--force"]].concat(),
+    ));
+    assert!(message.contains("no GGUF file"), "{message}");
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{error, stdout};
+use crate::common::{error, project, stdout};
 
 /// A folder with inputs of all kinds.
 struct Folder(tempfile::TempDir);
@@ -14,7 +14,8 @@ const ANSWER: &str = r#"{"question_id": 7, "choices": [{"turns": ["16 eggs."]}]}
 const CONFIG: &str = "target: {model: embedded:demo-llama-target}\ndrafters: []\nk: {matrix: []}\n";
 
 /// Commands that write a file, with `OUT` for its name, and their inputs.
-const COMMANDS: [(&str, &[&str]); 10] = [
+const COMMANDS: [(&str, &[&str]); 11] = [
+    ("quantize model.gguf --dtype q8_0 --out OUT", &["model.gguf"]),
     (
         "bigram build text.txt --tokenizer tokenizer.json --out OUT",
         &["text.txt", "tokenizer.json"],
@@ -55,6 +56,8 @@ impl Folder {
             .unwrap()
             .tokenizer;
         fs::create_dir(folder.path("data")).unwrap();
+        let model = project("tests/goldens/gguf/mistral-f16.gguf");
+        fs::copy(model, folder.path("model.gguf")).unwrap();
         for (name, content) in [
             ("text.txt", "the cat\n\nthe dog"),
             ("other.txt", "the bird"),

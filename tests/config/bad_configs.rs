@@ -165,6 +165,10 @@ fn values_that_make_no_sense() {
         &["target.dtype", "int8", "bf16"],
     );
     assert_says(
+        &message("demo-t5-target }", "demo-t5-target, cache_dtype: q8_0 }"),
+        &["target.cache_dtype", "q8_0", "bf16"],
+    );
+    assert_says(
         &message("bigram: embedded:demo-t5 ", "min_match: 0 "),
         &["max_gram.min_match", "1 or more"],
     );

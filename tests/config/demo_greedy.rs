@@ -7,7 +7,7 @@ use std::path::Path;
 use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, Drafter};
 use cascade_core::TextCodec;
 use cascade_engine::{Branching, Cascade, Convention, KMatrix, Lenience, Options};
-use cascade_models::{DType, HubOptions};
+use cascade_models::{CacheType, DType, HubOptions};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
@@ -202,18 +202,21 @@ fn llama_cascades_decode_as_transformers() {
     cascades_equal_transformers(Family::Llama, 2, 2);
 }
 
-/// The demo cascade of a family in a type, with chains, or with trees of both kinds of drafters.
-fn in_type(family: Family, dtype: DType, children: usize) -> Assembled {
+/// The demo cascade of a family in a type of weights and one of keys and values, with chains, or
+/// with trees of both kinds of drafters.
+fn in_type(family: Family, dtype: DType, cache: CacheType, children: usize) -> Assembled {
     let mut config = family.config();
     let all = config.drafters().to_vec();
     let mut drafters = vec![all[0].clone(), all[2].clone()];
     for drafter in &mut drafters {
         if let Drafter::Neural { model, branching } = drafter {
             model.dtype = Some(dtype);
+            model.cache_dtype = Some(cache);
             *branching = Branching::main_path(children);
         }
     }
     config.target.dtype = Some(dtype);
+    config.target.cache_dtype = Some(cache);
     let k = matrix(&[&[4, 6], &[0, 6]]);
     assemble(&config.with_drafters(drafters, k).unwrap())
 }
@@ -221,9 +224,11 @@ fn in_type(family: Family, dtype: DType, children: usize) -> Assembled {
 /// In every type a cascade emits what plain decoding in this type emits, bit for bit the same
 /// logits.
 fn cascades_equal_plain_decoding_in_every_type(family: Family, prompts: usize, tokens: usize) {
-    for dtype in DType::ALL {
+    let types = DType::ALL.map(|dtype| (dtype, CacheType::F32));
+    let of_caches = [(DType::F32, CacheType::BF16), (DType::Q8_0, CacheType::F16)];
+    for (dtype, cache) in types.into_iter().chain(of_caches) {
         for children in [1, 3] {
-            let mut cascade = in_type(family, dtype, children).cascade;
+            let mut cascade = in_type(family, dtype, cache, children).cascade;
             for golden in family.goldens().iter().take(prompts) {
                 let mut emit = |speculate| {
                     let options = Options::default()
@@ -231,7 +236,11 @@ fn cascades_equal_plain_decoding_in_every_type(family: Family, prompts: usize, t
                         .with_speculation(speculate);
                     cascade.generate(&golden.prompt, &options).unwrap().tokens
                 };
-                assert_eq!(emit(true), emit(false), "{dtype}, {children} children");
+                assert_eq!(
+                    emit(true),
+                    emit(false),
+                    "{dtype}, keys in {cache}, {children} children"
+                );
             }
         }
     }
@@ -248,7 +257,7 @@ fn cascades_equal_plain_decoding_in_every_type_of_llama() {
 }
 
 #[test]
-#[ignore = "20 prompts in 6 types: a release build does it in minutes, a debug build does not"]
+#[ignore = "20 prompts in 8 types: a release build does it in minutes, a debug build does not"]
 fn many_prompts_in_every_type() {
     for family in [Family::T5, Family::Llama] {
         cascades_equal_plain_decoding_in_every_type(family, 20, MAX_NEW_TOKENS);

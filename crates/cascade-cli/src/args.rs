@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cascade_config::DeviceSpec;
 use cascade_data::{DataSource, Dataset};
-use cascade_models::DType;
+use cascade_models::{parse_cache_type, CacheType, DType};
 use clap::Args;
 
 /// What to generate with, from what, and how.
@@ -86,6 +86,11 @@ pub(crate) struct ModelArgs {
     /// has them) [default: bf16 on a GPU; on a CPU stored for GGUF files, else f32].
     #[arg(long, value_name = "DTYPE", requires = "model")]
     pub(crate) dtype: Option<DType>,
+
+    /// Data type of keys and values on a CPU: f32, bf16 or f16. 16 bits take half of the memory,
+    /// and round them [default: f32].
+    #[arg(long, value_name = "DTYPE", requires = "model", value_parser = parse_cache_type)]
+    pub(crate) cache_dtype: Option<CacheType>,
 
     /// Tokenizer of all models, for models that come without one: written as --model.
     #[arg(long, value_name = "MODEL", requires = "model")]

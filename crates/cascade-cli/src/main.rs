@@ -18,6 +18,7 @@ mod manual;
 mod models;
 mod ngram;
 mod progress;
+mod quantize;
 mod record;
 mod replay;
 mod reproduce;
@@ -49,6 +50,7 @@ use crate::config_check::ConfigCommand;
 use crate::demo::DemoCommand;
 use crate::ewif::EwifCommand;
 use crate::ngram::NgramCommand;
+use crate::quantize::QuantizeArgs;
 use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::run::RunArgs;
@@ -150,6 +152,12 @@ enum Command {
     /// Loads the drafters of the configuration but not its target. Tokens, steps and calls equal
     /// those of a run with the real target; times do not, and are not shown.
     Replay(ReplayArgs),
+    /// Write a GGUF file whose matrices are rounded to another type.
+    ///
+    /// The tokenizer and all settings stay as they are, and llama.cpp reads the file too. Loading
+    /// it gives the very model that loading the original with this --dtype gives, in less time and
+    /// with less to read.
+    Quantize(QuantizeArgs),
     /// Benchmark forward passes and engine steps on this machine.
     Bench {
         #[command(subcommand)]
@@ -234,6 +242,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Trace { command } => trace::run(command),
         Command::Replay(args) => replay::run(&args),
         Command::Bench { command } => bench::run(&command),
+        Command::Quantize(args) => quantize::run(&args),
         Command::Ewif { command } => ewif::run(command),
         Command::Simulate { command } => simulate::run(command),
         Command::Reproduce(args) => reproduce::run(&args),

@@ -96,5 +96,6 @@ fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {
         neural.tokenizer = Some(model_source(tokenizer)?);
     }
     neural.dtype = args.dtype;
+    neural.cache_dtype = args.cache_dtype;
     Ok(neural)
 }

@@ -9,7 +9,7 @@ use anyhow::{bail, Result};
 use cascade_config::model_source;
 use cascade_core::Architecture;
 use cascade_eval::{read_bandwidth, ForwardBench, ForwardCost};
-use cascade_models::{load, Device, LoadOptions, Model, Session};
+use cascade_models::{load, parse_cache_type, CacheType, Device, LoadOptions, Model, Session};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
@@ -61,6 +61,10 @@ pub(crate) struct ModelArgs {
     /// [default: f32 on the CPU, bf16 on a GPU].
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
+
+    /// Data type of keys and values on a CPU: f32, bf16 or f16 [default: f32].
+    #[arg(long, value_name = "DTYPE", value_parser = parse_cache_type)]
+    cache_dtype: Option<CacheType>,
 
     /// Device: auto, cpu or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
@@ -165,7 +169,7 @@ pub(super) fn run(args: &ModelArgs) -> Result<()> {
 
 fn measure(args: &ModelArgs) -> Result<Measured> {
     check_scores(args)?;
-    let options = load_options(&args.device, args.dtype.as_deref())?;
+    let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
     if args.profile && matches!(options.device, Device::Cpu) {
         bail!("--profile needs a model on a GPU; give one with --device");
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail, Context, Result};
 use cascade_models::{
-    parse_device, parse_dtype, random_model, random_twin, shape, shape_names, DType, Device,
-    HubOptions, LoadOptions, Model,
+    parse_device, parse_dtype, random_model, random_twin, shape, shape_names, CacheType, DType,
+    Device, HubOptions, LoadOptions, Model,
 };
 use clap::Args;
 
@@ -41,7 +41,11 @@ fn known(name: &str) -> Result<String, String> {
 }
 
 /// Device and data type; the default type is f32 on the CPU and bf16 on a GPU.
-pub(crate) fn load_options(device: &str, dtype: Option<&str>) -> Result<LoadOptions> {
+pub(crate) fn load_options(
+    device: &str,
+    dtype: Option<&str>,
+    cache_dtype: Option<CacheType>,
+) -> Result<LoadOptions> {
     let device = parse_device(device)?;
     let dtype = match (dtype, &device) {
         (Some(dtype), _) => parse_dtype(dtype)?,
@@ -51,6 +55,7 @@ pub(crate) fn load_options(device: &str, dtype: Option<&str>) -> Result<LoadOpti
     Ok(LoadOptions {
         device,
         dtype,
+        cache_dtype,
         hub: HubOptions::from_env(),
         progress: true,
         tokenizer: None,

@@ -172,7 +172,7 @@ fn target(args: &StepArgs, config: &Config, pool: &ModelPool) -> Result<Target> 
             dtype: loaded.dtype.as_str().to_owned(),
         });
     };
-    let options = load_options(&device, args.dtype.as_deref())?;
+    let options = load_options(&device, args.dtype.as_deref(), None)?;
     Ok(Target {
         name: format!("{shape} with random weights"),
         device,

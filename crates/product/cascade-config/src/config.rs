@@ -8,7 +8,7 @@ use cascade_engine::{
     Branching, Error as CascadeError, KMatrix, Lenience, LossBudget, Options, Placement, Rule,
     StopSequences, DEFAULT_MAX_NODES,
 };
-use cascade_models::{DType, ModelSource};
+use cascade_models::{CacheType, DType, ModelSource};
 use cascade_ngram::{Builtin, DrafterConfig, DrafterKey, DrafterKinds};
 
 use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
@@ -72,6 +72,9 @@ pub struct Neural {
     /// What it computes in, if not in what its device and file suggest: see
     /// [`dtype_on`](Self::dtype_on).
     pub dtype: Option<DType>,
+    /// What keys and values are held in, if not what is usual: see
+    /// [`LoadOptions`](cascade_models::LoadOptions).
+    pub cache_dtype: Option<CacheType>,
     /// The rule of its reviews when tokens are sampled.
     pub rule: Rule,
     /// Where it computes, if not on the configuration's device.
@@ -367,6 +370,7 @@ impl Neural {
             dtype: None,
             source,
             tokenizer: None,
+            cache_dtype: None,
             rule: Rule::default(),
             device: None,
             classifier: None,

@@ -33,6 +33,7 @@ pub(crate) struct NeuralEntry {
     pub(crate) name: Option<String>,
     pub(crate) tokenizer: Option<String>,
     pub(crate) dtype: Option<String>,
+    pub(crate) cache_dtype: Option<String>,
     pub(crate) device: Option<String>,
     pub(crate) rule: Option<String>,
     /// Always refused: the target verifies strictly, and the drafters' lenience is a top-level key.
@@ -47,6 +48,7 @@ pub(crate) struct DrafterEntry<K> {
     pub(crate) name: Option<String>,
     pub(crate) tokenizer: Option<String>,
     pub(crate) dtype: Option<String>,
+    pub(crate) cache_dtype: Option<String>,
     pub(crate) device: Option<String>,
     pub(crate) rule: Option<String>,
     pub(crate) branches: Option<BranchesEntry>,
@@ -58,11 +60,12 @@ pub(crate) struct DrafterEntry<K> {
 }
 
 /// The keys beside those of the statistical kinds.
-const DRAFTER_KEYS: [&str; 9] = [
+const DRAFTER_KEYS: [&str; 10] = [
     "model",
     "name",
     "tokenizer",
     "dtype",
+    "cache_dtype",
     "device",
     "rule",
     "branches",
@@ -92,6 +95,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
             name: None,
             tokenizer: None,
             dtype: None,
+            cache_dtype: None,
             device: None,
             rule: None,
             branches: None,
@@ -106,6 +110,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
                 "name" => once(&mut entry.name, "name", &mut map)?,
                 "tokenizer" => once(&mut entry.tokenizer, "tokenizer", &mut map)?,
                 "dtype" => once(&mut entry.dtype, "dtype", &mut map)?,
+                "cache_dtype" => once(&mut entry.cache_dtype, "cache_dtype", &mut map)?,
                 "device" => once(&mut entry.device, "device", &mut map)?,
                 "rule" => once(&mut entry.rule, "rule", &mut map)?,
                 "branches" => once(&mut entry.branches, "branches", &mut map)?,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::Fingerprint;
 use cascade_models::{
-    load_files, locate, DType, HubOptions, LoadOptions, LoadedModel, MemoryEstimate, ModelFiles,
-    ModelSource, OpenDevice,
+    load_files, locate, CacheType, DType, HubOptions, LoadOptions, LoadedModel, MemoryEstimate,
+    ModelFiles, ModelSource, OpenDevice,
 };
 use cascade_ngram::{BigramTable, NgramTable, Resources, TableLocator};
 
@@ -81,6 +81,7 @@ pub(crate) struct ModelKey {
     source: ModelSource,
     tokenizer: Option<ModelSource>,
     dtype: DType,
+    cache_dtype: Option<CacheType>,
     device: DeviceSpec,
 }
 
@@ -165,7 +166,8 @@ impl ModelPool {
     ) -> cascade_models::Result<MemoryEstimate> {
         let device = self.device(neural)?.device;
         let dtype = neural.dtype_on(device.is_cpu());
-        MemoryEstimate::of(&self.files(neural)?, &device, dtype, tokens, nodes)
+        let (files, cache) = (self.files(neural)?, neural.cache_dtype);
+        MemoryEstimate::of(&files, &device, dtype, cache, tokens, nodes)
     }
 
     pub(crate) fn is_loaded(&self, key: &ModelKey) -> bool {
@@ -178,6 +180,7 @@ impl ModelPool {
             source: neural.source.clone(),
             tokenizer: neural.tokenizer.clone(),
             dtype: neural.dtype_on(opened.device.is_cpu()),
+            cache_dtype: neural.cache_dtype,
             device: opened.spec,
         })
     }
@@ -197,6 +200,7 @@ impl ModelPool {
         let device = self.device(neural)?.device;
         Ok(LoadOptions {
             dtype: neural.dtype_on(device.is_cpu()),
+            cache_dtype: neural.cache_dtype,
             device,
             hub: self.hub.clone(),
             progress: self.progress,

@@ -7,7 +7,7 @@ use cascade_engine::{
     check_levels, Branching, Expand, KMatrix, Lenience, LevelSpec, LossBudget, NeuralSpec, Rule,
     Siblings, StaticSchedule, StopSequences,
 };
-use cascade_models::{parse_dtype, ModelSource};
+use cascade_models::{parse_cache_type, parse_dtype, ModelSource};
 use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator};
 
 use crate::classifier::ClassifierEntry;
@@ -93,11 +93,18 @@ impl Reader<'_> {
             })
         });
         let dtype = dtype.transpose()?;
+        let cache_dtype = entry.cache_dtype.as_deref().map(parse_cache_type);
+        let cache_dtype = cache_dtype.transpose().map_err(|source| Error::Model {
+            file: self.label.to_owned(),
+            key: format!("{key}.cache_dtype"),
+            source: Box::new(source),
+        })?;
         Ok(Neural {
             name: entry.name.unwrap_or_else(|| last_part(&entry.model)),
             source,
             tokenizer,
             dtype,
+            cache_dtype,
             rule: self.rule(key, entry.rule)?,
             device: self.device(&format!("{key}.device"), entry.device)?,
             classifier: None,
@@ -189,6 +196,7 @@ impl Reader<'_> {
     fn check_beside<K>(&self, key: &str, entry: &DrafterEntry<K>) -> Result<()> {
         let of_neural = entry.tokenizer.is_some()
             || entry.dtype.is_some()
+            || entry.cache_dtype.is_some()
             || entry.device.is_some()
             || entry.rule.is_some()
             || entry.branches.is_some()
@@ -196,7 +204,7 @@ impl Reader<'_> {
         if entry.model.is_none() && of_neural {
             return Err(self.error(
                 key,
-                "a statistical drafter has no tokenizer, no dtype, no device, no rule, no `branches` and no `classifier` of its own",
+                "a statistical drafter has no tokenizer, no dtype, no cache_dtype, no device, no rule, no `branches` and no `classifier` of its own",
                 "remove them",
             ));
         }
@@ -226,6 +234,7 @@ impl Reader<'_> {
             name: entry.name,
             tokenizer: entry.tokenizer,
             dtype: entry.dtype,
+            cache_dtype: entry.cache_dtype,
             device: entry.device,
             rule: entry.rule,
             lenience: None,

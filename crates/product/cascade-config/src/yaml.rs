@@ -97,6 +97,9 @@ impl Writer<'_> {
         if let Some(dtype) = neural.dtype {
             line!(out, "{indent}dtype: {dtype}");
         }
+        if let Some(cache) = neural.cache_dtype {
+            line!(out, "{indent}cache_dtype: {cache}");
+        }
         if let Some(device) = neural.device {
             line!(out, "{indent}device: {device}");
         }

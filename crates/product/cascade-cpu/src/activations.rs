@@ -5,9 +5,11 @@
 //! back.
 
 use half::bf16;
+use rayon::prelude::*;
 
 use crate::format::Format;
-use crate::vectorized;
+use crate::kernels::Wide;
+use crate::{vectorized, Isa};
 
 /// What activations are turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,47 @@ pub(crate) struct Q8K {
     pub(crate) of_six_bits: [i32; 16],
 }
 
+impl Default for Q8K {
+    fn default() -> Self {
+        Self {
+            words: [0; 64],
+            scale: 0.0,
+            pairs: [0; 4],
+            of_six_bits: [0; 16],
+        }
+    }
+}
+
+impl Q8 {
+    /// Of integers and their sum.
+    #[inline(always)]
+    pub(crate) fn new(words: [i32; 8], scale: f32, sum: i32) -> Self {
+        Self {
+            words,
+            scale,
+            of_bytes: -128 * sum,
+            of_nibbles: -8 * sum,
+        }
+    }
+}
+
+impl Q8K {
+    /// Of integers and their sums by 16.
+    #[inline(always)]
+    pub(crate) fn new(words: [i32; 64], scale: f32, sums: [i32; 16]) -> Self {
+        let pair = |i: usize| {
+            let of_32 = |j: usize| sums[2 * j] + sums[2 * j + 1];
+            of_32(2 * i) & 0xffff | of_32(2 * i + 1) << 16
+        };
+        Self {
+            words,
+            scale,
+            pairs: std::array::from_fn(pair),
+            of_six_bits: sums.map(|sum| -32 * sum),
+        }
+    }
+}
+
 /// Rows, block by block `[steps][rows of the block]`.
 #[derive(Debug)]
 pub(crate) enum Values {
@@ -84,9 +127,13 @@ pub(crate) struct Activations {
     pub(crate) steps: usize,
 }
 
+/// Values from which on rounding is worth waking threads: some 0.1 ms.
+const PARALLEL: usize = 1 << 18;
+
 impl Activations {
     /// Turns `[rows, inputs]` into blocks of at most `most` rows. Inputs are padded with zeros.
-    pub(crate) fn new(input: &[f32], inputs: usize, kind: Kind, most: usize) -> Self {
+    /// Which instructions do it makes no difference to the bits.
+    pub(crate) fn new(isa: Isa, input: &[f32], inputs: usize, kind: Kind, most: usize) -> Self {
         let rows = input.len() / inputs;
         let blocks = even_blocks(rows, most);
         let steps = inputs.div_ceil(kind.step());
@@ -96,15 +143,18 @@ impl Activations {
             blocks: &blocks,
             steps,
         };
-        let values = vectorized(
-            #[inline(always)]
-            || match kind {
-                Kind::F32 => Values::F32(order.map(|step: &[f32; 32]| *step)),
-                Kind::BF16 => Values::BF16(order.map(pairs)),
-                Kind::Q8 => Values::Q8(order.map(q8)),
-                Kind::Q8K => Values::Q8K(order.map(q8_k)),
-            },
-        );
+        let values = match kind {
+            Kind::F32 => Values::F32(order.map([0.0; 32], |step: &[f32; 32]| *step)),
+            Kind::BF16 => Values::BF16(order.map([0; 16], pairs)),
+            Kind::Q8 => Values::Q8(match Wide::of(isa) {
+                Some(wide) => order.map(Q8::default(), |step| wide.q8(step)),
+                None => order.map(Q8::default(), q8),
+            }),
+            Kind::Q8K => Values::Q8K(match Wide::of(isa) {
+                Some(wide) => order.map(Q8K::default(), |step| wide.q8_k(step)),
+                None => order.map(Q8K::default(), q8_k),
+            }),
+        };
         Self {
             values,
             blocks,
@@ -131,27 +181,56 @@ struct Order<'a> {
 }
 
 impl Order<'_> {
-    #[inline(always)]
-    fn map<T, const N: usize>(&self, make: impl Fn(&[f32; N]) -> T) -> Vec<T> {
-        let mut made = Vec::with_capacity(self.blocks.iter().sum::<usize>() * self.steps);
-        let mut rest = self.input;
-        for rows in self.blocks {
-            let (block, after) = rest.split_at(rows * self.inputs);
-            rest = after;
-            for start in (0..self.inputs).step_by(N) {
-                for row in block.chunks_exact(self.inputs) {
-                    match row[start..].first_chunk::<N>() {
-                        Some(step) => made.push(make(step)),
-                        None => {
-                            let mut padded = [0.0; N];
-                            padded[..row.len() - start].copy_from_slice(&row[start..]);
-                            made.push(make(&padded));
-                        }
-                    }
-                }
-            }
+    /// What `make` turns each step into, with several threads if that is worth it.
+    fn map<T, const N: usize>(&self, empty: T, make: impl Fn(&[f32; N]) -> T + Sync) -> Vec<T>
+    where
+        T: Clone + Send,
+    {
+        let rows: usize = self.blocks.iter().sum();
+        let mut made = vec![empty; rows * self.steps];
+        let (mut to, mut from) = (&mut made[..], self.input);
+        let blocks = self.blocks.iter().map(|rows| {
+            let (block, rest) = from.split_at(rows * self.inputs);
+            from = rest;
+            let (made, rest) = std::mem::take(&mut to).split_at_mut(rows * self.steps);
+            to = rest;
+            (*rows, block, made)
+        });
+        let fill = |(rows, block, made): (usize, &[f32], &mut [T])| {
+            vectorized(
+                #[inline(always)]
+                || self.fill(rows, block, made, &make),
+            );
+        };
+        match self.input.len() >= PARALLEL && rayon::current_num_threads() > 1 {
+            true => blocks.collect::<Vec<_>>().into_par_iter().for_each(fill),
+            false => blocks.for_each(fill),
         }
         made
+    }
+
+    /// The steps of a block of rows.
+    #[inline(always)]
+    fn fill<T, const N: usize>(
+        &self,
+        rows: usize,
+        block: &[f32],
+        made: &mut [T],
+        make: impl Fn(&[f32; N]) -> T,
+    ) {
+        let starts = (0..self.inputs).step_by(N);
+        for (start, made) in starts.zip(made.chunks_exact_mut(rows)) {
+            for (made, row) in made.iter_mut().zip(block.chunks_exact(self.inputs)) {
+                *made = match row[start..].first_chunk::<N>() {
+                    Some(step) => make(step),
+                    None => {
+                        let mut padded = [0.0; N];
+                        padded[..row.len() - start].copy_from_slice(&row[start..]);
+                        make(&padded)
+                    }
+                };
+            }
+        }
     }
 }
 
@@ -194,21 +273,21 @@ fn greatest<const N: usize>(values: &[f32; N]) -> f32 {
 /// finite make the scale NaN, and so whatever is computed with it.
 #[inline(always)]
 fn q8(step: &[f32; 32]) -> Q8 {
-    let most = greatest(step);
-    let scale = most / 127.0;
-    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    let (scale, inverse) = scale_of(greatest(step));
     let (words, [first, second]) = integers(step, inverse);
-    Q8 {
-        words,
-        scale: usable(scale, inverse),
-        of_bytes: -128 * (first + second),
-        of_nibbles: -8 * (first + second),
-    }
+    Q8::new(words, usable(scale, inverse), first + second)
+}
+
+/// What an integer stands for if this is the greatest magnitude, and one over it.
+#[inline(always)]
+pub(crate) fn scale_of(greatest: f32) -> (f32, f32) {
+    let scale = greatest / 127.0;
+    (scale, if scale > 0.0 { 1.0 / scale } else { 0.0 })
 }
 
 /// The scale, unless one over it is too large, for which values are as good as 0, or it is NaN.
 #[inline(always)]
-fn usable(scale: f32, inverse: f32) -> f32 {
+pub(crate) fn usable(scale: f32, inverse: f32) -> f32 {
     match scale.is_finite() && inverse.is_finite() {
         true => scale,
         false if scale < 1.0 => 0.0,
@@ -218,20 +297,9 @@ fn usable(scale: f32, inverse: f32) -> f32 {
 
 #[inline(always)]
 fn q8_k(step: &[f32; 256]) -> Q8K {
-    let most = greatest(step);
-    let scale = most / 127.0;
-    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    let (scale, inverse) = scale_of(greatest(step));
     let (words, sums) = integers(step, inverse);
-    let pair = |i: usize| {
-        let of_32 = |j: usize| sums[2 * j] + sums[2 * j + 1];
-        of_32(2 * i) & 0xffff | of_32(2 * i + 1) << 16
-    };
-    Q8K {
-        words,
-        scale: usable(scale, inverse),
-        pairs: std::array::from_fn(pair),
-        of_six_bits: sums.map(|sum: i32| -32 * sum),
-    }
+    Q8K::new(words, usable(scale, inverse), sums)
 }
 
 /// The integers nearest to `N` values times `inverse`, ties to even, in words of four, and their

@@ -1,6 +1,51 @@
 //! Keys and values of one sequence.
 
-use crate::KeysValues;
+use std::fmt;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use crate::{Elements, KeysValues};
+
+/// How keys and values are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheType {
+    /// As they were computed.
+    #[default]
+    F32,
+    /// Rounded to bf16.
+    BF16,
+    /// Rounded to f16, which has no numbers beyond 65,504.
+    F16,
+}
+
+impl CacheType {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::F32, Self::BF16, Self::F16];
+
+    /// Its name, as users write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::BF16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::BF16 | Self::F16 => 2,
+        }
+    }
+}
+
+impl fmt::Display for CacheType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
 
 /// Sizes of a cache that stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,20 +83,47 @@ pub enum Part {
 #[derive(Clone, Debug)]
 pub struct Cache {
     shape: CacheShape,
-    store: Vec<f32>,
+    store: Store,
     capacity: usize,
     len: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Store {
+    F32(Vec<f32>),
+    BF16(Vec<bf16>),
+    F16(Vec<f16>),
+}
+
+/// Does the same with a store of any type.
+macro_rules! of_any_type {
+    ($store:expr, $values:ident => $done:expr) => {
+        match $store {
+            Store::F32($values) => $done,
+            Store::BF16($values) => $done,
+            Store::F16($values) => $done,
+        }
+    };
 }
 
 impl Cache {
     /// Slots allocated at least.
     const MIN_CAPACITY: usize = 64;
 
-    /// An empty cache.
+    /// An empty cache, of f32.
     pub fn new(shape: CacheShape) -> Self {
+        Self::of_type(shape, CacheType::F32)
+    }
+
+    /// An empty cache.
+    pub fn of_type(shape: CacheShape, cache_type: CacheType) -> Self {
         Self {
             shape,
-            store: Vec::new(),
+            store: match cache_type {
+                CacheType::F32 => Store::F32(Vec::new()),
+                CacheType::BF16 => Store::BF16(Vec::new()),
+                CacheType::F16 => Store::F16(Vec::new()),
+            },
             capacity: 0,
             len: 0,
         }
@@ -79,28 +151,41 @@ impl Cache {
             return;
         }
         let capacity = needed.next_power_of_two().max(Self::MIN_CAPACITY);
-        let (size, used) = (self.shape.head_dim, self.len * self.shape.head_dim);
-        let mut grown = vec![0.0; self.shape.elements_per_slot() * capacity];
-        if used > 0 {
-            let heads = self.store.chunks_exact(self.capacity * size);
-            for (to, from) in grown.chunks_exact_mut(capacity * size).zip(heads) {
-                to[..used].copy_from_slice(&from[..used]);
+        let length = self.shape.elements_per_slot() * capacity;
+        let (head, grown) = (
+            self.capacity * self.shape.head_dim,
+            capacity * self.shape.head_dim,
+        );
+        let used = self.len * self.shape.head_dim;
+        of_any_type!(&mut self.store, store => {
+            let mut larger = vec![Default::default(); length];
+            if used > 0 {
+                for (to, from) in larger.chunks_exact_mut(grown).zip(store.chunks_exact(head)) {
+                    to[..used].copy_from_slice(&from[..used]);
+                }
             }
-        }
-        self.store = grown;
+            *store = larger;
+        });
         self.capacity = capacity;
     }
 
-    /// Where keys or values of `head` of `layer` go, of the row number `row` behind the committed
-    /// slots. The row counts once it is [committed](Self::commit).
+    /// Writes keys or values of `head` of `layer` of the row number `row` behind the committed
+    /// slots, rounded to the type of the cache. The row counts once it is
+    /// [committed](Self::commit).
     ///
     /// # Panics
-    /// If there is no [room](Self::reserve) for the row, or no such layer.
-    pub fn row_mut(&mut self, layer: usize, part: Part, head: usize, row: usize) -> &mut [f32] {
+    /// If there is no [room](Self::reserve) for the row, or no such layer, or `values` are not a
+    /// head.
+    pub fn write(&mut self, layer: usize, part: Part, head: usize, row: usize, values: &[f32]) {
         let slot = self.len + row;
         assert!(slot < self.capacity, "a row without a place in the cache");
         let start = self.start(layer, part) + (head * self.capacity + slot) * self.shape.head_dim;
-        &mut self.store[start..start + self.shape.head_dim]
+        let place = start..start + self.shape.head_dim;
+        match &mut self.store {
+            Store::F32(store) => store[place].copy_from_slice(values),
+            Store::BF16(store) => store[place].convert_from_f32_slice(values),
+            Store::F16(store) => store[place].convert_from_f32_slice(values),
+        }
     }
 
     /// Keys and values of `layer` in the first `count` slots, a view.
@@ -108,7 +193,11 @@ impl Cache {
         let size = self.capacity * self.shape.kv_heads * self.shape.head_dim;
         let part = |part| {
             let start = self.start(layer, part);
-            &self.store[start..start + size]
+            match &self.store {
+                Store::F32(store) => Elements::F32(&store[start..start + size]),
+                Store::BF16(store) => Elements::BF16(&store[start..start + size]),
+                Store::F16(store) => Elements::F16(&store[start..start + size]),
+            }
         };
         KeysValues {
             keys: part(Part::Keys),
@@ -142,11 +231,13 @@ impl Cache {
         let size = self.shape.head_dim;
         let mut moved = slots.iter().map(|&slot| slot as usize).zip(at..);
         if moved.any(|(slot, to)| slot != to) {
-            for head in self.store.chunks_exact_mut(self.capacity * size) {
-                for (slot, to) in slots.iter().map(|&slot| slot as usize).zip(at..) {
-                    head.copy_within(slot * size..(slot + 1) * size, to * size);
+            of_any_type!(&mut self.store, store => {
+                for head in store.chunks_exact_mut(self.capacity * size) {
+                    for (slot, to) in slots.iter().map(|&slot| slot as usize).zip(at..) {
+                        head.copy_within(slot * size..(slot + 1) * size, to * size);
+                    }
                 }
-            }
+            });
         }
         self.len = at + slots.len();
     }
@@ -174,7 +265,9 @@ mod tests {
     fn content(stamp: u32, (layer, part, head): (usize, Part, usize)) -> Vec<f32> {
         let place = (layer * 2 + part as usize) * SHAPE.kv_heads + head;
         let first = stamp as usize * 1000 + place * SHAPE.head_dim;
-        (first..first + SHAPE.head_dim).map(|x| x as f32).collect()
+        // Numbers that all types have.
+        let number = |x: usize| (x * 37 % 251) as f32;
+        (first..first + SHAPE.head_dim).map(number).collect()
     }
 
     fn append(cache: &mut Cache, stamps: &[u32]) {
@@ -182,8 +275,7 @@ mod tests {
         for (row, &stamp) in stamps.iter().enumerate() {
             for (layer, part, head) in places() {
                 let values = content(stamp, (layer, part, head));
-                let row = cache.row_mut(layer, part, head, row);
-                row.copy_from_slice(&values);
+                cache.write(layer, part, head, row, &values);
             }
         }
         cache.commit(stamps.len());
@@ -200,7 +292,7 @@ mod tests {
                 };
                 let start = head * view.head_stride + slot * SHAPE.head_dim;
                 assert_eq!(
-                    found[start..start + SHAPE.head_dim],
+                    found.some(start, SHAPE.head_dim, &mut Vec::new()),
                     content(stamp, (layer, part, head)),
                     "slot {slot}, layer {layer}"
                 );
@@ -210,8 +302,12 @@ mod tests {
 
     #[test]
     fn behaves_like_a_vector() {
+        CacheType::ALL.into_iter().for_each(like_a_vector);
+    }
+
+    fn like_a_vector(cache_type: CacheType) {
         let mut rng = StdRng::seed_from_u64(7);
-        let mut cache = Cache::new(SHAPE);
+        let mut cache = Cache::of_type(SHAPE, cache_type);
         let mut twin: Vec<u32> = Vec::new();
         let (mut stamp, mut most) = (0, 0);
         for _ in 0..600 {
@@ -260,6 +356,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "a row without a place in the cache")]
     fn writing_before_the_first_reserve_is_refused() {
-        Cache::new(SHAPE).row_mut(0, Part::Keys, 0, 0);
+        Cache::new(SHAPE).write(0, Part::Keys, 0, 0, &[0.0; 4]);
     }
 }

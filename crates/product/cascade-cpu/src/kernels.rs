@@ -25,10 +25,38 @@ use crate::isa::Isa;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) use amx::works as amx_works;
 
-/// Bytes before they are read that weights are prefetched: four pages, since hardware prefetchers
-/// stop at the end of one.
+/// Bytes before they are read that weights are prefetched into the second cache: four pages, since
+/// hardware prefetchers stop at the end of one.
 #[cfg(target_arch = "x86_64")]
-const AHEAD: usize = 1 << 13;
+const AHEAD: usize = 1 << 14;
+
+/// The same into the first cache. Fewer lines can be on their way there than it takes to keep
+/// memory busy while a few rows are multiplied, so they come from the second cache.
+#[cfg(target_arch = "x86_64")]
+const SHORTLY_AHEAD: usize = 1 << 12;
+
+/// Asks for what comes after a line.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch(line: &[u8]) {
+    use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0, _MM_HINT_T1};
+    let line = line.as_ptr().cast::<i8>();
+    // SAFETY: hints read nothing, and never fault, wherever the address is.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(AHEAD));
+        _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(SHORTLY_AHEAD));
+    }
+}
+
+/// Asks for what comes after each line of a step.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_all(step: &[u8]) {
+    step.as_chunks::<64>().0.iter().for_each(
+        #[inline(always)]
+        |line| prefetch(line),
+    );
+}
 
 /// The sums of rows with a panel.
 pub(crate) type Sums = [f32; WIDTH];
@@ -116,6 +144,47 @@ pub(crate) fn multiply(
             (Format::Q6K, Values::Q8K(x)) => (kernels.q6k)(panel, &x[range], sums),
             _ => panic!("activations of another kind"),
         }
+    }
+}
+
+/// What has instructions of its own, and gives the bits that it has without them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wide(());
+
+impl Wide {
+    /// If an instruction set has them.
+    pub(crate) fn of(isa: Isa) -> Option<Self> {
+        match isa {
+            Isa::Avx512 | Isa::Avx512Bf16 | Isa::Amx => isa.is_available().then_some(Self(())),
+            _ => None,
+        }
+    }
+
+    /// Rounds activations.
+    pub(crate) fn q8(self, step: &[f32; 32]) -> Q8 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: there is a `Wide` only if the instructions are there.
+        return unsafe { avx512::q8(step) };
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("{step:?}: no such instructions")
+    }
+
+    /// Rounds activations.
+    pub(crate) fn q8_k(self, step: &[f32; 256]) -> Q8K {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        return unsafe { avx512::q8_k(step) };
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("{step:?}: no such instructions")
+    }
+
+    /// Dot products of a query with 16 keys of as many elements, a multiple of 16.
+    pub(crate) fn scores(self, query: &[f32], keys: &[f32], scores: &mut [f32; 16]) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        return unsafe { avx512::scores(query, keys, scores) };
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("{query:?}, {keys:?}, {scores:?}: no such instructions")
     }
 }
 

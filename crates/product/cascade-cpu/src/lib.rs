@@ -29,8 +29,8 @@ mod product;
 mod quantize;
 mod rows;
 
-pub use attention::{attend, KeysValues, ScoreBias};
-pub use cache::{Cache, CacheShape, Part};
+pub use attention::{attend, Elements, KeysValues, ScoreBias};
+pub use cache::{Cache, CacheShape, CacheType, Part};
 pub use format::Format;
 pub use isa::{Isa, VARIABLE};
 pub use packed::Packed;

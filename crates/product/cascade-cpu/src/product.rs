@@ -149,7 +149,7 @@ impl Activations {
             let kind = Kind::of(part.format());
             if !made.iter().any(|(other, _)| *other == kind) {
                 let most = isa.most_rows(part.format());
-                made.push((kind, Self::new(input, inputs, kind, most)));
+                made.push((kind, Self::new(isa, input, inputs, kind, most)));
             }
         }
         made

@@ -19,9 +19,12 @@ use std::sync::Arc;
 use cascade_core::{Architecture, Result as CoreResult, TokenId};
 pub(crate) use cascade_cpu::{Activation, CacheShape};
 
+use crate::dtype::Types;
 use crate::network::{LaunchCost, Network, Sequence};
 use crate::weights::Provider;
-use crate::{DType, Device, Result};
+#[cfg(feature = "gpu")]
+use crate::Error;
+use crate::{Device, Result};
 
 /// What attention's heads are, the same in all layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,18 +322,21 @@ pub(crate) fn network(
     config: &impl Describe,
     weights: &dyn Provider,
     device: &Device,
-    dtype: DType,
+    types: Types,
 ) -> Result<Arc<dyn Network>> {
     let info = config.info();
-    Ok(match (device, dtype) {
-        (Device::Cpu, _) => {
-            let mut loader = cpu::CpuLoader::new(info, weights, dtype)?;
+    Ok(match device {
+        Device::Cpu => {
+            let mut loader = cpu::CpuLoader::new(info, weights, types)?;
             let layers = config.layers(&mut loader)?;
             BackendNetwork::shared(loader.backend(), info, layers)
         }
         #[cfg(feature = "gpu")]
-        (Device::Gpu(device), _) => {
-            let mut loader = gpu::GpuLoader::new(device, info, weights, dtype)?;
+        Device::Gpu(device) => {
+            if let Some(cache) = types.cache {
+                return Err(Error::GpuCacheType { cache });
+            }
+            let mut loader = gpu::GpuLoader::new(device, info, weights, types.weights)?;
             let layers = config.layers(&mut loader)?;
             let backend = loader.backend()?;
             backend.prepare(&info, &*layers)?;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::backend::{self, Describe, ModelInfo};
+use crate::dtype::Types;
 use crate::network::Network;
 use crate::t5::T5Class;
 use crate::weights::Provider;
-use crate::{decoder, DType, DecoderConfig, Device, Error, ModelFile, Result, T5Config};
+use crate::{decoder, DecoderConfig, Device, Error, ModelFile, Result, T5Config};
 
 /// What config.json describes.
 #[derive(Clone, Debug)]
@@ -49,11 +50,11 @@ impl ModelConfig {
         &self,
         weights: &dyn Provider,
         device: &Device,
-        dtype: DType,
+        types: Types,
     ) -> Result<Arc<dyn Network>> {
         match self {
-            Self::T5(config) => backend::network(&**config, weights, device, dtype),
-            Self::Decoder(config) => backend::network(&**config, weights, device, dtype),
+            Self::T5(config) => backend::network(&**config, weights, device, types),
+            Self::Decoder(config) => backend::network(&**config, weights, device, types),
         }
     }
 }

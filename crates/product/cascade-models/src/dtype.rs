@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub use cascade_cpu::CacheType;
+
 use crate::{Error, Result};
 
 /// What a model computes in: the type of its weights. On a CPU, activations and sums are f32, but
@@ -87,6 +89,35 @@ impl FromStr for DType {
     }
 }
 
+/// What a model is held in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Types {
+    pub(crate) weights: DType,
+    /// Of keys and values, if not the usual one.
+    pub(crate) cache: Option<CacheType>,
+}
+
+impl From<DType> for Types {
+    fn from(weights: DType) -> Self {
+        Self {
+            weights,
+            cache: None,
+        }
+    }
+}
+
+/// Reads the name of a type of keys and values: `f32`, `bf16` or `f16`.
+///
+/// # Errors
+/// [`Error::CacheType`] for another name.
+pub fn parse_cache_type(text: &str) -> Result<CacheType> {
+    let named = |cache: &CacheType| cache.as_str() == text.trim();
+    let found = CacheType::ALL.into_iter().find(named);
+    found.ok_or_else(|| Error::CacheType {
+        text: text.to_owned(),
+    })
+}
+
 /// Reads the name of a type to compute in: `f32`, `f16`, `bf16`, `q8_0`, `q4_0` or `stored`.
 ///
 /// # Errors
@@ -105,6 +136,14 @@ mod tests {
         for dtype in DType::ALL {
             assert_eq!(dtype.to_string().parse::<DType>().unwrap(), dtype);
         }
+        for cache in CacheType::ALL {
+            assert_eq!(parse_cache_type(cache.as_str()).unwrap(), cache);
+        }
+        let message = parse_cache_type("q8_0").unwrap_err().to_string();
+        assert!(
+            message.contains("q8_0") && message.contains("f32, bf16 or f16"),
+            "{message}"
+        );
         let message = parse_dtype("int8").unwrap_err().to_string();
         assert!(message.contains("f32, f16 or bf16"), "{message}");
     }

@@ -177,6 +177,38 @@ pub enum Error {
         dtype: String,
     },
 
+    /// Weights that are in no GGUF file.
+    #[error("{model} is no GGUF file, and only those are written again in another type: make one of it with convert_hf_to_gguf.py of llama.cpp; or load it with `--dtype`, which rounds weights as they are read")]
+    NoGguf {
+        /// The model.
+        model: String,
+    },
+
+    /// A type that is none.
+    #[error("`stored` is no type to round to; give q8_0, q4_0, f16, bf16 or f32")]
+    QuantizeType,
+
+    /// A file could not be written.
+    #[error("cannot write the model: {source}")]
+    Write {
+        /// What the system said.
+        source: std::io::Error,
+    },
+
+    /// A type that keys and values are not held in.
+    #[error("keys and values are held in f32, bf16 or f16, not in `{text}`: give one of those")]
+    CacheType {
+        /// What was given.
+        text: String,
+    },
+
+    /// A type of keys and values on a GPU, where they have the model's.
+    #[error("on a GPU, keys and values have the type of the model, not {cache} of their own: leave out `cache_dtype`, or compute on the CPU")]
+    GpuCacheType {
+        /// What was given.
+        cache: crate::CacheType,
+    },
+
     /// Weights that are larger than the memory that is free.
     #[error(
         "{model}: {parameters} parameters in {dtype} take {:.1} GB, and {:.1} GB of {memory} are free; take a smaller model{}",
@@ -290,16 +322,6 @@ pub enum Error {
         /// What was named, and what could be.
         problem: String,
     },
-
-    /// The tensor library failed.
-    #[error("{0}")]
-    Tensor(Box<dyn std::error::Error + Send + Sync>),
-}
-
-impl Error {
-    pub(crate) fn tensor(error: candle_core::Error) -> Self {
-        Self::Tensor(Box::new(error))
-    }
 }
 
 #[cfg(feature = "gpu")]

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::backend::ModelInfo;
 use crate::config::ModelConfig;
 use crate::load::read_config;
-use crate::{DType, Device, Error, ModelFile, ModelFiles, Result};
+use crate::{CacheType, DType, Device, Error, ModelFile, ModelFiles, Result};
 
 /// Rows of the largest forward: a piece of a long prompt.
 const ROWS: usize = 512;
@@ -32,8 +32,9 @@ pub struct MemoryEstimate {
 }
 
 impl MemoryEstimate {
-    /// Estimates a model that computes in `dtype`, for a sequence of `tokens` tokens (prompt and
-    /// output together) and drafts of `nodes` nodes. Reads config.json only.
+    /// Estimates a model that computes in `dtype` with keys and values in `cache`, for a sequence
+    /// of `tokens` tokens (prompt and output together) and drafts of `nodes` nodes. Reads
+    /// config.json only.
     ///
     /// # Errors
     /// A configuration that cannot be read or that no model can be built from.
@@ -41,14 +42,16 @@ impl MemoryEstimate {
         files: &ModelFiles,
         device: &Device,
         dtype: DType,
+        cache: Option<CacheType>,
         tokens: usize,
         nodes: usize,
     ) -> Result<Self> {
         let config = ModelConfig::parse(&files.config, &read_config(files)?)?;
         let mut estimate = Self::of_info(&config.info(), dtype, tokens, nodes);
         if device.is_cpu() {
-            // Keys and values are f32 there, whatever weights are.
-            estimate.cache = Self::of_info(&config.info(), DType::F32, tokens, nodes).cache;
+            // Keys and values are not what weights are there.
+            let of_f32 = Self::of_info(&config.info(), DType::F32, tokens, nodes).cache;
+            estimate.cache = of_f32 / F32_BYTES * cache.unwrap_or_default().bytes();
             estimate.weights = weight_bytes(&config, device, dtype, Some(files));
         }
         Ok(estimate)

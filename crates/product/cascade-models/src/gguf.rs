@@ -12,6 +12,7 @@ mod blocks;
 mod header;
 mod names;
 mod pre_tokenizers;
+mod quantize;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use header::{Header, List, TensorInfo, Value, ValueType};
 use crate::weights::Bytes;
 use crate::{Error, ModelFile, Result};
 
+pub use quantize::{quantize_gguf, Quantized};
 pub(crate) use settings::config;
 pub(crate) use vocabulary::tokenizer;
 pub(crate) use weights::GgufWeights;

@@ -44,10 +44,10 @@ pub use cascade_hub::{
 };
 pub use decoder::DecoderConfig;
 pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
-pub use dtype::{parse_dtype, DType};
+pub use dtype::{parse_cache_type, parse_dtype, CacheType, DType};
 pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;
-pub use gguf::gguf_tokenizer_config;
+pub use gguf::{gguf_tokenizer_config, quantize_gguf, Quantized};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use network::LaunchCost;
 pub use random::{random_model, random_twin};

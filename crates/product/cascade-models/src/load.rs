@@ -8,13 +8,14 @@ use cascade_hub::WeightFormat;
 use serde_json::Value;
 
 use crate::config::{check_kind, in_file, ModelConfig};
+use crate::dtype::Types;
 use crate::estimate::check_weights;
 use crate::generation;
 use crate::gguf::{self, Gguf};
 use crate::weights::Checkpoint;
 use crate::{
-    DType, Device, Error, HubOptions, Model, ModelFile, ModelFiles, ModelSource, Result, Session,
-    Tokenizer,
+    CacheType, DType, Device, Error, HubOptions, Model, ModelFile, ModelFiles, ModelSource, Result,
+    Session, Tokenizer,
 };
 
 /// How a model is loaded.
@@ -24,6 +25,9 @@ pub struct LoadOptions {
     pub device: Device,
     /// What it computes in; weights are converted when they are read.
     pub dtype: DType,
+    /// What keys and values are held in: on a CPU f32 if nothing is said, on a GPU always what the
+    /// model computes in.
+    pub cache_dtype: Option<CacheType>,
     /// Where models of the hub come from.
     pub hub: HubOptions,
     /// Whether downloads show a progress bar on standard error.
@@ -32,12 +36,22 @@ pub struct LoadOptions {
     pub tokenizer: Option<ModelSource>,
 }
 
+impl LoadOptions {
+    pub(crate) fn types(&self) -> Types {
+        Types {
+            weights: self.dtype,
+            cache: self.cache_dtype,
+        }
+    }
+}
+
 /// f32 on the CPU, the hub as the environment says, a progress bar if standard error is a terminal.
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
             device: Device::Cpu,
             dtype: DType::F32,
+            cache_dtype: None,
             hub: HubOptions::from_env(),
             progress: std::io::stderr().is_terminal(),
             tokenizer: None,
@@ -129,7 +143,7 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
         options.dtype,
         Some(&files),
     )?;
-    let model = Model::new(&described, &weights, &options.device, options.dtype)
+    let model = Model::new(&described, &weights, &options.device, options.types())
         .map_err(|error| in_file(&files.config, error))?;
     let model = Arc::new(model);
     check_leftovers(&weights)?;

@@ -49,7 +49,7 @@ fn of_weights(config: Value, options: &LoadOptions, weights: &RandomWeights) -> 
     };
     let config = ModelConfig::parse(&file, &config)?;
     check_weights(&file, &config, &options.device, options.dtype, None)?;
-    let model = Model::new(&config, weights, &options.device, options.dtype)?;
+    let model = Model::new(&config, weights, &options.device, options.types())?;
     Ok(Arc::new(model))
 }
 

@@ -8,6 +8,7 @@ use cascade_core::{
 };
 
 use crate::config::ModelConfig;
+use crate::dtype::Types;
 use crate::network::{LaunchCost, Network, Sequence};
 use crate::plan::Plan;
 use crate::weights::{Given, Provider};
@@ -27,9 +28,9 @@ impl Model {
         config: &ModelConfig,
         weights: &dyn Provider,
         device: &Device,
-        dtype: DType,
+        types: Types,
     ) -> crate::Result<Self> {
-        let network = config.network(weights, device, dtype)?;
+        let network = config.network(weights, device, types)?;
         let mut warnings = config.warnings().to_vec();
         warnings.extend(network.notes());
         Ok(Self { network, warnings })
@@ -52,7 +53,7 @@ impl Model {
             bytes: &[],
         };
         let config = ModelConfig::parse(&file, &config)?;
-        Self::new(&config, &Given(weights), device, dtype)
+        Self::new(&config, &Given(weights), device, dtype.into())
     }
 
     /// What the user should know of the model's settings, in sentences: settings of its config.json

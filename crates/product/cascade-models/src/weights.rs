@@ -20,7 +20,7 @@ use cascade_hub::WeightFormat;
 
 pub(crate) use self::bytes::Bytes;
 pub(crate) use self::file::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
-pub(crate) use self::pack::{format_for, pack, Held};
+pub(crate) use self::pack::{fits, format_for, pack, Held};
 use crate::gguf::GgufWeights;
 use crate::{DType, Error, ModelFile, ModelFiles, Result};
 
@@ -263,6 +263,20 @@ impl Provider for Checkpoint {
     }
 
     fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
+        let held = self.packed(name, shape, dtype)?;
+        let entry = self.entry(name, &shape)?;
+        self.inner.files[entry.file].let_go(name);
+        Ok(held)
+    }
+
+    #[cfg(feature = "gpu")]
+    fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
+        self
+    }
+}
+
+impl Checkpoint {
+    fn packed(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
         let entry = self.entry(name, &shape)?;
         let file = &self.inner.files[entry.file];
         if let Some(blocks) = file.blocks(name, dtype)? {
@@ -278,11 +292,6 @@ impl Provider for Checkpoint {
             ));
         }
         Ok(held)
-    }
-
-    #[cfg(feature = "gpu")]
-    fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
-        self
     }
 }
 

@@ -277,15 +277,6 @@ fn unpack(packed: &[u8; 256], to: &mut [u8; 512]) {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw")]
-fn prefetch(step: &[u8]) {
-    for line in step.as_chunks::<64>().0 {
-        let ahead = line.as_ptr().cast::<i8>().wrapping_add(super::AHEAD);
-        // A hint: it reads nothing, and never faults, wherever the address is.
-        _mm_prefetch::<_MM_HINT_T0>(ahead);
-    }
-}
-
 unsafe fn q8_0(panel: &[u8], x: &[Q8], sums: &mut [Sums]) {
     if sums.len() <= FEW {
         // SAFETY: the caller's.
@@ -346,7 +337,7 @@ unsafe fn blocks<const STEP: usize>(
         let _tiles = Tiles::configured(&config);
         let steps = panel.as_chunks::<STEP>().0.iter();
         for (step, x) in steps.zip(x.chunks_exact(rows)) {
-            prefetch(step);
+            super::prefetch_all(step);
             unpack(step, &mut weights);
             dots(x.as_ptr().cast(), size_of::<Q8>(), &weights, &mut found);
             let scale = step.first_chunk().unwrap_or(&[0; 32]);

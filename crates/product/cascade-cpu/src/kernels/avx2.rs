@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{by_rows, each_row, Kernels, Sums, AHEAD};
+use super::{by_rows, each_row, prefetch_all, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
     F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q6K_FACTORS,
@@ -75,17 +75,6 @@ fn store<const R: usize>(vectors: [[__m256; 2]; R], sums: &mut [Sums; R]) {
             _mm256_storeu_ps(to.as_mut_ptr(), first);
             _mm256_storeu_ps(to[8..].as_mut_ptr(), second);
         }
-    }
-}
-
-/// Asks for what comes [`AHEAD`] of each line.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn prefetch_all(step: &[u8]) {
-    for line in step.as_chunks::<64>().0 {
-        let ahead = line.as_ptr().cast::<i8>().wrapping_add(AHEAD);
-        // A hint: it reads nothing, and never faults, wherever the address is.
-        _mm_prefetch::<_MM_HINT_T0>(ahead);
     }
 }
 

@@ -1,8 +1,15 @@
 //! AVX-512 with VNNI; bf16 with or without its own instructions. A vector is a panel wide.
 
+mod dots;
+mod round;
+mod scores;
+
 use std::arch::x86_64::*;
 
-use super::{by_rows, each_row, Kernels, Sums, AHEAD};
+use self::dots::Added;
+pub(super) use self::round::{q8, q8_k};
+pub(super) use self::scores::scores;
+use super::{by_rows, each_row, prefetch, prefetch_all, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
     F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q6K_FACTORS,
@@ -80,26 +87,22 @@ fn bytes16(bytes: &[u8]) -> __m128i {
 #[target_feature(enable = "avx512f")]
 fn store<const R: usize>(vectors: [__m512; R], sums: &mut [Sums; R]) {
     for (to, vector) in sums.iter_mut().zip(vectors) {
-        // SAFETY: there is room for 16 numbers.
-        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), vector) };
+        put_sums(to, vector);
     }
-}
-
-/// Asks for what comes [`AHEAD`] of the line.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn prefetch(line: &[u8]) {
-    let ahead = line.as_ptr().cast::<i8>().wrapping_add(AHEAD);
-    // A hint: it reads nothing, and never faults, wherever the address is.
-    _mm_prefetch::<_MM_HINT_T0>(ahead);
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn prefetch_all(step: &[u8]) {
-    for line in step.as_chunks::<64>().0 {
-        prefetch(line);
-    }
+fn put_sums(to: &mut Sums, vector: __m512) {
+    // SAFETY: there is room for 16 numbers.
+    unsafe { _mm512_storeu_ps(to.as_mut_ptr(), vector) };
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sums(from: &Sums) -> __m512 {
+    // SAFETY: 16 numbers are there.
+    unsafe { _mm512_loadu_ps(from.as_ptr()) }
 }
 
 #[target_feature(enable = "avx512f")]
@@ -179,17 +182,6 @@ unsafe fn as_bf16(vector: __m512i) -> __m512bh {
     unsafe { std::mem::transmute(vector) }
 }
 
-/// Adds dot products with eight vectors of unsigned bytes.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vnni")]
-fn dot<const N: usize>(start: i32, weights: &[__m512i; N], words: &[i32]) -> __m512i {
-    let mut dots = [_mm512_set1_epi32(start), _mm512_setzero_si512()];
-    for i in 0..N {
-        dots[i % 2] = _mm512_dpbusd_epi32(dots[i % 2], weights[i], _mm512_set1_epi32(words[i]));
-    }
-    _mm512_add_epi32(dots[0], dots[1])
-}
-
 /// Adds `dot * scale * x`.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -212,6 +204,48 @@ fn nibbles(packed: &[u8]) -> [__m512i; 8] {
     vectors
 }
 
+/// Changes the sums of four rows at a time, and then of each of those left.
+macro_rules! by_fours {
+    ($rows:expr, $sums:ident, $x:ident, $four:block else $one:block) => {
+        each_row!($rows / 4, four, {
+            let at = 4 * four;
+            let of_four = [$sums[at], $sums[at + 1], $sums[at + 2], $sums[at + 3]];
+            let of_four = {
+                let $sums = of_four;
+                let $x = &$x.as_chunks::<4>().0[four];
+                $four
+            };
+            for i in 0..4 {
+                $sums[at + i] = of_four[i];
+            }
+        });
+        each_row!($rows % 4, one, {
+            let at = $rows / 4 * 4 + one;
+            $sums[at] = {
+                let ($sums, $x) = ($sums[at], &$x[at]);
+                $one
+            };
+        });
+    };
+}
+
+/// Adds a block of 32 inputs to the sums of all rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn add_block<const R: usize>(
+    sums: &mut [__m512; R],
+    weights: &[__m512i; 8],
+    scale: __m512,
+    x: &[Q8; R],
+    added: Added,
+) {
+    by_fours!(R, sums, x, {
+        dots::add4(sums, weights, scale, x, added)
+    } else {
+        dots::add1(sums, weights, scale, x, added)
+    });
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     let mut sums = [_mm512_setzero_ps(); R];
@@ -222,11 +256,7 @@ fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
         for i in 0..8 {
             weights[i] = vector(&step[2 * WIDTH..], i);
         }
-        each_row!(R, r, {
-            // Weights have 128 added.
-            let dot = dot(x[r].of_bytes, &weights, &x[r].words);
-            sums[r] = add(sums[r], dot, scale, x[r].scale);
-        });
+        add_block(&mut sums, &weights, scale, x, Added::OfBytes);
     }
     store(sums, out);
 }
@@ -238,18 +268,15 @@ fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
         prefetch_all(step);
         let scale = halves(step);
         let weights = nibbles(&step[2 * WIDTH..]);
-        each_row!(R, r, {
-            // Weights have 8 added.
-            let dot = dot(x[r].of_nibbles, &weights, &x[r].words);
-            sums[r] = add(sums[r], dot, scale, x[r].scale);
-        });
+        add_block(&mut sums, &weights, scale, x, Added::OfNibbles);
     }
     store(sums, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
-    let mut sums = [_mm512_setzero_ps(); R];
+    // A register each would be more than there are, and they are used once in 256 inputs.
+    out.fill([0.0; WIDTH]);
     for (step, x) in panel.as_chunks::<Q4K_STEP>().0.iter().zip(x) {
         let mut dots = [_mm512_setzero_si512(); R];
         for part in 0..8 {
@@ -258,10 +285,10 @@ fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
             let factors = bytes16(&step[Q4K_FACTORS + part * WIDTH..]);
             let factors = _mm512_cvtepu8_epi32(factors);
             let weights = nibbles(packed);
-            each_row!(R, r, {
-                let words = &x[r].words.as_chunks::<8>().0[part];
-                let of_part = _mm512_mullo_epi32(dot(0, &weights, words), factors);
-                dots[r] = _mm512_add_epi32(dots[r], of_part);
+            by_fours!(R, dots, x, {
+                dots::add_nibbles4(dots, &weights, factors, x, part)
+            } else {
+                dots::add_nibbles1(dots, &weights, factors, x, part)
             });
         }
         prefetch_all(&step[..Q4K_WEIGHTS]);
@@ -274,23 +301,24 @@ fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
             minima[i] = _mm512_cvtepu8_epi16(bytes);
         }
         each_row!(R, r, {
-            sums[r] = add(sums[r], dots[r], scale, x[r].scale);
+            let sum = add(sums(&out[r]), dots[r], scale, x[r].scale);
             let mut least = _mm512_setzero_si512();
             for i in 0..4 {
                 let pair = _mm512_set1_epi32(x[r].pairs[i]);
                 least = _mm512_dpwssd_epi32(least, minima[i], pair);
             }
             let offset = _mm512_mul_ps(offset, _mm512_set1_ps(x[r].scale));
-            sums[r] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least), offset, sums[r]);
+            let sum = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least), offset, sum);
+            put_sums(&mut out[r], sum);
         });
     }
-    store(sums, out);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
     let (low, high) = (_mm512_set1_epi8(15), _mm512_set1_epi8(0x30));
-    let mut sums = [_mm512_setzero_ps(); R];
+    // A register each would be more than there are, and they are used once in 256 inputs.
+    out.fill([0.0; WIDTH]);
     for (step, x) in panel.as_chunks::<Q6K_STEP>().0.iter().zip(x) {
         prefetch_all(&step[..Q6K_WEIGHTS]);
         let mut dots = [_mm512_setzero_si512(); R];
@@ -310,17 +338,16 @@ fn q6k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
             ];
             let factors = bytes16(&step[Q6K_FACTORS + part * WIDTH..]);
             let factors = _mm512_cvtepi8_epi32(factors);
-            each_row!(R, r, {
-                let words = &x[r].words.as_chunks::<4>().0[part];
-                // Weights have 32 added.
-                let of_part = dot(x[r].of_six_bits[part], &weights, words);
-                dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(of_part, factors));
+            by_fours!(R, dots, x, {
+                dots::add_six_bits4(dots, &weights, factors, x, part)
+            } else {
+                dots::add_six_bits1(dots, &weights, factors, x, part)
             });
         }
         let scale = halves(step);
         each_row!(R, r, {
-            sums[r] = add(sums[r], dots[r], scale, x[r].scale);
+            let sum = add(sums(&out[r]), dots[r], scale, x[r].scale);
+            put_sums(&mut out[r], sum);
         });
     }
-    store(sums, out);
 }

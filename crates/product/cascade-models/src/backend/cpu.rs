@@ -1,10 +1,13 @@
 //! The CPU: row-invariant, with the kernels of `cascade-cpu`. Weights are in any of their formats;
-//! what passes from operation to operation is f32, and so are keys and values.
+//! what passes from operation to operation is f32, and so are keys and values unless another type
+//! is asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cascade_cpu::{attend, Cache, CacheShape, Isa, KeysValues, Linear, Packed, Part, ScoreBias};
+use cascade_cpu::{
+    attend, Cache, CacheShape, CacheType, Isa, KeysValues, Linear, Packed, Part, ScoreBias,
+};
 
 use super::host::{
     Answer, HostBackend, HostBias, HostCache, HostInput, HostRows, HostSequence, PerWindow,
@@ -14,12 +17,15 @@ use super::{
     Activation, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec, Loader, ModelInfo,
     Outputs, Sight, Turn,
 };
+use crate::dtype::Types;
 use crate::network::Sequence;
 use crate::weights::{Provider, Role};
 use crate::{DType, Error, Result};
 
 #[derive(Debug)]
 pub(super) struct Cpu {
+    /// What keys and values are held in.
+    cache: CacheType,
     /// Matrices that were loaded.
     held: Held,
     /// How many matrices are held in another way than was asked for, by what is said of them.
@@ -133,7 +139,7 @@ impl Backend for Cpu {
     }
 
     fn bytes_per_slot(&self, shape: CacheShape) -> usize {
-        shape.elements_per_slot() * size_of::<f32>()
+        shape.elements_per_slot() * self.cache.bytes()
     }
 
     fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence> {
@@ -151,16 +157,17 @@ pub(super) struct CpuLoader<'a> {
 
 impl<'a> CpuLoader<'a> {
     /// Refuses instructions that the environment names and the CPU does not have.
-    pub(super) fn new(info: ModelInfo, weights: &'a dyn Provider, dtype: DType) -> Result<Self> {
+    pub(super) fn new(info: ModelInfo, weights: &'a dyn Provider, types: Types) -> Result<Self> {
         Isa::chosen().map_err(|problem| Error::Instructions { problem })?;
         let loaded = Cpu {
+            cache: types.cache.unwrap_or_default(),
             held: Held::default(),
             notes: BTreeMap::new(),
         };
         Ok(Self {
             info,
             weights,
-            dtype,
+            dtype: types.weights,
             loaded,
         })
     }
@@ -287,33 +294,51 @@ impl HostBackend for Cpu {
     type Cache = Cache;
 
     fn cache(&self, shape: CacheShape) -> Cache {
-        Cache::new(shape)
+        Cache::of_type(shape, self.cache)
     }
 
     fn run(
         &self,
         info: &ModelInfo,
         input: HostInput<'_, Cache>,
-        write: &mut dyn FnMut(&mut dyn Forward<Self>),
+        write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
     ) -> Result<Answer> {
-        let mut forward = CpuForward {
-            info,
-            positions: input.rows.positions(),
-            rows: input.rows,
-            sequence: input.sequence,
-            source: input.source,
-            wanted: input.wanted,
-            biases: PerWindow::new(),
-            stream: Vec::new(),
-            normed: Vec::new(),
-            queries: Vec::new(),
-            attended: Vec::new(),
-            inner: Vec::new(),
-            answer: Answer::default(),
-        };
-        write(&mut forward);
-        Ok(forward.answer)
+        let run = || run(info, input, write);
+        Ok(match self.held.bytes >= WITHIN_THE_POOL {
+            true => rayon::scope(|_| run()),
+            false => run(),
+        })
     }
+}
+
+/// Bytes of weights from which on a forward as a whole is run by a thread of the pool. From any
+/// other thread, each of its products would wake one and then wait for it, which takes as long as
+/// reading some 500 kB of weights; a forward that needs one thread only is better off without
+/// waking any.
+const WITHIN_THE_POOL: usize = 1 << 25;
+
+fn run(
+    info: &ModelInfo,
+    input: HostInput<'_, Cache>,
+    write: &mut dyn FnMut(&mut dyn Forward<Cpu>),
+) -> Answer {
+    let mut forward = CpuForward {
+        info,
+        positions: input.rows.positions(),
+        rows: input.rows,
+        sequence: input.sequence,
+        source: input.source,
+        wanted: input.wanted,
+        biases: PerWindow::new(),
+        stream: Vec::new(),
+        normed: Vec::new(),
+        queries: Vec::new(),
+        attended: Vec::new(),
+        inner: Vec::new(),
+        answer: Answer::default(),
+    };
+    write(&mut forward);
+    forward.answer
 }
 
 /// Rows on their way through the layers, row-major.
@@ -380,15 +405,15 @@ fn store<'r>(
     rows: impl Iterator<Item = &'r [f32]>,
     turn: impl Fn(&mut [f32], usize),
 ) {
+    let mut turned = vec![0.0; size];
     for (number, row) in rows.enumerate() {
         let (keys, values) = row.split_at(row.len() / 2);
         let heads = keys.chunks_exact(size).zip(values.chunks_exact(size));
         for (head, (keys, values)) in heads.enumerate() {
-            let to = cache.row_mut(layer, Part::Keys, head, number);
-            to.copy_from_slice(keys);
-            turn(to, number);
-            let to = cache.row_mut(layer, Part::Values, head, number);
-            to.copy_from_slice(values);
+            turned.copy_from_slice(keys);
+            turn(&mut turned, number);
+            cache.write(layer, Part::Keys, head, number, &turned);
+            cache.write(layer, Part::Values, head, number, values);
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) trait HostBackend: Backend {
         &self,
         info: &ModelInfo,
         input: HostInput<'_, Self::Cache>,
-        write: &mut dyn FnMut(&mut dyn Forward<Self>),
+        write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
     ) -> Result<Answer>;
 }
 

@@ -89,6 +89,12 @@ impl BlockType {
         })
     }
 
+    /// Its number in a file.
+    pub(super) fn number(self) -> u32 {
+        let number = (0..u32::MAX).find(|&number| Self::of(number) == Ok(self));
+        number.unwrap_or_else(|| unreachable!("a type without a number"))
+    }
+
     /// What llama.cpp calls it.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -33,6 +33,8 @@ type Parsed<T> = Result<T, Fault>;
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) metadata: BTreeMap<String, Value>,
+    /// Keys in the order of the file, and where each lies with its value.
+    pub(super) entries: Vec<(String, Range<usize>)>,
     pub(super) tensors: Vec<TensorInfo>,
 }
 
@@ -185,7 +187,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<Header> {
     check_version(cursor.u32("its version")?)?;
     let tensor_count = cursor.u64("the number of tensors")?;
     let entry_count = cursor.u64("the number of settings")?;
-    let metadata = cursor.metadata(entry_count)?;
+    let (metadata, entries) = cursor.metadata(entry_count)?;
     let alignment = alignment(&metadata)?;
     let mut tensors = cursor.tensors(tensor_count)?;
     let start = (cursor.at as u64).next_multiple_of(alignment);
@@ -194,7 +196,11 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<Header> {
     }
     check_overlaps(&tensors)?;
     let tensors = tensors.into_iter().map(|tensor| tensor.info).collect();
-    Ok(Header { metadata, tensors })
+    Ok(Header {
+        metadata,
+        entries,
+        tensors,
+    })
 }
 
 fn check_magic(bytes: &[u8]) -> Parsed<()> {
@@ -304,6 +310,9 @@ fn damaged(problem: String) -> Fault {
     }
 }
 
+/// Settings by key, and where each lies.
+type Metadata = (BTreeMap<String, Value>, Vec<(String, Range<usize>)>);
+
 /// Reads a file from front to back.
 struct Cursor<'a> {
     bytes: &'a [u8],
@@ -356,17 +365,19 @@ impl Cursor<'_> {
         }
     }
 
-    fn metadata(&mut self, count: u64) -> Parsed<BTreeMap<String, Value>> {
-        let mut metadata = BTreeMap::new();
+    fn metadata(&mut self, count: u64) -> Parsed<Metadata> {
+        let (mut metadata, mut entries) = (BTreeMap::new(), Vec::new());
         for index in 0..count {
+            let start = self.at;
             let key = self.name(&format!("the key of setting {index} of {count}"))?;
             let value = self.value(&key)?;
             if metadata.contains_key(&key) {
                 return Err(damaged(format!("`{key}` is set twice")));
             }
+            entries.push((key.clone(), start..self.at));
             metadata.insert(key, value);
         }
-        Ok(metadata)
+        Ok((metadata, entries))
     }
 
     fn value_type(&mut self, key: &str) -> Parsed<ValueType> {

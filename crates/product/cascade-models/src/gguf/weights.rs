@@ -146,6 +146,12 @@ impl TensorFile for GgufWeights {
         };
         Ok(Some(Blocks { format, bytes }))
     }
+
+    fn let_go(&self, tensor: &str) {
+        if let Some((part, place, _)) = self.get(tensor) {
+            part.bytes.let_go(place.data.clone());
+        }
+    }
 }
 
 /// Whether a type takes blocks of a format: its own, and all of them as they are stored.

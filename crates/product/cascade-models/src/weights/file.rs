@@ -32,6 +32,9 @@ pub(crate) trait TensorFile: Send + Sync {
     fn blocks(&self, _tensor: &str, _dtype: DType) -> Result<Option<Blocks<'_>>> {
         Ok(None)
     }
+
+    /// Gives up memory in which one of [`tensors`](Self::tensors) has been read.
+    fn let_go(&self, _tensor: &str) {}
 }
 
 /// A matrix in blocks, row-major.

@@ -92,7 +92,7 @@ pub(crate) fn pack(
 }
 
 /// Whether finite values were written as finite numbers.
-fn fits(format: Format, values: &[f32], blocks: &[u8]) -> bool {
+pub(crate) fn fits(format: Format, values: &[f32], blocks: &[u8]) -> bool {
     let finite = |bytes: &[u8]| f16::from_le_bytes([bytes[0], bytes[1]]).is_finite();
     let written = match format {
         Format::F32 | Format::BF16 => return true,

@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 use std::io::Read;
-use std::path::Path;
+use std::ops::Range;
 
-use candle_core::safetensors::{MmapedSafetensors, SliceSafetensors};
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensorError};
+use safetensors::tensor::{Metadata, TensorInfo as Described};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
-use super::{FloatType, Stored, TensorFile, TensorInfo};
+use super::{Bytes, FloatType, Stored, TensorFile, TensorInfo};
 use crate::{Error, ModelFile, Result};
 
 /// Bytes of a safetensors file that hold the length of its header.
@@ -21,12 +20,10 @@ const DOWNLOAD_AGAIN: &str = "copy or download it again";
 /// One safetensors file, its header checked.
 pub(crate) struct Safetensors {
     name: String,
-    data: Data,
-}
-
-enum Data {
-    Mapped(MmapedSafetensors),
-    Embedded(SliceSafetensors<'static>),
+    bytes: Bytes,
+    metadata: Metadata,
+    /// Where the first tensor begins.
+    start: usize,
 }
 
 impl Safetensors {
@@ -35,26 +32,23 @@ impl Safetensors {
     /// # Errors
     /// A file that cannot be read, is cut off, or is no safetensors file.
     pub(crate) fn open(file: &ModelFile) -> Result<Self> {
-        let data = match file {
-            ModelFile::Disk(path) => Data::Mapped(map(path, file)?),
-            ModelFile::Embedded { bytes, .. } => {
-                check(file, bytes.len() as u64, &mut &bytes[..])?;
-                let tensors = SliceSafetensors::new(bytes);
-                Data::Embedded(tensors.map_err(|error| corrupt(file, explain(&error)))?)
-            }
-        };
+        let bytes = Bytes::open(file)?;
+        check(file, bytes.len() as u64, &mut &bytes[..])?;
+        let parsed = SafeTensors::read_metadata(&bytes);
+        let (header, metadata) = parsed.map_err(|error| corrupt(file, explain(&error)))?;
         Ok(Self {
             name: file.to_string(),
-            data,
+            bytes,
+            metadata,
+            start: PREFIX as usize + header,
         })
     }
 
-    fn view(&self, tensor: &str) -> Result<TensorView<'_>> {
-        let view = match &self.data {
-            Data::Mapped(tensors) => tensors.get(tensor),
-            Data::Embedded(tensors) => tensors.get(tensor),
-        };
-        view.map_err(Error::tensor)
+    /// What the header says of a tensor, and where that lies.
+    fn place(&self, tensor: &str) -> Option<(Dtype, Range<usize>)> {
+        let info = self.metadata.info(tensor)?;
+        let (start, end) = info.data_offsets;
+        Some((info.dtype, self.start + start..self.start + end))
     }
 }
 
@@ -64,21 +58,19 @@ impl TensorFile for Safetensors {
     }
 
     fn tensors(&self) -> Vec<(String, TensorInfo)> {
-        let tensors = match &self.data {
-            Data::Mapped(tensors) => tensors.tensors(),
-            Data::Embedded(tensors) => tensors.tensors(),
+        let info = |info: &Described| TensorInfo {
+            shape: info.shape.clone(),
+            dtype: info.dtype.to_string(),
         };
-        let info = |view: TensorView<'_>| TensorInfo {
-            shape: view.shape().to_vec(),
-            dtype: view.dtype().to_string(),
-        };
-        let tensors = tensors.into_iter();
-        tensors.map(|(name, view)| (name, info(view))).collect()
+        let tensors = self.metadata.tensors().into_iter();
+        tensors.map(|(name, of)| (name, info(of))).collect()
     }
 
     fn load(&self, tensor: &str) -> Result<Option<Stored<'_>>> {
-        let view = self.view(tensor)?;
-        let dtype = match view.dtype() {
+        let Some((dtype, place)) = self.place(tensor) else {
+            return Ok(None);
+        };
+        let dtype = match dtype {
             Dtype::F32 => FloatType::F32,
             Dtype::F16 => FloatType::F16,
             Dtype::BF16 => FloatType::BF16,
@@ -88,27 +80,15 @@ impl TensorFile for Safetensors {
         Ok(Some(Stored {
             dtype,
             // Borrowed from the file, which lives as long as this reader.
-            bytes: Cow::Borrowed(view.data()),
+            bytes: Cow::Borrowed(&self.bytes[place]),
         }))
     }
-}
 
-#[allow(unsafe_code)]
-fn map(path: &Path, file: &ModelFile) -> Result<MmapedSafetensors> {
-    let io = |source| Error::Io {
-        file: file.to_string(),
-        source,
-    };
-    let mut reader = cascade_fs::open(path).map_err(io)?;
-    let length = reader.metadata().map_err(io)?.len();
-    check(file, length, &mut reader)?;
-    // SAFETY: the mapping must not change while it is read. We never write to it, and programs that
-    // write checkpoints or fill the hub's cache make a new file and rename it. The mapping lives as
-    // long as loading does: tensors are copied out of it. A file that is overwritten in place
-    // within that time gives wrong weights or a fault, as it does in every program that maps
-    // weights.
-    let mapped = unsafe { MmapedSafetensors::new(path) };
-    mapped.map_err(|error| corrupt(file, explain(&error)))
+    fn let_go(&self, tensor: &str) {
+        if let Some((_, place)) = self.place(tensor) {
+            self.bytes.let_go(place);
+        }
+    }
 }
 
 /// Checks the length of a file against what its header says, for errors better than the parser's.
@@ -171,15 +151,12 @@ fn corrupt(file: &ModelFile, reason: String) -> Error {
     }
 }
 
-/// The parser's own words, without the path that candle puts around them.
-fn explain(error: &candle_core::Error) -> String {
+/// The parser's own words.
+fn explain(error: &SafeTensorError) -> String {
     match error {
-        candle_core::Error::WithPath { inner, .. }
-        | candle_core::Error::WithBacktrace { inner, .. } => explain(inner),
-        candle_core::Error::SafeTensor(SafeTensorError::InvalidOffset(name)) => {
+        SafeTensorError::InvalidOffset(name) => {
             format!("the place of tensor {name} is not where the tensor before it ends")
         }
-        candle_core::Error::SafeTensor(error) => error.to_string(),
         error => error.to_string(),
     }
 }

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use candle_core::{safetensors, Tensor};
-use cascade_core::{Scorer, TextCodec, TokenId, TokenTree, Want};
+use cascade_core::{Architecture, Scorer, TextCodec, TokenId, TokenTree, Want};
 use cascade_models::{
-    load, DType, LoadOptions, LoadedModel, ModelFile, ModelSource, Tokenizer, TokenizerFiles,
+    load, locate, quantize_gguf, CacheType, DType, LoadOptions, LoadedModel, ModelFile,
+    ModelSource, Quantized, Tokenizer, TokenizerFiles, WeightFormat,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -331,4 +332,110 @@ fn another_tokenizer_may_be_given() {
     let source = ModelSource::File(goldens().join("mistral-f16.gguf"));
     let model = load(&source, &options).unwrap();
     assert!(model.tokenizer.file().ends_with("vocabulary-llama.gguf"));
+}
+
+/// What a model says of a few tokens.
+fn says(source: &ModelSource, dtype: DType, cache_dtype: Option<CacheType>) -> Vec<f32> {
+    let options = LoadOptions {
+        dtype,
+        cache_dtype,
+        progress: false,
+        ..LoadOptions::default()
+    };
+    let mut session = load(source, &options).unwrap().session();
+    if session.architecture() == Architecture::EncoderDecoder {
+        session.set_source(&[5, 9, 7, 3]).unwrap();
+    }
+    let scores = session.score(&[1, 5, 9, 4], &TokenTree::new(), Want::LOGITS);
+    scores.unwrap().logits.unwrap().row(0).to_vec()
+}
+
+fn quantized(name: &str, dtype: DType, folder: &TempDir) -> (ModelSource, Quantized) {
+    let original = ModelSource::File(goldens().join(name));
+    let files = locate(&original, &LoadOptions::default()).unwrap();
+    let mut bytes = Vec::new();
+    let done = quantize_gguf(&files, dtype, &mut bytes).unwrap();
+    assert_eq!(done.bytes, bytes.len() as u64);
+    let mut again = Vec::new();
+    quantize_gguf(&files, dtype, &mut again).unwrap();
+    assert!(bytes == again, "{name}: other bytes the second time");
+    let path = folder.path().join(format!("{dtype}-{name}"));
+    fs::write(&path, bytes).unwrap();
+    (ModelSource::File(path), done)
+}
+
+#[test]
+fn quantized_files_are_the_models_that_rounding_at_load_gives() {
+    let folder = TempDir::new().unwrap();
+    for name in [
+        "llama-f32.gguf",
+        "llama-f32-00001-of-00002.gguf",
+        "mistral-f16.gguf",
+        "llama3-q8_0.gguf",
+        "qwen3-k.gguf",
+        "t5-v1.0-f32.gguf",
+        "t5-v1.1-q8_0.gguf",
+    ] {
+        let original = ModelSource::File(goldens().join(name));
+        for dtype in [DType::Q8_0, DType::Q4_0, DType::BF16, DType::F32] {
+            let (written, done) = quantized(name, dtype, &folder);
+            assert!(done.matrices > 0, "{name}");
+            assert_eq!(
+                says(&written, DType::Stored, None),
+                says(&original, dtype, None),
+                "{name} in {dtype}"
+            );
+        }
+    }
+}
+
+#[test]
+fn quantizing_what_has_the_type_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let (once, done) = quantized("mistral-f16.gguf", DType::Q8_0, &folder);
+    assert_eq!(done.warnings, [""; 0]);
+    let files = locate(&once, &LoadOptions::default()).unwrap();
+    let mut twice = Vec::new();
+    quantize_gguf(&files, DType::Q8_0, &mut twice).unwrap();
+    let ModelSource::File(path) = once else {
+        unreachable!()
+    };
+    assert!(fs::read(path).unwrap() == twice);
+}
+
+#[test]
+fn rounding_twice_is_told_and_other_files_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let (_, done) = quantized("llama3-q8_0.gguf", DType::Q4_0, &folder);
+    assert!(done.warnings[0].contains("Q8_0"), "{:?}", done.warnings);
+    let mut files = locate(
+        &ModelSource::File(goldens().join("llama-f32.gguf")),
+        &LoadOptions::default(),
+    )
+    .unwrap();
+    let refused = quantize_gguf(&files, DType::Stored, &mut Vec::new());
+    assert!(refused.unwrap_err().to_string().contains("q4_0"));
+    files.weight_format = WeightFormat::Safetensors;
+    let refused = quantize_gguf(&files, DType::Q8_0, &mut Vec::new());
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("convert_hf_to_gguf.py"), "{message}");
+}
+
+#[test]
+fn keys_and_values_in_16_bits_are_rounded_and_no_more() {
+    for name in ["llama-f32.gguf", "t5-v1.0-f32.gguf"] {
+        let source = ModelSource::File(goldens().join(name));
+        let plain = says(&source, DType::F32, None);
+        assert_eq!(says(&source, DType::F32, Some(CacheType::F32)), plain);
+        let spread = plain.iter().map(|x| x.abs()).fold(0.0, f32::max);
+        for (cache, share) in [(CacheType::BF16, 0.05), (CacheType::F16, 0.01)] {
+            let rounded = says(&source, DType::F32, Some(cache));
+            let pairs = plain.iter().zip(&rounded);
+            let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(
+                worst > 0.0 && worst < share * spread,
+                "{name}, {cache}: {worst} of {spread}"
+            );
+        }
+    }
 }

@@ -1,0 +1,80 @@
+//! `cascade quantize`.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use cascade_fs::{Existing, Output};
+use cascade_models::{locate, quantize_gguf, DType, LoadOptions, ModelFile, Quantized};
+use clap::Args;
+use serde_json::json;
+
+use crate::terminal;
+
+#[derive(Debug, Args)]
+pub(crate) struct QuantizeArgs {
+    /// A GGUF file, or the first part of one that was split.
+    model: String,
+
+    /// The type that matrices are rounded to: q8_0, q4_0, f16, bf16 or f32.
+    #[arg(long, value_name = "DTYPE")]
+    dtype: DType,
+
+    /// The GGUF file to write.
+    #[arg(long, value_name = "FILE.gguf")]
+    out: PathBuf,
+
+    /// Replace the file if it exists.
+    #[arg(long)]
+    force: bool,
+
+    /// Print one JSON object and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &QuantizeArgs) -> Result<ExitCode> {
+    let source = cascade_config::model_source(&args.model)?;
+    let files = locate(&source, &LoadOptions::default())?;
+    let inputs = files.weights.iter().filter_map(|file| match file {
+        ModelFile::Disk(path) => Some(path),
+        ModelFile::Embedded { .. } => None,
+    });
+    let output = Output::check(&args.out, Existing::replaced_if(args.force), inputs)?;
+    let writing = || format!("cannot write {}", args.out.display());
+    let file = output.begin().with_context(writing)?;
+    let mut buffered = BufWriter::with_capacity(1 << 20, file.file());
+    let done = quantize_gguf(&files, args.dtype, &mut buffered)?;
+    buffered.flush().with_context(writing)?;
+    drop(buffered);
+    file.commit().with_context(writing)?;
+    report(args, &done)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(args: &QuantizeArgs, done: &Quantized) -> Result<()> {
+    for warning in &done.warnings {
+        terminal::note(format_args!("warning: {warning}"));
+    }
+    let mut out = terminal::stdout();
+    let path = args.out.display();
+    if args.json {
+        let found = json!({
+            "file": path.to_string(),
+            "dtype": args.dtype.as_str(),
+            "matrices": done.matrices,
+            "bytes": done.bytes,
+            "warnings": done.warnings,
+        });
+        writeln!(out, "{found}")?;
+    } else {
+        let (megabytes, dtype) = (done.bytes as f64 / 1e6, args.dtype);
+        writeln!(
+            out,
+            "{path}: {} matrices in {dtype}, {megabytes:.1} MB",
+            done.matrices
+        )?;
+    }
+    Ok(())
+}
