@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Assembles the shipped PTX for every GPU architecture it is for, with an old assembler and a new one, and prints what each kernel
 # takes: registers, bytes spilled, shared memory, blocks that a multiprocessor holds. Fails if an assembler refuses or warns, or if a
-# kernel spills a register (of one kernel, the assembler of drivers 525 to 565 spills some: see assemble_kernels.py).
+# kernel spills a register (of two kernels, the assembler of drivers 525 to 565 spills some: see assemble_kernels.py).
 #
 #   scripts/assemble-kernels.sh                # the table
 #   scripts/assemble-kernels.sh --markdown     # the same, for docs

@@ -4,7 +4,7 @@
     tests/bigram/duckdb_reduce.py target/release/cascade
 
 The counts are also compared with an independent recount (scripts/count_bigrams.py). Python's packages are installed into
-target/bigram-venv, with pip, when they are not there yet. The text is that of the embedded questions.
+target/bigram-venv, with pip, when they are not there yet. The text is that of the program's own word problems.
 """
 
 import json
@@ -47,8 +47,8 @@ def main(cascade):
     cascade = pathlib.Path(cascade).resolve()
     interpreter = python()
     tokenizer = ROOT / "crates" / "lab" / "cascade-demo" / "models" / "demo-t5-target" / "tokenizer.json"
-    questions = ROOT / "crates" / "lab" / "cascade-demo" / "data" / "gsm8k" / "test.jsonl"
-    lines = questions.read_text(encoding="utf-8").splitlines()
+    problems = [cascade, "demo", "problems", "--json", "--limit", "1000"]
+    lines = subprocess.run(problems, check=True, capture_output=True, text=True).stdout.splitlines()
     lines = [json.dumps({"text": json.loads(line)["question"]}) + "\n" for line in lines]
 
     with tempfile.TemporaryDirectory() as folder:

@@ -233,8 +233,8 @@ fn missing_gpus_and_memory_are_reported() {
     );
 }
 
-/// The kernels' PTX is labelled for the first drivers that have its instructions, which lack some of
-/// the calls of later ones.
+/// The kernels' PTX is labelled for the first drivers that have its instructions, which lack some
+/// of the calls of later ones.
 #[test]
 fn old_drivers_suffice_and_older_ones_are_told_what_they_lack() {
     let config = Config::new("llama", "bf16");

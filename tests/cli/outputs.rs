@@ -15,7 +15,6 @@ const CONFIG: &str = "target: {model: embedded:demo-llama-target}\ndrafters: []\
 
 /// Commands that write a file, with `OUT` for its name, and their inputs.
 const COMMANDS: [(&str, &[&str]); 11] = [
-    ("quantize model.gguf --dtype q8_0 --out OUT", &["model.gguf"]),
     (
         "bigram build text.txt --tokenizer tokenizer.json --out OUT",
         &["text.txt", "tokenizer.json"],
@@ -47,6 +46,7 @@ const COMMANDS: [(&str, &[&str]); 11] = [
         "trace record --config config.yaml --dataset prompts --data data --max-new-tokens 2 --output OUT",
         &["data/prompts.jsonl"],
     ),
+    ("quantize model.gguf --dtype q8_0 --out OUT", &["model.gguf"]),
 ];
 
 impl Folder {

@@ -509,3 +509,85 @@ fn records_longer_than_the_configuration_are_cut_with_a_warning() {
         "{warnings}"
     );
 }
+
+/// Schedules under assumed costs, of the shipped recording: the online one against fixed lengths.
+#[test]
+fn replays_with_assumed_costs_compare_schedules() {
+    let folder = Folder::new();
+    let config = folder.file(
+        "max-gram.yaml",
+        "target: { model: embedded:demo-t5-target }\n\
+         drafters: [{ max_gram: { bigram: embedded:demo-t5 } }]\n\
+         generation: { max_new_tokens: 160 }\n",
+    );
+    let trace = project("traces/demo-t5-problems.jsonl");
+    let replay = |more: &[&str]| {
+        let args = ["replay", "--trace", &trace, "--config", &config];
+        cascade(&[&args[..], more].concat())
+    };
+    let costs = [
+        "--row-cost",
+        "0,0.1,3",
+        "--lengths",
+        "1,3,8",
+        "--oracle",
+        "--limit",
+        "20",
+    ];
+    let json = replay(&[&costs[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&stdout(&json)).unwrap();
+    assert_eq!(
+        (&report["assumed"], &report["provenance"]),
+        (&true.into(), &"measured".into())
+    );
+    let ways = report["ways"].as_array().unwrap();
+    let names: Vec<&str> = ways
+        .iter()
+        .map(|way| way["drafts"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["online", "1 tokens", "3 tokens", "8 tokens", "oracle"]
+    );
+    let speedup =
+        |way: usize, cost: usize| ways[way]["outcomes"][cost]["speedup"].as_f64().unwrap();
+    for cost in 0..3 {
+        let best = report["best_length_in_hindsight"][cost][1]
+            .as_f64()
+            .unwrap();
+        assert_eq!(
+            best,
+            (1..4).map(|way| speedup(way, cost)).fold(0.0, f64::max)
+        );
+    }
+    // It drafts what will be accepted, which is best where a row costs less than a forward.
+    for cost in 0..2 {
+        assert!(speedup(0, cost) < speedup(4, cost), "the oracle bounds all");
+    }
+    assert!(speedup(0, 0) > 0.95 * report["best_length_in_hindsight"][0][1].as_f64().unwrap());
+    // A row costs three forwards: fixed lengths lose, and next to nothing is drafted.
+    let dear = (speedup(0, 2), speedup(3, 2));
+    assert!(dear.0 > 0.9 && dear.1 < 0.3, "{dear:?}");
+    let text = stdout(&replay(&costs));
+    assert!(text.contains("an assumption, not a measurement"), "{text}");
+    assert!(text.contains("best length in hindsight"), "{text}");
+    // A stop rule stands beside the schedule, which may be the configuration's or another one.
+    let ruled = stdout(&replay(&[
+        "--stop-rule",
+        "length=1",
+        "--limit",
+        "2",
+        "--json",
+    ]));
+    assert!(objects(&ruled).iter().all(|object| object.is_object()));
+    let message = error(&replay(&["--schedule", "static"]));
+    assert!(message.contains("has no `k`"), "{message}");
+    for (bad, says) in [
+        (&["--row-cost=-1"][..], "0 and above"),
+        (&["--row-cost", "nan"], "0 and above"),
+        (&["--lengths", "3"], "--row-cost"),
+        (&["--stop-rule", "magic"], "there is no stop rule `magic`"),
+    ] {
+        assert!(error(&replay(bad)).contains(says), "{bad:?}");
+    }
+}

@@ -40,7 +40,7 @@ fn a_recording_becomes_a_classifier_that_ends_drafts() {
     let demo = project("configs/demo-t5.yaml");
     let trace = at("trace.jsonl");
     run(&format!(
-        "trace record --config {demo} --dataset gsm8k --limit 12 --max-new-tokens 24 -o {trace}"
+        "trace record --config {demo} --dataset problems --limit 12 --max-new-tokens 24 -o {trace}"
     ));
     let train = |out: &str, more: &str| {
         format!(
@@ -74,7 +74,7 @@ fn a_recording_becomes_a_classifier_that_ends_drafts() {
     let steps = |classifier: &str| {
         let config = config(folder.path(), "cascade.yaml", classifier);
         let text = run(&format!(
-            "run --config {config} --dataset gsm8k --offset 20 --limit 1 --max-new-tokens 24 --compare --json"
+            "run --config {config} --dataset problems --offset 20 --limit 1 --max-new-tokens 24 --compare --json"
         ));
         let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(record["equal_to_plain"], true, "{record}");

@@ -41,6 +41,7 @@ fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
     assert!(output.status.success(), "{message}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let best = &report["frontier"][0];
+    // On the half that was searched on.
     let predicted = best["predicted_swi"].as_f64().unwrap();
     let replayed = best["replayed_swi"].as_f64().unwrap();
     assert!(
@@ -62,6 +63,62 @@ fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
         drafting.windows(2).all(|pair| pair[1] < pair[0]),
         "{drafting:?}"
     );
+}
+
+/// Rows cost so much that whoever counts forwards is deceived.
+#[test]
+fn rows_are_priced_and_the_result_is_that_of_other_texts() {
+    let args = [
+        "--limit",
+        "8",
+        "--starts",
+        "1",
+        "--check",
+        "1",
+        "--costs",
+        "11300,220,60",
+        "--json",
+    ];
+    let with = |row_cost: &str| -> Value {
+        let output = tune(
+            "demo-t5-problems.jsonl",
+            &[&args[..], &["--row-cost", row_cost]].concat(),
+        );
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{message}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (cheap, dear) = (with("0"), with("5"));
+    for report in [&cheap, &dear] {
+        assert_eq!(
+            (&report["training_records"], &report["held_out_records"]),
+            (&4.into(), &4.into())
+        );
+        let always = report["always"].as_array().unwrap();
+        let names: Vec<&str> = always
+            .iter()
+            .map(|way| way["drafts"].as_str().unwrap())
+            .collect();
+        assert_eq!(names[0], "plain decoding");
+        assert!(names[1].starts_with("max-gram alone, "), "{names:?}");
+        assert_eq!(names[2..], ["the configuration", "schedule: online"]);
+        let interval = always[3]["interval"].as_array().unwrap();
+        let speedup = always[3]["speedup"].as_f64().unwrap();
+        assert!(interval[0].as_f64() <= Some(speedup) && Some(speedup) <= interval[1].as_f64());
+    }
+    let speedup = |report: &Value| report["frontier"][0]["predicted_speedup"].as_f64().unwrap();
+    let swi = |report: &Value| report["frontier"][0]["predicted_swi"].as_f64().unwrap();
+    assert!(
+        (speedup(&cheap) / swi(&cheap) - 1.0).abs() < 1e-3,
+        "rows cost nothing"
+    );
+    // A row costs five forwards: nothing is drafted, although it would save forwards.
+    assert_eq!(speedup(&dear), 1.0);
+    assert!(dear["always"][2]["swi"].as_f64().unwrap() > 1.5);
+    assert!(dear["always"][2]["speedup"].as_f64().unwrap() < 0.6);
+    // The online schedule has to find out first, in four short answers.
+    let online = dear["always"][3]["speedup"].as_f64().unwrap();
+    assert!(online > 0.7, "{online}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cascade_config::{AssembleOptions, Config, DeviceSpec};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, ScheduleConfig};
 use cascade_models::HubOptions;
 
 const GOOD: &str = "
@@ -138,7 +138,7 @@ fn k_matrices() {
         &k("{ matrix: [[4, -3], [0, 1]] }"),
         &["bad.yaml", "k", "-3"],
     );
-    let none = message("k: { matrix: [[4, 10], [0, 10]] }", "");
+    let none = message("k: { matrix: [[4, 10], [0, 10]] }", "schedule: static");
     assert_says(&none, &["2 drafters", "needs a K matrix"]);
 }
 
@@ -479,7 +479,7 @@ fn a_combination_that_would_not_be_exact_is_refused_before_anything_is_loaded() 
 
 #[test]
 fn a_missing_k_matrix_is_written_out() {
-    let missing = message("k: { matrix: [[4, 10], [0, 10]] }", "");
+    let missing = message("k: { matrix: [[4, 10], [0, 10]] }", "schedule: static");
     let example = "k: { matrix: [[4, 4], [0, 4]] }";
     assert_says(
         &missing,
@@ -487,11 +487,48 @@ fn a_missing_k_matrix_is_written_out() {
             "bad.yaml: k: it is missing",
             "2 drafters",
             example,
-            "cascade tune",
+            "what pays is drafted",
         ],
     );
     let written = GOOD.replace("k: { matrix: [[4, 10], [0, 10]] }", example);
     Config::parse(&written, "good.yaml", Path::new("")).unwrap();
+}
+
+#[test]
+fn schedules_and_stop_rules_that_make_no_sense_are_named() {
+    let k = "k: { matrix: [[4, 10], [0, 10]] }";
+    let online = GOOD.replace(k, "");
+    let online = Config::parse(&online, "good.yaml", Path::new("")).unwrap();
+    assert_eq!(online.schedule(), &ScheduleConfig::Online);
+    let both = message(k, &format!("{k}\nschedule: online"));
+    assert_says(
+        &both,
+        &["bad.yaml: schedule", "`k` says so too", "remove `k`"],
+    );
+    let unknown = message(k, "schedule: sometimes");
+    assert_says(&unknown, &["\"sometimes\"", "`online`", "`static`"]);
+    let merged = message(k, "tree: { placement: merged }");
+    assert_says(&merged, &["tree.placement", "remove it, or give `k`"]);
+    let small = "- model: embedded:demo-t5-small";
+    for (rule, says) in [
+        ("{}", "drafters[0].stop_rule: it names no rule"),
+        ("{ length: 3, confidence: 0.4 }", "more than one"),
+        ("{ length: 0 }", "drafters[0].stop_rule.length: it is 0"),
+        ("{ confidence: 1.5 }", "it is no probability"),
+        ("{ confidence: .nan }", "it is no probability"),
+        (
+            "{ adaptive_confidence: { start: -1 } }",
+            "it is no probability",
+        ),
+        ("{ mdp: { cost: 0 } }", "above 0"),
+        ("{ mdp: { delta: .inf } }", "delta"),
+        ("{ heuristic: { start: 0 } }", "it starts at 0"),
+        ("{ heuristic: { begin: 5 } }", "unknown field `begin`"),
+        ("{ magic: 1 }", "unknown field `magic`"),
+    ] {
+        let entry = format!("{small}\n    stop_rule: {rule}");
+        assert_says(&message(small, &entry), &["bad.yaml", says]);
+    }
 }
 
 #[test]

@@ -209,7 +209,10 @@ fn in_type(family: Family, dtype: DType, cache: CacheType, children: usize) -> A
     let all = config.drafters().to_vec();
     let mut drafters = vec![all[0].clone(), all[2].clone()];
     for drafter in &mut drafters {
-        if let Drafter::Neural { model, branching } = drafter {
+        if let Drafter::Neural {
+            model, branching, ..
+        } = drafter
+        {
             model.dtype = Some(dtype);
             model.cache_dtype = Some(cache);
             *branching = Branching::main_path(children);

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use cascade_config::{
     default_draft_tokens, default_lenience, default_nodes, model_source, AssembleOptions,
-    CascadeSpec, Config, DeviceSpec, Drafter, Message, Neural, NgramTable, Role, TextDrafter,
+    CascadeSpec, Config, DeviceSpec, Drafter, Message, Neural, NgramTable, Role, ScheduleConfig,
+    StopRuleConfig, TextDrafter,
 };
 use cascade_engine::{Convention, KMatrix, Lenience, StopSequences};
 use cascade_models::DType;
@@ -55,7 +56,10 @@ fn without_drafters_the_tree_drafts_with_the_table_of_the_vocabulary() {
             table(&config),
             Some(TableLocator::Embedded(family.to_owned()))
         );
-        assert_eq!((config.max_nodes, config.k()), (8, &added(&[&[7]])));
+        assert_eq!(
+            (config.max_nodes, config.schedule()),
+            (64, &ScheduleConfig::Online)
+        );
         assert_eq!(config.drafters()[0].name(), "max-gram-tree");
         let assembled = config.assemble(&AssembleOptions::default()).unwrap();
         assert_eq!(assembled.cascade.level_names().len(), 2);
@@ -76,10 +80,11 @@ fn without_drafters_the_tree_drafts_with_the_table_of_the_vocabulary() {
 fn the_tree_has_as_many_nodes_as_rows_are_cheap() {
     let tree = |change: &dyn Fn(&mut CascadeSpec)| {
         let mut spec = spec("demo-llama-target", &[]);
+        spec.fixed = true;
         spec.target.device = Some(DeviceSpec::Cpu);
         change(&mut spec);
         let config = config(&spec);
-        (config.max_nodes, config.k().rows()[0][0])
+        (config.max_nodes, config.k().unwrap().rows()[0][0])
     };
     assert_eq!(tree(&|_| {}), (8, 7));
     assert_eq!(tree(&|spec| spec.max_nodes = Some(64)), (64, 24));
@@ -120,6 +125,8 @@ fn every_shape_has_defaults_and_they_are_those_of_the_shipped_configurations() {
     }
     let mut spec = spec("demo-t5-target", &["demo-t5-base", "demo-t5-small"]);
     spec.text = Some((TextDrafter::MaxGram, NgramTable::Fitting));
+    assert_eq!(config(&spec).schedule(), &ScheduleConfig::Online);
+    spec.fixed = true;
     let paper = Config::open(project("configs/t5-xxl.yaml")).unwrap();
     let ours = config(&spec);
     assert_eq!((ours.k(), ours.lenience), (paper.k(), paper.lenience));
@@ -140,7 +147,10 @@ fn draft_tokens_fill_the_matrix_and_must_be_as_many_as_drafters() {
     spec.draft_tokens = Some(vec![4, 3, 7]);
     spec.lenience = Some(Lenience::new(2.0).unwrap());
     let config = config(&spec);
-    assert_eq!(*config.k(), added(&[&[4, 3, 7], &[0, 1, 7], &[0, 0, 7]]));
+    assert_eq!(
+        *config.k().unwrap(),
+        added(&[&[4, 3, 7], &[0, 1, 7], &[0, 0, 7]])
+    );
     assert_eq!(config.lenience.get(), 2.0);
     spec.draft_tokens = Some(vec![4, 3]);
     let message = message(&spec);
@@ -236,6 +246,22 @@ device: cuda:3
 ";
     let every_key = every_key.replace("/tmp/a folder: #1", "\"/tmp/a folder: #1\"");
     all.push(Config::parse(&every_key, "every key", "").unwrap());
+    let rules = "
+target: { model: embedded:demo-t5-target }
+drafters:
+  - model: embedded:demo-t5-base
+    stop_rule: { length: 3 }
+  - model: embedded:demo-t5-base
+    stop_rule: { heuristic: { start: 7 } }
+  - model: embedded:demo-t5-small
+    stop_rule: { confidence: 0.25 }
+  - model: embedded:demo-t5-small
+    stop_rule: { adaptive_confidence: {} }
+  - max_gram: {}
+    stop_rule: { mdp: { cost: 0.3, delta: 1.5 } }
+schedule: online
+";
+    all.push(Config::parse(rules, "stop rules", "").unwrap());
     let joint = "
 target: { model: embedded:demo-t5-target }
 drafters:
@@ -256,6 +282,35 @@ k: { matrix: [[1, 0], [0, 15]] }
             "{}\n{yaml}",
             config.label
         );
+    }
+}
+
+#[test]
+fn a_command_line_names_stop_rules_as_reports_do() {
+    for text in [
+        "length=4",
+        "heuristic=5",
+        "confidence=0.25",
+        "adaptive_confidence=0.4",
+        "mdp=0.1",
+    ] {
+        let rule: StopRuleConfig = text.parse().unwrap();
+        assert_eq!(rule.to_string(), text);
+        let mut spec = spec("demo-t5-target", &["demo-t5-small"]);
+        spec.stop_rule = Some(rule);
+        assert_eq!(config(&spec).drafters()[0].stop_rule(), Some(rule));
+    }
+    assert_eq!("mdp".parse(), "mdp=0.1".parse::<StopRuleConfig>());
+    for (text, says) in [
+        ("", "there is no stop rule"),
+        ("length", "needs a value"),
+        ("length=x", "needs a number"),
+        ("length=0", "1 or more"),
+        ("confidence=2", "no probability"),
+        ("oracle", "there are `length=N`"),
+    ] {
+        let error = text.parse::<StopRuleConfig>().unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
     }
 }
 

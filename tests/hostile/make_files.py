@@ -67,7 +67,7 @@ def yaml(reader, good):
 
 yaml("config", GOOD_CONFIG)
 for name, old, new in [
-    ("no-k", "k: { matrix: [[4, 10], [0, 10]] }\n", ""),
+    ("no-k", "k: { matrix: [[4, 10], [0, 10]] }\n", "schedule: static\n"),
     ("huge-k", "[[4, 10], [0, 10]]", "[[99999999999999999999, 10], [0, 10]]"),
     ("many-k", "[[4, 10], [0, 10]]", "[[18446744073709551615, 18446744073709551615], [0, 18446744073709551615]]"),
     ("negative-k", "[[4, 10], [0, 10]]", "[[-4, 10], [0, 10]]"),
@@ -82,6 +82,9 @@ for name, old, new in [
     ("model-path", "embedded:demo-t5-target", "../../../../../../etc/passwd"),
     ("model-escape", "embedded:demo-t5-target", '"\\e[2Jorg/na\\u0000me@../../x"'),
     ("temperature", "max_new_tokens: 20", "temperature: -1e400, max_new_tokens: 20"),
+    ("schedule", "lenience: 2", "schedule: online"),
+    ("stop-rule", "demo-t5-small\n", "demo-t5-small\n    stop_rule: { mdp: { cost: 1e-400, delta: 1e400 } }\n"),
+    ("good-online", "k: { matrix: [[4, 10], [0, 10]] }\n", "schedule: online\n"),
 ]:
     assert old in GOOD_CONFIG
     write("config", name + ".yaml", GOOD_CONFIG.replace(old, new))

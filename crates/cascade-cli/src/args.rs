@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use cascade_config::DeviceSpec;
+use cascade_config::{DeviceSpec, StopRuleConfig};
 use cascade_data::{DataSource, Dataset};
 use cascade_models::{parse_cache_type, CacheType, DType};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// What to generate with, from what, and how.
 #[derive(Debug, Args)]
@@ -72,8 +72,19 @@ pub(crate) struct ModelArgs {
     )]
     pub(crate) draft_tokens: Option<Vec<usize>>,
 
-    /// Nodes of a draft at most [default: 64; for the Max-Gram tree alone 32 on a GPU, 16 on the
-    /// CPU in f32, 8 in f16 and bf16].
+    /// How much is drafted: `online`, what pays at present by acceptance and costs of late, or
+    /// `static`, what the K matrix says [default: `static` with --draft-tokens and where the
+    /// configuration has `k`, else `online`].
+    #[arg(long, value_name = "SCHEDULE")]
+    pub(crate) schedule: Option<ScheduleName>,
+
+    /// Rule by which the turns of all drafters end early: length=N, heuristic[=START],
+    /// confidence=P, adaptive_confidence[=P] or mdp[=COST]. Changes the speed, never the output.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) stop_rule: Option<StopRuleConfig>,
+
+    /// Nodes of a draft at most [default: 64; with --schedule static, for the Max-Gram tree alone,
+    /// 32 on a GPU and 8 on the CPU].
     #[arg(long, value_name = "N", requires = "model")]
     pub(crate) nodes: Option<usize>,
 
@@ -95,6 +106,15 @@ pub(crate) struct ModelArgs {
     /// Tokenizer of all models, for models that come without one: written as --model.
     #[arg(long, value_name = "MODEL", requires = "model")]
     pub(crate) tokenizer: Option<String>,
+}
+
+/// How much is drafted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScheduleName {
+    /// What pays at present, by acceptance and costs of late.
+    Online,
+    /// What the K matrix says.
+    Static,
 }
 
 /// Where prompts come from.

@@ -97,12 +97,21 @@ fn check(file: &Path, load: bool) -> Result<ExitCode> {
 fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
     writeln!(out, "target     {}", neural(&config.target))?;
     for drafter in config.drafters() {
-        writeln!(out, "drafter    {}", drafter_line(drafter))?;
+        let stops = drafter.stop_rule();
+        let stops = stops.map_or_else(String::new, |rule| format!(", stop rule {rule}"));
+        writeln!(out, "drafter    {}{stops}", drafter_line(drafter))?;
     }
     let names: Vec<&str> = std::iter::once(config.target.name.as_str())
         .chain(config.drafters().iter().map(Drafter::name))
         .collect();
-    for (row, entries) in config.k().rows().iter().enumerate() {
+    if config.k().is_none() {
+        writeln!(
+            out,
+            "schedule   online: what pays is drafted, by acceptance and costs of late"
+        )?;
+    }
+    let rows = config.k().map_or(&[][..], |k| k.rows());
+    for (row, entries) in rows.iter().enumerate() {
         let adds: Vec<String> = entries
             .iter()
             .zip(&names[1..])
@@ -159,7 +168,9 @@ fn dtype(neural: &Neural) -> String {
 
 fn drafter_line(drafter: &Drafter) -> String {
     match drafter {
-        Drafter::Neural { model, branching } => format!("{}{}", neural(model), branches(branching)),
+        Drafter::Neural {
+            model, branching, ..
+        } => format!("{}{}", neural(model), branches(branching)),
         statistical => format!("{} (statistical)", statistical.name()),
     }
 }

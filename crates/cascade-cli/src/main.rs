@@ -150,7 +150,8 @@ enum Command {
     /// Run a cascade against a recorded target instead of the real one.
     ///
     /// Loads the drafters of the configuration but not its target. Tokens, steps and calls equal
-    /// those of a run with the real target; times do not, and are not shown.
+    /// those of a run with the real target; times do not, and are not shown, unless costs of
+    /// forwards are assumed (--row-cost).
     Replay(ReplayArgs),
     /// Write a GGUF file whose matrices are rounded to another type.
     ///

@@ -3,11 +3,11 @@
 use anyhow::{bail, Context, Result};
 use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
-    ModelPool, Neural, NgramTable, TextDrafter,
+    ModelPool, Neural, NgramTable, ScheduleConfig, StopRuleConfig, TextDrafter,
 };
-use cascade_engine::{Lenience, LossBudget, StopSequences};
+use cascade_engine::{Lenience, LossBudget, Placement, StopSequences};
 
-use crate::args::{DecodingArgs, ModelArgs};
+use crate::args::{DecodingArgs, ModelArgs, ScheduleName};
 use crate::job::sampling;
 
 /// What a cascade of a command line is called in messages.
@@ -20,10 +20,38 @@ pub(crate) fn configuration(
     device: Option<DeviceSpec>,
     default: &str,
 ) -> Result<Config> {
-    match (&args.config, &args.model) {
-        (Some(file), _) => Ok(Config::open(file)?),
-        (None, Some(model)) => of_models(args, device, model),
-        (None, None) => Ok(Config::open(default)?),
+    let file = match (&args.config, &args.model) {
+        (Some(file), _) => Config::open(file)?,
+        (None, Some(model)) => return of_models(args, device, model),
+        (None, None) => Config::open(default)?,
+    };
+    let mut config = with_schedule(file, args.schedule)?;
+    set_stop_rule(&mut config, args.stop_rule);
+    Ok(config)
+}
+
+/// The configuration with the schedule of the arguments, if they name one.
+pub(crate) fn with_schedule(config: Config, name: Option<ScheduleName>) -> Result<Config> {
+    match name {
+        Some(ScheduleName::Online) if !config.drafters().is_empty() => {
+            let mut config = config.with_schedule(ScheduleConfig::Online)?;
+            config.placement = Placement::Sequential;
+            Ok(config)
+        }
+        Some(ScheduleName::Static) if config.k().is_none() => bail!(
+            "--schedule static: {} has no `k`, which would say how much is drafted; add one",
+            config.label
+        ),
+        _ => Ok(config),
+    }
+}
+
+/// Sets the stop rule of all drafters, if there is one.
+pub(crate) fn set_stop_rule(config: &mut Config, rule: Option<StopRuleConfig>) {
+    if rule.is_some() {
+        for drafter in config.drafters_mut() {
+            *drafter.stop_rule_mut() = rule;
+        }
     }
 }
 
@@ -71,6 +99,11 @@ fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Resul
     spec.text = text_drafter(args);
     spec.max_nodes = args.nodes;
     spec.draft_tokens.clone_from(&args.draft_tokens);
+    spec.fixed = args.schedule == Some(ScheduleName::Static);
+    if args.schedule == Some(ScheduleName::Online) && args.draft_tokens.is_some() {
+        bail!("--schedule online decides how much is drafted: leave out --draft-tokens (-k)");
+    }
+    spec.stop_rule = args.stop_rule;
     spec.lenience = args.lenience.map(Lenience::new).transpose()?;
     let options = AssembleOptions::default().with_device(device);
     Ok(spec.config(LABEL, &options)?)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, Target};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig, Target};
 use cascade_engine::{Cascade, GenerationOutput};
 use cascade_eval::trace::{replay, Record, Tallies, Tally, Trace, TraceScorer};
 use cascade_eval::Error;
@@ -14,9 +14,15 @@ use cascade_models::ModelSource;
 use clap::Args;
 use serde_json::{json, Value};
 
+use crate::args::ScheduleName;
 use crate::bigram::grouped;
+use crate::models::{set_stop_rule, with_schedule};
 use crate::progress::Progress;
 use crate::{interrupt, job, terminal};
+
+mod assumed;
+
+use assumed::AssumedArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
@@ -27,6 +33,17 @@ pub(crate) struct ReplayArgs {
     /// Configuration of the cascade, whose target is not loaded [default: embedded:demo-t5].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// How much is drafted, overriding the configuration: `online` or `static`.
+    #[arg(long, value_name = "SCHEDULE")]
+    schedule: Option<ScheduleName>,
+
+    /// Rule by which the turns of all drafters end early, as in `cascade run`.
+    #[arg(long, value_name = "RULE")]
+    stop_rule: Option<StopRuleConfig>,
+
+    #[command(flatten)]
+    assumed: AssumedArgs,
 
     /// Maximum number of records.
     #[arg(long, value_name = "N")]
@@ -50,10 +67,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         Some(file) => Config::open(file)?,
         None => Config::demo()?,
     };
+    let mut config = with_schedule(config, args.schedule)?;
+    set_stop_rule(&mut config, args.stop_rule);
     if !config.generation.options().decoding.is_greedy() {
         return Err(Error::NotGreedy).context(format!("{}: generation", config.label));
     }
     let trace = Arc::new(Trace::open(&args.trace)?);
+    if args.assumed.is_asked_for() {
+        return assumed::run(args, &config, &trace);
+    }
     let assembled = assemble(args, &config, &trace)?;
     job::say(&assembled);
     for warning in &warnings(&config, &trace) {
@@ -71,11 +93,17 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     })
 }
 
-fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
+/// The recorded target.
+fn target(trace: &Arc<Trace>) -> Result<Target> {
     let header = &trace.header;
     let scorer = TraceScorer::new(trace.clone())?;
-    let target =
-        Target::new(scorer, &trace.label, header.tokenizer()).with_eos(header.eos.iter().copied());
+    let target = Target::new(scorer, &trace.label, header.tokenizer());
+    Ok(target.with_eos(header.eos.iter().copied()))
+}
+
+fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
+    let header = &trace.header;
+    let target = target(trace)?;
     let options = AssembleOptions::default().with_device(args.device);
     let assembled = config.pool(&options).assemble_with_target(config, target);
     assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))

@@ -1,24 +1,30 @@
-//! `cascade tune`: searches K and lenience by predicted cost on recorded outputs.
+//! `cascade tune`: searches K and lenience by predicted time on recorded outputs.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config, DeviceSpec, DrafterModel, ModelPool, Target};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, DrafterModel, ModelPool};
 use cascade_core::Drafter;
-use cascade_eval::trace::{replay, Trace, TraceScorer};
-use cascade_eval::tune::{search, Candidate, Prediction, Recording, Recordings, Setting, Space};
+use cascade_engine::RowTimes;
+use cascade_eval::trace::{Record, Trace};
+use cascade_eval::tune::{search, Candidate, Recording, Recordings, Setting, Space, Times};
 use cascade_eval::ForwardBench;
 use cascade_models::Session;
 use clap::Args;
-use serde_json::json;
 
 use crate::at_most;
 use crate::progress::Progress;
-use crate::terminal;
+
+mod halves;
+mod held_out;
+mod report;
+
+use halves::halves;
+use held_out::{HeldOut, Outcome};
+use report::Report;
 
 /// Draft depth recorded for statistical drafters.
 const STATISTICAL_DEPTH: usize = 16;
@@ -30,9 +36,13 @@ const MOST_K: usize = 256;
 /// The search takes time in proportion to its starting points.
 const MOST_STARTS: usize = 1000;
 
+/// Rows of the forwards that are measured.
+const MEASURED_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
-    /// The target's recorded outputs: a trace from `cascade trace record`, plain or gzip.
+    /// The target's recorded outputs: a trace from `cascade trace record`, plain or gzip. Every
+    /// second conversation is searched on; the results are those of the others.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
@@ -44,11 +54,15 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
-    /// Cost of a forward: `parameters` (parameter counts) or `measured` (timed on this machine),
-    /// which both load the target; or values for the target and each neural drafter, such as
-    /// 11300,220,60.
-    #[arg(long, value_name = "COSTS", default_value = "parameters")]
+    /// Time of a forward: `measured` (by rows, on this machine) or `parameters` (in proportion to
+    /// parameter counts), which both load the target; or values for the target and each neural
+    /// drafter, such as 11300,220,60.
+    #[arg(long, value_name = "COSTS", default_value = "measured")]
     costs: Costs,
+
+    /// What each further row adds to a forward, as a share of one row, where it is not measured.
+    #[arg(long, value_name = "C", default_value_t = 0.02, value_parser = row_cost)]
+    row_cost: f64,
 
     /// Maximum number of tokens a neural drafter adds.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_most(MOST_K))]
@@ -62,7 +76,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
-    /// Number of settings on the frontier to replay, as a check of the prediction.
+    /// Number of settings on the frontier to replay, on both halves: the first checks the
+    /// prediction, the second is the result.
     #[arg(long, value_name = "N", default_value_t = 3)]
     check: usize,
 
@@ -80,6 +95,13 @@ enum Costs {
     Parameters,
     Measured,
     Given(Vec<f64>),
+}
+
+fn row_cost(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(cost) if cost.is_finite() && cost >= 0.0 => Ok(cost),
+        _ => Err("give a number of 0 or above".to_owned()),
+    }
 }
 
 impl FromStr for Costs {
@@ -110,14 +132,15 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     };
     let mut trace = Trace::open(&args.trace)?;
     trace.records.truncate(args.limit.unwrap_or(usize::MAX));
-    if trace.records.iter().all(|record| record.output.is_empty()) {
+    trace.records.retain(|record| !record.output.is_empty());
+    if trace.records.is_empty() {
         bail!("{}: the trace has no output tokens to tune on", trace.label);
     }
     let pool = config.pool(&AssembleOptions::default().with_device(args.device));
     let drafters = pool.drafters(&config, &trace.header.tokenizer())?;
     let tuner = Tuner {
         args,
-        costs: costs(args, &config, &drafters, &pool)?,
+        times: times(args, &config, &drafters, &pool)?,
         config,
         trace: Arc::new(trace),
         drafters,
@@ -128,61 +151,68 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Cost of a forward of the target and of each drafter; 0 for statistical ones.
-fn costs(
+/// What forwards of the target and of each drafter take; nothing for statistical ones.
+fn times(
     args: &TuneArgs,
     config: &Config,
     models: &[DrafterModel],
     pool: &ModelPool,
-) -> Result<Vec<f64>> {
-    let neural = |model: &DrafterModel| matches!(model, DrafterModel::Neural { .. });
-    let mut costs = match &args.costs {
-        Costs::Given(costs) => {
-            let expected = 1 + models.iter().filter(|model| neural(model)).count();
-            if costs.len() != expected {
-                bail!(
-                    "--costs: {} numbers for {expected} neural models (the target and its neural drafters)",
-                    costs.len()
-                );
-            }
-            let mut given = costs.iter().copied();
-            let mut all = vec![given.next().unwrap_or(1.0)];
-            for model in models {
-                all.push(if neural(model) {
-                    given.next().unwrap_or(0.0)
-                } else {
-                    0.0
-                });
-            }
-            return Ok(all);
-        }
-        Costs::Parameters => vec![pool.target(config)?.num_parameters() as f64],
-        Costs::Measured => vec![measured(&mut pool.target(config)?.session())?],
+) -> Result<Times> {
+    let linear = |cost: f64| RowTimes::linear(cost, args.row_cost);
+    let loaded = |model: &DrafterModel| match model {
+        DrafterModel::Statistical(_) => None,
+        DrafterModel::Neural { model, .. } => Some(Arc::clone(model)),
     };
-    for model in models {
-        costs.push(match (model, &args.costs) {
-            (DrafterModel::Statistical(_), _) => 0.0,
-            (DrafterModel::Neural { model, .. }, Costs::Measured) => {
-                measured(&mut model.session())?
-            }
-            (DrafterModel::Neural { model, .. }, _) => model.num_parameters() as f64,
+    let neural: Vec<_> = models.iter().map(loaded).collect();
+    if let Costs::Given(costs) = &args.costs {
+        let expected = 1 + neural.iter().flatten().count();
+        if costs.len() != expected {
+            bail!(
+                "--costs: {} numbers for {expected} neural models (the target and its neural drafters)",
+                costs.len()
+            );
+        }
+        // In forwards of the target.
+        let mut given = costs.iter().map(|cost| cost / costs[0]);
+        let mut next = || linear(given.next().unwrap_or(1.0));
+        return Ok(Times {
+            target: next(),
+            drafters: neural
+                .iter()
+                .map(|model| model.as_ref().map(|_| next()))
+                .collect(),
         });
     }
-    Ok(costs)
+    let target = pool.target(config).context(
+        "its forwards are measured or its parameters counted; \
+         give --costs as numbers to tune on a trace alone",
+    )?;
+    let parameters = target.num_parameters() as f64;
+    let of = |model: &cascade_models::LoadedModel| match &args.costs {
+        Costs::Measured => measured(&mut model.session()),
+        _ => Ok(linear(model.num_parameters() as f64 / parameters)),
+    };
+    Ok(Times {
+        target: of(&target)?,
+        drafters: neural
+            .iter()
+            .map(|model| model.as_deref().map(of).transpose())
+            .collect::<Result<_>>()?,
+    })
 }
 
-/// Seconds of a forward of one row.
-fn measured(scorer: &mut dyn cascade_core::Scorer) -> Result<f64> {
+/// Seconds of forwards by rows.
+fn measured(scorer: &mut dyn cascade_core::Scorer) -> Result<RowTimes> {
     let bench = ForwardBench {
         contexts: vec![128],
-        rows: vec![1],
+        rows: MEASURED_ROWS.to_vec(),
         ..ForwardBench::default()
     };
     let costs = bench.run(scorer)?;
-    let first = costs
-        .first()
-        .context("the model has fewer than 128 positions")?;
-    Ok(first.median.as_secs_f64())
+    let times = costs
+        .iter()
+        .map(|cost| (cost.rows, cost.median.as_secs_f64()));
+    RowTimes::measured(times).context("the model has fewer than 128 positions")
 }
 
 /// A drafter while it is recorded.
@@ -206,42 +236,49 @@ struct Tuner<'a> {
     trace: Arc<Trace>,
     drafters: Vec<DrafterModel>,
     pool: ModelPool,
-    costs: Vec<f64>,
+    times: Times,
 }
 
 impl Tuner<'_> {
     fn run(&self) -> Result<()> {
-        let recordings = self.record()?;
+        let (training, held_out) = halves(&self.trace.records);
+        let recordings = self.record(&training)?;
         let space = Space {
             max_neural: self.args.max_k,
             starts: self.args.starts,
             seed: self.args.seed,
             ..Space::default()
         };
-        let frontier = search(&recordings, &space, &self.costs)?;
+        let frontier = search(&recordings, &space, &self.times)?;
         let own = self.own_setting(&recordings)?;
-        let mut checked = Vec::new();
+        let mut outcomes = Vec::new();
+        let checks = HeldOut::new(self, &training, &held_out);
         for candidate in frontier.iter().take(self.args.check) {
-            checked.push(self.replayed(&candidate.setting)?);
+            outcomes.push(checks.of_setting(&candidate.setting)?);
         }
-        if self.args.json {
-            self.print_json(&frontier, &checked, own)
-        } else {
-            self.print(&recordings, &frontier, &checked, own)
+        let always = checks.always(&recordings, &space)?;
+        let report = Report {
+            tuner: self,
+            training: training.len(),
+            held_out: held_out.len(),
+            tokens: recordings.tokens(),
+            frontier: &frontier,
+            outcomes: &outcomes,
+            always: &always,
+            own,
+        };
+        match self.args.json {
+            true => report.print_json(),
+            false => report.print(),
         }
     }
 
     /// Each drafter's predictions along the target's texts, smallest drafter first.
-    fn record(&self) -> Result<Recordings> {
+    fn record(&self, records: &[&Record]) -> Result<Recordings> {
         let mut models: Vec<_> = self.drafters.iter().map(Recorded::new).collect();
-        let mut progress = Progress::new(self.trace.records.len(), "records");
-        let mut recordings = Vec::with_capacity(self.trace.records.len());
-        for record in self
-            .trace
-            .records
-            .iter()
-            .filter(|record| !record.output.is_empty())
-        {
+        let mut progress = Progress::new(records.len(), "records");
+        let mut recordings = Vec::with_capacity(records.len());
+        for record in records {
             let prompt = record.prompt();
             let mut recording = Recording::new(record.output.clone());
             for model in models.iter_mut().rev() {
@@ -260,110 +297,16 @@ impl Tuner<'_> {
         Ok(Recordings::new(recordings))
     }
 
-    /// The prediction for the configuration's own setting.
-    fn own_setting(&self, recordings: &Recordings) -> Result<f64> {
+    /// The prediction for the configuration's own setting, if it has a K matrix.
+    fn own_setting(&self, recordings: &Recordings) -> Result<Option<f64>> {
+        let Some(k) = self.config.k() else {
+            return Ok(None);
+        };
         let setting = Setting {
-            k: self.config.k().clone(),
+            k: k.clone(),
             lenience: self.config.lenience,
         };
-        Ok(recordings.predict(&setting)?.swi(&self.costs))
-    }
-
-    /// The SWI of a setting, with calls counted in a replay.
-    fn replayed(&self, setting: &Setting) -> Result<f64> {
-        let mut config = self.config.clone().with_k(setting.k.clone())?;
-        config.lenience = setting.lenience;
-        let options = config.generation.options();
-        let scorer = TraceScorer::new(self.trace.clone())?;
-        let header = &self.trace.header;
-        let target = Target::new(scorer, &self.trace.label, header.tokenizer())
-            .with_eos(header.eos.iter().copied());
-        let assembled = self.pool.assemble_with_target(&config, target)?;
-        let mut cascade = assembled.cascade;
-        let mut counted = Prediction {
-            tokens: 0,
-            calls: vec![0; self.costs.len()],
-        };
-        for record in self
-            .trace
-            .records
-            .iter()
-            .filter(|record| !record.output.is_empty())
-        {
-            let generation = replay(&mut cascade, record, &options)?;
-            counted.tokens += generation.tokens.len() as u64;
-            for (sum, model) in counted.calls.iter_mut().zip(&generation.models) {
-                *sum += model.usage.calls;
-            }
-        }
-        Ok(counted.swi(&self.costs))
-    }
-
-    fn print(
-        &self,
-        recordings: &Recordings,
-        frontier: &[Candidate],
-        checked: &[f64],
-        own: f64,
-    ) -> Result<()> {
-        let mut out = terminal::stdout();
-        let tokens: usize = recordings.tokens();
-        writeln!(
-            out,
-            "predicted from {} recorded outputs of {}, {tokens} tokens; costs {:?}",
-            recordings.len(),
-            self.trace.header.model,
-            self.costs
-        )?;
-        writeln!(out, "current setting of the configuration: SWI {own:.2}\n")?;
-        writeln!(
-            out,
-            "{:>9} {:>8} {:>11} {:>13} {:>8}  k",
-            "predicted", "replayed", "tokens/step", "drafting/token", "lenience"
-        )?;
-        for (i, candidate) in frontier.iter().enumerate() {
-            let replayed = checked
-                .get(i)
-                .map_or_else(String::new, |swi| format!("{swi:.2}"));
-            writeln!(
-                out,
-                "{:>9.2} {replayed:>8} {:>11.2} {:>14.3} {:>8}  {:?}",
-                candidate.swi,
-                candidate.prediction.mean_acceptance_length(),
-                candidate.prediction.drafting_per_token(&self.costs),
-                candidate.setting.lenience,
-                candidate.setting.k.rows()
-            )?;
-        }
-        if let Some(best) = frontier.first() {
-            writeln!(
-                out,
-                "\nk: {{ convention: added, matrix: {:?} }}\nlenience: {}",
-                best.setting.k.rows(),
-                best.setting.lenience
-            )?;
-        }
-        Ok(())
-    }
-
-    fn print_json(&self, frontier: &[Candidate], checked: &[f64], own: f64) -> Result<()> {
-        let candidates = frontier.iter().enumerate().map(|(i, candidate)| {
-            json!({
-                "k": candidate.setting.k.rows(),
-                "lenience": candidate.setting.lenience.get(),
-                "predicted_swi": candidate.swi,
-                "replayed_swi": checked.get(i),
-                "predicted_calls": candidate.prediction.calls,
-                "tokens": candidate.prediction.tokens,
-            })
-        });
-        let report = json!({
-            "target": self.trace.header.model,
-            "costs": self.costs,
-            "own_predicted_swi": own,
-            "frontier": candidates.collect::<Vec<_>>(),
-        });
-        writeln!(terminal::stdout(), "{report}")?;
-        Ok(())
+        let prediction = recordings.predict(&setting, &self.times)?;
+        Ok(Some(prediction.swi(&self.times.of_one_row())))
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use cascade_config::{Config, Drafter};
+use cascade_config::{Config, Drafter, ScheduleConfig, StopRuleConfig};
 use cascade_engine::{Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -13,8 +13,8 @@ use rand_chacha::ChaCha8Rng;
 const TOKENS: usize = 64;
 
 /// The same models with everything else at random, by a seed: the K matrix, leniences, rules,
-/// branches, placement and budget, and a length of 64 to 128 tokens that EOS does not cut short.
-/// None of it may change what comes out.
+/// branches, placement and budget, stop rules and schedule, and a length of 64 to 128 tokens that
+/// EOS does not cut short. None of it may change what comes out.
 pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut config = config.clone();
@@ -34,7 +34,9 @@ pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config>
     config.target.rule = *pick(&mut rng, rules);
     for drafter in config.drafters_mut() {
         match drafter {
-            Drafter::Neural { model, branching } => {
+            Drafter::Neural {
+                model, branching, ..
+            } => {
                 model.rule = *pick(&mut rng, rules);
                 *branching = random_branching(&mut rng, siblings);
             }
@@ -62,6 +64,30 @@ pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config>
     config.max_nodes = rng.random_range(4..48);
     config.generation.max_new_tokens = rng.random_range(TOKENS..=2 * TOKENS);
     config.generation.ignore_eos = true;
+    with_random_policies(config, &mut rng)
+}
+
+/// The same with a stop rule of every second drafter, and every fourth time with the online
+/// schedule.
+fn with_random_policies(mut config: Config, rng: &mut ChaCha8Rng) -> Result<Config> {
+    let rules = [
+        StopRuleConfig::Length(rng.random_range(1..6)),
+        StopRuleConfig::Heuristic { start: 5 },
+        StopRuleConfig::Confidence(rng.random_range(0.0..1.0)),
+        StopRuleConfig::AdaptiveConfidence { start: 0.4 },
+        StopRuleConfig::Mdp {
+            cost: rng.random_range(0.01..1.0),
+            delta: 0.0,
+        },
+    ];
+    for drafter in config.drafters_mut() {
+        let rule = *pick(rng, &rules);
+        *drafter.stop_rule_mut() = rng.random_bool(0.5).then_some(rule);
+    }
+    if !config.drafters().is_empty() && rng.random_bool(0.25) {
+        config.placement = Placement::Sequential;
+        config = config.with_schedule(ScheduleConfig::Online)?;
+    }
     Ok(config)
 }
 
@@ -82,9 +108,12 @@ fn joint_drafters(config: &Config, k: &KMatrix) -> Vec<usize> {
 
 /// The settings that shape drafts and their verification, in one line.
 pub(super) fn settings(config: &Config) -> String {
-    let rows = config.k().rows();
+    let schedule = match config.k() {
+        Some(k) => format!("k {:?}", k.rows()),
+        None => format!("schedule {}", config.schedule().name()),
+    };
     let mut line = format!(
-        "k {rows:?}, lenience {}, statistical_lenience {}, max_nodes {}, placement {:?}, \
+        "{schedule}, lenience {}, statistical_lenience {}, max_nodes {}, placement {:?}, \
          max_new_tokens {}, target rule {}",
         config.lenience.get(),
         config.statistical_lenience.get(),
@@ -96,15 +125,20 @@ pub(super) fn settings(config: &Config) -> String {
     for drafter in config.drafters() {
         // Writing to a string cannot fail.
         let _ = match drafter {
-            Drafter::Neural { model, branching } => write!(
+            Drafter::Neural {
+                model, branching, ..
+            } => write!(
                 line,
                 "; {}: rule {}, widths {:?}, parents {:?}, siblings {:?}",
                 model.name, model.rule, branching.widths, branching.expand, branching.siblings
             ),
-            Drafter::Statistical { name, config } => {
+            Drafter::Statistical { name, config, .. } => {
                 write!(line, "; {name}: {}", config.settings())
             }
         };
+        if let Some(rule) = drafter.stop_rule() {
+            let _ = write!(line, ", stop rule {rule}");
+        }
     }
     line
 }

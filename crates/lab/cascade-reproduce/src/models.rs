@@ -185,7 +185,10 @@ impl Models {
             .with_drafters(drafters, variant.k.clone())?;
         config.lenience = variant.lenience;
         for drafter in config.drafters_mut() {
-            if let Drafter::Neural { model, branching } = drafter {
+            if let Drafter::Neural {
+                model, branching, ..
+            } = drafter
+            {
                 model.rule = Rule::default();
                 *branching = Branching::main_path(variant.children);
             }

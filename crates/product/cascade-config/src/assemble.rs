@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
-use cascade_engine::{Branching, Cascade, CascadeBuilder, Classifier, NeuralOptions, Role, Rule};
+use cascade_engine::{
+    AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Classifier, NeuralOptions, Role,
+    RowTimes, Rule, Schedule, VirtualClock,
+};
 use cascade_models::{LoadedModel, Model};
 use cascade_ngram::DrafterFactory;
 
@@ -32,6 +35,19 @@ pub struct Target {
     pub codec: Option<Arc<dyn TextCodec>>,
     /// Its weights, if it is a model: what the encoding of long prompts is timed with.
     pub model: Option<Arc<Model>>,
+    /// Times that forwards are assumed to take, in place of those of the machine's clock.
+    pub times: Option<AssumedTimes>,
+}
+
+/// Times that the forwards of a cascade are assumed to take.
+#[derive(Clone, Debug)]
+pub struct AssumedTimes {
+    /// The clock that they move; what is not a forward takes no time.
+    pub clock: VirtualClock,
+    /// Of the target.
+    pub target: RowTimes,
+    /// Of each neural drafter, largest first; of those that are missing, the last one's.
+    pub drafters: Vec<RowTimes>,
 }
 
 impl Target {
@@ -49,6 +65,15 @@ impl Target {
             eos: Vec::new(),
             codec: None,
             model: None,
+            times: None,
+        }
+    }
+
+    /// The same with assumed times.
+    pub fn with_times(self, times: AssumedTimes) -> Self {
+        Self {
+            times: Some(times),
+            ..self
         }
     }
 
@@ -213,9 +238,33 @@ impl ModelPool {
     /// # Errors
     /// As [`assemble`](Self::assemble), the configuration's target left out.
     pub fn assemble_with_target(&self, config: &Config, target: Target) -> Result<Assembled> {
+        self.assembled(config, target, None)
+    }
+
+    /// As [`assemble_with_target`](Self::assemble_with_target), with a schedule in place of the
+    /// configuration's.
+    ///
+    /// # Errors
+    /// As [`assemble_with_target`](Self::assemble_with_target).
+    pub fn assemble_with_schedule(
+        &self,
+        config: &Config,
+        target: Target,
+        schedule: impl Schedule + 'static,
+    ) -> Result<Assembled> {
+        self.assembled(config, target, Some(Box::new(schedule)))
+    }
+
+    fn assembled(
+        &self,
+        config: &Config,
+        target: Target,
+        schedule: Option<Box<dyn Schedule>>,
+    ) -> Result<Assembled> {
         self.check_memory(config, config.neural_drafters())?;
         let models = self.drafters(config, &target.vocabulary)?;
         let names = config.drafters().iter().map(Drafter::name);
+        let rules = config.drafters().iter().map(Drafter::stop_rule);
         let drafters: Vec<_> = names.zip(&models).collect();
         let mut parts = vec![Part {
             name: config.target.name.clone(),
@@ -236,14 +285,27 @@ impl ModelPool {
             DrafterModel::Statistical(_) => Vec::new(),
         });
         let warnings = config.warnings().into_iter().chain(of_drafters).collect();
+        let own = || {
+            config
+                .schedule()
+                .schedule(config.placement, assumed_costs(&parts))
+        };
+        let schedule = schedule.unwrap_or_else(own);
+        let mut times = target.times.map(Times::new);
+        let scorer = match &mut times {
+            None => target.scorer,
+            Some(times) => times.of_target(target.scorer),
+        };
         let mut builder = Cascade::builder()
-            .target_with(&config.target.name, target.scorer, config.target.rule)
+            .target_with(&config.target.name, scorer, config.target.rule)
             .eos(target.eos)
-            .k_matrix(config.k().clone())
+            .schedule(schedule)
             .lenience(config.lenience)
             .statistical_lenience(config.statistical_lenience)
-            .placement(config.placement)
             .max_nodes(config.max_nodes);
+        if let Some(times) = &times {
+            builder = builder.clock(times.assumed.clock.clone());
+        }
         if let Some(inner) = target.codec {
             builder = builder.codec(Arc::new(GuardedCodec {
                 inner,
@@ -253,8 +315,11 @@ impl ModelPool {
                 said: Mutex::default(),
             }));
         }
-        for (name, model) in drafters {
-            builder = model.add(builder, name);
+        for ((name, model), rule) in drafters.into_iter().zip(rules) {
+            builder = model.add(builder, name, times.as_mut());
+            if let Some(rule) = rule {
+                builder = builder.stop_rule(rule.rule());
+            }
         }
         Ok(Assembled {
             cascade: builder
@@ -299,6 +364,7 @@ impl ModelPool {
             Drafter::Neural {
                 model: neural,
                 branching,
+                ..
             } => {
                 let model = self.neural(config, key, neural)?;
                 let target = self.loaded(&config.target);
@@ -353,6 +419,49 @@ impl ModelPool {
     }
 }
 
+/// Assumed times, and the neural drafters that have theirs.
+struct Times {
+    assumed: AssumedTimes,
+    drafters: usize,
+}
+
+impl Times {
+    fn new(assumed: AssumedTimes) -> Self {
+        Self {
+            assumed,
+            drafters: 0,
+        }
+    }
+
+    fn of_target(&self, scorer: Box<dyn Scorer + Send>) -> Box<dyn Scorer + Send> {
+        self.of(scorer, self.assumed.target.clone())
+    }
+
+    fn of_drafter(&mut self, scorer: Box<dyn Scorer + Send>) -> Box<dyn Scorer + Send> {
+        let drafters = &self.assumed.drafters;
+        let times = drafters.get(self.drafters).or(drafters.last());
+        let times = times.unwrap_or(&self.assumed.target).clone();
+        self.drafters += 1;
+        self.of(scorer, times)
+    }
+
+    fn of(&self, scorer: Box<dyn Scorer + Send>, times: RowTimes) -> Box<dyn Scorer + Send> {
+        Box::new(AssumedTime::new(scorer, self.assumed.clock.clone(), times))
+    }
+}
+
+/// What forwards are assumed to cost before they are measured, and in sampled generations: reading
+/// the weights takes time in proportion to the parameters.
+fn assumed_costs(parts: &[Part]) -> AssumedCosts {
+    let mut costs = AssumedCosts::default();
+    let target = parts[0].parameters;
+    if target > 0 {
+        let drafters = parts[1..].iter().map(|part| part.parameters as f64);
+        costs.drafters = drafters.map(|drafter| drafter / target as f64).collect();
+    }
+    costs
+}
+
 impl DrafterModel {
     fn part(&self, name: &str) -> Part {
         let (source, role, parameters) = match self {
@@ -369,7 +478,12 @@ impl DrafterModel {
         }
     }
 
-    fn add(&self, builder: CascadeBuilder, name: &str) -> CascadeBuilder {
+    fn add(
+        &self,
+        builder: CascadeBuilder,
+        name: &str,
+        times: Option<&mut Times>,
+    ) -> CascadeBuilder {
         match self {
             Self::Neural {
                 model,
@@ -378,7 +492,13 @@ impl DrafterModel {
                 classifier,
             } => {
                 let options = NeuralOptions::new(*rule, branching.clone());
-                let builder = builder.neural_with(name, model.session(), options);
+                let builder = match times {
+                    None => builder.neural_with(name, model.session(), options),
+                    Some(times) => {
+                        let scorer = times.of_drafter(Box::new(model.session()));
+                        builder.neural_with(name, scorer, options)
+                    }
+                };
                 match classifier {
                     Some((classifier, _)) => builder.stop_rule(classifier.clone()),
                     None => builder,

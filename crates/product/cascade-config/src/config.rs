@@ -14,7 +14,10 @@ use cascade_ngram::{Builtin, DrafterConfig, DrafterKey, DrafterKinds};
 use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
 use crate::classifier::ClassifierEntry;
 use crate::reader::{last_part, Reader};
-use crate::{locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings};
+use crate::{
+    locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings,
+    ScheduleConfig, StopRuleConfig,
+};
 
 /// A configuration whose entries are valid, each by itself. Whether the models exist and fit each
 /// other is checked when it is [assembled](Self::assemble).
@@ -40,14 +43,14 @@ pub struct Config {
     pub label: String,
     /// The model whose answers are kept.
     pub target: Neural,
-    /// As many as the K matrix has rows.
+    /// As many as the K matrix has rows, if there is one.
     drafters: Vec<Drafter>,
-    k: KMatrix,
+    schedule: ScheduleConfig,
     /// λ of drafters' reviews of neural drafts.
     pub lenience: Lenience,
     /// λ of drafters' reviews of statistical drafts.
     pub statistical_lenience: Lenience,
-    /// Where the drafters of one row of the K matrix draft.
+    /// Where the drafters of one row of the K matrix draft; without one it means nothing.
     pub placement: Placement,
     /// Nodes of a draft at most.
     pub max_nodes: usize,
@@ -92,6 +95,8 @@ pub enum Drafter {
         model: Box<Neural>,
         /// How its drafts branch.
         branching: Branching,
+        /// When its turns end early.
+        stop_rule: Option<StopRuleConfig>,
     },
     /// A drafter from statistics.
     Statistical {
@@ -99,6 +104,8 @@ pub enum Drafter {
         name: String,
         /// Its settings, which open it.
         config: Arc<dyn DrafterConfig>,
+        /// When its turns end early.
+        stop_rule: Option<StopRuleConfig>,
     },
 }
 
@@ -159,7 +166,7 @@ impl Config {
             label: "configuration".to_owned(),
             target,
             drafters: Vec::new(),
-            k: no_drafters(),
+            schedule: no_drafters().into(),
             lenience: Lenience::STRICT,
             statistical_lenience: Lenience::STRICT,
             placement: Placement::default(),
@@ -213,8 +220,8 @@ impl Config {
     /// # Errors
     /// Text that is not YAML; keys that are unknown, missing, of the wrong kind, or at odds with
     /// each other; a K matrix that is not square, not upper triangular, or not as large as there
-    /// are drafters; a lenience below 1; a device that has no such name. Each names the
-    /// configuration and the key.
+    /// are drafters; a K matrix and another schedule; a lenience below 1; a device that has no such
+    /// name. Each names the configuration and the key.
     pub fn parse(text: &str, label: &str, base: impl AsRef<Path>) -> Result<Self> {
         Self::parse_with::<Builtin>(text, label, base)
     }
@@ -248,37 +255,57 @@ impl Config {
         &mut self.drafters
     }
 
-    /// How much each drafter drafts; as many rows as drafters.
-    pub fn k(&self) -> &KMatrix {
-        &self.k
+    /// Who drafts and how much.
+    pub fn schedule(&self) -> &ScheduleConfig {
+        &self.schedule
     }
 
-    /// The same with other drafters, largest first, and the K matrix that belongs to them.
+    /// How much each drafter drafts, as many rows as drafters; `None` if the schedule is no K
+    /// matrix.
+    pub fn k(&self) -> Option<&KMatrix> {
+        self.schedule.k()
+    }
+
+    /// The same with other drafters, largest first, and the schedule: a K matrix that belongs to
+    /// them, or [`ScheduleConfig::Online`].
     ///
     /// # Errors
     /// A K matrix that has not one row for each drafter.
-    pub fn with_drafters(self, drafters: Vec<Drafter>, k: KMatrix) -> Result<Self> {
-        if k.size() != drafters.len() {
-            let source = CascadeError::KMatrixSize {
-                size: k.size(),
-                drafters: drafters.len(),
-            };
-            return Err(Error::cascade(&self.label, source));
+    pub fn with_drafters(
+        self,
+        drafters: Vec<Drafter>,
+        schedule: impl Into<ScheduleConfig>,
+    ) -> Result<Self> {
+        let schedule = schedule.into();
+        match schedule.k().map(KMatrix::size) {
+            Some(size) if size != drafters.len() => {
+                let drafters = drafters.len();
+                let source = CascadeError::KMatrixSize { size, drafters };
+                Err(Error::cascade(&self.label, source))
+            }
+            _ => Ok(Self {
+                drafters,
+                schedule,
+                ..self
+            }),
         }
-        Ok(Self {
-            drafters,
-            k,
-            ..self
-        })
     }
 
     /// The same with another K matrix.
     ///
     /// # Errors
     /// As [`with_drafters`](Self::with_drafters).
-    pub fn with_k(mut self, k: KMatrix) -> Result<Self> {
+    pub fn with_k(self, k: KMatrix) -> Result<Self> {
+        self.with_schedule(k)
+    }
+
+    /// The same with another schedule.
+    ///
+    /// # Errors
+    /// As [`with_drafters`](Self::with_drafters).
+    pub fn with_schedule(mut self, schedule: impl Into<ScheduleConfig>) -> Result<Self> {
         let drafters = std::mem::take(&mut self.drafters);
-        self.with_drafters(drafters, k)
+        self.with_drafters(drafters, schedule)
     }
 
     /// Lets all models compute on a device, whatever they said before.
@@ -296,7 +323,7 @@ impl Config {
     pub fn plain(&self) -> Self {
         Self {
             drafters: Vec::new(),
-            k: no_drafters(),
+            schedule: no_drafters().into(),
             ..self.clone()
         }
     }
@@ -305,7 +332,11 @@ impl Config {
     pub fn warnings(&self) -> Vec<String> {
         let drafter = |level: LevelId| &self.drafters[level.0 - 1];
         let reviews = |level| matches!(drafter(level), Drafter::Neural { .. });
-        let idle = self.k.idle_drafters(reviews).into_iter().map(|level| {
+        let idle = self
+            .k()
+            .map(|k| k.idle_drafters(reviews))
+            .unwrap_or_default();
+        let idle = idle.into_iter().map(|level| {
             format!(
                 "{}: drafter `{}` never drafts: its column of the K matrix is 0 in every row that is used",
                 self.label,
@@ -343,7 +374,7 @@ impl Config {
 
     /// Rows of the K matrix that ask for more than a draft may hold.
     fn clipped(&self) -> impl Iterator<Item = String> + '_ {
-        let rows = self.k.rows().iter().enumerate();
+        let rows = self.k().map_or(&[][..], KMatrix::rows).iter().enumerate();
         rows.filter_map(move |(row, entries)| {
             let asked = entries.iter().fold(0usize, |sum, &entry| sum.saturating_add(entry));
             (asked > self.max_nodes).then(|| {
@@ -395,6 +426,7 @@ impl Drafter {
         Self::Neural {
             model: Box::new(model),
             branching: Branching::chain(),
+            stop_rule: None,
         }
     }
 
@@ -403,6 +435,27 @@ impl Drafter {
         Self::Statistical {
             name: C::default_name(),
             config: Arc::new(config),
+            stop_rule: None,
+        }
+    }
+
+    /// The same with a stop rule.
+    pub fn with_stop_rule(mut self, rule: impl Into<Option<StopRuleConfig>>) -> Self {
+        *self.stop_rule_mut() = rule.into();
+        self
+    }
+
+    /// When its turns end early.
+    pub fn stop_rule(&self) -> Option<StopRuleConfig> {
+        match self {
+            Self::Neural { stop_rule, .. } | Self::Statistical { stop_rule, .. } => *stop_rule,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn stop_rule_mut(&mut self) -> &mut Option<StopRuleConfig> {
+        match self {
+            Self::Neural { stop_rule, .. } | Self::Statistical { stop_rule, .. } => stop_rule,
         }
     }
 

@@ -1,4 +1,7 @@
-//! The K matrix and the lenience of a cascade of which only the models are named.
+//! The lenience of a cascade of which only the models are named, and its K matrix where one is
+//! asked for (`--schedule static`): otherwise what pays is drafted ([`ScheduleConfig::Online`]).
+//!
+//! [`ScheduleConfig::Online`]: crate::ScheduleConfig::Online
 //!
 //! | drafters | tokens that they add for the target | λ | where it is from |
 //! |---|---|---|---|
@@ -16,8 +19,8 @@
 //! # Nodes of the tree
 //! Each node is a row of the target's forward. Where a forward waits for weights from memory, rows
 //! are nearly free up to the number at which arithmetic takes as long; a node more is worth
-//! drafting as long as it costs less than what it is expected to gain. Until a scheduler measures
-//! that, this table decides for a target that drafts with the tree alone:
+//! drafting as long as it costs less than what it is expected to gain. The online schedule measures
+//! that; with a K matrix, this table decides for a target that drafts with the tree alone:
 //!
 //! | device | nodes |
 //! |---|---|

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::stop_rule::StopRuleEntry;
 use crate::Truncate;
 use cascade_engine::{Convention, Expand, Placement, Siblings};
 use cascade_ngram::{positive, DrafterKinds, StatisticalEntry};
@@ -16,6 +17,7 @@ pub(crate) struct File<K> {
     #[serde(default)]
     pub(crate) drafters: Vec<DrafterEntry<K>>,
     pub(crate) k: Option<KEntry>,
+    pub(crate) schedule: Option<String>,
     pub(crate) lenience: Option<f32>,
     pub(crate) statistical_lenience: Option<f32>,
     #[serde(default)]
@@ -52,6 +54,7 @@ pub(crate) struct DrafterEntry<K> {
     pub(crate) device: Option<String>,
     pub(crate) rule: Option<String>,
     pub(crate) branches: Option<BranchesEntry>,
+    pub(crate) stop_rule: Option<StopRuleEntry>,
     pub(crate) classifier: Option<ClassifierKeys>,
     /// Of a bigram drafter: successors that are proposed at each depth.
     pub(crate) width: Option<Positive>,
@@ -60,7 +63,7 @@ pub(crate) struct DrafterEntry<K> {
 }
 
 /// The keys beside those of the statistical kinds.
-const DRAFTER_KEYS: [&str; 10] = [
+const DRAFTER_KEYS: [&str; 11] = [
     "model",
     "name",
     "tokenizer",
@@ -69,6 +72,7 @@ const DRAFTER_KEYS: [&str; 10] = [
     "device",
     "rule",
     "branches",
+    "stop_rule",
     "classifier",
     "width",
 ];
@@ -99,6 +103,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
             device: None,
             rule: None,
             branches: None,
+            stop_rule: None,
             classifier: None,
             width: None,
             statistical: Vec::new(),
@@ -114,6 +119,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
                 "device" => once(&mut entry.device, "device", &mut map)?,
                 "rule" => once(&mut entry.rule, "rule", &mut map)?,
                 "branches" => once(&mut entry.branches, "branches", &mut map)?,
+                "stop_rule" => once(&mut entry.stop_rule, "stop_rule", &mut map)?,
                 "classifier" => once(&mut entry.classifier, "classifier", &mut map)?,
                 "width" => once(&mut entry.width, "width", &mut map)?,
                 key => match K::next_value(key, &mut map)? {

@@ -1,6 +1,6 @@
 //! YAML configurations, checked and assembled into a cascade.
 //!
-//! A configuration names a target, its drafters, the K matrix and the rest ([`Config`]). Reading
+//! A configuration names a target, its drafters, the schedule and the rest ([`Config`]). Reading
 //! one checks everything that can be checked without loading a model. A [`ModelPool`] loads models
 //! and tables, each once, and puts a [`Cascade`](cascade_engine::Cascade) together for any
 //! configuration ([`ModelPool::assemble`]) around the target that it names or another one
@@ -62,11 +62,13 @@ mod prompt;
 mod prompt_limit;
 mod reader;
 mod sampling;
+mod schedule;
 mod spec;
+mod stop_rule;
 mod vocabulary;
 mod yaml;
 
-pub use assemble::{Assembled, DrafterModel, Part, Target};
+pub use assemble::{Assembled, AssumedTimes, DrafterModel, Part, Target};
 pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
 pub use cascade_chat::{ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role};
 pub use cascade_models::DeviceSpec;
@@ -80,4 +82,6 @@ pub use pool::{AssembleOptions, ModelPool};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use prompt_limit::{Notices, PromptLimit, Truncate, LONG_SOURCE};
 pub use sampling::SamplingSettings;
+pub use schedule::ScheduleConfig;
 pub use spec::{CascadeSpec, NgramTable, TextDrafter};
+pub use stop_rule::StopRuleConfig;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cascade_engine::{
-    check_levels, Branching, Expand, KMatrix, Lenience, LevelSpec, LossBudget, NeuralSpec, Rule,
-    Siblings, StaticSchedule, StopSequences,
+    check_levels, AssumedCosts, Branching, Expand, KMatrix, Lenience, LevelSpec, LossBudget,
+    NeuralSpec, Placement, Rule, Siblings, StopSequences,
 };
 use cascade_models::{parse_cache_type, parse_dtype, ModelSource};
 use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator};
@@ -15,8 +15,10 @@ use crate::config::{Config, Drafter, GenerationSettings, Neural};
 use crate::file::{
     BranchesEntry, ClassifierKeys, DrafterEntry, File, GenerationEntry, KEntry, NeuralEntry,
 };
+use crate::stop_rule::StopRuleEntry;
 use crate::{
     locator, DeviceSpec, Error, PromptError, PromptLimit, PromptTemplate, Result, SamplingSettings,
+    ScheduleConfig, StopRuleConfig,
 };
 
 /// The largest entry of a K matrix: as many tokens as no draft has, and few enough to be added up.
@@ -43,13 +45,14 @@ impl Reader<'_> {
         let generation = self.generation(&file.generation)?;
         let mut config = Config::new(self.neural("target", file.target)?);
         self.label.clone_into(&mut config.label);
-        let k = self.k_matrix(file.k, drafters.len())?;
-        config = config.with_drafters(drafters, k)?;
+        let schedule = self.schedule(file.schedule, file.k, drafters.len())?;
+        config = config.with_drafters(drafters, schedule)?;
         self.check_levels(&config)?;
         config.lenience = self.lenience("lenience", file.lenience)?;
         config.statistical_lenience =
             self.lenience("statistical_lenience", file.statistical_lenience)?;
         config.placement = file.tree.placement;
+        self.check_placement(&config)?;
         if let Some(nodes) = file.tree.max_nodes {
             config.max_nodes = self.positive("tree.max_nodes", nodes)?;
         }
@@ -228,6 +231,13 @@ impl Reader<'_> {
         model: String,
         entry: DrafterEntry<K>,
     ) -> Result<Drafter> {
+        if entry.classifier.is_some() && entry.stop_rule.is_some() {
+            return Err(self.error(
+                &format!("{key}.stop_rule"),
+                "a `classifier` is a stop rule too, and a drafter has one",
+                "remove one of the two",
+            ));
+        }
         let classifier = entry.classifier.map(|keys| self.classifier(key, keys));
         let neural = NeuralEntry {
             model,
@@ -244,6 +254,7 @@ impl Reader<'_> {
         Ok(Drafter::Neural {
             model: Box::new(neural),
             branching: self.branching(key, entry.branches)?,
+            stop_rule: self.stop_rule(key, entry.stop_rule)?,
         })
     }
 
@@ -287,6 +298,7 @@ impl Reader<'_> {
         Ok(Drafter::Statistical {
             name: entry.name.unwrap_or(statistical.default_name),
             config: Arc::<dyn DrafterConfig>::from(config),
+            stop_rule: self.stop_rule(key, entry.stop_rule)?,
         })
     }
 
@@ -295,6 +307,57 @@ impl Reader<'_> {
             return Err(self.error(key, "it is 0", "give 1 or more"));
         }
         Ok(value)
+    }
+
+    /// The schedule: a K matrix if there is one, else what pays.
+    fn schedule(
+        &self,
+        name: Option<String>,
+        k: Option<KEntry>,
+        drafters: usize,
+    ) -> Result<ScheduleConfig> {
+        match (name.as_deref(), &k) {
+            (None | Some("static"), Some(_)) | (Some("static"), None) => {
+                Ok(self.k_matrix(k, drafters)?.into())
+            }
+            (None, None) if drafters == 0 => Ok(self.k_matrix(None, 0)?.into()),
+            (None | Some("online"), None) => Ok(ScheduleConfig::Online),
+            (Some("online"), Some(_)) => Err(self.error(
+                "schedule",
+                "it is `online`, which decides how much is drafted, and `k` says so too",
+                "remove `k`, or write `schedule: static`",
+            )),
+            (Some(other), _) => Err(self.error(
+                "schedule",
+                format!("there is no schedule {other:?}"),
+                "give `online` (what pays at present) or `static` (what `k` says)",
+            )),
+        }
+    }
+
+    /// Refuses a placement of drafters that nothing follows.
+    fn check_placement(&self, config: &Config) -> Result<()> {
+        match (config.schedule(), config.placement) {
+            (ScheduleConfig::Online, Placement::Merged) => Err(self.error(
+                "tree.placement",
+                "it places the drafters of a row of the K matrix, and `schedule: online` has none",
+                "remove it, or give `k`",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn stop_rule(&self, key: &str, entry: Option<StopRuleEntry>) -> Result<Option<StopRuleConfig>> {
+        let rule = entry.map(StopRuleEntry::rule).transpose();
+        rule.map_err(|(own, problem)| {
+            let key = match own {
+                "" => format!("{key}.stop_rule"),
+                own => format!("{key}.stop_rule.{own}"),
+            };
+            let cure = "`stop_rule: { confidence: 0.4 }` is an example; without one, turns do not \
+                        end early";
+            self.error(&key, problem, cure)
+        })
     }
 
     fn k_matrix(&self, entry: Option<KEntry>, drafters: usize) -> Result<KMatrix> {
@@ -330,7 +393,8 @@ impl Reader<'_> {
             format!("it is missing, and a cascade of {drafters} drafters needs a K matrix of as many rows and columns"),
             format!(
                 "write how many tokens each drafter (column) adds for each reviewer (row), \
-                 for example `k: {{ matrix: [{}{dots}] }}`; `cascade tune` finds good values",
+                 for example `k: {{ matrix: [{}{dots}] }}`; \
+                 without `schedule: static`, what pays is drafted",
                 rows.join(", ")
             ),
         )
@@ -346,20 +410,24 @@ impl Reader<'_> {
             stops: false,
         });
         let drafters = config.drafters().iter().map(|drafter| match drafter {
-            Drafter::Neural { model, branching } => LevelSpec::Neural(NeuralSpec {
+            Drafter::Neural {
+                model, branching, ..
+            } => LevelSpec::Neural(NeuralSpec {
                 name: &model.name,
                 rule: &model.rule,
                 branching,
-                stops: false,
+                stops: drafter.stop_rule().is_some(),
             }),
-            Drafter::Statistical { name, config } => LevelSpec::Statistical {
+            Drafter::Statistical { name, config, .. } => LevelSpec::Statistical {
                 name,
                 takes_advice: config.takes_advice(),
             },
         });
         let levels: Vec<_> = std::iter::once(target).chain(drafters).collect();
-        let schedule = StaticSchedule::new(config.k().clone());
-        check_levels(&levels, &schedule).map_err(|error| self.cascade(error))
+        let schedule = config
+            .schedule()
+            .schedule(config.placement, AssumedCosts::default());
+        check_levels(&levels, &*schedule).map_err(|error| self.cascade(error))
     }
 
     fn lenience(&self, key: &str, value: Option<f32>) -> Result<Lenience> {

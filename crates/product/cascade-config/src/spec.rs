@@ -9,7 +9,10 @@ use crate::defaults::{
     default_draft_tokens, default_lenience, default_nodes, k_matrix, tree_depth, NODES,
 };
 use crate::vocabulary::check_same;
-use crate::{locator, AssembleOptions, Config, DeviceSpec, Drafter, Error, Neural, Result};
+use crate::{
+    locator, AssembleOptions, Config, DeviceSpec, Drafter, Error, Neural, Result, ScheduleConfig,
+    StopRuleConfig,
+};
 
 /// A target and its drafters; everything else has a default.
 ///
@@ -31,14 +34,19 @@ pub struct CascadeSpec {
     pub drafters: Vec<Neural>,
     /// What drafts from the text itself, after all others, and with which table.
     pub text: Option<(TextDrafter, NgramTable)>,
-    /// Tokens that each drafter adds for the target, those of the text last;
-    /// [`default_draft_tokens`] if `None`, and as deep as nodes allow for the tree alone.
+    /// Whether a K matrix says how much is drafted, with `draft_tokens` or else default ones. If
+    /// not, and without `draft_tokens`, what pays is drafted.
+    pub fixed: bool,
+    /// Tokens that each drafter adds for the target, those of the text last. If there is a K matrix
+    /// and this is `None`, [`default_draft_tokens`], and as deep as nodes allow for the tree alone.
     pub draft_tokens: Option<Vec<usize>>,
-    /// Nodes of a draft at most. If `None`, [`default_nodes`] for the Max-Gram tree alone, and
-    /// otherwise what the engine allows.
+    /// Nodes of a draft at most. If `None`, [`default_nodes`] for the Max-Gram tree alone with a K
+    /// matrix, and otherwise what the engine allows.
     pub max_nodes: Option<usize>,
     /// λ of drafters' reviews of neural drafts; [`default_lenience`] if `None`.
     pub lenience: Option<Lenience>,
+    /// When the turns of all drafters end early.
+    pub stop_rule: Option<StopRuleConfig>,
 }
 
 /// What drafts from the text itself.
@@ -70,9 +78,11 @@ impl CascadeSpec {
             text: drafters.is_empty().then_some(tree),
             target,
             drafters,
+            fixed: false,
             draft_tokens: None,
             max_nodes: None,
             lenience: None,
+            stop_rule: None,
         }
     }
 
@@ -92,14 +102,28 @@ impl CascadeSpec {
         }
         let neural = self.drafters.len();
         let nodes = self.nodes(label, options)?;
-        let tokens = self.for_target(label, &drafters, nodes)?;
-        let k = k_matrix(neural, &tokens).map_err(|error| Error::cascade(label, error))?;
+        let schedule = match self.has_k() || drafters.is_empty() {
+            false => ScheduleConfig::Online,
+            true => {
+                let tokens = self.for_target(label, &drafters, nodes)?;
+                let k = k_matrix(neural, &tokens).map_err(|error| Error::cascade(label, error))?;
+                k.into()
+            }
+        };
+        for drafter in &mut drafters {
+            *drafter.stop_rule_mut() = self.stop_rule;
+        }
         let mut config = Config::new(self.target.clone());
         label.clone_into(&mut config.label);
-        config = config.with_drafters(drafters, k)?;
+        config = config.with_drafters(drafters, schedule)?;
         config.max_nodes = nodes;
         config.lenience = self.lenience.unwrap_or_else(|| default_lenience(neural));
         Ok(config)
+    }
+
+    /// Whether a K matrix says how much is drafted.
+    fn has_k(&self) -> bool {
+        self.fixed || self.draft_tokens.is_some()
     }
 
     /// Whether the tree drafts, and nothing else.
@@ -115,7 +139,7 @@ impl CascadeSpec {
                 nodes => Ok(nodes),
             };
         }
-        if !self.is_tree_alone() {
+        if !self.is_tree_alone() || !self.has_k() {
             return Ok(NODES);
         }
         let device = options.device.or(self.target.device).unwrap_or_default();

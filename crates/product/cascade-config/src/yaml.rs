@@ -68,18 +68,27 @@ impl Writer<'_> {
         line!(out, "\ndrafters:");
         for drafter in drafters {
             match drafter {
-                Drafter::Neural { model, branching } => {
+                Drafter::Neural {
+                    model, branching, ..
+                } => {
                     self.neural(out, "    ", model)?;
                     branches(out, branching);
                 }
                 statistical => self.statistical(out, statistical)?,
             }
+            if let Some(rule) = drafter.stop_rule() {
+                line!(out, "    stop_rule: {}", rule.to_yaml());
+            }
         }
         // Each entry begins with a dash in place of the last two blanks before its first key.
         let entries = out.replace("\n    model:", "\n  - model:");
         *out = entries;
+        let Some(k) = self.config.k() else {
+            line!(out, "\nschedule: {}", self.config.schedule().name());
+            return Ok(());
+        };
         line!(out, "\nk:\n  convention: added");
-        let rows = self.config.k().rows().iter().map(|row| format!("{row:?}"));
+        let rows = k.rows().iter().map(|row| format!("{row:?}"));
         let rows: Vec<_> = rows.collect();
         line!(out, "  matrix: [{}]", rows.join(",\n           "));
         Ok(())

@@ -9,8 +9,8 @@ use crate::level::{Level, Models, Neural, Statistical};
 use crate::level_checks::{check_levels, LevelSpec};
 use crate::recursion::{DraftSettings, Recursion};
 use crate::{
-    Branching, Cascade, Error, KMatrix, NeuralOptions, Placement, Result, ReviewRule, Rule,
-    Schedule, StaticSchedule, StopRule,
+    Branching, Cascade, Clock, Error, KMatrix, NeuralOptions, OnlineSchedule, Placement, Result,
+    ReviewRule, Rule, Schedule, StaticSchedule, StopRule, SystemClock,
 };
 
 /// Default for the maximum number of nodes of a draft: as many rows as this project's models
@@ -30,6 +30,7 @@ pub struct CascadeBuilder {
     max_nodes: Option<usize>,
     eos: Vec<TokenId>,
     codec: Option<Arc<dyn TextCodec>>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl CascadeBuilder {
@@ -91,7 +92,8 @@ impl CascadeBuilder {
     }
 
     /// Sets how many tokens each drafter adds for each reviewer: the static schedule of the papers.
-    /// A cascade with drafters needs this or a [`schedule`](Self::schedule).
+    /// Without this and without a [`schedule`](Self::schedule), what pays is drafted
+    /// ([`OnlineSchedule`]).
     pub fn k_matrix(mut self, k: KMatrix) -> Self {
         self.k = Some(k);
         self
@@ -142,10 +144,16 @@ impl CascadeBuilder {
         self
     }
 
+    /// Sets the clock of ledgers, timings and policies; the machine's clock if not set.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
     /// Checks that the parts fit together and builds the cascade.
     ///
     /// # Errors
-    /// No target; a schedule that is missing, given twice or made for another number of drafters; a
+    /// No target; a schedule that is given twice or made for another number of drafters; a
     /// stop rule before any drafter; a drafter whose vocabulary or architecture differs from the
     /// target's; no nodes to draft, or more than a model scores; a rule that would not be exact for
     /// what it reviews.
@@ -172,7 +180,8 @@ impl CascadeBuilder {
                 .chain(neural)
                 .try_for_each(|model| check_nodes(model, nodes))?;
         }
-        let schedule = one_schedule(self.schedule, self.k, self.placement, self.drafters.len())?;
+        let mut schedule =
+            one_schedule(self.schedule, self.k, self.placement, self.drafters.len())?;
         schedule.check(self.drafters.len())?;
         let levels: Vec<_> = std::iter::once(LevelSpec::Neural(target.spec()))
             .chain(self.drafters.iter().map(Level::spec))
@@ -185,12 +194,20 @@ impl CascadeBuilder {
             reorders: levels.iter().any(LevelSpec::reorders),
             vocab_size: target.scorer.vocab_size(),
         };
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let mut models = Models {
+            target,
+            drafters: self.drafters,
+        };
+        models.set_clock(&clock);
+        schedule.prepare(&models.roles());
         Ok(Cascade {
-            models: Models {
-                target,
-                drafters: self.drafters,
+            models,
+            recursion: Recursion {
+                settings,
+                schedule,
+                clock,
             },
-            recursion: Recursion { settings, schedule },
             codec: self.codec,
         })
     }
@@ -207,7 +224,7 @@ fn one_schedule(
         (Some(schedule), None) => return Ok(schedule),
         (None, Some(k)) => k,
         (None, None) if drafters == 0 => KMatrix::default(),
-        (None, None) => return Err(Error::NoKMatrix { drafters }),
+        (None, None) => return Ok(Box::new(OnlineSchedule::default())),
     };
     Ok(Box::new(StaticSchedule::new(k).with_placement(placement)))
 }

@@ -16,16 +16,6 @@ pub enum Error {
     #[error("a cascade needs a target model; call `target` on the builder")]
     NoTarget,
 
-    /// There are drafters, and neither a K matrix nor another schedule.
-    #[error(
-        "a cascade with {drafters} drafters needs a K matrix of {drafters} rows and columns; \
-         call `k_matrix` on the builder, or `schedule` for another schedule"
-    )]
-    NoKMatrix {
-        /// Number of drafters.
-        drafters: usize,
-    },
-
     /// There are a K matrix and another schedule.
     #[error("a cascade has one schedule: call `k_matrix` or `schedule` on the builder, not both")]
     TwoSchedules,

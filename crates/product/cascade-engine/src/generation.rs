@@ -2,13 +2,15 @@
 
 use std::borrow::BorrowMut;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use cascade_core::{
     Decoding, Draft, LevelId, Observation, Prompt, RandomSource, Scores, SeededRandom, Want,
 };
 use cascade_verify::{LeniencePolicy, LossBudget, Verdict};
 
+use crate::clock::Laps;
 use crate::context_stack::ContextStack;
 use crate::decoding::DecodingState;
 use crate::emission::{Emission, OnEvent};
@@ -52,10 +54,10 @@ pub struct Generation<C = Cascade> {
     /// Of how many tokens log probabilities are reported.
     logprobs: Option<usize>,
     report_drafts: bool,
+    random: Box<dyn RandomSource + Send>,
     /// How lossy samples may be, and how lossy they were.
     lossy: Option<LossBudget>,
     spent: f64,
-    random: SeededRandom,
     context: ContextStack,
     emission: Emission,
     steps: Vec<Step>,
@@ -68,26 +70,37 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let models = cascade.borrow_mut();
         models.check(prompt)?;
         let emission = Emission::new(options, models.codec.clone())?;
-        let started = Instant::now();
+        let started = models.recursion.clock.now();
         models.models.set_source(&prompt.source)?;
         if !options.decoding.is_greedy() {
             models.models.forget();
+            models.recursion.schedule.forget();
         }
+        let wall = models.recursion.clock.now().saturating_sub(started);
         Ok(Self {
             cascade,
             decoding: options.decoding,
             speculate: options.speculate,
             logprobs: options.logprobs,
             report_drafts: options.report_drafts,
+            random: Box::new(SeededRandom::new(options.seed)),
             lossy: options.effective_budget(),
             spent: 0.0,
-            random: SeededRandom::new(options.seed),
             context: ContextStack::new(prompt.context.clone()),
             emission,
             steps: Vec::new(),
             finish: None,
-            wall: started.elapsed(),
+            wall,
         })
+    }
+
+    /// The same generation with another source of randomness than the seed's, for tests that
+    /// enumerate what may be drawn.
+    pub fn with_random(self, random: impl RandomSource + Send + 'static) -> Self {
+        Self {
+            random: Box::new(random),
+            ..self
+        }
     }
 
     /// Takes the next step; `None` once the generation has ended.
@@ -112,7 +125,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         if self.finish.is_some() {
             return Ok(None);
         }
-        let started = Instant::now();
+        let clock = Arc::clone(&self.cascade.borrow().recursion.clock);
+        let started = clock.now();
         let report = match self.draft_limit() {
             Err(finish) => {
                 self.finish = Some(self.emission.flush(finish, on_event)?);
@@ -120,7 +134,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             }
             Ok(limit) => Some(self.verified_step(limit, on_event)?),
         };
-        self.wall += started.elapsed();
+        self.wall += clock.now().saturating_sub(started);
         Ok(report)
     }
 
@@ -144,7 +158,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     fn verified_step(&mut self, limit: usize, on_event: OnEvent<'_>) -> Result<StepReport> {
         let before = self.cascade.borrow().models.usage();
         let first = self.emission.tokens.len();
-        let mut clock = Clock::start();
+        let clock = Arc::clone(&self.cascade.borrow().recursion.clock);
+        let mut clock = Laps::start(&*clock);
         let drafted = self.draft(limit)?;
         let drafting = clock.lap();
         let verified = self.verify(&drafted.draft)?;
@@ -192,7 +207,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let budget = cascade.recursion.settings.budget(limit);
         let mut decoding = DecodingState {
             decoding: self.decoding,
-            random: &mut self.random,
+            random: &mut *self.random,
         };
         cascade.recursion.draft(
             &mut cascade.models.drafters,
@@ -211,7 +226,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             false => 0,
         };
         let target = &mut models.target;
-        let random: &mut dyn RandomSource = &mut self.random;
+        let random: &mut dyn RandomSource = &mut *self.random;
         let mut decoding = DecodingState {
             decoding: self.decoding,
             random,
@@ -260,7 +275,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             forward: *forward,
         };
         let drafters = &mut cascade.models.drafters;
-        cascade.recursion.observe(drafters, &outcome);
+        let sampled = !self.decoding.is_greedy();
+        cascade.recursion.observe(drafters, &outcome, sampled);
         let emitted = &self.emission.tokens[first..];
         let context = self.context.tokens();
         let observation = Observation::new(
@@ -392,19 +408,4 @@ struct Verified {
     scores: Scores,
     forward: ForwardCost,
     verdict: Verdict,
-}
-
-/// Times consecutive phases.
-struct Clock(Instant);
-
-impl Clock {
-    fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Time since the start or the last lap.
-    fn lap(&mut self) -> Duration {
-        let now = Instant::now();
-        now - std::mem::replace(&mut self.0, now)
-    }
 }

@@ -70,7 +70,9 @@ impl<'a> JointDrafting<'a> {
             true => self.slot.drafter,
             false => turn.drafter,
         };
-        Ok(self.recursion.fitting(&proposed, budget, proposer))
+        Ok(self
+            .recursion
+            .fitting(&proposed, budget, |_| true, proposer))
     }
 
     /// The tree after all forwards that are asked for and that could change it, and what they said.

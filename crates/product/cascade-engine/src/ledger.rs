@@ -1,6 +1,7 @@
 //! The ledger: calls, rows and time of each model.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use cascade_core::{
     Advice, Architecture, Budget, Drafter, Observation, Result, ScoredTree, Scorer, Scores,
@@ -8,6 +9,7 @@ use cascade_core::{
 };
 
 use crate::contract::check_scores;
+use crate::{Clock, SystemClock};
 
 /// What one model did during one generation, as counts to which costs can be applied later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +52,7 @@ impl Usage {
 pub struct Metered<M> {
     model: M,
     usage: Usage,
+    clock: Arc<dyn Clock>,
 }
 
 impl<M> Metered<M> {
@@ -58,7 +61,13 @@ impl<M> Metered<M> {
         Self {
             model,
             usage: Usage::default(),
+            clock: Arc::new(SystemClock),
         }
+    }
+
+    /// Reads the time from another clock than the machine's.
+    pub fn set_clock(&mut self, clock: Arc<dyn Clock>) {
+        self.clock = clock;
     }
 
     /// What the model did since the last `set_source`.
@@ -91,16 +100,16 @@ impl<S: Scorer> Scorer for Metered<S> {
     /// Resets the ledger.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.usage = Usage::default();
-        let started = Instant::now();
+        let started = self.clock.now();
         let begun = self.model.set_source(source);
-        self.usage.time += started.elapsed();
+        self.usage.time += self.clock.now().saturating_sub(started);
         begun
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        let started = Instant::now();
+        let started = self.clock.now();
         let scores = self.model.score(context, tree, want)?;
-        self.usage.time += started.elapsed();
+        self.usage.time += self.clock.now().saturating_sub(started);
         check_scores(&scores, tree, want, self.model.vocab_size())?;
         let wanted = tree.len() as u64 + 1;
         let others = (scores.rows_computed as u64).saturating_sub(wanted);
@@ -119,15 +128,15 @@ impl<D: Drafter> Drafter for Metered<D> {
     /// Resets the ledger.
     fn set_source(&mut self, source: &[TokenId]) {
         self.usage = Usage::default();
-        let started = Instant::now();
+        let started = self.clock.now();
         self.model.set_source(source);
-        self.usage.time += started.elapsed();
+        self.usage.time += self.clock.now().saturating_sub(started);
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
-        let started = Instant::now();
+        let started = self.clock.now();
         let proposed = self.model.propose(context, budget);
-        self.usage.time += started.elapsed();
+        self.usage.time += self.clock.now().saturating_sub(started);
         self.usage.calls += 1;
         self.usage.rows += proposed.tree.len() as u64;
         proposed
@@ -138,18 +147,18 @@ impl<D: Drafter> Drafter for Metered<D> {
     }
 
     fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
-        let started = Instant::now();
+        let started = self.clock.now();
         let proposed = self.model.propose_with(context, budget, advice);
-        self.usage.time += started.elapsed();
+        self.usage.time += self.clock.now().saturating_sub(started);
         self.usage.calls += 1;
         self.usage.rows += proposed.tree.len() as u64;
         proposed
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {
-        let started = Instant::now();
+        let started = self.clock.now();
         self.model.observe(observation);
-        self.usage.time += started.elapsed();
+        self.usage.time += self.clock.now().saturating_sub(started);
     }
 
     fn forget(&mut self) {

@@ -11,7 +11,7 @@ use cascade_verify::{ReviewRule, Rule};
 use crate::contract::check_proposal;
 use crate::level_checks::{LevelSpec, NeuralSpec};
 use crate::policy::{ForwardCost, Outcome, StopRule};
-use crate::{Branching, Error, Metered, ModelUsage, Result, Role, Usage};
+use crate::{Branching, Clock, Error, Metered, ModelUsage, Result, Role, Usage};
 
 pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
 pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
@@ -243,13 +243,35 @@ impl Models {
         wanted.max().unwrap_or(0).min(most)
     }
 
-    /// Lets statistical drafters forget what they have learned.
+    /// Lets statistical drafters and stop rules forget what they have learned.
     pub(crate) fn forget(&mut self) {
         for level in &mut self.drafters {
+            if let Some(rule) = level.stop_rule_mut() {
+                rule.forget();
+            }
             if let Level::Statistical(statistical) = level {
                 statistical.drafter.forget();
             }
         }
+    }
+
+    /// Lets all ledgers read a clock.
+    pub(crate) fn set_clock(&mut self, clock: &Arc<dyn Clock>) {
+        self.target.scorer.set_clock(Arc::clone(clock));
+        for level in &mut self.drafters {
+            match level {
+                Level::Neural(neural) => neural.scorer.set_clock(Arc::clone(clock)),
+                Level::Statistical(statistical) => {
+                    statistical.drafter.set_clock(Arc::clone(clock));
+                }
+            }
+        }
+    }
+
+    /// What each level is, the target first.
+    pub(crate) fn roles(&self) -> Vec<Role> {
+        let drafters = self.drafters.iter().map(Level::role);
+        std::iter::once(Role::Target).chain(drafters).collect()
     }
 
     /// Lets statistical drafters learn from a step of the target.
@@ -271,9 +293,7 @@ impl Models {
 
     /// The usage of each model with its name and role.
     pub(crate) fn named_usage(&self) -> Vec<ModelUsage> {
-        let roles = self.drafters.iter().map(Level::role);
-        let roles = std::iter::once(Role::Target).chain(roles);
-        let named = self.names().zip(roles).zip(self.usage());
+        let named = self.names().zip(self.roles()).zip(self.usage());
         named
             .map(|((name, role), usage)| ModelUsage {
                 name: name.to_owned(),

@@ -58,7 +58,7 @@ pub fn check_levels(levels: &[LevelSpec<'_>], schedule: &dyn Schedule) -> Result
             let below = levels.iter().enumerate().skip(index + 1).filter(paired);
             let drafters: Vec<_> = below.map(|(_, drafter)| *drafter).collect();
             check_order(neural, &drafters)?;
-            check_joint(neural, &drafters)?;
+            check_joint(neural, &drafters, schedule)?;
         }
     }
     Ok(())
@@ -88,13 +88,24 @@ fn depends_on_siblings(branching: &Branching) -> bool {
 }
 
 /// Checks a drafter of the most probable nodes.
-fn check_joint(neural: &NeuralSpec<'_>, drafters: &[LevelSpec<'_>]) -> Result<()> {
+fn check_joint(
+    neural: &NeuralSpec<'_>,
+    drafters: &[LevelSpec<'_>],
+    schedule: &dyn Schedule,
+) -> Result<()> {
     if neural.branching.expand != Expand::MostProbable {
         return Ok(());
     }
     let drafter = neural.name.to_owned();
     if neural.stops {
         return Err(Error::StopRuleOfJoint { drafter });
+    }
+    if !schedule.plans_joint_drafts() {
+        let problem = "this schedule does not plan what two draft together; give a K matrix";
+        return Err(Error::NotJoint {
+            drafter,
+            problem: problem.to_owned(),
+        });
     }
     let unable = drafters.iter().find_map(|level| match level {
         LevelSpec::Neural(NeuralSpec { name, .. })

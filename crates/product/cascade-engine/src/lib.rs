@@ -5,8 +5,9 @@
 //! * [`Generation`]: the decoding of one prompt. [`step`](Generation::step) it, iterate over it, or
 //!   let [`Cascade::generate`] run it to its [`GenerationOutput`].
 //! * [`Schedule`]: who drafts next for a reviewer, and how much. The built-in one follows the
-//!   [`KMatrix`] of Cascade Speculative Drafting (§3.4). [`StopRule`]: whether a draft ends after a
-//!   token. Both learn from [`Outcome`]s.
+//!   [`KMatrix`] of Cascade Speculative Drafting (§3.4), or drafts what pays at present
+//!   ([`OnlineSchedule`]). [`StopRule`]: whether a draft ends after a token. Both learn from
+//!   [`Outcome`]s.
 //! * [`Branching`]: how drafts become trees.
 //! * [`Usage`]: calls, rows and time of each model, recorded by [`Metered`].
 //! * [`StopSequences`]: texts that end a generation, found across token boundaries.
@@ -18,9 +19,11 @@
 
 #![forbid(unsafe_code)]
 
+mod assumed_time;
 mod branching;
 mod builder;
 mod cascade;
+mod clock;
 mod context_stack;
 mod contract;
 mod decoding;
@@ -44,12 +47,14 @@ mod report;
 mod stop_sequences;
 mod text;
 
+pub use assumed_time::{AssumedTime, RowTimes};
 pub use branching::{Branching, Expand, Placement, Siblings};
 pub use builder::{CascadeBuilder, DEFAULT_MAX_NODES};
 pub use cascade::Cascade;
 pub use cascade_verify::{
     InvalidLenience, InvalidLossBudget, Lenience, LossBudget, ReviewRule, Rule, UnknownRule,
 };
+pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use generation::Generation;
@@ -61,8 +66,9 @@ pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
 pub use output::{Finish, GenerationOutput, Loss, ModelUsage, Role, Step};
 pub use policy::{
-    classifier_features, Classifier, ClassifierWeights, ConfidenceThreshold, DraftState,
-    DraftedToken, ForwardCost, InvalidClassifier, Judgement, Outcome, Schedule, StaticSchedule,
+    classifier_features, AdaptiveConfidence, AssumedCosts, Classifier, ClassifierWeights,
+    ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost, InvalidClassifier,
+    Judgement, LengthHeuristic, MdpThreshold, OnlineSchedule, Outcome, Schedule, StaticSchedule,
     StopRule, Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};

@@ -60,7 +60,9 @@ impl<'a> NeuralDrafting<'a> {
                     .draft(below, drafter, context, budget, decoding)
             })?;
             let reviewed = self.review(drafted, context, &main_path, growth, decoding)?;
-            self.recursion.observe(below, &reviewed.outcome(drafter));
+            let sampled = decoding.is_sampled();
+            let outcome = reviewed.outcome(drafter);
+            self.recursion.observe(below, &outcome, sampled);
         }
         Ok(self.chunk)
     }
@@ -176,14 +178,12 @@ impl<'a> NeuralDrafting<'a> {
     fn want(&self, decoding: &DecodingState<'_>) -> Want {
         let lenience = self.recursion.settings.lenience;
         let want = decoding.want(lenience, &self.neural.branching);
-        match &self.neural.stop_rule {
-            None => want,
-            Some(rule) => {
-                // Stop rules never see logits, and lenient reviews read the gathered probabilities.
-                let reads = rule.want();
-                want.union(reads.with_rows(reads.rows.min(RowDetail::Gathered)))
-            }
-        }
+        let rule = self.neural.stop_rule.as_ref().map(|rule| rule.want());
+        let policies = [Some(self.recursion.schedule.want()), rule];
+        policies.into_iter().flatten().fold(want, |want, reads| {
+            // Policies never see logits, and lenient reviews read the gathered probabilities.
+            want.union(reads.with_rows(reads.rows.min(RowDetail::Gathered)))
+        })
     }
 
     /// Extends the main path by the accepted tokens, with the proposals they were emitted from and
@@ -218,11 +218,8 @@ impl<'a> NeuralDrafting<'a> {
         steps
     }
 
-    /// Asks the stop rule about the next token of the main path.
+    /// Asks the stop rule and the schedule about the next token of the main path.
     fn stops(&mut self, token: TokenId, from: &Proposal, scores: &Scores, row: usize) -> bool {
-        let Some(rule) = &mut self.neural.stop_rule else {
-            return false;
-        };
         let turn_position = self.chunk.depth();
         let drafted = DraftedToken {
             reviewer: self.slot.reviewer,
@@ -240,7 +237,10 @@ impl<'a> NeuralDrafting<'a> {
             entropy: scores.entropy.as_ref().map(|entropy| entropy[row]),
             hidden: scores.hidden.as_ref().map(|hidden| hidden.row(row)),
         };
-        rule.stop(&drafted)
+        // Both are asked, since both may learn from what they were asked.
+        let by_schedule = self.recursion.schedule.stop(&drafted);
+        let rule = self.neural.stop_rule.as_mut();
+        rule.is_some_and(|rule| rule.stop(&drafted)) || by_schedule
     }
 
     /// Leaves beside the main path that get children.

@@ -1,6 +1,9 @@
 //! The recursion: vertical and horizontal cascade (Cascade Speculative Drafting, Algorithm 1), over
 //! trees, for any schedule.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use cascade_core::{Budget, Draft, LevelId, NodeId, Proposal, Proposed, ScoredTree, TokenId};
 use cascade_verify::LeniencePolicy;
 
@@ -11,7 +14,7 @@ use crate::joint_drafting::JointDrafting;
 use crate::level::{Level, Statistical};
 use crate::neural_drafting::NeuralDrafting;
 use crate::policy::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnRecord, TurnStart};
-use crate::{Error, Expand, Result};
+use crate::{Clock, Error, Expand, Result};
 
 /// The settings of drafting that belong neither to a model nor to a policy.
 pub(crate) struct DraftSettings {
@@ -68,6 +71,7 @@ pub(crate) struct DraftSlot {
 pub(crate) struct Recursion {
     pub(crate) settings: DraftSettings,
     pub(crate) schedule: Box<dyn Schedule>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Recursion {
@@ -108,17 +112,23 @@ impl Recursion {
             };
             granted = granted.saturating_add(left.nodes);
             let drafting = levels_from(levels, reviewer, turn.drafter)?;
+            let started = self.clock.now();
             builder.begin(turn.start);
             let chunk = match slot(&builder, reviewer, turn, left) {
                 None => DraftBuilder::nothing_after(&builder),
                 Some(slot) => context.extended(&builder.main_path(), |context| {
-                    self.chunk(drafting, context, slot, decoding)
+                    self.chunk(drafting, context, slot, &state, decoding)
                 })?,
+            };
+            let time = match decoding.is_sampled() {
+                true => Duration::ZERO,
+                false => self.clock.now().saturating_sub(started),
             };
             turns.push(TurnRecord {
                 turn,
                 stopped: chunk.stopped,
                 path: builder.graft(chunk),
+                time,
             });
             let grew = builder.draft.candidates().len() > candidates;
             fruitless = if grew { 0 } else { fruitless + 1 };
@@ -128,7 +138,11 @@ impl Recursion {
     }
 
     /// Lets the policies learn from a review of a draft by `levels`, those below the reviewer.
-    pub(crate) fn observe(&mut self, levels: &mut [Level], outcome: &Outcome<'_>) {
+    pub(crate) fn observe(&mut self, levels: &mut [Level], outcome: &Outcome<'_>, sampled: bool) {
+        let outcome = &match sampled {
+            true => outcome.without_times(),
+            false => *outcome,
+        };
         self.schedule.observe(outcome);
         for (index, level) in levels.iter_mut().enumerate() {
             level.observe_outcome(LevelId(outcome.reviewer.0 + 1 + index), outcome);
@@ -141,6 +155,7 @@ impl Recursion {
         levels: &mut [Level],
         context: &mut ContextStack,
         slot: DraftSlot,
+        state: &DraftState<'_>,
         decoding: &mut DecodingState<'_>,
     ) -> Result<DraftBuilder> {
         let slot = DraftSlot {
@@ -150,7 +165,7 @@ impl Recursion {
         match levels.split_first_mut() {
             None => Ok(DraftBuilder::default()),
             Some((Level::Statistical(statistical), _)) => {
-                self.propose(statistical, context.tokens(), slot)
+                self.propose(statistical, context.tokens(), slot, state)
             }
             Some((Level::Neural(neural), below)) => match neural.branching.expand {
                 Expand::MostProbable => {
@@ -165,10 +180,11 @@ impl Recursion {
 
     /// The base of the recursion: a statistical drafter proposes directly.
     fn propose(
-        &self,
+        &mut self,
         model: &mut Statistical,
         context: &[TokenId],
         slot: DraftSlot,
+        state: &DraftState<'_>,
     ) -> Result<DraftBuilder> {
         let depth = slot.quota.min(slot.capacity.nodes);
         let free = slot.capacity.nodes.saturating_sub(slot.reserved);
@@ -182,17 +198,24 @@ impl Recursion {
             depth: depth.unwrap_or(budget.depth),
             ..budget
         };
-        let mut chunk = self.fitting(&proposed, budget, |_| slot.drafter);
+        let schedule = &mut self.schedule;
+        let keep = schedule.trim(slot.reviewer, slot.drafter, state, &proposed);
+        let keep = |node: NodeId| match &keep {
+            None => true,
+            Some(keep) => keep.get(node).is_some_and(|&kept| kept),
+        };
+        let mut chunk = self.fitting(&proposed, budget, keep, |_| slot.drafter);
         chunk.stopped = depth.is_some();
         Ok(chunk)
     }
 
-    /// The part of a proposal that is within the budget and not after an EOS token, with the level
-    /// that proposed each node.
+    /// The part of a proposal that is kept, within the budget and not after an EOS token, with the
+    /// level that proposed each node.
     pub(crate) fn fitting(
         &self,
         proposed: &ScoredTree,
         budget: Budget,
+        keep: impl Fn(NodeId) -> bool,
         proposer: impl Fn(NodeId) -> LevelId,
     ) -> DraftBuilder {
         let tree = &proposed.tree;
@@ -200,7 +223,8 @@ impl Recursion {
         // The new node for each node of the tree; `None` if it is left out.
         let mut places: Vec<Option<NodeId>> = Vec::with_capacity(tree.len());
         for node in 0..tree.len() {
-            let fits = tree.depth(node) < budget.depth && chunk.draft.len() < budget.nodes;
+            let within = tree.depth(node) < budget.depth && chunk.draft.len() < budget.nodes;
+            let fits = within && keep(node);
             let under = match tree.parent(node) {
                 None => Some(None),
                 Some(parent) if self.settings.is_eos(tree.token(parent)) => None,

@@ -145,12 +145,12 @@ DEVICE void add_up_parts(const Quad *parts, u32 count, u32 distance, float *sums
 #define MULTIPLY_STAGE(NT, RING, s)                                                                                          \
     copy_wait(RING - 2u);                                                                                                    \
     block_barrier();                                                                                                         \
+    STAGE_INPUT(NT, ((s) + RING - 1u) % RING, ((s) + RING - 1u) * STAGE)                                                     \
     UNROLL for (u32 c = (s) * STAGE; c < ((s) + 1u) * STAGE; ++c) {                                                          \
         UNROLL for (u32 n = 0; n < NT; ++n)                                                                                  \
             multiply_weights(sums[n], ring[c], load_quad(&staged[s][n * 8u + LANE / 4u][c % STAGE * CHUNK + LANE % 4u * 8u]));\
         load_chunk(ring[c], weights, c + RING * STAGE, own_tile < tiles ? left : 0);                                             \
-    }                                                                                                                        \
-    STAGE_INPUT(NT, ((s) + RING - 1u) % RING, ((s) + RING - 1u) * STAGE)
+    }
 
 /* NT: eights of rows. A block has eight tiles and one part, so that it stages no more of the input than that part; the last block to
  * be done with some outputs adds up the parts. Grid: eight tiles; parts. */

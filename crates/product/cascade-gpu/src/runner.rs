@@ -233,10 +233,10 @@ impl Runner {
         self.device.run(&self.programs[&room])
     }
 
-    /// Records the forwards of every number of rows over contexts of so many keys and source keys at
-    /// most (each power of two times [`SPLIT`](crate::SPLIT) below), so that the first generation
-    /// does not have to. `build` is what [`forward`](Self::forward) gets, and whether logits are
-    /// wanted.
+    /// Records the forwards of every number of rows over contexts of so many keys and source keys
+    /// at most (each power of two times [`SPLIT`](crate::SPLIT) below), so that the first
+    /// generation does not have to. `build` is what [`forward`](Self::forward) gets, and whether
+    /// logits are wanted.
     ///
     /// # Errors
     /// What recording fails with.

@@ -1,8 +1,8 @@
 //! Every kernel once, against the CPU: does this GPU, with its driver's compiler, compute what the
 //! kernels say?
 //!
-//! What one kernel leaves behind is the input of the next check, so that a fault has one name. Sizes
-//! are small: all checks together take a GPU a few milliseconds.
+//! What one kernel leaves behind is the input of the next check, so that a fault has one name.
+//! Sizes are small: all checks together take a GPU a few milliseconds.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -166,7 +166,17 @@ impl DrafterFactory for MaxGramFactory {
     }
 }
 
+/// Tokens of a match after which its next token is right as often as not.
+const EVEN: f32 = 2.5;
+/// How often a token of the table is right.
+const OF_TABLE: f32 = 0.2;
+/// How often a sibling is right, as a share of the first child.
+const OF_SIBLING: f32 = 0.3;
+
 /// The Max-Gram drafter.
+///
+/// The estimates of its nodes are rules of thumb, by the length of the match; what learns from
+/// outcomes corrects them.
 ///
 /// The corpus is the source followed by the context. Of the suffixes of the context the longest is
 /// taken that occurs in the corpus earlier than at its end; occurrences may lie in the source, in
@@ -244,14 +254,15 @@ impl MaxGram {
     }
 
     /// Searches the corpus for its own suffix of at most `limit` tokens, and appends to `draft`
-    /// what follows there, up to `budget` tokens in all.
-    fn copy(&self, limit: usize, draft: &mut Vec<TokenId>, budget: usize) {
+    /// what follows there, up to `budget` tokens in all. Returns the length of the suffix that was
+    /// found, 0 if none was.
+    fn copy(&self, limit: usize, draft: &mut Vec<TokenId>, budget: usize) -> usize {
         let Some(found) = self
             .corpus
             .longest_earlier_match(limit)
             .filter(|found| found.len >= self.options.min_match)
         else {
-            return;
+            return 0;
         };
         let end = match self.options.occurrence {
             Occurrence::Earliest => found.end,
@@ -259,13 +270,14 @@ impl MaxGram {
         };
         let room = budget - draft.len();
         draft.extend(self.corpus.tokens()[end..].iter().take(room));
+        found.len
     }
 
     /// What both searches give, for a corpus that is source and context. Leaves the corpus with the
     /// first part of the draft appended, if there was a second search.
-    fn copies(&mut self, context: &[TokenId], budget: usize) -> Vec<TokenId> {
+    fn copies(&mut self, context: &[TokenId], budget: usize) -> Copies {
         let mut draft = Vec::new();
-        self.copy(context.len(), &mut draft, budget);
+        let matched = self.copy(context.len(), &mut draft, budget);
         if !draft.is_empty() && draft.len() < budget {
             // Left in the corpus afterwards: if the draft is accepted, the next call finds it
             // there.
@@ -274,7 +286,10 @@ impl MaxGram {
             }
             self.copy(context.len() + draft.len(), &mut draft, budget);
         }
-        draft
+        Copies {
+            tokens: draft,
+            matched,
+        }
     }
 
     /// The main chain, of which the first `copied` tokens come from the corpus, and as many
@@ -319,17 +334,57 @@ impl Drafter for MaxGram {
             return ScoredTree::default();
         }
         self.sync(context);
-        let mut lead = self.copies(context, depth);
-        let copied = lead.len();
+        let copies = self.copies(context, depth);
+        let copied = copies.tokens.len();
+        let estimate = |depth: usize| copies.estimate(depth);
+        let mut lead = copies.tokens.clone();
         if let Some(table) = &self.bigram {
             let last = lead.last().or(context.last()).copied();
             lead.extend(table.chain(last).take(depth - copied));
         }
         if budget.nodes <= budget.depth {
-            return TokenTree::chain(lead).into();
+            let probabilities = (0..lead.len()).map(estimate).collect();
+            return ScoredTree {
+                tree: TokenTree::chain(lead),
+                probabilities,
+            };
         }
-        self.with_siblings(context, &lead, copied, budget).into()
+        let tree = self.with_siblings(context, &lead, copied, budget);
+        let probabilities = estimates(&tree, estimate);
+        ScoredTree {
+            tree,
+            probabilities,
+        }
     }
+}
+
+/// What was copied from the corpus.
+struct Copies {
+    tokens: Vec<TokenId>,
+    /// Length of the suffix whose continuation the first copy is.
+    matched: usize,
+}
+
+impl Copies {
+    /// The probability that the token at a depth of the chain is accepted if those before it are.
+    fn estimate(&self, depth: usize) -> f32 {
+        if depth >= self.tokens.len() {
+            return OF_TABLE;
+        }
+        // What was copied so far is part of the match if it is accepted.
+        let matched = (self.matched + depth) as f32;
+        matched / (matched + EVEN)
+    }
+}
+
+/// Estimates for all nodes.
+fn estimates(tree: &TokenTree, estimate: impl Fn(usize) -> f32) -> Vec<f32> {
+    let nodes = (0..tree.len()).map(|node| {
+        let is_first = tree.children(tree.parent(node)).next() == Some(node);
+        let share = if is_first { 1.0 } else { OF_SIBLING };
+        share * estimate(tree.depth(node))
+    });
+    nodes.collect()
 }
 
 /// End of the latest occurrence of the matched suffix before the end of the text: Knuth, Morris and

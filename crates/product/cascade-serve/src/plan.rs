@@ -1,6 +1,6 @@
 //! How a request's answer is drafted: what it may change of the configuration.
 
-use cascade_config::{k_matrix, Config, Drafter};
+use cascade_config::{k_matrix, Config, Drafter, ScheduleConfig};
 use cascade_engine::{
     Branching, Convention, Expand, KMatrix, Lenience, Placement, DEFAULT_MAX_NODES,
 };
@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 
-/// The only schedule there is: as many tokens of each drafter as the K matrix says.
-const SCHEDULES: [&str; 1] = ["static"];
+/// As many tokens of each drafter as the K matrix says, or what pays at present.
+const SCHEDULES: [&str; 2] = ["static", "online"];
 
 /// The settings of drafting. Requests with equal ones can use each other's sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
-    k: Vec<Vec<usize>>,
+    schedule: ScheduleConfig,
     lenience: Lenience,
     placement: Placement,
     max_nodes: usize,
@@ -36,7 +36,7 @@ impl Plan {
     /// As the configuration says.
     pub(crate) fn of(config: &Config, chat: bool) -> Self {
         Self {
-            k: config.k().rows().to_vec(),
+            schedule: config.schedule().clone(),
             lenience: config.lenience,
             placement: config.placement,
             max_nodes: config.max_nodes,
@@ -47,12 +47,7 @@ impl Plan {
 
     /// The configuration with these settings.
     pub(crate) fn apply(&self, config: &Config) -> cascade_config::Result<Config> {
-        let k = KMatrix::new(self.k.clone(), Convention::Added);
-        let k = k.map_err(|error| cascade_config::Error::Cascade {
-            file: config.label.clone(),
-            source: Box::new(error.into()),
-        })?;
-        let mut config = config.clone().with_k(k)?;
+        let mut config = config.clone().with_schedule(self.schedule.clone())?;
         config.lenience = self.lenience;
         config.placement = self.placement;
         config.max_nodes = self.max_nodes;
@@ -78,7 +73,8 @@ impl Speculation {
         };
         speculation.enabled = own.boolean("enabled")?.unwrap_or(true);
         let plan = &mut speculation.plan;
-        if let Some(schedule) = own.string("schedule")? {
+        let schedule = own.string("schedule")?;
+        if let Some(schedule) = &schedule {
             if !SCHEDULES.contains(&schedule.as_str()) {
                 let known = SCHEDULES.join(", ");
                 return Err(own.wrong(
@@ -87,12 +83,28 @@ impl Speculation {
                 ));
             }
         }
+        let online = schedule.as_deref() == Some("online");
+        if online && !config.drafters().is_empty() {
+            plan.schedule = ScheduleConfig::Online;
+        }
         if let Some(mut tree) = own.object("tree")? {
             plan.read_tree(&mut tree, config)?;
             tree.finish()?;
         }
         if let Some(k) = own.take("k") {
-            plan.k = read_k(&own, &k, config, plan.max_nodes)?;
+            if online {
+                return Err(own.wrong("k", "the schedule is `online`, which decides that"));
+            }
+            plan.schedule = read_k(&own, &k, config, plan.max_nodes)?.into();
+        }
+        if schedule.as_deref() == Some("static") && plan.schedule.k().is_none() {
+            return Err(own.wrong(
+                "schedule",
+                "it is `static`, and neither the request nor the configuration has a `k`",
+            ));
+        }
+        if plan.schedule.k().is_none() {
+            plan.placement = Placement::Sequential;
         }
         if let Some(lenience) = own.number("lenience")? {
             let lenience = Lenience::new(lenience as f32);
@@ -147,12 +159,7 @@ impl Plan {
 }
 
 /// Tokens that each drafter adds for the target, or the whole K matrix.
-fn read_k(
-    fields: &Fields,
-    value: &Value,
-    config: &Config,
-    most: usize,
-) -> ApiResult<Vec<Vec<usize>>> {
+fn read_k(fields: &Fields, value: &Value, config: &Config, most: usize) -> ApiResult<KMatrix> {
     let drafters = config.drafters();
     let names: Vec<_> = drafters.iter().map(Drafter::name).collect();
     let wrong = || {
@@ -178,12 +185,10 @@ fn read_k(
             .filter(|rows| rows.len() == names.len())
             .ok_or_else(wrong)?;
         let k = KMatrix::new(rows, Convention::Added);
-        let k = k.map_err(|error| fields.wrong("k", error.to_string()))?;
-        return Ok(k.rows().to_vec());
+        return k.map_err(|error| fields.wrong("k", error.to_string()));
     }
     let neural = |drafter: &&Drafter| matches!(drafter, Drafter::Neural { .. });
     let neural = drafters.iter().filter(neural).count();
     let k = k_matrix(neural, &row(value).ok_or_else(wrong)?);
-    let k = k.map_err(|error| ApiError::field("speculation.k", error.to_string()))?;
-    Ok(k.rows().to_vec())
+    k.map_err(|error| ApiError::field("speculation.k", error.to_string()))
 }

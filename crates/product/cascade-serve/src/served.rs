@@ -217,7 +217,8 @@ impl Served {
             "max_model_len": max_context,
             "cascade": {
                 "levels": levels.collect::<Vec<_>>(),
-                "k": self.config.k().rows(),
+                "schedule": self.config.schedule().name(),
+                "k": self.config.k().map(|k| k.rows()),
                 "lenience": self.config.lenience.get(),
                 "chat": self.template.is_some(),
                 "max_tokens": self.config.generation.max_new_tokens,

@@ -262,7 +262,8 @@ impl Driver {
 
     // ---- Kernels ----
 
-    /// Loads a module as a driver of a version of CUDA does; what its assembler says if it does not.
+    /// Loads a module as a driver of a version of CUDA does; what its assembler says if it does
+    /// not.
     pub(crate) fn load(
         &mut self,
         text: &str,

@@ -3,8 +3,9 @@
 //! Within a block, barriers order accesses: those before one come before those after it. Blocks of
 //! a launch are ordered by counters only: a block whose threads have published what they wrote (a
 //! fence, then a barrier; or a barrier, then an addition that releases) adds to a counter; a block
-//! that adds to it later, and passes a fence or acquires by the addition, sees what was published. Launches come one after the other, unless they overlap: then the one
-//! before may be running until a thread has waited for it.
+//! that adds to it later, and passes a fence or acquires by the addition, sees what was published.
+//! Launches come one after the other, unless they overlap: then the one before may be running until
+//! a thread has waited for it.
 
 use rustc_hash::FxHashMap;
 

@@ -1,6 +1,7 @@
 //! An HTTP server on this machine whose answers are a function, for tests of what asks servers.
 //!
-//! It does as it is told: wrong lengths, silence, half bodies. It panics where a test made a mistake.
+//! It sends whatever a test asks for: wrong lengths, silence, half bodies. It panics where the test
+//! made a mistake.
 
 #![allow(clippy::unwrap_used)]
 

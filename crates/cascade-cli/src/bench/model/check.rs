@@ -78,7 +78,7 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         passed: compared.iter().all(|forward| forward.passes(tolerance)),
         forwards: compared.iter().map(|of| row(of, tolerance)).collect(),
     };
-    super::super::report(&checked, args.json, |out, checked| show(out, checked))?;
+    super::super::report(&checked, args.json, show)?;
     match checked.passed {
         true => Ok(()),
         false => bail!("forwards of {} differ on {}", checked.model, checked.device),

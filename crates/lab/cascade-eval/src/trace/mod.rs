@@ -15,6 +15,7 @@
 //!   [`TraceScorer`], and sums over records.
 //! * [`TimedReplayScorer`], [`replay_timed`]: the same with a live model computing every forward,
 //!   and the timings of its steps.
+//! * [`Oracle`]: the schedule that knows the answer, to compare others with.
 //! * [`spec_bench`]: traces from the recorded answers of Spec-Bench.
 //! * [`Summary`]: statistics of a trace.
 //!
@@ -51,6 +52,7 @@ mod first_token;
 mod format;
 mod header;
 mod margins;
+mod oracle;
 mod reader;
 mod record;
 mod recorder;
@@ -68,6 +70,7 @@ use crate::{Error, Result};
 pub use first_token::FirstToken;
 pub use format::Trace;
 pub use header::{Header, Provenance, VERSION};
+pub use oracle::{Oracle, OracleText};
 pub use reader::{Reader, LONGEST_HEADER, LONGEST_RECORD};
 pub use record::{Finish, Record, Subject};
 pub use recorder::Recorder;

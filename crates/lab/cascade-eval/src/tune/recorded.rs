@@ -12,9 +12,10 @@ use cascade_core::{
     Architecture, Budget, Drafter, GatheredProbs, Prompt, Result, RowDetail, ScoredTree, Scorer,
     Scores, TokenId, TokenTree, Want,
 };
-use cascade_engine::{Cascade, CascadeBuilder};
+use cascade_engine::{AssumedTime, Cascade, CascadeBuilder, VirtualClock};
 
 use super::recording::{Recorded, Recording};
+use super::Times;
 use crate::trace::NO_TOKEN;
 
 /// Tokens before the text: one, since a decoder-only model needs something to continue.
@@ -25,19 +26,33 @@ pub(super) fn prompt() -> Prompt {
     Prompt::new(Architecture::DecoderOnly, PROMPT.to_vec())
 }
 
-/// A cascade of a recorded target and recorded drafters, largest first.
-pub(super) fn cascade(recording: &Arc<Recording>) -> CascadeBuilder {
+/// A cascade of a recorded target and recorded drafters, largest first, whose forwards move the
+/// clock.
+pub(super) fn cascade(
+    recording: &Arc<Recording>,
+    times: &Times,
+    clock: &VirtualClock,
+) -> CascadeBuilder {
     let model = |drafter| RecordedModel {
         recording: Arc::clone(recording),
         drafter,
     };
+    let timed = |drafter, times| AssumedTime::new(model(drafter), clock.clone(), times);
+    let target = timed(None, times.target.clone());
     let drafters = recording.drafters.iter().enumerate();
     drafters.fold(
-        Cascade::builder().target("target", model(None)),
-        |builder, (j, drafter)| match drafter {
-            Recorded::Neural { .. } => builder.neural(format!("drafter {j}"), model(Some(j))),
-            Recorded::Statistical { .. } => {
-                builder.statistical(format!("drafter {j}"), model(Some(j)))
+        Cascade::builder()
+            .target("target", target)
+            .clock(clock.clone()),
+        |builder, (j, drafter)| {
+            let name = format!("drafter {j}");
+            let times = times.drafters.get(j).cloned().flatten();
+            match (drafter, times) {
+                (Recorded::Statistical { .. }, _) => builder.statistical(name, model(Some(j))),
+                (Recorded::Neural { .. }, Some(times)) => {
+                    builder.neural(name, timed(Some(j), times))
+                }
+                (Recorded::Neural { .. }, None) => builder.neural(name, model(Some(j))),
             }
         },
     )

@@ -1,10 +1,10 @@
-//! Search for settings by predicted SWI.
+//! Search for settings by predicted time.
 
 use cascade_engine::{Convention, KMatrix, Lenience, Result};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Prediction, Recordings, Setting};
+use super::{Prediction, Recordings, Setting, Times};
 
 /// The search space.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,24 +43,27 @@ pub struct Candidate {
     pub setting: Setting,
     /// The prediction.
     pub prediction: Prediction,
-    /// Predicted standardized walltime improvement.
+    /// Predicted speedup over plain decoding, by time.
+    pub speedup: f64,
+    /// Predicted standardized walltime improvement, which counts forwards and not their rows.
     pub swi: f64,
 }
 
-/// Returns the promising settings, the best predicted SWI first: each further one has cheaper
+/// Returns the promising settings, the best predicted speedup first: each further one has cheaper
 /// drafting than all before it.
 ///
 /// Coordinate ascent from several starting points: one entry at a time is set to its best value,
-/// until no change improves the SWI. `costs` are those of the target and of each drafter, 0 for
-/// statistical ones. Cost: some thousand predictions, each one pass over the recorded texts.
+/// until no change improves the speedup. Plain decoding and each statistical drafter alone are
+/// always among what is tried. Cost: some thousand predictions, each one pass over the recorded
+/// texts.
 ///
 /// # Errors
 /// As [`Recordings::predict`].
-pub fn search(recordings: &Recordings, space: &Space, costs: &[f64]) -> Result<Vec<Candidate>> {
+pub fn search(recordings: &Recordings, space: &Space, times: &Times) -> Result<Vec<Candidate>> {
     let mut searcher = Searcher {
         recordings,
         space,
-        costs,
+        times,
         seen: Vec::new(),
     };
     let mut rng = ChaCha8Rng::seed_from_u64(space.seed);
@@ -68,7 +71,52 @@ pub fn search(recordings: &Recordings, space: &Space, costs: &[f64]) -> Result<V
         let point = searcher.start((start > 0).then_some(&mut rng));
         searcher.climb(point)?;
     }
-    Ok(frontier(searcher.seen, costs))
+    searcher.try_alone()?;
+    Ok(frontier(searcher.seen, &times.of_one_row()))
+}
+
+/// The best prediction of a drafter alone, with these numbers of tokens.
+///
+/// # Errors
+/// As [`Recordings::predict`].
+pub fn best_alone(
+    recordings: &Recordings,
+    drafter: usize,
+    tokens: &[usize],
+    times: &Times,
+) -> Result<Option<Candidate>> {
+    let mut best: Option<Candidate> = None;
+    for &tokens in tokens.iter().filter(|&&tokens| tokens > 0) {
+        let candidate = predicted(recordings, alone(recordings, drafter, tokens)?, times)?;
+        if best
+            .as_ref()
+            .is_none_or(|best| candidate.speedup > best.speedup)
+        {
+            best = Some(candidate);
+        }
+    }
+    Ok(best)
+}
+
+/// The setting in which one drafter drafts for the target, and nobody else.
+fn alone(recordings: &Recordings, drafter: usize, tokens: usize) -> Result<Setting> {
+    let n = recordings.drafters();
+    let mut rows = vec![vec![0; n]; n];
+    rows[0][drafter] = tokens;
+    Ok(Setting {
+        k: KMatrix::new(rows, Convention::Added)?,
+        lenience: Lenience::STRICT,
+    })
+}
+
+fn predicted(recordings: &Recordings, setting: Setting, times: &Times) -> Result<Candidate> {
+    let prediction = recordings.predict(&setting, times)?;
+    Ok(Candidate {
+        speedup: prediction.speedup(times),
+        swi: prediction.swi(&times.of_one_row()),
+        setting,
+        prediction,
+    })
 }
 
 /// Entries of the upper triangle, row by row, and the index of the lenience.
@@ -81,7 +129,7 @@ struct Point {
 struct Searcher<'a> {
     recordings: &'a Recordings,
     space: &'a Space,
-    costs: &'a [f64],
+    times: &'a Times,
     seen: Vec<(Point, Candidate)>,
 }
 
@@ -126,7 +174,7 @@ impl Searcher<'_> {
 
     fn climb(&mut self, mut point: Point) -> Result<()> {
         let places = self.places();
-        let mut best = self.swi(&point)?;
+        let mut best = self.speedup(&point)?;
         loop {
             let before = best;
             for (i, &(_, column)) in places.iter().enumerate() {
@@ -150,27 +198,38 @@ impl Searcher<'_> {
     }
 
     fn take_if_better(&mut self, next: Point, point: &mut Point, best: &mut f64) -> Result<()> {
-        let swi = self.swi(&next)?;
-        if swi > *best {
-            (*point, *best) = (next, swi);
+        let speedup = self.speedup(&next)?;
+        if speedup > *best {
+            (*point, *best) = (next, speedup);
         }
         Ok(())
     }
 
-    fn swi(&mut self, point: &Point) -> Result<f64> {
-        if let Some((_, candidate)) = self.seen.iter().find(|(seen, _)| seen == point) {
-            return Ok(candidate.swi);
+    /// Tries each statistical drafter alone.
+    fn try_alone(&mut self) -> Result<()> {
+        let places = self.places();
+        let first_row = places.iter().enumerate().filter(|(_, place)| place.0 == 0);
+        for (entry, &(_, column)) in first_row {
+            if self.recordings.is_neural(column) {
+                continue;
+            }
+            for &tokens in &self.space.statistical {
+                let mut point = self.start(None);
+                point.entries[entry] = tokens;
+                self.speedup(&point)?;
+            }
         }
-        let setting = self.setting(point)?;
-        let prediction = self.recordings.predict(&setting)?;
-        let swi = prediction.swi(self.costs);
-        let candidate = Candidate {
-            setting,
-            prediction,
-            swi,
-        };
+        Ok(())
+    }
+
+    fn speedup(&mut self, point: &Point) -> Result<f64> {
+        if let Some((_, candidate)) = self.seen.iter().find(|(seen, _)| seen == point) {
+            return Ok(candidate.speedup);
+        }
+        let candidate = predicted(self.recordings, self.setting(point)?, self.times)?;
+        let speedup = candidate.speedup;
         self.seen.push((point.clone(), candidate));
-        Ok(swi)
+        Ok(speedup)
     }
 
     fn setting(&self, point: &Point) -> Result<Setting> {
@@ -186,10 +245,10 @@ impl Searcher<'_> {
     }
 }
 
-/// The best candidate, then the Pareto frontier of SWI and drafting cost.
+/// The best candidate, then the Pareto frontier of speedup and drafting cost.
 fn frontier(seen: Vec<(Point, Candidate)>, costs: &[f64]) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = seen.into_iter().map(|(_, candidate)| candidate).collect();
-    candidates.sort_by(|a, b| b.swi.total_cmp(&a.swi));
+    candidates.sort_by(|a, b| b.speedup.total_cmp(&a.speedup));
     let drafting = |candidate: &Candidate| candidate.prediction.drafting_per_token(costs);
     let mut kept: Vec<Candidate> = Vec::new();
     for candidate in candidates {
@@ -240,15 +299,18 @@ mod tests {
             starts: 3,
             ..Space::default()
         };
-        let dear = search(&recordings, &space, &[1.0, 2.0, 2.0]).unwrap();
+        let dear = search(&recordings, &space, &Times::linear(&[1.0, 2.0, 2.0], 0.0)).unwrap();
         assert_eq!(dear[0].swi, 1.0, "plain decoding");
         assert_eq!(dear[0].prediction.calls[1..], [0, 0]);
-        let free = search(&recordings, &space, &[1.0, 0.001, 0.001]).unwrap();
+        let cheap = Times::linear(&[1.0, 0.001, 0.001], 0.0);
+        let free = search(&recordings, &space, &cheap).unwrap();
         assert!(free[0].swi > 3.0, "{}", free[0].swi);
         let drafting = |c: &Candidate| c.prediction.drafting_per_token(&[1.0, 0.001, 0.001]);
         assert!(free
             .windows(2)
             .all(|pair| drafting(&pair[1]) < drafting(&pair[0])));
-        assert!(free.windows(2).all(|pair| pair[1].swi <= pair[0].swi));
+        assert!(free
+            .windows(2)
+            .all(|pair| pair[1].speedup <= pair[0].speedup));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cascade_engine::{KMatrix, Lenience, Options};
+use cascade_engine::{Clock, KMatrix, Lenience, Options, VirtualClock};
 
-use super::recorded;
+use super::{recorded, Times};
 use super::{Recorded, Recording};
 
 /// The settings of a cascade that a search varies.
@@ -24,6 +24,8 @@ pub struct Prediction {
     /// Forwards of the target, then of each drafter, largest first; statistical ones count their
     /// proposals.
     pub calls: Vec<u64>,
+    /// Time of all forwards, in the unit of [`Times`].
+    pub seconds: f64,
 }
 
 impl Prediction {
@@ -40,6 +42,11 @@ impl Prediction {
             .map(|(&calls, cost)| calls as f64 * cost)
             .sum();
         self.tokens as f64 * costs[0] / spent
+    }
+
+    /// How many times as fast as plain decoding.
+    pub fn speedup(&self, times: &Times) -> f64 {
+        self.tokens as f64 * times.target.seconds(1) / self.seconds
     }
 
     /// Tokens per forward of the target.
@@ -78,13 +85,15 @@ impl Recordings {
     ///
     /// # Errors
     /// If the K matrix does not have one row for each drafter.
-    pub fn predict(&self, setting: &Setting) -> cascade_engine::Result<Prediction> {
+    pub fn predict(&self, setting: &Setting, times: &Times) -> cascade_engine::Result<Prediction> {
+        let clock = VirtualClock::default();
         let mut prediction = Prediction {
             tokens: 0,
             calls: vec![0; setting.k.size() + 1],
+            seconds: 0.0,
         };
         for text in self.texts.iter().filter(|text| !text.is_empty()) {
-            let mut cascade = recorded::cascade(text)
+            let mut cascade = recorded::cascade(text, times, &clock)
                 .k_matrix(setting.k.clone())
                 .lenience(setting.lenience)
                 .max_nodes(usize::MAX)
@@ -96,6 +105,7 @@ impl Recordings {
             }
             prediction.tokens += output.tokens.len() as u64;
         }
+        prediction.seconds = clock.now().as_secs_f64();
         Ok(prediction)
     }
 
@@ -185,6 +195,34 @@ mod tests {
         Recordings::new(vec![recording])
     }
 
+    fn times() -> Times {
+        Times::linear(&[1.0, 0.1, 0.05, 0.0], 0.02)
+    }
+
+    #[test]
+    fn rows_take_time() {
+        let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 3]);
+        let setting = Setting {
+            k: matrix(&[[0, 0, 10], [0; 3], [0; 3]]),
+            lenience: Lenience::STRICT,
+        };
+        let recordings = recorded(&prompt, 60);
+        let with = |row| {
+            let times = Times::linear(&[1.0, 0.1, 0.05, 0.0], row);
+            let prediction = recordings.predict(&setting, &times).unwrap();
+            (
+                prediction.speedup(&times),
+                prediction.swi(&times.of_one_row()),
+            )
+        };
+        let ((free, swi), (dear, same)) = (with(0.0), with(0.5));
+        assert!(
+            (free - swi).abs() < 1e-6 && swi == same,
+            "SWI counts forwards"
+        );
+        assert!(dear < 0.6 * free, "{free} {dear}");
+    }
+
     fn measured(prompt: &Prompt, length: usize, setting: &Setting) -> Vec<u64> {
         let mut cascade = Cascade::builder()
             .target("target", toy(0, 256))
@@ -222,7 +260,7 @@ mod tests {
                     k: matrix(&k),
                     lenience: Lenience::STRICT,
                 };
-                let predicted = recordings.predict(&setting).unwrap();
+                let predicted = recordings.predict(&setting, &times()).unwrap();
                 let measured = measured(&prompt, 60, &setting);
                 // The cost of a draft beyond its first mistake is an estimate; the number of target
                 // forwards is exact.
@@ -243,7 +281,8 @@ mod tests {
         let (mut predicted, mut found) = ([0.0; 3], [0.0; 3]);
         for start in 0..12 {
             let prompt = Prompt::new(Architecture::DecoderOnly, vec![start, 5]);
-            let calls = recorded(&prompt, 80).predict(&setting).unwrap().calls;
+            let predicted_calls = recorded(&prompt, 80).predict(&setting, &times());
+            let calls = predicted_calls.unwrap().calls;
             let measured = measured(&prompt, 80, &setting);
             for model in 0..3 {
                 predicted[model] += calls[model] as f64;
@@ -262,7 +301,8 @@ mod tests {
             k: matrix(&[[0; 3]; 3]),
             lenience: Lenience::STRICT,
         };
-        let prediction = recorded(&prompt, 30).predict(&setting).unwrap();
+        let prediction = recorded(&prompt, 30).predict(&setting, &times()).unwrap();
+        assert!((prediction.speedup(&times()) - 1.0).abs() < 1e-6);
         assert_eq!(prediction.swi(&[11300.0, 220.0, 60.0, 0.0]), 1.0);
         assert_eq!(prediction.mean_acceptance_length(), 1.0);
         assert_eq!(prediction.drafting_per_token(&[1.0, 0.1, 0.1, 0.0]), 0.0);

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod ngram;
+mod online;
 mod timed_replay;
 mod trace;

@@ -3,20 +3,36 @@
 //!
 //! Both learn from the outcome of every verification ([`Outcome`]), by level and position. Each
 //! implementation has a file of its own: [`StaticSchedule`] is the K matrix of Cascade Speculative
-//! Drafting, [`ConfidenceThreshold`] the fixed threshold of Hugging Face transformers.
+//! Drafting, [`OnlineSchedule`] drafts what pays at present; [`ConfidenceThreshold`],
+//! [`AdaptiveConfidence`] and [`LengthHeuristic`] are rules of Hugging Face transformers,
+//! [`MdpThreshold`] is that of SpecDec++, and [`FixedLength`] what they are compared with.
 
+mod acceptance;
+mod adaptive_confidence;
 mod classifier;
 mod confidence;
+mod fixed_length;
+mod heuristic;
+mod mdp;
+mod online;
 mod outcome;
+mod pending;
+mod row_costs;
 mod schedule;
+mod shadow;
 mod static_schedule;
 mod stop_rule;
 
+pub use adaptive_confidence::AdaptiveConfidence;
 pub use classifier::{
     classifier_features, Classifier, ClassifierWeights, InvalidClassifier, CLASSIFIER_FEATURES,
     CLASSIFIER_WANT,
 };
 pub use confidence::ConfidenceThreshold;
+pub use fixed_length::FixedLength;
+pub use heuristic::LengthHeuristic;
+pub use mdp::MdpThreshold;
+pub use online::{AssumedCosts, OnlineSchedule};
 pub use outcome::{ForwardCost, Judgement, Outcome};
 pub(crate) use schedule::idle_drafters;
 pub use schedule::{DraftState, Schedule, Turn, TurnRecord, TurnStart};

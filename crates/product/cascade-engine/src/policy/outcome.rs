@@ -6,6 +6,9 @@ use cascade_core::{Draft, LevelId, NodeId, TokenId};
 
 use super::TurnRecord;
 
+/// Rows beyond those of the draft with which a forward is an unusual one.
+const UNUSUAL: usize = 8;
+
 /// The outcome of a review of a draft.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -23,7 +26,9 @@ pub struct Outcome<'a> {
     pub accepted: &'a [NodeId],
     /// The reviewer's own token after them.
     pub next: TokenId,
-    /// What the reviewer's forward cost.
+    /// What the reviewer's forward cost. In a sampled generation its time is 0, as that of
+    /// [`TurnRecord`]s: what a seed draws depends on what is drafted, which must not depend on the
+    /// speed of the machine.
     pub forward: ForwardCost,
 }
 
@@ -48,6 +53,21 @@ pub struct Judgement {
 }
 
 impl<'a> Outcome<'a> {
+    /// Whether the forward computed about as many rows as the draft asked for, and not a prompt or
+    /// much text that others wrote: only then its time says what rows cost.
+    pub(crate) fn has_usual_rows(&self) -> bool {
+        self.forward.rows <= self.draft.len() + 1 + UNUSUAL
+    }
+
+    /// The same without times.
+    pub(crate) fn without_times(self) -> Self {
+        let forward = ForwardCost {
+            time: Duration::ZERO,
+            ..self.forward
+        };
+        Self { forward, ..self }
+    }
+
     /// The reviewer's decisions on the main paths: for the accepted tokens and the first rejected
     /// one. Tokens after a rejected one were not reviewed, so they are not included.
     pub fn judgements(&self) -> impl Iterator<Item = Judgement> + 'a {

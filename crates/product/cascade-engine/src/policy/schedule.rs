@@ -1,9 +1,11 @@
 //! Schedules: who drafts next for a reviewer, and how much.
 
-use cascade_core::{Budget, LevelId, NodeId};
+use std::time::Duration;
 
-use super::Outcome;
-use crate::Result;
+use cascade_core::{Budget, LevelId, NodeId, ScoredTree, Want};
+
+use super::{DraftedToken, Outcome};
+use crate::{Result, Role};
 
 /// Decides, for the draft that a reviewer is about to verify, which drafter adds to it next and how
 /// many tokens.
@@ -16,6 +18,10 @@ use crate::Result;
 /// A schedule's decisions may depend on everything it is given and has observed: tokens that are
 /// already in the draft, and outcomes of earlier reviews. It cannot see how the reviewer will
 /// decide on the current draft, so the output stays the target's.
+///
+/// What a seed draws depends on what is drafted. So that it depends on nothing else,
+/// [`forget`](Self::forget) is called before each sampled generation, and outcomes have no times in
+/// one.
 ///
 /// There is one more condition for rules that consider siblings in another order than they were
 /// drawn in ([`ReviewRule::reorders`](crate::ReviewRule::reorders)): the number of candidates of a
@@ -33,6 +39,13 @@ pub trait Schedule: Send {
     /// checked for exactness, and which drafters are reported as idle.
     fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool;
 
+    /// Whether it gives turns to drafters that grow one tree together
+    /// ([`Expand::MostProbable`](crate::Expand::MostProbable)), of whose forwards it sees no
+    /// outcomes. `true` by default.
+    fn plans_joint_drafts(&self) -> bool {
+        true
+    }
+
     /// Checks that the schedule fits this number of drafters.
     ///
     /// # Errors
@@ -42,9 +55,94 @@ pub trait Schedule: Send {
         Ok(())
     }
 
+    /// Names the roles of the levels, the target first. Called once, before anything else; ignored
+    /// by default.
+    fn prepare(&mut self, roles: &[Role]) {
+        let _ = roles;
+    }
+
+    /// What [`stop`](Self::stop) reads of each row of a neural drafter's scores; by default only
+    /// the token.
+    fn want(&self) -> Want {
+        Want::ARGMAX
+    }
+
+    /// Whether the turn of a neural drafter ends after this token, which stays in the draft. Asked
+    /// beside the drafter's own [`StopRule`](super::StopRule), under the same condition. Never ends
+    /// a turn by default.
+    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
+        let _ = drafted;
+        false
+    }
+
+    /// Which nodes of a statistical drafter's proposal are drafted, one entry for each; without its
+    /// parent a node is not. All (`None`) by default. Such a proposal is determined by the context,
+    /// so that it may be cut by what it says of its nodes.
+    fn trim(
+        &mut self,
+        reviewer: LevelId,
+        drafter: LevelId,
+        state: &DraftState<'_>,
+        proposed: &ScoredTree,
+    ) -> Option<Vec<bool>> {
+        let _ = (reviewer, drafter, state, proposed);
+        None
+    }
+
     /// Learns from a review, at any level. Does nothing by default.
     fn observe(&mut self, outcome: &Outcome<'_>) {
         let _ = outcome;
+    }
+
+    /// Forgets what it has learned. Called before each sampled generation. Does nothing by default.
+    fn forget(&mut self) {}
+}
+
+impl Schedule for Box<dyn Schedule> {
+    fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
+        (**self).next(reviewer, state)
+    }
+
+    fn may_pair(&self, reviewer: LevelId, drafter: LevelId) -> bool {
+        (**self).may_pair(reviewer, drafter)
+    }
+
+    fn plans_joint_drafts(&self) -> bool {
+        (**self).plans_joint_drafts()
+    }
+
+    fn check(&self, drafters: usize) -> Result<()> {
+        (**self).check(drafters)
+    }
+
+    fn prepare(&mut self, roles: &[Role]) {
+        (**self).prepare(roles);
+    }
+
+    fn want(&self) -> Want {
+        (**self).want()
+    }
+
+    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
+        (**self).stop(drafted)
+    }
+
+    fn trim(
+        &mut self,
+        reviewer: LevelId,
+        drafter: LevelId,
+        state: &DraftState<'_>,
+        proposed: &ScoredTree,
+    ) -> Option<Vec<bool>> {
+        (**self).trim(reviewer, drafter, state, proposed)
+    }
+
+    fn observe(&mut self, outcome: &Outcome<'_>) {
+        (**self).observe(outcome);
+    }
+
+    fn forget(&mut self) {
+        (**self).forget();
     }
 }
 
@@ -105,6 +203,8 @@ pub struct TurnRecord {
     pub path: Vec<NodeId>,
     /// Whether a stop rule ended it.
     pub stopped: bool,
+    /// Time that it took; 0 in a sampled generation (see [`Outcome::forward`]).
+    pub time: Duration,
 }
 
 impl TurnRecord {

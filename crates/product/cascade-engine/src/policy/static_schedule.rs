@@ -133,6 +133,7 @@ mod tests {
                 turn,
                 path: Vec::new(),
                 stopped: false,
+                time: Default::default(),
             });
         }
         let of = |turn: &Turn| [turn.drafter.0, turn.tokens, turn.nodes, turn.reserved];
@@ -171,6 +172,7 @@ mod tests {
             },
             path: vec![0, 1, 2],
             stopped: false,
+            time: Default::default(),
         }];
         let state = DraftState {
             depth: 3,

@@ -32,6 +32,29 @@ pub trait StopRule: Send {
     fn observe(&mut self, outcome: &Outcome<'_>) {
         let _ = outcome;
     }
+
+    /// Forgets what it has learned. Called before each sampled generation, since what a seed draws
+    /// depends on what is drafted: it must not depend on earlier generations. Does nothing by
+    /// default.
+    fn forget(&mut self) {}
+}
+
+impl StopRule for Box<dyn StopRule> {
+    fn want(&self) -> Want {
+        (**self).want()
+    }
+
+    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
+        (**self).stop(drafted)
+    }
+
+    fn observe(&mut self, outcome: &Outcome<'_>) {
+        (**self).observe(outcome);
+    }
+
+    fn forget(&mut self) {
+        (**self).forget();
+    }
 }
 
 /// A token that a drafter has just added to the main path.

@@ -425,7 +425,8 @@ fn parts_that_do_not_fit_are_refused_by_name() {
     };
     let base = || Cascade::builder().target("big", target());
     assert!(message(Cascade::builder()).contains("needs a target"));
-    assert!(message(base().neural("small", drafter())).contains("K matrix of 1 rows"));
+    // Without a K matrix, what pays is drafted.
+    assert!(base().neural("small", drafter()).build().is_ok());
     let size = message(base().k_matrix(one()));
     assert!(
         size.contains("1 x 1") && size.contains("0 drafters"),

@@ -106,7 +106,7 @@ impl Target {
     };
 }
 
-/// A tensor, and what becomes of it.
+/// A tensor, and the format that it is written in.
 struct Planned<'a> {
     part: &'a Part,
     tensor: &'a TensorInfo,
@@ -253,14 +253,16 @@ fn warnings(tensors: &[Planned<'_>], target: Target) -> Vec<String> {
         BlockType::BF16,
         BlockType::F64,
     ];
-    for planned in tensors.iter().filter(|planned| planned.to.is_some()) {
-        if !floats.contains(&planned.tensor.kind) {
+    for planned in tensors {
+        // F32 has the numbers of all types.
+        let lossy = planned.to.is_some_and(|to| to.kind != BlockType::F32);
+        if lossy && !floats.contains(&planned.tensor.kind) {
             *before.entry(planned.tensor.kind.name()).or_default() += 1;
         }
     }
     let twice = before.into_iter().map(|(kind, count)| {
         format!(
-            "{count} matrices were in {kind}: they are rounded for the second time, which costs \
+            "matrices that were in {kind} ({count}) are rounded for the second time, which costs \
              quality; a file in f16 or bf16 gives a better one"
         )
     });
@@ -272,7 +274,7 @@ fn warnings(tensors: &[Planned<'_>], target: Target) -> Vec<String> {
         .map(|count| {
             let values = target.kind.values();
             format!(
-                "{count} matrices are written in f32: their rows have no whole blocks of {values}"
+                "matrices whose rows have no whole blocks of {values} ({count}) are written in f32"
             )
         });
     twice.chain(uneven).collect()

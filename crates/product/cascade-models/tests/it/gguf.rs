@@ -359,6 +359,8 @@ fn quantized(name: &str, dtype: DType, folder: &TempDir) -> (ModelSource, Quanti
     let mut again = Vec::new();
     quantize_gguf(&files, dtype, &mut again).unwrap();
     assert!(bytes == again, "{name}: other bytes the second time");
+    // One file, whatever it was made from.
+    let name = name.replace("-00001-of-00002", "-of-parts");
     let path = folder.path().join(format!("{dtype}-{name}"));
     fs::write(&path, bytes).unwrap();
     (ModelSource::File(path), done)
@@ -379,7 +381,9 @@ fn quantized_files_are_the_models_that_rounding_at_load_gives() {
         let original = ModelSource::File(goldens().join(name));
         for dtype in [DType::Q8_0, DType::Q4_0, DType::BF16, DType::F32] {
             let (written, done) = quantized(name, dtype, &folder);
-            assert!(done.matrices > 0, "{name}");
+            // Rows of the others have no whole blocks.
+            let whole = ["llama3-q8_0.gguf", "qwen3-k.gguf", "t5-v1.1-q8_0.gguf"];
+            assert!(done.matrices > 0 || !whole.contains(&name), "{name}");
             assert_eq!(
                 says(&written, DType::Stored, None),
                 says(&original, dtype, None),
@@ -392,8 +396,8 @@ fn quantized_files_are_the_models_that_rounding_at_load_gives() {
 #[test]
 fn quantizing_what_has_the_type_changes_nothing() {
     let folder = TempDir::new().unwrap();
-    let (once, done) = quantized("mistral-f16.gguf", DType::Q8_0, &folder);
-    assert_eq!(done.warnings, [""; 0]);
+    let (once, done) = quantized("qwen3-k.gguf", DType::Q8_0, &folder);
+    assert_eq!(done.matrices, 8);
     let files = locate(&once, &LoadOptions::default()).unwrap();
     let mut twice = Vec::new();
     quantize_gguf(&files, DType::Q8_0, &mut twice).unwrap();

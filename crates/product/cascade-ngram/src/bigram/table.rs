@@ -98,7 +98,7 @@ impl BigramTable {
     /// Checks that the table was built for this vocabulary.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`], with both fingerprints.
+    /// [`Error::Tokenizer`](crate::Error::Tokenizer), with both fingerprints.
     pub fn check_tokenizer(&self, tokenizer: &Fingerprint) -> Result<()> {
         let found = &self.metadata.provenance.tokenizer;
         self.file.check_tokenizer(found, tokenizer)
@@ -164,8 +164,8 @@ impl BigramTable {
     /// it, then renamed.
     ///
     /// # Errors
-    /// [`Error::Write`]; the temporary file is removed, and a former file of that name is as it
-    /// was.
+    /// [`Error::Write`](crate::Error::Write); the temporary file is removed, and a former file of
+    /// that name is as it was.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         self.file.write(path)
     }

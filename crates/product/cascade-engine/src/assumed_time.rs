@@ -1,0 +1,123 @@
+//! Forwards that take an assumed time: for replays and tests, in which no clock but a virtual one
+//! counts.
+
+use std::time::Duration;
+
+use cascade_core::{Architecture, Result, Scorer, Scores, TokenId, TokenTree, Want};
+
+use crate::VirtualClock;
+
+/// Time of a forward by its rows: linear between known numbers of rows and beyond.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowTimes {
+    /// Rows and seconds, by rising rows; never empty.
+    known: Vec<(usize, f64)>,
+}
+
+impl RowTimes {
+    /// A forward of one row takes `seconds`, and each further row adds the share `row` of that.
+    pub fn linear(seconds: f64, row: f64) -> Self {
+        Self {
+            known: vec![(1, seconds), (2, seconds * (1.0 + row))],
+        }
+    }
+
+    /// Measured times, as rows and seconds in any order; `None` without one of at least one row.
+    /// Times that fall as rows rise are noise, and are levelled.
+    pub fn measured(times: impl IntoIterator<Item = (usize, f64)>) -> Option<Self> {
+        let mut known: Vec<(usize, f64)> = times.into_iter().collect();
+        known.retain(|&(rows, seconds)| rows > 0 && seconds.is_finite() && seconds >= 0.0);
+        known.sort_by_key(|&(rows, _)| rows);
+        known.dedup_by_key(|&mut (rows, _)| rows);
+        for at in 1..known.len() {
+            known[at].1 = known[at].1.max(known[at - 1].1);
+        }
+        (!known.is_empty()).then_some(Self { known })
+    }
+
+    /// Seconds of a forward of `rows`.
+    pub fn seconds(&self, rows: usize) -> f64 {
+        let after = self.known.partition_point(|&(known, _)| known < rows);
+        let (high, low) = match after.min(self.known.len() - 1) {
+            0 => return self.known[0].1,
+            high => (self.known[high], self.known[high - 1]),
+        };
+        let share = (rows as f64 - low.0 as f64) / (high.0 - low.0) as f64;
+        low.1 + share * (high.1 - low.1)
+    }
+}
+
+/// Decorates a scorer: each forward moves a virtual clock by the time that its rows are assumed to
+/// take, one for each node of the tree and one. Prompts and what the model caught up with take no
+/// time.
+#[derive(Clone, Debug)]
+pub struct AssumedTime<S> {
+    scorer: S,
+    clock: VirtualClock,
+    times: RowTimes,
+}
+
+impl<S> AssumedTime<S> {
+    /// Lets forwards of `scorer` take these times on this clock.
+    pub const fn new(scorer: S, clock: VirtualClock, times: RowTimes) -> Self {
+        Self {
+            scorer,
+            clock,
+            times,
+        }
+    }
+}
+
+impl<S: Scorer> Scorer for AssumedTime<S> {
+    fn architecture(&self) -> Architecture {
+        self.scorer.architecture()
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.scorer.vocab_size()
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        self.scorer.max_context()
+    }
+
+    fn max_nodes(&self) -> Option<usize> {
+        self.scorer.max_nodes()
+    }
+
+    fn max_top(&self) -> Option<usize> {
+        self.scorer.max_top()
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.scorer.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        let scores = self.scorer.score(context, tree, want)?;
+        let seconds = self.times.seconds(tree.len() + 1);
+        self.clock
+            .advance(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+        Ok(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_linear_between_what_is_known_and_beyond() {
+        let linear = RowTimes::linear(2.0, 0.5);
+        assert_eq!([1, 2, 5].map(|rows| linear.seconds(rows)), [2.0, 3.0, 6.0]);
+        let known = [(8, 3.0), (1, 1.0), (4, 2.0), (16, 2.5)];
+        let measured = RowTimes::measured(known).unwrap();
+        let at = |rows| measured.seconds(rows);
+        assert_eq!(
+            [at(1), at(4), at(6), at(16), at(99)],
+            [1.0, 2.0, 2.5, 3.0, 3.0]
+        );
+        assert_eq!(RowTimes::measured([]), None);
+        assert_eq!(RowTimes::measured([(3, 1.5)]).unwrap().seconds(9), 1.5);
+    }
+}

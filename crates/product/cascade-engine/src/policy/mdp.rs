@@ -1,0 +1,136 @@
+//! The threshold of the optimal policy, from measured costs.
+
+use cascade_core::Want;
+
+use super::acceptance::Acceptance;
+use super::pending::Pending;
+use super::row_costs::RowCosts;
+use super::{DraftedToken, Outcome, StopRule};
+
+/// Ends a turn where stopping is the better action in the Markov decision process of SpecDec++
+/// (§4.2, Theorem 4.3): once the probability that some token of the draft is rejected reaches
+/// (c2 + Δ) / (c1 + c2 + Δ), where c1 is the time of a token of the drafter, and c2 that of a
+/// forward of the reviewer less c1.
+///
+/// The times are measured by reviewer while generating greedily; in sampled generations, whose
+/// drafts must not depend on the machine, the assumed ratio stands. The probability that a token is
+/// accepted is the drafter's own, corrected by the outcomes; the paper has a trained head for it.
+/// The theorem's Δ depends on the problem and is not known; 0 is the default, and greater ones give
+/// longer drafts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MdpThreshold {
+    assumed: f64,
+    delta: f64,
+    acceptance: Acceptance,
+    pending: Pending,
+    /// By reviewer.
+    reviews: Vec<Review>,
+}
+
+/// A reviewer's costs, and the draft for it in progress.
+#[derive(Clone, Debug, PartialEq)]
+struct Review {
+    forward: RowCosts,
+    /// Seconds of a drafted token.
+    token: Option<f64>,
+    /// Probability that all tokens of the draft are accepted.
+    all: f64,
+}
+
+/// A drafter's forward in forwards of the reviewer before both are measured.
+const ASSUMED: f64 = 0.1;
+/// Before anything is known of the drafter's tokens.
+const PRIOR: f32 = 0.7;
+/// How far the last draft counts for the time of a token.
+const RATE: f64 = 0.2;
+
+impl MdpThreshold {
+    /// Assumes that a token of the drafter costs `assumed` forwards of the reviewer before it is
+    /// measured, and that Δ is `delta` forwards of the reviewer.
+    pub fn new(assumed: f64, delta: f64) -> Self {
+        Self {
+            assumed,
+            delta,
+            acceptance: Acceptance::new(PRIOR),
+            pending: Pending::default(),
+            reviews: Vec::new(),
+        }
+    }
+
+    fn review(&mut self, reviewer: usize) -> &mut Review {
+        while self.reviews.len() <= reviewer {
+            self.reviews.push(Review {
+                forward: RowCosts::assumed(0.0),
+                token: None,
+                all: 1.0,
+            });
+        }
+        &mut self.reviews[reviewer]
+    }
+
+    /// The threshold for this drafter and this reviewer, with c1 and c2 in forwards of the
+    /// reviewer: c1 + c2 is one.
+    fn threshold(&mut self, reviewer: usize) -> f64 {
+        let (assumed, delta) = (self.assumed, self.delta);
+        let review = self.review(reviewer);
+        let drafting = review.token.zip(review.forward.one());
+        let c1 = drafting.map_or(assumed, |(token, forward)| token / forward);
+        (1.0 - c1.min(1.0) + delta) / (1.0 + delta)
+    }
+}
+
+impl Default for MdpThreshold {
+    fn default() -> Self {
+        Self::new(ASSUMED, 0.0)
+    }
+}
+
+impl StopRule for MdpThreshold {
+    fn want(&self) -> Want {
+        Want::GATHERED
+    }
+
+    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
+        self.pending.note(drafted);
+        let accepted = self
+            .acceptance
+            .estimate(drafted.probability, drafted.position);
+        let threshold = self.threshold(drafted.reviewer.0);
+        let review = self.review(drafted.reviewer.0);
+        if drafted.turn_position == 0 {
+            review.all = 1.0;
+        }
+        review.all *= accepted;
+        1.0 - review.all >= threshold
+    }
+
+    fn observe(&mut self, outcome: &Outcome<'_>) {
+        let judged = self.pending.take(outcome);
+        let own = judged.first().map(|judged| judged.drafter);
+        for judged in judged {
+            let Self { acceptance, .. } = self;
+            acceptance.learn(judged.probability, judged.position, judged.accepted);
+        }
+        let review = self.review(outcome.reviewer.0);
+        if outcome.has_usual_rows() {
+            let time = outcome.forward.time.as_secs_f64();
+            review.forward.learn(1, time);
+        }
+        let turns = outcome.turns.iter();
+        for record in turns.filter(|record| Some(record.turn.drafter) == own) {
+            let seconds = record.time.as_secs_f64() / record.path.len().max(1) as f64;
+            if seconds > 0.0 && !record.path.is_empty() {
+                let before = review.token.unwrap_or(seconds);
+                review.token = Some(match seconds < before {
+                    // The drafter read the prompt in its first forward.
+                    true => (before * seconds).sqrt(),
+                    false => before + RATE * (seconds.min(before * 4.0) - before),
+                });
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        *self = Self::new(self.assumed, self.delta);
+    }
+}

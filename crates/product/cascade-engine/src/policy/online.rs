@@ -1,0 +1,581 @@
+//! The online scheduler: one price for every drafted token.
+
+use std::cmp::Ordering;
+
+use cascade_core::{LevelId, NodeId, ScoredTree, Want};
+
+use super::acceptance::Acceptance;
+use super::pending::Pending;
+use super::row_costs::RowCosts;
+use super::shadow::Shadow;
+use super::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnStart};
+use crate::Role;
+
+/// Drafts what pays at present: every token that is expected to save more time than it costs.
+///
+/// Let ρ be the tokens per second that the reviewer earns. A token that will be kept with
+/// probability p adds p tokens, so it is worth drafting exactly if p > ρ·Δt, where Δt is what it
+/// costs: its drafter's forward, if there is one, and what one more row adds to the reviewer's
+/// forward. The length of chains, the size of trees, the choice of the drafter and drafting nothing
+/// are that one comparison, at every level of the cascade:
+///
+/// * Of a statistical drafter's proposal, which costs next to nothing, the most probable paths are
+///   kept, as many as maximize expected tokens − ρ · time.
+/// * A neural drafter drafts if its best length has a positive balance, and goes on while the next
+///   token has.
+/// * A chain of a statistical drafter is cut where it is better to let a neural one go on.
+///
+/// p is what the drafter says of its token (the probability of a neural drafter, the estimate of a
+/// statistical one), corrected by what became of its tokens, by statement and position, with
+/// forgetting. The times of forwards by rows are those of the generation itself. ρ is the rate of
+/// late, in units of plain decoding, never below 1: Dinkelbach's fixed point, approached while
+/// generating. What a statistical drafter proposed in vain or what was cut is compared with the
+/// text as well, so that drafting goes on when it pays again. Where nothing seems to pay, a token
+/// is tried now and then, for at most 0.7% of the time.
+///
+/// # Determinism
+/// Decisions are a function of outcomes and times. In sampled generations, where what is drafted
+/// changes which tokens a seed draws, the schedule begins anew and sees no times: then it decides
+/// by [`AssumedCosts`], and a seed's answer depends neither on the machine nor on earlier requests.
+#[derive(Clone, Debug)]
+pub struct OnlineSchedule {
+    assumed: AssumedCosts,
+    roles: Vec<Role>,
+    /// By level: the target, then each drafter as a reviewer of those below it.
+    reviewers: Vec<ReviewerState>,
+    pending: Pending,
+}
+
+/// What forwards cost before they are measured, and in sampled generations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssumedCosts {
+    /// What one more row adds to a forward, in forwards of one row.
+    pub row: f64,
+    /// A forward of each drafter in forwards of the target, largest drafter first; 0 for
+    /// statistical ones. Missing ones cost a fifth.
+    pub drafters: Vec<f64>,
+}
+
+impl Default for AssumedCosts {
+    /// A row adds 2%.
+    fn default() -> Self {
+        Self {
+            row: 0.02,
+            drafters: Vec::new(),
+        }
+    }
+}
+
+/// A drafter's forward if nothing is said.
+const DRAFTER: f64 = 0.2;
+/// Before anything is known of a drafter's tokens.
+const NEURAL_PRIOR: f32 = 0.7;
+const STATISTICAL_PRIOR: f32 = 0.5;
+/// Tokens of a neural drafter that are planned for at most.
+const HORIZON: usize = 16;
+/// Tokens that are asked of a neural drafter; it stops earlier.
+const LONGEST: usize = 64;
+/// The longest path of a statistical drafter's tree.
+const DEEPEST: usize = 24;
+/// Nodes that are asked of a statistical drafter at least, and at first.
+const FEWEST: usize = 4;
+const FIRST: usize = 2;
+/// How much of the rate before a step counts after it.
+const KEEP: f64 = 0.985;
+/// Steps of plain decoding that the rate begins with.
+const RATE_PRIOR: f64 = 8.0;
+/// Reviews between two that check what a forward of one row costs, at least.
+const CHECKS_APART: u64 = 16;
+/// Share of the time that trying again may cost, what it may cost at first, and what is saved up at
+/// most, in forwards of the target.
+const TRIAL_SHARE: f64 = 0.007;
+const TRIALS: f64 = 0.5;
+const MOST_TRIALS: f64 = 2.0;
+
+/// What is known of a reviewer and those who draft for it.
+#[derive(Clone, Debug)]
+struct ReviewerState {
+    costs: RowCosts,
+    rate: Rate,
+    drafters: Vec<DrafterState>,
+    draft: Progress,
+    trials: f64,
+    /// Reviews so far.
+    reviews: u64,
+    /// The review after which costs were checked last.
+    checked: u64,
+    /// Whether times are withheld.
+    untimed: bool,
+}
+
+impl ReviewerState {
+    /// Whether this review is to measure a forward of one row: the first ones, of which the very
+    /// first reads the prompt, and one now and then when times change.
+    fn check_costs(&mut self) -> bool {
+        let check = !self.untimed && self.costs.needs_check();
+        let due = self.reviews >= self.checked + CHECKS_APART || self.reviews < CHECKS_APART;
+        if check && due {
+            // The samples of one check follow each other.
+            let last = self.costs.is_last_sample();
+            self.checked = if last { self.reviews } else { self.checked };
+        }
+        check && due
+    }
+}
+
+/// What is known of a drafter in the eyes of a reviewer.
+#[derive(Clone, Debug)]
+struct DrafterState {
+    /// Of tokens, with what the drafter says of them.
+    stated: Acceptance,
+    /// Of the next token, by position alone.
+    next: Acceptance,
+    /// Nodes beside the main path that were drafted and accepted of late.
+    beside: (f64, f64),
+    /// Nodes to ask for.
+    ask: usize,
+}
+
+/// What is kept of a proposal.
+struct Kept {
+    nodes: Vec<bool>,
+    /// Probability of the main path's end.
+    survival: f64,
+    /// If nothing pays, the best node and what it costs more than it is worth.
+    trial: Option<(NodeId, f64)>,
+}
+
+/// Tokens per forward of one row, of late.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    tokens: f64,
+    time: f64,
+}
+
+impl Rate {
+    fn per_forward(self) -> f64 {
+        (self.tokens / self.time).max(1.0)
+    }
+}
+
+/// The draft in progress for a reviewer.
+#[derive(Clone, Debug)]
+struct Progress {
+    /// Probability that the main path is accepted.
+    survival: f64,
+    /// The smallest neural level that drafted, or the reviewer itself.
+    neural: usize,
+    /// Whether a neural drafter drafts as a trial: one token.
+    trial: bool,
+    proposals: Vec<Shadow>,
+    /// Whether a model read its prompt, so that the time of the draft says nothing.
+    unusual: bool,
+}
+
+impl Progress {
+    fn new(reviewer: usize) -> Self {
+        Self {
+            survival: 1.0,
+            neural: reviewer,
+            trial: false,
+            proposals: Vec::new(),
+            unusual: false,
+        }
+    }
+}
+
+impl OnlineSchedule {
+    /// A schedule that knows nothing yet.
+    pub fn new(assumed: AssumedCosts) -> Self {
+        Self {
+            assumed,
+            roles: Vec::new(),
+            reviewers: Vec::new(),
+            pending: Pending::default(),
+        }
+    }
+
+    /// Forgets everything.
+    fn begin(&mut self, untimed: bool) {
+        self.pending = Pending::default();
+        let drafters = self.roles.iter().map(|role| {
+            DrafterState::new(match role {
+                Role::Statistical => STATISTICAL_PRIOR,
+                _ => NEURAL_PRIOR,
+            })
+        });
+        let drafters: Vec<_> = drafters.collect();
+        let reviewer = |level| ReviewerState {
+            costs: RowCosts::assumed(self.assumed.row),
+            rate: Rate {
+                tokens: RATE_PRIOR,
+                time: RATE_PRIOR,
+            },
+            drafters: drafters.clone(),
+            draft: Progress::new(level),
+            trials: TRIALS,
+            reviews: 0,
+            checked: 0,
+            untimed,
+        };
+        self.reviewers = (0..self.roles.len()).map(reviewer).collect();
+    }
+
+    /// Tokens per forward of one row of the target that the generation has earned of late: ρ.
+    pub fn rate(&self) -> f64 {
+        let target = self.reviewers.first();
+        target.map_or(1.0, |target| target.rate.per_forward())
+    }
+
+    fn is_neural(&self, level: usize) -> bool {
+        self.roles.get(level) == Some(&Role::Drafter)
+    }
+
+    /// A forward of one row of a level: in seconds if the target was measured, else in its
+    /// forwards.
+    fn forward(&self, level: usize) -> f64 {
+        let measured = |level: usize| self.reviewers[level].costs.one();
+        let target = measured(0).unwrap_or(1.0);
+        if level == 0 {
+            return target;
+        }
+        let assumed = self.assumed.drafters.get(level - 1).copied();
+        let seconds = measured(level).filter(|_| measured(0).is_some());
+        seconds.unwrap_or(assumed.unwrap_or(DRAFTER) * target)
+    }
+
+    /// What a token of a neural drafter costs, in forwards of the reviewer, its row not included.
+    /// Levels below may give it several tokens in a forward.
+    fn token_cost(&self, reviewer: usize, drafter: usize) -> f64 {
+        let rate = self.reviewers[drafter].rate.per_forward();
+        self.forward(drafter) / rate / self.forward(reviewer)
+    }
+
+    /// Expected tokens less their price, of the best length of a neural drafter that goes on after
+    /// `depth` tokens that survive with this probability.
+    fn balance(&self, reviewer: usize, drafter: usize, survival: f64, depth: usize) -> f64 {
+        let state = &self.reviewers[reviewer];
+        let acceptance = &state.drafters[drafter].next;
+        let token = self.token_cost(reviewer, drafter);
+        let rate = state.rate.per_forward();
+        let (mut survival, mut balance, mut best) = (survival, 0.0, f64::NEG_INFINITY);
+        for ahead in 0..HORIZON {
+            survival *= acceptance.estimate(None, depth + ahead);
+            balance += survival - rate * (token + state.costs.one_more(depth + ahead + 1));
+            best = best.max(balance);
+        }
+        best
+    }
+
+    /// The neural drafter with the best balance, of those that may go on; each drafts once, and
+    /// smaller ones after larger ones.
+    fn best_neural(&self, reviewer: usize, survival: f64, depth: usize) -> Option<(usize, f64)> {
+        let after = self.reviewers[reviewer].draft.neural;
+        let levels = (after + 1..self.roles.len()).filter(|&level| self.is_neural(level));
+        let balances = levels.map(|level| (level, self.balance(reviewer, level, survival, depth)));
+        balances.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The next statistical level that was not asked at this tip.
+    fn statistical_turn(&self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
+        let last = state.turns.last().map(|last| last.turn.drafter.0);
+        let asked = last.filter(|&last| !self.is_neural(last));
+        let mut levels = asked.unwrap_or(reviewer) + 1..self.roles.len();
+        let level = levels.find(|&level| !self.is_neural(level))?;
+        let left = state.budget.nodes.saturating_sub(state.nodes);
+        let nodes = self.reviewers[reviewer].drafters[level].ask.min(left);
+        let depth = state.budget.depth.saturating_sub(state.depth);
+        // One node less than the tree has, or it would be a chain.
+        let tokens = nodes.saturating_sub(1).clamp(1, DEEPEST).min(depth);
+        (nodes > 0 && tokens > 0).then_some(Turn {
+            drafter: LevelId(level),
+            tokens,
+            start: TurnStart::Tip,
+            reserved: 0,
+            nodes,
+        })
+    }
+
+    fn neural_turn(&mut self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
+        let survival = self.reviewers[reviewer].draft.survival;
+        let (level, balance) = self.best_neural(reviewer, survival, state.depth)?;
+        let trial = balance <= 0.0;
+        if trial && !(state.nodes == 0 && self.pay_for_trial(reviewer, level)) {
+            return None;
+        }
+        let own = &mut self.reviewers[reviewer];
+        own.draft.neural = level;
+        own.draft.trial = trial;
+        let (drafted, accepted) = own.drafters[level].beside;
+        let price = own.rate.per_forward() * own.costs.one_more(state.nodes + 1);
+        let branches = !trial && accepted >= drafted * price;
+        let tokens = match trial {
+            true => 1,
+            false => LONGEST,
+        };
+        Some(Turn {
+            drafter: LevelId(level),
+            tokens,
+            start: TurnStart::Tip,
+            reserved: 0,
+            nodes: match branches {
+                true => state.budget.nodes,
+                // As many as the main path takes leave none for branches.
+                false => tokens,
+            },
+        })
+    }
+
+    /// Whether there is time to try a drafter that does not seem to pay.
+    fn pay_for_trial(&mut self, reviewer: usize, drafter: usize) -> bool {
+        let state = &self.reviewers[reviewer];
+        let price = self.token_cost(reviewer, drafter) + state.costs.one_more(1);
+        let state = &mut self.reviewers[reviewer];
+        let pays = state.trials >= price;
+        if pays {
+            state.trials -= price;
+        }
+        pays
+    }
+
+    /// Which nodes of a proposal are worth their rows.
+    fn worthwhile(&self, reviewer: usize, state: &DraftState<'_>, proposal: &Shadow) -> Kept {
+        let own = &self.reviewers[reviewer];
+        let acceptance = &own.drafters[proposal.drafter.0].stated;
+        let paths = proposal.path_probabilities(|stated, depth| acceptance.estimate(stated, depth));
+        let survival = own.draft.survival;
+        let price = |nodes: usize| {
+            let rows = state.nodes + 1;
+            own.rate.per_forward() * (own.costs.of(rows + nodes) - own.costs.of(rows))
+        };
+        let mut order: Vec<NodeId> = (0..paths.len()).collect();
+        // Ancestors come first: they are no less probable, and were pushed earlier.
+        order.sort_by(|&a, &b| paths[b].total_cmp(&paths[a]));
+        let (mut best, mut kept, mut gain) = (0.0, 0, 0.0);
+        for (count, &node) in order.iter().enumerate() {
+            gain += survival * paths[node];
+            let balance = gain - price(count + 1);
+            if balance > best {
+                (best, kept) = (balance, count + 1);
+            }
+        }
+        let chain = proposal.first_children();
+        let mut tokens = 0.0;
+        let mut cut = None;
+        for length in 0..=chain.len() {
+            let at = match length.checked_sub(1) {
+                None => survival,
+                Some(last) => survival * paths[chain[last]],
+            };
+            tokens += if length > 0 { at } else { 0.0 };
+            let next = self.best_neural(reviewer, at, state.depth + length);
+            let Some((_, next)) = next.filter(|(_, next)| *next > 0.0) else {
+                break;
+            };
+            let balance = tokens - price(length) + next;
+            if balance > best {
+                (best, cut) = (balance, Some(length));
+            }
+        }
+        let mut keep = vec![false; paths.len()];
+        match cut {
+            Some(length) => chain[..length].iter().for_each(|&node| keep[node] = true),
+            None => order[..kept].iter().for_each(|&node| keep[node] = true),
+        }
+        let tip = proposal.kept_tip(&keep);
+        let first = order.first().copied().filter(|_| best <= 0.0);
+        Kept {
+            nodes: keep,
+            survival: tip.map_or(1.0, |tip| paths[tip]),
+            trial: first.map(|node| (node, price(1) - survival * paths[node])),
+        }
+    }
+
+    /// Learns what the forward of a review cost, and the rate.
+    fn learn_costs(&mut self, outcome: &Outcome<'_>) {
+        let reviewer = outcome.reviewer.0;
+        let usual = outcome.has_usual_rows();
+        let rows = outcome.forward.rows;
+        let seconds = outcome.forward.time.as_secs_f64();
+        if usual {
+            self.reviewers[reviewer].costs.learn(rows, seconds);
+        }
+        let drafting: f64 = outcome
+            .turns
+            .iter()
+            .map(|turn| turn.time.as_secs_f64())
+            .sum();
+        let one = self.forward(reviewer);
+        let spent = match seconds > 0.0 {
+            true => (seconds + drafting) / one,
+            false => self.assumed_time(outcome) / one,
+        };
+        let own = &mut self.reviewers[reviewer];
+        own.reviews += 1;
+        own.untimed = seconds <= 0.0;
+        if usual && !own.draft.unusual {
+            let rate = &mut own.rate;
+            rate.tokens = KEEP * rate.tokens + (outcome.accepted.len() + 1) as f64;
+            rate.time = KEEP * rate.time + spent;
+            own.trials = (own.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
+        }
+        if !usual {
+            for level in &mut self.reviewers[..reviewer] {
+                level.draft.unusual = true;
+            }
+        }
+    }
+
+    /// Time of a step that was not measured.
+    fn assumed_time(&self, outcome: &Outcome<'_>) -> f64 {
+        let reviewer = outcome.reviewer.0;
+        let rows = outcome.draft.len() + 1;
+        let forward = self.forward(reviewer) * self.reviewers[reviewer].costs.of(rows);
+        let neural = outcome
+            .turns
+            .iter()
+            .filter(|turn| self.is_neural(turn.turn.drafter.0));
+        let drafting = neural
+            .map(|turn| turn.path.len() as f64 * self.token_cost(reviewer, turn.turn.drafter.0));
+        forward + drafting.sum::<f64>() * self.forward(reviewer)
+    }
+
+    fn learn_acceptance(&mut self, outcome: &Outcome<'_>) {
+        let judged = self.pending.take(outcome);
+        let own = &mut self.reviewers[outcome.reviewer.0];
+        for judged in judged {
+            let drafter = &mut own.drafters[judged.drafter.0];
+            drafter
+                .stated
+                .learn(judged.probability, judged.position, judged.accepted);
+            drafter.next.learn(None, judged.position, judged.accepted);
+        }
+        for proposal in std::mem::take(&mut own.draft.proposals) {
+            let stated = &mut own.drafters[proposal.drafter.0].stated;
+            proposal.compare(outcome, |probability, depth, accepted| {
+                stated.learn(probability, depth, accepted);
+            });
+        }
+        for turn in outcome
+            .turns
+            .iter()
+            .filter(|turn| turn.turn.nodes > LONGEST)
+        {
+            let drafter = turn.turn.drafter;
+            let beside = |node: &NodeId| {
+                outcome.draft.proposer(*node) == drafter && !turn.path.contains(node)
+            };
+            let drafted = (0..outcome.draft.len()).filter(beside).count();
+            let accepted = outcome.accepted.iter().filter(|node| beside(node)).count();
+            let sums = &mut own.drafters[drafter.0].beside;
+            *sums = (
+                KEEP * sums.0 + drafted as f64,
+                KEEP * sums.1 + accepted as f64,
+            );
+        }
+    }
+}
+
+impl Default for OnlineSchedule {
+    fn default() -> Self {
+        Self::new(AssumedCosts::default())
+    }
+}
+
+impl DrafterState {
+    fn new(prior: f32) -> Self {
+        Self {
+            stated: Acceptance::new(prior),
+            next: Acceptance::new(NEURAL_PRIOR),
+            // As if every branch had paid.
+            beside: (8.0, 8.0),
+            ask: FIRST,
+        }
+    }
+}
+
+impl Schedule for OnlineSchedule {
+    fn prepare(&mut self, roles: &[Role]) {
+        self.roles = roles.to_vec();
+        self.begin(false);
+    }
+
+    fn forget(&mut self) {
+        // A sampled generation follows, which has no times.
+        self.begin(true);
+    }
+
+    fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
+        let reviewer = reviewer.0;
+        if state.turns.is_empty() {
+            self.reviewers[reviewer].draft = Progress::new(reviewer);
+        }
+        if state.ended || state.depth >= state.budget.depth || state.nodes >= state.budget.nodes {
+            return None;
+        }
+        if state.turns.is_empty() && self.reviewers[reviewer].check_costs() {
+            return None;
+        }
+        let statistical = self.statistical_turn(reviewer, state);
+        statistical.or_else(|| self.neural_turn(reviewer, state))
+    }
+
+    fn want(&self) -> Want {
+        Want::GATHERED
+    }
+
+    fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
+        self.pending.note(drafted);
+        let (reviewer, drafter) = (drafted.reviewer.0, drafted.drafter.0);
+        let token = self.token_cost(reviewer, drafter);
+        let own = &mut self.reviewers[reviewer];
+        let state = &own.drafters[drafter];
+        own.draft.survival *= state.stated.estimate(drafted.probability, drafted.position);
+        let next = own.draft.survival * state.next.estimate(None, drafted.position + 1);
+        let rows = drafted.position + 2;
+        own.draft.trial || next < own.rate.per_forward() * (token + own.costs.one_more(rows))
+    }
+
+    fn trim(
+        &mut self,
+        reviewer: LevelId,
+        drafter: LevelId,
+        state: &DraftState<'_>,
+        proposed: &ScoredTree,
+    ) -> Option<Vec<bool>> {
+        let proposal = Shadow::new(drafter, state, proposed);
+        let Kept {
+            nodes: mut keep,
+            survival,
+            trial,
+        } = self.worthwhile(reviewer.0, state, &proposal);
+        let own = &mut self.reviewers[reviewer.0];
+        own.draft.survival *= survival;
+        own.draft.proposals.push(proposal);
+        if let Some((node, loss)) = trial.filter(|(_, loss)| *loss <= own.trials) {
+            own.trials -= loss;
+            keep[node] = true;
+        }
+        let kept = keep.iter().filter(|&&kept| kept).count();
+        let ask = &mut own.drafters[drafter.0].ask;
+        *ask = match (2 * kept).cmp(ask) {
+            Ordering::Greater => 2 * *ask,
+            _ => (3 * *ask / 4).max(2 * kept),
+        };
+        *ask = (*ask).clamp(FEWEST, LONGEST);
+        Some(keep)
+    }
+
+    fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
+        true
+    }
+
+    fn plans_joint_drafts(&self) -> bool {
+        false
+    }
+
+    fn observe(&mut self, outcome: &Outcome<'_>) {
+        self.learn_acceptance(outcome);
+        self.learn_costs(outcome);
+    }
+}

@@ -1,0 +1,153 @@
+//! The online schedule: what it gains, what it never loses, and what it must not depend on.
+
+use std::ops::Range;
+
+use cascade_engine::{AssumedCosts, Convention, KMatrix, OnlineSchedule};
+
+use crate::replays::{Regime, Replay};
+
+fn regime(positions: Range<usize>, acceptance: f64, forward: f64, row: f64) -> Regime {
+    Regime {
+        positions,
+        acceptance,
+        forward,
+        row,
+    }
+}
+
+fn everywhere(acceptance: f64, row: f64) -> Vec<Regime> {
+    vec![regime(0..usize::MAX, acceptance, 1e-3, row)]
+}
+
+fn k(tokens: usize) -> KMatrix {
+    KMatrix::new(vec![vec![tokens]], Convention::Added).unwrap()
+}
+
+/// Seconds between the emission of two tokens.
+fn seconds(times: &[f64], tokens: Range<usize>) -> f64 {
+    times[tokens.end - 1] - times[tokens.start]
+}
+
+fn online(regimes: Vec<Regime>, tokens: usize) -> Vec<f64> {
+    let replay = Replay::new(regimes);
+    let drafter = replay.drafter(5, 0.0);
+    let builder = replay.builder().statistical("drafter", drafter);
+    replay.times(builder.schedule(OnlineSchedule::default()), tokens)
+}
+
+/// The least time of drafts of fixed length for this part of the text, and their length.
+fn best_length(regimes: &[Regime], tokens: usize, part: Range<usize>) -> (f64, usize) {
+    let lengths = [0, 1, 2, 3, 4, 6, 8, 12, 16].into_iter();
+    let times = lengths.map(|length| {
+        let replay = Replay::new(regimes.to_vec());
+        let drafter = replay.drafter(5, 0.0);
+        let builder = replay.builder().statistical("drafter", drafter);
+        let times = replay.times(builder.k_matrix(k(length)), tokens);
+        (seconds(&times, part.clone()), length)
+    });
+    times.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap()
+}
+
+#[test]
+fn drafts_are_nearly_as_good_as_those_of_the_best_length_found_in_hindsight() {
+    for (acceptance, row) in [
+        (0.95, 0.01),
+        (0.8, 0.02),
+        (0.8, 0.2),
+        (0.5, 0.05),
+        (0.3, 0.1),
+    ] {
+        let regimes = everywhere(acceptance, row);
+        let found = seconds(&online(regimes.clone(), 600), 0..600);
+        let (best, length) = best_length(&regimes, 600, 0..600);
+        assert!(
+            found < best / 0.95,
+            "{acceptance} {row}: {found} against {best} with {length}"
+        );
+    }
+}
+
+#[test]
+fn what_does_not_pay_is_not_drafted() {
+    for (acceptance, row) in [(0.0, 0.02), (0.05, 0.2), (0.3, 0.9)] {
+        let found = seconds(&online(everywhere(acceptance, row), 400), 0..400);
+        let plain = 399.0 * 1e-3;
+        // What it takes to learn what tokens and rows are worth: three forwards, once.
+        let most = (plain + 3e-3) / 0.97;
+        assert!(found < most, "{acceptance} {row}: {found}");
+    }
+}
+
+/// Acceptance falls and rises, and load and the cost of rows change at the same time.
+#[test]
+fn it_recovers_within_fifty_tokens_when_acceptance_and_costs_change() {
+    let regimes = vec![
+        regime(0..400, 0.9, 1e-3, 0.02),
+        regime(400..800, 0.15, 2.5e-3, 0.2),
+        regime(800..1200, 0.92, 1e-3, 0.02),
+        regime(1200..1700, 0.9, 3e-3, 0.15),
+    ];
+    let times = online(regimes.clone(), 1600);
+    for part in [450..700, 850..1100, 1250..1600] {
+        let found = seconds(&times, part.clone());
+        let (best, length) = best_length(&regimes, 1600, part.clone());
+        assert!(
+            found < best / 0.9,
+            "{part:?}: {found} against {best} with {length}"
+        );
+    }
+}
+
+/// A neural drafter that costs a share of the target.
+fn with_neural(share: f64, acceptance: f64, row: f64) -> (f64, f64) {
+    let run = |k: Option<KMatrix>| {
+        let replay = Replay::new(everywhere(acceptance, row));
+        let builder = replay.builder().neural("small", replay.drafter(5, share));
+        let builder = match k {
+            Some(k) => builder.k_matrix(k),
+            None => builder.schedule(OnlineSchedule::new(AssumedCosts::default())),
+        };
+        seconds(&replay.times(builder, 500), 0..500)
+    };
+    let lengths = [0, 1, 2, 3, 4, 6, 8].into_iter();
+    let best = lengths.map(|length| run(Some(k(length))));
+    (run(None), best.min_by(f64::total_cmp).unwrap())
+}
+
+#[test]
+fn neural_drafters_draft_as_far_as_they_pay_and_not_at_all_if_they_do_not() {
+    for (share, acceptance) in [(0.05, 0.9), (0.1, 0.7), (0.3, 0.8), (0.6, 0.5), (1.0, 0.9)] {
+        let (found, best) = with_neural(share, acceptance, 0.02);
+        assert!(
+            found < best / 0.95,
+            "{share} {acceptance}: {found} against {best}"
+        );
+    }
+}
+
+/// Of a cascade of three, those draft who pay: the outcome is near that of the better one alone.
+#[test]
+fn the_drafter_that_pays_drafts() {
+    for (share, acceptance) in [(0.02, 0.9), (0.9, 0.9)] {
+        let replay = Replay::new(everywhere(acceptance, 0.05));
+        let builder = replay
+            .builder()
+            .neural("small", replay.drafter(5, share))
+            .statistical("text", replay.drafter(99, 0.0));
+        let both = replay.times(builder.schedule(OnlineSchedule::default()), 500);
+        let both = seconds(&both, 0..500);
+        let (neural, _) = with_neural(share, acceptance, 0.05);
+        let text = seconds(&online(everywhere(acceptance, 0.05), 500), 0..500);
+        let better = neural.min(text);
+        assert!(both < better * 1.12, "{share}: {both}, {neural}, {text}");
+    }
+}
+
+#[test]
+fn the_same_outcomes_and_times_give_the_same_drafts() {
+    let regimes = vec![
+        regime(0..100, 0.9, 1e-3, 0.02),
+        regime(100..300, 0.3, 2e-3, 0.1),
+    ];
+    assert_eq!(online(regimes.clone(), 250), online(regimes, 250));
+}
