@@ -89,6 +89,14 @@ def build(family, size):
     return T5ForConditionalGeneration(config)
 
 
+def compiled(model):
+    """The layers compiled, with plain attention: nearly half as fast again on a CPU, at these lengths."""
+    model.set_attn_implementation("eager")
+    for part in [model.model] if isinstance(model, LlamaForCausalLM) else [model.encoder, model.decoder]:
+        part.compile(dynamic=True)
+    return model
+
+
 def initialize(model):
     """Normal with 0.02, less where a layer's output is added to the residual stream."""
     layers = sum(1 for _ in model.modules() if type(_).__name__.endswith(("DecoderLayer", "T5Block")))
@@ -249,6 +257,8 @@ def start(args, size):
     model = build(args.family, size)
     initialize(model)
     model = model.to(args.device)
+    if args.compile:
+        compiled(model)
     print(f"{args.family}-{size}: {sum(w.numel() for w in model.parameters()):,} parameters", flush=True)
     return model, Trainer(model, args.family, folder, args)
 
@@ -357,6 +367,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rate", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True, help="needs a C++ compiler")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--show", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
