@@ -34,6 +34,9 @@ pub(crate) enum Failure {
     /// The models failed.
     #[error("{0}")]
     Model(String),
+    /// The engine refuses what was asked of it.
+    #[error("`speculation`: {0}")]
+    Plan(String),
     /// The deadline has passed.
     #[error(
         "the answer took longer than it may; ask for fewer tokens, or raise the server's --timeout"

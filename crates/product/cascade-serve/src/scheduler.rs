@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::plan::Plan;
 use crate::served::Served;
 use crate::shelf::{Resting, Shelf};
-use crate::{lock, Limits};
+use crate::{lock, Error, Limits};
 
 /// A generation that is asked for.
 pub(crate) struct Job {
@@ -256,14 +256,10 @@ impl Scheduler {
         let generation = guarded(|| {
             let cascade = match resting {
                 Some(resting) => resting.cascade,
-                None => self
-                    .served
-                    .cascade(&plan)
-                    .map_err(|error| error.to_string())?,
+                None => self.served.cascade(&plan).map_err(refused)?,
             };
-            cascade
-                .into_generation(&prompt, &options)
-                .map_err(|error| error.to_string())
+            let generation = cascade.into_generation(&prompt, &options);
+            generation.map_err(|error| Failure::Model(error.to_string()))
         });
         match generation {
             Some(Ok(generation)) => self.hand_back(Running {
@@ -280,7 +276,7 @@ impl Scheduler {
             }),
             failed => {
                 let failure = match failed {
-                    Some(Err(message)) => Failure::Model(message),
+                    Some(Err(failure)) => failure,
                     _ => Failure::Lost,
                 };
                 self.metrics.failed();
@@ -501,6 +497,16 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 /// Tokens of the prompt that were known. The last one is always computed: its row is the first of
 /// the answer.
+/// Why there is no cascade: the plan of a request, or the models.
+fn refused(error: Error) -> Failure {
+    match error {
+        Error::Config(cascade_config::Error::Cascade { source, .. }) => {
+            Failure::Plan(source.to_string())
+        }
+        error => Failure::Model(error.to_string()),
+    }
+}
+
 fn cached(output: &GenerationOutput, context: usize) -> usize {
     let target = output.models.first().map(|target| target.usage);
     match target.filter(|usage| context > 0 && usage.calls > 0) {

@@ -103,6 +103,12 @@ fn every_wrong_field_is_named() {
             json!({"speculation": {"tree": {"expand": "all_leaves"}}}),
             "`speculation.tree.widths`",
         ),
+        // What only the engine can tell: the drafter below the first mixes no probabilities.
+        (
+            &completion,
+            json!({"speculation": {"tree": {"expand": "most_probable"}}}),
+            "`speculation`",
+        ),
         (
             &completion,
             json!({"speculation": {"tree": {"placement": "beyond"}}}),
