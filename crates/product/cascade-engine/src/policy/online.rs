@@ -76,12 +76,14 @@ const HORIZON: usize = 16;
 /// Tokens that are asked of a neural drafter; it stops earlier.
 const LONGEST: usize = 64;
 /// The longest path of a statistical drafter's tree.
-const DEEPEST: usize = 24;
+const DEEPEST: usize = 32;
 /// Nodes that are asked of a statistical drafter at least, and at first.
 const FEWEST: usize = 4;
 const FIRST: usize = 2;
 /// How much of the rate before a step counts after it.
-const KEEP: f64 = 0.985;
+const KEEP: f64 = 0.9;
+/// How much of what became of branches before a step counts after it.
+const KEEP_BESIDE: f64 = 0.985;
 /// Steps of plain decoding that the rate begins with.
 const RATE_PRIOR: f64 = 8.0;
 /// Reviews between two that check what a forward of one row costs, at least.
@@ -469,8 +471,8 @@ impl OnlineSchedule {
             let accepted = outcome.accepted.iter().filter(|node| beside(node)).count();
             let sums = &mut own.drafters[drafter.0].beside;
             *sums = (
-                KEEP * sums.0 + drafted as f64,
-                KEEP * sums.1 + accepted as f64,
+                KEEP_BESIDE * sums.0 + drafted as f64,
+                KEEP_BESIDE * sums.1 + accepted as f64,
             );
         }
     }

@@ -1,19 +1,37 @@
 //! What a forward costs by the number of its rows, as outcomes show.
 
 /// Numbers of rows at which the curve is kept; linear between them and beyond.
-const KNOTS: [usize; 12] = [1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64, 128];
+const KNOTS: [usize; N] = [1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64, 128];
+const N: usize = 12;
 
-/// How far the last forward counts: for the time of a forward of one row, and for the curve once
-/// many forwards of about as many rows were seen.
-const FAST: f64 = 0.15;
-const SLOW: f64 = 0.08;
-/// How much more a forward counts that was faster than expected: what made others slower was often
-/// not theirs, so the estimates are nearer to the fast ones.
-const FASTER: f64 = 2.0;
-/// How far an estimate moves at once, as a logarithm: a pause of the machine is no cost of a row.
+/// Before anything is measured: how far a row may cost another share than assumed, and, by the
+/// square root of the rows, how far the curve may leave a line; standard deviations.
+const ROW: f64 = 0.3;
+const BEND: f64 = 0.04;
+/// How far the time of a forward of one row drifts with each forward, and the share that a row
+/// adds.
+const DRIFT: f64 = 0.004;
+const ROW_DRIFT: f64 = 1e-4;
+/// How far a time is by chance from what is expected: at first, at least, at most, and how far the
+/// last surprise counts.
+const NOISE: f64 = 0.08;
+const LEAST_NOISE: f64 = 0.01;
+const MOST_NOISE: f64 = 0.2;
+const NOISE_RATE: f64 = 0.03;
+/// Mean distance from the mean of a normal distribution, in standard deviations.
+const MEAN_ABSOLUTE: f64 = 0.8;
+/// Surprises that are credible, in standard deviations. A pause of the machine is no cost of a row,
+/// and nothing makes a forward much faster by chance.
+const SLOWER: f64 = 1.2;
+const FASTER: f64 = 3.0;
+/// How far the time of a forward of one row moves at once, as a logarithm.
 const STEP: f64 = 0.7;
-/// How far the curve returns to what was assumed with each forward that does not measure it.
+/// The least that a forward of more rows is estimated to take, in forwards of one row.
+const LEAST: f64 = 0.5;
+/// How far the curve goes, with each forward, where nothing was measured for so many forwards, to
+/// what measurements elsewhere make of it.
 const RETURN: f64 = 0.001;
+const PATIENCE: u32 = 256;
 
 /// Forwards in a row that are all faster or all slower than expected by this much, as a logarithm,
 /// after which times have changed.
@@ -25,16 +43,24 @@ const SAMPLES: usize = 2;
 /// A running estimate of time by rows: the time of a forward of one row, and how many times as long
 /// one of more rows takes, which never falls with the rows.
 ///
-/// Forwards that always have about as many rows cannot tell a busy machine from dear rows. Where
-/// times change, forwards of one row are asked for, which can.
+/// An extended Kalman filter of the two together: what is known of each, and what only of their
+/// product, decides which of them a surprise changes. So forwards that always have about as many
+/// rows do not let a busy machine pass for dear rows, nor noise for either. Where times change at
+/// once, forwards of one row are asked for, which tell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RowCosts {
     /// Seconds of a forward of one row; `None` before the first measurement.
     one: Option<f64>,
-    /// Multiples of it at each knot.
-    curve: [f64; KNOTS.len()],
-    assumed: [f64; KNOTS.len()],
-    seen: [f64; KNOTS.len()],
+    /// Multiples of it at each knot, as estimated, and such that none falls.
+    estimate: [f64; N],
+    curve: [f64; N],
+    assumed: [f64; N],
+    /// Covariances of the estimates; the first entry is for the logarithm of `one`.
+    covariance: [[f64; N]; N],
+    noise: f64,
+    /// Whether each knot was measured, and the forwards since.
+    measured: [bool; N],
+    since: [u32; N],
     /// Forwards in a row that were slower than expected, or faster if below 0.
     streak: i32,
     /// Forwards of one row that are still to be measured, and the fastest of those that were.
@@ -48,9 +74,13 @@ impl RowCosts {
         let assumed = KNOTS.map(|rows| 1.0 + row * (rows - 1) as f64);
         Self {
             one: None,
+            estimate: assumed,
             curve: assumed,
             assumed,
-            seen: [0.0; KNOTS.len()],
+            covariance: prior(),
+            noise: NOISE,
+            measured: [false; N],
+            since: [0; N],
             streak: 0,
             wanted: SAMPLES,
             fastest: f64::INFINITY,
@@ -97,27 +127,11 @@ impl RowCosts {
         let Some(one) = self.one else {
             return;
         };
-        let expected = self.of(rows);
-        let surprise = (seconds / one / expected).ln();
-        let step = surprise.clamp(-STEP, STEP);
-        let weight = if step < 0.0 { FASTER } else { 1.0 };
-        self.follow(surprise);
-        if rows == 1 {
-            self.one = Some(one * (FAST * weight * step).exp());
-            for (curve, assumed) in self.curve.iter_mut().zip(self.assumed) {
-                *curve += RETURN * (assumed - *curve);
-            }
-            return;
-        }
-        // What changes for all rows is the machine's load or the length of the text; what changes
-        // for some is the curve, of which the first forwards say most.
-        let (knot, share) = place(rows);
-        let nearest = if share < 0.5 { knot } else { knot + 1 };
-        let new = (weight * SLOW).max(1.0 / (1.3 + self.seen[nearest]));
-        // Not less for having been expected too high: that is the curve's to mend.
-        self.one = Some(one * (FAST * (1.0 - new) * step / weight).exp());
-        self.bend(nearest, new * (step.exp() - 1.0) * expected);
-        self.seen[nearest] += 1.0;
+        self.follow((seconds / one / self.of(rows)).ln());
+        self.drift();
+        self.correct(one, rows, seconds / one);
+        self.forget();
+        self.curve = rising(self.estimate);
     }
 
     /// Counts surprises of one kind, and asks for samples after some.
@@ -142,25 +156,121 @@ impl RowCosts {
         if self.wanted == 0 {
             self.one = Some(self.fastest);
             // If it was the rows that changed, the next forwards tell.
-            self.seen = self.seen.map(|seen| seen.min(1.0));
+            self.covariance = prior();
+            self.covariance[0][0] = self.noise.powi(2);
         }
     }
 
-    /// Moves the curve at a knot, and beyond it as far as nothing was measured there.
-    fn bend(&mut self, knot: usize, by: f64) {
-        let knot = knot.max(1);
-        for (at, &rows) in KNOTS.iter().enumerate().skip(1) {
-            let weight = match at == knot {
-                true => 1.0,
-                // In proportion to the rows.
-                false => (rows - 1) as f64 / (KNOTS[knot] - 1) as f64 / (1.0 + self.seen[at]),
-            };
-            self.curve[at] += weight * by;
-        }
-        for at in 1..KNOTS.len() {
-            self.curve[at] = self.curve[at].max(self.curve[at - 1]);
+    /// What may have changed since the last forward.
+    fn drift(&mut self) {
+        self.covariance[0][0] += DRIFT.powi(2);
+        for (a, row) in self.covariance.iter_mut().enumerate().skip(1) {
+            for (b, entry) in row.iter_mut().enumerate().skip(1) {
+                *entry += ROW_DRIFT.powi(2) * ((KNOTS[a] - 1) * (KNOTS[b] - 1)) as f64;
+            }
         }
     }
+
+    /// Takes a measurement of `rows`, in forwards of one row.
+    fn correct(&mut self, one: f64, rows: usize, time: f64) {
+        let (knot, share) = place(rows);
+        let expected =
+            self.estimate[knot] + share * (self.estimate[knot + 1] - self.estimate[knot]);
+        // How the expected time changes with each estimate. The first knot is 1 for good.
+        let mut slope = [0.0; N];
+        slope[knot] = 1.0 - share;
+        slope[knot + 1] = share;
+        slope[0] = expected;
+        let gain = self.covariance.map(|row| dot(&row, &slope));
+        let noise = self.noise * expected;
+        let surprise = time - expected;
+        let credible = if surprise > 0.0 { SLOWER } else { FASTER };
+        // What is not credible is taken for so much noise that it is.
+        let unknown = dot(&gain, &slope);
+        let variance = (unknown + noise.powi(2)).max((surprise / credible).powi(2));
+        let gain = gain.map(|gain| gain / variance);
+        self.one = Some(one * (gain[0] * surprise).clamp(-STEP, STEP).exp());
+        for at in 1..N {
+            self.estimate[at] = (self.estimate[at] + gain[at] * surprise).max(LEAST);
+        }
+        for (row, &own) in self.covariance.iter_mut().zip(&gain) {
+            for (entry, &other) in row.iter_mut().zip(&gain) {
+                *entry -= own * other * variance;
+            }
+        }
+        // Where little else is unknown, surprises say how much noise there is.
+        if noise.powi(2) > unknown {
+            let found = (surprise / expected).abs().min(SURPRISING) / MEAN_ABSOLUTE;
+            self.noise += NOISE_RATE * (found - self.noise);
+            self.noise = self.noise.clamp(LEAST_NOISE, MOST_NOISE);
+        }
+        let nearest = if share < 0.5 { knot } else { knot + 1 };
+        self.measured[nearest] = true;
+        self.since[nearest] = 0;
+    }
+
+    /// Lets go of what was not measured for long: rows that once were dear may not be any more.
+    /// Nothing is let go where forwards measure it, however often others come between.
+    fn forget(&mut self) {
+        self.since = self.since.map(|forwards| forwards.saturating_add(1));
+        for at in 1..N {
+            if self.is_known(at) {
+                continue;
+            }
+            let known = (1..N).filter(|&known| self.is_known(known));
+            let nearest = known.min_by_key(|known| known.abs_diff(at));
+            let guess = nearest.map_or(self.assumed[at], |known| {
+                let row = (self.estimate[known] - 1.0) / (KNOTS[known] - 1) as f64;
+                1.0 + row * (KNOTS[at] - 1) as f64
+            });
+            self.estimate[at] += RETURN * (guess - self.estimate[at]);
+        }
+    }
+
+    fn is_known(&self, knot: usize) -> bool {
+        self.measured[knot] && self.since[knot] <= PATIENCE
+    }
+}
+
+/// Before anything is measured: a line of unknown slope, from which the curve departs at random.
+fn prior() -> [[f64; N]; N] {
+    let mut prior = [[0.0; N]; N];
+    for (a, row) in prior.iter_mut().enumerate().skip(1) {
+        for (b, entry) in row.iter_mut().enumerate().skip(1) {
+            let (a, b) = ((KNOTS[a] - 1) as f64, (KNOTS[b] - 1) as f64);
+            *entry = ROW.powi(2) * a * b + BEND.powi(2) * a.min(b);
+        }
+    }
+    prior
+}
+
+fn dot(a: &[f64; N], b: &[f64; N]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The nearest curve that never falls, and begins at 1: where it would fall, the mean.
+fn rising(estimate: [f64; N]) -> [f64; N] {
+    let mut groups: Vec<(f64, usize)> = Vec::with_capacity(N);
+    for value in estimate {
+        let mut last = (value, 1);
+        while let Some(&(before, count)) = groups.last() {
+            if before <= last.0 {
+                break;
+            }
+            let sum = before * count as f64 + last.0 * last.1 as f64;
+            last = (sum / (count + last.1) as f64, count + last.1);
+            groups.pop();
+        }
+        groups.push(last);
+    }
+    let levels = groups
+        .into_iter()
+        .flat_map(|(value, count)| std::iter::repeat_n(value, count));
+    let mut curve = [1.0; N];
+    for (level, value) in curve.iter_mut().zip(levels).skip(1) {
+        *level = value.max(1.0);
+    }
+    curve
 }
 
 /// The knot at or before `rows`, and how far towards the next.
@@ -247,6 +357,76 @@ mod tests {
             }
         }
         assert!(costs.one().unwrap() < 2e-3, "{costs:?}");
+    }
+
+    /// What is measured is kept, however rarely: forwards of a single row between say nothing of
+    /// it.
+    #[test]
+    fn forwards_of_one_row_leave_what_others_measured() {
+        let real = |rows: usize| 1e-3 * (1.0 + 0.17 * (rows - 1) as f64);
+        let mut costs = measured(real, &[1, 2, 4]);
+        for i in 0..4000 {
+            let rows = if i % 40 == 0 { 2 + i / 40 % 3 } else { 1 };
+            costs.learn(rows, real(rows));
+        }
+        for rows in [2, 3, 5, 16] {
+            let found = (costs.of(rows) - 1.0) / (rows - 1) as f64;
+            assert!((found - 0.17).abs() < 0.01, "{rows}: {costs:?}");
+        }
+    }
+
+    /// Large drafts alone, at a load that stays: the time is that of their rows, not of the load.
+    #[test]
+    fn forwards_of_many_rows_do_not_shift_the_time_of_one() {
+        let real = |rows: usize| 1e-3 * (1.0 + 0.018 * (rows - 1) as f64);
+        let mut costs = RowCosts::assumed(0.02);
+        (0..SAMPLES).for_each(|_| costs.learn(1, real(1)));
+        for i in 0..20_000 {
+            let rows = [3, 6, 10, 14, 21, 28][i * 7 % 6];
+            costs.learn(rows, real(rows));
+        }
+        let one = costs.one().unwrap();
+        assert!((one / 1e-3 - 1.0).abs() < 0.03, "{costs:?}");
+        let row = (costs.of(16) - 1.0) / 15.0;
+        assert!((row / 0.018 - 1.0).abs() < 0.2, "{costs:?}");
+    }
+
+    /// Times that scatter, and rows that are rarely alone, change no price.
+    #[test]
+    fn noise_is_no_cost_of_rows() {
+        let mut noise = 1u64;
+        let mut scattered = || {
+            noise = noise
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            0.9 + 0.2 * (noise >> 40) as f64 / (1u64 << 24) as f64
+        };
+        for row in [0.018, 0.05, 0.17] {
+            let mut costs = RowCosts::assumed(0.02);
+            for i in 0..4000 {
+                let rows = match costs.needs_check() {
+                    true => 1,
+                    false => [3, 6, 10, 2, 14, 21, 5][i * 5 % 7],
+                };
+                let real = 1e-3 * (1.0 + row * (rows - 1) as f64);
+                costs.learn(rows, real * scattered());
+                if i > 400 {
+                    let found = (costs.of(9) - 1.0) / 8.0;
+                    assert!(
+                        (found / row).ln().abs() < 0.4,
+                        "{i}: {found}, {row}: {costs:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Rows that come for free up to a number, and are dear beyond.
+    #[test]
+    fn steps_are_found() {
+        let real = |rows: usize| if rows <= 8 { 1e-3 } else { 1.6e-3 };
+        let costs = measured(real, &[2, 4, 8, 12, 16, 6]);
+        assert!(costs.of(8) < 1.1 && costs.of(12) > 1.4, "{costs:?}");
     }
 
     /// What once seemed dear and is not measured any more is tried again some day.
