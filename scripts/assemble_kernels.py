@@ -24,7 +24,7 @@ SHARED = {80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
 THREADS = {80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048, 120: 1536}
 REGISTERS = 65536
 # What an old assembler spills at most, where newer ones do not: numbers that do not change, read once in each turn of a loop.
-OLD = {("12.0", "linear_bf16_8"): 48, ("12.0", "linear_bf16_4"): 8}
+OLD = {("12.0", f"linear_{kind}_{eights}"): spilled for kind in ("bf16", "f16") for eights, spilled in ((4, 8), (8, 48))}
 KERNEL = re.compile(r"Compiling entry function 'cascade_(\w+)' for")
 SPILL = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers(?:.*?, (\d+)(?:\+0)? bytes smem)?")

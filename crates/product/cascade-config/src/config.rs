@@ -408,13 +408,14 @@ impl Neural {
         }
     }
 
-    /// What it computes in on a CPU or a GPU. If nothing is said, on a CPU a GGUF file as it is
-    /// stored and others in f32; on a GPU in bf16, for which it is made.
+    /// What it computes in on a CPU or a GPU. If nothing is said, a GGUF file as it is
+    /// [stored](DType::Stored), and others in f32 on a CPU, and on a GPU in bf16, for which it is
+    /// made.
     pub fn dtype_on(&self, cpu: bool) -> DType {
         match (self.dtype, cpu, &self.source) {
             (Some(dtype), ..) => dtype,
+            (None, _, ModelSource::File(_)) => DType::Stored,
             (None, false, _) => DType::BF16,
-            (None, true, ModelSource::File(_)) => DType::Stored,
             (None, true, _) => DType::F32,
         }
     }

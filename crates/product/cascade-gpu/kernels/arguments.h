@@ -75,7 +75,7 @@ typedef struct {
 
 typedef struct {
     const Step *step;
-    /* [vocabulary][size], `kind`. */
+    /* [vocabulary][size], `kind`; or, for embed_q8, [vocabulary][size / 32] blocks. */
     const void *table;
     StreamArguments stream;
 } EmbedArguments;
@@ -103,7 +103,8 @@ typedef struct {
     const Step *step;
     /* [rows][inputs], `kind` */
     const void *input;
-    /* Packed: [outputs / 16][inputs / 32][2][32][8] bf16, the operands of multiply_tiles lane by lane; or [outputs][inputs] f32. */
+    /* Packed: [outputs / 16][inputs / 32][2][32][8] bf16 or f16, the operands of multiply_tiles lane by lane; or
+     * [outputs / 16][inputs / 32][32][16] bytes and their scales (Blocks in linear.cu); or [outputs][inputs] f32. */
     const void *weight;
     /* If blocks share outputs: [outputs / 16][parts][rows / 8][32][4], sums over parts of the inputs as warps have them. There are
      * 1 << part_bits parts. */
@@ -215,7 +216,7 @@ typedef struct {
 } GrowArguments;
 
 typedef struct {
-    /* [outputs][inputs], `kind` */
+    /* [outputs][inputs], `kind`; or, for pack_q8, [outputs][inputs / 32] blocks. */
     const void *from;
     void *to;
     u32 outputs, inputs, kind, to_kind;
@@ -224,8 +225,8 @@ typedef struct {
     u32 alternating;
     /* Whether `to` is in the order of multiply_tiles. */
     u32 packed;
-    /* The first output to write. */
-    u32 first_output, unused;
+    /* The first output to write, and all that `to` has. */
+    u32 first_output, all_outputs;
 } PackArguments;
 
 typedef struct {

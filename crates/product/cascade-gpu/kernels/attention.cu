@@ -84,14 +84,14 @@ DEVICE Quad gather_values(const u16 *values, const u32 *slots, u32 position, u32
 }
 
 /* Scores of a tile of keys: queries times eight keys. */
-#define SCORE(PADDED, tile, key_quads)                                                                                       \
-    UNROLL for (u32 c = 0; c < PADDED / 32; ++c) multiply_chunk(tile, query[0][c], query[1][c], (key_quads)[c]);
+#define SCORE(TYPE, PADDED, tile, key_quads)                                                                                 \
+    UNROLL for (u32 c = 0; c < PADDED / 32; ++c) multiply_chunk<TYPE>(tile, query[0][c], query[1][c], (key_quads)[c]);
 
 /* The weights of thirty-two keys as a tile's rows, of which `half` says which. */
-DEVICE Quad weights_of(float (*weights)[4], u32 half) {
+template <class Type> DEVICE Quad weights_of(float (*weights)[4], u32 half) {
     const u32 i = 2u * half;
-    const Quad packed = {{pack_bf16(weights[0][i], weights[0][i + 1u]), pack_bf16(weights[1][i], weights[1][i + 1u]),
-                          pack_bf16(weights[2][i], weights[2][i + 1u]), pack_bf16(weights[3][i], weights[3][i + 1u])}};
+    const Quad packed = {{Type::pack(weights[0][i], weights[0][i + 1u]), Type::pack(weights[1][i], weights[1][i + 1u]),
+                          Type::pack(weights[2][i], weights[2][i + 1u]), Type::pack(weights[3][i], weights[3][i + 1u])}};
     return packed;
 }
 
@@ -113,8 +113,8 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
  * Keys are summed by position, not by slot: a node of a tree gets the very numbers that it would get in a chain. Where slots
  * differ from row to row, a tile is computed once for each of its rows, and only what is of that row is kept: slots are looked up
  * once, and no load waits for another but for them. */
-#define ATTENTION(PADDED, BLOCKS)                                                                                            \
-    KERNEL_OF(128, BLOCKS, attention_bf16_##PADDED, AttentionArguments) {                                                    \
+#define ATTENTION(TYPE, PADDED, BLOCKS)                                                                                      \
+    KERNEL_OF(128, BLOCKS, attention_##TYPE##_##PADDED, AttentionArguments) {                                                \
         SHARED float maxima[4][16], sums[4][16];                                                                             \
         /* Rows of eight more: lanes that write to four of them meet in no bank. */                                          \
         SHARED __attribute__((aligned(16))) float mixed[4][16][PADDED + 8];                                                  \
@@ -157,7 +157,7 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
         UNROLL for (u32 t = 0; t < 4; ++t)                                                                                   \
             UNROLL for (u32 i = 0; i < 4; ++i) scores[t][i] = 0.0f;                                                          \
         if (!apart) {                                                                                                        \
-            UNROLL for (u32 t = 0; t < 4; ++t) SCORE(PADDED, scores[t], key_quads[t])                                        \
+            UNROLL for (u32 t = 0; t < 4; ++t) SCORE(TYPE, PADDED, scores[t], key_quads[t])                                  \
         } else {                                                                                                             \
             ROLLED for (u32 its = first_row; its <= last_row; ++its) {                                                       \
                 const u32 its_sight = sight_of(step, 0, its);                                                                \
@@ -169,7 +169,7 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
                 }                                                                                                            \
                 UNROLL for (u32 t = 0; t < 4; ++t) {                                                                         \
                     float tile[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                \
-                    SCORE(PADDED, tile, key_quads[t])                                                                        \
+                    SCORE(TYPE, PADDED, tile, key_quads[t])                                                                  \
                     UNROLL for (u32 i = 0; i < 4; ++i)                                                                       \
                         if (row[i / 2u] == its) scores[t][i] = tile[i];                                                      \
                 }                                                                                                            \
@@ -211,12 +211,12 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
         }                                                                                                                    \
         UNROLL for (u32 h = 0; h < 2; ++h)                                                                                   \
             UNROLL for (u32 lanes = 1; lanes < 4; lanes *= 2) sum[h] += shuffle_xor(sum[h], lanes);                          \
-        const Quad low = weights_of(scores, 0), high = weights_of(scores, 1);                                                \
+        const Quad low = weights_of<TYPE>(scores, 0), high = weights_of<TYPE>(scores, 1);                                    \
         if (!apart) {                                                                                                        \
             UNROLL for (u32 n = 0; n < PADDED / 8; ++n) {                                                                    \
                 float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                     \
                 const Quad values = value_quads[n];                                                                          \
-                multiply_chunk(out, low, high, position + 8u > keys ? only_keys(values, position, keys) : values);           \
+                multiply_chunk<TYPE>(out, low, high, position + 8u > keys ? only_keys(values, position, keys) : values);     \
                 UNROLL for (u32 h = 0; h < 2; ++h)                                                                           \
                     if (g + 8u * h < passes) store_pair(&mixed[WARP_INDEX][g + 8u * h][n * 8u + q * 2u], out + 2u * h);      \
             }                                                                                                                \
@@ -228,7 +228,7 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
                 SOME_UNROLLED for (u32 n = 0; n < PADDED / 8; ++n) {                                                         \
                     float out[4] = {0.0f, 0.0f, 0.0f, 0.0f};                                                                 \
                     const u16 *values = value_rows + (u64)(n * 8u + g) * capacity;                                           \
-                    multiply_chunk(out, low, high, gather_values(values, slots, position, its_sight));                       \
+                    multiply_chunk<TYPE>(out, low, high, gather_values(values, slots, position, its_sight));                 \
                     UNROLL for (u32 h = 0; h < 2; ++h)                                                                       \
                         if (row[h] == its && g + 8u * h < passes)                                                            \
                             store_pair(&mixed[WARP_INDEX][g + 8u * h][n * 8u + q * 2u], out + 2u * h);                       \
@@ -270,9 +270,12 @@ DEVICE Quad weights_of(float (*weights)[4], u32 half) {
         }                                                                                                                    \
     }
 
-ATTENTION(32, 4)
-ATTENTION(64, 3)
-ATTENTION(128, 2)
+ATTENTION(bf16, 32, 4)
+ATTENTION(bf16, 64, 3)
+ATTENTION(bf16, 128, 2)
+ATTENTION(f16, 32, 4)
+ATTENTION(f16, 64, 3)
+ATTENTION(f16, 128, 2)
 
 /* The same in f32. Grid: head; split; row. A block of SPLIT threads, one per key. */
 KERNEL_OF(SPLIT, 1, attention_f32, AttentionArguments) {

@@ -102,6 +102,15 @@ DEVICE const void *in_memory(const void *address) {
     return address;
 }
 
+/* Four bytes, if `there`, else zeros. */
+DEVICE void load_word_if(u32 *word, int there, const void *from) {
+    *word = 0;
+    asm volatile("{\n\t.reg .pred there<1>;\n\tsetp.ne.s32 there0, %2, 0;\n\t"
+                 "@there0 ld.global.nc.L1::no_allocate.u32 %0, [%1];\n\t}"
+                 : "+r"(*word)
+                 : "l"(from), "r"(there));
+}
+
 /* What no kernel of a forward writes may be loaded at any time. */
 DEVICE float load_constant(const float *from) { return __ldg(from); }
 
@@ -116,18 +125,48 @@ DEVICE void store_quad(void *to, Quad q) { *(uint4 *)to = make_uint4(q.word[0], 
 /* Two floats to a multiple of eight bytes. */
 DEVICE void store_pair(float *to, const float *pair) { *(float2 *)to = make_float2(pair[0], pair[1]); }
 
-/* Two floats as two bf16, the first in the lower half. */
-DEVICE u32 pack_bf16(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
+/* A type of sixteen bits in which tensor cores multiply. */
+struct bf16 {
+    /* Two floats, the first in the lower half. */
+    DEVICE u32 pack(float low, float high) {
+        u32 packed;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+        return packed;
+    }
+    /* d += a · b of 16 x 16 and 16 x 8, accumulated in f32. */
+    DEVICE void multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+
+struct f16 {
+    DEVICE u32 pack(float low, float high) {
+        u32 packed;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+        return packed;
+    }
+    DEVICE void multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+
+/* x · y + z of two bf16 each. */
+DEVICE u32 multiply_add_bf16(u32 x, u32 y, u32 z) {
+    u32 d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(x), "r"(y), "r"(z));
+    return d;
 }
 
-/* d += a · b of 16 x 16 and 16 x 8 bf16, accumulated in f32. */
-DEVICE void multiply_tiles(float *d, const u32 *a, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+/* The two f16 of a word, as floats. */
+DEVICE void unpack_f16(u32 packed, float *low, float *high) {
+    asm("{\n\t.reg .b16 %%half<2>;\n\tmov.b32 {%%half0, %%half1}, %2;\n\t"
+        "cvt.f32.f16 %0, %%half0;\n\tcvt.f32.f16 %1, %%half1;\n\t}"
+        : "=f"(*low), "=f"(*high)
+        : "r"(packed));
 }
 
 /* Sixteen bytes to shared memory without passing through registers; zeros if not `there`. */
@@ -148,12 +187,14 @@ DEVICE void copy_wait(u32 pending) {
 #define LANE (THREAD % WARP)
 #define WARP_INDEX (THREAD / WARP)
 
-/* ---- Numbers in memory: f32 or bf16 ---- */
+/* ---- Numbers in memory ---- */
 
 /* How numbers of a model lie in memory, as `kind` in arguments. */
 #define F32 0u
 #define BF16 1u
 #define F16 2u
+/* Blocks of 32 weights of a row, as in GGUF: a scale in f16, and 32 bytes, which are integers. 34 bytes in all. */
+#define Q8 3u
 
 DEVICE float bf16_to_float(u32 half) { return bits_to_float(half << 16); }
 
@@ -171,9 +212,23 @@ DEVICE float load_number(const void *from, u64 index, u32 kind) {
     return kind == BF16 ? bf16_to_float(half) : f16_to_float(half);
 }
 
+/* What f16 has no finite number for becomes NaN, and stays it up to the logits, where it is noticed: an infinity could vanish, as the
+ * score of a key that counts as hidden does. */
+DEVICE u16 float_to_f16(float value) {
+    const int fits = value < 65520.0f && value > -65520.0f;
+    return (u16)f16::pack(fits ? value : bits_to_float(0x7fffffffu), 0.0f);
+}
+
 DEVICE void store_number(void *to, u64 index, float value, u32 kind) {
     if (kind == F32) ((float *)to)[index] = value;
-    else ((u16 *)to)[index] = (u16)pack_bf16(value, 0.0f);
+    else ((u16 *)to)[index] = kind == F16 ? float_to_f16(value) : (u16)bf16::pack(value, 0.0f);
+}
+
+/* A weight of a row of blocks. */
+DEVICE float load_from_blocks(const void *blocks, u64 row, u32 size, u32 i) {
+    const u16 *block = (const u16 *)blocks + (row * (size / 32u) + i / 32u) * 17u;
+    const u32 byte = (u32)block[1u + i % 32u / 2u] >> i % 2u * 8u & 255u;
+    return f16_to_float(block[0]) * ((float)(byte ^ 128u) - 128.0f);
 }
 
 /* ---- Blocks of a kernel together ---- */

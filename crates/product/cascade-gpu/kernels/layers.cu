@@ -30,18 +30,24 @@ DEVICE void enter_stream(const StreamArguments *a, u32 tile, u32 eights, u32 fir
     }
 }
 
-/* Tokens to the residual stream. Grid: eight tiles, a warp each; eight rows. */
-KERNEL_OF(256, 1, embed, EmbedArguments) {
+/* Tokens to the residual stream, from a table of numbers or of blocks. Grid: eight tiles, a warp each; eight rows. */
+template <int BLOCKS> DEVICE void embed_tokens(const EmbedArguments &a) {
     wait_for_kernel_before();
     const u32 tile = BLOCK_X * (THREADS / WARP) + WARP_INDEX, first = BLOCK_Y * 8u, rows = a.step->rows;
     if (tile >= a.stream.size / 16u) return;
     float numbers[1][4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
     UNROLL for (u32 i = 0; i < 4; ++i) {
         const u32 row = row_of(first, 0, i), output = tile * 16u + LANE / 4u + i / 2u * 8u;
-        if (row < rows) numbers[0][i] = load_number(a.table, (u64)a.step->tokens[row] * a.stream.size + output, a.stream.kind);
+        if (row >= rows) continue;
+        const u64 token = a.step->tokens[row];
+        numbers[0][i] = BLOCKS ? load_from_blocks(a.table, token, a.stream.size, output)
+                               : load_number(a.table, token * a.stream.size + output, a.stream.kind);
     }
     enter_stream(&a.stream, tile, 1, first, rows, numbers);
 }
+
+KERNEL_OF(256, 1, embed, EmbedArguments) { embed_tokens<0>(a); }
+KERNEL_OF(256, 1, embed_q8, EmbedArguments) { embed_tokens<1>(a); }
 
 /* Queries, keys and values to where attention reads them; queries and keys are rotated by position if at all. A tile lies within a
  * head: queries' come first, then keys', then values'. */

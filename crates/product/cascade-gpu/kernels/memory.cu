@@ -44,14 +44,16 @@ DEVICE u64 packed_place(u32 output, u32 input, u32 inputs) {
     return tile * 512u + word / 2u * 256u + lane * 8u + (word % 2u * 2u + output % 16u / 8u) * 2u + input % 2u;
 }
 
+/* The row that is to be an output. */
+DEVICE u32 source_row(u32 output, u32 alternating) {
+    if (!alternating) return output;
+    const u32 in_group = output % alternating, eight = in_group / 16u * 8u + in_group % 8u;
+    return output - in_group + eight + (in_group % 16u < 8u ? 0u : alternating / 2u);
+}
+
 /* Converts a weight and puts its numbers where forward passes read them. Grid: outputs. */
 KERNEL(pack, PackArguments) {
-    const u32 output = BLOCK_X;
-    u32 row = output;
-    if (a.alternating) {
-        const u32 in_group = output % a.alternating, eight = in_group / 16u * 8u + in_group % 8u;
-        row = output - in_group + eight + (in_group % 16u < 8u ? 0u : a.alternating / 2u);
-    }
+    const u32 output = BLOCK_X, row = source_row(output, a.alternating);
     const u32 to_output = a.first_output + output;
     for (u32 i = THREAD; i < a.inputs; i += THREADS) {
         const float value = load_number(a.from, (u64)row * a.inputs + i, a.kind);
@@ -60,13 +62,44 @@ KERNEL(pack, PackArguments) {
     }
 }
 
-/* Pseudo-random numbers between -scale and scale, a function of seed and place. */
+/* Puts blocks of weights where forward passes read them (linear.cu). A row that is not there has zeros. Grid: tiles of outputs; warps
+ * take the chunks of a tile in turns, and lanes what they will read. */
+KERNEL(pack_q8, PackArguments) {
+    const u32 chunks = a.inputs / 32u, g = LANE / 4u, q = LANE % 4u;
+    u32 row[2];
+    int there[2];
+    UNROLL for (u32 h = 0; h < 2; ++h) {
+        const u32 output = BLOCK_X * 16u + g + 8u * h;
+        there[h] = output < a.outputs;
+        row[h] = source_row(there[h] ? output : 0u, a.alternating);
+    }
+    for (u32 chunk = WARP_INDEX; chunk < chunks; chunk += THREADS / WARP) {
+        const u64 place = (u64)(a.first_output / 16u + BLOCK_X) * chunks + chunk;
+        u32 pairs[2][4], scales = 0;
+        UNROLL for (u32 h = 0; h < 2; ++h) {
+            const u16 *block = (const u16 *)a.from + ((u64)row[h] * chunks + chunk) * 17u;
+            UNROLL for (u32 i = 0; i < 4; ++i) pairs[h][i] = there[h] ? block[1u + q * 4u + i] : 0u;
+            if (there[h]) scales |= (u32)block[0] << 16u * h;
+        }
+        Quad bytes;
+        UNROLL for (u32 i = 0; i < 4; ++i)
+            bytes.word[i] = (pairs[0][i] & 255u) | (pairs[1][i] & 255u) << 8u | pairs[0][i] >> 8u << 16u | pairs[1][i] >> 8u << 24u;
+        store_quad((Quad *)a.to + place * WARP + LANE, bytes);
+        if (q == 0) ((u32 *)((u8 *)a.to + (u64)a.all_outputs * a.inputs))[place * 8u + g] = scales;
+    }
+}
+
+/* Pseudo-random numbers between -scale and scale, a function of seed and place; or words of four random bytes. */
 KERNEL(fill, FillArguments) {
     for (u64 i = (u64)BLOCK_X * THREADS + THREAD; i < a.count; i += (u64)GRID_X * THREADS) {
         u64 x = i + ((u64)a.seed << 40);
         x = (x ^ x >> 33) * 0xff51afd7ed558ccdull;
         x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ull;
         x ^= x >> 33;
+        if (a.kind == Q8) {
+            ((u32 *)a.to)[i] = (u32)(x >> 16);
+            continue;
+        }
         const float unit = (float)(x >> 40) * 5.9604644775390625e-8f;
         store_number(a.to, i, (2.0f * unit - 1.0f) * a.scale, a.kind);
     }

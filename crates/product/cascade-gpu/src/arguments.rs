@@ -207,7 +207,7 @@ structure!(PackArguments {
     alternating: u32,
     packed: u32,
     first_output: u32,
-    unused: u32,
+    all_outputs: u32,
 });
 
 structure!(FillArguments {

@@ -152,7 +152,11 @@ impl Forward<'_> {
             stream: self.entering(norm),
         };
         let grid = [table.size.div_ceil(128), self.rows.div_ceil(8), 1];
-        let launch = Launch::new(Kernel::Embed, grid, 256, arguments);
+        let kernel = match table.blocks {
+            true => Kernel::EmbedQ8,
+            false => Kernel::Embed,
+        };
+        let launch = Launch::new(kernel, grid, 256, arguments);
         self.launches.push(launch.reading("embedding", 0));
     }
 
@@ -267,12 +271,11 @@ impl Forward<'_> {
             unused: 0,
         };
         let tiles = (self.rows * queries / kv).div_ceil(16);
-        let (kernel, grid, threads) = match (self.dtype, self.padded) {
-            (DType::F32, _) => (Kernel::AttentionF32, [queries, splits, self.rows], SPLIT),
-            (DType::BF16, 32) => (Kernel::AttentionBf16x32, [kv, splits, tiles], 128),
-            (DType::BF16, 64) => (Kernel::AttentionBf16x64, [kv, splits, tiles], 128),
-            (DType::BF16, _) => (Kernel::AttentionBf16x128, [kv, splits, tiles], 128),
+        let (grid, threads) = match self.dtype {
+            DType::F32 => ([queries, splits, self.rows], SPLIT),
+            _ => ([kv, splits, tiles], 128),
         };
+        let kernel = Kernel::attention(self.dtype, self.padded);
         let launch = Launch::new(kernel, grid, threads, arguments);
         let purpose = match to_source {
             true => "attention to the source",
@@ -370,21 +373,14 @@ impl Forward<'_> {
     }
 
     fn map(&mut self, purpose: &'static str, linear: &Linear, arguments: LinearArguments) {
-        let blocks = [linear.outputs.div_ceil(128), linear.parts, 1];
-        let (kernel, grid, threads) = match (linear.dtype, self.rows) {
-            (DType::F32, rows) => {
-                let grid = [linear.outputs.div_ceil(128), 1, rows.div_ceil(8)];
-                (Kernel::LinearF32, grid, 256)
-            }
-            (DType::BF16, ..=8) => {
-                let blocks = (linear.outputs * linear.parts).div_ceil(128);
-                (Kernel::LinearBf16x1, [blocks, 1, 1], 256)
-            }
-            (DType::BF16, ..=16) => (Kernel::LinearBf16x2, blocks, 256),
-            (DType::BF16, ..=32) => (Kernel::LinearBf16x4, blocks, 256),
-            (DType::BF16, _) => (Kernel::LinearBf16x8, blocks, 256),
+        let eights = linear.outputs.div_ceil(128);
+        let grid = match (linear.dtype, self.rows) {
+            (DType::F32, rows) => [eights, 1, rows.div_ceil(8)],
+            (_, ..=8) => [(linear.outputs * linear.parts).div_ceil(128), 1, 1],
+            _ => [eights, linear.parts, 1],
         };
-        let launch = Launch::new(kernel, grid, threads, arguments);
+        let kernel = Kernel::linear(linear.dtype, self.rows);
+        let launch = Launch::new(kernel, grid, 256, arguments);
         let weights = linear.weight.bytes();
         self.launches.push(launch.reading(purpose, weights));
     }

@@ -2,6 +2,8 @@
 
 use bytemuck::Pod;
 
+use crate::DType;
+
 /// The kernels as PTX, made by `scripts/compile-kernels.sh`: for compute capability 8.0, and for
 /// 9.0, whose launches can overlap.
 pub(crate) const PTX_80: &str = include_str!("../kernels/kernels.sm80.ptx");
@@ -25,14 +27,26 @@ macro_rules! kernels {
 
 kernels! {
     Embed = "embed",
+    EmbedQ8 = "embed_q8",
     LinearBf16x1 = "linear_bf16_1",
     LinearBf16x2 = "linear_bf16_2",
     LinearBf16x4 = "linear_bf16_4",
     LinearBf16x8 = "linear_bf16_8",
+    LinearF16x1 = "linear_f16_1",
+    LinearF16x2 = "linear_f16_2",
+    LinearF16x4 = "linear_f16_4",
+    LinearF16x8 = "linear_f16_8",
+    LinearQ8x1 = "linear_q8_1",
+    LinearQ8x2 = "linear_q8_2",
+    LinearQ8x4 = "linear_q8_4",
+    LinearQ8x8 = "linear_q8_8",
     LinearF32 = "linear_f32",
     AttentionBf16x32 = "attention_bf16_32",
     AttentionBf16x64 = "attention_bf16_64",
     AttentionBf16x128 = "attention_bf16_128",
+    AttentionF16x32 = "attention_f16_32",
+    AttentionF16x64 = "attention_f16_64",
+    AttentionF16x128 = "attention_f16_128",
     AttentionF32 = "attention_f32",
     NormHeads = "norm_heads",
     Logits = "logits",
@@ -40,9 +54,65 @@ kernels! {
     Keep = "keep",
     Grow = "grow",
     Pack = "pack",
+    PackQ8 = "pack_q8",
     Fill = "fill",
     CopyQuads = "copy_quads",
     ReadQuads = "read_quads",
+}
+
+impl Kernel {
+    /// That of linear maps of at most so many rows.
+    pub(crate) fn linear(dtype: DType, rows: usize) -> Self {
+        let of = |kernels: [Self; 4]| match rows {
+            ..=8 => kernels[0],
+            ..=16 => kernels[1],
+            ..=32 => kernels[2],
+            _ => kernels[3],
+        };
+        match dtype {
+            DType::F32 => Self::LinearF32,
+            DType::BF16 => of([
+                Self::LinearBf16x1,
+                Self::LinearBf16x2,
+                Self::LinearBf16x4,
+                Self::LinearBf16x8,
+            ]),
+            DType::F16 => of([
+                Self::LinearF16x1,
+                Self::LinearF16x2,
+                Self::LinearF16x4,
+                Self::LinearF16x8,
+            ]),
+            DType::Q8 => of([
+                Self::LinearQ8x1,
+                Self::LinearQ8x2,
+                Self::LinearQ8x4,
+                Self::LinearQ8x8,
+            ]),
+        }
+    }
+
+    /// That of attention with heads that are padded to this size.
+    pub(crate) fn attention(dtype: DType, padded: usize) -> Self {
+        let of = |kernels: [Self; 3]| match padded {
+            32 => kernels[0],
+            64 => kernels[1],
+            _ => kernels[2],
+        };
+        match dtype {
+            DType::F32 => Self::AttentionF32,
+            DType::BF16 | DType::Q8 => of([
+                Self::AttentionBf16x32,
+                Self::AttentionBf16x64,
+                Self::AttentionBf16x128,
+            ]),
+            DType::F16 => of([
+                Self::AttentionF16x32,
+                Self::AttentionF16x64,
+                Self::AttentionF16x128,
+            ]),
+        }
+    }
 }
 
 /// One launch of a kernel.
@@ -120,11 +190,11 @@ mod tests {
     /// it, whatever it does then.
     #[test]
     fn kernels_of_forwards_wait_before_they_end() {
-        use Kernel::{CopyQuads, Fill, Grow, Pack, ReadQuads, Top};
+        use Kernel::{CopyQuads, Fill, Grow, Pack, PackQ8, ReadQuads, Top};
         for &kernel in Kernel::ALL {
             let body = body(PTX_90, kernel).unwrap();
             let wait = body.find("griddepcontrol.wait;");
-            let alone = [CopyQuads, Fill, Grow, Pack, ReadQuads, Top].contains(&kernel);
+            let alone = [CopyQuads, Fill, Grow, Pack, PackQ8, ReadQuads, Top].contains(&kernel);
             assert_eq!(wait.is_none(), alone, "{kernel:?}");
             let end = body.find("ret;").unwrap();
             assert!(wait.is_none_or(|wait| wait < end), "{kernel:?}");

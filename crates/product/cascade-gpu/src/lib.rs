@@ -41,4 +41,6 @@ pub use error::{Error, Result};
 pub use forward::{Activation, AttentionKind, Forward, Heads, QkvParts, RelativeBias, Rotary};
 pub use runner::{Encoding, LaunchCost, Readout, Rows, Runner, WorkspaceSizes};
 pub use self_test::KernelCheck;
-pub use weights::{DType, Linear, Loader, Norm, StorageDType, Table, TensorSource, Weights};
+pub use weights::{
+    DType, Linear, Loader, Norm, StorageDType, Table, TensorSource, Weights, BLOCK, BLOCK_BYTES,
+};

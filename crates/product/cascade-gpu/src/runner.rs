@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::mem::offset_of;
 
 use bytemuck::Zeroable;
-use half::bf16;
 
 use crate::arguments::{
     Answer, KeepArguments, Slice, Step, TopArguments, MAX_PICKS, MAX_ROWS, SLICE, SPLIT,
@@ -470,18 +469,7 @@ impl Runner {
 
     /// Elements of `buffer` in f32.
     fn elements(&self, buffer: &Buffer, at: usize, count: usize) -> Result<Vec<f32>> {
-        match self.dtype {
-            DType::F32 => {
-                let mut values = vec![0f32; count];
-                buffer.read(at * 4, &mut values)?;
-                Ok(values)
-            }
-            DType::BF16 => {
-                let mut halves = vec![bf16::ZERO; count];
-                buffer.read(at * 2, &mut halves)?;
-                Ok(halves.into_iter().map(bf16::to_f32).collect())
-            }
-        }
+        self.dtype.read(buffer, at, count)
     }
 
     /// Prepares to encode `tokens`, all of which see each other in `scratch`, and whose keys and

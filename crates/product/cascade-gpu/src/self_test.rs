@@ -7,10 +7,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use half::bf16;
+use half::f16;
 
 use crate::arguments::{CopyArguments, FillArguments};
 use crate::launch::{Kernel, Launch};
+use crate::weights::BLOCK;
 use crate::{
     padded, AttentionKind, Buffer, Cache, CacheShape, DType, Device, Error, Forward, Heads, Linear,
     Loader, Norm, QkvParts, Result, Rotary, Rows, Runner, StorageDType, Table, TensorSource,
@@ -52,23 +53,18 @@ impl Device {
     pub fn self_test(&self) -> Result<Vec<KernelCheck>> {
         let mut checks = Vec::new();
         moved_memory(self, &mut checks)?;
-        for (dtype, rows) in [
-            (DType::BF16, 1),
-            (DType::BF16, 9),
-            (DType::BF16, 17),
-            (DType::BF16, 33),
-            (DType::F32, 3),
-        ] {
-            maps(self, dtype, rows, &mut checks)?;
+        for dtype in [DType::BF16, DType::F16, DType::Q8] {
+            for rows in [1, 9, 17, 33] {
+                maps(self, dtype, rows, &mut checks)?;
+            }
         }
-        for (dtype, size) in [
-            (DType::BF16, 32),
-            (DType::BF16, 64),
-            (DType::BF16, 128),
-            (DType::F32, 32),
-        ] {
-            attention(self, dtype, size, &mut checks)?;
+        maps(self, DType::F32, 3, &mut checks)?;
+        for dtype in [DType::BF16, DType::F16] {
+            for size in [32, 64, 128] {
+                attention(self, dtype, size, &mut checks)?;
+            }
         }
+        attention(self, DType::F32, 32, &mut checks)?;
         Ok(worst(checks))
     }
 
@@ -151,6 +147,20 @@ impl Weights for Made {
         Ok(TensorSource::Values {
             stored: StorageDType::F32,
             bytes: Cow::Owned(bytes.collect()),
+        })
+    }
+
+    /// The very same numbers: eighths.
+    fn blocks(&self, name: &str, [outputs, inputs]: [usize; 2]) -> Result<TensorSource<'_>> {
+        let values = numbers(name, outputs * inputs);
+        let block = |values: &[f32]| {
+            let scale = f16::from_f32(0.125).to_le_bytes();
+            let integers = values.iter().map(|value| (value * 8.0) as i8 as u8);
+            scale.into_iter().chain(integers).collect::<Vec<u8>>()
+        };
+        Ok(TensorSource::Values {
+            stored: StorageDType::Q8,
+            bytes: Cow::Owned(values.chunks(BLOCK).flat_map(block).collect()),
         })
     }
 }
@@ -237,13 +247,20 @@ fn maps(device: &Device, dtype: DType, rows: usize, checks: &mut Vec<KernelCheck
     let hidden = runner.hidden(0, rows)?;
     check(
         checks,
-        Kernel::Embed,
+        match dtype {
+            DType::Q8 => Kernel::EmbedQ8,
+            _ => Kernel::Embed,
+        },
         differs(&hidden, &stream, 1.0 / 128.0),
     );
     let made = runner.logits(rows)?;
     let fault = differs(&made, &right, 1e-4);
-    check(checks, Kernel::Pack, fault.clone().filter(|_| rows == 1));
-    check(checks, kernel_of(dtype, rows), fault);
+    let pack = match dtype {
+        DType::Q8 => Kernel::PackQ8,
+        _ => Kernel::Pack,
+    };
+    check(checks, pack, fault.clone().filter(|_| rows == 1));
+    check(checks, Kernel::linear(dtype, rows), fault);
     let read = runner.readout(rows, picks.len())?;
     check(checks, Kernel::Logits, misread(&made, &read, &picks));
     let top = runner.top(rows, 2)?;
@@ -252,16 +269,6 @@ fn maps(device: &Device, dtype: DType, rows: usize, checks: &mut Vec<KernelCheck
     let fault = (first != read.argmax || !sorted).then(|| format!("first are {first:?}"));
     check(checks, Kernel::Top, fault);
     Ok(())
-}
-
-fn kernel_of(dtype: DType, rows: usize) -> Kernel {
-    match (dtype, rows) {
-        (DType::F32, _) => Kernel::LinearF32,
-        (DType::BF16, ..=8) => Kernel::LinearBf16x1,
-        (DType::BF16, ..=16) => Kernel::LinearBf16x2,
-        (DType::BF16, ..=32) => Kernel::LinearBf16x4,
-        (DType::BF16, _) => Kernel::LinearBf16x8,
-    }
 }
 
 /// The normed embeddings of tokens, and their logits.
@@ -421,13 +428,7 @@ impl Attention {
     }
 
     fn read(&self, buffer: &Buffer, count: usize) -> Result<Vec<f32>> {
-        if self.dtype == DType::F32 {
-            let mut values = vec![0f32; count];
-            return buffer.read(0, &mut values).map(|()| values);
-        }
-        let mut halves = vec![bf16::ZERO; count];
-        buffer.read(0, &mut halves)?;
-        Ok(halves.into_iter().map(bf16::to_f32).collect())
+        self.dtype.read(buffer, 0, count)
     }
 
     /// What attention should make of queries, keys and values.
@@ -469,12 +470,7 @@ fn attention(
     size: usize,
     checks: &mut Vec<KernelCheck>,
 ) -> Result<()> {
-    let kernel = match (dtype, padded(size)?) {
-        (DType::F32, _) => Kernel::AttentionF32,
-        (DType::BF16, 32) => Kernel::AttentionBf16x32,
-        (DType::BF16, 64) => Kernel::AttentionBf16x64,
-        (DType::BF16, _) => Kernel::AttentionBf16x128,
-    };
+    let kernel = Kernel::attention(dtype, padded(size)?);
     let mut of = Attention::new(device, dtype, size)?;
     for tree in [false, true] {
         of.run(tree, |forward, of| {

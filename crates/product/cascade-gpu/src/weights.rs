@@ -17,22 +17,61 @@ pub enum DType {
     F32,
     /// bfloat16, on tensor cores.
     BF16,
+    /// IEEE half precision, on tensor cores. What is too large for it becomes NaN, and stays it up
+    /// to the logits.
+    F16,
+    /// Weights of linear maps and tables are integers of 8 bits with a scale in f16 for each
+    /// [`BLOCK`] inputs; all else is as in [`BF16`](Self::BF16). The sum of a block's products with
+    /// its integers, in f32, times its scale is added to that of the blocks before it by one fused
+    /// multiplication and addition.
+    Q8,
 }
 
+/// Weights that share a scale in [`DType::Q8`].
+pub const BLOCK: usize = 32;
+/// Bytes of a block as they are stored: the scale, then the integers, as in GGUF.
+pub const BLOCK_BYTES: usize = 2 + BLOCK;
+
 impl DType {
+    /// The type of activations, keys and values as kernels number it.
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::F32 => 0,
-            Self::BF16 => 1,
+            Self::BF16 | Self::Q8 => 1,
+            Self::F16 => 2,
         }
     }
 
-    /// Bytes of an element.
+    /// Bytes of an activation, a key's or a value's element.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
-            Self::BF16 => 2,
+            Self::BF16 | Self::F16 | Self::Q8 => 2,
         }
+    }
+
+    /// Bytes of so many weights, which are whole blocks.
+    pub fn weight_bytes(self, weights: usize) -> usize {
+        match self {
+            Self::Q8 => weights / BLOCK * BLOCK_BYTES,
+            _ => weights * self.bytes(),
+        }
+    }
+
+    /// Activations as they lie in memory.
+    pub(crate) fn read(self, buffer: &Buffer, at: usize, count: usize) -> Result<Vec<f32>> {
+        if self == Self::F32 {
+            let mut values = vec![0f32; count];
+            buffer.read(at * 4, &mut values)?;
+            return Ok(values);
+        }
+        let mut halves = vec![0u16; count];
+        buffer.read(at * 2, &mut halves)?;
+        let to_f32 = |bits| match self {
+            Self::F16 => f16::from_bits(bits).to_f32(),
+            _ => bf16::from_bits(bits).to_f32(),
+        };
+        Ok(halves.into_iter().map(to_f32).collect())
     }
 }
 
@@ -45,13 +84,17 @@ pub enum StorageDType {
     BF16,
     /// IEEE half precision.
     F16,
+    /// Blocks of [`BLOCK_BYTES`] bytes, [`BLOCK`] weights of a row each.
+    Q8,
 }
 
 impl StorageDType {
-    fn bytes(self) -> usize {
+    /// Bytes of so many elements.
+    fn bytes(self, count: usize) -> usize {
         match self {
-            Self::F32 => 4,
-            Self::BF16 | Self::F16 => 2,
+            Self::F32 => 4 * count,
+            Self::BF16 | Self::F16 => 2 * count,
+            Self::Q8 => count / BLOCK * BLOCK_BYTES,
         }
     }
 
@@ -60,6 +103,7 @@ impl StorageDType {
             Self::F32 => 0,
             Self::BF16 => 1,
             Self::F16 => 2,
+            Self::Q8 => 3,
         }
     }
 }
@@ -86,6 +130,17 @@ pub trait Weights {
     /// # Errors
     /// If it is missing or has another shape.
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorSource<'_>>;
+
+    /// The matrix `name`, `[outputs, inputs]`, in [blocks](StorageDType::Q8). Only models in
+    /// [`DType::Q8`] ask for them.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor), and if there are none, as by default.
+    fn blocks(&self, name: &str, _shape: [usize; 2]) -> Result<TensorSource<'_>> {
+        Err(Error::Weights(
+            format!("{name} is not there in blocks of 8 bits").into(),
+        ))
+    }
 }
 
 /// Puts weights into a device's memory.
@@ -178,6 +233,8 @@ fn alternate(values: &[f32]) -> Vec<f32> {
 pub struct Table {
     pub(crate) rows: Buffer,
     pub(crate) size: usize,
+    /// Whether rows are [blocks](StorageDType::Q8).
+    pub(crate) blocks: bool,
 }
 
 /// A root-mean-square norm.
@@ -319,8 +376,17 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// What loading fails with.
     pub fn table(&mut self, name: &str, rows: usize, size: usize) -> Result<Table> {
+        let blocks = self.dtype == DType::Q8;
+        let rows = match blocks {
+            true => self.table_of_blocks(name, rows, size)?,
+            false => self.table_of_numbers(name, rows, size)?,
+        };
+        Ok(Table { rows, size, blocks })
+    }
+
+    fn table_of_numbers(&mut self, name: &str, rows: usize, size: usize) -> Result<Buffer> {
         let mut linear = Linear {
-            weight: self.device.allocate(rows * size * self.dtype.bytes())?,
+            weight: self.device.allocate(self.dtype.weight_bytes(rows * size))?,
             bias: None,
             inputs: size,
             outputs: rows,
@@ -330,10 +396,22 @@ impl<'a> Loader<'a> {
             dtype: self.dtype,
         };
         self.place(&mut linear, &[(name, rows)], &[(rows, 0)], 0, false)?;
-        Ok(Table {
-            rows: linear.weight,
-            size,
-        })
+        Ok(linear.weight)
+    }
+
+    /// Blocks as they are stored.
+    fn table_of_blocks(&mut self, name: &str, rows: usize, size: usize) -> Result<Buffer> {
+        self.check_inputs(name, size)?;
+        self.parameters += rows * size;
+        let bytes = match self.weights.blocks(name, [rows, size])? {
+            TensorSource::Random(scale) => Cow::Owned(random_blocks(rows * size / BLOCK, scale)),
+            TensorSource::Values { stored, bytes } => {
+                let needed = StorageDType::Q8.bytes(rows * size);
+                check_stored(name, stored, bytes.len(), StorageDType::Q8, needed)?;
+                bytes
+            }
+        };
+        self.device.upload(&bytes)
     }
 
     /// The weight of a norm.
@@ -364,18 +442,12 @@ impl<'a> Loader<'a> {
     }
 
     fn empty(&self, name: &str, inputs: usize, outputs: usize, order: Order) -> Result<Linear> {
-        if self.dtype == DType::BF16 && !inputs.is_multiple_of(32) {
-            return Err(Error::Size {
-                what: format!("the number of inputs of {name}"),
-                size: inputs,
-                needed: "a multiple of 32",
-            });
-        }
+        self.check_inputs(name, inputs)?;
         tiles_divide(name, "outputs of a linear map", outputs)?;
         Ok(Linear {
             weight: self
                 .device
-                .allocate(outputs * inputs * self.dtype.bytes())?,
+                .allocate(self.dtype.weight_bytes(outputs * inputs))?,
             bias: None,
             inputs,
             outputs,
@@ -383,10 +455,21 @@ impl<'a> Loader<'a> {
             order,
             parts: match self.dtype {
                 DType::F32 => 1,
-                DType::BF16 => parts(inputs, outputs, self.device.slots()),
+                _ => parts(inputs, outputs, self.device.slots()),
             },
             dtype: self.dtype,
         })
+    }
+
+    fn check_inputs(&self, name: &str, inputs: usize) -> Result<()> {
+        match self.dtype != DType::F32 && !inputs.is_multiple_of(BLOCK) {
+            true => Err(Error::Size {
+                what: format!("the number of inputs of {name}"),
+                size: inputs,
+                needed: "a multiple of 32",
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Puts tensors into `linear`, one after the other, from the output `first` on.
@@ -412,7 +495,7 @@ impl<'a> Loader<'a> {
         runs: &[(usize, usize)],
         first: usize,
     ) -> Result<()> {
-        let packed = self.dtype == DType::BF16;
+        let packed = self.dtype != DType::F32;
         self.place(linear, sources, runs, first, packed)
     }
 
@@ -433,15 +516,24 @@ impl<'a> Loader<'a> {
         let mut staged = Staged::default();
         let mut generated = first;
         for &(name, rows) in sources {
-            match weights.tensor(name, &[rows, inputs])? {
+            let tensor = match self.dtype {
+                DType::Q8 => weights.blocks(name, [rows, inputs])?,
+                _ => weights.tensor(name, &[rows, inputs])?,
+            };
+            match tensor {
                 TensorSource::Random(scale) => {
-                    let at = generated * inputs * self.dtype.bytes();
-                    let to = linear.weight.address() + at as Address;
-                    self.fill(to, rows * inputs, scale)?;
+                    self.generate(linear, generated, rows, scale)?;
                     generated += rows;
                 }
                 TensorSource::Values { stored, bytes } => {
-                    self.reserve_staging(outputs * inputs * stored.bytes())?;
+                    if self.dtype == DType::Q8 {
+                        let needed = StorageDType::Q8.bytes(rows * inputs);
+                        check_stored(name, stored, bytes.len(), StorageDType::Q8, needed)?;
+                    }
+                    if self.dtype == DType::F16 {
+                        check_range(name, stored, &bytes)?;
+                    }
+                    self.reserve_staging(stored.bytes(outputs * inputs))?;
                     self.stage(&mut staged, name, stored, &bytes)?;
                 }
             }
@@ -452,7 +544,7 @@ impl<'a> Loader<'a> {
         let mut done = 0;
         for &(outputs, alternating) in runs {
             let arguments = PackArguments {
-                from: staging.address() + (done * inputs * stored.bytes()) as Address,
+                from: staging.address() + stored.bytes(done * inputs) as Address,
                 to: linear.weight.address(),
                 outputs: outputs as u32,
                 inputs: inputs as u32,
@@ -461,13 +553,35 @@ impl<'a> Loader<'a> {
                 alternating: alternating as u32,
                 packed: u32::from(packed),
                 first_output: (first + done) as u32,
-                unused: 0,
+                all_outputs: linear.outputs as u32,
             };
-            let launch = Launch::new(Kernel::Pack, [outputs, 1, 1], 128, arguments);
+            let launch = match self.dtype {
+                // A block has a tile of outputs.
+                DType::Q8 => {
+                    Launch::new(Kernel::PackQ8, [outputs.div_ceil(16), 1, 1], 128, arguments)
+                }
+                _ => Launch::new(Kernel::Pack, [outputs, 1, 1], 128, arguments),
+            };
             self.device.launch(&launch)?;
             done += outputs;
         }
         Ok(())
+    }
+
+    /// Makes the weights of so many outputs, from `first` on.
+    fn generate(&mut self, linear: &Linear, first: usize, rows: usize, scale: f32) -> Result<()> {
+        let (at, count) = (first * linear.inputs, rows * linear.inputs);
+        let to = linear.weight.address();
+        if self.dtype != DType::Q8 {
+            let to = to + (at * self.dtype.bytes()) as Address;
+            return self.fill(to, count, self.dtype.number(), scale);
+        }
+        // Integers, then a scale for each block, in any order: they are all alike.
+        let integers = linear.outputs * linear.inputs;
+        let scales = vec![integer_scale(scale); count / BLOCK];
+        linear.weight.write(integers + at / BLOCK * 2, &scales)?;
+        let kind = StorageDType::Q8.number();
+        self.fill(to + at as Address, count / 4, kind, 0.0)
     }
 
     fn reserve_staging(&mut self, bytes: usize) -> Result<()> {
@@ -499,12 +613,12 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn fill(&mut self, to: Address, count: usize, scale: f32) -> Result<()> {
+    fn fill(&mut self, to: Address, count: usize, kind: u32, scale: f32) -> Result<()> {
         self.seed += 1;
         let arguments = FillArguments {
             to,
             count: count as u64,
-            kind: self.dtype.number(),
+            kind,
             seed: self.seed,
             scale,
             unused: 0,
@@ -534,6 +648,80 @@ fn host_values(content: TensorSource<'_>, count: usize) -> Vec<f32> {
         }
         StorageDType::BF16 => halves().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
         StorageDType::F16 => halves().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
+        StorageDType::Q8 => bytes.chunks_exact(BLOCK_BYTES).flat_map(unpacked).collect(),
+    }
+}
+
+/// The weights of a block.
+fn unpacked(block: &[u8]) -> impl Iterator<Item = f32> + '_ {
+    let scale = f16::from_le_bytes([block[0], block[1]]).to_f32();
+    block[2..]
+        .iter()
+        .map(move |&byte| scale * f32::from(byte as i8))
+}
+
+/// The scale of integers of 8 bits that are to be between minus and plus `scale`: its bits in f16.
+fn integer_scale(scale: f32) -> u16 {
+    f16::from_f32(scale / 127.0).to_bits()
+}
+
+/// Blocks of random integers, all of one scale.
+fn random_blocks(count: usize, scale: f32) -> Vec<u8> {
+    let scale = integer_scale(scale).to_le_bytes();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut blocks = Vec::with_capacity(count * BLOCK_BYTES);
+    for _ in 0..count {
+        blocks.extend(scale);
+        for _ in 0..BLOCK / 8 {
+            // xorshift64*
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            blocks.extend(state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+        }
+    }
+    blocks
+}
+
+/// Refuses finite weights that f16 has no finite number for.
+fn check_range(name: &str, stored: StorageDType, bytes: &[u8]) -> Result<()> {
+    // The first number that is rounded to infinity.
+    const BEYOND: f32 = 65520.0;
+    let too_large = |value: &f32| value.is_finite() && value.abs() >= BEYOND;
+    let found = match stored {
+        StorageDType::F32 => bytes
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+            .find(too_large),
+        StorageDType::BF16 => bytes
+            .chunks_exact(2)
+            .map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32())
+            .find(too_large),
+        StorageDType::F16 | StorageDType::Q8 => None,
+    };
+    match found {
+        None => Ok(()),
+        Some(value) => Err(Error::Weights(
+            format!("{name} has the weight {value}, which is too large for f16: compute in bf16")
+                .into(),
+        )),
+    }
+}
+
+/// Refuses weights of another type or size than they were asked for.
+fn check_stored(
+    name: &str,
+    stored: StorageDType,
+    bytes: usize,
+    asked: StorageDType,
+    needed: usize,
+) -> Result<()> {
+    match stored == asked && bytes == needed {
+        true => Ok(()),
+        false => Err(Error::Weights(
+            format!("{name} has {bytes} bytes of {stored:?}, and {needed} of {asked:?} are needed")
+                .into(),
+        )),
     }
 }
 

@@ -3,10 +3,13 @@
 //! beside it stands the time that an H200 needs at least for as much: to read the weights, to begin
 //! the instructions, to multiply the tiles, and for the banks of shared memory. `full` is the share
 //! of what is moved that lanes ask for (above 1 where they ask for the same), `extra` how many
-//! times as long banks take as if lanes never met. Rows are a chain; with a `t`, a tree of a path
-//! and a sibling of each of its nodes.
+//! times as long banks take as if lanes never met. `waits` are the loads of memory that some warp
+//! waits for one after the other, and `kB` what a warp has under way when it waits, in the mean. Rows
+//! are a chain; with a `t`, a tree of a path and a sibling of each of its nodes.
 //!
 //!     cargo run --release -p cascade-models --example gpu_counts -- vicuna-7b 128 1,8,16,64
+//!
+//! A fourth argument names another PTX file, of the same arguments, to compare kernels with others.
 #![allow(clippy::unwrap_used)]
 
 use cascade_core::{Scorer, TokenTree, Want};
@@ -36,7 +39,13 @@ fn main() {
             config[layers] = 1.into();
         }
     }
-    let gpu = cascade_gpu::Device::emulated(ExecutionOrder::Forward);
+    let gpu = match arguments.next() {
+        None => cascade_gpu::Device::emulated(ExecutionOrder::Forward),
+        Some(file) => {
+            let ptx = std::fs::read_to_string(file).unwrap();
+            cascade_gpu::Device::emulating(&ptx, ExecutionOrder::Forward).unwrap()
+        }
+    };
     let options = LoadOptions {
         device: Device::Gpu(gpu.clone()),
         dtype: DType::BF16,
@@ -45,7 +54,7 @@ fn main() {
     let model = random_model(config, &options).unwrap();
     println!("{name}, one layer and the head in bf16, {context} tokens of context; counted, not measured");
     println!(
-        "{:>4} {:<20} {:>8} {:>9} {:>8} {:>9} {:>8} {:>8} {:>8} {:>6} {:>6}",
+        "{:>4} {:<20} {:>8} {:>9} {:>8} {:>9} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6} {:>6}",
         "rows",
         "kernel",
         "launches",
@@ -56,7 +65,9 @@ fn main() {
         "tiles us",
         "banks us",
         "full",
-        "extra"
+        "extra",
+        "waits",
+        "kB"
     );
     let mut session = model.session();
     session.set_source(&[1, 2, 3]).ok();
@@ -112,6 +123,11 @@ fn count(
         total.constants.bytes += counts.constants.bytes;
         total.tiles += counts.tiles;
         total.shared.turns += counts.shared.turns;
+        total.shared.fewest_turns += counts.shared.fewest_turns;
+        total.waits += counts.waits;
+        total.awaited += counts.awaited;
+        // Launches come one after the other.
+        total.most_waits += counts.launches * counts.most_waits;
     }
     show(&rows, "all", &total);
 }
@@ -125,7 +141,7 @@ fn show(rows: &str, kernel: &str, counts: &Counts) {
     let sectors: u64 = traffic.iter().map(|traffic| traffic.sectors).sum();
     let bytes: u64 = traffic.iter().map(|traffic| traffic.bytes).sum();
     println!(
-        "{rows:>4} {kernel:<20} {:>8} {:>6.1} MB {:>8.1} {:>7.2} M {:>8.1} {:>8.1} {:>8.1} {:>6} {:>6}",
+        "{rows:>4} {kernel:<20} {:>8} {:>6.1} MB {:>8.1} {:>7.2} M {:>8.1} {:>8.1} {:>8.1} {:>6} {:>6} {:>6} {:>6.1}",
         counts.launches,
         counts.constants.bytes as f64 / 1e6,
         counts.constants.bytes as f64 / BYTES,
@@ -135,5 +151,7 @@ fn show(rows: &str, kernel: &str, counts: &Counts) {
         counts.shared.turns as f64 / TURNS,
         share(bytes, sectors * 32),
         share(counts.shared.turns, counts.shared.fewest_turns),
+        counts.most_waits,
+        counts.awaited as f64 / counts.waits.max(1) as f64 / 1e3,
     );
 }

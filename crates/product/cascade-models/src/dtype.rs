@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// What a model computes in: the type of its weights. On a CPU, activations and sums are f32, but
 /// for what they are rounded to in products: see [`cascade_cpu::Format`]. On a GPU, activations
-/// have the type too.
+/// have the type too, unless it is one of packed weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DType {
@@ -18,14 +18,16 @@ pub enum DType {
     F32,
     /// bfloat16: the range of f32, 8 bits of precision.
     BF16,
-    /// IEEE half precision. Not on GPUs.
+    /// IEEE half precision. On a GPU activations have it too; one that is too large for it makes
+    /// scoring fail.
     F16,
-    /// 8 bits and a scale for 32 weights, as in GGUF. On CPUs only.
+    /// 8 bits and a scale for 32 weights, as in GGUF. On a GPU activations are bf16.
     Q8_0,
     /// 4 bits and a scale for 32 weights, as in GGUF. On CPUs only.
     Q4_0,
     /// As the file has them: blocks of GGUF stay what they are, those that there are no kernels for
-    /// are held in f32. On a GPU, f32.
+    /// are held in f32. On a GPU, the type that all matrices of the file have if it is one of those
+    /// above that GPUs compute in, else bf16.
     Stored,
 }
 
@@ -49,6 +51,14 @@ impl DType {
             Self::Q8_0 => "q8_0",
             Self::Q4_0 => "q4_0",
             Self::Stored => "stored",
+        }
+    }
+
+    /// Bytes of an activation, and of an element of keys and values, on a GPU.
+    pub(crate) fn bytes_on_gpu(self) -> usize {
+        match self {
+            Self::BF16 | Self::F16 | Self::Q8_0 => 2,
+            Self::F32 | Self::Q4_0 | Self::Stored => 4,
         }
     }
 

@@ -171,7 +171,7 @@ pub enum Error {
     },
 
     /// A type that GPUs do not compute in.
-    #[error("a GPU computes in bf16 or f32, not in {dtype}: give one of those")]
+    #[error("a GPU computes in bf16, f16, f32 or q8_0, not in {dtype}: give one of those")]
     GpuComputeType {
         /// The type.
         dtype: String,

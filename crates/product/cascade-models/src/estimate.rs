@@ -5,6 +5,7 @@ use std::fmt;
 use crate::backend::ModelInfo;
 use crate::config::ModelConfig;
 use crate::load::read_config;
+use crate::weights::Checkpoint;
 use crate::{CacheType, DType, Device, Error, ModelFile, ModelFiles, Result};
 
 /// Rows of the largest forward: a piece of a long prompt.
@@ -47,6 +48,10 @@ impl MemoryEstimate {
         nodes: usize,
     ) -> Result<Self> {
         let config = ModelConfig::parse(&files.config, &read_config(files)?)?;
+        let dtype = match dtype == DType::Stored && !device.is_cpu() {
+            true => Checkpoint::open(files)?.dtype_on(device, dtype),
+            false => dtype,
+        };
         let mut estimate = Self::of_info(&config.info(), dtype, tokens, nodes);
         if device.is_cpu() {
             // Keys and values are not what weights are there.
@@ -58,10 +63,7 @@ impl MemoryEstimate {
     }
 
     fn of_info(info: &ModelInfo, dtype: DType, tokens: usize, nodes: usize) -> Self {
-        let bytes = match dtype {
-            DType::BF16 | DType::F16 => 2,
-            _ => F32_BYTES,
-        };
+        let bytes = dtype.bytes_on_gpu();
         let tokens = tokens.min(info.max_context.unwrap_or(usize::MAX));
         let heads = info.heads.kv * info.heads.size;
         let activations = ROWS * BUFFERS_PER_ROW * info.size;

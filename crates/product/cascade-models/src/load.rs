@@ -136,14 +136,18 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
     let weights = Checkpoint::open(&files)?;
     let described = ModelConfig::parse(&files.config, &config)?;
+    let types = Types {
+        weights: weights.dtype_on(&options.device, options.dtype),
+        ..options.types()
+    };
     check_weights(
         &files.config,
         &described,
         &options.device,
-        options.dtype,
+        types.weights,
         Some(&files),
     )?;
-    let model = Model::new(&described, &weights, &options.device, options.types())
+    let model = Model::new(&described, &weights, &options.device, types)
         .map_err(|error| in_file(&files.config, error))?;
     let model = Arc::new(model);
     check_leftovers(&weights)?;
@@ -166,7 +170,7 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
         tokenizer,
         eos_token_ids,
         generation_warnings,
-        dtype: options.dtype,
+        dtype: types.weights,
         files,
     })
 }

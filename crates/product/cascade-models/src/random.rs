@@ -100,6 +100,22 @@ impl cascade_gpu::Weights for RandomWeights {
         // The device makes the values itself, and those of norms 1.
         Ok(TensorSource::Random(Self::scale(shape)))
     }
+
+    fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
+        let (format, scale) = (Format::Q8_0, Self::scale(&shape));
+        if !self.on_host {
+            return Ok(TensorSource::Random(scale));
+        }
+        let [outputs, inputs] = shape;
+        let row_bytes = inputs / format.block_values() * format.block_bytes();
+        let mut blocks = vec![0; outputs * row_bytes];
+        let rows = blocks.par_chunks_mut(row_bytes).enumerate();
+        rows.for_each(|(row, to)| fill_row(format, (seed(name), scale), row * inputs, inputs, to));
+        Ok(TensorSource::Values {
+            stored: StorageDType::Q8,
+            bytes: Cow::Owned(blocks),
+        })
+    }
 }
 
 impl Provider for RandomWeights {

@@ -20,9 +20,11 @@ use cascade_hub::WeightFormat;
 
 pub(crate) use self::bytes::Bytes;
 pub(crate) use self::file::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
+#[cfg(feature = "gpu")]
+use self::pack::q8_0;
 pub(crate) use self::pack::{fits, format_for, pack, Held};
 use crate::gguf::GgufWeights;
-use crate::{DType, Error, ModelFile, ModelFiles, Result};
+use crate::{DType, Device, Error, ModelFile, ModelFiles, Result};
 
 /// Gives the weights of a model by name, as a checkpoint of Hugging Face names them.
 pub trait WeightSource: Send + Sync {
@@ -99,6 +101,29 @@ impl cascade_gpu::Weights for Given<'_> {
             bytes: Cow::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect()),
         })
     }
+
+    fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
+        let values = self.0.values(name, &shape).map_err(carried)?;
+        let stored = Stored {
+            dtype: FloatType::F32,
+            bytes: Cow::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect()),
+        };
+        quantized(name, &stored, shape)
+    }
+}
+
+/// Blocks of 8 bits of values of any type, for the GPU's loader.
+#[cfg(feature = "gpu")]
+fn quantized(
+    name: &str,
+    stored: &Stored<'_>,
+    shape: [usize; 2],
+) -> cascade_gpu::Result<TensorSource<'static>> {
+    let blocks = q8_0(name, stored, shape).map_err(carried)?;
+    Ok(TensorSource::Values {
+        stored: StorageDType::Q8,
+        bytes: Cow::Owned(blocks),
+    })
 }
 
 /// An error on its way through the GPU's loader, which [`Error`]'s conversion takes out again.
@@ -183,6 +208,28 @@ impl Checkpoint {
         all.filter(|(name, _)| !used.contains(*name))
             .map(|(name, entry)| (name.clone(), entry.info.shape.clone()))
             .collect()
+    }
+
+    /// What a model of these weights computes in on a device where `dtype` is asked for: on a GPU,
+    /// [`DType::Stored`] is what all matrices have, or bf16.
+    pub(crate) fn dtype_on(&self, device: &Device, dtype: DType) -> DType {
+        if device.is_cpu() || dtype != DType::Stored {
+            return dtype;
+        }
+        let infos = self.inner.tensors.values().map(|entry| &entry.info);
+        let mut matrices = infos.filter(|info| info.shape.len() == 2);
+        let Some(first) = matrices.next() else {
+            return DType::BF16;
+        };
+        match (
+            matrices.all(|info| info.dtype == first.dtype),
+            &*first.dtype,
+        ) {
+            (true, "F32" | "F64") => DType::F32,
+            (true, "F16") => DType::F16,
+            (true, "Q8_0") => DType::Q8_0,
+            _ => DType::BF16,
+        }
     }
 
     fn used(&self) -> MutexGuard<'_, HashSet<String>> {
@@ -307,6 +354,21 @@ impl cascade_gpu::Weights for Checkpoint {
             FloatType::F64 => (StorageDType::F32, Cow::Owned(narrowed(&values.bytes))),
         };
         Ok(TensorSource::Values { stored, bytes })
+    }
+
+    /// Those of the file, if it has them; else what the CPU's quantizer makes of the values.
+    fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
+        let entry = self.entry(name, &shape).map_err(carried)?;
+        let file = &self.inner.files[entry.file];
+        let Some(blocks) = file.blocks(name, DType::Q8_0).map_err(carried)? else {
+            let values = self.load(name, &shape).map_err(carried)?;
+            return quantized(name, &values, shape);
+        };
+        self.used().insert(name.to_owned());
+        Ok(TensorSource::Values {
+            stored: StorageDType::Q8,
+            bytes: blocks.bytes,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Arithmetic instructions: their names and functions, on all lanes of a warp at once.
 
-use half::bf16;
+use half::{bf16, f16};
 
 use crate::instruction::{Longs, Mask, Words, WARP};
 
@@ -61,6 +61,44 @@ fn rounded(value: f32) -> u32 {
     }
 }
 
+/// The bits as f16, rounded to nearest, ties to even.
+fn rounded_to_f16(value: f32) -> u32 {
+    match value.is_nan() {
+        true => 0x7fff,
+        false => f16::from_f32(value).to_bits().into(),
+    }
+}
+
+/// x · y + z of two bf16 each, rounded once.
+fn fused_bf16(x: u32, y: u32, z: u32) -> u32 {
+    let half = |bits: u32, shift: u32| f64::from(bf16::from_bits((bits >> shift) as u16).to_f32());
+    let of_half = |shift| {
+        // Products of bf16 are exact in f64, and so are sums of what kernels add to them.
+        let sum = half(x, shift) * half(y, shift) + half(z, shift);
+        match sum.is_nan() {
+            true => 0x7fff,
+            false => u32::from(bf16::from_f64(sum).to_bits()),
+        }
+    };
+    of_half(16) << 16 | of_half(0)
+}
+
+/// Four of the eight bytes of two words, as the lower nibbles of `which` say; the highest bit of a
+/// nibble asks for its byte's sign instead.
+fn permuted(low: u32, high: u32, which: u32) -> u32 {
+    let all = u64::from(high) << 32 | u64::from(low);
+    let byte = |i: u32| {
+        let nibble = which >> (4 * i);
+        let byte = (all >> (8 * (nibble & 7))) as u8;
+        let chosen = match nibble & 8 {
+            0 => byte,
+            _ => ((byte as i8) >> 7) as u8,
+        };
+        u32::from(chosen) << (8 * i)
+    };
+    (0..4).map(byte).sum()
+}
+
 fn extended(a: u32) -> u64 {
     a as i32 as i64 as u64
 }
@@ -79,6 +117,8 @@ pub(crate) fn unary(code: &[&str]) -> Option<Unary> {
             lanes!(|a| flushed(1.0 / flushed(f(a))).to_bits())
         }
         ["rsqrt", "approx", "f32"] => lanes!(|a| (1.0 / f(a).sqrt()).to_bits()),
+        ["cvt", "u32", "u16"] => lanes!(|a| a & 0xffff),
+        ["cvt", "f32", "f16"] => lanes!(|a| f16::from_bits(a as u16).to_f32().to_bits()),
         ["cvt", "rn", "f32", "u32"] => lanes!(|a| (a as f32).to_bits()),
         _ => return None,
     })
@@ -110,6 +150,9 @@ pub(crate) fn binary(code: &[&str]) -> Option<Binary> {
         ["copysign", "f32"] => lanes!(|a, b| f(b).copysign(f(a)).to_bits()),
         // The first operand goes into the upper half.
         ["cvt", "rn", "bf16x2", "f32"] => lanes!(|a, b| rounded(f(a)) << 16 | rounded(f(b))),
+        ["cvt", "rn", "f16x2", "f32"] => {
+            lanes!(|a, b| rounded_to_f16(f(a)) << 16 | rounded_to_f16(f(b)))
+        }
         _ => return None,
     })
 }
@@ -117,6 +160,8 @@ pub(crate) fn binary(code: &[&str]) -> Option<Binary> {
 pub(crate) fn ternary(code: &[&str]) -> Option<Ternary> {
     Some(match code {
         ["mad", "lo", "s32"] => lanes!(|a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+        ["fma", "rn", "bf16x2"] => lanes!(|a, b, c| fused_bf16(a, b, c)),
+        ["prmt", "b32"] => lanes!(|a, b, c| permuted(a, b, c)),
         ["fma", "rn", "f32"] => lanes!(|a, b, c| f(a).mul_add(f(b), f(c)).to_bits()),
         _ => return None,
     })
@@ -220,5 +265,39 @@ impl Relation {
             mask |= Mask::from(holds) << lane;
         }
         mask
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_permuted_as_the_instruction_says() {
+        let (low, high) = (0x4433_2211, 0x8877_6655);
+        assert_eq!(permuted(low, high, 0x3210), low);
+        assert_eq!(permuted(low, high, 0x7654), high);
+        assert_eq!(permuted(low, high, 0x0145), 0x1122_5566);
+        // Signs of bytes 7 and 0.
+        assert_eq!(permuted(low, high, 0xf8f8), 0xff00_ff00);
+    }
+
+    #[test]
+    fn halves_are_rounded_once() {
+        let pair = |high: f32, low: f32| {
+            let bits = |x| u32::from(bf16::from_f32(x).to_bits());
+            bits(high) << 16 | bits(low)
+        };
+        assert_eq!(
+            fused_bf16(pair(3.0, -2.0), pair(5.0, 7.0), pair(1.0, 0.5)),
+            pair(16.0, -13.5)
+        );
+        // 255 · 255 = 65025, and less 65024 it is 1: a product that was rounded would give 0 or 256.
+        assert_eq!(
+            fused_bf16(pair(255.0, 1.0), pair(255.0, 1.0), pair(-65024.0, 0.0)),
+            pair(1.0, 1.0)
+        );
+        assert_eq!(rounded_to_f16(65519.0), 0x7bff);
+        assert_eq!(rounded_to_f16(65520.0), 0x7c00);
     }
 }

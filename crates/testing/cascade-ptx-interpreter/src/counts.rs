@@ -21,6 +21,13 @@ pub struct Counts {
     pub copies: Traffic,
     /// Loads from and stores to shared memory.
     pub shared: Shared,
+    /// Times that a warp reads what it has loaded from global memory and must wait for it: one
+    /// after the other, whatever else the processor has to do meanwhile.
+    pub waits: u64,
+    /// The most waits of a single warp.
+    pub most_waits: u64,
+    /// Bytes that the warp had under way then, summed over the waits.
+    pub awaited: u64,
 }
 
 /// Accesses of warps to global memory.

@@ -83,6 +83,8 @@ pub(crate) enum Logic {
 pub(crate) enum Compute {
     Move(Slot, Slot),
     MoveLong(Slot, Slot),
+    /// The lower and the upper half of a word, each into a register of its own.
+    Split([Slot; 2], Slot),
     Unary(Unary, Slot, Slot),
     Binary(Binary, Slot, [Slot; 2]),
     Ternary(Ternary, Slot, [Slot; 3]),
@@ -121,9 +123,17 @@ pub(crate) struct Shuffle {
     pub(crate) members: Slot,
 }
 
-/// d = a · b + c of 16 x 16 and 16 x 8 bf16, summed in f32.
+/// A type of 16 bits that tiles are multiplied in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    BF16,
+    F16,
+}
+
+/// d = a · b + c of 16 x 16 and 16 x 8 numbers of 16 bits, summed in f32.
 #[derive(Clone, Debug)]
 pub(crate) struct Tiles {
+    pub(crate) half: Half,
     pub(crate) d: [Slot; 4],
     pub(crate) a: [Slot; 4],
     pub(crate) b: [Slot; 2],
@@ -158,6 +168,69 @@ pub(crate) enum Operation {
     LaunchDependents,
     Branch(usize),
     Return,
+}
+
+impl Compute {
+    /// Calls `read` with each register of 32 or 64 bits that it reads.
+    fn registers_read(&self, read: &mut impl FnMut(Register)) {
+        let mut words = |slots: &[Slot]| slots.iter().for_each(|&slot| read(Register::Word(slot)));
+        match *self {
+            Self::Move(_, a) | Self::Split(_, a) | Self::Unary(_, _, a) | Self::Widen(_, _, a) => {
+                words(&[a])
+            }
+            Self::Binary(_, _, from)
+            | Self::WideProduct(_, _, from)
+            | Self::Select(_, from, _)
+            | Self::Compare(Type::U32 | Type::I32 | Type::F32, _, _, from) => words(&from),
+            Self::Ternary(_, _, from) => words(&from),
+            Self::LongShift(_, _, a, by) => {
+                words(&[by]);
+                read(Register::Long(a));
+            }
+            Self::MoveLong(_, a) | Self::Narrow(_, _, a) => read(Register::Long(a)),
+            Self::LongBinary(_, _, from)
+            | Self::SelectLong(_, from, _)
+            | Self::Compare(Type::U64 | Type::I64, _, _, from) => {
+                from.iter().for_each(|&slot| read(Register::Long(slot)));
+            }
+            Self::Logic(..) | Self::LogicNot(..) | Self::LogicSet(..) => {}
+        }
+    }
+}
+
+impl Operation {
+    /// Calls `read` with each register of 32 or 64 bits that it reads.
+    pub(crate) fn registers_read(&self, mut read: impl FnMut(Register)) {
+        match self {
+            Self::Compute(compute) => compute.registers_read(&mut read),
+            Self::Load(access) => read(access.address.base),
+            Self::Store(access) => {
+                read(access.address.base);
+                access
+                    .registers()
+                    .iter()
+                    .for_each(|&register| read(register));
+            }
+            Self::AtomicAdd(add) => {
+                read(add.address.base);
+                read(Register::Word(add.value));
+            }
+            Self::ShuffleXor(shuffle) => read(Register::Word(shuffle.value)),
+            Self::MultiplyTiles(tiles) => {
+                let slots = tiles.a.iter().chain(&tiles.b).chain(&tiles.c);
+                slots.for_each(|&slot| read(Register::Word(slot)));
+            }
+            Self::CopyAsync(copy) => [copy.to.base, copy.from.base].into_iter().for_each(read),
+            Self::CopyCommit
+            | Self::CopyWait(_)
+            | Self::Barrier
+            | Self::Fence
+            | Self::WaitForKernelBefore
+            | Self::LaunchDependents
+            | Self::Branch(_)
+            | Self::Return => {}
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

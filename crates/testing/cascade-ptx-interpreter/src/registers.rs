@@ -120,6 +120,11 @@ impl Registers {
         match *operation {
             Compute::Move(to, from) => self.set(to, mask, *self.word(from)),
             Compute::MoveLong(to, from) => self.set_long(to, mask, *self.long(from)),
+            Compute::Split([low, high], from) => {
+                let word = *self.word(from);
+                self.set(low, mask, word.map(|word| word & 0xffff));
+                self.set(high, mask, word.map(|word| word >> 16));
+            }
             Compute::Unary(f, to, a) => self.set(to, mask, f(self.word(a))),
             Compute::Binary(f, to, [a, b]) => self.set(to, mask, f(self.word(a), self.word(b))),
             Compute::Ternary(f, to, [a, b, c]) => {

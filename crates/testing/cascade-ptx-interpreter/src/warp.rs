@@ -3,6 +3,7 @@
 mod access;
 mod copies;
 mod execute;
+mod flight;
 
 use crate::block::Block;
 use crate::error::KernelFault;
@@ -11,6 +12,7 @@ use crate::history::Stamp;
 use crate::instruction::{Instruction, Kernel, Mask, Operation, WARP};
 use crate::registers::Registers;
 use copies::CopyQueue;
+use flight::Flight;
 
 /// Lanes that are at the same instruction.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,8 @@ pub(crate) struct Warp {
     /// Lanes that have waited for the kernel before.
     waited: Mask,
     copies: CopyQueue,
+    /// Only if waits are counted.
+    flight: Flight,
     pub(crate) stamp: Stamp,
     /// Where it is, for faults: instruction and lane.
     pub(crate) at: usize,
@@ -79,6 +83,7 @@ impl Warp {
             first_thread: 0,
             waited: 0,
             copies: CopyQueue::default(),
+            flight: Flight::default(),
             stamp: Stamp::NOBODY,
             at: 0,
             lane: 0,
@@ -99,6 +104,9 @@ impl Warp {
         self.state = State::Ready;
         self.waited = 0;
         self.copies.begin();
+        if launch.counts.is_some() {
+            self.flight.begin();
+        }
         self.registers.locate(self.first_thread, block, launch);
     }
 
@@ -180,7 +188,14 @@ impl Warp {
                 group.lanes &= !lanes;
             }
             _ if lanes == 0 => {}
-            operation => self.execute(operation, lanes, block, launch)?,
+            operation => match &mut launch.counts {
+                None => self.execute(operation, lanes, block, launch)?,
+                Some(counts) => {
+                    self.flight.before(operation, counts);
+                    self.execute(operation, lanes, block, launch)?;
+                    self.flight.after(operation, lanes.count_ones());
+                }
+            },
         }
         group.at += 1;
         Ok(Flow::Continues)

@@ -3,7 +3,7 @@
 
 use crate::common::attention::{Scene, TOKENS};
 use crate::common::batch::Batch;
-use crate::common::{assert_close, on_both};
+use crate::common::{assert_close, on_numbers};
 use cascade_gpu::{DType, Device, Heads};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -126,7 +126,7 @@ fn heads_of_all_sizes_attend_to_a_chain() {
     for (seed, (heads, rows)) in (0..).zip(kinds_of_heads) {
         let scene = Scene::new(seed, heads);
         let story = Story::new(seed, 10).then_chain(10, rows);
-        on_both(|device, dtype| story.check(&scene, (device, dtype)));
+        on_numbers(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -135,7 +135,7 @@ fn heads_are_rotated_by_position() {
     for (seed, heads) in [(1, heads(4, 2, 16)), (2, heads(2, 2, 80))] {
         let scene = Scene::new(seed, heads).with_rotary();
         let story = Story::new(seed, 40).then_any((40, 0, 19));
-        on_both(|device, dtype| story.check(&scene, (device, dtype)));
+        on_numbers(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -155,7 +155,7 @@ fn rows_attend_to_what_they_see_and_nothing_else() {
         (256, 0, 2),
     ];
     let story = sizes.into_iter().fold(Story::new(3, 1130), Story::then_any);
-    on_both(|device, dtype| story.check(&scene, (device, dtype)));
+    on_numbers(|device, dtype| story.check(&scene, (device, dtype)));
 }
 
 /// In bf16 each of these sizes of heads has a kernel of its own.
@@ -172,7 +172,7 @@ fn heads_of_all_sizes_attend_to_trees() {
             .into_iter()
             .fold(Story::new(seed, 540), Story::then_any);
         let story = story.then_chain(534, 2);
-        on_both(|device, dtype| story.check(&scene, (device, dtype)));
+        on_numbers(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -183,7 +183,7 @@ fn trees_are_summed_as_chains_are() {
     for past in [0, 7, 30, 250, 256] {
         let chain = Story::new(4, past).then_chain(past, 40);
         let tree = Story::new(4, past).then((past, 0, 40), |_, node| node.checked_sub(1));
-        on_both(|device, dtype| {
+        on_numbers(|device, dtype| {
             let got = tree.check(&scene, (device, dtype));
             assert_eq!(got, chain.check(&scene, (device, dtype)));
             got
@@ -207,7 +207,7 @@ fn rows_see_no_farther_than_their_window() {
             .into_iter()
             .fold(Story::new(seed, filled), Story::then_any);
         let story = story.then_chain(filled, 2);
-        on_both(|device, dtype| story.check(&scene, (device, dtype)));
+        on_numbers(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -217,7 +217,7 @@ fn scores_that_are_no_numbers_give_none() {
     let heads = heads(2, 1, 16);
     let scene = Scene::new(12, heads).with_a_broken_head();
     let story = Story::new(12, 60).then_chain(60, 5);
-    on_both(|device, dtype| {
+    on_numbers(|device, dtype| {
         let model = scene.load(device, dtype);
         let cache = model.cache(65);
         model.fill(&cache, &story.before);
@@ -236,7 +236,7 @@ fn biases_depend_on_the_distance_up_to_their_reach() {
     for (seed, reach) in [(5, 0), (6, 1), (7, 7), (8, 127)] {
         let scene = Scene::new(seed, heads(2, 1, 16)).with_bias(seed, reach);
         let story = Story::new(seed, 130).then_any((100, 30, 20));
-        on_both(|device, dtype| story.check(&scene, (device, dtype)));
+        on_numbers(|device, dtype| story.check(&scene, (device, dtype)));
     }
 }
 
@@ -246,7 +246,7 @@ fn what_lies_in_unused_slots_does_not_matter() {
     // Memory that nobody wrote is NaN in the emulator; here are other slots' leftovers.
     let used = Story::new(10, 100);
     let story = Story::new(11, 37).then_chain(37, 3);
-    on_both(|device, dtype| {
+    on_numbers(|device, dtype| {
         let fresh = story.check(&scene, (device, dtype));
         let model = scene.load(device, dtype);
         let cache = model.cache(100);

@@ -6,19 +6,19 @@ use std::collections::HashMap;
 
 use crate::common::batch::Batch;
 use crate::common::decoder::{inner, random_text, Decoder, Shape, STREAM};
-use cascade_gpu::{Activation, Counts, DType, Device, ExecutionOrder, Heads};
+use cascade_gpu::{Activation, Counts, DType, Device, ExecutionOrder, Heads, BLOCK};
 
 const VOCABULARY: usize = 2064;
 const ROWS: [usize; 6] = [1, 8, 9, 17, 33, 64];
 
-fn decoder(device: &Device, head: usize) -> Decoder {
+fn decoder(device: &Device, dtype: DType, head: usize) -> Decoder {
     let heads = Heads {
         queries: 4,
         kv: 2,
         size: head,
     };
     let vocabulary = VOCABULARY;
-    Decoder::new(device, DType::BF16, Shape { heads, vocabulary })
+    Decoder::new(device, dtype, Shape { heads, vocabulary })
 }
 
 /// What kernels do in `work`.
@@ -30,8 +30,14 @@ fn counted(device: &Device, work: impl FnOnce()) -> HashMap<String, Counts> {
 
 #[test]
 fn weights_are_read_once_and_in_one_go() {
+    for dtype in [DType::BF16, DType::F16, DType::Q8] {
+        weights_are_read_once_in(dtype);
+    }
+}
+
+fn weights_are_read_once_in(dtype: DType) {
     let device = Device::emulated(ExecutionOrder::Forward);
-    let decoder = decoder(&device, 32);
+    let decoder = decoder(&device, dtype, 32);
     let (mut runner, cache) = (decoder.runner(), decoder.cache());
     let layer = &decoder.layers[0];
     for rows in ROWS {
@@ -49,17 +55,24 @@ fn weights_are_read_once_and_in_one_go() {
         let read = counts.values().map(|counts| counts.constants);
         let bytes: u64 = read.clone().map(|read| read.bytes).sum();
         // The head is stored in tiles of sixteen outputs, of which there are 129.
-        let weights = STREAM * (3 * inner(DType::BF16) + VOCABULARY) * 2;
-        assert_eq!(bytes, weights as u64, "{rows} rows");
-        assert_eq!(read.map(|read| read.sectors * 32).sum::<u64>(), bytes);
+        let weights = STREAM * (3 * inner(dtype) + VOCABULARY);
+        let stored = dtype.weight_bytes(weights) as u64;
+        // Four lanes ask for the same scales, which are moved once.
+        let again = match dtype {
+            DType::Q8 => 3 * (weights / BLOCK * 2) as u64,
+            _ => 0,
+        };
+        assert_eq!(bytes, stored + again, "{dtype:?}, {rows} rows");
+        assert_eq!(read.map(|read| read.sectors * 32).sum::<u64>(), stored);
     }
 }
 
 #[test]
 fn lanes_do_not_meet_in_banks() {
     let device = Device::emulated(ExecutionOrder::Forward);
-    for head in [32, 64, 128] {
-        let decoder = decoder(&device, head);
+    let bf16 = [32, 64, 128].map(|head| (DType::BF16, head));
+    for (dtype, head) in bf16.into_iter().chain([(DType::Q8, 32)]) {
+        let decoder = decoder(&device, dtype, head);
         let (mut runner, cache) = (decoder.runner(), decoder.cache());
         let text = random_text(2, ROWS.iter().sum(), VOCABULARY);
         let mut past = 0;

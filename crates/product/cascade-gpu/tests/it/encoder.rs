@@ -3,7 +3,7 @@
 
 use crate::common::attention::{Scene, TOKENS};
 use crate::common::batch::Batch;
-use crate::common::{assert_close, on_both};
+use crate::common::{assert_close, on_all};
 use cascade_gpu::Heads;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -27,7 +27,7 @@ fn tokens_of_all_chunks_see_each_other() {
     for length in [1, 64, 65, 300] {
         let text = random_text(length as u64, length);
         let seen: Vec<_> = text.iter().copied().zip(0..).collect();
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let model = scene.load(device, dtype);
             let (scratch, source) = (model.cache(length), model.cache(length));
             let mut runner = model.runner();
@@ -65,7 +65,7 @@ fn decoders_look_at_all_of_the_source() {
         let seen: Vec<_> = text.iter().copied().zip(0..).collect();
         let mut batch = Batch::chain(&random_text(seed + 10, rows), 0);
         batch.wanted = 0;
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let model = scene.load(device, dtype);
             // Caches of different capacities.
             let (cache, scratch) = (model.cache(rows), model.cache(600));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::common::batch::Batch;
 use crate::common::decoder::{inner, Decoder, Shape, LAYERS, STREAM};
-use crate::common::{bits, on_both};
+use crate::common::{bits, on_all};
 use cascade_gpu::{Activation, DType, Device, Heads};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -24,7 +24,7 @@ fn random_text(seed: u64, length: usize) -> Vec<u32> {
 #[test]
 fn rows_of_a_chain_say_the_same_alone_and_in_any_company() {
     let text = random_text(2, 262);
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let model = decoder(device, dtype);
         let cache = model.cache();
         // What follows comes to lie in two splits of the keys.
@@ -43,7 +43,7 @@ fn rows_of_a_chain_say_the_same_alone_and_in_any_company() {
 #[test]
 fn normed_heads_say_the_same_in_chunks_of_any_size() {
     let text = random_text(5, 19);
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let model = Decoder::with_normed_heads(device, dtype, Shape::SMALL);
         let at_once = model.read(&model.cache(), 0, &text, &[19]);
         let in_chunks = model.read(&model.cache(), 0, &text, &[1, 8]);
@@ -55,7 +55,7 @@ fn normed_heads_say_the_same_in_chunks_of_any_size() {
 #[test]
 fn short_texts_say_the_same_in_chunks_of_any_size() {
     let text = random_text(3, 64);
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let model = decoder(device, dtype);
         let at_once = model.read(&model.cache(), 0, &text, &[64]);
         for sizes in [&[1, 8, 32][..], &[33, 31]] {
@@ -70,7 +70,7 @@ fn short_texts_say_the_same_in_chunks_of_any_size() {
 #[test]
 fn strangers_beside_a_chain_do_not_matter() {
     let text = random_text(4, 20);
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let mut rng = StdRng::seed_from_u64(4);
         let model = decoder(device, dtype);
         let plain = model.read(&model.cache(), 0, &text, &[20]);
@@ -101,7 +101,7 @@ fn rows_without_attention_say_the_same_at_any_place() {
     let batches: Vec<Vec<u32>> = [1, 2, 5, 8, 9, 16, 31, 32, 50, 64]
         .map(|size| random_text(rng.random(), size))
         .to_vec();
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let model = decoder(device, dtype);
         let layer = &model.layers[0];
         let (mut runner, cache) = (model.runner(), model.cache());
@@ -130,7 +130,7 @@ fn rows_without_attention_say_the_same_at_any_place() {
 #[test]
 fn forwards_that_were_prepared_are_not_recorded_again() {
     let text = random_text(7, 5);
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let model = decoder(device, dtype);
         let (mut runner, cache) = (model.runner(), model.cache());
         let batch = Batch::chain(&text, 0);
@@ -151,7 +151,7 @@ fn forwards_that_were_prepared_are_not_recorded_again() {
 #[test]
 fn a_profile_counts_every_launch_and_leaves_the_runner_as_it_was() {
     let text = random_text(6, 3);
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let model = decoder(device, dtype);
         let (mut runner, cache) = (model.runner(), model.cache());
         assert!(runner.profile(1).unwrap().is_empty());
@@ -175,7 +175,7 @@ fn a_profile_counts_every_launch_and_leaves_the_runner_as_it_was() {
             5 * LAYERS + 3
         );
         let numbers = LAYERS * STREAM * (4 * HEADS.size + 2 * HEADS.size + 3 * inner(dtype));
-        let weights = (numbers + VOCABULARY * STREAM) * dtype.bytes();
+        let weights = dtype.weight_bytes(numbers + VOCABULARY * STREAM);
         assert_eq!(of_forward.map(|c| c.weights).sum::<usize>(), weights);
         assert!(costs.iter().all(|c| c.seconds > 0.0));
         let again = model.logits(&mut runner, &batch, &cache);

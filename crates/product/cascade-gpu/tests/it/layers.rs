@@ -3,7 +3,7 @@
 
 use crate::common::batch::Batch;
 use crate::common::store::Store;
-use crate::common::{assert_close, cache, numbers, on_both, EPSILON, ONE_HEAD};
+use crate::common::{assert_close, cache, numbers, on_all, EPSILON, ONE_HEAD};
 use cascade_gpu::{
     Activation, DType, Device, Forward, Loader, Runner, StorageDType, WorkspaceSizes,
 };
@@ -77,9 +77,8 @@ impl Case {
 
     /// The values of a weight in a model of this type.
     fn kept(&self, name: &str, dtype: DType) -> Vec<f64> {
-        let values = self.store.values(name).iter();
-        let kept = values.map(|&value| f64::from(numbers::in_kind(value, dtype)));
-        kept.collect()
+        let kept = numbers::kept(self.store.values(name), dtype);
+        kept.into_iter().map(f64::from).collect()
     }
 
     /// The embeddings of the rows, one after the other.
@@ -128,7 +127,7 @@ fn norms_add_what_is_pending_to_the_residual_stream() {
     ];
     for (seed, rows, size, stored) in cases {
         let case = Case::new(seed, rows, size, stored);
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let weight = case.kept("map", dtype);
             let mut stream = case.embedded(dtype);
             let mut last = Vec::new();
@@ -185,7 +184,7 @@ impl Case {
     fn check_nonlinearities(&self) {
         let all = [Activation::Relu, Activation::Gelu, Activation::Silu];
         for (activation, gated) in all.into_iter().flat_map(|one| [(one, false), (one, true)]) {
-            on_both(|device, dtype| {
+            on_all(|device, dtype| {
                 let (normed, _) = self.norm_after(0, (device, dtype));
                 let [gate, up] = ["gate", "up"].map(|w| map(&self.kept(w, dtype), 512, &normed));
                 let got = self.activated((device, dtype), (activation, gated));

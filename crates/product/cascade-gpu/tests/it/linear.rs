@@ -3,8 +3,15 @@
 
 use crate::common::batch::Batch;
 use crate::common::store::Store;
-use crate::common::{assert_close, cache, devices, numbers, on_both, EPSILON, ONE_HEAD};
-use cascade_gpu::{DType, Device, Heads, Linear, Loader, Runner, StorageDType, WorkspaceSizes};
+use crate::common::{
+    assert_close, bits, cache, devices, numbers, on_all, on_each, EPSILON, ONE_HEAD,
+};
+use std::borrow::Cow;
+
+use cascade_gpu::{
+    DType, Device, Heads, Linear, Loader, Result, Runner, StorageDType, TensorSource, Weights,
+    WorkspaceSizes, BLOCK,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -71,7 +78,7 @@ impl Case {
 
     /// Asserts that `output` is what `weight`, kept in `dtype`, makes of `input`.
     fn check(&self, dtype: DType, weight: &[f32], input: &[f32], output: &[f32]) {
-        let weight: Vec<f32> = weight.iter().map(|&w| numbers::in_kind(w, dtype)).collect();
+        let weight = numbers::kept(weight, dtype);
         let rows = input.chunks(self.inputs);
         let want = rows.flat_map(|x| weight.chunks(self.inputs).map(|w| product(w, x)));
         let what = (dtype, self.batch.tokens.len(), self.inputs, self.outputs);
@@ -104,7 +111,7 @@ fn linear_maps_are_sums_of_products() {
         .collect();
     for (seed, &(rows, inputs, outputs)) in corners.iter().chain(&random).enumerate() {
         let case = Case::new(seed as u64, rows, inputs, outputs, stored[seed % 3]);
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let (input, output) = case.plain(device, dtype);
             case.check(dtype, case.store.values("head"), &input, &output);
             output
@@ -120,7 +127,7 @@ fn biases_are_added_to_the_sums() {
         let stored = StorageDType::BF16;
         case.store.random(&mut rng, "bias", &[outputs], stored, 4.0);
         let bias = case.store.values("bias").to_vec();
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let (input, plain) = case.plain(device, dtype);
             let (same, biased) = case.run((device, dtype), |loader| {
                 let mut linear = loader.linear(inputs, &[("head", outputs)]).unwrap();
@@ -146,7 +153,7 @@ fn only_wanted_rows_are_computed() {
         let [device, ..] = devices();
         let (_, all) = case.plain(&device, DType::BF16);
         case.batch.wanted = wanted;
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let (input, output) = case.plain(device, dtype);
             case.check(dtype, case.store.values("head"), &input, &output);
             output
@@ -174,7 +181,7 @@ fn maps_of_the_same_input_lie_side_by_side() {
         case.store.random(&mut rng, name, &shape, stored, 1.0);
     }
     let weight = names.map(|name| case.store.values(name)).concat();
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let parts: Vec<_> = names.into_iter().zip(sizes).collect();
         let (input, output) = case.run((device, dtype), |l| l.linear(inputs, &parts).unwrap());
         case.check(dtype, &weight, &input, &output);
@@ -197,7 +204,7 @@ fn gates_alternate_with_what_they_gate_in_eights() {
         let gates = case.store.values("gate").chunks(eight);
         let ups = case.store.values("up").chunks(eight);
         let weight = gates.zip(ups).flat_map(|(g, u)| [g, u]).collect::<Vec<_>>();
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let (input, output) = case.run((device, dtype), |l| {
                 l.gated(inputs, "gate", "up", inner).unwrap()
             });
@@ -232,4 +239,160 @@ fn sizes_that_tiles_do_not_divide_are_refused() {
     assert!(refused.to_string().contains("head"), "{refused}");
     // Gates come in eights whatever the type.
     assert!(f32.gated(64, "four", "four", 4).is_err());
+}
+
+/// Weights in blocks whose products with what the norm gives are sums of few bits: a table of ones
+/// and minus ones, a norm of powers of two, a head of any integers and scales.
+struct Exact {
+    rng: StdRng,
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Exact {
+    /// Those of the head: scales, integers.
+    fn head(&self) -> Vec<(f32, Vec<i8>)> {
+        let mut rng = self.rng.clone();
+        let blocks = self.outputs * self.inputs / BLOCK;
+        let block = |_| {
+            // Eleven bits: an f16 as it is. Some are negative, as in files that others wrote.
+            let scale = rng.random_range(-2047i32..2048) as f32 / 65536.0;
+            (scale, (0..BLOCK).map(|_| rng.random()).collect())
+        };
+        (0..blocks).map(block).collect()
+    }
+
+    fn sign(token: usize, i: usize) -> i8 {
+        [1, -1][(token * 31 + i * i / 7) % 2]
+    }
+
+    fn norm(i: usize) -> f32 {
+        [0.5, 1.0, 2.0][i % 3]
+    }
+
+    /// What the definition says, part by part: the sum of a block times its scale is added to that
+    /// of the blocks before by one fused multiplication and addition.
+    fn logit(&self, head: &[(f32, Vec<i8>)], token: usize, output: usize, parts: usize) -> f32 {
+        let chunks = self.inputs / BLOCK;
+        let of_part = |part: usize| {
+            let chunks_of_part = chunks * part / parts..chunks * (part + 1) / parts;
+            chunks_of_part.fold(0f32, |sum, chunk| {
+                let (scale, integers) = &head[output * chunks + chunk];
+                let products = integers.iter().enumerate().map(|(i, &integer)| {
+                    let i = chunk * BLOCK + i;
+                    f32::from(integer) * f32::from(Self::sign(token, i)) * Self::norm(i)
+                });
+                scale.mul_add(products.sum(), sum)
+            })
+        };
+        (1..parts).fold(of_part(0), |sum, part| sum + of_part(part))
+    }
+}
+
+impl Weights for Exact {
+    fn tensor(&self, _: &str, shape: &[usize]) -> Result<TensorSource<'_>> {
+        let values = (0..shape[0]).flat_map(|i| Self::norm(i).to_le_bytes());
+        Ok(TensorSource::Values {
+            stored: StorageDType::F32,
+            bytes: Cow::Owned(values.collect()),
+        })
+    }
+
+    fn blocks(&self, name: &str, shape: [usize; 2]) -> Result<TensorSource<'_>> {
+        let blocks = match name {
+            "table" => (0..shape[0] * shape[1] / BLOCK)
+                .map(|block| {
+                    let at = |i| (block * BLOCK + i) / shape[1];
+                    let sign = |i| Self::sign(at(i), (block * BLOCK + i) % shape[1]);
+                    (1.0, (0..BLOCK).map(sign).collect())
+                })
+                .collect(),
+            _ => self.head(),
+        };
+        let bytes = blocks
+            .iter()
+            .flat_map(|(scale, integers)| numbers::stored_block(*scale, integers));
+        Ok(TensorSource::Values {
+            stored: StorageDType::Q8,
+            bytes: Cow::Owned(bytes.collect()),
+        })
+    }
+}
+
+#[test]
+fn blocks_are_summed_as_defined_to_the_last_bit() {
+    // One part, and as many as there are; rings of stages that end anywhere.
+    for (seed, inputs, outputs, parts) in [(1, 96, 48, 1), (2, 1056, 16, 8), (3, 224, 32, 1)] {
+        let weights = Exact {
+            rng: StdRng::seed_from_u64(seed),
+            inputs,
+            outputs,
+        };
+        let head = weights.head();
+        for rows in [1, 9, 17, 33, 64] {
+            let tokens: Vec<u32> = (0..rows).collect();
+            let want: Vec<f32> = (0..rows as usize)
+                .flat_map(|token| (0..outputs).map(move |output| (token, output)))
+                .map(|(token, output)| weights.logit(&head, token, output, parts))
+                .collect();
+            on_each(&[DType::Q8], |device, dtype| {
+                let mut loader = Loader::new(device, dtype, &weights);
+                let table = loader.table("table", 64, inputs).unwrap();
+                let norm = loader.norm("norm", inputs).unwrap();
+                let map = loader.linear(inputs, &[("head", outputs)]).unwrap();
+                // Squares have the mean 1, whose root is exact.
+                let mut sizes = WorkspaceSizes::new(inputs, 0.0, ONE_HEAD, outputs);
+                sizes.cover(&map);
+                let mut runner = Runner::new(device, dtype, sizes).unwrap();
+                let batch = Batch::chain(&tokens, 0);
+                let cache = cache(device, dtype, ONE_HEAD, tokens.len());
+                let forward = runner.forward(&batch.rows(), &cache, None, |f| {
+                    f.embed(&table, &norm);
+                    f.logits(&map, 1.0);
+                });
+                forward.unwrap();
+                let logits = runner.logits(tokens.len()).unwrap();
+                assert!(bits(&logits) == bits(&want), "{inputs} {outputs} {rows}");
+                logits
+            });
+        }
+    }
+}
+
+/// In f16 a number that is too large makes all that it enters no number, so that the readout finds
+/// it; an infinity might vanish. In bf16 it is one like others.
+#[test]
+fn what_is_too_large_for_f16_is_noticed() {
+    for factor in [300.0, -300.0] {
+        let mut case = Case::new(11, 2, 64, 32, StorageDType::F32);
+        let mut table = vec![0.5; TOKENS * 64];
+        let second = case.batch.tokens[1] as usize;
+        case.batch.tokens[0] = ((second + 1) % TOKENS) as u32;
+        table[second * 64 + 5] = factor;
+        case.store
+            .put("table", &[TOKENS, 64], StorageDType::F32, &table);
+        case.store
+            .put("norm", &[64], StorageDType::F32, &[300.0; 64]);
+        on_each(&[DType::F16, DType::BF16], |device, dtype| {
+            let (_, logits) = case.plain(device, dtype);
+            let (first, second) = logits.split_at(32);
+            assert!(first.iter().all(|x| x.is_finite()), "{dtype:?}");
+            let lost = second.iter().all(|x| x.is_nan());
+            let whole = second.iter().all(|x| x.is_finite());
+            assert!(if dtype == DType::F16 { lost } else { whole }, "{dtype:?}");
+            Vec::new()
+        });
+    }
+    let mut store = Store::default();
+    let mut weights = [1.0; 16 * 32];
+    weights[77] = -65520.0;
+    store.put("head", &[16, 32], StorageDType::F32, &weights);
+    let [device, ..] = devices();
+    let load = |dtype| Loader::new(&device, dtype, &store).linear(32, &[("head", 16)]);
+    let refused = load(DType::F16).unwrap_err().to_string();
+    assert!(
+        refused.contains("head") && refused.contains("-65520") && refused.contains("bf16"),
+        "{refused}"
+    );
+    load(DType::BF16).unwrap();
 }

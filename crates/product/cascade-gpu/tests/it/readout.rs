@@ -3,7 +3,7 @@
 
 use crate::common::batch::Batch;
 use crate::common::store::Store;
-use crate::common::{cache, on_both, EPSILON, ONE_HEAD};
+use crate::common::{cache, on_all, EPSILON, ONE_HEAD};
 use cascade_gpu::{
     DType, Device, Loader, Readout, Runner, StorageDType, WorkspaceSizes, MAX_PICKS,
 };
@@ -115,7 +115,7 @@ fn readings_are_those_of_the_logits() {
     for (rows, wanted, picks, period) in cases {
         let store = weights(1, period);
         let batch = random_batch(&mut rng, rows, wanted, picks);
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let runner = run(&store, &batch, (device, dtype));
             let logits = runner.logits(wanted).unwrap();
             let readout = runner.readout(wanted, picks).unwrap();
@@ -132,7 +132,7 @@ fn the_greatest_logits_come_in_order() {
     let mut rng = StdRng::seed_from_u64(4);
     for (rows, wanted, width) in [(1, 1, 1), (6, 2, 9)] {
         let batch = random_batch(&mut rng, rows, wanted, 0);
-        on_both(|device, dtype| {
+        on_all(|device, dtype| {
             let runner = run(&store, &batch, (device, dtype));
             let logits = runner.logits(wanted).unwrap();
             let top = runner.top(wanted, width).unwrap();
@@ -164,7 +164,7 @@ fn with_first_column(head: impl Fn(usize) -> Option<f32>) -> Store {
 fn improper(store: &Store, tokens: &[u32]) -> Option<usize> {
     let batch = Batch::chain(tokens, 0);
     let found = std::cell::Cell::new(None);
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let runner = run(store, &batch, (device, dtype));
         let readout = runner.readout(tokens.len(), 0).unwrap();
         found.set(readout.improper);
@@ -195,7 +195,7 @@ fn tokens_that_cannot_be_have_no_probability() {
     let store = with_first_column(|token| (token < 1100).then_some(f32::INFINITY));
     let mut batch = Batch::chain(&[1], 0);
     batch.picks = vec![(0, 5), (0, 1050), (0, 1200)];
-    on_both(|device, dtype| {
+    on_all(|device, dtype| {
         let runner = run(&store, &batch, (device, dtype));
         let logits = runner.logits(1).unwrap();
         assert_eq!(logits[1050], f32::NEG_INFINITY);

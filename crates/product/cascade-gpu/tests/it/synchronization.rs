@@ -60,7 +60,7 @@ fn run(decoder: &Decoder) -> Result<(), Error> {
 
 /// A linear map of so many inputs that every part of them goes through the ring of stages more than
 /// once.
-fn wide(device: &Device) -> Result<(), Error> {
+fn wide(device: &Device, dtype: DType) -> Result<(), Error> {
     const INPUTS: usize = 2816;
     let mut rng = StdRng::seed_from_u64(2);
     let mut store = Store::default();
@@ -71,14 +71,14 @@ fn wide(device: &Device) -> Result<(), Error> {
     ] {
         store.random(&mut rng, name, shape, StorageDType::BF16, 1.0);
     }
-    let mut loader = Loader::new(device, DType::BF16, &store);
+    let mut loader = Loader::new(device, dtype, &store);
     let table = loader.table("table", 8, INPUTS)?;
     let norm = loader.norm("norm", INPUTS)?;
     let head = loader.linear(INPUTS, &[("head", 16)])?;
     let mut sizes = WorkspaceSizes::new(INPUTS, EPSILON, ONE_HEAD, 16);
     sizes.cover(&head);
-    let mut runner = Runner::new(device, DType::BF16, sizes)?;
-    let cache = cache(device, DType::BF16, ONE_HEAD, 64);
+    let mut runner = Runner::new(device, dtype, sizes)?;
+    let cache = cache(device, dtype, ONE_HEAD, 64);
     for rows in [64, 17, 9, 1] {
         let batch = Batch::chain(&vec![3; rows], 0);
         runner.forward(&batch.rows(), &cache, None, |f| {
@@ -91,16 +91,23 @@ fn wide(device: &Device) -> Result<(), Error> {
 
 /// Forwards that launch a kernel.
 fn forwards_with(kernel: &str, device: &Device) -> Result<(), Error> {
+    let dtype = match kernel {
+        of_f16 if of_f16.contains("_f16") => DType::F16,
+        of_blocks if of_blocks.contains("_q8") => DType::Q8,
+        _ => DType::BF16,
+    };
     match kernel {
         "linear_f32" | "attention_f32" => forwards(device, DType::F32, 32),
         "norm_heads" => run(&Decoder::with_normed_heads(device, DType::BF16, shape(32))),
-        "attention_bf16_64" => forwards(device, DType::BF16, 64),
-        "attention_bf16_128" => forwards(device, DType::BF16, 128),
-        linear if linear.starts_with("linear_bf16") => {
-            wide(device)?;
-            forwards(device, DType::BF16, 32)
+        attention if attention.starts_with("attention_") => {
+            let head = attention.rsplit('_').next().unwrap().parse().unwrap();
+            forwards(device, dtype, head)
         }
-        _ => forwards(device, DType::BF16, 32),
+        linear if linear.starts_with("linear_") => {
+            wide(device, dtype)?;
+            forwards(device, dtype, 32)
+        }
+        _ => forwards(device, dtype, 32),
     }
 }
 
@@ -156,6 +163,9 @@ fn kernels_order_what_their_threads_do() {
         "norm_heads",
         "top",
         "linear_bf16_2",
+        "linear_q8_2",
+        "linear_f16_2",
+        "attention_f16_64",
     ] {
         let device = Device::emulating(PTX, ExecutionOrder::Random(1)).unwrap();
         forwards_with(kernel, &device).unwrap();
@@ -172,7 +182,7 @@ fn a_missing_barrier_wait_or_order_is_noticed() {
         let device = Device::emulating(&weaker.ptx(), ExecutionOrder::Forward).unwrap();
         let run = forwards_with(kernel, &device);
         // A forward's first kernel has none before it that it might overlap.
-        let harmless = kernel == "embed";
+        let harmless = kernel.starts_with("embed");
         let line = PTX.lines().nth(number).unwrap().trim();
         let instead = weaker.line.trim();
         match run {

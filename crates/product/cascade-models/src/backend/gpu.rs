@@ -1,4 +1,4 @@
-//! f32 and bf16 on NVIDIA GPUs: row-invariant, with the kernels of `cascade-gpu`.
+//! f32, bf16, f16 and weights of 8 bits on NVIDIA GPUs: row-invariant, with the kernels of `cascade-gpu`.
 
 mod rows;
 mod sequence;
@@ -83,7 +83,7 @@ impl Backend for Gpu {
     type RelativeBias = cascade_gpu::RelativeBias;
 
     fn weight_bytes(&self, weights: usize) -> usize {
-        weights * self.dtype.bytes()
+        self.dtype.weight_bytes(weights)
     }
 
     fn bytes_per_slot(&self, shape: CacheShape) -> usize {
@@ -133,9 +133,13 @@ impl<'a> GpuLoader<'a> {
         dtype: DType,
     ) -> Result<Self> {
         let dtype = match dtype {
-            DType::F32 | DType::Stored => cascade_gpu::DType::F32,
+            DType::F32 => cascade_gpu::DType::F32,
             DType::BF16 => cascade_gpu::DType::BF16,
-            DType::F16 | DType::Q8_0 | DType::Q4_0 => {
+            DType::F16 => cascade_gpu::DType::F16,
+            DType::Q8_0 => cascade_gpu::DType::Q8,
+            // What is stored has been looked up; somebody's own weights are in f32.
+            DType::Stored => cascade_gpu::DType::F32,
+            DType::Q4_0 => {
                 return Err(Error::GpuComputeType {
                     dtype: dtype.to_string(),
                 })

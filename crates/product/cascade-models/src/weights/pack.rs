@@ -91,6 +91,38 @@ pub(crate) fn pack(
     }
 }
 
+/// The blocks of 8 bits that values of any type become, row by row as they are in a file.
+///
+/// # Errors
+/// [`Error::TooLargeForType`] for a value that no block holds.
+#[cfg(feature = "gpu")]
+pub(crate) fn q8_0(
+    tensor: &str,
+    stored: &Stored<'_>,
+    [outputs, inputs]: [usize; 2],
+) -> Result<Vec<u8>> {
+    use rayon::prelude::*;
+
+    let format = Format::Q8_0;
+    let row_bytes = inputs / format.block_values() * format.block_bytes();
+    let mut blocks = vec![0; outputs * row_bytes];
+    let rows = stored.bytes.par_chunks(inputs * stored.dtype.bytes());
+    let fits = rows
+        .zip(blocks.par_chunks_mut(row_bytes))
+        .map(|(bytes, to)| {
+            let values = stored.dtype.to_f32(bytes);
+            quantize(format, &values, to);
+            fits(format, &values, to)
+        });
+    match fits.reduce(|| true, |a, b| a && b) {
+        true => Ok(blocks),
+        false => Err(Error::TooLargeForType {
+            tensor: tensor.to_owned(),
+            dtype: format.to_string(),
+        }),
+    }
+}
+
 /// Whether finite values were written as finite numbers.
 pub(crate) fn fits(format: Format, values: &[f32], blocks: &[u8]) -> bool {
     let finite = |bytes: &[u8]| f16::from_le_bytes([bytes[0], bytes[1]]).is_finite();

@@ -6,7 +6,7 @@ use crate::arithmetic::{
     binary, long_binary, long_shift, narrowing, relation, ternary, unary, wide_product, widening,
 };
 use crate::instruction::{
-    Access, AtomicAdd, Compute, CopyAsync, Logic, Operation, Shuffle, Space, Tiles, Type,
+    Access, AtomicAdd, Compute, CopyAsync, Half, Logic, Operation, Shuffle, Space, Tiles, Type,
 };
 
 /// Reads a family of instructions; nothing if the instruction is of another family.
@@ -75,6 +75,7 @@ fn longs(code: &[&str], o: &mut Operands<'_, '_>) -> Result<Option<Compute>> {
 
 fn moves(code: &[&str], o: &mut Operands<'_, '_>) -> Result<Option<Compute>> {
     Ok(Some(match code {
+        ["mov", "b32"] if o.at(0)?.starts_with('{') => Compute::Split(o.words(0)?, o.word(1)?),
         ["mov", "u32" | "b32" | "f32" | "s32"] => Compute::Move(o.word(0)?, o.word(1)?),
         ["mov", "u64" | "b64" | "s64"] => Compute::MoveLong(o.long(0)?, o.long(1)?),
         // Addresses of all spaces are plain integers here.
@@ -168,8 +169,14 @@ fn copies(code: &[&str], o: &mut Operands<'_, '_>) -> Result<Option<Operation>> 
 fn warp_wide(code: &[&str], o: &mut Operands<'_, '_>) -> Result<Option<Operation>> {
     Ok(Some(match code {
         ["shfl", "sync", "bfly", "b32"] => shuffle(o)?,
-        ["mma", "sync", "aligned", "m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32"] => {
+        ["mma", "sync", "aligned", "m16n8k16", "row", "col", "f32", a, b, "f32"] if a == b => {
+            let half = match *a {
+                "bf16" => Half::BF16,
+                "f16" => Half::F16,
+                _ => return Err(format!("tiles of {a} are not known")),
+            };
             Operation::MultiplyTiles(Tiles {
+                half,
                 d: o.words(0)?,
                 a: o.words(1)?,
                 b: o.words(2)?,

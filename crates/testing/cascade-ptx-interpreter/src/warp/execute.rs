@@ -72,7 +72,12 @@ impl Warp {
             counts.tiles += 1;
         }
         let word = |slot| *self.registers.word(slot);
-        let sums = tile::multiply(tiles.a.map(word), tiles.b.map(word), tiles.c.map(word));
+        let sums = tile::multiply(
+            tiles.half,
+            tiles.a.map(word),
+            tiles.b.map(word),
+            tiles.c.map(word),
+        );
         for (slot, sum) in tiles.d.into_iter().zip(sums) {
             self.registers.set(slot, mask, sum);
         }

@@ -62,7 +62,7 @@ pub(crate) struct Decoder {
 pub(crate) fn inner(dtype: DType) -> usize {
     match dtype {
         DType::F32 => 64,
-        DType::BF16 => 512,
+        DType::BF16 | DType::F16 | DType::Q8 => 512,
     }
 }
 

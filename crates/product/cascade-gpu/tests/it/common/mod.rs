@@ -11,7 +11,7 @@ use cascade_gpu::{Cache, CacheShape, DType, Device, ExecutionOrder, Heads};
 /// What norms add to the mean square.
 pub(crate) const EPSILON: f64 = 1e-3;
 
-pub(crate) const KINDS: [DType; 2] = [DType::F32, DType::BF16];
+const NUMBERS: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
 /// The emulator with threads in order, against it and in any order; or three times the GPU that
 /// `CASCADE_TEST_DEVICE` names (`cuda:0`).
@@ -35,8 +35,17 @@ pub(crate) fn named_gpu() -> Option<usize> {
 }
 
 /// Runs `test` for every type on all devices, which must give the same bits.
-pub(crate) fn on_both(test: impl Fn(&Device, DType) -> Vec<f32>) {
-    for dtype in KINDS {
+pub(crate) fn on_all(test: impl Fn(&Device, DType) -> Vec<f32>) {
+    on_each(&[&NUMBERS[..], &[DType::Q8]].concat(), test);
+}
+
+/// The same for every type that activations have: what linear maps do not matter for.
+pub(crate) fn on_numbers(test: impl Fn(&Device, DType) -> Vec<f32>) {
+    on_each(&NUMBERS, test);
+}
+
+pub(crate) fn on_each(dtypes: &[DType], test: impl Fn(&Device, DType) -> Vec<f32>) {
+    for &dtype in dtypes {
         let [forward, others @ ..] = devices().map(|device| bits(&test(&device, dtype)));
         assert!(
             others.iter().all(|other| *other == forward),

@@ -58,6 +58,15 @@ impl Store {
         self.put(name, shape, stored, &values);
     }
 
+    fn tensor_of(&self, name: &str, shape: &[usize]) -> Result<&Tensor> {
+        let wrong = |what: &str| Error::Weights(format!("{name} {what}").into());
+        let tensor = self.0.get(name).ok_or_else(|| wrong("is missing"))?;
+        match tensor.shape == shape {
+            true => Ok(tensor),
+            false => Err(wrong("has another shape")),
+        }
+    }
+
     /// The numbers that `name` holds.
     pub(crate) fn values(&self, name: &str) -> &[f32] {
         &self.0[name].values
@@ -66,14 +75,18 @@ impl Store {
 
 impl Weights for Store {
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<TensorSource<'_>> {
-        let wrong = |what: &str| Error::Weights(format!("{name} {what}").into());
-        let tensor = self.0.get(name).ok_or_else(|| wrong("is missing"))?;
-        if tensor.shape != shape {
-            return Err(wrong("has another shape"));
-        }
+        let tensor = self.tensor_of(name, shape)?;
         Ok(TensorSource::Values {
             stored: tensor.stored,
             bytes: tensor.bytes.as_slice().into(),
+        })
+    }
+
+    fn blocks(&self, name: &str, shape: [usize; 2]) -> Result<TensorSource<'_>> {
+        let tensor = self.tensor_of(name, &shape)?;
+        Ok(TensorSource::Values {
+            stored: StorageDType::Q8,
+            bytes: numbers::blocks(&tensor.values).into(),
         })
     }
 }
