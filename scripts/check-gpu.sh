@@ -111,12 +111,19 @@ first() {
       CASCADE_GPU_OVERLAP=$overlap bench "same-$shape-overlap-$overlap" 60 "$shape" --check --contexts "${CHECKED:-512,4000}" --rows 1,2,8,9,16,33,64
     done
   done
+  # The other types: f16, and weights of 8 bits.
+  for shape in $large; do
+    for dtype in q8_0 f16; do
+      bench "bench-$shape-$dtype" 45 "$shape" --dtype "$dtype" --contexts 512 --rows 1,8,16,64 --repeats 50
+      bench "same-$shape-$dtype" 45 "$shape" --dtype "$dtype" --check --contexts 512 --rows 1,8,9,16,33,64
+    done
+  done
   for shape in $large; do
     bench "bench-tree-$shape" 45 "$shape" --tree --contexts 512 --rows 1,8,16 --repeats 50
     bench "profile-$shape" 45 "$shape" --contexts 512 --rows 1,16 --profile
   done
   for family in t5 llama; do
-    for dtype in f32 bf16; do
+    for dtype in f32 bf16 f16 q8_0; do
       local config=$out/demo-$family-$dtype.yaml
       sed -E "s/^( *(- )?)model: (.*)\$/\1model: \3\n\1dtype: $dtype/" "configs/demo-$family.yaml" | sed -E 's/^( *)- dtype:/\1  dtype:/' > "$config"
       step "plain-$family-$dtype" 40 "$cascade" run --config "$config" --device "$device" --dataset problems --limit "$limit" --compare

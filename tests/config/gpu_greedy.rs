@@ -1,4 +1,4 @@
-//! Cascades on a GPU equal plain decoding there, token by token, in f32 and bf16; in f32 they also
+//! Cascades on a GPU equal plain decoding there, token by token, in every type; in f32 they also
 //! equal the CPU.
 //!
 //! Kernels run in the emulator, and on the GPU named by `CASCADE_TEST_DEVICE` (`cuda:0`), if set.
@@ -91,7 +91,7 @@ impl Pair {
 fn check(family: &str) {
     let on_cpu = Pair::new(family, &Device::Cpu, DType::F32).tokens(false);
     for device in devices() {
-        for dtype in [DType::F32, DType::BF16] {
+        for dtype in [DType::F32, DType::BF16, DType::F16, DType::Q8_0] {
             let pair = Pair::new(family, &device, dtype);
             let plain = pair.tokens(false);
             assert_eq!(pair.tokens(true), plain, "{family} in {dtype:?}");

@@ -93,8 +93,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "L", requires = "model")]
     pub(crate) lenience: Option<f32>,
 
-    /// Data type of the weights: f32, f16 or bf16; on a CPU also q8_0, q4_0, or stored (as the file
-    /// has them) [default: bf16 on a GPU; on a CPU stored for GGUF files, else f32].
+    /// Data type of the weights: f32, f16, bf16, q8_0, on a CPU also q4_0, or stored (as the file
+    /// has them) [default: stored for GGUF files; else bf16 on a GPU, f32 on a CPU].
     #[arg(long, value_name = "DTYPE", requires = "model")]
     pub(crate) dtype: Option<DType>,
 

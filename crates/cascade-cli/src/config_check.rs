@@ -161,7 +161,10 @@ fn dtype(neural: &Neural) -> String {
         Some(dtype) => dtype.to_string(),
         None => {
             let [cpu, gpu] = [true, false].map(|cpu| neural.dtype_on(cpu));
-            format!("{cpu}, on a GPU {gpu}")
+            match cpu == gpu {
+                true => cpu.to_string(),
+                false => format!("{cpu}, on a GPU {gpu}"),
+            }
         }
     }
 }

@@ -65,8 +65,8 @@ impl Kernel {
     pub(crate) fn linear(dtype: DType, rows: usize) -> Self {
         let of = |kernels: [Self; 4]| match rows {
             ..=8 => kernels[0],
-            ..=16 => kernels[1],
-            ..=32 => kernels[2],
+            9..=16 => kernels[1],
+            17..=32 => kernels[2],
             _ => kernels[3],
         };
         match dtype {

@@ -3,13 +3,15 @@
 //! beside it stands the time that an H200 needs at least for as much: to read the weights, to begin
 //! the instructions, to multiply the tiles, and for the banks of shared memory. `full` is the share
 //! of what is moved that lanes ask for (above 1 where they ask for the same), `extra` how many
-//! times as long banks take as if lanes never met. `waits` are the loads of memory that some warp
-//! waits for one after the other, and `kB` what a warp has under way when it waits, in the mean. Rows
-//! are a chain; with a `t`, a tree of a path and a sibling of each of its nodes.
+//! times as long banks take as if lanes never met. `waits` is how often the latency of memory
+//! passes while the warp that waits most waits for what it has loaded, launch after launch, and
+//! `kB` what warps have under way when they wait, in the mean. Rows are a chain; with a `t`, a tree
+//! of a path and a sibling of each of its nodes.
 //!
 //!     cargo run --release -p cascade-models --example gpu_counts -- vicuna-7b 128 1,8,16,64
 //!
-//! A fourth argument names another PTX file, of the same arguments, to compare kernels with others.
+//! A fourth argument names the type (`bf16`), a fifth another PTX file, whose kernels take the same
+//! arguments, to compare them with.
 #![allow(clippy::unwrap_used)]
 
 use cascade_core::{Scorer, TokenTree, Want};
@@ -33,6 +35,9 @@ fn main() {
         .next()
         .map_or(128, |number| number.parse().unwrap());
     let rows = arguments.next().unwrap_or("1,8,16,64".to_owned());
+    let dtype: DType = arguments
+        .next()
+        .map_or(DType::BF16, |name| name.parse().unwrap());
     let mut config = shape(&name).unwrap_or_else(|| panic!("there is no shape {name}"));
     for layers in ["num_hidden_layers", "num_layers", "num_decoder_layers"] {
         if config.get(layers).is_some() {
@@ -48,11 +53,11 @@ fn main() {
     };
     let options = LoadOptions {
         device: Device::Gpu(gpu.clone()),
-        dtype: DType::BF16,
+        dtype,
         ..LoadOptions::default()
     };
     let model = random_model(config, &options).unwrap();
-    println!("{name}, one layer and the head in bf16, {context} tokens of context; counted, not measured");
+    println!("{name}, one layer and the head in {dtype}, {context} tokens of context; counted, not measured");
     println!(
         "{:>4} {:<20} {:>8} {:>9} {:>8} {:>9} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6} {:>6}",
         "rows",
@@ -127,7 +132,7 @@ fn count(
         total.waits += counts.waits;
         total.awaited += counts.awaited;
         // Launches come one after the other.
-        total.most_waits += counts.launches * counts.most_waits;
+        total.latencies += counts.launches as f64 * counts.latencies;
     }
     show(&rows, "all", &total);
 }
@@ -141,7 +146,7 @@ fn show(rows: &str, kernel: &str, counts: &Counts) {
     let sectors: u64 = traffic.iter().map(|traffic| traffic.sectors).sum();
     let bytes: u64 = traffic.iter().map(|traffic| traffic.bytes).sum();
     println!(
-        "{rows:>4} {kernel:<20} {:>8} {:>6.1} MB {:>8.1} {:>7.2} M {:>8.1} {:>8.1} {:>8.1} {:>6} {:>6} {:>6} {:>6.1}",
+        "{rows:>4} {kernel:<20} {:>8} {:>6.1} MB {:>8.1} {:>7.2} M {:>8.1} {:>8.1} {:>8.1} {:>6} {:>6} {:>6.1} {:>6.1}",
         counts.launches,
         counts.constants.bytes as f64 / 1e6,
         counts.constants.bytes as f64 / BYTES,
@@ -151,7 +156,7 @@ fn show(rows: &str, kernel: &str, counts: &Counts) {
         counts.shared.turns as f64 / TURNS,
         share(bytes, sectors * 32),
         share(counts.shared.turns, counts.shared.fewest_turns),
-        counts.most_waits,
+        counts.latencies,
         counts.awaited as f64 / counts.waits.max(1) as f64 / 1e3,
     );
 }

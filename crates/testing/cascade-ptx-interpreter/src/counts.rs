@@ -3,7 +3,7 @@
 use crate::instruction::{Mask, Space, WARP};
 
 /// What the launches of a kernel did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Launches.
     pub launches: u64,
@@ -21,11 +21,11 @@ pub struct Counts {
     pub copies: Traffic,
     /// Loads from and stores to shared memory.
     pub shared: Shared,
-    /// Times that a warp reads what it has loaded from global memory and must wait for it: one
-    /// after the other, whatever else the processor has to do meanwhile.
+    /// Times that a warp reads what it has loaded from global memory before it has come.
     pub waits: u64,
-    /// The most waits of a single warp.
-    pub most_waits: u64,
+    /// The latency of memory that a single warp spends waiting so, at most, one after the other: as
+    /// if every load took as long, and an instruction a thousandth of it.
+    pub latencies: f64,
     /// Bytes that the warp had under way then, summed over the waits.
     pub awaited: u64,
 }

@@ -299,6 +299,35 @@ fn fences_and_counters_order_blocks() {
     }
 }
 
+/// What is loaded together comes together; an address that is loaded is waited for first. Copies of
+/// a register wait for nothing.
+#[test]
+fn waits_for_memory_are_counted_one_after_the_other() {
+    let counted = |body: &str| {
+        let mut machine = machine(&kernel(body), ExecutionOrder::Forward).unwrap();
+        let address = upload(&mut machine, &[0; 64]);
+        machine.count();
+        let parameters = address.to_le_bytes();
+        machine.launch(launch(&parameters, 2, 32)).unwrap();
+        let counts = machine.counts().next().unwrap().1;
+        (counts.latencies.round(), counts.waits, counts.awaited)
+    };
+    let together = "\
+	ld.global.u32 	%r4, [%rd3];
+	ld.global.u32 	%r5, [%rd3+128];
+	mov.u32 	%r6, %r5;
+	add.s32 	%r7, %r4, %r6;
+	add.s32 	%r8, %r5, %r7;";
+    assert_eq!(counted(together), (1.0, 2, 2 * 2 * 128));
+    let dependent = "\
+	ld.global.u32 	%r4, [%rd3];
+	mul.wide.u32 	%rd4, %r4, 4;
+	add.s64 	%rd5, %rd3, %rd4;
+	ld.global.u32 	%r5, [%rd5];
+	add.s32 	%r8, %r5, 1;";
+    assert_eq!(counted(dependent), (2.0, 4, 4 * 128));
+}
+
 /// One thread counts for its block, after a barrier: no other executes a fence.
 #[test]
 fn additions_that_release_and_acquire_order_blocks() {

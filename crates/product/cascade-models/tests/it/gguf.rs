@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{safetensors, Tensor};
 use cascade_core::{Architecture, Scorer, TextCodec, TokenId, TokenTree, Want};
 use cascade_models::{
-    load, locate, quantize_gguf, CacheType, DType, LoadOptions, LoadedModel, ModelFile,
+    load, locate, quantize_gguf, CacheType, DType, Device, LoadOptions, LoadedModel, ModelFile,
     ModelSource, Quantized, Tokenizer, TokenizerFiles, WeightFormat,
 };
 use serde_json::Value;
@@ -170,6 +170,52 @@ fn blocks_that_stay_compressed_give_the_logits_of_llama_cpp() {
         let bytes = |dtype| load_as(dtype).model.bytes_per_forward() as f64;
         let share = bytes(DType::Stored) / bytes(DType::F32);
         assert!(share < smaller, "{name}: {share} of the bytes of f32");
+    }
+}
+
+/// What is stored in a type that GPUs compute in stays in it there, blocks bit for bit: the CPU says
+/// nearly the same.
+#[test]
+fn gpus_take_blocks_and_halves_as_they_are_stored() {
+    let gpu = cascade_gpu::Device::emulated(cascade_gpu::ExecutionOrder::Forward);
+    let load_on = |name: &str, device: Device, dtype| {
+        let options = LoadOptions {
+            device,
+            dtype,
+            progress: false,
+            ..LoadOptions::default()
+        };
+        let source = ModelSource::File(goldens().join(format!("{name}.gguf")));
+        load(&source, &options).unwrap()
+    };
+    for (name, taken, near) in [
+        ("llama3-q8_0", DType::Q8_0, 0.02),
+        ("t5-v1.1-q8_0", DType::Q8_0, 0.02),
+        ("mistral-f16", DType::F16, 0.004),
+        ("qwen3-k", DType::BF16, 0.05),
+    ] {
+        let on_gpu = load_on(name, Device::Gpu(gpu.clone()), DType::Stored);
+        assert_eq!(on_gpu.dtype, taken, "{name}");
+        let logits = |model: LoadedModel| {
+            let golden = Golden {
+                model,
+                ..Golden::of(name)
+            };
+            golden.logits()
+        };
+        let said = logits(on_gpu);
+        let named = load_on(name, Device::Gpu(gpu.clone()), taken);
+        assert!(said == logits(named), "{name}: not what {taken} gives");
+        let golden = Golden::of(name);
+        let on_cpu = golden.logits();
+        let pairs = said.iter().flatten().zip(on_cpu.iter().flatten());
+        let most = on_cpu.iter().flatten().fold(0f32, |a, b| a.max(b.abs()));
+        for (a, b) in pairs {
+            assert!(
+                (a - b).abs() <= near * most,
+                "{name}: {a} and {b} of {most}"
+            );
+        }
     }
 }
 

@@ -383,7 +383,7 @@ fn poisoned_on_gpus(places: [&str; 2]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
             vec![]
         };
         for (device, _) in devices::gpus() {
-            for dtype in GPU_TYPES {
+            for dtype in [DType::F32, DType::BF16] {
                 models.push((load_on(folder.path(), &device, dtype), source.clone()));
             }
         }
@@ -564,7 +564,10 @@ fn more_children_than_a_gpu_looks_up_are_refused_before_a_launch() {
 #[test]
 #[ignore = "a GPU's kernels take a minute in the emulator"]
 fn many_children_are_looked_up_in_several_forwards() {
-    for (model, _) in on_gpus("demo-llama-small").into_iter().step_by(2) {
+    for (model, _) in on_gpus("demo-llama-small")
+        .into_iter()
+        .step_by(GPU_TYPES.len())
+    {
         let tree = wide(300);
         let gathered = cold(&model, &[])
             .score(&[1, 2], &tree, Want::GATHERED)

@@ -234,7 +234,13 @@ fn of_every_family_in_all_types_and_on_gpus() {
         let expected = on_cpu(DType::F32);
         let mut others = vec![(on_cpu(DType::BF16), 0.15), (on_cpu(DType::F16), 0.02)];
         for (device, _) in devices::gpus() {
-            for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 0.1)] {
+            let types = [
+                (DType::F32, 2e-5),
+                (DType::BF16, 0.1),
+                (DType::F16, 0.02),
+                (DType::Q8_0, 0.1),
+            ];
+            for (dtype, tolerance) in types {
                 let model = decoder_on(&device, &config, dtype);
                 let found = logits(&model, &tree);
                 let path = logits(&model, &TokenTree::chain(tree.path_tokens(Some(3))));
@@ -274,7 +280,13 @@ fn on_gpus_as_on_the_cpu() {
         let expected = cold(&on_cpu, &source).score(&[7, 8, 9], &tree, Want::LOGITS);
         let expected = expected.unwrap().logits.unwrap();
         for (device, _) in devices::gpus() {
-            for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::BF16, 3e-2)] {
+            let types = [
+                (DType::F32, 1e-5),
+                (DType::BF16, 3e-2),
+                (DType::F16, 4e-3),
+                (DType::Q8_0, 5e-2),
+            ];
+            for (dtype, tolerance) in types {
                 let on_gpu = devices::load_on(&folder, &device, dtype);
                 let found = cold(&on_gpu, &source).score(&[7, 8, 9], &tree, Want::LOGITS);
                 let found = found.unwrap().logits.unwrap();

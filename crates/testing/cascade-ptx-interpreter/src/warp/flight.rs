@@ -1,25 +1,30 @@
 //! Loads of a warp that are under way: what it waits for, and how much comes together.
 //!
 //! As on a GPU, a load gives its registers later, and the warp goes on until an instruction reads one
-//! of them; loads arrive in the order in which they began. A register that is only copied is not
-//! waited for: assemblers give both copies one register where they can.
+//! of them. Time is counted in instructions of the warp: each takes one, and a load arrives
+//! [`LATENCY`] after it began. A register that is only copied is not waited for: assemblers give both
+//! copies one register where they can.
 
 use std::collections::VecDeque;
 
 use crate::counts::Counts;
 use crate::instruction::{Compute, Operation, Register, Space};
 
-/// Loads under way, by number: the first is 1.
+/// How long a load takes: so long that whatever is loaded together comes together.
+const LATENCY: u64 = 1000;
+
+/// Loads under way, by the time of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// The load that gives each register; 0 for none.
+    /// When the load that gives each register arrives; 0 if none does.
     words: Vec<u64>,
     longs: Vec<u64>,
-    /// Number and bytes of loads that nothing has waited for.
+    /// Arrival and bytes of loads.
     pending: VecDeque<(u64, u64)>,
     bytes: u64,
-    begun: u64,
-    waits: u64,
+    now: u64,
+    /// What of that was spent waiting.
+    waited: u64,
 }
 
 impl Flight {
@@ -28,7 +33,7 @@ impl Flight {
         *self = Self::default();
     }
 
-    fn source(&self, register: Register) -> u64 {
+    fn arrival(&self, register: Register) -> u64 {
         let (all, slot) = match register {
             Register::Word(slot) => (&self.words, slot),
             Register::Long(slot) => (&self.longs, slot),
@@ -36,7 +41,7 @@ impl Flight {
         all.get(usize::from(slot)).copied().unwrap_or(0)
     }
 
-    fn set_source(&mut self, register: Register, load: u64) {
+    fn set_arrival(&mut self, register: Register, time: u64) {
         let (all, slot) = match register {
             Register::Word(slot) => (&mut self.words, usize::from(slot)),
             Register::Long(slot) => (&mut self.longs, usize::from(slot)),
@@ -44,33 +49,40 @@ impl Flight {
         if all.len() <= slot {
             all.resize(slot + 1, 0);
         }
-        all[slot] = load;
+        all[slot] = time;
     }
 
     /// Counts the wait of an instruction that is about to be executed, if it has to.
     pub(super) fn before(&mut self, operation: &Operation, counts: &mut Counts) {
+        self.now += 1;
         match *operation {
             Operation::Compute(Compute::Move(to, from)) => {
-                let load = self.source(Register::Word(from));
-                return self.set_source(Register::Word(to), load);
+                let time = self.arrival(Register::Word(from));
+                return self.set_arrival(Register::Word(to), time);
             }
             Operation::Compute(Compute::MoveLong(to, from)) => {
-                let load = self.source(Register::Long(from));
-                return self.set_source(Register::Long(to), load);
+                let time = self.arrival(Register::Long(from));
+                return self.set_arrival(Register::Long(to), time);
             }
             _ => {}
         }
+        self.forget_arrived();
         let mut last = 0;
-        operation.registers_read(|register| last = last.max(self.source(register)));
-        if self.pending.front().is_none_or(|&(first, _)| first > last) {
+        operation.registers_read(|register| last = last.max(self.arrival(register)));
+        if last <= self.now {
             return;
         }
-        self.waits += 1;
+        self.waited += last - self.now;
+        self.now = last;
         counts.waits += 1;
-        counts.most_waits = counts.most_waits.max(self.waits);
         counts.awaited += self.bytes;
-        while let Some(&(load, bytes)) = self.pending.front() {
-            if load > last {
+        counts.latencies = counts.latencies.max(self.waited as f64 / LATENCY as f64);
+        self.forget_arrived();
+    }
+
+    fn forget_arrived(&mut self) {
+        while let Some(&(time, bytes)) = self.pending.front() {
+            if time > self.now {
                 break;
             }
             self.bytes -= bytes;
@@ -86,7 +98,7 @@ impl Flight {
                 Space::Global | Space::Constant => (access.registers(), access.bytes()),
                 Space::Shared | Space::Parameter => {
                     let registers = access.registers().iter();
-                    return registers.for_each(|&register| self.set_source(register, 0));
+                    return registers.for_each(|&register| self.set_arrival(register, 0));
                 }
             },
             Operation::AtomicAdd(add) => {
@@ -95,12 +107,12 @@ impl Flight {
             }
             _ => return,
         };
-        self.begun += 1;
+        let time = self.now + LATENCY;
         for &register in registers {
-            self.set_source(register, self.begun);
+            self.set_arrival(register, time);
         }
         let bytes = u64::from(lanes) * bytes as u64;
-        self.pending.push_back((self.begun, bytes));
+        self.pending.push_back((time, bytes));
         self.bytes += bytes;
     }
 }

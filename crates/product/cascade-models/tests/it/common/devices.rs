@@ -12,7 +12,7 @@ use cascade_models::{load, parse_device, DType, Device, LoadOptions, Model, Mode
 
 use super::{demo, tiny};
 
-pub(crate) const GPU_TYPES: [DType; 2] = [DType::F32, DType::BF16];
+pub(crate) const GPU_TYPES: [DType; 4] = [DType::F32, DType::BF16, DType::F16, DType::Q8_0];
 
 /// Devices that run kernels for GPUs, and whether they are fast.
 pub(crate) fn gpus() -> Vec<(Device, bool)> {
