@@ -216,8 +216,12 @@ impl Checkpoint {
         if device.is_cpu() || dtype != DType::Stored {
             return dtype;
         }
-        let infos = self.inner.tensors.values().map(|entry| &entry.info);
-        let mut matrices = infos.filter(|info| info.shape.len() == 2);
+        // Tables of biases by distance are read in f32 whatever they are in.
+        let is_matrix = |(name, entry): &(&String, &Entry)| {
+            entry.info.shape.len() == 2 && !name.contains("relative_attention_bias")
+        };
+        let entries = self.inner.tensors.iter().filter(is_matrix);
+        let mut matrices = entries.map(|(_, entry)| &entry.info);
         let Some(first) = matrices.next() else {
             return DType::BF16;
         };
