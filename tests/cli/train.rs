@@ -1,4 +1,4 @@
-//! `cascade train classifier`, from a recording to a cascade that uses it.
+//! `cascade train classifier` and `head`, from a recording to a cascade that uses them.
 
 use std::fs;
 use std::path::Path;
@@ -113,6 +113,80 @@ fn a_recording_becomes_a_classifier_that_ends_drafts() {
     }
     let other = refused(&format!(
         "train classifier --trace {trace} -d embedded:demo-llama-small --cost 0.2 --out {}",
+        at("other")
+    ));
+    assert!(other.contains("another tokenizer"), "{other}");
+}
+
+#[test]
+fn a_recording_becomes_a_head_that_ends_drafts() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let demo = project("configs/demo-t5.yaml");
+    let trace = at("trace.jsonl");
+    run(&format!(
+        "trace record --config {demo} --dataset problems --limit 12 --max-new-tokens 24 -o {trace}"
+    ));
+    let train = |out: &str, more: &str| {
+        format!("train head --trace {trace} -d embedded:demo-t5-small --cost 0.2 --depth 1 --out {out} {more}")
+    };
+    let (whole, part) = (at("whole"), at("part"));
+    let text = run(&train(&whole, ""));
+    for part in [
+        "(replayed)",
+        "oracle",
+        "the best static length",
+        "Held out",
+        "calibration error",
+    ] {
+        assert!(text.contains(part), "`{part}` is missing in\n{text}");
+    }
+    run(&train(&part, ""));
+    run(&train(&part, "--resume"));
+    for file in ["model.safetensors", "config.json", "training.jsonl"] {
+        let read = |out: &str| fs::read(Path::new(out).join(file)).unwrap();
+        assert_eq!(read(&whole), read(&part), "{file}");
+    }
+    assert_eq!(history(Path::new(&whole)).len(), 3);
+    assert!(refused(&train(&part, "")).contains("--resume goes on"));
+    assert!(
+        refused(&train(&part, "--resume --reject-weight 3")).contains("other examples or settings")
+    );
+    // The target's probabilities are another lesson than its recorded tokens.
+    let sampled = at("sampled");
+    run(&train(
+        &sampled,
+        "--target embedded:demo-t5-target --limit 11",
+    ));
+    let weights = |out: &str| fs::read(Path::new(out).join("model.safetensors")).unwrap();
+    assert_ne!(weights(&whole), weights(&sampled));
+
+    let steps = |settings: &str| {
+        let path = folder.path().join("cascade.yaml");
+        let text = format!(
+            "target: {{ model: embedded:demo-t5-target }}\n\
+             drafters:\n  - model: embedded:demo-t5-small\n    head: {{ folder: {whole}, {settings} }}\n\
+             k: {{ matrix: [[12]] }}\nprompt: t5-gsm8k\n"
+        );
+        fs::write(&path, text).unwrap();
+        let text = run(&format!(
+            "run --config {} --dataset problems --offset 20 --limit 1 --max-new-tokens 24 --compare --json",
+            path.display()
+        ));
+        let record: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert_eq!(record["equal_to_plain"], true, "{record}");
+        let steps = record["per_step_drafted"].as_array().unwrap().clone();
+        steps
+            .iter()
+            .map(|step| step.as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let always = steps("threshold: 0");
+    assert!(always.iter().all(|&drafted| drafted <= 2), "{always:?}");
+    let never = steps("threshold: 1, longest: 12");
+    assert!(never.contains(&12), "{never:?}");
+    let other = refused(&format!(
+        "train head --trace {trace} -d embedded:demo-llama-small --cost 0.2 --out {}",
         at("other")
     ));
     assert!(other.contains("another tokenizer"), "{other}");

@@ -5,6 +5,7 @@ mod bad_configs;
 mod demo_greedy;
 #[cfg(feature = "gpu")]
 mod gpu_greedy;
+mod heads;
 mod memory;
 mod model_table;
 mod own_drafter;

@@ -129,6 +129,61 @@ write("classifier", "no-settings.safetensors", safetensors(NETWORK, {}))
 write("classifier", "cut.safetensors", safetensors(NETWORK, {"cascade-classifier": json.dumps(TRAINED)})[:-5])
 write("classifier", "empty.safetensors", "")
 
+
+
+def shaped(tensors):
+    header, data = {}, b""
+    for name, (shape, numbers) in tensors.items():
+        raw = struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+HEAD = {
+    "model.0.linear.weight": ([2, 2], [0.1, 0.2, -0.3, 0.4]), "model.0.linear.bias": ([2], [0.0, 0.1]),
+    "model.2.weight": ([2, 2], [0.0, 0.1, 1.0, -1.0]), "model.2.bias": ([2], [0.0, 0.5]),
+}
+SHAPE = {"hidden_size": 2, "num_layers": 2}
+USE = {"version": 1, "drafter": "embedded:demo-t5-small", "threshold": 0.7, "shortest": 2, "longest": 20}
+for name, tensors in {
+    "good": HEAD,
+    "missing": {name: part for name, part in HEAD.items() if name != "model.2.bias"},
+    "more": {**HEAD, "model.norm.weight": ([2], [1.0, 1.0])},
+    "other-prefix": {**HEAD, "head.1.linear.bias": ([2], [1.0, 1.0])},
+    "behind": {**HEAD, "model.7.linear.bias": ([2], [1.0, 1.0])},
+    "many-layers": {**HEAD, f"model.{2**70}.linear.bias": ([2], [1.0, 1.0])},
+    "half-a-layer": {**HEAD, "model.1.linear.bias": ([2], [1.0, 1.0])},
+    "one-class": {**HEAD, "model.2.weight": ([1, 2], [1.0, 1.0])},
+    "not-square": {**HEAD, "model.0.linear.weight": ([4], [0.1, 0.2, -0.3, 0.4])},
+    "nan": {**HEAD, "model.0.linear.bias": ([2], [float("nan"), 0.1])},
+    "huge": {**HEAD, "model.0.linear.weight": ([2, 2], [3e38] * 4), "model.2.weight": ([2, 2], [-3e38, 0.0, 3e38, 3e38])},
+    "nothing": {},
+}.items():
+    write("head-weights", name + ".safetensors", shaped(tensors))
+write("head-weights", "cut.safetensors", shaped(HEAD)[:-5])
+write("head-weights", "empty.safetensors", "")
+for name, config in {
+    "good": {**SHAPE, "cascade": USE},
+    "good-released": {**SHAPE, "architectures": ["Head"], "torch_dtype": "float32", "transformers_version": "4.38.0"},
+    "no-size": {"num_layers": 2},
+    "other-size": {**SHAPE, "hidden_size": 3},
+    "no-room": {**SHAPE, "hidden_size": 2**63},
+    "no-dimensions": {**SHAPE, "hidden_size": 0},
+    "deep": {**SHAPE, "num_layers": 2**40},
+    "negative": {**SHAPE, "num_layers": -1},
+    "unknown": {**SHAPE, "dropout": 0.1},
+    "later-version": {**SHAPE, "cascade": {**USE, "version": 2}},
+    "unknown-setting": {**SHAPE, "cascade": {**USE, "colour": "red"}},
+    "threshold": {**SHAPE, "cascade": {**USE, "threshold": 7}},
+    "lengths": {**SHAPE, "cascade": {**USE, "shortest": 30}},
+    "list": [SHAPE],
+}.items():
+    write("head-config", name + ".json", json.dumps(config))
+write("head-config", "empty.json", "")
+
 ROW = [0.5, 0.25, 0.25]
 MODEL = {"start": ROW, "steps": [[ROW, ROW, [1, 0, 0]]]}
 CHAIN = {"positions": 4, "target": MODEL, "drafter": MODEL}

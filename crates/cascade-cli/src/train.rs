@@ -1,27 +1,34 @@
 //! `cascade train`: networks that decide when a drafter stops.
 
+mod folder;
+mod head;
 mod report;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use cascade_config::{
     model_source, AssembleOptions, ClassifierFile, ClassifierSettings, DeviceSpec, ModelPool,
     Neural,
 };
 use cascade_eval::trace::Trace;
-use cascade_models::DType;
-use cascade_train::{examples, Choice, Epoch, Output, Quality, Settings, Split, Training};
+use cascade_models::{DType, LoadedModel};
+use cascade_train::{
+    examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
+};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
+use self::folder::{say, TrainingFolder};
+use self::head::HeadArgs;
 use self::report::Found;
 use crate::job::say_notes;
 use crate::progress::Progress;
-use crate::{interrupt, reproduce, terminal};
+use crate::{reproduce, terminal};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TrainCommand {
@@ -32,6 +39,12 @@ pub(crate) enum TrainCommand {
     /// training stops, and choose the threshold and the longest draft; the last 15% are reported
     /// on. A configuration uses the result as `classifier: { file: … }` of the drafter.
     Classifier(ClassifierArgs),
+    /// Train SpecDec++'s acceptance head: whether a drafted token will be accepted, from the
+    /// drafter's hidden state.
+    ///
+    /// Record outputs first: `cascade trace record`. They are split as for a classifier. A
+    /// configuration uses the result as `head: { folder: … }` of the drafter.
+    Head(HeadArgs),
 }
 
 #[derive(Debug, Args)]
@@ -91,20 +104,19 @@ pub(crate) struct ClassifierArgs {
 }
 
 pub(crate) fn run(command: &TrainCommand) -> Result<ExitCode> {
-    let TrainCommand::Classifier(args) = command;
-    args.run(Timestamp::now())?;
+    match command {
+        TrainCommand::Classifier(args) => args.run(Timestamp::now())?,
+        TrainCommand::Head(args) => args.run(Timestamp::now())?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 impl ClassifierArgs {
     fn run(&self, started: Timestamp) -> Result<()> {
-        ensure!(
-            self.cost.is_finite() && self.cost >= 0.0,
-            "--cost {} is no ratio of times; give 0 or more",
-            self.cost
-        );
-        let checkpoint = self.out.join("checkpoint.safetensors");
-        self.check_folder(&checkpoint)?;
+        check_cost(self.cost)?;
+        let folder = TrainingFolder(&self.out);
+        let checkpoint = folder.checkpoint();
+        folder.check(self.resume, &["classifier.safetensors", "training.jsonl"])?;
         let trace = Trace::open(&self.trace)?;
         let (drafter, outputs) = self.outputs(&trace)?;
         let split = Split::new(outputs, self.seed)?;
@@ -113,8 +125,8 @@ impl ClassifierArgs {
             true => Training::resume(&split, settings, &checkpoint)?,
             false => Training::new(&split, settings)?,
         };
-        std::fs::create_dir_all(&self.out).with_context(|| self.out.display().to_string())?;
-        self.say_if_interrupted();
+        folder.create()?;
+        folder.say_if_interrupted();
         self.train(&mut training, &checkpoint)?;
         self.finish(&drafter, &split, &training, started)
     }
@@ -131,31 +143,11 @@ impl ClassifierArgs {
         }
     }
 
-    /// Refuses to replace a training that was not to be resumed, and files of anything else.
-    fn check_folder(&self, checkpoint: &Path) -> Result<()> {
-        let trained = checkpoint.exists();
-        if trained && !self.resume {
-            bail!(
-                "{} has a training; --resume goes on with it, or give another folder",
-                self.out.display()
-            );
-        }
-        if !trained {
-            cascade_report::refuse_foreign(
-                &self.out,
-                &["classifier.safetensors", "training.jsonl"],
-            )?;
-        }
-        Ok(())
-    }
-
     /// The drafter's name, and what it says after each prefix of the recorded outputs.
     fn outputs(&self, trace: &Trace) -> Result<(String, Vec<Output>)> {
-        let mut neural = Neural::new(model_source(&self.drafter)?);
-        neural.dtype = self.dtype;
         let options = AssembleOptions::default().with_device(self.device);
         let pool = ModelPool::new(DeviceSpec::default(), &options);
-        let model = pool.model(&neural).context("--drafter")?;
+        let model = model(&pool, &self.drafter, self.dtype).context("--drafter")?;
         say_notes(&pool.notes());
         let (own, recorded) = (model.tokenizer.fingerprint(), trace.header.tokenizer());
         ensure!(
@@ -175,35 +167,14 @@ impl ClassifierArgs {
     }
 
     fn train(&self, training: &mut Training<'_>, checkpoint: &Path) -> Result<()> {
+        let folder = TrainingFolder(&self.out);
         while let Some(epoch) = training.epoch()? {
             training.save(checkpoint)?;
-            self.write_history(&training.history())?;
-            terminal::note(format_args!(
-                "epoch {:>3}: loss {:.4}, {:.4} on the outputs to choose by{}",
-                epoch.epoch,
-                epoch.training_loss,
-                epoch.choice_loss,
-                if epoch.best { ", the least so far" } else { "" }
-            ));
+            folder.write_history(&training.history())?;
+            say(&epoch);
         }
         // A resumed training may have had no epoch left.
-        self.write_history(&training.history())
-    }
-
-    /// training.jsonl: a line for each epoch.
-    fn write_history(&self, history: &[Epoch]) -> Result<()> {
-        let lines = history.iter().map(|epoch| {
-            let record = json!({
-                "epoch": epoch.epoch,
-                "training_loss": epoch.training_loss,
-                "choice_loss": epoch.choice_loss,
-                "best": epoch.best,
-            });
-            format!("{record}\n")
-        });
-        let path = self.out.join("training.jsonl");
-        let text: String = lines.collect();
-        cascade_fs::write(&path, text.as_bytes()).with_context(|| path.display().to_string())
+        folder.write_history(&training.history())
     }
 
     fn finish(
@@ -215,15 +186,28 @@ impl ClassifierArgs {
     ) -> Result<()> {
         let weights = training.weights()?;
         let choice = Choice::best(&weights, &split.choice, self.cost)?;
+        let on_choice = static_lengths(&split.choice, self.cost)?;
+        let fixed = static_lengths(&split.held_out, self.cost)?;
+        let predicted = choice.predicted(&weights, &split.held_out, self.cost)?;
+        let oracle = Prediction::oracle(&split.held_out, self.cost)?;
         let found = Found {
+            what: "classifier",
             drafter,
             cost: self.cost,
-            choice,
-            split,
+            stops: format!(
+                "A draft stops below {:.2}, and after {} tokens.",
+                choice.threshold, choice.longest
+            ),
+            settings: json!({ "threshold": choice.threshold, "longest": choice.longest }),
+            outputs: [
+                split.training.len(),
+                split.choice.len(),
+                split.held_out.len(),
+            ],
             history: training.history(),
             best_epoch: training.best_epoch(),
             held_out: Quality::of(&weights, &split.held_out),
-            weights: &weights,
+            rows: Found::rows(&on_choice, &fixed, ("classifier", predicted), oracle),
         };
         let settings = ClassifierSettings::new(drafter, choice.threshold, choice.longest);
         let file = ClassifierFile {
@@ -238,11 +222,18 @@ impl ClassifierArgs {
         writeln!(out, "{table}\n{summary}\nwritten to {}", self.out.display())?;
         Ok(())
     }
+}
 
-    fn say_if_interrupted(&self) {
-        let folder = self.out.display().to_string();
-        interrupt::on_interrupt(move || {
-            format!("{folder} has the epochs so far; go on with the same command and --resume")
-        });
-    }
+fn check_cost(cost: f64) -> Result<()> {
+    ensure!(
+        cost.is_finite() && cost >= 0.0,
+        "--cost {cost} is no ratio of times; give 0 or more"
+    );
+    Ok(())
+}
+
+fn model(pool: &ModelPool, source: &str, dtype: Option<DType>) -> Result<Arc<LoadedModel>> {
+    let mut neural = Neural::new(model_source(source)?);
+    neural.dtype = dtype;
+    Ok(pool.model(&neural)?)
 }

@@ -335,6 +335,9 @@ fn without_rules(config: &Config) -> Config {
     let none: Option<StopRuleConfig> = None;
     for drafter in config.drafters_mut() {
         *Drafter::stop_rule_mut(drafter) = none;
+        if let Drafter::Neural { model, .. } = drafter {
+            (model.classifier, model.head) = (None, None);
+        }
     }
     config
 }

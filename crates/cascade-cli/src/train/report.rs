@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use cascade_engine::ClassifierWeights;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Manifest, Plot, Report, Table};
-use cascade_train::{static_lengths, Choice, Epoch, Prediction, Quality, Split};
+use cascade_train::{Epoch, Prediction, Quality};
+use serde_json::{json, Value};
 
 use crate::fold::{self, folded};
 
@@ -15,39 +15,72 @@ const PREDICTED: &str = "Drafting is walked along the recorded outputs, held out
     on the outputs to choose by; the oracle knows what will be rejected.";
 
 pub(super) struct Found<'a> {
+    /// `classifier` or `head`.
+    pub(super) what: &'static str,
     pub(super) drafter: &'a str,
     pub(super) cost: f64,
-    pub(super) choice: Choice,
-    pub(super) split: &'a Split,
+    /// When a draft stops, as a sentence.
+    pub(super) stops: String,
+    /// What was chosen.
+    pub(super) settings: Value,
+    /// Outputs to train on, to choose by, and held out.
+    pub(super) outputs: [usize; 3],
     pub(super) history: Vec<Epoch>,
     pub(super) best_epoch: usize,
     pub(super) held_out: Quality,
-    pub(super) weights: &'a ClassifierWeights,
+    /// Ways to stop, on the held-out outputs.
+    pub(super) rows: Vec<(String, Prediction)>,
 }
 
 impl Found<'_> {
-    /// Writes the report and classifier.json; returns the table and a summary to print.
+    /// The ways to stop, from drafts of 0, 1, 2, … tokens on the outputs to choose by and on those
+    /// that are held out, what was trained, and an oracle.
+    pub(super) fn rows(
+        on_choice: &[Prediction],
+        fixed: &[Prediction],
+        (what, trained): (&str, Prediction),
+        oracle: Prediction,
+    ) -> Vec<(String, Prediction)> {
+        let best = (1..on_choice.len()).fold(1, |best, length| {
+            match on_choice[length].speedup > on_choice[best].speedup {
+                true => length,
+                false => best,
+            }
+        });
+        vec![
+            ("plain decoding".to_owned(), fixed[0]),
+            (
+                format!("{best} tokens, the best static length"),
+                fixed[best],
+            ),
+            (what.to_owned(), trained),
+            ("oracle".to_owned(), oracle),
+        ]
+    }
+
+    /// Writes the report and a JSON file; returns the table and a summary to print.
     pub(super) fn write(&self, folder: &Path, manifest: Manifest) -> Result<(String, String)> {
-        let (table, rows) = self.table()?;
+        let table = self.table()?;
+        let rows = self.rows.iter();
+        let rows = rows.map(|(name, row)| json!({"policy": name, "on_held_out": row}));
         let summary = self.summary();
-        let record = serde_json::json!({
+        let [training, choice, held_out] = self.outputs;
+        let mut record = json!({
             "drafter": self.drafter,
             "cost": self.cost,
-            "threshold": self.choice.threshold,
-            "longest": self.choice.longest,
             "best_epoch": self.best_epoch,
-            "outputs": {
-                "training": self.split.training.len(),
-                "choice": self.split.choice.len(),
-                "held_out": self.split.held_out.len(),
-            },
+            "outputs": { "training": training, "choice": choice, "held_out": held_out },
             "held_out": self.held_out,
-            "predicted": rows,
+            "predicted": rows.collect::<Value>(),
         });
+        if let (Value::Object(record), Value::Object(settings)) = (&mut record, &self.settings) {
+            record.extend(settings.clone());
+        }
         let text = serde_json::to_string_pretty(&record)? + "\n";
-        cascade_fs::write(folder.join("classifier.json"), text.as_bytes())?;
+        let name = format!("{}.json", self.what);
+        cascade_fs::write(folder.join(name), text.as_bytes())?;
         let printed = folded(&table.to_markdown(), fold::width());
-        let title = format!("A classifier for {}", self.drafter);
+        let title = format!("A {} for {}", self.what, self.drafter);
         let report = Report::new(title, summary.clone(), manifest)
             .table(table)
             .plot(
@@ -72,55 +105,26 @@ impl Found<'_> {
         } = self.held_out;
         format!(
             "Held out, {tokens} tokens: loss {loss:.4}, F1 {f1:.3}, calibration error {calibration_error:.3}; epoch {} of {}. \
-             A draft stops below {:.2}, and after {} tokens.",
+             {}",
             self.best_epoch,
             self.history.len(),
-            self.choice.threshold,
-            self.choice.longest
+            self.stops
         )
     }
 
     /// The ways to stop, on the held-out outputs.
-    fn table(&self) -> Result<(Table, serde_json::Value)> {
-        let held_out = &self.split.held_out;
-        let on_choice = static_lengths(&self.split.choice, self.cost)?;
-        let best = (1..on_choice.len()).fold(1, |best, length| {
-            match on_choice[length].speedup > on_choice[best].speedup {
-                true => length,
-                false => best,
-            }
-        });
-        let fixed = static_lengths(held_out, self.cost)?;
-        let rows = [
-            ("plain decoding".to_owned(), fixed[0]),
-            (
-                format!("{best} tokens, the best static length"),
-                fixed[best],
-            ),
-            (
-                "classifier".to_owned(),
-                self.choice.predicted(self.weights, held_out, self.cost)?,
-            ),
-            (
-                "oracle".to_owned(),
-                Prediction::oracle(held_out, self.cost)?,
-            ),
-        ];
+    fn table(&self) -> Result<Table> {
         let column = |header: &str, of: &dyn Fn(&Prediction) -> f64| {
-            let figures = rows.iter().map(|(_, row)| Figure::new(of(row)));
+            let figures = self.rows.iter().map(|(_, row)| Figure::new(of(row)));
             Figures::new(header, Evidence::Replayed, figures.collect::<Vec<_>>()).decimals(3)
         };
-        let table = Table::new(format!("When {} stops", self.drafter))
-            .labels("Policy", rows.iter().map(|(name, _)| name.clone()))?
+        Ok(Table::new(format!("When {} stops", self.drafter))
+            .labels("Policy", self.rows.iter().map(|(name, _)| name.clone()))?
             .figures(column("Speedup", &|row| row.speedup))?
             .figures(column("Tokens per review", &|row| row.tokens_per_review))?
             .figures(column("Discard rate", &|row| row.discard_rate))?
             .figures(column("Verification rate", &|row| row.verification_rate))?
-            .note(PREDICTED);
-        let records = rows
-            .iter()
-            .map(|(name, row)| serde_json::json!({"policy": name, "on_held_out": row}));
-        Ok((table, records.collect()))
+            .note(PREDICTED))
     }
 
     fn losses(&self) -> Result<Plot> {
@@ -142,7 +146,7 @@ impl Found<'_> {
         let points = bins.map(|bin| (bin.predicted, Figure::new(bin.accepted)));
         let exact = [0.0, 1.0].map(|p| (p, Figure::new(p)));
         let lines = vec![
-            Line::new("classifier", Evidence::Replayed, points.collect::<Vec<_>>()),
+            Line::new(self.what, Evidence::Replayed, points.collect::<Vec<_>>()),
             Line::new("calibrated", Evidence::Computed, exact),
         ];
         let x = Axis::new("predicted probability of acceptance").from_zero();

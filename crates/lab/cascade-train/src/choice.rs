@@ -81,8 +81,8 @@ impl Choice {
         Ok(predict(&outputs, cost, self.rule()))
     }
 
-    fn rule(self) -> impl Fn(usize, f32, bool) -> bool {
-        move |drafted, probability, _| drafted >= self.longest || probability < self.threshold
+    fn rule(self) -> impl Fn(&Drafted) -> bool {
+        move |draft| draft.tokens >= self.longest || draft.last < self.threshold
     }
 }
 
@@ -94,7 +94,7 @@ impl Prediction {
     pub fn oracle(outputs: &[Output], cost: f64) -> Result<Self> {
         check(cost)?;
         let outputs = Classified::without(outputs);
-        Ok(predict(&outputs, cost, |_, _, next| !next))
+        Ok(predict(&outputs, cost, |draft| !draft.next))
     }
 }
 
@@ -107,11 +107,11 @@ pub fn static_lengths(outputs: &[Output], cost: f64) -> Result<Vec<Prediction>> 
     let outputs = Classified::without(outputs);
     let lengths = 0..=LONGEST;
     Ok(lengths
-        .map(|length| predict(&outputs, cost, |drafted, _, _| drafted >= length))
+        .map(|length| predict(&outputs, cost, |draft| draft.tokens >= length))
         .collect())
 }
 
-fn check(cost: f64) -> Result<()> {
+pub(crate) fn check(cost: f64) -> Result<()> {
     match cost.is_finite() && cost >= 0.0 {
         true => Ok(()),
         false => Err(Error::Setting {
@@ -123,7 +123,7 @@ fn check(cost: f64) -> Result<()> {
 }
 
 /// An output's tokens: the prediction, and whether each is accepted.
-struct Classified(Vec<(f32, bool)>);
+pub(crate) struct Classified(pub(crate) Vec<(f32, bool)>);
 
 impl Classified {
     fn all(weights: &ClassifierWeights, outputs: &[Output]) -> Vec<Self> {
@@ -155,25 +155,42 @@ struct Sums {
     reviews: usize,
 }
 
-/// `stops` is asked with the number of drafted tokens, the prediction for the last of them (1 where
-/// there is none), and whether the next one will be accepted, which only an oracle may look at.
-fn predict(
+/// A draft in progress.
+pub(crate) struct Drafted {
+    pub(crate) tokens: usize,
+    /// The prediction for the last token, 1 where there is none.
+    pub(crate) last: f32,
+    /// The product of the predictions for those before it.
+    pub(crate) before: f32,
+    /// Whether the next token will be accepted, which only an oracle may look at.
+    pub(crate) next: bool,
+}
+
+/// What is predicted of a way to stop.
+pub(crate) fn predict(
     outputs: &[Classified],
     cost: f64,
-    stops: impl Fn(usize, f32, bool) -> bool,
+    stops: impl Fn(&Drafted) -> bool,
 ) -> Prediction {
     let mut sums = Sums::default();
     for Classified(tokens) in outputs {
         let mut at = 0;
         while at < tokens.len() {
             let rest = &tokens[at..];
-            let mut drafted = 0;
-            let mut last = 1.0;
+            let mut draft = Drafted {
+                tokens: 0,
+                last: 1.0,
+                before: 1.0,
+                next: rest[0].1,
+            };
             // The target says the last token itself.
-            while drafted + 1 < rest.len() && !stops(drafted, last, rest[drafted].1) {
-                last = rest[drafted].0;
-                drafted += 1;
+            while draft.tokens + 1 < rest.len() && !stops(&draft) {
+                draft.before *= draft.last;
+                draft.last = rest[draft.tokens].0;
+                draft.tokens += 1;
+                draft.next = rest[draft.tokens].1;
             }
+            let drafted = draft.tokens;
             let draft = &rest[..drafted];
             let accepted = draft.iter().take_while(|token| token.1).count();
             sums.drafted += drafted;

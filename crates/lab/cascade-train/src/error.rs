@@ -16,6 +16,17 @@ pub enum Error {
         outputs: usize,
     },
 
+    /// Hidden states that do not fit into memory.
+    #[error("the hidden states of more than {outputs} outputs take more than 16 GB; give fewer with --limit")]
+    TooMuch {
+        /// Outputs that fit.
+        outputs: usize,
+    },
+
+    /// A model that does not give what was asked for.
+    #[error("the model gives no hidden states or no logits; give another")]
+    NoHidden,
+
     /// All examples are of one class.
     #[error(
         "all {examples} tokens to train on are {class}, so there is nothing to tell apart; record other prompts, or use \

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::{Error, Result};
 
 /// Tokens that are scored in one forward.
-const PIECE: usize = 32;
+pub(crate) const PIECE: usize = 32;
 
 /// A token that a drafter said after a prefix of the target's output.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,13 +60,13 @@ pub fn examples(drafter: &mut dyn Scorer, record: &Record) -> Result<Output> {
 
 /// Outputs by what they are for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Split {
+pub struct Split<T = Output> {
     /// To train on: 70%.
-    pub training: Vec<Output>,
+    pub training: Vec<T>,
     /// To decide when to stop training, and to choose a threshold by: 15%.
-    pub choice: Vec<Output>,
+    pub choice: Vec<T>,
     /// To report on, and for nothing else: 15%.
-    pub held_out: Vec<Output>,
+    pub held_out: Vec<T>,
 }
 
 impl Split {
@@ -77,6 +77,13 @@ impl Split {
     pub fn new(outputs: Vec<Output>, seed: u64) -> Result<Self> {
         let mut outputs = outputs;
         outputs.retain(|output| !output.0.is_empty());
+        Self::of(outputs, seed)
+    }
+}
+
+impl<T> Split<T> {
+    /// Splits what has tokens.
+    pub(crate) fn of(mut outputs: Vec<T>, seed: u64) -> Result<Self> {
         let count = outputs.len();
         if count < 10 {
             return Err(Error::TooFew { outputs: count });

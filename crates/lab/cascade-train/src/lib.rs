@@ -10,6 +10,10 @@
 //!   epoch: a training that is killed and resumed ends with the same bits as one that is not.
 //! * [`Quality`]: loss, F1 and calibration.
 //! * [`Choice`]: the threshold and the longest draft with the best predicted speed.
+//!
+//! SpecDec++'s head (Huang et al., SpecDec++: Boosting Speculative Decoding via Adaptive Candidate
+//! Lengths) learns from the same traces, and the drafter's hidden states: [`HeadPass`],
+//! [`HeadTraining`], [`HeadChoice`].
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +21,7 @@ mod checkpoint;
 mod choice;
 mod error;
 mod example;
+mod head;
 mod optimiser;
 mod quality;
 mod training;
@@ -24,5 +29,8 @@ mod training;
 pub use choice::{static_lengths, Choice, Prediction};
 pub use error::{Error, Result};
 pub use example::{examples, Example, Output, Split};
+pub use head::{
+    HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings, HeadTraining, Teacher,
+};
 pub use quality::{Bin, Quality};
 pub use training::{Epoch, Settings, Training};

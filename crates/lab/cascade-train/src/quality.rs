@@ -50,19 +50,26 @@ struct Sums {
 impl Quality {
     /// Of `weights` over the tokens of `outputs`.
     pub fn of(weights: &ClassifierWeights, outputs: &[Output]) -> Self {
+        Self::of_predictions(
+            all(outputs).map(|example| (weights.probability(&example.features), example.accepted)),
+        )
+    }
+
+    /// Of predictions, with whether each token is accepted.
+    pub fn of_predictions(predictions: impl IntoIterator<Item = (f32, bool)>) -> Self {
         let mut bins = [Sums::default(); BINS];
         let (mut loss, mut hits, mut found) = (0.0, 0, 0);
-        for example in all(outputs) {
-            let p = f64::from(weights.probability(&example.features));
-            let right = if example.accepted { p } else { 1.0 - p };
+        for (p, accepted) in predictions {
+            let p = f64::from(p);
+            let right = if accepted { p } else { 1.0 - p };
             // In f32 a probability may be 0 or 1; its logarithm is cut off where f32 ends.
             loss -= right.max(f64::from(f32::MIN_POSITIVE)).ln();
-            hits += usize::from(p >= 0.5 && example.accepted);
+            hits += usize::from(p >= 0.5 && accepted);
             found += usize::from(p >= 0.5);
             let bin = &mut bins[((p * BINS as f64) as usize).min(BINS - 1)];
             bin.tokens += 1;
             bin.predicted += p;
-            bin.accepted += usize::from(example.accepted);
+            bin.accepted += usize::from(accepted);
         }
         let tokens: usize = bins.iter().map(|bin| bin.tokens).sum();
         let accepted: usize = bins.iter().map(|bin| bin.accepted).sum();

@@ -214,22 +214,7 @@ impl<'a> Training<'a> {
 
     /// What all epochs gave, those before a resumption included.
     pub fn history(&self) -> Vec<Epoch> {
-        let mut least = f64::INFINITY;
-        let losses = self.state.losses.chunks_exact(2).enumerate();
-        losses
-            .map(|(i, pair)| {
-                let (training_loss, choice_loss) =
-                    (f64::from_bits(pair[0]), f64::from_bits(pair[1]));
-                let best = choice_loss < least;
-                least = least.min(choice_loss);
-                Epoch {
-                    epoch: i + 1,
-                    training_loss,
-                    choice_loss,
-                    best,
-                }
-            })
-            .collect()
+        history(&self.state)
     }
 
     /// The weights of the best epoch.
@@ -309,7 +294,26 @@ impl<'a> Training<'a> {
     }
 }
 
-fn take(
+/// The epochs of a state.
+pub(crate) fn history(state: &State) -> Vec<Epoch> {
+    let mut least = f64::INFINITY;
+    let losses = state.losses.chunks_exact(2).enumerate();
+    losses
+        .map(|(i, pair)| {
+            let (training_loss, choice_loss) = (f64::from_bits(pair[0]), f64::from_bits(pair[1]));
+            let best = choice_loss < least;
+            least = least.min(choice_loss);
+            Epoch {
+                epoch: i + 1,
+                training_loss,
+                choice_loss,
+                best,
+            }
+        })
+        .collect()
+}
+
+pub(crate) fn take(
     tensors: &mut HashMap<String, Tensor>,
     path: &Path,
     name: &str,
@@ -398,7 +402,7 @@ fn values(parameters: &[Parameter]) -> Vec<Tensor> {
 }
 
 /// Copies that later steps do not change.
-fn copies(parameters: &[Parameter]) -> Result<Vec<Tensor>> {
+pub(crate) fn copies(parameters: &[Parameter]) -> Result<Vec<Tensor>> {
     let values = parameters
         .iter()
         .map(|parameter| parameter.value.as_tensor());

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
 use cascade_engine::{
-    AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Classifier, NeuralOptions, Role,
-    RowTimes, Rule, Schedule, VirtualClock,
+    AcceptanceHead, AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Classifier,
+    NeuralOptions, Role, RowTimes, Rule, Schedule, VirtualClock,
 };
 use cascade_models::{LoadedModel, Model};
 use cascade_ngram::DrafterFactory;
@@ -120,8 +120,8 @@ pub enum DrafterModel {
         rule: Rule,
         /// How its drafts branch.
         branching: Branching,
-        /// When it stops drafting, if a classifier decides it, and what should be known of that.
-        classifier: Option<(Classifier, Option<String>)>,
+        /// When it stops drafting, if a network decides it, and what should be known of that.
+        trained: Option<(TrainedRule, Option<String>)>,
     },
     /// A statistical drafter's tables and settings.
     Statistical(Arc<dyn DrafterFactory>),
@@ -274,12 +274,10 @@ impl ModelPool {
         }];
         parts.extend(drafters.iter().map(|(name, model)| model.part(name)));
         let of_drafters = drafters.iter().flat_map(|(name, model)| match model {
-            DrafterModel::Neural {
-                model, classifier, ..
-            } => {
-                let of_classifier = classifier.as_ref().and_then(|(_, warning)| warning.clone());
+            DrafterModel::Neural { model, trained, .. } => {
+                let of_rule = trained.as_ref().and_then(|(_, warning)| warning.clone());
                 let mut warnings = model_warnings(name, model);
-                warnings.extend(of_classifier);
+                warnings.extend(of_rule);
                 warnings
             }
             DrafterModel::Statistical(_) => Vec::new(),
@@ -374,12 +372,12 @@ impl ModelPool {
                     (&neural.name, &model.tokenizer),
                     (&config.target.name, target_tokenizer, vocabulary),
                 )?;
-                let model_name = model.name.clone();
+                let trained = self.trained(config, key, neural, &model)?;
                 Ok(DrafterModel::Neural {
                     model,
                     rule: neural.rule,
                     branching: branching.clone(),
-                    classifier: self.classifier(config, key, neural, &model_name)?,
+                    trained,
                 })
             }
             Drafter::Statistical { config: own, .. } => {
@@ -395,28 +393,45 @@ impl ModelPool {
         }
     }
 
-    fn classifier(
+    /// The classifier or the head of a drafter.
+    fn trained(
         &self,
         config: &Config,
         key: &str,
         neural: &Neural,
-        drafter: &str,
-    ) -> Result<Option<(Classifier, Option<String>)>> {
-        let Some(entry) = &neural.classifier else {
+        drafter: &LoadedModel,
+    ) -> Result<Option<(TrainedRule, Option<String>)>> {
+        let wrong = |own: &str, source: Box<dyn std::error::Error + Send + Sync>| Error::Drafter {
+            file: config.label.clone(),
+            key: format!("{key}.{own}"),
+            source,
+        };
+        if let Some(entry) = &neural.classifier {
+            let opened = entry.open(&drafter.name);
+            let (rule, warning) = opened.map_err(|error| wrong("classifier", Box::new(error)))?;
+            return Ok(Some((TrainedRule::Classifier(rule), warning)));
+        }
+        let Some(entry) = &neural.head else {
             return Ok(None);
         };
-        let opened = entry.open(drafter).map_err(|error| Error::Drafter {
-            file: config.label.clone(),
-            key: format!("{key}.classifier"),
-            source: Box::new(error),
-        });
-        Ok(Some(opened?))
+        let opened = entry.open(&drafter.name, drafter.model.hidden_size());
+        let (rule, warning) = opened.map_err(|error| wrong("head", Box::new(error)))?;
+        Ok(Some((TrainedRule::Head(rule), warning)))
     }
 
     fn neural(&self, config: &Config, key: &str, neural: &Neural) -> Result<Arc<LoadedModel>> {
         let model = self.model(neural);
         model.map_err(|source| Error::model(&config.label, key, source))
     }
+}
+
+/// A network that decides when a drafter stops.
+#[derive(Clone)]
+pub enum TrainedRule {
+    /// DISCO's classifier.
+    Classifier(Classifier),
+    /// SpecDec++'s head.
+    Head(AcceptanceHead),
 }
 
 /// Assumed times, and the neural drafters that have theirs.
@@ -489,7 +504,7 @@ impl DrafterModel {
                 model,
                 rule,
                 branching,
-                classifier,
+                trained,
             } => {
                 let options = NeuralOptions::new(*rule, branching.clone());
                 let builder = match times {
@@ -499,8 +514,9 @@ impl DrafterModel {
                         builder.neural_with(name, scorer, options)
                     }
                 };
-                match classifier {
-                    Some((classifier, _)) => builder.stop_rule(classifier.clone()),
+                match trained {
+                    Some((TrainedRule::Classifier(rule), _)) => builder.stop_rule(rule.clone()),
+                    Some((TrainedRule::Head(rule), _)) => builder.stop_rule(rule.clone()),
                     None => builder,
                 }
             }

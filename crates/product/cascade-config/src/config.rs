@@ -13,6 +13,7 @@ use cascade_ngram::{Builtin, DrafterConfig, DrafterKey, DrafterKinds};
 
 use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
 use crate::classifier::ClassifierEntry;
+use crate::head::HeadEntry;
 use crate::reader::{last_part, Reader};
 use crate::{
     locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings,
@@ -84,6 +85,8 @@ pub struct Neural {
     pub device: Option<DeviceSpec>,
     /// The classifier that decides when it stops drafting, if it is a drafter.
     pub classifier: Option<ClassifierEntry>,
+    /// The acceptance head that decides it, if there is no classifier.
+    pub head: Option<HeadEntry>,
 }
 
 /// One drafter.
@@ -405,6 +408,7 @@ impl Neural {
             rule: Rule::default(),
             device: None,
             classifier: None,
+            head: None,
         }
     }
 

@@ -56,6 +56,7 @@ pub(crate) struct DrafterEntry<K> {
     pub(crate) branches: Option<BranchesEntry>,
     pub(crate) stop_rule: Option<StopRuleEntry>,
     pub(crate) classifier: Option<ClassifierKeys>,
+    pub(crate) head: Option<HeadKeys>,
     /// Of a bigram drafter: successors that are proposed at each depth.
     pub(crate) width: Option<Positive>,
     pub(crate) statistical: Vec<StatisticalEntry>,
@@ -63,7 +64,7 @@ pub(crate) struct DrafterEntry<K> {
 }
 
 /// The keys beside those of the statistical kinds.
-const DRAFTER_KEYS: [&str; 11] = [
+const DRAFTER_KEYS: [&str; 12] = [
     "model",
     "name",
     "tokenizer",
@@ -74,6 +75,7 @@ const DRAFTER_KEYS: [&str; 11] = [
     "branches",
     "stop_rule",
     "classifier",
+    "head",
     "width",
 ];
 
@@ -105,6 +107,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
             branches: None,
             stop_rule: None,
             classifier: None,
+            head: None,
             width: None,
             statistical: Vec::new(),
             kinds: PhantomData,
@@ -121,6 +124,7 @@ impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
                 "branches" => once(&mut entry.branches, "branches", &mut map)?,
                 "stop_rule" => once(&mut entry.stop_rule, "stop_rule", &mut map)?,
                 "classifier" => once(&mut entry.classifier, "classifier", &mut map)?,
+                "head" => once(&mut entry.head, "head", &mut map)?,
                 "width" => once(&mut entry.width, "width", &mut map)?,
                 key => match K::next_value(key, &mut map)? {
                     Some(statistical) => entry.statistical.push(statistical),
@@ -186,6 +190,16 @@ pub(crate) struct BranchesEntry {
 pub(crate) struct ClassifierKeys {
     pub(crate) file: String,
     pub(crate) threshold: Option<f32>,
+    pub(crate) longest: Option<Positive>,
+}
+
+/// The acceptance head that decides when a neural drafter stops.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeadKeys {
+    pub(crate) folder: String,
+    pub(crate) threshold: Option<f32>,
+    pub(crate) shortest: Option<Positive>,
     pub(crate) longest: Option<Positive>,
 }
 

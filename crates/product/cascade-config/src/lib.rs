@@ -55,6 +55,7 @@ mod config;
 mod defaults;
 mod error;
 mod file;
+mod head;
 mod locator;
 mod memory;
 mod pool;
@@ -68,7 +69,7 @@ mod stop_rule;
 mod vocabulary;
 mod yaml;
 
-pub use assemble::{Assembled, AssumedTimes, DrafterModel, Part, Target};
+pub use assemble::{Assembled, AssumedTimes, DrafterModel, Part, Target, TrainedRule};
 pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
 pub use cascade_chat::{ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role};
 pub use cascade_models::DeviceSpec;
@@ -77,6 +78,7 @@ pub use classifier::{ClassifierEntry, ClassifierError, ClassifierFile, Classifie
 pub use config::{Config, Drafter, GenerationSettings, Neural};
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
 pub use error::{Error, Result};
+pub use head::{HeadEntry, HeadError, HeadFolder, HeadSettings};
 pub use locator::model_source;
 pub use pool::{AssembleOptions, ModelPool};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};

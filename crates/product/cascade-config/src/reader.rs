@@ -1,6 +1,6 @@
 //! From the entries of a file to checked values.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cascade_engine::{
@@ -13,8 +13,10 @@ use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator}
 use crate::classifier::ClassifierEntry;
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
 use crate::file::{
-    BranchesEntry, ClassifierKeys, DrafterEntry, File, GenerationEntry, KEntry, NeuralEntry,
+    BranchesEntry, ClassifierKeys, DrafterEntry, File, GenerationEntry, HeadKeys, KEntry,
+    NeuralEntry,
 };
+use crate::head::HeadEntry;
 use crate::stop_rule::StopRuleEntry;
 use crate::{
     locator, DeviceSpec, Error, PromptError, PromptLimit, PromptTemplate, Result, SamplingSettings,
@@ -111,6 +113,7 @@ impl Reader<'_> {
             rule: self.rule(key, entry.rule)?,
             device: self.device(&format!("{key}.device"), entry.device)?,
             classifier: None,
+            head: None,
         })
     }
 
@@ -203,11 +206,12 @@ impl Reader<'_> {
             || entry.device.is_some()
             || entry.rule.is_some()
             || entry.branches.is_some()
-            || entry.classifier.is_some();
+            || entry.classifier.is_some()
+            || entry.head.is_some();
         if entry.model.is_none() && of_neural {
             return Err(self.error(
                 key,
-                "a statistical drafter has no tokenizer, no dtype, no cache_dtype, no device, no rule, no `branches` and no `classifier` of its own",
+                "a statistical drafter has no tokenizer, no dtype, no cache_dtype, no device, no rule, no `branches`, no `classifier` and no `head` of its own",
                 "remove them",
             ));
         }
@@ -238,7 +242,15 @@ impl Reader<'_> {
                 "remove one of the two",
             ));
         }
+        if entry.head.is_some() && (entry.classifier.is_some() || entry.stop_rule.is_some()) {
+            return Err(self.error(
+                &format!("{key}.head"),
+                "a `head` is a stop rule too, and a drafter has one",
+                "remove the other",
+            ));
+        }
         let classifier = entry.classifier.map(|keys| self.classifier(key, keys));
+        let head = entry.head.map(|keys| self.head(key, keys));
         let neural = NeuralEntry {
             model,
             name: entry.name,
@@ -251,6 +263,7 @@ impl Reader<'_> {
         };
         let mut neural = self.neural(key, neural)?;
         neural.classifier = classifier.transpose()?;
+        neural.head = head.transpose()?;
         Ok(Drafter::Neural {
             model: Box::new(neural),
             branching: self.branching(key, entry.branches)?,
@@ -264,22 +277,47 @@ impl Reader<'_> {
             threshold,
             longest,
         } = keys;
-        if let Some(threshold) = threshold.filter(|t| !(0.0..=1.0).contains(t)) {
-            return Err(self.error(
-                &format!("{key}.classifier.threshold"),
-                format!("it is {threshold}, and a threshold is a probability"),
-                "give a number from 0 to 1",
-            ));
-        }
-        let file = match file.starts_with('.') {
-            true => self.base.join(file),
-            false => file.into(),
-        };
+        self.check_threshold(&format!("{key}.classifier.threshold"), threshold)?;
         Ok(ClassifierEntry {
             threshold,
             longest: longest.map(|longest| longest.0),
-            ..ClassifierEntry::new(file)
+            ..ClassifierEntry::new(self.beside(file))
         })
+    }
+
+    fn head(&self, key: &str, keys: HeadKeys) -> Result<HeadEntry> {
+        let HeadKeys {
+            folder,
+            threshold,
+            shortest,
+            longest,
+        } = keys;
+        self.check_threshold(&format!("{key}.head.threshold"), threshold)?;
+        Ok(HeadEntry {
+            threshold,
+            shortest: shortest.map(|shortest| shortest.0),
+            longest: longest.map(|longest| longest.0),
+            ..HeadEntry::new(self.beside(folder))
+        })
+    }
+
+    fn check_threshold(&self, key: &str, threshold: Option<f32>) -> Result<()> {
+        match threshold.filter(|threshold| !(0.0..=1.0).contains(threshold)) {
+            None => Ok(()),
+            Some(threshold) => Err(self.error(
+                key,
+                format!("it is {threshold}, and a threshold is a probability"),
+                "give a number from 0 to 1",
+            )),
+        }
+    }
+
+    /// A path, which is relative to the configuration if it begins with a point.
+    fn beside(&self, path: String) -> PathBuf {
+        match path.starts_with('.') {
+            true => self.base.join(path),
+            false => path.into(),
+        }
     }
 
     fn statistical<K>(

@@ -129,6 +129,20 @@ impl Writer<'_> {
                 line!(out, "{indent}  longest: {longest}");
             }
         }
+        if let Some(head) = &neural.head {
+            line!(out, "{indent}head:");
+            let folder = head.folder.display().to_string();
+            line!(out, "{indent}  folder: {}", quoted(&folder));
+            let lengths = [("shortest", head.shortest), ("longest", head.longest)];
+            if let Some(threshold) = head.threshold {
+                line!(out, "{indent}  threshold: {threshold}");
+            }
+            for (key, length) in lengths {
+                if let Some(length) = length {
+                    line!(out, "{indent}  {key}: {length}");
+                }
+            }
+        }
         Ok(())
     }
 

@@ -66,10 +66,11 @@ pub use logprobs::{DraftNode, TokenLogprobs};
 pub use options::Options;
 pub use output::{Finish, GenerationOutput, Loss, ModelUsage, Role, Step};
 pub use policy::{
-    classifier_features, AdaptiveConfidence, AssumedCosts, Classifier, ClassifierWeights,
-    ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost, InvalidClassifier,
-    Judgement, LengthHeuristic, MdpThreshold, OnlineSchedule, Outcome, Schedule, StaticSchedule,
-    StopRule, Turn, TurnRecord, TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT,
+    classifier_features, AcceptanceHead, AdaptiveConfidence, AssumedCosts, Classifier,
+    ClassifierWeights, ConfidenceThreshold, DraftState, DraftedToken, FixedLength, ForwardCost,
+    HeadLayer, HeadWeights, InvalidClassifier, InvalidHead, Judgement, LengthHeuristic,
+    MdpThreshold, OnlineSchedule, Outcome, Schedule, StaticSchedule, StopRule, Turn, TurnRecord,
+    TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
 pub use stop_sequences::{StopSequences, LONGEST_STOP};

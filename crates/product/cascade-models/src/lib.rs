@@ -55,7 +55,7 @@ pub use session::{Model, Session};
 pub use shapes::{shape, shape_names};
 pub use t5::{relative_position_bucket, FeedForwardProj, T5Config};
 pub use tokenizer::Tokenizer;
-pub use weights::WeightSource;
+pub use weights::{read_tensors, NamedTensor, WeightSource};
 
 /// Version of the tensor library, which is pinned.
 pub const CANDLE_VERSION: &str = "0.11.1";

@@ -73,6 +73,11 @@ impl Model {
         self.network.info().vocab_size
     }
 
+    /// Length of its hidden states.
+    pub fn hidden_size(&self) -> usize {
+        self.network.info().size
+    }
+
     /// Number of parameters; a tied head counts once.
     pub fn num_parameters(&self) -> usize {
         self.network.info().parameters

@@ -8,6 +8,7 @@ mod file;
 mod pack;
 mod pytorch;
 mod safetensors;
+mod tensors;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,6 +24,7 @@ pub(crate) use self::file::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
 #[cfg(feature = "gpu")]
 use self::pack::q8_0;
 pub(crate) use self::pack::{fits, format_for, pack, Held};
+pub use self::tensors::{read_tensors, NamedTensor};
 use crate::gguf::GgufWeights;
 use crate::{DType, Device, Error, ModelFile, ModelFiles, Result};
 

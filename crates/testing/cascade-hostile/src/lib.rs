@@ -35,6 +35,8 @@ pub const READERS: &[Reader] = &[
     reader("experiment", "experiment.yaml", readers::experiment),
     reader("chain", "chain.json", readers::chain),
     reader("classifier", "classifier.safetensors", readers::classifier),
+    reader("head-config", "head/config.json", readers::head),
+    reader("head-weights", "head/model.safetensors", readers::head),
     reader("trace", "trace.jsonl", readers::trace),
     reader("spec-bench-answers", "answers.jsonl", readers::answers),
     reader("prompts", "prompts.jsonl", readers::prompts),

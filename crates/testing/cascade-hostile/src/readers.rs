@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cascade_bigram::Reduction;
 use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
-use cascade_config::{ClassifierFile, Config, Content, PromptTemplate, Turns};
+use cascade_config::{ClassifierFile, Config, Content, HeadFolder, PromptTemplate, Turns};
 use cascade_corpus::{Corpus, Input, Options};
 use cascade_data::{Dataset, Selection};
 use cascade_engine::CLASSIFIER_FEATURES;
@@ -70,12 +70,25 @@ const RESULTS: &[(&str, &[u8])] = &[
     ("costs.json", include_bytes!("../good/results/costs.json")),
 ];
 
+/// A good acceptance head.
+const HEAD: &[(&str, &[u8])] = &[
+    (
+        "config.json",
+        include_bytes!("../../../../tests/hostile/head-config/good.json"),
+    ),
+    (
+        "model.safetensors",
+        include_bytes!("../../../../tests/hostile/head-weights/good.safetensors"),
+    ),
+];
+
 /// Puts the good files around a hostile one.
 pub(crate) fn surround(reader: &Reader, folder: &Path) {
     let good = match reader.file.split('/').next() {
         Some("model" | "pickled") => MODEL,
         Some("t5") => T5,
         Some("results") => RESULTS,
+        Some("head") => HEAD,
         _ => return,
     };
     for (name, bytes) in good {
@@ -126,6 +139,16 @@ pub(crate) fn classifier(path: &Path) -> Outcome {
             "{}: the probability is {probability}",
             path.display()
         )),
+    }
+}
+
+pub(crate) fn head(path: &Path) -> Outcome {
+    let head = said(HeadFolder::open(path))?;
+    let state = vec![0.1; head.weights.size()];
+    match head.weights.probability(&state) {
+        Some(probability) if (0.0..=1.0).contains(&probability) => Ok(()),
+        // Weights of 1e38 overflow.
+        other => Err(format!("{}: the probability is {other:?}", path.display())),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Training: examples, resumption to the same bits, quality and choice.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+mod head;
+
 use cascade_core::{toy::ToyScorer, Prompt};
 use cascade_engine::{Cascade, Options, CLASSIFIER_FEATURES};
 use cascade_eval::trace::{Record, Recorder, Subject};

@@ -5,13 +5,15 @@
 //! implementation has a file of its own: [`StaticSchedule`] is the K matrix of Cascade Speculative
 //! Drafting, [`OnlineSchedule`] drafts what pays at present; [`ConfidenceThreshold`],
 //! [`AdaptiveConfidence`] and [`LengthHeuristic`] are rules of Hugging Face transformers,
-//! [`MdpThreshold`] is that of SpecDec++, and [`FixedLength`] what they are compared with.
+//! [`MdpThreshold`] and [`AcceptanceHead`] are those of SpecDec++, and [`FixedLength`] what they
+//! are compared with.
 
 mod acceptance;
 mod adaptive_confidence;
 mod classifier;
 mod confidence;
 mod fixed_length;
+mod head;
 mod heuristic;
 mod mdp;
 mod online;
@@ -30,6 +32,7 @@ pub use classifier::{
 };
 pub use confidence::ConfidenceThreshold;
 pub use fixed_length::FixedLength;
+pub use head::{AcceptanceHead, HeadLayer, HeadWeights, InvalidHead, HEAD_WANT};
 pub use heuristic::LengthHeuristic;
 pub use mdp::MdpThreshold;
 pub use online::{AssumedCosts, OnlineSchedule};

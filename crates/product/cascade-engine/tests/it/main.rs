@@ -5,6 +5,7 @@ mod bookkeeping;
 mod classifier;
 mod common;
 mod generation;
+mod head;
 mod hostile;
 mod max_gram_tree;
 mod online;

@@ -10,9 +10,10 @@ use cascade_core::{
     ScoredTree, Scorer, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    AdaptiveConfidence, Branching, Cascade, CascadeBuilder, Clock, ConfidenceThreshold, Convention,
-    DraftedToken, Expand, FixedLength, KMatrix, LengthHeuristic, Lenience, MdpThreshold,
-    NeuralOptions, OnlineSchedule, Options, Rule, Siblings, StopRule, VirtualClock,
+    AcceptanceHead, AdaptiveConfidence, Branching, Cascade, CascadeBuilder, Clock,
+    ConfidenceThreshold, Convention, DraftedToken, Expand, FixedLength, HeadWeights, KMatrix,
+    LengthHeuristic, Lenience, MdpThreshold, NeuralOptions, OnlineSchedule, Options, Rule,
+    Siblings, StopRule, VirtualClock,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -30,7 +31,31 @@ fn rules() -> Vec<(&'static str, Box<dyn StopRule>)> {
             Box::new(AdaptiveConfidence::new(0.3)),
         ),
         ("mdp", Box::new(MdpThreshold::new(0.4, 0.0))),
+        ("head", Box::new(acceptance_head())),
     ]
+}
+
+/// A head for the toys' hidden states of one number, which finds about half of the tokens likely to
+/// be rejected.
+fn acceptance_head() -> AcceptanceHead {
+    let mut toy = ToyScorer::drafter("base", VOCABULARY, FAMILY, 1, 150);
+    let mut states: Vec<f32> = (0..64)
+        .map(|text| {
+            let context = [1, 2, text % 4, text / 4 % 4, text / 16].map(|t| t % VOCABULARY as u32);
+            let want = Want::ARGMAX.with_hidden();
+            let scores = toy.score(&context, &TokenTree::new(), want).unwrap();
+            scores.hidden.unwrap().row(0)[0]
+        })
+        .collect();
+    states.sort_by(f32::total_cmp);
+    let (low, middle, high) = (states[8], states[32], states[56]);
+    let scale = 4.0 / (high - low);
+    let weights = HeadWeights {
+        layers: Vec::new(),
+        output: vec![scale],
+        output_bias: -scale * middle,
+    };
+    AcceptanceHead::new(Arc::new(weights), 0.5, 1, 20).unwrap()
 }
 
 fn matrix(rows: &[&[usize]]) -> KMatrix {

@@ -1,0 +1,74 @@
+//! The folder of a training.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context, Result};
+use cascade_train::Epoch;
+use serde_json::json;
+
+use crate::{interrupt, terminal};
+
+/// Where a training keeps its checkpoint and its history.
+pub(super) struct TrainingFolder<'a>(pub(super) &'a Path);
+
+impl TrainingFolder<'_> {
+    pub(super) fn checkpoint(&self) -> PathBuf {
+        self.0.join("checkpoint.safetensors")
+    }
+
+    /// Refuses to replace a training that was not to be resumed, and files of anything else.
+    pub(super) fn check(&self, resume: bool, files: &[&str]) -> Result<()> {
+        let trained = self.checkpoint().exists();
+        if trained && !resume {
+            bail!(
+                "{} has a training; --resume goes on with it, or give another folder",
+                self.0.display()
+            );
+        }
+        if !trained {
+            cascade_report::refuse_foreign(self.0, files)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn create(&self) -> Result<()> {
+        std::fs::create_dir_all(self.0).with_context(|| self.0.display().to_string())
+    }
+
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.0.join(name);
+        cascade_fs::write(&path, bytes).with_context(|| path.display().to_string())
+    }
+
+    /// training.jsonl: a line for each epoch.
+    pub(super) fn write_history(&self, history: &[Epoch]) -> Result<()> {
+        let lines = history.iter().map(|epoch| {
+            let record = json!({
+                "epoch": epoch.epoch,
+                "training_loss": epoch.training_loss,
+                "choice_loss": epoch.choice_loss,
+                "best": epoch.best,
+            });
+            format!("{record}\n")
+        });
+        self.write("training.jsonl", lines.collect::<String>().as_bytes())
+    }
+
+    pub(super) fn say_if_interrupted(&self) {
+        let folder = self.0.display().to_string();
+        interrupt::on_interrupt(move || {
+            format!("{folder} has the epochs so far; go on with the same command and --resume")
+        });
+    }
+}
+
+/// Says what an epoch gave.
+pub(super) fn say(epoch: &Epoch) {
+    terminal::note(format_args!(
+        "epoch {:>3}: loss {:.4}, {:.4} on the outputs to choose by{}",
+        epoch.epoch,
+        epoch.training_loss,
+        epoch.choice_loss,
+        if epoch.best { ", the least so far" } else { "" }
+    ));
+}

@@ -1,0 +1,271 @@
+//! What a head learns from: hidden states, and the probabilities that their tokens are accepted.
+
+use cascade_core::{Distribution, Sampling, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_eval::trace::Record;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::example::PIECE;
+use crate::{Error, Result, Split};
+
+/// Numbers of hidden states that are held at most: 16 GB of them.
+const MOST_NUMBERS: usize = 4 << 30;
+
+/// Whose probabilities decide what is accepted.
+pub enum Teacher<'a> {
+    /// The recorded tokens: the drafter says its most probable token, which is accepted if it is the
+    /// recorded one. For greedy decoding.
+    Recorded,
+    /// This target: the drafter draws its token from its distribution at temperature 1, and it is
+    /// accepted with probability min(1, p/q). For sampling.
+    Target(&'a mut dyn Scorer),
+}
+
+/// The tokens of one output that the drafter said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HeadOutput {
+    /// `[tokens, size]`: the hidden state that belongs to each token.
+    pub hidden: Vec<f32>,
+    /// The probability that each is accepted, where all before it are.
+    pub acceptance: Vec<f32>,
+    /// The same, drawn once.
+    pub accepted: Vec<bool>,
+}
+
+impl HeadOutput {
+    /// The hidden state of each token, and the probability that it is accepted.
+    pub fn tokens(&self) -> impl Iterator<Item = (&[f32], f32)> {
+        let size = self.hidden.len() / self.acceptance.len().max(1);
+        let states = self.hidden.chunks_exact(size.max(1));
+        states.zip(self.acceptance.iter().copied())
+    }
+}
+
+/// The examples of all outputs, by what they are for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadExamples {
+    /// Length of hidden states.
+    pub size: usize,
+    /// Outputs to train on were read with mixed tokens, the others with the target's alone.
+    pub split: Split<HeadOutput>,
+}
+
+/// How outputs are read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadPass {
+    /// Share of the tokens of an output to train on that remain the target's; the others are
+    /// replaced by the drafter's, and only these are learned from. The paper keeps 0.15.
+    pub mix: f64,
+    /// Of the split, and of all that is drawn.
+    pub seed: u64,
+}
+
+impl HeadPass {
+    /// Reads all outputs. `step` is called after each.
+    ///
+    /// An output that is longer than the drafter's context ends where that is full. What is read is
+    /// a function of the arguments.
+    ///
+    /// # Errors
+    /// Those of the models; [`Error::TooFew`] below 10 outputs; [`Error::Setting`] for a share that
+    /// is none; [`Error::TooMuch`] if the hidden states take more than 16 GB.
+    pub fn read(
+        self,
+        drafter: &mut dyn Scorer,
+        mut teacher: Teacher<'_>,
+        records: &[Record],
+        mut step: impl FnMut(),
+    ) -> Result<HeadExamples> {
+        if !(0.0..1.0).contains(&self.mix) {
+            return Err(Error::Setting {
+                what: "the share of the target's tokens",
+                value: self.mix.to_string(),
+                cure: "give 0 or more, and less than 1",
+            });
+        }
+        let full: Vec<&Record> = records.iter().filter(|r| !r.output.is_empty()).collect();
+        let numbered = full.into_iter().enumerate().collect();
+        let split: Split<(usize, &Record)> = Split::of(numbered, self.seed)?;
+        let mut size = 0;
+        let mut numbers = 0;
+        let mut part = |records: Vec<(usize, &Record)>, mix: Option<f64>| {
+            let mut outputs = Vec::with_capacity(records.len());
+            for (number, record) in records {
+                // So that an output is the same whatever is read before it.
+                let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+                random.set_stream(number as u64);
+                let mut reading = Reading {
+                    drafter: &mut *drafter,
+                    teacher: &mut teacher,
+                    random,
+                };
+                let output = reading.output(record, mix)?;
+                step();
+                numbers += output.hidden.len();
+                if numbers > MOST_NUMBERS {
+                    return Err(Error::TooMuch {
+                        outputs: outputs.len(),
+                    });
+                }
+                let state = output.tokens().next().map(|(state, _)| state.len());
+                if let Some(length) = state {
+                    size = length;
+                    outputs.push(output);
+                }
+            }
+            Ok(outputs)
+        };
+        let split = Split {
+            training: part(split.training, Some(self.mix))?,
+            choice: part(split.choice, None)?,
+            held_out: part(split.held_out, None)?,
+        };
+        Ok(HeadExamples { size, split })
+    }
+}
+
+struct Reading<'a, 'b> {
+    drafter: &'a mut dyn Scorer,
+    teacher: &'a mut Teacher<'b>,
+    random: ChaCha8Rng,
+}
+
+impl Reading<'_, '_> {
+    fn output(&mut self, record: &Record, mix: Option<f64>) -> Result<HeadOutput> {
+        let prompt = record.prompt();
+        self.drafter.set_source(&prompt.source)?;
+        if let Teacher::Target(target) = self.teacher {
+            target.set_source(&prompt.source)?;
+        }
+        let room = match self.drafter.max_context() {
+            None => usize::MAX,
+            Some(most) => most.saturating_sub(prompt.context.len()),
+        };
+        let output = &record.output[..record.output.len().min(room)];
+        let said = self.said(&prompt.context, output)?;
+        match mix {
+            Some(mix) => self.mixed(&prompt.context, output, &said, mix),
+            None => self.exact(&prompt.context, output, &said),
+        }
+    }
+
+    /// What the drafter says after each prefix of the output, and the probability that it is
+    /// accepted.
+    fn said(&mut self, context: &[TokenId], output: &[TokenId]) -> Result<Vec<(TokenId, f64)>> {
+        let mut context = context.to_vec();
+        let mut said = Vec::with_capacity(output.len());
+        for tokens in output.chunks(PIECE) {
+            let chain = TokenTree::chain(tokens[..tokens.len() - 1].iter().copied());
+            match self.teacher {
+                Teacher::Recorded => {
+                    let scores = self.drafter.score(&context, &chain, Want::ARGMAX)?;
+                    let pairs = scores.argmax.iter().zip(tokens);
+                    said.extend(
+                        pairs.map(|(&own, token)| (own, f64::from(u8::from(own == *token)))),
+                    );
+                }
+                Teacher::Target(target) => {
+                    let own = self.drafter.score(&context, &chain, Want::LOGITS)?;
+                    let other = target.score(&context, &chain, Want::LOGITS)?;
+                    for row in 0..tokens.len() {
+                        let (q, p) = (distribution(&own, row)?, distribution(&other, row)?);
+                        let token = q.at_quantile(self.random.random());
+                        let likely = p.vocab_size() > token as usize;
+                        let p = if likely { p.probability(token) } else { 0.0 };
+                        said.push((token, (p / q.probability(token)).min(1.0)));
+                    }
+                }
+            }
+            context.extend_from_slice(tokens);
+        }
+        Ok(said)
+    }
+
+    /// The hidden states of the drafter's tokens in a text in which most are the drafter's.
+    fn mixed(
+        &mut self,
+        context: &[TokenId],
+        output: &[TokenId],
+        said: &[(TokenId, f64)],
+        mix: f64,
+    ) -> Result<HeadOutput> {
+        let keep: Vec<bool> = output
+            .iter()
+            .map(|_| self.random.random_bool(mix))
+            .collect();
+        let text: Vec<TokenId> = output
+            .iter()
+            .zip(said)
+            .zip(&keep)
+            .map(|((&token, said), &keep)| if keep { token } else { said.0 })
+            .collect();
+        let mut context = context.to_vec();
+        let mut found = HeadOutput::default();
+        for (piece, tokens) in text.chunks(PIECE).enumerate() {
+            let chain = TokenTree::chain(tokens.iter().copied());
+            let scores = self
+                .drafter
+                .score(&context, &chain, Want::ARGMAX.with_hidden())?;
+            for node in 0..tokens.len() {
+                let at = piece * PIECE + node;
+                if !keep[at] {
+                    self.add(&mut found, &scores, node, said[at].1)?;
+                }
+            }
+            context.extend_from_slice(tokens);
+        }
+        Ok(found)
+    }
+
+    /// The hidden states of the drafter's tokens, each after the target's tokens alone: beside the
+    /// output in one tree.
+    fn exact(
+        &mut self,
+        context: &[TokenId],
+        output: &[TokenId],
+        said: &[(TokenId, f64)],
+    ) -> Result<HeadOutput> {
+        let mut context = context.to_vec();
+        let mut found = HeadOutput::default();
+        for (tokens, said) in output.chunks(PIECE).zip(said.chunks(PIECE)) {
+            let mut tree = TokenTree::chain(tokens.iter().copied());
+            let mut nodes = Vec::with_capacity(said.len());
+            for (at, (own, _)) in said.iter().enumerate() {
+                nodes.push(match *own == tokens[at] {
+                    true => at,
+                    false => tree.push(*own, at.checked_sub(1)),
+                });
+            }
+            let scores = self
+                .drafter
+                .score(&context, &tree, Want::ARGMAX.with_hidden())?;
+            for (node, (_, acceptance)) in nodes.into_iter().zip(said) {
+                self.add(&mut found, &scores, node, *acceptance)?;
+            }
+            context.extend_from_slice(tokens);
+        }
+        Ok(found)
+    }
+
+    fn add(
+        &mut self,
+        found: &mut HeadOutput,
+        scores: &Scores,
+        node: usize,
+        acceptance: f64,
+    ) -> Result<()> {
+        let hidden = scores.hidden.as_ref().ok_or(Error::NoHidden)?;
+        found
+            .hidden
+            .extend_from_slice(hidden.row(TokenTree::row(Some(node))));
+        found.acceptance.push(acceptance as f32);
+        found.accepted.push(self.random.random_bool(acceptance));
+        Ok(())
+    }
+}
+
+fn distribution(scores: &Scores, row: usize) -> Result<Distribution> {
+    let logits = scores.logits.as_ref().ok_or(Error::NoHidden)?;
+    let sampling = Sampling::new(1.0).unwrap_or_else(|_| unreachable!("1 is a temperature"));
+    Ok(sampling.distribution(logits.row(row))?)
+}

@@ -1,0 +1,411 @@
+//! Folders of acceptance heads, which decide when a drafter stops.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidHead};
+use cascade_models::{read_tensors, NamedTensor};
+use safetensors::tensor::TensorView;
+use safetensors::Dtype;
+use serde::{Deserialize, Serialize};
+
+/// The largest config.json that is read.
+const LARGEST_CONFIG: u64 = 1 << 20;
+/// The deepest network that is read.
+const DEEPEST: usize = 64;
+
+const CONFIG: &str = "config.json";
+/// Files of weights, in the order in which they are looked for.
+const WEIGHTS: [&str; 2] = ["model.safetensors", "pytorch_model.bin"];
+
+/// A trained acceptance head as a folder, in the form of the heads that the authors of SpecDec++
+/// released: `config.json` with `hidden_size` and `num_layers` (D), and `model.safetensors` or
+/// `pytorch_model.bin` with
+///
+/// * `model.I.linear.weight` `[size, size]` and `model.I.linear.bias` for the residual layers
+///   I = 0 … D − 1, or for I = 0 alone, whose weights are then those of all layers;
+/// * `model.D.weight` `[2, size]` and `model.D.bias` for the two classes, of which 1 is acceptance.
+///
+/// What the names begin with does not matter, if they all do. Heads that were trained here say in
+/// `config.json`, under `cascade`, what for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadFolder {
+    /// The network.
+    pub weights: HeadWeights,
+    /// What it was trained for, if it says so.
+    pub settings: Option<HeadSettings>,
+}
+
+/// What a head was trained for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeadSettings {
+    /// 1.
+    pub version: u64,
+    /// The drafter whose hidden states it has learned.
+    pub drafter: String,
+    /// A drafter stops where a token is rejected with more than this probability.
+    pub threshold: f32,
+    /// Tokens of a draft at least.
+    pub shortest: usize,
+    /// Tokens of a draft at most.
+    pub longest: usize,
+}
+
+impl HeadSettings {
+    /// Settings in the present version.
+    pub fn new(drafter: impl Into<String>, threshold: f32) -> Self {
+        Self {
+            version: 1,
+            drafter: drafter.into(),
+            threshold,
+            shortest: AcceptanceHead::SHORTEST,
+            longest: AcceptanceHead::LONGEST,
+        }
+    }
+}
+
+/// A drafter's head in a configuration.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct HeadEntry {
+    /// The folder.
+    pub folder: PathBuf,
+    /// In place of the folder's threshold, or of 0.7.
+    pub threshold: Option<f32>,
+    /// In place of the folder's shortest draft, or of 2.
+    pub shortest: Option<usize>,
+    /// In place of the folder's longest draft, or of 20.
+    pub longest: Option<usize>,
+}
+
+impl HeadEntry {
+    /// A folder with the settings in it.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            threshold: None,
+            shortest: None,
+            longest: None,
+        }
+    }
+
+    /// Reads the folder, and checks that its hidden states are those of the drafter. A warning says
+    /// if it was trained for another: drafts are as long as they would be for that one, which
+    /// changes the speed alone.
+    ///
+    /// # Errors
+    /// [`HeadError`].
+    pub(crate) fn open(
+        &self,
+        drafter: &str,
+        size: usize,
+    ) -> Result<(AcceptanceHead, Option<String>), HeadError> {
+        let HeadFolder { weights, settings } = HeadFolder::open(&self.folder)?;
+        if weights.size() != size {
+            return Err(HeadError::Size {
+                folder: self.folder.clone(),
+                found: weights.size(),
+                drafter: drafter.to_owned(),
+                expected: size,
+            });
+        }
+        let trained =
+            settings.unwrap_or_else(|| HeadSettings::new(drafter, AcceptanceHead::THRESHOLD));
+        let rule = AcceptanceHead::new(
+            Arc::new(weights),
+            self.threshold.unwrap_or(trained.threshold),
+            self.shortest.unwrap_or(trained.shortest),
+            self.longest.unwrap_or(trained.longest),
+        )?;
+        let warning = (trained.drafter != drafter).then(|| {
+            format!(
+                "the head {} was trained for the drafter `{}`, and `{drafter}` drafts: its drafts may be too short or \
+                 too long",
+                self.folder.display(),
+                trained.drafter
+            )
+        });
+        Ok((rule, warning))
+    }
+}
+
+/// Why a head cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeadError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It has no weights.
+    #[error("{} has neither model.safetensors nor pytorch_model.bin; give the folder of a head", folder.display())]
+    NoWeights {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The weights cannot be read.
+    #[error(transparent)]
+    Weights(#[from] cascade_models::Error),
+    /// It is no head.
+    #[error("{}: {problem}; `cascade train head` makes such folders", folder.display())]
+    Format {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It reads hidden states of another length.
+    #[error(
+        "the head {} reads hidden states of {found} numbers, and those of `{drafter}` have {expected}; give the head \
+         of this drafter",
+        folder.display()
+    )]
+    Size {
+        /// The folder.
+        folder: PathBuf,
+        /// Numbers that it reads.
+        found: usize,
+        /// The drafter.
+        drafter: String,
+        /// Numbers of its hidden states.
+        expected: usize,
+    },
+    /// Its numbers are not those of a head.
+    #[error(transparent)]
+    Invalid(#[from] InvalidHead),
+}
+
+/// config.json.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)] // What is ignored is not read.
+struct Keys {
+    hidden_size: usize,
+    num_layers: usize,
+    cascade: Option<HeadSettings>,
+    /// What transformers adds to every configuration, and says nothing of the network.
+    #[serde(default)]
+    architectures: serde::de::IgnoredAny,
+    #[serde(default)]
+    model_type: serde::de::IgnoredAny,
+    #[serde(default, alias = "dtype")]
+    torch_dtype: serde::de::IgnoredAny,
+    #[serde(default)]
+    transformers_version: serde::de::IgnoredAny,
+    #[serde(default, rename = "_name_or_path")]
+    name_or_path: serde::de::IgnoredAny,
+}
+
+impl HeadFolder {
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// Files that cannot be read, are damaged, or are not of this form, by the name of the key or
+    /// tensor.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, HeadError> {
+        let folder = folder.as_ref();
+        let format = |problem: String| HeadError::Format {
+            folder: folder.to_owned(),
+            problem,
+        };
+        let file = folder.join(CONFIG);
+        let keys = cascade_fs::read(&file, LARGEST_CONFIG)
+            .map_err(|source| HeadError::Read { file, source })?;
+        let keys: Keys = serde_json::from_slice(&keys)
+            .map_err(|error| format(format!("its {CONFIG}: {error}")))?;
+        let mut files = WEIGHTS.map(|name| folder.join(name)).into_iter();
+        let weights = files.find(|file| file.exists());
+        let weights = weights.ok_or_else(|| HeadError::NoWeights {
+            folder: folder.to_owned(),
+        })?;
+        let weights = network(&keys, read_tensors(&weights)?).map_err(format)?;
+        weights.check().map_err(|error| format(error.to_string()))?;
+        let settings = keys.cascade;
+        if let Some(settings) = &settings {
+            check(settings, &weights).map_err(format)?;
+        }
+        Ok(Self { weights, settings })
+    }
+
+    /// The files of a folder, by name.
+    ///
+    /// # Errors
+    /// [`InvalidHead`] if the weights are not those of a head.
+    pub fn to_files(&self) -> Result<Vec<(&'static str, Vec<u8>)>, InvalidHead> {
+        self.weights.check()?;
+        let weights = &self.weights;
+        let (size, depth) = (weights.size(), weights.layers.len());
+        let mut parts: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+        let mut add = |name: String, shape: Vec<usize>, numbers: &[f32]| {
+            let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+            parts.push((name, shape, bytes));
+        };
+        for (i, layer) in weights.layers.iter().enumerate() {
+            add(
+                format!("model.{i}.linear.weight"),
+                vec![size, size],
+                &layer.weight,
+            );
+            add(format!("model.{i}.linear.bias"), vec![size], &layer.bias);
+        }
+        // The odds of class 1 to a class 0 that says nothing are those of the one output.
+        let output: Vec<f32> = [vec![0.0; size], weights.output.clone()].concat();
+        add(format!("model.{depth}.weight"), vec![2, size], &output);
+        add(
+            format!("model.{depth}.bias"),
+            vec![2],
+            &[0.0, weights.output_bias],
+        );
+        let views = parts.iter().map(|(name, shape, bytes)| {
+            let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+            let view = view.unwrap_or_else(|_| unreachable!("four bytes for each number"));
+            (name.as_str(), view)
+        });
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        let bytes = safetensors::serialize(views, Some(metadata));
+        let bytes = bytes.unwrap_or_else(|_| unreachable!("tensors with their shapes"));
+        let mut config = serde_json::json!({ "hidden_size": size, "num_layers": depth });
+        if let Some(settings) = &self.settings {
+            config["cascade"] = serde_json::json!(settings);
+        }
+        let config = format!("{config:#}\n").into_bytes();
+        Ok(vec![("model.safetensors", bytes), (CONFIG, config)])
+    }
+}
+
+fn check(settings: &HeadSettings, weights: &HeadWeights) -> Result<(), String> {
+    let HeadSettings {
+        version,
+        threshold,
+        shortest,
+        longest,
+        ..
+    } = *settings;
+    if version != 1 {
+        return Err(format!(
+            "it is of version {version}, and this program reads version 1"
+        ));
+    }
+    let made = AcceptanceHead::new(Arc::new(weights.clone()), threshold, shortest, longest);
+    made.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// A tensor's place in the network: its layer, whether it belongs to a residual layer, and the part.
+struct Place<'n> {
+    prefix: &'n str,
+    layer: usize,
+    residual: bool,
+    part: &'n str,
+}
+
+/// Of `PREFIX.I.linear.PART` or `PREFIX.I.PART`.
+fn place(name: &str) -> Option<Place<'_>> {
+    let (rest, part) = name.rsplit_once('.')?;
+    if !matches!(part, "weight" | "bias") {
+        return None;
+    }
+    let (rest, residual) = match rest.strip_suffix(".linear") {
+        Some(rest) => (rest, true),
+        None => (rest, false),
+    };
+    let (prefix, layer) = rest.rsplit_once('.').unwrap_or(("", rest));
+    Some(Place {
+        prefix,
+        layer: layer.parse().ok()?,
+        residual,
+        part,
+    })
+}
+
+fn network(keys: &Keys, tensors: BTreeMap<String, NamedTensor>) -> Result<HeadWeights, String> {
+    let (size, depth) = (keys.hidden_size, keys.num_layers);
+    if depth > DEEPEST {
+        return Err(format!(
+            "`num_layers` is {depth}, and at most {DEEPEST} are read"
+        ));
+    }
+    let mut first_prefix: Option<String> = None;
+    let mut residual: BTreeMap<(usize, String), NamedTensor> = BTreeMap::new();
+    let mut output: BTreeMap<String, NamedTensor> = BTreeMap::new();
+    for (name, tensor) in tensors {
+        let unknown = || format!("`{name}` is not a part of a head of {depth} layers");
+        let place = place(&name).ok_or_else(unknown)?;
+        let prefix = first_prefix.get_or_insert_with(|| place.prefix.to_owned());
+        let known = match place.residual {
+            true => place.layer < depth,
+            false => place.layer == depth,
+        };
+        if !known || prefix != place.prefix {
+            return Err(unknown());
+        }
+        let expected = match (place.residual, place.part) {
+            (true, "weight") => vec![size, size],
+            (true, _) => vec![size],
+            (false, "weight") => vec![2, size],
+            (false, _) => vec![2],
+        };
+        if tensor.shape != expected {
+            return Err(format!(
+                "`{name}` is {:?}, not {expected:?}, with the `hidden_size` {size} and the classes rejected and accepted",
+                tensor.shape
+            ));
+        }
+        let part = place.part.to_owned();
+        match place.residual {
+            true => residual.insert((place.layer, part), tensor),
+            false => output.insert(part, tensor),
+        };
+    }
+    let layers = layers(depth, residual)?;
+    let mut take = |part: &str| {
+        let tensor = output.remove(part);
+        let missing = || format!("it has no `model.{depth}.{part}`");
+        tensor.map(|tensor| tensor.values).ok_or_else(missing)
+    };
+    let (weight, bias) = (take("weight")?, take("bias")?);
+    let (rejected, accepted) = weight.split_at(size);
+    let output = rejected.iter().zip(accepted).map(|(r, a)| a - r).collect();
+    Ok(HeadWeights {
+        layers,
+        output,
+        output_bias: bias[1] - bias[0],
+    })
+}
+
+/// The residual layers; if only the first is there, it is all of them.
+fn layers(
+    depth: usize,
+    mut tensors: BTreeMap<(usize, String), NamedTensor>,
+) -> Result<Vec<Arc<HeadLayer>>, String> {
+    let stored = tensors.keys().map(|(layer, _)| *layer).max();
+    let stored = stored.map_or(0, |last| last + 1);
+    let mut layers: Vec<Arc<HeadLayer>> = Vec::with_capacity(depth);
+    for layer in 0..stored {
+        let mut take = |part: &str| {
+            let tensor = tensors.remove(&(layer, part.to_owned()));
+            let missing = || format!("it has no `model.{layer}.linear.{part}`");
+            tensor.map(|tensor| tensor.values).ok_or_else(missing)
+        };
+        let own = HeadLayer {
+            weight: take("weight")?,
+            bias: take("bias")?,
+        };
+        // Shared weights are stored once for each layer by some programs.
+        let same = layers.iter().find(|other| ***other == own).cloned();
+        layers.push(same.unwrap_or_else(|| Arc::new(own)));
+    }
+    match (stored, depth) {
+        (1, depth) => Ok(vec![layers.remove(0); depth]),
+        (stored, depth) if stored == depth => Ok(layers),
+        (stored, depth) => Err(format!(
+            "it has {stored} residual layers, and `num_layers` is {depth}: give all of them, or the first alone where \
+             they share it"
+        )),
+    }
+}
