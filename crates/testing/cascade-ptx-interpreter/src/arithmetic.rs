@@ -292,7 +292,8 @@ mod tests {
             fused_bf16(pair(3.0, -2.0), pair(5.0, 7.0), pair(1.0, 0.5)),
             pair(16.0, -13.5)
         );
-        // 255 · 255 = 65025, and less 65024 it is 1: a product that was rounded would give 0 or 256.
+        // 255 · 255 = 65025, and less 65024 it is 1: a product that was rounded would give 0 or
+        // 256.
         assert_eq!(
             fused_bf16(pair(255.0, 1.0), pair(255.0, 1.0), pair(-65024.0, 0.0)),
             pair(1.0, 1.0)

@@ -1,4 +1,5 @@
-//! f32, bf16, f16 and weights of 8 bits on NVIDIA GPUs: row-invariant, with the kernels of `cascade-gpu`.
+//! f32, bf16, f16 and weights of 8 bits on NVIDIA GPUs: row-invariant, with the kernels of
+//! `cascade-gpu`.
 
 mod rows;
 mod sequence;

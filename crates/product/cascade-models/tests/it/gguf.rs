@@ -173,48 +173,40 @@ fn blocks_that_stay_compressed_give_the_logits_of_llama_cpp() {
     }
 }
 
-/// What is stored in a type that GPUs compute in stays in it there, blocks bit for bit: the CPU says
-/// nearly the same.
+/// What is stored in a type that GPUs compute in stays in it there; the CPU says nearly the same.
 #[test]
 fn gpus_take_blocks_and_halves_as_they_are_stored() {
     let gpu = cascade_gpu::Device::emulated(cascade_gpu::ExecutionOrder::Forward);
-    let load_on = |name: &str, device: Device, dtype| {
-        let options = LoadOptions {
-            device,
-            dtype,
-            progress: false,
-            ..LoadOptions::default()
-        };
-        let source = ModelSource::File(goldens().join(format!("{name}.gguf")));
-        load(&source, &options).unwrap()
-    };
-    for (name, taken, near) in [
-        ("llama3-q8_0", DType::Q8_0, 0.02),
-        ("t5-v1.1-q8_0", DType::Q8_0, 0.02),
-        ("mistral-f16", DType::F16, 0.004),
-        ("qwen3-k", DType::BF16, 0.05),
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str| ModelSource::File(goldens().join(format!("{name}.gguf")));
+    let (halves, _) = quantized("llama3-q8_0.gguf", DType::F16, &folder);
+    for (name, source, taken, near) in [
+        ("llama3-q8_0", file("llama3-q8_0"), DType::Q8_0, 0.02),
+        ("t5-v1.1-q8_0", file("t5-v1.1-q8_0"), DType::Q8_0, 0.02),
+        ("llama3-q8_0", halves, DType::F16, 0.004),
+        ("qwen3-k", file("qwen3-k"), DType::BF16, 0.05),
     ] {
-        let on_gpu = load_on(name, Device::Gpu(gpu.clone()), DType::Stored);
-        assert_eq!(on_gpu.dtype, taken, "{name}");
-        let logits = |model: LoadedModel| {
+        let says = |device, dtype| {
+            let options = LoadOptions {
+                device,
+                dtype,
+                progress: false,
+                ..LoadOptions::default()
+            };
             let golden = Golden {
-                model,
+                model: load(&source, &options).unwrap(),
                 ..Golden::of(name)
             };
-            golden.logits()
+            (golden.model.dtype, golden.logits())
         };
-        let said = logits(on_gpu);
-        let named = load_on(name, Device::Gpu(gpu.clone()), taken);
-        assert!(said == logits(named), "{name}: not what {taken} gives");
-        let golden = Golden::of(name);
-        let on_cpu = golden.logits();
-        let pairs = said.iter().flatten().zip(on_cpu.iter().flatten());
+        let (dtype, said) = says(Device::Gpu(gpu.clone()), DType::Stored);
+        assert_eq!(dtype, taken, "{name}");
+        let (_, named) = says(Device::Gpu(gpu.clone()), taken);
+        assert!(said == named, "{name}: not what {taken} gives");
+        let (_, on_cpu) = says(Device::Cpu, DType::F32);
         let most = on_cpu.iter().flatten().fold(0f32, |a, b| a.max(b.abs()));
-        for (a, b) in pairs {
-            assert!(
-                (a - b).abs() <= near * most,
-                "{name}: {a} and {b} of {most}"
-            );
+        for (a, b) in said.iter().flatten().zip(on_cpu.iter().flatten()) {
+            assert!((a - b).abs() <= near * most, "{name}: {a}, {b}, {most}");
         }
     }
 }

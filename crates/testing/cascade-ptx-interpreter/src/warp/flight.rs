@@ -1,9 +1,9 @@
 //! Loads of a warp that are under way: what it waits for, and how much comes together.
 //!
-//! As on a GPU, a load gives its registers later, and the warp goes on until an instruction reads one
-//! of them. Time is counted in instructions of the warp: each takes one, and a load arrives
-//! [`LATENCY`] after it began. A register that is only copied is not waited for: assemblers give both
-//! copies one register where they can.
+//! As on a GPU, a load gives its registers later, and the warp goes on until an instruction reads
+//! one of them. Time is counted in instructions of the warp: each takes one, and a load arrives
+//! [`LATENCY`] after it began. A register that is only copied is not waited for: assemblers give
+//! both copies one register where they can.
 
 use std::collections::VecDeque;
 
