@@ -4,7 +4,7 @@
 #
 #   scripts/check-gpu.sh                       # on a machine with a GPU and Rust
 #   scripts/check-gpu.sh --pack FOLDER         # without a GPU: puts what it needs into FOLDER and FOLDER.tar.xz
-#   FOLDER/check-gpu.sh                        # there, without Rust, in the root of the sources
+#   FOLDER/check-gpu.sh                        # there, without Rust and without the sources
 #
 # $PARTS says which parts run: `first` (8 minutes at most), `tests`, `tools`, `pytorch`; by default all. Every step has a time limit
 # and a line in $OUT/results.jsonl (step, exit code, seconds, figures); its output is in $OUT/STEP.log. A table of verdicts comes last.
@@ -20,16 +20,19 @@ limit=${LIMIT:-4}
 generations=${GENERATIONS:-30}
 parts=${PARTS:-first tests tools pytorch}
 here=$(cd "$(dirname "$0")" && pwd)
-# The pack and the sources travel together.
+# What the pack may take, compressed.
 most=$((60 << 20))
 
 pack() {
   set -e
   cd "$here/.."
   local folder=${1:?usage: $0 --pack FOLDER}
-  mkdir -p "$folder/tests"
-  # Demo checkpoints are in the sources; the tests of models need programs of their own, which are large, so that they stay behind:
+  mkdir -p "$folder/tests" "$folder/configs" "$folder/traces" "$folder/benches"
+  # Demo checkpoints are in the program. The tests of models need them as files, and programs of their own, so that they stay behind:
   # `bench model --check` and the demos compare whole models.
+  cp configs/demo-llama.yaml configs/demo-t5.yaml "$folder/configs/"
+  cp traces/demo-llama-problems.jsonl traces/demo-t5-problems.jsonl "$folder/traces/"
+  cp benches/gpu_transformers.py "$folder/benches/"
   cargo build --release -p cascade-cli
   cargo test --release --no-run --message-format json -p cascade-gpu --test gpu | python3 -c '
 import json, shutil, sys
@@ -38,16 +41,15 @@ for line in sys.stdin:
     if made.get("executable") and made.get("profile", {}).get("test"):
         shutil.copy(made["executable"], sys.argv[1])
 ' "$folder/tests/cascade-gpu--gpu"
-  cp target/release/cascade "$folder/"
+  cp "${CARGO_TARGET_DIR:-target}/release/cascade" "$folder/"
   cp scripts/check-gpu.sh "$folder/check-gpu.sh"
   strip "$folder/cascade" "$folder"/tests/*
   tar -C "$folder" -cJf "$folder.tar.xz" .
-  local sources archive
-  sources=$(git ls-files -z | xargs -0 stat --format %s | awk '{ all += $1 } END { print all }')
+  local archive
   archive=$(stat --format %s "$folder.tar.xz")
-  printf 'sources %d MiB, pack %d MiB, of %d MiB\n' $((sources >> 20)) $((archive >> 20)) $((most >> 20))
-  if [ $((sources + archive)) -gt $most ]; then
-    echo "the sources and the pack are larger than $((most >> 20)) MiB together: leave something behind" >&2
+  printf 'pack %d MiB, of %d MiB\n' $((archive >> 20)) $((most >> 20))
+  if [ "$archive" -gt $most ]; then
+    echo "the pack is larger than $((most >> 20)) MiB: leave something behind" >&2
     exit 1
   fi
 }
@@ -56,14 +58,15 @@ if [ "${1:-}" = --pack ]; then
   exit
 fi
 
+out=${OUT:-$PWD/gpu-results}
 if [ -x "$here/cascade" ]; then
   cascade=$here/cascade
+  cd "$here"
 else
   cd "$here/.."
   cargo build --release -p cascade-cli || exit 1
-  cascade=$PWD/target/release/cascade
+  cascade=${CARGO_TARGET_DIR:-$PWD/target}/release/cascade
 fi
-out=${OUT:-$PWD/gpu-results}
 mkdir -p "$out"
 results=$out/results.jsonl
 : > "$results"
@@ -149,7 +152,7 @@ YAML
 tests() {
   export CASCADE_TEST_DEVICE=$device
   if [ -x "$here/tests/cascade-gpu--gpu" ]; then
-    CARGO_MANIFEST_DIR=$PWD/crates/product/cascade-gpu step kernels 300 "$here/tests/cascade-gpu--gpu" --quiet
+    step kernels 300 "$here/tests/cascade-gpu--gpu" --quiet
   else
     step kernels 300 cargo nextest run --release -p cascade-gpu --test gpu
     step models 600 cargo nextest run --release -p cascade-models --test models purity:: random:: tree_logits::
