@@ -190,8 +190,8 @@ impl RowCosts {
         let variance = (unknown + noise.powi(2)).max((surprise / credible).powi(2));
         let gain = gain.map(|gain| gain / variance);
         self.one = Some(one * (gain[0] * surprise).clamp(-STEP, STEP).exp());
-        for at in 1..N {
-            self.estimate[at] = (self.estimate[at] + gain[at] * surprise).max(LEAST);
+        for (estimate, gain) in self.estimate.iter_mut().zip(&gain).skip(1) {
+            *estimate = (*estimate + gain * surprise).max(LEAST);
         }
         for (row, &own) in self.covariance.iter_mut().zip(&gain) {
             for (entry, &other) in row.iter_mut().zip(&gain) {
@@ -213,7 +213,7 @@ impl RowCosts {
     /// Nothing is let go where forwards measure it, however often others come between.
     fn forget(&mut self) {
         self.since = self.since.map(|forwards| forwards.saturating_add(1));
-        for at in 1..N {
+        for (at, &rows) in KNOTS.iter().enumerate().skip(1) {
             if self.is_known(at) {
                 continue;
             }
@@ -221,7 +221,7 @@ impl RowCosts {
             let nearest = known.min_by_key(|known| known.abs_diff(at));
             let guess = nearest.map_or(self.assumed[at], |known| {
                 let row = (self.estimate[known] - 1.0) / (KNOTS[known] - 1) as f64;
-                1.0 + row * (KNOTS[at] - 1) as f64
+                1.0 + row * (rows - 1) as f64
             });
             self.estimate[at] += RETURN * (guess - self.estimate[at]);
         }
