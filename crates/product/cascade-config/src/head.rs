@@ -296,7 +296,8 @@ fn check(settings: &HeadSettings, weights: &HeadWeights) -> Result<(), String> {
     made.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// A tensor's place in the network: its layer, whether it belongs to a residual layer, and the part.
+/// A tensor's place in the network: its layer, whether it belongs to a residual layer, and the
+/// part.
 struct Place<'n> {
     prefix: &'n str,
     layer: usize,

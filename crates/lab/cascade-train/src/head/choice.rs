@@ -50,8 +50,8 @@ impl HeadChoice {
         Ok(predict(&outputs, cost, self.rule()))
     }
 
-    /// What drafts of 0, 1, … 20 tokens are predicted to give, and an oracle's, which drafts as long
-    /// as tokens are accepted.
+    /// What drafts of 0, 1, … 20 tokens are predicted to give, and an oracle's, which drafts as
+    /// long as tokens are accepted.
     ///
     /// # Errors
     /// As [`best`](Self::best).

@@ -13,8 +13,8 @@ const MOST_NUMBERS: usize = 4 << 30;
 
 /// Whose probabilities decide what is accepted.
 pub enum Teacher<'a> {
-    /// The recorded tokens: the drafter says its most probable token, which is accepted if it is the
-    /// recorded one. For greedy decoding.
+    /// The recorded tokens: the drafter says its most probable token, which is accepted if it is
+    /// the recorded one. For greedy decoding.
     Recorded,
     /// This target: the drafter draws its token from its distribution at temperature 1, and it is
     /// accepted with probability min(1, p/q). For sampling.

@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 
 const SIZE: usize = 6;
 
-/// Outputs of tokens whose states say how probable acceptance is, on the circle of two numbers:
-/// no linear map tells.
+/// Outputs of tokens whose acceptance depends on the sign of a product of two numbers of their
+/// state, which no linear map computes.
 fn outputs(count: usize, seed: u64) -> Vec<HeadOutput> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut output = || {

@@ -1,6 +1,6 @@
-//! SpecDec++'s head: a small network on the drafter's hidden state that says whether a drafted token
-//! will be accepted (Huang et al., SpecDec++: Boosting Speculative Decoding via Adaptive Candidate
-//! Lengths, §4).
+//! SpecDec++'s head: a small network on the drafter's hidden state that says whether a drafted
+//! token will be accepted (Huang et al., SpecDec++: Boosting Speculative Decoding via Adaptive
+//! Candidate Lengths, §4).
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub struct HeadLayer {
     pub bias: Vec<f32>,
 }
 
-/// The weights of a head of depth D: D residual layers and a linear one, p = σ(v·x + c). The input is
-/// the hidden state after the final norm that belongs to the token in question.
+/// The weights of a head of depth D: D residual layers and a linear one, p = σ(v·x + c). The input
+/// is the hidden state after the final norm that belongs to the token in question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadWeights {
     /// D layers, first to last. Layers that share their weights are the same `Arc`.
@@ -172,8 +172,9 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 /// that the first is drawn from belongs to a token of the text, which counts as accepted. Hence the
 /// forward that changes its mind is not wasted: its token stays in the draft.
 ///
-/// Tokens without hidden states (of a statistical drafter) count as accepted. A drafter whose hidden
-/// states have another length than the head's ends each turn after the shortest number of tokens.
+/// Tokens without hidden states (of a statistical drafter) count as accepted. A drafter whose
+/// hidden states have another length than the head's ends each turn after the shortest number of
+/// tokens.
 #[derive(Clone, Debug)]
 pub struct AcceptanceHead {
     weights: Arc<HeadWeights>,

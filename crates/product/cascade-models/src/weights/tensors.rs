@@ -15,8 +15,8 @@ pub struct NamedTensor {
     pub values: Vec<f32>,
 }
 
-/// All tensors of a file by name: safetensors, or what PyTorch saved if its name ends in `.bin`. For
-/// files that are no models; those of models are opened by [`load`](crate::load).
+/// All tensors of a file by name: safetensors, or what PyTorch saved if its name ends in `.bin`.
+/// For files that are no models; those of models are opened by [`load`](crate::load).
 ///
 /// # Errors
 /// A file that cannot be read or is damaged, or a tensor that is not of floats, by name.
