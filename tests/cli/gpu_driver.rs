@@ -87,7 +87,7 @@ fn doctor_lists_the_gpu() {
         "{line}"
     );
     let kernels = said.lines().find(|line| line.starts_with("cuda:0 kernels"));
-    let right = "19 ok; CUDA 13.0 (driver 580), compute capability 9.0, 264 blocks at once, \
+    let right = "32 ok; CUDA 13.0 (driver 580), compute capability 9.0, 264 blocks at once, \
                  launches do not overlap (CASCADE_GPU_OVERLAP=1)";
     assert!(kernels.unwrap().ends_with(right), "{said}");
 }
