@@ -187,6 +187,8 @@ pub enum HeadError {
 #[allow(dead_code)] // What is ignored is not read.
 struct Keys {
     hidden_size: usize,
+    /// Without it, there are no residual layers.
+    #[serde(default)]
     num_layers: usize,
     cascade: Option<HeadSettings>,
     /// What transformers adds to every configuration, and says nothing of the network.

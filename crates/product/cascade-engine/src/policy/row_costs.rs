@@ -183,9 +183,15 @@ impl RowCosts {
         slope[0] = expected;
         let gain = self.covariance.map(|row| dot(&row, &slope));
         let noise = self.noise * expected;
+        let nearest = if share < 0.5 { knot } else { knot + 1 };
         let surprise = time - expected;
+        // So many rows for the first time, which may be as dear as they seem.
+        let most = (STEP.exp() - 1.0) * expected;
+        if rows > 1 && surprise > most && !self.measured[nearest] {
+            return self.raise(nearest, most);
+        }
+        // Later, what is not credible is taken for so much noise that it is.
         let credible = if surprise > 0.0 { SLOWER } else { FASTER };
-        // What is not credible is taken for so much noise that it is.
         let unknown = dot(&gain, &slope);
         let variance = (unknown + noise.powi(2)).max((surprise / credible).powi(2));
         let gain = gain.map(|gain| gain / variance);
@@ -204,9 +210,18 @@ impl RowCosts {
             self.noise += NOISE_RATE * (found - self.noise);
             self.noise = self.noise.clamp(LEAST_NOISE, MOST_NOISE);
         }
-        let nearest = if share < 0.5 { knot } else { knot + 1 };
         self.measured[nearest] = true;
         self.since[nearest] = 0;
+    }
+
+    /// Raises the estimate at a knot, and of others in proportion to their rows, where nothing is
+    /// measured. How far they are known stays as it is: the next forward says more.
+    fn raise(&mut self, knot: usize, by: f64) {
+        for (at, &rows) in KNOTS.iter().enumerate().skip(1) {
+            if !self.measured[at] {
+                self.estimate[at] += by * (rows - 1) as f64 / (KNOTS[knot] - 1) as f64;
+            }
+        }
     }
 
     /// Lets go of what was not measured for long: rows that once were dear may not be any more.
@@ -284,6 +299,27 @@ fn place(rows: usize) -> (usize, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dear_rows_are_known_at_once_and_pauses_forgotten_as_fast() {
+        let start = || {
+            let mut costs = RowCosts::assumed(0.02);
+            (0..SAMPLES).for_each(|_| costs.learn(1, 1e-3));
+            costs
+        };
+        let mut dear = start();
+        for _ in 0..3 {
+            dear.learn(5, 21e-3);
+        }
+        assert!(dear.of(5) > 7.0 && dear.of(3) > 3.5, "{}", dear.of(5));
+        let mut paused = start();
+        paused.learn(5, 1.0);
+        assert!((1.5..4.0).contains(&paused.of(5)), "{}", paused.of(5));
+        for _ in 0..3 {
+            paused.learn(5, 1.1e-3);
+        }
+        assert!((paused.of(5) - 1.1).abs() < 0.1, "{}", paused.of(5));
+    }
 
     fn measured(of: impl Fn(usize) -> f64, forwards: &[usize]) -> RowCosts {
         let mut costs = RowCosts::assumed(0.02);
