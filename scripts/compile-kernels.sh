@@ -42,6 +42,8 @@ for capability in 80 90; do
   "$NVCC" --ptx -O3 -fmad=false -std=c++17 -arch=compute_$capability -o "$made" kernels.cu
   # Comments name folders and compiler builds.
   sed -i '/^\/\//d; /^\t\/\/ /d; /^$/d' "$made"
+  # Names in anonymous namespaces hold a hash of the folder.
+  sed -i -E 's/_INTERNAL_[0-9a-f]{8}_/_INTERNAL_00000000_/g' "$made"
   sed -i "s/^\.version .*/.version $version/; /\.pragma \"used_bytes_mask/d" "$made"
   if [ "$mode" = write ]; then
     cat "$made" > "$ptx"
