@@ -4,8 +4,7 @@ mod folder;
 mod head;
 mod report;
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -23,12 +22,11 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
-use self::folder::{say, TrainingFolder};
+use self::folder::TrainingFolder;
 use self::head::HeadArgs;
 use self::report::Found;
 use crate::job::say_notes;
 use crate::progress::Progress;
-use crate::{reproduce, terminal};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TrainCommand {
@@ -115,19 +113,16 @@ impl ClassifierArgs {
     fn run(&self, started: Timestamp) -> Result<()> {
         check_cost(self.cost)?;
         let folder = TrainingFolder(&self.out);
-        let checkpoint = folder.checkpoint();
         folder.check(self.resume, &["classifier.safetensors", "training.jsonl"])?;
         let trace = Trace::open(&self.trace)?;
         let (drafter, outputs) = self.outputs(&trace)?;
         let split = Split::new(outputs, self.seed)?;
         let settings = self.settings();
         let mut training = match self.resume {
-            true => Training::resume(&split, settings, &checkpoint)?,
+            true => Training::resume(&split, settings, &folder.checkpoint())?,
             false => Training::new(&split, settings)?,
         };
-        folder.create()?;
-        folder.say_if_interrupted();
-        self.train(&mut training, &checkpoint)?;
+        folder.train(&mut training)?;
         self.finish(&drafter, &split, &training, started)
     }
 
@@ -164,17 +159,6 @@ impl ClassifierArgs {
             progress.step();
         }
         Ok((model.name.clone(), outputs))
-    }
-
-    fn train(&self, training: &mut Training<'_>, checkpoint: &Path) -> Result<()> {
-        let folder = TrainingFolder(&self.out);
-        while let Some(epoch) = training.epoch()? {
-            training.save(checkpoint)?;
-            folder.write_history(&training.history())?;
-            say(&epoch);
-        }
-        // A resumed training may have had no epoch left.
-        folder.write_history(&training.history())
     }
 
     fn finish(
@@ -214,13 +198,8 @@ impl ClassifierArgs {
             weights: weights.clone(),
             settings,
         };
-        let path = self.out.join("classifier.safetensors");
-        cascade_fs::write(&path, &file.to_bytes()?).with_context(|| path.display().to_string())?;
-        let manifest = reproduce::finished(reproduce::manifest(started, self.device));
-        let (table, summary) = found.write(&self.out, manifest)?;
-        let mut out = terminal::stdout();
-        writeln!(out, "{table}\n{summary}\nwritten to {}", self.out.display())?;
-        Ok(())
+        TrainingFolder(&self.out).write("classifier.safetensors", &file.to_bytes()?)?;
+        found.tell(&self.out, started, self.device)
     }
 }
 

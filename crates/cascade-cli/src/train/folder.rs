@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
-use cascade_train::Epoch;
+use cascade_train::{Epoch, Fit, Network};
 use serde_json::json;
 
 use crate::{interrupt, terminal};
@@ -31,8 +31,17 @@ impl TrainingFolder<'_> {
         Ok(())
     }
 
-    pub(super) fn create(&self) -> Result<()> {
-        std::fs::create_dir_all(self.0).with_context(|| self.0.display().to_string())
+    /// Trains to the end, with a checkpoint after each epoch.
+    pub(super) fn train<N: Network>(&self, training: &mut Fit<N>) -> Result<()> {
+        std::fs::create_dir_all(self.0).with_context(|| self.0.display().to_string())?;
+        self.say_if_interrupted();
+        while let Some(epoch) = training.epoch()? {
+            training.save(&self.checkpoint())?;
+            self.write_history(&training.history())?;
+            say(&epoch);
+        }
+        // A resumed training may have had no epoch left.
+        self.write_history(&training.history())
     }
 
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
@@ -41,7 +50,7 @@ impl TrainingFolder<'_> {
     }
 
     /// training.jsonl: a line for each epoch.
-    pub(super) fn write_history(&self, history: &[Epoch]) -> Result<()> {
+    fn write_history(&self, history: &[Epoch]) -> Result<()> {
         let lines = history.iter().map(|epoch| {
             let record = json!({
                 "epoch": epoch.epoch,
@@ -54,7 +63,7 @@ impl TrainingFolder<'_> {
         self.write("training.jsonl", lines.collect::<String>().as_bytes())
     }
 
-    pub(super) fn say_if_interrupted(&self) {
+    fn say_if_interrupted(&self) {
         let folder = self.0.display().to_string();
         interrupt::on_interrupt(move || {
             format!("{folder} has the epochs so far; go on with the same command and --resume")
@@ -63,7 +72,7 @@ impl TrainingFolder<'_> {
 }
 
 /// Says what an epoch gave.
-pub(super) fn say(epoch: &Epoch) {
+fn say(epoch: &Epoch) {
     terminal::note(format_args!(
         "epoch {:>3}: loss {:.4}, {:.4} on the outputs to choose by{}",
         epoch.epoch,

@@ -1,6 +1,5 @@
 //! `cascade train head`.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{ensure, Context, Result};
@@ -13,12 +12,11 @@ use cascade_train::{
 use clap::Args;
 use jiff::Timestamp;
 
-use super::folder::{say, TrainingFolder};
+use super::folder::TrainingFolder;
 use super::report::Found;
 use super::{check_cost, model};
 use crate::job::say_notes;
 use crate::progress::Progress;
-use crate::{reproduce, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct HeadArgs {
@@ -111,20 +109,11 @@ impl HeadArgs {
         let trace = Trace::open(&self.trace)?;
         let (drafter, examples) = self.examples(&trace)?;
         let settings = self.settings();
-        let checkpoint = folder.checkpoint();
         let mut training = match self.resume {
-            true => HeadTraining::resume(&examples, settings, &checkpoint)?,
+            true => HeadTraining::resume(&examples, settings, &folder.checkpoint())?,
             false => HeadTraining::new(&examples, settings)?,
         };
-        folder.create()?;
-        folder.say_if_interrupted();
-        while let Some(epoch) = training.epoch()? {
-            training.save(&checkpoint)?;
-            folder.write_history(&training.history())?;
-            say(&epoch);
-        }
-        // A resumed training may have had no epoch left.
-        folder.write_history(&training.history())?;
+        folder.train(&mut training)?;
         self.finish(&drafter, &examples, &training, started)
     }
 
@@ -213,11 +202,7 @@ impl HeadArgs {
         for (name, bytes) in head.to_files()? {
             folder.write(name, &bytes)?;
         }
-        let manifest = reproduce::finished(reproduce::manifest(started, self.device));
-        let (table, summary) = found.write(&self.out, manifest)?;
-        let mut out = terminal::stdout();
-        writeln!(out, "{table}\n{summary}\nwritten to {}", self.out.display())?;
-        Ok(())
+        found.tell(&self.out, started, self.device)
     }
 
     /// The ways to stop, on the held-out outputs; the static length is chosen like the threshold.

@@ -1,13 +1,17 @@
 //! What a training gave.
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use cascade_config::DeviceSpec;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Manifest, Plot, Report, Table};
 use cascade_train::{Epoch, Prediction, Quality};
+use jiff::Timestamp;
 use serde_json::{json, Value};
 
 use crate::fold::{self, folded};
+use crate::{reproduce, terminal};
 
 /// How tokens per time were found.
 const PREDICTED: &str = "Drafting is walked along the recorded outputs, held out from training and choice. A forward of the \
@@ -58,8 +62,22 @@ impl Found<'_> {
         ]
     }
 
+    /// Writes the report and a JSON file, and prints what they say.
+    pub(super) fn tell(
+        &self,
+        folder: &Path,
+        started: Timestamp,
+        device: Option<DeviceSpec>,
+    ) -> Result<()> {
+        let manifest = reproduce::finished(reproduce::manifest(started, device));
+        let (table, summary) = self.write(folder, manifest)?;
+        let mut out = terminal::stdout();
+        writeln!(out, "{table}\n{summary}\nwritten to {}", folder.display())?;
+        Ok(())
+    }
+
     /// Writes the report and a JSON file; returns the table and a summary to print.
-    pub(super) fn write(&self, folder: &Path, manifest: Manifest) -> Result<(String, String)> {
+    fn write(&self, folder: &Path, manifest: Manifest) -> Result<(String, String)> {
         let table = self.table()?;
         let rows = self.rows.iter();
         let rows = rows.map(|(name, row)| json!({"policy": name, "on_held_out": row}));

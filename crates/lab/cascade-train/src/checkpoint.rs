@@ -23,13 +23,8 @@ const STATE: &str = "cascade-train";
 pub(crate) struct State {
     /// Of settings and examples: what is resumed must have the same.
     pub(crate) fingerprint: String,
-    /// Epochs that are done.
-    pub(crate) epochs: usize,
-    /// The epoch with the least loss so far, and the bits of that loss.
-    pub(crate) best_epoch: usize,
-    pub(crate) best_loss: u64,
-    /// The bits of each epoch's training loss.
-    pub(crate) losses: Vec<u64>,
+    /// The bits of each epoch's losses: on the training examples, and on the outputs to choose by.
+    pub(crate) losses: Vec<[u64; 2]>,
 }
 
 /// Writes tensors and state, as a whole.

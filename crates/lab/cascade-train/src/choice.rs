@@ -117,7 +117,7 @@ pub(crate) fn check(cost: f64) -> Result<()> {
         false => Err(Error::Setting {
             what: "the cost of a drafter's forward",
             value: cost.to_string(),
-            cure: "give its time over that of the target's, 0 or more",
+            cure: "give its time over that of the target's, 0 or more".to_owned(),
         }),
     }
 }

@@ -47,7 +47,7 @@ pub enum Error {
         /// What it was.
         value: String,
         /// What to give.
-        cure: &'static str,
+        cure: String,
     },
 
     /// The drafter failed.

@@ -6,4 +6,4 @@ mod training;
 
 pub use choice::HeadChoice;
 pub use example::{HeadExamples, HeadOutput, HeadPass, Teacher};
-pub use training::{HeadSettings, HeadTraining};
+pub use training::{Head, HeadSettings, HeadTraining};

@@ -21,6 +21,7 @@ mod checkpoint;
 mod choice;
 mod error;
 mod example;
+mod fit;
 mod head;
 mod optimiser;
 mod quality;
@@ -29,8 +30,9 @@ mod training;
 pub use choice::{static_lengths, Choice, Prediction};
 pub use error::{Error, Result};
 pub use example::{examples, Example, Output, Split};
+pub use fit::{Epoch, Fit, Network};
 pub use head::{
-    HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings, HeadTraining, Teacher,
+    Head, HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings, HeadTraining, Teacher,
 };
 pub use quality::{Bin, Quality};
-pub use training::{Epoch, Settings, Training};
+pub use training::{Classifier, Settings, Training};

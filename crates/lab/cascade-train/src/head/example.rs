@@ -80,7 +80,7 @@ impl HeadPass {
             return Err(Error::Setting {
                 what: "the share of the target's tokens",
                 value: self.mix.to_string(),
-                cure: "give 0 or more, and less than 1",
+                cure: "give 0 or more, and less than 1".to_owned(),
             });
         }
         let full: Vec<&Record> = records.iter().filter(|r| !r.output.is_empty()).collect();
