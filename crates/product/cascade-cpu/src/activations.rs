@@ -26,7 +26,7 @@ impl Kind {
             Format::F32 | Format::F16 => Self::F32,
             Format::BF16 => Self::BF16,
             Format::Q8_0 | Format::Q4_0 => Self::Q8,
-            Format::Q4K | Format::Q6K => Self::Q8K,
+            Format::Q4K | Format::Q5K | Format::Q6K => Self::Q8K,
         }
     }
 

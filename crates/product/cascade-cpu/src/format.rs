@@ -16,9 +16,10 @@ pub(crate) const WIDTH: usize = 16;
 /// | `Q8_0` | 8.5 | 8 bits, a scale for 32 | exact in a block of 32, f32 over blocks |
 /// | `Q4_0` | 4.5 | 8 bits, a scale for 32 | exact in a block of 32, f32 over blocks |
 /// | `Q4K` | 4.625 | 8 bits, a scale for 256 | exact in a block of 256, f32 over blocks |
+/// | `Q5K` | 5.625 | 8 bits, a scale for 256 | exact in a block of 256, f32 over blocks |
 /// | `Q6K` | 6.5625 | 8 bits, a scale for 256 | exact in a block of 256, f32 over blocks |
 ///
-/// The last four are those of GGUF, and their products are what llama.cpp defines them to be, but
+/// The last five are those of GGUF, and their products are what llama.cpp defines them to be, but
 /// for the scales of activations, which stay f32 here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -34,19 +35,22 @@ pub enum Format {
     Q4_0,
     /// Blocks of 256: eight times 32 weights of 4 bits, with a scale and a minimum of 6 bits each.
     Q4K,
+    /// The same with weights of 5 bits.
+    Q5K,
     /// Blocks of 256: sixteen times 16 weights of 6 bits, less 32, with a scale of 8 bits each.
     Q6K,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::F32,
         Self::BF16,
         Self::F16,
         Self::Q8_0,
         Self::Q4_0,
         Self::Q4K,
+        Self::Q5K,
         Self::Q6K,
     ];
 
@@ -59,6 +63,7 @@ impl Format {
             Self::Q8_0 => "q8_0",
             Self::Q4_0 => "q4_0",
             Self::Q4K => "q4_k",
+            Self::Q5K => "q5_k",
             Self::Q6K => "q6_k",
         }
     }
@@ -68,7 +73,7 @@ impl Format {
         match self {
             Self::F32 | Self::BF16 | Self::F16 => 1,
             Self::Q8_0 | Self::Q4_0 => 32,
-            Self::Q4K | Self::Q6K => 256,
+            Self::Q4K | Self::Q5K | Self::Q6K => 256,
         }
     }
 
@@ -80,6 +85,7 @@ impl Format {
             Self::Q8_0 => 34,
             Self::Q4_0 => 18,
             Self::Q4K => 144,
+            Self::Q5K => 176,
             Self::Q6K => 210,
         }
     }
@@ -95,7 +101,7 @@ impl Format {
     /// Inputs of a step of a kernel.
     pub(crate) const fn step(self) -> usize {
         match self {
-            Self::Q4K | Self::Q6K => 256,
+            Self::Q4K | Self::Q5K | Self::Q6K => 256,
             _ => 32,
         }
     }
@@ -108,6 +114,7 @@ impl Format {
             Self::Q8_0 => Q8_0_STEP,
             Self::Q4_0 => Q4_0_STEP,
             Self::Q4K => Q4K_STEP,
+            Self::Q5K => Q5K_STEP,
             Self::Q6K => Q6K_STEP,
         }
     }
@@ -128,11 +135,16 @@ pub(crate) const Q8_0_STEP: usize = 2 * WIDTH + 32 * WIDTH;
 /// `[16]` scales, then `[4 times 8 inputs][16][4]` bytes, whose low halves are the first four.
 pub(crate) const Q4_0_STEP: usize = 2 * WIDTH + 16 * WIDTH;
 /// Where the parts of a step of Q4_K begin: after `[16]` scales and `[16]` minima in f16, `[8][16]`
-/// factors of scales, `[4][16][2]` factors of minima, and eight times the weights as in Q4_0.
+/// factors of scales, `[4][16][2]` factors of minima, and eight times the weights as in Q4_0. Q5_K
+/// is the same, but each part ends with a vector whose bits `i` are the high ones of the `i`th 4
+/// inputs.
 pub(crate) const Q4K_FACTORS: usize = 4 * WIDTH;
 pub(crate) const Q4K_MINIMA: usize = Q4K_FACTORS + 8 * WIDTH;
 pub(crate) const Q4K_WEIGHTS: usize = Q4K_MINIMA + 8 * WIDTH;
-pub(crate) const Q4K_STEP: usize = Q4K_WEIGHTS + 128 * WIDTH;
+pub(crate) const Q4K_PART: usize = 16 * WIDTH;
+pub(crate) const Q4K_STEP: usize = Q4K_WEIGHTS + 8 * Q4K_PART;
+pub(crate) const Q5K_PART: usize = Q4K_PART + 4 * WIDTH;
+pub(crate) const Q5K_STEP: usize = Q4K_WEIGHTS + 8 * Q5K_PART;
 /// Where the parts of a step of Q6_K begin: after `[16]` scales in f16, `[16][16]` signed factors,
 /// then 16 times (for 16 inputs each) two vectors with the low 4 bits as in Q4_0, and one whose
 /// bits 2i and 2i + 1 are the high ones of the `i`th 4 inputs.

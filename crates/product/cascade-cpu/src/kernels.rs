@@ -72,6 +72,7 @@ struct Kernels {
     q8_0: Kernel<Q8>,
     q4_0: Kernel<Q8>,
     q4k: Kernel<Q8K>,
+    q5k: Kernel<Q8K>,
     q6k: Kernel<Q8K>,
     /// The most rows that floats, and integers, take at a time.
     most: (usize, usize),
@@ -99,7 +100,7 @@ impl Isa {
         let (floats, integers) = self.kernels().most;
         match format {
             Format::F32 | Format::BF16 | Format::F16 => floats,
-            Format::Q8_0 | Format::Q4_0 | Format::Q4K | Format::Q6K => integers,
+            Format::Q8_0 | Format::Q4_0 | Format::Q4K | Format::Q5K | Format::Q6K => integers,
         }
     }
 }
@@ -141,6 +142,7 @@ pub(crate) fn multiply(
             (Format::Q8_0, Values::Q8(x)) => (kernels.q8_0)(panel, &x[range], sums),
             (Format::Q4_0, Values::Q8(x)) => (kernels.q4_0)(panel, &x[range], sums),
             (Format::Q4K, Values::Q8K(x)) => (kernels.q4k)(panel, &x[range], sums),
+            (Format::Q5K, Values::Q8K(x)) => (kernels.q5k)(panel, &x[range], sums),
             (Format::Q6K, Values::Q8K(x)) => (kernels.q6k)(panel, &x[range], sums),
             _ => panic!("activations of another kind"),
         }

@@ -5,7 +5,8 @@ use memmap2::MmapMut;
 use rayon::prelude::*;
 
 use crate::format::{
-    Format, Q4K_FACTORS, Q4K_MINIMA, Q4K_WEIGHTS, Q6K_FACTORS, Q6K_PART, Q6K_WEIGHTS, WIDTH,
+    Format, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_WEIGHTS, Q5K_PART, Q6K_FACTORS, Q6K_PART,
+    Q6K_WEIGHTS, WIDTH,
 };
 
 /// A matrix `[outputs, inputs]` in one [`Format`], in panels of 16 outputs: what files have in the
@@ -214,16 +215,21 @@ fn pack_block(format: Format, step: &mut [u8], lane: usize, block: &[u8]) {
             put_nibbles(&mut step[2 * WIDTH..], lane, |i| nibble(&block[2..], i));
         }
         Format::Q4K => {
-            put2(step, lane, block);
-            put2(&mut step[2 * WIDTH..], lane, &block[2..]);
-            let (scales, weights) = block[4..].split_at(12);
+            put_scales(step, lane, block);
             for part in 0..8 {
-                let (scale, minimum) = scale_min(scales, part);
-                step[Q4K_FACTORS + part * WIDTH + lane] = scale;
-                step[Q4K_MINIMA + part / 2 * 2 * WIDTH + 2 * lane + part % 2] = minimum;
-                let to = &mut step[Q4K_WEIGHTS + part * 16 * WIDTH..];
-                let packed = &weights[32 * (part / 2)..];
-                put_nibbles(to, lane, |i| packed[i] >> (4 * (part % 2)) & 15);
+                let to = &mut step[Q4K_WEIGHTS + part * Q4K_PART..];
+                put_nibbles(to, lane, |i| k_nibble(&block[16..], part, i));
+            }
+        }
+        Format::Q5K => {
+            put_scales(step, lane, block);
+            let (highs, weights) = block[16..].split_at(32);
+            for part in 0..8 {
+                let to = &mut step[Q4K_WEIGHTS + part * Q5K_PART..][..Q5K_PART];
+                put_nibbles(to, lane, |i| k_nibble(weights, part, i));
+                for (i, high) in highs.iter().enumerate() {
+                    to[Q4K_PART + 4 * lane + i % 4] |= (high >> part & 1) << (i / 4);
+                }
             }
         }
         Format::Q6K => {
@@ -249,6 +255,22 @@ fn pack_block(format: Format, step: &mut [u8], lane: usize, block: &[u8]) {
         }
         Format::F32 | Format::BF16 | Format::F16 => unreachable!("floats have no blocks"),
     }
+}
+
+/// Puts what precedes the weights of Q4_K and Q5_K: scale and offset, and their factors.
+fn put_scales(step: &mut [u8], lane: usize, block: &[u8]) {
+    put2(step, lane, block);
+    put2(&mut step[2 * WIDTH..], lane, &block[2..]);
+    for part in 0..8 {
+        let (scale, minimum) = scale_min(&block[4..16], part);
+        step[Q4K_FACTORS + part * WIDTH + lane] = scale;
+        step[Q4K_MINIMA + part / 2 * 2 * WIDTH + 2 * lane + part % 2] = minimum;
+    }
+}
+
+/// The low 4 bits of the `i`th weight of a part, as Q4_K and Q5_K have them.
+fn k_nibble(packed: &[u8], part: usize, i: usize) -> u8 {
+    packed[32 * (part / 2) + i] >> (4 * (part % 2)) & 15
 }
 
 /// Where the `i`th byte of a lane lies among words of four.
@@ -304,11 +326,14 @@ fn value_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
             let q = nibble_at(&step[2 * WIDTH..], lane, i);
             (i32::from(q) - 8) as f32 * half_at(step, lane)
         }
-        Format::Q4K => {
+        Format::Q4K | Format::Q5K => {
             let (part, within) = (i / 32, i % 32);
             let factor = step[Q4K_FACTORS + part * WIDTH + lane];
             let minimum = step[Q4K_MINIMA + part / 2 * 2 * WIDTH + 2 * lane + part % 2];
-            let q = nibble_at(&step[Q4K_WEIGHTS + part * 16 * WIDTH..], lane, within);
+            let q = match format {
+                Format::Q4K => nibble_at(&step[Q4K_WEIGHTS + part * Q4K_PART..], lane, within),
+                _ => five_bits_at(&step[Q4K_WEIGHTS + part * Q5K_PART..], lane, within),
+            };
             let scale = half_at(step, lane) * f32::from(factor);
             let offset = half_at(step, WIDTH + lane) * f32::from(minimum);
             scale * f32::from(q) - offset
@@ -320,6 +345,11 @@ fn value_at(format: Format, step: &[u8], lane: usize, i: usize) -> f32 {
             half_at(step, lane) * f32::from(factor) * (i32::from(q) - 32) as f32
         }
     }
+}
+
+/// The `i`th weight of a part of Q5_K, from 0 to 31.
+pub(crate) fn five_bits_at(part: &[u8], lane: usize, i: usize) -> u8 {
+    nibble_at(part, lane, i) | (part[Q4K_PART + 4 * lane + i % 4] >> (i / 4) & 1) << 4
 }
 
 /// The `i`th weight of a part of Q6_K, from 0 to 63.

@@ -19,6 +19,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q8_0,
     q4_0,
     q4k: avx512::q4k,
+    q5k: avx512::q5k,
     q6k: avx512::q6k,
     most: (16, 16),
 };

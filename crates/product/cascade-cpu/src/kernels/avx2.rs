@@ -5,8 +5,8 @@ use std::arch::x86_64::*;
 use super::{by_rows, each_row, prefetch_all, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q6K_FACTORS,
-    Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
+    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP,
+    Q5K_STEP, Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
 };
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -16,6 +16,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q8_0,
     q4_0,
     q4k,
+    q5k,
     q6k,
     most: (6, 4),
 };
@@ -35,6 +36,7 @@ kernels! {
     q8_0: q8_0_rows, Q8, [1 2 3 4];
     q4_0: q4_0_rows, Q8, [1 2 3 4];
     q4k: q4k_rows, Q8K, [1 2 3 4];
+    q5k: q5k_rows, Q8K, [1 2 3 4];
     q6k: q6k_rows, Q8K, [1 2 3 4];
 }
 
@@ -211,7 +213,13 @@ fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
                 // Weights have 8 added.
                 dots[r] = _mm256_set1_epi32(x[r].of_nibbles);
             });
-            nibble_dots(&step[2 * WIDTH..], h, &mut dots, |r, i| x[r].words[i]);
+            nibble_dots(
+                &step[2 * WIDTH..],
+                h,
+                _mm256_setzero_si256(),
+                &mut dots,
+                |r, i| x[r].words[i],
+            );
             each_row!(R, r, {
                 sums[r][h] = add(sums[r][h], dots[r], scale[h], x[r].scale);
             });
@@ -220,17 +228,23 @@ fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     store(sums, out);
 }
 
-/// Adds dot products of 32 weights of 4 bits.
+/// Adds dot products of 32 weights of 4 bits, and a fifth bit: of each 4 inputs, the next of each
+/// byte of `tops`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn nibble_dots<const R: usize>(
     packed: &[u8],
     h: usize,
+    mut tops: __m256i,
     dots: &mut [__m256i; R],
     word: impl Fn(usize, usize) -> i32,
 ) {
+    let fifth = _mm256_set1_epi8(16);
     for i in 0..4 {
         let [low, high] = nibbles(vector(packed, 2 * i + h));
+        let low = _mm256_or_si256(low, _mm256_and_si256(_mm256_slli_epi16::<4>(tops), fifth));
+        let high = _mm256_or_si256(high, _mm256_and_si256(_mm256_slli_epi16::<3>(tops), fifth));
+        tops = _mm256_srli_epi16::<2>(tops);
         each_row!(R, r, {
             dots[r] = dot_unsigned(dots[r], low, word(r, 2 * i));
             dots[r] = dot_unsigned(dots[r], high, word(r, 2 * i + 1));
@@ -240,14 +254,34 @@ fn nibble_dots<const R: usize>(
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q4K_STEP>(panel, x, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn q5k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q5K_STEP>(panel, x, out);
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn rows_with_minima<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[Q8K; R]],
+    out: &mut [Sums; R],
+) {
+    let part_bytes = (STEP - Q4K_WEIGHTS) / 8;
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
-    for (step, x) in panel.as_chunks::<Q4K_STEP>().0.iter().zip(x) {
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
         prefetch_all(step);
         let (scale, offset) = (halves(step), halves(&step[2 * WIDTH..]));
         for h in 0..2 {
             let mut dots = [_mm256_setzero_si256(); R];
             for part in 0..8 {
-                let packed = &step[Q4K_WEIGHTS + part * 16 * WIDTH..][..16 * WIDTH];
+                let packed = &step[Q4K_WEIGHTS + part * part_bytes..][..part_bytes];
+                let tops = match STEP {
+                    Q5K_STEP => vector(&packed[Q4K_PART..], h),
+                    _ => _mm256_setzero_si256(),
+                };
                 let factors = &step[Q4K_FACTORS + part * WIDTH..][..WIDTH];
                 let factors = half_vector(factors, 0);
                 let factors = match h {
@@ -255,7 +289,9 @@ fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
                     _ => _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(factors)),
                 };
                 let mut of_part = [_mm256_setzero_si256(); R];
-                nibble_dots(packed, h, &mut of_part, |r, i| x[r].words[8 * part + i]);
+                nibble_dots(packed, h, tops, &mut of_part, |r, i| {
+                    x[r].words[8 * part + i]
+                });
                 each_row!(R, r, {
                     let product = _mm256_mullo_epi32(of_part[r], factors);
                     dots[r] = _mm256_add_epi32(dots[r], product);

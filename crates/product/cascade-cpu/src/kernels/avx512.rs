@@ -12,8 +12,8 @@ pub(super) use self::scores::scores;
 use super::{by_rows, each_row, prefetch, prefetch_all, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q6K_FACTORS,
-    Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
+    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q5K_STEP,
+    Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
 };
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -23,6 +23,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q8_0,
     q4_0,
     q4k,
+    q5k,
     q6k,
     most: (16, 16),
 };
@@ -48,6 +49,7 @@ kernels! {
     q8_0: q8_0_rows, Q8;
     q4_0: q4_0_rows, Q8;
     q4k: q4k_rows, Q8K;
+    q5k: q5k_rows, Q8K;
     q6k: q6k_rows, Q8K;
 }
 
@@ -204,6 +206,28 @@ fn nibbles(packed: &[u8]) -> [__m512i; 8] {
     vectors
 }
 
+/// The same with a fifth bit from the vector that follows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn five_bits(packed: &[u8]) -> [__m512i; 8] {
+    let (fifth, tops) = (_mm512_set1_epi8(16), vector(packed, 4));
+    let shifted = [
+        _mm512_slli_epi16::<4>(tops),
+        _mm512_slli_epi16::<3>(tops),
+        _mm512_slli_epi16::<2>(tops),
+        _mm512_slli_epi16::<1>(tops),
+        tops,
+        _mm512_srli_epi16::<1>(tops),
+        _mm512_srli_epi16::<2>(tops),
+        _mm512_srli_epi16::<3>(tops),
+    ];
+    let mut vectors = nibbles(packed);
+    for i in 0..8 {
+        vectors[i] = _mm512_or_si512(vectors[i], _mm512_and_si512(shifted[i], fifth));
+    }
+    vectors
+}
+
 /// Changes the sums of four rows at a time, and then of each of those left.
 macro_rules! by_fours {
     ($rows:expr, $sums:ident, $x:ident, $four:block else $one:block) => {
@@ -275,16 +299,35 @@ fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q4K_STEP>(panel, x, out);
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn q5k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q5K_STEP>(panel, x, out);
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn rows_with_minima<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[Q8K; R]],
+    out: &mut [Sums; R],
+) {
+    let part_bytes = (STEP - Q4K_WEIGHTS) / 8;
     // A register each would be more than there are, and they are used once in 256 inputs.
     out.fill([0.0; WIDTH]);
-    for (step, x) in panel.as_chunks::<Q4K_STEP>().0.iter().zip(x) {
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
         let mut dots = [_mm512_setzero_si512(); R];
         for part in 0..8 {
-            let packed = &step[Q4K_WEIGHTS + part * 16 * WIDTH..][..16 * WIDTH];
+            let packed = &step[Q4K_WEIGHTS + part * part_bytes..][..part_bytes];
             prefetch_all(packed);
             let factors = bytes16(&step[Q4K_FACTORS + part * WIDTH..]);
             let factors = _mm512_cvtepu8_epi32(factors);
-            let weights = nibbles(packed);
+            let weights = match STEP {
+                Q5K_STEP => five_bits(packed),
+                _ => nibbles(packed),
+            };
             by_fours!(R, dots, x, {
                 dots::add_nibbles4(dots, &weights, factors, x, part)
             } else {

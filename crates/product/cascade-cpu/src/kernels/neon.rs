@@ -6,8 +6,8 @@ use std::arch::asm;
 use super::{by_rows, each_row, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q6K_FACTORS,
-    Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
+    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_PART, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP,
+    Q5K_STEP, Q6K_FACTORS, Q6K_PART, Q6K_STEP, Q6K_WEIGHTS, Q8_0_STEP, WIDTH,
 };
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -17,6 +17,7 @@ pub(super) static KERNELS: Kernels = Kernels {
     q8_0,
     q4_0,
     q4k,
+    q5k,
     q6k,
     most: (4, 4),
 };
@@ -36,6 +37,7 @@ kernels! {
     q8_0: q8_0_rows, Q8;
     q4_0: q4_0_rows, Q8;
     q4k: q4k_rows, Q8K;
+    q5k: q5k_rows, Q8K;
     q6k: q6k_rows, Q8K;
 }
 
@@ -182,17 +184,23 @@ fn q8_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
     store(sums, out);
 }
 
-/// Adds dot products of 32 weights of 4 bits.
+/// Adds dot products of 32 weights of 4 bits, and a fifth bit: of each 4 inputs, the next of each
+/// byte of `tops`.
 #[inline]
 #[target_feature(enable = "neon")]
 fn nibble_dots<const R: usize>(
     packed: &[u8],
     h: usize,
+    mut tops: uint8x16_t,
     dots: &mut [int32x4_t; R],
     word: impl Fn(usize, usize) -> i32,
 ) {
+    let fifth = vdupq_n_u8(16);
     for i in 0..4 {
         let [low, high] = nibbles(vector(packed, 4 * i + h));
+        let low = vorrq_u8(low, vandq_u8(vshlq_n_u8::<4>(tops), fifth));
+        let high = vorrq_u8(high, vandq_u8(vshlq_n_u8::<3>(tops), fifth));
+        tops = vshrq_n_u8::<2>(tops);
         each_row!(R, r, {
             dots[r] = dot(dots[r], vreinterpretq_s8_u8(low), word(r, 2 * i));
             dots[r] = dot(dots[r], vreinterpretq_s8_u8(high), word(r, 2 * i + 1));
@@ -210,7 +218,9 @@ fn q4_0_rows<const R: usize>(panel: &[u8], x: &[[Q8; R]], out: &mut [Sums; R]) {
                 // Weights have 8 added.
                 dots[r] = vdupq_n_s32(x[r].of_nibbles);
             });
-            nibble_dots(&step[2 * WIDTH..], h, &mut dots, |r, i| x[r].words[i]);
+            nibble_dots(&step[2 * WIDTH..], h, vdupq_n_u8(0), &mut dots, |r, i| {
+                x[r].words[i]
+            });
             each_row!(R, r, {
                 sums[r][h] = add(sums[r][h], dots[r], halves(step, h), x[r].scale);
             });
@@ -234,16 +244,38 @@ fn integers(values: [i32; 4]) -> int32x4_t {
 
 #[target_feature(enable = "neon")]
 fn q4k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q4K_STEP>(panel, x, out);
+}
+
+#[target_feature(enable = "neon")]
+fn q5k_rows<const R: usize>(panel: &[u8], x: &[[Q8K; R]], out: &mut [Sums; R]) {
+    rows_with_minima::<R, Q5K_STEP>(panel, x, out);
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn rows_with_minima<const R: usize, const STEP: usize>(
+    panel: &[u8],
+    x: &[[Q8K; R]],
+    out: &mut [Sums; R],
+) {
+    let part_bytes = (STEP - Q4K_WEIGHTS) / 8;
     let mut sums = [[vdupq_n_f32(0.0); 4]; R];
-    for (step, x) in panel.as_chunks::<Q4K_STEP>().0.iter().zip(x) {
+    for (step, x) in panel.as_chunks::<STEP>().0.iter().zip(x) {
         for h in 0..4 {
             let mut dots = [vdupq_n_s32(0); R];
             for part in 0..8 {
-                let packed = &step[Q4K_WEIGHTS + part * 16 * WIDTH..][..16 * WIDTH];
+                let packed = &step[Q4K_WEIGHTS + part * part_bytes..][..part_bytes];
+                let tops = match STEP {
+                    Q5K_STEP => vector(&packed[Q4K_PART..], h),
+                    _ => vdupq_n_u8(0),
+                };
                 let factors = four(&step[Q4K_FACTORS + part * WIDTH..], h).map(i32::from);
                 let factors = integers(factors);
                 let mut of_part = [vdupq_n_s32(0); R];
-                nibble_dots(packed, h, &mut of_part, |r, i| x[r].words[8 * part + i]);
+                nibble_dots(packed, h, tops, &mut of_part, |r, i| {
+                    x[r].words[8 * part + i]
+                });
                 each_row!(R, r, {
                     dots[r] = vmlaq_s32(dots[r], of_part[r], factors);
                 });

@@ -3,16 +3,16 @@
 //! * Floats: `sum = fma(x, w, sum)` for each input in turn. In bf16, of each pair of inputs the
 //!   second comes first, as in the instructions of CPUs.
 //! * Blocks: an integer for each block, exact, then `sum = fma(integer, scale of the weights *
-//!   scale of the activations, sum)` for each block in turn; in Q4_K what minima take is subtracted
-//!   after it in the same way.
+//!   scale of the activations, sum)` for each block in turn; in Q4_K and Q5_K what minima take is
+//!   subtracted after it in the same way.
 
 use super::{Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{
-    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q6K_FACTORS,
-    Q6K_STEP, Q8_0_STEP, WIDTH,
+    F32_STEP, HALF_STEP, Q4K_FACTORS, Q4K_MINIMA, Q4K_STEP, Q4K_WEIGHTS, Q4_0_STEP, Q5K_STEP,
+    Q6K_FACTORS, Q6K_STEP, Q8_0_STEP, WIDTH,
 };
-use crate::packed::six_bits_at;
+use crate::packed::{five_bits_at, six_bits_at};
 use half::f16;
 
 pub(super) static KERNELS: Kernels = Kernels {
@@ -21,7 +21,8 @@ pub(super) static KERNELS: Kernels = Kernels {
     bf16,
     q8_0,
     q4_0,
-    q4k,
+    q4k: with_minima::<Q4K_STEP>,
+    q5k: with_minima::<Q5K_STEP>,
     q6k,
     most: (16, 16),
 };
@@ -106,16 +107,18 @@ fn q4_0(panel: &[u8], x: &[Q8], sums: &mut [Sums]) {
     });
 }
 
-fn q4k(panel: &[u8], x: &[Q8K], sums: &mut [Sums]) {
+fn with_minima<const STEP: usize>(panel: &[u8], x: &[Q8K], sums: &mut [Sums]) {
     sums.fill([0.0; WIDTH]);
-    each((panel, Q4K_STEP), x, sums, |step, x, lane, sum| {
+    each((panel, STEP), x, sums, |step, x, lane, sum| {
         let (mut dot, mut least) = (0, 0);
         for part in 0..8 {
-            let weights = &step[Q4K_WEIGHTS + part * 16 * WIDTH..];
+            let weights = &step[Q4K_WEIGHTS + part * (STEP - Q4K_WEIGHTS) / 8..];
+            let weight = |i: usize| match STEP {
+                Q4K_STEP => nibble(weights, lane, i),
+                _ => i32::from(five_bits_at(weights, lane, i)),
+            };
             let words = &x.words[8 * part..];
-            let of_part: i32 = (0..32)
-                .map(|i| nibble(weights, lane, i) * integer(words, i))
-                .sum();
+            let of_part: i32 = (0..32).map(|i| weight(i) * integer(words, i)).sum();
             let factor = step[Q4K_FACTORS + part * WIDTH + lane];
             dot += i32::from(factor) * of_part;
             let minimum = step[Q4K_MINIMA + part / 2 * 2 * WIDTH + 2 * lane + part % 2];

@@ -14,7 +14,7 @@ fn blocks(rng: &mut StdRng, format: Format, inputs: usize, outputs: usize) -> Ve
     let row = inputs / format.block_values() * format.block_bytes();
     let mut bytes = vec![0; outputs * row];
     match format {
-        Format::Q4K | Format::Q6K => {
+        Format::Q4K | Format::Q5K | Format::Q6K => {
             rng.fill(&mut bytes[..]);
             for block in bytes.chunks_exact_mut(format.block_bytes()) {
                 let mut scale = |at: usize| {
@@ -22,7 +22,7 @@ fn blocks(rng: &mut StdRng, format: Format, inputs: usize, outputs: usize) -> Ve
                     block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
                 };
                 match format {
-                    Format::Q4K => [0, 2].into_iter().for_each(&mut scale),
+                    Format::Q4K | Format::Q5K => [0, 2].into_iter().for_each(&mut scale),
                     _ => scale(208),
                 }
             }
@@ -77,7 +77,7 @@ fn rounded(format: Format, row: &[f32]) -> Vec<f64> {
                 .collect()
         }
         Format::Q8_0 | Format::Q4_0 => 32,
-        Format::Q4K | Format::Q6K => 256,
+        Format::Q4K | Format::Q5K | Format::Q6K => 256,
     };
     let of_block = |values: &[f32]| {
         let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));

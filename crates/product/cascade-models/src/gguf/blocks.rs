@@ -186,19 +186,22 @@ impl BlockType {
         unpacked
     }
 
-    /// Blocks of Q5_0 or IQ4_NL as Q8_0, which has room for their scale and their integers.
+    /// Blocks of Q5_0 or IQ4_NL as Q8_0, and of Q3_K as Q6_K, which have room for their scales and
+    /// their integers.
     pub(super) fn widened(self, blocks: &[u8]) -> Vec<u8> {
         let blocks = blocks.par_chunks_exact(self.bytes());
-        let widened = blocks.flat_map_iter(|block| {
-            let mut values = [0.0; SMALL];
-            match self {
-                Self::Iq4Nl => nibbles(&block[2..], &mut values, |q| IQ4[usize::from(q)].into()),
-                _ => fives(&block[2..], &mut values, |q| f32::from(q) - 16.0),
+        let widened = blocks.flat_map_iter(|block| match self {
+            Self::Q3K => q6_k_of_q3_k(block),
+            Self::Iq4Nl => {
+                let mut values = [0.0; SMALL];
+                nibbles(&block[2..], &mut values, |q| IQ4[usize::from(q)].into());
+                q8_0_of(block, values)
             }
-            let scale = [block[0], block[1]];
-            scale
-                .into_iter()
-                .chain(values.map(|value| value as i8 as u8))
+            _ => {
+                let mut values = [0.0; SMALL];
+                fives(&block[2..], &mut values, |q| f32::from(q) - 16.0);
+                q8_0_of(block, values)
+            }
         });
         widened.collect()
     }
@@ -288,24 +291,52 @@ fn q2_k(block: &[u8], y: &mut [f32]) {
     }
 }
 
-/// 256 highest bits, 256 values of 2 bits, 16 scales of 6 bits, d.
-fn q3_k(block: &[u8], y: &mut [f32]) {
+/// Of Q3_K: the values, less 4, the scales of 16 each, less 32, and d.
+fn q3_k_integers(block: &[u8]) -> ([i8; 256], [i8; 16], &[u8]) {
     let (tops, rest) = block.split_at(32);
     let (packed, rest) = rest.split_at(64);
     let (scales, d) = rest.split_at(12);
-    let d = half(d);
     let scale = |i: usize| {
         let low = scales[i % 8] >> (4 * (i / 8)) & 15;
         let high = scales[8 + i % 4] >> (2 * (i / 4)) & 3;
-        i32::from(low | high << 4) - 32
+        (low | high << 4) as i8 - 32
     };
-    for (i, y) in y.iter_mut().enumerate() {
+    let integer = |i: usize| {
         let (half, within) = (i / 128, i % 128);
         let low = packed[32 * half + within % 32] >> (2 * (within / 32)) & 3;
         let top = tops[i % 32] >> (i / 32) & 1;
-        let q = i32::from(low | top << 2) - 4;
-        *y = d * scale(i / 16) as f32 * q as f32;
+        (low | top << 2) as i8 - 4
+    };
+    (std::array::from_fn(integer), std::array::from_fn(scale), d)
+}
+
+/// d, 16 scales of 6 bits, 256 values of 3 bits, less 4.
+fn q3_k(block: &[u8], y: &mut [f32]) {
+    let (integers, scales, d) = q3_k_integers(block);
+    for (i, (y, q)) in y.iter_mut().zip(integers).enumerate() {
+        *y = half(d) * f32::from(scales[i / 16]) * f32::from(q);
     }
+}
+
+/// The same in the places of Q6_K, whose integers are less 32.
+fn q6_k_of_q3_k(block: &[u8]) -> Vec<u8> {
+    let (integers, scales, d) = q3_k_integers(block);
+    let mut wide = vec![0; BlockType::Q6K.bytes()];
+    for (i, q) in integers.into_iter().enumerate() {
+        let (half, quarter, within) = (i / 128, i % 128 / 32, i % 32);
+        let q = (q + 32) as u8;
+        wide[64 * half + 32 * (quarter % 2) + within] |= (q & 15) << (4 * (quarter / 2));
+        wide[128 + 32 * half + within] |= q >> 4 << (2 * quarter);
+    }
+    wide[192..208].copy_from_slice(&scales.map(|scale| scale as u8));
+    wide[208..].copy_from_slice(d);
+    wide
+}
+
+/// The scale of a block, and integers in bytes.
+fn q8_0_of(block: &[u8], integers: [f32; SMALL]) -> Vec<u8> {
+    let integers = integers.map(|value| value as i8 as u8);
+    block[..2].iter().copied().chain(integers).collect()
 }
 
 /// The `i`th of 8 scales and minima of 6 bits in 12 bytes.

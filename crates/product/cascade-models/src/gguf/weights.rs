@@ -133,7 +133,8 @@ impl TensorFile for GgufWeights {
             BlockType::Q8_0 | BlockType::Q5_0 | BlockType::Iq4Nl => Format::Q8_0,
             BlockType::Q4_0 => Format::Q4_0,
             BlockType::Q4K => Format::Q4K,
-            BlockType::Q6K => Format::Q6K,
+            BlockType::Q5K => Format::Q5K,
+            BlockType::Q6K | BlockType::Q3K => Format::Q6K,
             _ => return Ok(None),
         };
         if !takes(dtype, format) {
@@ -141,7 +142,9 @@ impl TensorFile for GgufWeights {
         }
         let bytes = self.rows(part, place, rows)?;
         let bytes = match place.kind {
-            BlockType::Q5_0 | BlockType::Iq4Nl => Cow::Owned(place.kind.widened(&bytes)),
+            BlockType::Q5_0 | BlockType::Iq4Nl | BlockType::Q3K => {
+                Cow::Owned(place.kind.widened(&bytes))
+            }
             _ => bytes,
         };
         Ok(Some(Blocks { format, bytes }))

@@ -225,7 +225,7 @@ pub(super) fn add1(
     sum
 }
 
-/// Adds part number `part` of Q4_K to the integers of four rows.
+/// Adds part number `part` of Q4_K or Q5_K to the integers of four rows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) fn add_nibbles4(
@@ -267,7 +267,7 @@ pub(super) fn add_nibbles4(
     [s0, s1, s2, s3]
 }
 
-/// Adds part number `part` of Q4_K to the integers of a row.
+/// Adds part number `part` of Q4_K or Q5_K to the integers of a row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) fn add_nibbles1(
