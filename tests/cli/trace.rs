@@ -591,3 +591,51 @@ fn replays_with_assumed_costs_compare_schedules() {
         assert!(error(&replay(bad)).contains(says), "{bad:?}");
     }
 }
+
+#[test]
+fn a_model_agrees_with_its_own_trace() {
+    for family in ["t5", "llama"] {
+        let trace = project(&format!("traces/demo-{family}-problems.jsonl"));
+        let score = |size: &str, more: &[&str]| {
+            let model = format!("embedded:demo-{family}-{size}");
+            let args = ["trace", "score", &trace, "-m", &model, "--limit", "4"];
+            let args = [&args[..], &["--device", "cpu", "--json"], more].concat();
+            objects(&stdout(&cascade(&args))).remove(0)
+        };
+        let target = score("target", &[]);
+        assert_eq!(
+            (&target["records"], &target["dtype"]),
+            (&json!(4), &json!("f32"))
+        );
+        assert_eq!(target["agreement"], 1.0, "{family}");
+        let perplexity = |scored: &Value| scored["perplexity"].as_f64().unwrap();
+        let drafter = score("small", &[]);
+        assert!(perplexity(&target) >= 1.0 && perplexity(&drafter) >= 1.0);
+        assert!(drafter["agreement"].as_f64() < Some(1.0));
+        // Fewer bits predict nearly the same.
+        let rounded = perplexity(&score("target", &["--dtype", "q8_0"]));
+        let ratio = rounded / perplexity(&target);
+        assert!(
+            ratio != 1.0 && (ratio - 1.0).abs() < 0.05,
+            "{family}: {ratio}"
+        );
+    }
+}
+
+#[test]
+fn only_models_of_its_vocabulary_and_architecture_score_a_trace() {
+    let trace = project("traces/demo-t5-problems.jsonl");
+    let score = |model: &str, more: &[&str]| {
+        let args = ["trace", "score", &trace, "--model", model];
+        error(&cascade(&[&args[..], more].concat()))
+    };
+    let other = score("embedded:demo-llama-small", &[]);
+    assert!(
+        other.contains("another tokenizer") || other.contains("decoder-only"),
+        "{other}"
+    );
+    assert!(score("embedded:demo-t5-small", &["--dtype", "q9"]).contains("q9"));
+    assert!(score("embedded:demo-t5-small", &["--limit", "0"]).contains("0"));
+    let missing = error(&cascade(&["trace", "score", "none.jsonl", "-m", "x/y"]));
+    assert!(missing.contains("none.jsonl"), "{missing}");
+}

@@ -1,7 +1,7 @@
 //! `cascade bench`: cost of forwards and steps on this machine.
 
 mod model;
-mod options;
+pub(crate) mod options;
 mod step;
 
 use std::io::Write;
@@ -17,12 +17,13 @@ use crate::terminal::{self, Out};
 pub(crate) enum BenchCommand {
     /// Time a model's forwards by rows and context, relative to memory bandwidth.
     Model(model::ModelArgs),
-    /// Time the engine's overhead per step on top of the target's forwards (simulated acceptance).
+    /// Time cascades and plain decoding over recorded answers, and the engine's overhead per step.
     ///
     /// The target computes every forward, but a recorded trace answers in its place, so acceptance
-    /// is that of the recording whatever the target's weights. The configuration's statistical
+    /// is that of the recording whatever the target's weights. The configurations' statistical
     /// drafters draft as usual. Greedy; tokens only, no text is decoded. The first step of each
-    /// record, which reads the prompt, is excluded.
+    /// record, which reads the prompt, is excluded. Cascades and plain decoding take turns, record
+    /// by record.
     Step(step::StepArgs),
 }
 

@@ -2,6 +2,7 @@
 
 mod import;
 mod record;
+mod score;
 mod show;
 
 use std::path::PathBuf;
@@ -21,6 +22,11 @@ pub(crate) enum TraceCommand {
     Record(Box<RecordArgs>),
     /// Make a trace from texts recorded by other programs.
     Import(ImportArgs),
+    /// Say how well a model predicts a trace: perplexity, and how many tokens are its own choice.
+    ///
+    /// Each recorded token is predicted after the prompt and the recorded tokens before it. So it
+    /// shows what a data type costs, or how near a drafter is to the recorded target.
+    Score(score::ScoreArgs),
     /// Describe a trace.
     Show {
         /// The trace, plain or gzip.
@@ -108,6 +114,7 @@ pub(crate) fn run(command: TraceCommand) -> Result<ExitCode> {
     match command {
         TraceCommand::Record(args) => record::record(&args),
         TraceCommand::Import(args) => import::import(&args),
+        TraceCommand::Score(args) => score::score(&args),
         TraceCommand::Show { file, json } => show::show(&file, json),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use cascade_core::Architecture;
 use cascade_eval::trace::{Header, Quantiles, Reader, Summary, NEAR_TIE};
 use cascade_eval::Error;
 use serde_json::{json, Value};
@@ -46,10 +45,7 @@ pub(super) fn show(file: &Path, as_json: bool) -> Result<()> {
 }
 
 fn header(header: &Header) -> Vec<(&'static str, String)> {
-    let architecture = match header.architecture {
-        Architecture::EncoderDecoder => "encoder-decoder",
-        Architecture::DecoderOnly => "decoder-only",
-    };
+    let architecture = header.architecture;
     let revision = header
         .revision
         .as_ref()

@@ -1,5 +1,7 @@
 //! Prompts, for both architectures.
 
+use std::fmt;
+
 use crate::TokenId;
 
 /// How a model reads its prompt.
@@ -9,6 +11,15 @@ pub enum Architecture {
     EncoderDecoder,
     /// LLaMA: prompt and generated tokens are one sequence.
     DecoderOnly,
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::EncoderDecoder => "encoder-decoder",
+            Self::DecoderOnly => "decoder-only",
+        })
+    }
 }
 
 /// A tokenized prompt, split into the encoder's input and the context to continue.

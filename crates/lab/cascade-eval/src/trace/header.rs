@@ -207,33 +207,29 @@ impl Header {
     }
 }
 
-/// [`Architecture`] as `encoder-decoder` or `decoder-only`.
+/// [`Architecture`] by its name.
 mod architecture {
     use cascade_core::Architecture;
     use serde::{de::Error, Deserialize, Deserializer, Serializer};
-
-    const ENCODER_DECODER: &str = "encoder-decoder";
-    const DECODER_ONLY: &str = "decoder-only";
 
     pub(super) fn serialize<S: Serializer>(
         architecture: &Architecture,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        to.serialize_str(match architecture {
-            Architecture::EncoderDecoder => ENCODER_DECODER,
-            Architecture::DecoderOnly => DECODER_ONLY,
-        })
+        to.collect_str(architecture)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Architecture, D::Error> {
-        match String::deserialize(from)?.as_str() {
-            ENCODER_DECODER => Ok(Architecture::EncoderDecoder),
-            DECODER_ONLY => Ok(Architecture::DecoderOnly),
-            other => Err(D::Error::custom(format!(
-                "architecture {other:?} is neither {ENCODER_DECODER:?} nor {DECODER_ONLY:?}"
-            ))),
-        }
+        let name = String::deserialize(from)?;
+        let known = [Architecture::EncoderDecoder, Architecture::DecoderOnly];
+        let found = known.into_iter().find(|known| known.to_string() == name);
+        found.ok_or_else(|| {
+            let [one, other] = known.map(|known| known.to_string());
+            D::Error::custom(format!(
+                "architecture {name:?} is neither {one:?} nor {other:?}"
+            ))
+        })
     }
 }

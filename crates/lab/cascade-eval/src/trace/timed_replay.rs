@@ -48,13 +48,9 @@ impl<S: Scorer> TimedReplayScorer<S> {
     /// smaller vocabulary.
     pub fn new(live: S, recorded: TraceScorer, log: LookupLog) -> super::Result<Self> {
         let cannot = |reason: String| Err(Error::CannotTime { reason });
-        let name = |architecture| match architecture {
-            Architecture::EncoderDecoder => "an encoder-decoder model",
-            Architecture::DecoderOnly => "a decoder-only model",
-        };
         let (found, needed) = (live.architecture(), recorded.architecture());
         if found != needed {
-            return cannot(format!("it is {}, not {}", name(found), name(needed)));
+            return cannot(format!("it is {found}, not {needed}"));
         }
         let (found, needed) = (live.vocab_size(), recorded.vocab_size());
         if found < needed {

@@ -1,0 +1,146 @@
+//! `cascade trace score`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{bail, Context, Result};
+use cascade_config::model_source;
+use cascade_eval::trace::{Prediction, Trace};
+use cascade_eval::Bootstrap;
+use cascade_models::{load, parse_cache_type, CacheType, LoadedModel};
+use clap::Args;
+use serde::Serialize;
+
+use crate::bench::options::load_options;
+use crate::bigram::grouped;
+use crate::progress::Progress;
+use crate::{at_most, interrupt, terminal};
+
+#[derive(Debug, Args)]
+pub(crate) struct ScoreArgs {
+    /// The trace, plain or gzip.
+    file: PathBuf,
+
+    /// The model: a folder, a hub id (org/name, org/name@revision) or embedded:NAME.
+    #[arg(long, short, value_name = "MODEL")]
+    model: String,
+
+    /// Data type of the weights: f32, f16 or bf16; also q8_0, and q4_0 on the CPU; `stored` as a
+    /// GGUF file has them [default: f32 on the CPU, bf16 on a GPU].
+    #[arg(long, value_name = "DTYPE")]
+    dtype: Option<String>,
+
+    /// Type of keys and values on the CPU: f32, bf16 or f16.
+    #[arg(long, value_name = "DTYPE", value_parser = parse_cache_type)]
+    cache_dtype: Option<CacheType>,
+
+    /// Device: auto, cpu or cuda:N.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+
+    /// Maximum number of records, spread evenly over the trace [default: all].
+    #[arg(long, value_name = "N", value_parser = at_most(1 << 30))]
+    limit: Option<usize>,
+
+    /// Print one JSON object and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Scored {
+    trace: String,
+    /// Whose outputs they are.
+    recorded: String,
+    model: String,
+    dtype: String,
+    records: usize,
+    tokens: usize,
+    perplexity: f64,
+    /// 95%, by resampling records.
+    interval: Option<(f64, f64)>,
+    /// The share of the tokens that are the model's most probable ones.
+    agreement: f64,
+}
+
+pub(super) fn score(args: &ScoreArgs) -> Result<()> {
+    let trace = Trace::open(&args.file)?;
+    let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
+    let model = load(&model_source(&args.model)?, &options)?;
+    refuse_another_vocabulary(&trace, &model)?;
+    let mut found = Prediction::default();
+    let mut session = model.session();
+    let (all, count) = (trace.records.len(), trace.records.len());
+    let count = args.limit.map_or(count, |limit| limit.min(count));
+    let mut progress = Progress::new(count, "records");
+    interrupt::cooperate();
+    for record in (0..count).map(|i| i * all / count) {
+        if interrupt::requested() {
+            bail!("interrupted: nothing is shown, as some of the records say little of the others");
+        }
+        let record = &trace.records[record];
+        let added = found.add(&mut session, record);
+        added.with_context(|| format!("{}: record {}", trace.label, record.id))?;
+        progress.step();
+    }
+    drop(progress);
+    let without = || format!("{}: no tokens to predict", trace.label);
+    show(
+        args,
+        &Scored {
+            perplexity: found.perplexity().with_context(without)?,
+            agreement: found.agreement().with_context(without)?,
+            interval: found.interval(Bootstrap::default()),
+            records: count,
+            tokens: found.tokens(),
+            recorded: trace.header.model.clone(),
+            model: model.name.clone(),
+            dtype: model.dtype.as_str().to_owned(),
+            trace: trace.label,
+        },
+    )
+}
+
+fn refuse_another_vocabulary(trace: &Trace, model: &LoadedModel) -> Result<()> {
+    let (recorded, own) = (trace.header.tokenizer(), model.tokenizer.fingerprint());
+    if recorded != own {
+        bail!(
+            "{} was recorded with another tokenizer than that of {}: the trace has {recorded}, the model {own}",
+            trace.label,
+            model.name
+        );
+    }
+    let (found, needed) = (model.architecture(), trace.header.architecture);
+    if found != needed {
+        bail!(
+            "{} is of a target that is {needed}, and {} is {found}",
+            trace.label,
+            model.name
+        );
+    }
+    Ok(())
+}
+
+fn show(args: &ScoreArgs, scored: &Scored) -> Result<()> {
+    let mut out = terminal::stdout();
+    if args.json {
+        serde_json::to_writer(&mut out, scored)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let interval = scored.interval.map_or(String::new(), |(low, high)| {
+        format!(" (95% interval {low:.4} to {high:.4})")
+    });
+    writeln!(
+        out,
+        "{} in {} on {} tokens of {}, {} records\nperplexity {:.4}{interval}; {:.2}% of the tokens are its own choice",
+        scored.model,
+        scored.dtype,
+        grouped(scored.tokens as u64),
+        scored.recorded,
+        grouped(scored.records as u64),
+        scored.perplexity,
+        100.0 * scored.agreement
+    )?;
+    Ok(())
+}
