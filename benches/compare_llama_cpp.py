@@ -77,7 +77,7 @@ def measure(forward, rows, repeats):
 
 def llama_cpp(args):
     import llama_cpp
-    model = llama_cpp.Llama(str(args.file), n_ctx=args.context + 128, n_batch=512, n_threads=args.threads,
+    model = llama_cpp.Llama(str(args.file), n_ctx=args.context + max(args.rows), n_batch=512, n_threads=args.threads,
                             n_threads_batch=args.threads, logits_all=True, verbose=False)
     model.eval([5] * args.context)
 
@@ -102,7 +102,9 @@ def transformers(args):
 
     def forward(rows):
         with torch.no_grad():
-            cache.crop(args.context)
+            # Negative: how many are taken away. Releases differ in what else it may be.
+            if cache.get_seq_length() > args.context:
+                cache.crop(args.context - cache.get_seq_length())
             model(torch.full((1, rows), 7), past_key_values=cache, use_cache=True)
     return forward
 

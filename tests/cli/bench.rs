@@ -135,19 +135,37 @@ fn steps_of_both_families_with_their_own_targets() {
         let measured = object(&[&args[..], &["--limit", "2", "--json"]].concat());
         assert_eq!(measured["simulated"], true);
         assert_eq!(measured["records"], 2);
-        assert!(measured["steps"].as_u64().unwrap() > 4);
-        // Acceptance equals that of a replay.
+        let cascade_of = &measured["cascades"][0];
+        assert!(cascade_of["steps"].as_u64().unwrap() > 4);
+        // Both emit the same tokens, but those of the first steps are not timed.
+        let tokens = |of: &Value| of["tokens"].as_u64().unwrap();
+        let (drafted, plain) = (tokens(&cascade_of["walltime"]), tokens(&measured["plain"]));
+        assert!(drafted <= plain + 2 * 7 && plain <= drafted + 2 * 7);
+        let speed = |of: &Value| of["tokens_per_second"].as_f64().unwrap();
+        let ratio = speed(&cascade_of["walltime"]) / speed(&measured["plain"]);
+        assert!((cascade_of["speedup"].as_f64().unwrap() / ratio - 1.0).abs() < 1e-9);
+        let bytes = measured["bytes_per_forward"].as_f64().unwrap();
+        let memory = measured["memory_bytes_per_second"].as_f64().unwrap();
+        assert!((measured["memory_bound"].as_f64().unwrap() / (memory / bytes) - 1.0).abs() < 1e-9);
+        // Acceptance equals that of replays of the two records, the first and the 26th of 50.
         let replay = ["replay", "--trace", &trace, "--config", config.path()];
-        let replayed = stdout(&cascade(
-            &[&replay[..], &["--limit", "2", "--json"]].concat(),
-        ));
-        let sums: Value = serde_json::from_str(replayed.lines().last().unwrap()).unwrap();
-        let length = &sums["total"]["mean_acceptance_length"];
-        assert_eq!(&measured["tokens_per_step"], length);
-        assert!(length.as_f64().unwrap() > 1.0);
-        let part = |name: &str| measured["median_seconds"][name].as_f64().unwrap();
+        let count = |offset: &str| {
+            let limits = ["--limit", "1", "--offset", offset, "--json"];
+            let replayed = stdout(&cascade(&[&replay[..], &limits].concat()));
+            let sums: Value = serde_json::from_str(replayed.lines().last().unwrap()).unwrap();
+            let count = |name: &str| sums["total"][name].as_u64().unwrap();
+            (count("num_tokens"), count("num_spec_steps"))
+        };
+        let (first, second) = (count("0"), count("25"));
+        let length = (first.0 + second.0) as f64 / (first.1 + second.1) as f64;
+        let found = cascade_of["tokens_per_step"].as_f64().unwrap();
+        assert!(
+            length > 1.0 && (found - length).abs() < 1e-9,
+            "{found} {length}"
+        );
+        let part = |name: &str| cascade_of["median_seconds"][name].as_f64().unwrap();
         assert!(part("forward") > 0.0 && part("overhead") > 0.0);
-        assert_eq!(measured["drafters"][0]["name"], "max-gram");
+        assert_eq!(cascade_of["drafters"][0]["name"], "max-gram");
     }
 }
 
@@ -165,10 +183,33 @@ fn steps_of_a_shape() {
     ];
     let shape = |name| ["--shape", name, "--random-weights", "--limit", "1"];
     let table = stdout(&cascade(&[&args[..], &shape("flan-t5-small")].concat()));
-    assert!(table.starts_with("simulated: flan-t5-small with random weights"));
+    assert!(
+        table.contains("forwards of flan-t5-small with random weights"),
+        "{table}"
+    );
+    assert!(table.contains("  plain decoding\n"), "{table}");
     assert!(table.contains("all but forward"), "{table}");
     let other = error(&[&args[..], &shape("vicuna-68m")].concat());
     assert!(other.contains("decoder-only"), "{other}");
+}
+
+#[test]
+fn several_cascades_are_timed_around_one_target() {
+    let (first, second) = (Statistical::new("demo-t5"), Statistical::new("demo-t5"));
+    let other = Statistical::new("demo-llama");
+    let trace = project("traces/demo-t5-problems.jsonl");
+    let args = ["bench", "step", "--trace", &trace, "--limit", "1"];
+    let both = ["--config", first.path(), "--config", second.path()];
+    let measured = object(&[&args[..], &both, &["--json"]].concat());
+    let cascades = measured["cascades"].as_array().unwrap();
+    assert_eq!(cascades.len(), 2);
+    assert_eq!(
+        cascades[0]["tokens_per_step"],
+        cascades[1]["tokens_per_step"]
+    );
+    let mixed = ["--config", first.path(), "--config", other.path()];
+    let message = error(&[&args[..], &mixed].concat());
+    assert!(message.contains("different targets"), "{message}");
 }
 
 #[test]

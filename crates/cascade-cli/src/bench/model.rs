@@ -8,14 +8,14 @@ use std::sync::Arc;
 use anyhow::{bail, Result};
 use cascade_config::model_source;
 use cascade_core::Architecture;
-use cascade_eval::{read_bandwidth, ForwardBench, ForwardCost};
+use cascade_eval::{ForwardBench, ForwardCost};
 use cascade_models::{load, parse_cache_type, CacheType, Device, LoadOptions, Model, Session};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
 use crate::{at_most, bounded};
 
-use super::options::{load_options, of_shape, ShapeArgs};
+use super::options::{bandwidth, load_options, of_shape, ShapeArgs};
 
 /// Logits and scores of attention take memory in proportion to the rows; no draft has as many.
 const MOST_ROWS: usize = 4096;
@@ -277,20 +277,6 @@ fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Arc<Model
     let model = args.model.as_deref().unwrap_or_default();
     let loaded = load(&model_source(model)?, options)?;
     Ok((loaded.name, loaded.model))
-}
-
-/// Read bandwidth of the device's memory in bytes per second, and copy bandwidth on a GPU.
-fn bandwidth(device: &Device) -> Result<(f64, Option<f64>)> {
-    // Far larger than any cache.
-    const MOST: usize = 2 << 30;
-    match device {
-        Device::Cpu => Ok((read_bandwidth(), None)),
-        Device::Gpu(gpu) => {
-            let (used, all) = gpu.memory()?;
-            let measured = gpu.bandwidth(MOST.min((all - used) / 4))?;
-            Ok((measured.read, Some(measured.copy)))
-        }
-    }
 }
 
 fn forward(

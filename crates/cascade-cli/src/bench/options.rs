@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{anyhow, bail, Context, Result};
+use cascade_eval::read_bandwidth;
 use cascade_models::{
     parse_device, parse_dtype, random_model, random_twin, shape, shape_names, CacheType, DType,
     Device, HubOptions, LoadOptions, Model,
@@ -77,4 +78,18 @@ pub(crate) fn layer_of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Mo
 pub(crate) fn of_shape(name: &str, options: &LoadOptions) -> Result<Arc<Model>> {
     let config = shape(name).ok_or_else(|| anyhow!("unknown shape {name}"))?;
     random_model(config, options).with_context(|| format!("the shape {name}"))
+}
+
+/// Read bandwidth of the device's memory in bytes per second, and copy bandwidth on a GPU.
+pub(crate) fn bandwidth(device: &Device) -> Result<(f64, Option<f64>)> {
+    // Far larger than any cache.
+    const MOST: usize = 2 << 30;
+    match device {
+        Device::Cpu => Ok((read_bandwidth(), None)),
+        Device::Gpu(gpu) => {
+            let (used, all) = gpu.memory()?;
+            let measured = gpu.bandwidth(MOST.min((all - used) / 4))?;
+            Ok((measured.read, Some(measured.copy)))
+        }
+    }
 }

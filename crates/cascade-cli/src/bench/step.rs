@@ -1,4 +1,4 @@
-//! `cascade bench step`: engine overhead per step, with simulated acceptance.
+//! `cascade bench step`: walltime and engine overhead of recorded answers, with timed forwards.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter, ModelPool};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter};
 use cascade_engine::{Cascade, GenerationOutput, Role};
 use cascade_eval::median;
 use cascade_eval::trace::{
-    replay_timed, LookupLog, StepCost, TimedReplayScorer, Trace, TraceScorer,
+    replay_timed, LookupLog, Record, StepCost, TimedReplayScorer, Trace, TraceScorer,
 };
-use cascade_models::Session;
+use cascade_models::{parse_device, Model};
 use clap::Args;
 use serde::Serialize;
 
-use super::options::{load_options, of_shape, ShapeArgs};
+use super::options::{bandwidth, load_options, of_shape, ShapeArgs};
 use crate::job;
 
 #[derive(Debug, Args)]
@@ -25,19 +25,20 @@ pub(crate) struct StepArgs {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
-    /// Configuration of the cascade, with statistical drafters only.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    /// Configuration of a cascade, with statistical drafters only. May be repeated: all of one
+    /// target.
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Vec<PathBuf>,
 
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// Maximum number of records. Each is replayed twice; the second replay is timed.
+    /// Maximum number of records, spread evenly over the trace.
     #[arg(long, value_name = "N", default_value_t = 8)]
     limit: usize,
 
-    /// Data type of the shape: f32, f16 or bf16; on the CPU also q8_0 or q4_0 [default: f32 on the
-    /// CPU, bf16 on a GPU].
+    /// Data type of the shape: f32, f16 or bf16; also q8_0, and q4_0 on the CPU [default: f32 on
+    /// the CPU, bf16 on a GPU].
     #[arg(long, value_name = "DTYPE", requires = "shape")]
     dtype: Option<String>,
 
@@ -61,12 +62,36 @@ struct Measured {
     dtype: String,
     /// The trace whose tokens are emitted.
     trace: String,
-    config: String,
     records: usize,
+    /// Bytes of weights that a forward reads.
+    bytes_per_forward: usize,
+    /// Read bandwidth of the device's memory.
+    memory_bytes_per_second: f64,
+    /// Tokens a second at which memory delivers all weights for each token: the bound of plain
+    /// decoding.
+    memory_bound: f64,
+    plain: Walltime,
+    cascades: Vec<MeasuredCascade>,
+}
+
+/// Speed over all timed steps together.
+#[derive(Serialize)]
+struct Walltime {
+    tokens: usize,
+    seconds: f64,
+    tokens_per_second: f64,
+}
+
+#[derive(Serialize)]
+struct MeasuredCascade {
+    config: String,
     /// Steps that were timed.
     steps: usize,
     drafted_per_step: f64,
     tokens_per_step: f64,
+    walltime: Walltime,
+    /// Tokens a second relative to plain decoding, of the same tokens in the same run.
+    speedup: f64,
     median_seconds: Parts,
     /// Median engine time divided by median forward time.
     overhead_share: f64,
@@ -96,7 +121,7 @@ struct Target {
     name: String,
     device: String,
     dtype: String,
-    session: Session,
+    model: Arc<Model>,
 }
 
 pub(super) fn run(args: &StepArgs) -> Result<()> {
@@ -109,41 +134,57 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     if args.limit == 0 {
         bail!("--limit must be 1 or more");
     }
-    let config = Config::open(&args.config)?;
-    refuse_neural_drafters(&config)?;
+    let configs = configs(args)?;
     let trace = Arc::new(Trace::open(&args.trace)?);
-    let pool = config.pool(&AssembleOptions::default().with_device(args.device));
-    let target = target(args, &config, &pool)?;
-    let log = LookupLog::default();
-    let recorded = TraceScorer::new(trace.clone())?;
-    let scorer = TimedReplayScorer::new(target.session, recorded, log.clone())
-        .with_context(|| format!("{} for {}", target.name, trace.label))?;
-    let replayed = cascade_config::Target::new(scorer, &trace.label, trace.header.tokenizer())
-        .with_eos(trace.header.eos.iter().copied());
-    let assembled = pool.assemble_with_target(&config, replayed)?;
-    job::say(&assembled);
-    let run = replay_all(args, &config, &trace, assembled.cascade, &log)?;
-    let parts = run.medians().with_context(|| {
-        format!(
-            "{}: no record has two steps, and the first step, which reads the prompt, is excluded; use longer records",
-            trace.label
-        )
-    })?;
+    let target = target(args, &configs[0])?;
+    let memory = bandwidth(&parse_device(&target.device)?)?.0;
+    let mut plain = Decoder::new(args, configs[0].plain(), &trace, &target)?;
+    let decoders = configs.into_iter();
+    let decoders = decoders.map(|config| Decoder::new(args, config, &trace, &target));
+    let mut cascades = decoders.collect::<Result<Vec<_>>>()?;
+    replay_all(args, &trace, &mut plain, &mut cascades)?;
+    let plain = plain.run.walltime().with_context(|| too_short(&trace))?;
+    let measured = cascades.iter().map(|cascade| cascade.measured(&plain));
+    let bytes = target.model.bytes_per_forward();
     Ok(Measured {
         simulated: true,
         target: target.name,
         device: target.device,
         dtype: target.dtype,
         trace: trace.label.clone(),
-        config: config.label.clone(),
-        records: run.generations.len(),
-        steps: run.costs.len(),
-        drafted_per_step: run.drafted_per_step(),
-        tokens_per_step: run.tokens_per_step(),
-        overhead_share: parts.overhead / parts.forward,
-        median_seconds: parts,
-        drafters: run.drafters(),
+        records: trace.records.len().min(args.limit),
+        bytes_per_forward: bytes,
+        memory_bytes_per_second: memory,
+        memory_bound: memory / bytes as f64,
+        cascades: measured
+            .collect::<Option<_>>()
+            .with_context(|| too_short(&trace))?,
+        plain,
     })
+}
+
+fn too_short(trace: &Trace) -> String {
+    format!(
+        "{}: no record has two steps, and the first step, which reads the prompt, is excluded; use longer records",
+        trace.label
+    )
+}
+
+/// Configurations of one target, with statistical drafters.
+fn configs(args: &StepArgs) -> Result<Vec<Config>> {
+    let configs = args.config.iter().map(Config::open);
+    let configs = configs.collect::<Result<Vec<_>, _>>()?;
+    for config in &configs {
+        refuse_neural_drafters(config)?;
+        if args.shape.shape()?.is_none() && config.target != configs[0].target {
+            bail!(
+                "{} and {} have different targets; bench step times one, with several cascades around it",
+                configs[0].label,
+                config.label
+            );
+        }
+    }
+    Ok(configs)
 }
 
 /// Forwards of neural drafters are not engine overhead, and could not be separated from it.
@@ -161,12 +202,13 @@ fn refuse_neural_drafters(config: &Config) -> Result<()> {
 }
 
 /// The given shape, or the configuration's target.
-fn target(args: &StepArgs, config: &Config, pool: &ModelPool) -> Result<Target> {
+fn target(args: &StepArgs, config: &Config) -> Result<Target> {
+    let pool = config.pool(&AssembleOptions::default().with_device(args.device));
     let device = pool.device(&config.target)?.spec.to_string();
     let Some(shape) = args.shape.shape()? else {
         let loaded = pool.target(config)?;
         return Ok(Target {
-            session: loaded.session(),
+            model: loaded.model.clone(),
             name: loaded.name.clone(),
             device,
             dtype: loaded.dtype.as_str().to_owned(),
@@ -177,42 +219,100 @@ fn target(args: &StepArgs, config: &Config, pool: &ModelPool) -> Result<Target> 
         name: format!("{shape} with random weights"),
         device,
         dtype: options.dtype.as_str().to_owned(),
-        session: of_shape(shape, &options)?.session(),
+        model: of_shape(shape, &options)?,
     })
 }
 
+/// A cascade, or plain decoding, around the target.
+struct Decoder {
+    config: Config,
+    cascade: Cascade,
+    log: LookupLog,
+    run: Run,
+}
+
+impl Decoder {
+    fn new(args: &StepArgs, config: Config, trace: &Arc<Trace>, target: &Target) -> Result<Self> {
+        let log = LookupLog::default();
+        let recorded = TraceScorer::new(trace.clone())?;
+        let scorer = TimedReplayScorer::new(target.model.session(), recorded, log.clone())
+            .with_context(|| format!("{} for {}", target.name, trace.label))?;
+        let replayed = cascade_config::Target::new(scorer, &trace.label, trace.header.tokenizer())
+            .with_eos(trace.header.eos.iter().copied());
+        let pool = config.pool(&AssembleOptions::default().with_device(args.device));
+        let assembled = pool.assemble_with_target(&config, replayed)?;
+        job::say(&assembled);
+        Ok(Self {
+            cascade: assembled.cascade,
+            config,
+            log,
+            run: Run::default(),
+        })
+    }
+
+    fn replay(&mut self, record: &Record) -> Result<()> {
+        let options = self.config.generation.options();
+        let (generation, costs) = replay_timed(&mut self.cascade, record, &options, &self.log)?;
+        self.run.generations.push(generation);
+        self.run.costs.extend(costs);
+        Ok(())
+    }
+
+    /// `None` if there are no steps.
+    fn measured(&self, plain: &Walltime) -> Option<MeasuredCascade> {
+        let (run, parts, walltime) = (&self.run, self.run.medians()?, self.run.walltime()?);
+        Some(MeasuredCascade {
+            config: self.config.label.clone(),
+            steps: run.costs.len(),
+            drafted_per_step: run.drafted_per_step(),
+            tokens_per_step: run.tokens_per_step(),
+            speedup: walltime.tokens_per_second / plain.tokens_per_second,
+            walltime,
+            overhead_share: parts.overhead / parts.forward,
+            median_seconds: parts,
+            drafters: run.drafters(),
+        })
+    }
+}
+
 /// Timed steps and their generations.
+#[derive(Default)]
 struct Run {
     generations: Vec<GenerationOutput>,
     costs: Vec<StepCost>,
 }
 
+/// Plain decoding and all cascades take turns, record by record, so that what else the machine does
+/// meets all of them.
 fn replay_all(
     args: &StepArgs,
-    config: &Config,
     trace: &Trace,
-    mut cascade: Cascade,
-    log: &LookupLog,
-) -> Result<Run> {
-    let mut run = Run {
-        generations: Vec::new(),
-        costs: Vec::new(),
-    };
-    let options = config.generation.options();
-    // The first pass warms up memory, caches, and the GPU's graphs for each number of rows.
-    for timed in [false, true] {
-        for record in trace.records.iter().take(args.limit) {
-            let (generation, costs) = replay_timed(&mut cascade, record, &options, log)?;
-            if timed {
-                run.generations.push(generation);
-                run.costs.extend(costs);
-            }
+    plain: &mut Decoder,
+    cascades: &mut [Decoder],
+) -> Result<()> {
+    let (all, count) = (trace.records.len(), trace.records.len().min(args.limit));
+    for record in (0..count).map(|i| i * all / count) {
+        plain.replay(&trace.records[record])?;
+        for cascade in cascades.iter_mut() {
+            cascade.replay(&trace.records[record])?;
         }
     }
-    Ok(run)
+    Ok(())
 }
 
 impl Run {
+    /// `None` if there are no steps.
+    fn walltime(&self) -> Option<Walltime> {
+        let tokens: usize = self.costs.iter().map(|cost| cost.step.accepted + 1).sum();
+        let seconds: Duration = self.costs.iter().map(|cost| cost.timings.total()).sum();
+        let seconds = seconds.as_secs_f64();
+        (tokens > 0).then(|| Walltime {
+            tokens,
+            seconds,
+            tokens_per_second: tokens as f64 / seconds,
+        })
+    }
+
     /// Over timed steps.
     fn drafted_per_step(&self) -> f64 {
         let drafted: usize = self.costs.iter().map(|cost| cost.step.drafted).sum();
@@ -267,15 +367,43 @@ impl Run {
 fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
     writeln!(
         out,
-        "simulated: {} on {} in {}; tokens of {}; drafters of {}",
-        measured.target, measured.device, measured.dtype, measured.trace, measured.config
+        "replayed: tokens of {}, {} records; forwards of {} on {} in {}",
+        measured.trace, measured.records, measured.target, measured.device, measured.dtype
+    )?;
+    let (bytes, memory) = (measured.bytes_per_forward, measured.memory_bytes_per_second);
+    writeln!(
+        out,
+        "a forward reads {:.3} GiB of weights; memory is read at {:.1} GB/s, {:.2} times a second all of them\n",
+        bytes as f64 / (1u64 << 30) as f64,
+        memory / 1e9,
+        measured.memory_bound
     )?;
     writeln!(
         out,
-        "{} steps of {} records; per step {:.2} tokens drafted, {:.3} emitted\n",
-        measured.steps, measured.records, measured.drafted_per_step, measured.tokens_per_step
+        "{:>9}{:>9}{:>12}  cascade",
+        "tokens/s", "× plain", "× memory"
     )?;
-    let parts = &measured.median_seconds;
+    let plain = ("plain decoding", &measured.plain, 1.0);
+    let cascades = measured.cascades.iter();
+    let cascades = cascades.map(|c| (c.config.as_str(), &c.walltime, c.speedup));
+    for (name, walltime, speedup) in std::iter::once(plain).chain(cascades) {
+        let speed = walltime.tokens_per_second;
+        let over_memory = speed / measured.memory_bound;
+        writeln!(out, "{speed:>9.2}{speedup:>9.2}{over_memory:>12.2}  {name}")?;
+    }
+    for cascade in &measured.cascades {
+        show_steps(out, cascade)?;
+    }
+    Ok(())
+}
+
+fn show_steps(out: &mut impl Write, cascade: &MeasuredCascade) -> Result<()> {
+    writeln!(
+        out,
+        "\n{}: {} steps; per step {:.2} tokens drafted, {:.3} emitted\n",
+        cascade.config, cascade.steps, cascade.drafted_per_step, cascade.tokens_per_step
+    )?;
+    let parts = &cascade.median_seconds;
     writeln!(out, "{:<28}{:>12}{:>12}", "median per step", "µs", "share")?;
     for (name, seconds) in [
         ("target forward", parts.forward),
@@ -287,7 +415,7 @@ fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
         let share = 100.0 * seconds / parts.forward;
         writeln!(out, "{name:<28}{:>12.2}{share:>11.3}%", 1e6 * seconds)?;
     }
-    for drafter in &measured.drafters {
+    for drafter in &cascade.drafters {
         writeln!(
             out,
             "\ndrafter {}: {:.2} µs per step on average, part of drafting",
