@@ -639,3 +639,60 @@ fn only_models_of_its_vocabulary_and_architecture_score_a_trace() {
     let missing = error(&cascade(&["trace", "score", "none.jsonl", "-m", "x/y"]));
     assert!(missing.contains("none.jsonl"), "{missing}");
 }
+
+/// In the form of a chat template, its end-of-text token ends an answer, in recordings as in runs.
+#[test]
+fn answers_in_a_chat_template_end_where_runs_end_them() {
+    let folder = Folder::new();
+    let record = |name: &str, template: &str| {
+        let output = folder.name(name);
+        let args = ["trace", "record", "-m", "embedded:demo-llama-target"];
+        let prompt = ["--template", template, "--max-new-tokens", "24"];
+        let asked = [
+            "--output",
+            &output,
+            "--prompt",
+            "Ann has 3 pens and buys 4.",
+        ];
+        stdout(&cascade(&[&args[..], &prompt, &asked].concat()));
+        objects(&folder.read(name))
+    };
+    let template = |end: &str| {
+        let text = "Question: {{ messages[0]['content'] }} Answer:";
+        json!({ "chat_template": text, "eos_token": end }).to_string()
+    };
+    let without = folder.file("without.json", template("</s>"));
+    let [header, whole] = &record("whole.jsonl", &without)[..] else {
+        panic!("a header and a record");
+    };
+    // One of the tokens that the model says, by its name.
+    let end = &whole["output"][5];
+    let tokenizer = project("crates/lab/cascade-demo/models/demo-llama-target/tokenizer.json");
+    let tokenizer: Value = serde_json::from_slice(&std::fs::read(tokenizer).unwrap()).unwrap();
+    let vocabulary = tokenizer["model"]["vocab"].as_object().unwrap();
+    let (name, _) = vocabulary.iter().find(|(_, id)| *id == end).unwrap();
+    let with = folder.file("with.json", template(name));
+    let [cut_header, cut] = &record("cut.jsonl", &with)[..] else {
+        panic!("a header and a record");
+    };
+    let ends = |header: &Value| header["eos"].as_array().unwrap().clone();
+    assert_eq!(
+        ends(cut_header),
+        [&ends(header)[..], &[end.clone()]].concat()
+    );
+    assert_eq!(
+        (&cut["finish"], cut["output"].as_array().unwrap().last()),
+        (&json!("eos"), Some(end))
+    );
+    let run = [
+        "run",
+        "-m",
+        "embedded:demo-llama-target",
+        "--template",
+        &with,
+        "--json",
+    ];
+    let more = ["--max-new-tokens", "24", "Ann has 3 pens and buys 4."];
+    let answer = objects(&stdout(&cascade(&[&run[..], &more].concat()))).remove(0);
+    assert_eq!(answer["token_ids"], cut["output"]);
+}

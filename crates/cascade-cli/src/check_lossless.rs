@@ -131,6 +131,8 @@ struct Trial {
     config: Config,
     prompt: Prompt,
     cascade: Cascade,
+    /// The tokens that end an answer.
+    eos: Vec<TokenId>,
 }
 
 impl Checker<'_> {
@@ -143,7 +145,8 @@ impl Checker<'_> {
         if let Some(seed) = self.args.random_settings {
             config = with_random_settings(&config, seed.wrapping_add(number as u64))?;
         }
-        let cascade = self.pool.assemble(&config)?.cascade;
+        let cascade = self.job.assemble_as(&self.pool, &config)?.cascade;
+        let eos = self.job.end_tokens(&self.pool, &config)?;
         let input = &self.job.inputs[number % self.job.inputs.len()];
         let prompt = input.prompt(&[])?.encode(&cascade)?;
         Ok(Trial {
@@ -151,6 +154,7 @@ impl Checker<'_> {
             config,
             prompt,
             cascade,
+            eos,
         })
     }
 
@@ -196,7 +200,7 @@ impl Checker<'_> {
                 &mut self.target.session(),
                 &trial.prompt,
                 sampling,
-                trial.eos(&self.target),
+                &trial.eos,
                 self.args.length,
                 self.args.samples,
             )?;
@@ -264,13 +268,6 @@ impl Trial {
     fn generate(&mut self, options: &Options) -> Result<Vec<TokenId>> {
         let generation = self.cascade.generate_tokens(&self.prompt, options)?;
         Ok(generation.tokens)
-    }
-
-    fn eos<'e>(&self, target: &'e LoadedModel) -> &'e [TokenId] {
-        match self.config.generation.ignore_eos {
-            true => &[],
-            false => &target.eos_token_ids,
-        }
     }
 }
 

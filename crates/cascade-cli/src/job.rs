@@ -1,7 +1,10 @@
 //! The common start of every command that generates: configuration, inputs, options.
 
 use anyhow::{bail, Result};
-use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, ModelPool, SamplingSettings};
+use cascade_config::{
+    AssembleOptions, Assembled, ChatTemplate, Config, DeviceSpec, ModelPool, SamplingSettings,
+};
+use cascade_core::TokenId;
 use cascade_engine::Options;
 
 use crate::args::{DecodingArgs, JobArgs};
@@ -64,12 +67,21 @@ impl Job {
 
     /// The cascade of this job's configuration with other drafters or settings.
     pub(crate) fn assemble_as(&self, pool: &ModelPool, config: &Config) -> Result<Assembled> {
+        assemble(pool, config, self.chat())
+    }
+
+    /// The tokens that end an answer.
+    pub(crate) fn end_tokens(&self, pool: &ModelPool, config: &Config) -> Result<Vec<TokenId>> {
+        Ok(pool.end_tokens(config, self.chat())?)
+    }
+
+    /// The chat template, if prompts are conversations.
+    fn chat(&self) -> Option<&ChatTemplate> {
         let mut templates = self.inputs.iter().map(Input::template);
-        let chat = templates.find_map(|template| match template {
+        templates.find_map(|template| match template {
             Template::Chat(chat) => Some(&chat.template),
             Template::Plain(_) => None,
-        });
-        assemble(pool, config, chat)
+        })
     }
 
     /// Loads the models, and prints warnings about what is valid but probably unintended.

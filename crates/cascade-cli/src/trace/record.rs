@@ -38,7 +38,8 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
     let target = pool.target(&job.config)?;
     job::say_notes(&pool.notes());
     let device = pool.device(&job.config.target)?.spec;
-    let header = header(args, &job, &target, device);
+    let mut header = header(args, &job, &target, device);
+    header.eos = job.end_tokens(&pool, &job.config)?;
     let (writer, done) = writer(&output, &header)?;
     let name = &job.config.target.name;
     let codec = Arc::new(target.tokenizer.clone());
@@ -139,9 +140,6 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
     ));
     header.program = Some(concat!("cascade ", env!("CARGO_PKG_VERSION")).to_owned());
     header.max_context = session.max_context();
-    if !config.generation.ignore_eos {
-        header.eos.clone_from(&target.eos_token_ids);
-    }
     header.dataset = dataset(&args.job.input);
     header.template = job
         .inputs

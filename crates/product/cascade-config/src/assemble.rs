@@ -189,13 +189,14 @@ impl ModelPool {
     /// A device that is not there; a model or a table that cannot be loaded; a drafter whose
     /// vocabulary or architecture differs from the target's; settings that do not fit together.
     pub fn assemble(&self, config: &Config) -> Result<Assembled> {
+        self.assemble_for(config, None)
+    }
+
+    fn assemble_for(&self, config: &Config, chat: Option<&ChatTemplate>) -> Result<Assembled> {
         let target = [("target".to_owned(), &config.target)];
         self.check_memory(config, target.into_iter().chain(config.neural_drafters()))?;
         let model = self.target(config)?;
-        let mut target = Target::from(&*model);
-        if config.generation.ignore_eos {
-            target.eos.clear();
-        }
+        let target = Target::from(&*model).with_eos(self.end_tokens(config, chat)?);
         let mut assembled = self.assemble_with_target(config, target)?;
         let mut of_target = model_warnings(&config.target.name, &model);
         // Drafters choose nothing for good.
@@ -211,25 +212,24 @@ impl ModelPool {
     /// # Errors
     /// As [`assemble`](Self::assemble).
     pub fn assemble_for_chat(&self, config: &Config, template: &ChatTemplate) -> Result<Assembled> {
-        let assembled = self.assemble(config)?;
-        let end = template.special_token("eos_token");
-        let Some(end) = end.filter(|_| !config.generation.ignore_eos) else {
-            return Ok(assembled);
-        };
-        let model = self.target(config)?;
-        let mut target = Target::from(&*model);
-        match model.tokenizer.token_to_id(end) {
-            Some(end) if !target.eos.contains(&end) => {
-                target.eos.push(end);
-                let warnings = assembled.warnings;
-                let assembled = self.assemble_with_target(config, target)?;
-                Ok(Assembled {
-                    warnings,
-                    ..assembled
-                })
-            }
-            _ => Ok(assembled),
+        self.assemble_for(config, Some(template))
+    }
+
+    /// The tokens that end an answer: those of the target and, in the form of a chat template, the
+    /// end-of-text token of the template's model; none if the configuration ignores them.
+    ///
+    /// # Errors
+    /// If the target cannot be loaded.
+    pub fn end_tokens(&self, config: &Config, chat: Option<&ChatTemplate>) -> Result<Vec<TokenId>> {
+        if config.generation.ignore_eos {
+            return Ok(Vec::new());
         }
+        let model = self.target(config)?;
+        let mut ends = model.eos_token_ids.clone();
+        let of_chat = chat.and_then(|template| template.special_token("eos_token"));
+        let of_chat = of_chat.and_then(|end| model.tokenizer.token_to_id(end));
+        ends.extend(of_chat.filter(|end| !model.eos_token_ids.contains(end)));
+        Ok(ends)
     }
 
     /// The cascade of a configuration around `target`. The configuration's own target is neither
