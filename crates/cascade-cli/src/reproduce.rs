@@ -95,9 +95,15 @@ struct RunExperiment {
     #[arg(long, value_name = "NAME=WHERE", value_parser = named_source)]
     data: Vec<(String, DataSource)>,
 
-    /// Recorded outputs, for experiments that replay.
+    /// Recorded outputs, for experiments that replay; specdec and disco do if they are given.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+
+    /// Folder of trained rules for specdec and disco: what `cascade train head` and `cascade train
+    /// classifier` wrote to head, head-wW-dD and classifier in it. What is not there is left out,
+    /// and named.
+    #[arg(long, value_name = "FOLDER")]
+    rules: Option<PathBuf>,
 
     /// Tokenizer of the recorded target, to show samples in the report as text instead of token
     /// ids: a tokenizer.json, a folder or hub model that has one, or `embedded:NAME`.
@@ -213,11 +219,12 @@ impl RunExperiment {
             data: self.data.iter().cloned().collect::<BTreeMap<_, _>>(),
             limit: self.limit,
             seed: self.seed,
+            rules: self.rules.clone(),
         };
         let experiment = definition.name.clone();
         match (definition.kind, &self.trace) {
             (Kind::Replay, None) => Err(Error::NoTrace { experiment }.into()),
-            (Kind::Replay, Some(trace)) => {
+            (Kind::Replay | Kind::Lengths, Some(trace)) => {
                 let trace = Arc::new(Trace::open(trace)?);
                 let tokenizer = self.tokenizer.as_deref().map(tokenizer::load).transpose()?;
                 let recorded = (trace, tokenizer);

@@ -6,6 +6,7 @@ use std::path::Path;
 use cascade_config::{from_yaml, LARGEST_CONFIG};
 use serde::{Deserialize, Serialize};
 
+use crate::draft_rule::{DraftRule, Network, TrainedName};
 use crate::variant::{Role, Setting, Variant};
 use crate::{Error, Result};
 
@@ -25,6 +26,8 @@ static EMBEDDED: &[(&str, &str)] = embedded![
     "horizontal",
     "figure2",
     "spec-bench",
+    "specdec",
+    "disco",
 ];
 
 /// What an experiment is.
@@ -65,6 +68,76 @@ pub struct Definition {
     /// The rows of the paper's table. The first is plain decoding, unless a recording is replayed.
     #[serde(default)]
     pub rows: Vec<Row>,
+    /// What forwards are assumed to cost where lengths of drafts are compared.
+    pub assumed: Option<AssumedCosts>,
+    /// What is compared on a recording, in place of the rows.
+    pub recorded: Option<Recorded>,
+    /// The row whose gain over others is reported.
+    pub gain_of: Option<String>,
+    /// What the paper reports of its trained heads.
+    #[serde(default)]
+    pub heads: Vec<PaperHead>,
+    /// What the paper reports of its samples.
+    #[serde(default)]
+    pub splits: Vec<PaperSplit>,
+    /// What must be known of the paper's figures, a sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Costs of forwards, in forwards of the target of one row. They are assumed, since what is drafted
+/// must be a function of the experiment and not of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AssumedCosts {
+    /// A forward of the drafter; 0 for a statistical one.
+    pub drafter: f64,
+    /// A further row of a forward, as a share of its first.
+    pub row: f64,
+}
+
+/// What is compared on a recording.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    /// What forwards are assumed to cost.
+    pub assumed: AssumedCosts,
+    /// The row whose gain over others is reported.
+    pub gain_of: Option<String>,
+    /// The rows, the first of which is plain decoding.
+    pub rows: Vec<Row>,
+}
+
+/// A head of the paper (SpecDec++, Table 3).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperHead {
+    /// Its name in rules: `w6-d3`.
+    pub name: String,
+    /// w_rej, the weight of rejected tokens in the loss.
+    pub reject_weight: f64,
+    /// D, the number of residual layers.
+    pub depth: usize,
+    /// Divergence on what it was trained on.
+    pub train_kl: f64,
+    /// Divergence on what it was not.
+    pub eval_kl: f64,
+    /// By dataset, the best throughput and the threshold that gave it.
+    pub best: BTreeMap<String, (f64, f64)>,
+}
+
+/// Samples of the paper by what they were for (DISCO, Table 3).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperSplit {
+    /// The dataset.
+    pub dataset: String,
+    /// Samples that were trained on; `None` where nothing was.
+    pub training: Option<usize>,
+    /// Samples that chose settings.
+    pub validation: Option<usize>,
+    /// Samples that figures are of.
+    pub test: usize,
 }
 
 /// What is done in an experiment.
@@ -79,6 +152,9 @@ pub enum Kind {
     Positions,
     /// Drafters are replayed on recorded outputs.
     Replay,
+    /// One drafter under rules that decide how much it drafts, live or on recorded outputs: compared
+    /// by what is discarded, how often the target verifies, and time.
+    Lengths,
 }
 
 /// Configurations (`t5-xxl`, `vicuna-7b`, `demo-t5`, `demo-llama`) whose models are taken.
@@ -105,9 +181,39 @@ pub enum Metric {
     Measured,
     /// Tokens per second.
     Walltime,
+    /// Milliseconds per token.
+    Latency,
+    /// Times as fast as plain decoding.
+    Speedup,
+    /// Milliseconds of a drafter's forward, by regression.
+    DraftTime,
+    /// Milliseconds of a target's forward, by regression.
+    TargetTime,
+    /// Share of the variance of times that the regression explains.
+    R2,
+    /// Mean number of tokens that an oracle drafts.
+    OracleLength,
+    /// Its standard deviation.
+    OracleDeviation,
+    /// F1 of the decisions to go on, in percent.
+    F1,
+    /// Gain of the experiment's rule over the row, in percent.
+    Gain,
 }
 
 impl Metric {
+    /// Those that rows of [`Kind::Lengths`] are compared by.
+    pub(crate) const OF_LENGTHS: [Self; 3] = [Self::Walltime, Self::Latency, Self::Speedup];
+
+    /// Those that cascades are compared by.
+    const OF_CASCADES: [Self; 5] = [
+        Self::ModelSize,
+        Self::PreviousWork,
+        Self::Parameters,
+        Self::Measured,
+        Self::Walltime,
+    ];
+
     /// What it is called in tables.
     pub const fn title(self) -> &'static str {
         match self {
@@ -116,6 +222,15 @@ impl Metric {
             Self::Parameters => "SWI, counted parameters",
             Self::Measured => "SWI, forwards timed here",
             Self::Walltime => "walltime",
+            Self::Latency => "latency",
+            Self::Speedup => "walltime × plain",
+            Self::DraftTime => "forward of the drafter",
+            Self::TargetTime => "forward of the target",
+            Self::R2 => "R²",
+            Self::OracleLength => "mean length",
+            Self::OracleDeviation => "standard deviation",
+            Self::F1 => "F1",
+            Self::Gain => "gain",
         }
     }
 }
@@ -166,6 +281,19 @@ pub struct Grid {
     /// Values of λ.
     #[serde(default)]
     pub lenience: Vec<f32>,
+    /// Rules that decide how long drafts are.
+    #[serde(default)]
+    pub rules: Vec<DraftRule>,
+    /// Names of trained heads, each of which is tried with all `thresholds`; `""` for the one
+    /// without a name.
+    #[serde(default)]
+    pub heads: Vec<String>,
+    /// Names of trained classifiers, likewise.
+    #[serde(default)]
+    pub classifiers: Vec<String>,
+    /// Thresholds of trained rules; what they were trained with if there are none.
+    #[serde(default)]
+    pub thresholds: Vec<f32>,
 }
 
 /// A value that the paper reports.
@@ -253,9 +381,12 @@ impl Definition {
             return Ok(());
         }
         self.variants()?;
-        let is_plain = |row: &Row| row.drafters.is_empty() && row.absent.is_none();
-        let first_is_plain = self.rows.first().is_some_and(is_plain);
-        if self.kind != Kind::Replay && !first_is_plain {
+        self.check_rules()?;
+        let first_is_plain = |rows: &[Row]| rows.first().is_some_and(Row::is_plain);
+        let recorded = self.recorded.as_ref().map(|recorded| &recorded.rows);
+        let all_plain =
+            first_is_plain(&self.rows) && recorded.is_none_or(|rows| first_is_plain(rows));
+        if self.kind != Kind::Replay && !all_plain {
             return Err(self.wrong(
                 "the first row has drafters",
                 "begin with plain decoding, which all others are compared with",
@@ -286,6 +417,101 @@ impl Definition {
         Ok(())
     }
 
+    /// Rules of drafts belong to experiments that compare them, and these to what they need.
+    fn check_rules(&self) -> Result<()> {
+        let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
+        let mut rows = self.rows.iter().chain(recorded);
+        let known = match self.kind {
+            Kind::Lengths => &Metric::OF_LENGTHS[..],
+            _ => &Metric::OF_CASCADES[..],
+        };
+        if let Some(metric) = self.metrics.iter().find(|metric| !known.contains(metric)) {
+            let known: Vec<&str> = known.iter().map(|metric| metric.title()).collect();
+            return Err(self.wrong(
+                &format!(
+                    "`metrics` has {}, which does not compare these rows",
+                    metric.title()
+                ),
+                &format!("give those of: {}", known.join(", ")),
+            ));
+        }
+        if self.kind != Kind::Lengths {
+            let ruled = |row: &&Row| row.settings().iter().any(|setting| setting.rule.is_some());
+            return match (rows.find(ruled), &self.recorded) {
+                (None, None) => Ok(()),
+                (Some(row), _) => Err(self.wrong(
+                    &format!("`{}` has rules for drafts", row.algorithm),
+                    "leave them out, or make it `kind: lengths`",
+                )),
+                (None, Some(_)) => Err(self.wrong(
+                    "it has other rows for recordings",
+                    "leave `recorded` out, or make it `kind: lengths`",
+                )),
+            };
+        }
+        let costs = [
+            self.assumed,
+            self.recorded.as_ref().map(|recorded| recorded.assumed),
+        ];
+        let is_cost = |cost: f64| cost.is_finite() && (0.0..=1e6).contains(&cost);
+        let good = |costs: &AssumedCosts| is_cost(costs.drafter) && is_cost(costs.row);
+        if self.assumed.is_none() || !costs.iter().flatten().all(good) {
+            return Err(self.wrong(
+                "`assumed` is missing or no cost",
+                "give `drafter` and `row`, of 0 and above, in forwards of the target",
+            ));
+        }
+        if let Some(row) = rows.find(|row| row.drafters.len() > 1 || row.children > 1) {
+            return Err(self.wrong(
+                &format!("`{}` drafts with several models, or trees", row.algorithm),
+                "give it one drafter and chains: lengths are compared of these",
+            ));
+        }
+        let of_recorded = self
+            .recorded
+            .iter()
+            .map(|recorded| (&recorded.gain_of, &recorded.rows));
+        for (name, rows) in std::iter::once((&self.gain_of, &self.rows)).chain(of_recorded) {
+            let is_row = |name: &&String| rows.iter().any(|row| row.algorithm == **name);
+            if let Some(name) = name.iter().find(|name| !is_row(name)) {
+                return Err(self.wrong(
+                    &format!("`gain_of` names {name}, which is no row"),
+                    "give the `algorithm` of one",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The experiment as it is on a recording: with the rows that it has for one, if any.
+    #[must_use]
+    pub fn on_recording(mut self) -> Self {
+        if let Some(recorded) = self.recorded.take() {
+            self.rows = recorded.rows;
+            self.assumed = Some(recorded.assumed);
+            self.gain_of = recorded.gain_of;
+            // These are of the paper's models.
+            self.heads.clear();
+            self.splits.clear();
+            self.notes.clear();
+        }
+        self
+    }
+
+    /// The trained rules that its rows name, each once.
+    pub fn trained(&self) -> Vec<TrainedName> {
+        let mut all: Vec<TrainedName> = Vec::new();
+        for setting in self.rows.iter().flat_map(Row::settings) {
+            let trained = setting.rule.as_ref().and_then(DraftRule::trained);
+            if let Some(trained) =
+                trained.filter(|one| all.iter().all(|a| a.folder() != one.folder()))
+            {
+                all.push(trained.clone());
+            }
+        }
+        all
+    }
+
     /// The dataset whose figures of the paper stand beside those of `dataset`.
     pub fn of_paper<'a>(&'a self, dataset: &'a str) -> &'a str {
         self.stands_for.get(dataset).map_or(dataset, String::as_str)
@@ -305,12 +531,25 @@ impl Definition {
     /// # Errors
     /// [`Error::Setting`]; [`Error::Definition`] if there is nothing to run.
     pub fn variants(&self) -> Result<Vec<Variant>> {
+        let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
+        for (index, row) in recorded.enumerate() {
+            row.variants(index)?;
+        }
+        self.variants_with(|_| true)
+    }
+
+    /// The same, but of variants with trained rules only those whose rule is there.
+    ///
+    /// # Errors
+    /// As [`variants`](Self::variants).
+    pub(crate) fn variants_with(&self, has: impl Fn(&TrainedName) -> bool) -> Result<Vec<Variant>> {
         let mut variants: Vec<Variant> = Vec::new();
         let there = |(_, row): &(usize, &Row)| row.absent.is_none();
         for (index, row) in self.rows.iter().enumerate().filter(there) {
-            for setting in row.settings() {
-                let variant = Variant::new(index, &row.drafters, setting, row.children)?;
-                if variants.iter().all(|known| known.id != variant.id) {
+            for variant in row.variants(index)? {
+                let rule = variant.setting.rule.as_ref();
+                let there = rule.and_then(DraftRule::trained).is_none_or(&has);
+                if there && variants.iter().all(|known| known.id != variant.id) {
                     variants.push(variant);
                 }
             }
@@ -323,6 +562,22 @@ impl Definition {
 }
 
 impl Row {
+    /// Whether it is plain decoding.
+    fn is_plain(&self) -> bool {
+        self.drafters.is_empty() && self.absent.is_none()
+    }
+
+    /// All variants of the row, whether others have them too.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub(crate) fn variants(&self, index: usize) -> Result<Vec<Variant>> {
+        let settings = self.settings().into_iter();
+        settings
+            .map(|setting| Variant::new(index, &self.drafters, setting, self.children))
+            .collect()
+    }
+
     /// All settings: the grid, the matrices, and those of the paper's figures.
     fn settings(&self) -> Vec<Setting> {
         let mut settings = self.grid.settings();
@@ -353,26 +608,52 @@ impl Row {
 impl Grid {
     fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
-        if self.k11.is_empty() {
+        let rules = self.all_rules();
+        if self.k11.is_empty() && rules.is_empty() {
             return settings;
         }
+        let rules = match rules.is_empty() {
+            true => vec![None],
+            false => rules.into_iter().map(Some).collect(),
+        };
         for k11 in optional(&self.k11) {
             for k12 in optional(&self.k12) {
                 for k22 in optional(&self.k22) {
                     for lenience in optional(&self.lenience) {
-                        settings.push(Setting {
+                        settings.extend(rules.iter().map(|rule| Setting {
                             k11,
                             k12,
                             k22,
                             lenience,
                             matrix: None,
-                        });
+                            rule: rule.clone(),
+                        }));
                     }
                 }
             }
         }
         settings.retain(|setting| setting.k12.is_none() || setting.k12 >= setting.k11);
         settings
+    }
+
+    /// The rules, and each trained network with each threshold.
+    fn all_rules(&self) -> Vec<DraftRule> {
+        let heads = self.heads.iter().map(|name| (Network::Head, name));
+        let classifiers = self
+            .classifiers
+            .iter()
+            .map(|name| (Network::Classifier, name));
+        let mut rules = self.rules.clone();
+        for (network, name) in heads.chain(classifiers) {
+            for threshold in optional(&self.thresholds) {
+                rules.push(DraftRule::Trained(TrainedName {
+                    network,
+                    name: name.clone(),
+                    threshold,
+                }));
+            }
+        }
+        rules
     }
 }
 

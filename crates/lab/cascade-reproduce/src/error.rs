@@ -124,6 +124,28 @@ pub enum Error {
         experiment: String,
     },
 
+    /// Trained rules for an experiment that has none.
+    #[error("the experiment `{experiment}` has no trained rules; leave --rules out")]
+    NeedlessRules {
+        /// The experiment.
+        experiment: String,
+    },
+
+    /// A folder without any of the trained rules that an experiment names.
+    #[error(
+        "{} has none of the trained rules of the experiment `{experiment}`, which are the folders {} in it; make them \
+         with `cascade train head` and `cascade train classifier`, --out {}/NAME",
+        folder.display(), wanted.join(", "), folder.display()
+    )]
+    NoRules {
+        /// The folder.
+        folder: PathBuf,
+        /// The experiment.
+        experiment: String,
+        /// Names of folders.
+        wanted: Vec<String>,
+    },
+
     /// A trace for an experiment that runs its target.
     #[error("the experiment `{experiment}` runs its target and cannot replay a trace; leave --trace out")]
     NeedlessTrace {

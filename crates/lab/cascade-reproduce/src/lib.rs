@@ -13,20 +13,28 @@
 //! Only the command line depends on this crate.
 
 mod definition;
+mod draft_rule;
 mod error;
 mod ewif;
 mod folder;
 mod models;
+mod oracle;
 mod plan;
 mod prompts;
 mod record;
+mod regression;
 mod reporting;
 mod runner;
 mod samples;
 mod token_texts;
+mod trained;
 mod variant;
 
-pub use definition::{Definition, Grid, Kind, Metric, ModelNames, PaperFigure, Row};
+pub use definition::{
+    AssumedCosts, Definition, Grid, Kind, Metric, ModelNames, PaperFigure, PaperHead, PaperSplit,
+    Recorded, Row,
+};
+pub use draft_rule::{DraftRule, Network, TrainedName};
 pub use error::{Error, Result};
 pub use ewif::report_ewif;
 pub use folder::{check_folder, claim};
@@ -34,6 +42,8 @@ pub use models::Models;
 pub use plan::{Asked, Plan, PlannedModel, Suite};
 pub use prompts::Choice;
 pub use record::{Difference, ModelCalls, Run, Walltime, NEAR_TIE};
+pub use regression::{Counted, Decomposition, ForwardTimes};
 pub use reporting::{report, Reported};
 pub use runner::{merge, Experiment, Shard};
+pub use trained::{HeldOut, PlannedRule, TrainingOutputs, TrainingReport};
 pub use variant::{Role, Setting, Variant, MAX_GRAM_TOKENS};

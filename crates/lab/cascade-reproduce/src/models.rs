@@ -6,19 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_config::{
-    AssembleOptions, Config, Drafter, DrafterModel, ModelPool, PromptTemplate, Target,
+    AssembleOptions, AssumedTimes, ClassifierEntry, Config, Drafter, DrafterModel, HeadEntry,
+    ModelPool, PromptTemplate, ScheduleConfig, Target,
 };
 use cascade_core::{
     Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
 };
-use cascade_engine::{Branching, Cascade, Convention, KMatrix, Lenience, Placement, Rule};
-use cascade_eval::trace::{Trace, TraceScorer};
+use cascade_engine::{
+    Branching, Cascade, Convention, GenerationOutput, KMatrix, Lenience, Placement, RowTimes, Rule,
+    VirtualClock,
+};
+use cascade_eval::trace::{Oracle, Trace, TraceScorer};
 use cascade_eval::ForwardBench;
 use cascade_models::{LoadedModel, ModelFile, Tokenizer};
 use cascade_ngram::{BigramTable, MaxGramConfig, PromptLookupConfig};
 use cascade_report::{Evidence, Sha256, Weights};
 
+use crate::definition::AssumedCosts;
+use crate::draft_rule::{DraftRule, Network};
+use crate::oracle::KnownLengths;
 use crate::plan::PlannedModel;
+use crate::trained::TrainedRules;
 use crate::variant::{Role, Variant};
 use crate::{Definition, Error, Result};
 
@@ -39,6 +47,10 @@ pub struct Models {
     /// Weights of the neural ones.
     neural: BTreeMap<Role, Arc<LoadedModel>>,
     table: Option<Arc<BigramTable>>,
+    /// Trained rules, if any are compared.
+    rules: TrainedRules,
+    /// What forwards are assumed to cost by rules that weigh them.
+    assumed: Option<AssumedCosts>,
 }
 
 /// Where the target's answers come from.
@@ -115,7 +127,14 @@ impl Models {
             drafters,
             neural,
             table,
+            rules: TrainedRules::default(),
+            assumed: definition.assumed,
         })
+    }
+
+    /// The same with trained rules.
+    pub(crate) fn with_rules(self, rules: TrainedRules) -> Self {
+        Self { rules, ..self }
     }
 
     /// Where figures of these models come from.
@@ -169,7 +188,41 @@ impl Models {
     /// Those of [`ModelPool::assemble_with_target`].
     pub fn cascade(&self, variant: &Variant) -> Result<Cascade> {
         let config = self.config(variant)?;
-        let assembled = self.pool.assemble_with_target(&config, self.target()?)?;
+        let mut target = self.target()?;
+        let rule = variant.setting.rule.as_ref();
+        let costs = self
+            .assumed
+            .filter(|_| rule.is_some_and(DraftRule::weighs_times));
+        target.times = costs.map(assumed_times);
+        let assembled = self.pool.assemble_with_target(&config, target)?;
+        Ok(assembled.cascade)
+    }
+
+    /// A cascade that drafts as many tokens as the target, which will say these, will keep. A
+    /// statistical drafter's proposal is cut there; how far a neural one gets is found by drafting
+    /// until the first rejection, in a generation before.
+    ///
+    /// # Errors
+    /// As [`cascade`](Self::cascade); those of generating.
+    pub(crate) fn oracle(
+        &self,
+        variant: &Variant,
+        said: &[TokenId],
+        generate: impl Fn(&mut Cascade) -> Result<GenerationOutput>,
+    ) -> Result<Cascade> {
+        let config = self.config(variant)?;
+        let (oracle, text) = Oracle::new();
+        let assembled = self
+            .pool
+            .assemble_with_schedule(&config, self.target()?, oracle)?;
+        let mut cascade = assembled.cascade;
+        text.set(said);
+        if !variant.drafters.iter().any(|role| role.is_neural()) {
+            return Ok(cascade);
+        }
+        let lengths = KnownLengths::of(&generate(&mut cascade)?);
+        let target = self.target()?;
+        let assembled = self.pool.assemble_with_schedule(&config, target, lengths)?;
         Ok(assembled.cascade)
     }
 
@@ -179,12 +232,22 @@ impl Models {
         // All roles that the definition names are there.
         let drafters = roles.filter_map(|role| self.drafters.get(role)).cloned();
         let drafters = drafters.collect();
-        let mut config = self
-            .base
-            .clone()
-            .with_drafters(drafters, variant.k.clone())?;
+        let rule = variant.setting.rule.as_ref();
+        let schedule = match rule {
+            Some(DraftRule::Online) => ScheduleConfig::Online,
+            _ => variant.k.clone().into(),
+        };
+        let mut config = self.base.clone().with_drafters(drafters, schedule)?;
         config.lenience = variant.lenience;
         for drafter in config.drafters_mut() {
+            // The variant's own rule alone, whatever the models' configuration has.
+            *drafter.stop_rule_mut() = match rule {
+                Some(DraftRule::Stop(rule)) => Some(*rule),
+                _ => None,
+            };
+            if let Drafter::Neural { model, .. } = drafter {
+                (model.classifier, model.head) = self.trained(rule);
+            }
             if let Drafter::Neural {
                 model, branching, ..
             } = drafter
@@ -194,6 +257,26 @@ impl Models {
             }
         }
         Ok(config)
+    }
+
+    /// The entry of a trained rule: a classifier, a head, or none.
+    fn trained(&self, rule: Option<&DraftRule>) -> (Option<ClassifierEntry>, Option<HeadEntry>) {
+        let Some(name) = rule.and_then(DraftRule::trained) else {
+            return (None, None);
+        };
+        let path = self.rules.path(name);
+        match name.network {
+            Network::Classifier => {
+                let mut entry = ClassifierEntry::new(path);
+                entry.threshold = name.threshold;
+                (Some(entry), None)
+            }
+            Network::Head => {
+                let mut entry = HeadEntry::new(path);
+                entry.threshold = name.threshold;
+                (None, Some(entry))
+            }
+        }
     }
 
     fn target(&self) -> Result<Target> {
@@ -295,6 +378,16 @@ impl Models {
             times.extend(costs.first().map(|cost| (place.to_owned(), cost.median)));
         }
         Ok(times)
+    }
+}
+
+/// Times on a clock of their own; only their ratios matter.
+fn assumed_times(costs: AssumedCosts) -> AssumedTimes {
+    const FORWARD: f64 = 1e-3;
+    AssumedTimes {
+        clock: VirtualClock::default(),
+        target: RowTimes::linear(FORWARD, costs.row),
+        drafters: vec![RowTimes::linear(costs.drafter * FORWARD, costs.row)],
     }
 }
 

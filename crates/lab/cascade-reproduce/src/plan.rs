@@ -5,7 +5,8 @@ use std::path::Path;
 use cascade_report::{write_atomically, Evidence, Experiment, Sha256, Weights};
 use serde::{Deserialize, Serialize};
 
-use crate::{Definition, Error, Result};
+use crate::trained::{self, PlannedRule};
+use crate::{Definition, Error, Result, Variant};
 
 /// The largest file of a folder of results that is read.
 pub(crate) const LARGEST_OWN: u64 = 4 << 30;
@@ -39,6 +40,9 @@ pub struct Plan {
     pub seed: u64,
     /// Tokens to generate at most.
     pub max_new_tokens: usize,
+    /// Trained rules that take part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<PlannedRule>,
     /// Number of variants.
     #[serde(rename = "arms")]
     pub variants: usize,
@@ -108,6 +112,26 @@ impl Plan {
     /// Those of [`Definition::parse`], if the plan is of another version.
     pub fn definition(&self) -> Result<Definition> {
         Definition::parse(&self.name, &self.definition)
+    }
+
+    /// The experiment as it was run: with its rows for a recording, if one was replayed.
+    ///
+    /// # Errors
+    /// As [`definition`](Self::definition).
+    pub(crate) fn definition_as_run(&self) -> Result<Definition> {
+        let definition = self.definition()?;
+        Ok(match self.evidence {
+            Evidence::Replayed => definition.on_recording(),
+            _ => definition,
+        })
+    }
+
+    /// Everything that was run.
+    ///
+    /// # Errors
+    /// As [`definition`](Self::definition).
+    pub(crate) fn variants_of(&self, definition: &Definition) -> Result<Vec<Variant>> {
+        definition.variants_with(|name| trained::has(&self.rules, name))
     }
 
     /// What a folder of results is marked with.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use cascade_core::{Architecture, Prompt, TokenId};
 use cascade_data::{
@@ -16,7 +17,7 @@ use crate::plan::{Asked, Suite};
 use crate::record::hash;
 use crate::{Definition, Error, Result};
 
-/// Which prompts to take.
+/// Which prompts to take, and which trained rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
     /// Datasets to take, in place of those that `data` has or, if that is empty, of those that the
@@ -30,6 +31,8 @@ pub struct Choice {
     /// Seed of the choice among the prompts of a dataset and the records of a recording, and of the
     /// problems that the program makes.
     pub seed: u64,
+    /// The folder of trained rules, for experiments that compare such.
+    pub rules: Option<PathBuf>,
 }
 
 /// A prompt that is ready to be answered.

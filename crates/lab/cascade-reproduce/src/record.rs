@@ -7,7 +7,7 @@ use cascade_report::Sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
-use crate::variant::Variant;
+use crate::variant::{Role, Variant};
 
 /// A line of `results.jsonl`. It has no times, so that it is a function of the experiment alone:
 /// those are in `walltime.jsonl`.
@@ -43,6 +43,9 @@ pub struct Run {
     pub drafted_at: Vec<u64>,
     /// In how many steps more than i tokens were kept.
     pub accepted_at: Vec<u64>,
+    /// Steps whose draft was kept as a whole, where lengths of drafts are compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<u64>,
     /// What each model did, the target first.
     pub models: Vec<ModelCalls>,
     /// How the output ends; absent in records of earlier versions.
@@ -141,10 +144,37 @@ impl Run {
                 longer_than(&drafted)
             },
             accepted_at: longer_than(&kept),
+            whole: None,
             models: calls(variant, generation),
             ending: Some(Ending::of(&generation.tokens, complete)),
             differs: None,
         }
+    }
+
+    /// The same with what a comparison of lengths needs.
+    pub(crate) fn with_whole_drafts(mut self, generation: &GenerationOutput) -> Self {
+        let mut drafts = generation.steps.iter().filter(|step| step.drafted > 0);
+        let mut whole = 0;
+        drafts
+            .by_ref()
+            .for_each(|step| whole += u64::from(step.accepted == step.drafted));
+        self.whole = Some(whole);
+        self
+    }
+
+    /// N_draft: forwards of a neural drafter; of a statistical one, the tokens that it drafted.
+    pub fn draft_forwards(&self) -> u64 {
+        match self.models.get(1) {
+            Some(model) if Role::NEURAL.iter().any(|role| role.name() == model.place) => {
+                model.calls
+            }
+            _ => self.drafted,
+        }
+    }
+
+    /// N_discarded: forwards of the drafter whose token was not kept.
+    pub fn discarded(&self) -> u64 {
+        self.draft_forwards().saturating_sub(self.accepted)
     }
 
     /// Calls by place.

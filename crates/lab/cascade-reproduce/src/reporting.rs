@@ -2,6 +2,7 @@
 
 mod comparison;
 mod data;
+mod lengths;
 mod notes;
 mod positions;
 mod replayed;
@@ -39,6 +40,7 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
         Kind::Ewif | Kind::Cascades => comparison::made(&data)?,
         Kind::Positions => positions::made(&data)?,
         Kind::Replay => replayed::made(&data)?,
+        Kind::Lengths => lengths::made(&data)?,
     };
     let mut manifest = manifest;
     manifest.models = data

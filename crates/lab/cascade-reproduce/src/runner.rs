@@ -6,10 +6,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use cascade_config::{AssembleOptions, Config};
 use cascade_core::TokenId;
-use cascade_engine::{GenerationOutput, Options};
+use cascade_engine::{Cascade, GenerationOutput, Options};
 use cascade_eval::trace::Trace;
 use cascade_models::Tokenizer;
 use cascade_report::{write_atomically, Evidence, Results};
@@ -20,8 +21,9 @@ use crate::plan::{Plan, LARGEST_OWN};
 use crate::prompts::{Choice, Prompts, Ready};
 use crate::record::{Difference, Run, Walltime};
 use crate::samples::{self, Sampled, Samples};
+use crate::trained::TrainedRules;
 use crate::variant::Variant;
-use crate::{Definition, Error, Result};
+use crate::{Definition, Error, Kind, Result};
 
 /// The file of times.
 pub(crate) const WALLTIME: &str = "walltime.jsonl";
@@ -72,8 +74,15 @@ impl FromStr for Shard {
 pub struct Experiment {
     models: Models,
     plan: Plan,
+    kind: Kind,
     variants: Vec<Variant>,
     ready: Vec<Ready>,
+}
+
+/// A generation and the seconds that it took, whatever clock it read.
+struct Timed {
+    output: GenerationOutput,
+    seconds: f64,
 }
 
 impl Experiment {
@@ -88,9 +97,10 @@ impl Experiment {
         options: &AssembleOptions,
         choice: &Choice,
     ) -> Result<Self> {
-        let models = Models::load(definition, config, options)?;
+        let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
+        let models = Models::load(definition, config, options)?.with_rules(rules.clone());
         let prompts = Prompts::read(definition, choice, &models)?;
-        Self::new(definition, &config.label, choice, models, prompts)
+        Self::new(definition, &config.label, choice, (models, rules), prompts)
     }
 
     /// The same on a recording of the target. With its tokenizer, samples in reports have text;
@@ -105,21 +115,23 @@ impl Experiment {
         choice: &Choice,
         (trace, tokenizer): (Arc<Trace>, Option<Tokenizer>),
     ) -> Result<Self> {
+        let definition = &definition.clone().on_recording();
+        let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
         let prompts = Prompts::of_trace(definition, choice, &trace);
         let label = trace.label.clone();
         let models = Models::with_trace(definition, config, options, trace, tokenizer)?;
-        Self::new(definition, &label, choice, models, prompts)
+        let models = models.with_rules(rules.clone());
+        Self::new(definition, &label, choice, (models, rules), prompts)
     }
 
     fn new(
         definition: &Definition,
         label: &str,
         choice: &Choice,
-        models: Models,
+        (models, rules): (Models, TrainedRules),
         prompts: Prompts,
     ) -> Result<Self> {
-        let variants = definition.variants()?;
-        let plan = Plan {
+        let mut plan = Plan {
             name: definition.name.clone(),
             definition: definition.text.clone(),
             models_from: label.to_owned(),
@@ -130,9 +142,13 @@ impl Experiment {
             left_out: prompts.left_out,
             seed: choice.seed,
             max_new_tokens: definition.max_new_tokens,
-            variants: variants.len(),
+            rules: rules.planned,
+            variants: 0,
         };
+        let variants = plan.variants_of(definition)?;
+        plan.variants = variants.len();
         Ok(Self {
+            kind: definition.kind,
             models,
             plan,
             variants,
@@ -207,11 +223,10 @@ impl Experiment {
 
     /// Plain decoding and the last variant, untimed: caches and clocks.
     fn warm_up(&self, prompt: usize) -> Result<()> {
-        for variant in [self.variants.first(), self.variants.last()]
-            .into_iter()
-            .flatten()
-        {
-            self.generate(prompt, variant)?;
+        // An oracle needs the answer.
+        let drafts = self.variants.iter().rfind(|variant| !variant.is_oracle());
+        for variant in [self.variants.first(), drafts].into_iter().flatten() {
+            self.generate(prompt, variant, None)?;
         }
         Ok(())
     }
@@ -229,7 +244,7 @@ impl Experiment {
             self.generations(prompt, |variant| sample || missing.contains(&variant))?;
         if generations.len() == self.variants.len() && self.plan.evidence == Evidence::Measured {
             // A replay has no target to time.
-            let seconds: Vec<f64> = generations.values().map(|g| g.wall.as_secs_f64()).collect();
+            let seconds: Vec<f64> = generations.values().map(|timed| timed.seconds).collect();
             files.walltimes.append(&Walltime {
                 prompt: prompt as u64,
                 seconds,
@@ -237,20 +252,23 @@ impl Experiment {
         }
         let ready = &self.ready[prompt];
         let recorded = ready.recorded.as_ref().map(|recorded| &recorded.tokens);
-        let plain = recorded.unwrap_or(&generations[&0].tokens);
+        let plain = recorded.unwrap_or(&generations[&0].output.tokens);
         for &variant in missing {
-            let generation = &generations[&variant];
+            let generation = &generations[&variant].output;
             let mut run = Run::new(
                 &self.plan,
                 prompt,
                 (variant, &self.variants[variant]),
                 (generation, ready.is_complete(generation)),
             );
+            if self.kind == Kind::Lengths {
+                run = run.with_whole_drafts(generation);
+            }
             run.differs = self.difference(prompt, plain, &generation.tokens)?;
             files.results.append(run)?;
         }
         if sample {
-            let all: Vec<&GenerationOutput> = generations.values().collect();
+            let all: Vec<&GenerationOutput> = generations.values().map(|t| &t.output).collect();
             let tokenizer = self.models.tokenizer();
             let sampled = Sampled::new(prompt, ready, plain, &all, tokenizer)?;
             files.samples.insert(sampled)?;
@@ -263,25 +281,54 @@ impl Experiment {
         &self,
         prompt: usize,
         wanted: impl Fn(usize) -> bool,
-    ) -> Result<BTreeMap<usize, GenerationOutput>> {
+    ) -> Result<BTreeMap<usize, Timed>> {
         let count = self.variants.len();
         let turns = (0..count).map(|turn| (turn + prompt) % count);
-        turns
-            .filter(|&variant| variant == 0 || wanted(variant))
-            .map(|variant| Ok((variant, self.generate(prompt, &self.variants[variant])?)))
-            .collect()
+        let turns = turns.filter(|&variant| variant == 0 || wanted(variant));
+        // What knows the answer comes when there is one.
+        let (oracles, others): (Vec<usize>, Vec<usize>) =
+            turns.partition(|&variant| self.variants[variant].is_oracle());
+        let mut generations: BTreeMap<usize, Timed> = BTreeMap::new();
+        for variant in others.into_iter().chain(oracles) {
+            let plain = generations.get(&0).map(|plain| plain.output.tokens.clone());
+            let generation = self.generate(prompt, &self.variants[variant], plain.as_deref())?;
+            generations.insert(variant, generation);
+        }
+        Ok(generations)
     }
 
-    fn generate(&self, prompt: usize, variant: &Variant) -> Result<GenerationOutput> {
+    /// Answers a prompt; `plain` is plain decoding's answer, which only an oracle looks at.
+    fn generate(
+        &self,
+        prompt: usize,
+        variant: &Variant,
+        plain: Option<&[TokenId]>,
+    ) -> Result<Timed> {
         let ready = &self.ready[prompt];
         let options = Options::default().with_max_new_tokens(ready.max_new_tokens);
-        let mut cascade = self.models.cascade(variant)?;
-        let generation = cascade.generate_tokens(&ready.prompt, &options);
-        generation.map_err(|source| Error::Generation {
-            variant: variant.id.clone(),
-            prompt: self.plan.asked(prompt).1.id.clone(),
-            source: Box::new(source),
-        })
+        let generate = |cascade: &mut Cascade| {
+            let generation = cascade.generate_tokens(&ready.prompt, &options);
+            generation.map_err(|source| Error::Generation {
+                variant: variant.id.clone(),
+                prompt: self.plan.asked(prompt).1.id.clone(),
+                source: Box::new(source),
+            })
+        };
+        let mut cascade = match variant.is_oracle() {
+            false => self.models.cascade(variant)?,
+            true => {
+                let recorded = ready.recorded.as_ref();
+                let said = recorded
+                    .map(|recorded| recorded.tokens.as_slice())
+                    .or(plain);
+                self.models
+                    .oracle(variant, said.unwrap_or_default(), generate)?
+            }
+        };
+        let started = Instant::now();
+        let output = generate(&mut cascade)?;
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(Timed { output, seconds })
     }
 
     fn difference(

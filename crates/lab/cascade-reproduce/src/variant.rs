@@ -5,6 +5,7 @@ use std::fmt;
 use cascade_engine::{Convention, KMatrix, Lenience};
 use serde::{Deserialize, Serialize};
 
+use crate::draft_rule::DraftRule;
 use crate::{Error, Result};
 
 /// Tokens that Max-Gram proposes at a time (Cascade Speculative Drafting, App. B).
@@ -66,6 +67,9 @@ pub struct Setting {
     /// The whole K matrix, entries added, in place of k11, k12 and k22.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<Vec<Vec<usize>>>,
+    /// What decides how long drafts are, within k11 if that is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<DraftRule>,
 }
 
 impl Setting {
@@ -115,7 +119,10 @@ impl Setting {
         const M: usize = MAX_GRAM_TOKENS;
         let neural = drafters.iter().filter(|role| role.is_neural()).count();
         let missing = |what: &str| self.wrong(drafters, format!("{what} is missing"));
-        let k11 = self.k11.ok_or_else(|| missing("k11"));
+        // A schedule decides alone.
+        let alone = self.rule.as_ref().is_some_and(DraftRule::is_schedule);
+        let k11 = self.k11.or(alone.then_some(1));
+        let k11 = k11.ok_or_else(|| missing("k11"));
         match (neural, drafters.len() - neural) {
             (0, 0) => Ok(Vec::new()),
             (0, 1) => Ok(vec![vec![self.k11.unwrap_or(M)]]),
@@ -136,6 +143,28 @@ impl Setting {
             }
             _ => Err(self.wrong(drafters, "so many drafters need a `matrix`".to_owned())),
         }
+    }
+
+    /// A rule is of a drafter, and a network of one that has probabilities and hidden states.
+    fn check_rule(&self, drafters: &[Role]) -> Result<()> {
+        let Some(rule) = &self.rule else {
+            return Ok(());
+        };
+        let problem = match drafters.first() {
+            None => "nothing drafts, so that there is nothing to decide",
+            Some(_) if drafters.len() > 1 => "a rule decides for one drafter",
+            Some(role) if rule.trained().is_some() && !role.is_neural() => {
+                "a trained rule reads what only neural drafters compute"
+            }
+            Some(_) if self.matrix.is_some() => {
+                "a rule has k11 for its longest draft, not a matrix"
+            }
+            Some(_) if rule.is_schedule() && self.k11.is_some() => {
+                "it decides alone how much is drafted: leave k11 out"
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(self.wrong(drafters, problem.to_owned()))
     }
 
     fn wrong(&self, drafters: &[Role], problem: String) -> Error {
@@ -161,6 +190,7 @@ impl fmt::Display for Setting {
         if let Some(lenience) = self.lenience.filter(|&lenience| lenience != 1.0) {
             parts.push(format!("λ {lenience}"));
         }
+        parts.extend(self.rule.as_ref().map(DraftRule::to_string));
         f.write_str(&parts.join(", "))
     }
 }
@@ -203,6 +233,7 @@ impl Variant {
     /// [`Error::Setting`].
     pub fn new(row: usize, drafters: &[Role], setting: Setting, children: usize) -> Result<Self> {
         let k = setting.k_matrix(drafters)?;
+        setting.check_rule(drafters)?;
         let lenience = setting.lenience.map_or(Ok(Lenience::STRICT), Lenience::new);
         let lenience = lenience.map_err(|error| setting.wrong(drafters, error.to_string()))?;
         let mut id = names(drafters);
@@ -228,6 +259,11 @@ impl Variant {
     /// Whether the target decodes alone.
     pub fn is_plain(&self) -> bool {
         self.drafters.is_empty()
+    }
+
+    /// Whether it looks at the answer.
+    pub(crate) fn is_oracle(&self) -> bool {
+        self.setting.rule == Some(DraftRule::Oracle)
     }
 
     /// The hyperparameters for people.

@@ -22,14 +22,14 @@ pub(super) struct Data {
     /// Prompts that every variant has answered: for each, the records in the order of the variants.
     answered: Vec<(usize, Vec<Run>)>,
     walltimes: BTreeMap<u64, Vec<f64>>,
-    forward_seconds: BTreeMap<String, f64>,
+    pub(super) forward_seconds: BTreeMap<String, f64>,
 }
 
 impl Data {
     pub(super) fn of_folder(folder: &Path) -> Result<Self> {
         let plan = Plan::of_folder(folder)?;
-        let definition = plan.definition()?;
-        let variants = definition.variants()?;
+        let definition = plan.definition_as_run()?;
+        let variants = plan.variants_of(&definition)?;
         let results = Results::<Run>::open(folder, &plan.experiment())?;
         let mut by_prompt: BTreeMap<usize, Vec<Run>> = BTreeMap::new();
         for run in results.into_ordered() {
@@ -129,7 +129,7 @@ impl Data {
                     .iter()
                     .map(|(place, &seconds)| (place.clone(), seconds)),
             )?),
-            Metric::Measured | Metric::Walltime => None,
+            _ => None,
         })
     }
 
@@ -244,8 +244,56 @@ impl Sheet<'_> {
         self.runs(0).map(|run| run.ending).collect()
     }
 
-    fn runs(&self, variant: usize) -> impl Iterator<Item = &Run> {
+    pub(super) fn runs(&self, variant: usize) -> impl Iterator<Item = &Run> {
         self.prompts.iter().map(move |(_, runs)| &runs[variant])
+    }
+
+    /// What each prompt gained and took.
+    pub(super) fn ratio(
+        &self,
+        variant: usize,
+        gained: impl Fn(&Run) -> f64,
+        taken: impl Fn(&Run) -> f64,
+    ) -> Ratio {
+        Ratio {
+            gained: self.runs(variant).map(gained).collect(),
+            taken: self.runs(variant).map(taken).collect(),
+        }
+    }
+
+    /// The records of a variant whose time is known, with their seconds.
+    pub(super) fn timed(&self, variant: usize) -> impl Iterator<Item = (&Run, f64)> {
+        self.prompts.iter().filter_map(move |(prompt, runs)| {
+            let seconds = self.data.walltimes.get(&(*prompt as u64))?.get(variant)?;
+            Some((&runs[variant], *seconds))
+        })
+    }
+
+    /// Tokens by seconds, of the prompts whose times are known.
+    pub(super) fn rate(&self, variant: usize) -> Ratio {
+        let timed = self.timed(variant);
+        let (gained, taken) = timed
+            .map(|(run, seconds)| (run.tokens as f64, seconds))
+            .unzip();
+        Ratio { gained, taken }
+    }
+
+    /// Seconds by token.
+    pub(super) fn latency(&self, variant: usize) -> Ratio {
+        let Ratio { gained, taken } = self.rate(variant);
+        Ratio {
+            gained: taken,
+            taken: gained,
+        }
+    }
+
+    /// Those of the prompts that a test of their first record chooses.
+    pub(super) fn only(&self, wanted: impl Fn(&Run) -> bool) -> Self {
+        let mut sheet = self.clone();
+        sheet
+            .prompts
+            .retain(|(_, runs)| runs.first().is_some_and(&wanted));
+        sheet
     }
 
     /// SWI of a variant: tokens by cost in forwards of the target.
@@ -315,12 +363,7 @@ impl Sheet<'_> {
 
     /// Tokens per second.
     pub(super) fn tokens_per_second(&self, variant: usize) -> Option<Figure> {
-        let timed = |(prompt, runs): &(usize, &[Run])| {
-            let seconds = self.data.walltimes.get(&(*prompt as u64))?.get(variant)?;
-            Some((runs[variant].tokens as f64, *seconds))
-        };
-        let (gained, taken) = self.prompts.iter().filter_map(timed).unzip();
-        Ratio { gained, taken }.figure(self.data.bootstrap())
+        self.rate(variant).figure(self.data.bootstrap())
     }
 
     fn seconds(&self) -> impl Iterator<Item = &Vec<f64>> {

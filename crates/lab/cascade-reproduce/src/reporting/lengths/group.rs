@@ -1,0 +1,239 @@
+//! The prompts of one dataset, and what is chosen on half of them.
+
+use super::super::data::{Data, Ratio, Sheet};
+use crate::draft_rule::DraftRule;
+use crate::record::Run;
+use crate::regression::{Counted, ForwardTimes};
+use crate::{Row, Variant};
+
+/// Prompts below which nothing is concluded.
+const FEWEST: usize = 30;
+
+/// One dataset. What is best is chosen on one half of its prompts, and the figures of what was
+/// chosen are of the other.
+pub(super) struct Group<'a> {
+    pub(super) data: &'a Data,
+    pub(super) dataset: &'a str,
+    /// All prompts: for figures that nothing is chosen by.
+    pub(super) all: Sheet<'a>,
+    choosing: Sheet<'a>,
+    pub(super) reported: Sheet<'a>,
+    halved: bool,
+    pub(super) times: Times,
+}
+
+/// What forwards cost.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Times {
+    /// A forward of the drafter, or what a token of a statistical drafter adds to the target's.
+    pub(super) drafter: f64,
+    /// A forward of the target.
+    pub(super) target: f64,
+    /// Whether they are seconds, and not forwards of the target.
+    pub(super) are_seconds: bool,
+    /// Where they come from.
+    pub(super) how: String,
+}
+
+impl Times {
+    /// By regression over all runs that draft; else by the bench of single forwards; in a replay as
+    /// the experiment assumes.
+    fn of(data: &Data, sheet: &Sheet<'_>) -> Self {
+        let drafting =
+            (0..data.variants.len()).filter(|&variant| !data.variants[variant].is_plain());
+        let counted: Vec<Counted> = drafting.flat_map(|v| counted(sheet, v)).collect();
+        let fit = ForwardTimes::fit(&counted);
+        if let Some((drafter, target)) = fit.and_then(|fit| fit.of_both()) {
+            return Self {
+                drafter,
+                target,
+                are_seconds: true,
+                how: format!(
+                    "by regression over {} generations, R² {:.3}",
+                    counted.len(),
+                    fit.map_or(f64::NAN, |fit| fit.r2)
+                ),
+            };
+        }
+        let roles = data
+            .variants
+            .iter()
+            .filter_map(|variant| variant.drafters.first());
+        let place = roles.map(|role| role.name()).next().unwrap_or_default();
+        let bench = |place: &str| data.forward_seconds.get(place).copied();
+        if let (Some(drafter), Some(target)) = (bench(place), bench("target")) {
+            return Self {
+                drafter,
+                target,
+                are_seconds: true,
+                how: "of single forwards in a bench, as a regression over the runs gave none"
+                    .to_owned(),
+            };
+        }
+        let (drafter, row) = data
+            .definition
+            .assumed
+            .map_or((0.0, 0.0), |costs| (costs.drafter, costs.row));
+        Self {
+            drafter: drafter + row,
+            target: 1.0,
+            are_seconds: false,
+            how: "assumed, in forwards of the target".to_owned(),
+        }
+    }
+
+    /// Milliseconds, or forwards of the target.
+    pub(super) const fn unit(&self) -> &'static str {
+        match self.are_seconds {
+            true => "ms",
+            false => "forwards",
+        }
+    }
+
+    /// In that unit.
+    pub(super) fn scale(&self) -> f64 {
+        if self.are_seconds {
+            1e3
+        } else {
+            1.0
+        }
+    }
+
+    /// The time of a run by its counted forwards (SpecDec++, equation 3.1).
+    pub(super) fn of_run(&self, run: &Run) -> f64 {
+        self.target * run.steps as f64 + self.drafter * run.draft_forwards() as f64
+    }
+}
+
+/// What the runs of a variant counted and took.
+pub(super) fn counted(sheet: &Sheet<'_>, variant: usize) -> Vec<Counted> {
+    let of = |(run, seconds): (&Run, f64)| Counted {
+        drafter: run.draft_forwards() as f64,
+        target: run.steps as f64,
+        seconds,
+    };
+    sheet.timed(variant).map(of).collect()
+}
+
+impl<'a> Group<'a> {
+    /// `None` for a dataset without a prompt that is answered.
+    pub(super) fn new(data: &'a Data, dataset: &'a str) -> Option<Self> {
+        let all = data.of_dataset(dataset);
+        let times = Times::of(data, &all);
+        let (choosing, reported, halved) = match all.halves() {
+            Some((choosing, reported)) => (choosing, reported, true),
+            None => (all.clone(), all.clone(), false),
+        };
+        (all.prompts() > 0).then_some(Self {
+            data,
+            dataset,
+            all,
+            choosing,
+            reported,
+            halved,
+            times,
+        })
+    }
+
+    /// The dataset whose figures of the paper stand beside.
+    pub(super) fn of_paper(&self) -> &'a str {
+        self.data.definition.of_paper(self.dataset)
+    }
+
+    /// The variants of a row that ran, whether other rows have them too.
+    pub(super) fn variants_of(&self, row: &Row) -> Vec<usize> {
+        // The definition was checked when it was read.
+        let ids = row.variants(0).unwrap_or_default().into_iter();
+        let mut all = ids.filter(|_| row.absent.is_none());
+        let mut found = Vec::new();
+        while let Some(Variant { id, .. }) = all.next() {
+            found.extend(self.data.variants.iter().position(|known| known.id == id));
+        }
+        found
+    }
+
+    /// Tokens by time, in plain decoding's, from counted forwards.
+    pub(super) fn speed(&self, sheet: &Sheet<'_>, variant: usize) -> Ratio {
+        sheet.ratio(
+            variant,
+            |run| self.times.target * run.tokens as f64,
+            |run| self.times.of_run(run),
+        )
+    }
+
+    /// The fastest of some variants on the half that chooses; those whose output is wrong are none.
+    pub(super) fn best(&self, variants: &[usize]) -> Option<usize> {
+        let mut best: Option<(f64, usize)> = None;
+        for &variant in variants {
+            let right = self.data.failure(variant).is_none();
+            let speed = self.speed(&self.choosing, variant).value();
+            let speed = speed.filter(|_| right);
+            // Of equally good ones the first.
+            if let Some(speed) = speed.filter(|&speed| best.is_none_or(|(most, _)| speed > most)) {
+                best = Some((speed, variant));
+            }
+        }
+        best.map(|(_, variant)| variant)
+    }
+
+    /// The best fixed length.
+    pub(super) fn best_static(&self) -> Option<usize> {
+        let fixed = |variant: &Variant| variant.setting.rule.is_none() && !variant.is_plain();
+        self.best(&self.variants_that(fixed))
+    }
+
+    /// The best of the row whose gain is reported; without it, of all rules but oracles.
+    pub(super) fn subject(&self) -> Option<usize> {
+        let definition = &self.data.definition;
+        let row = definition
+            .rows
+            .iter()
+            .find(|row| definition.gain_of.as_ref() == Some(&row.algorithm));
+        let of_row = row.and_then(|row| self.best(&self.variants_of(row)));
+        of_row.or_else(|| {
+            let rules = |rule: &DraftRule| *rule != DraftRule::Oracle;
+            self.best(&self.variants_that(|v| v.setting.rule.as_ref().is_some_and(rules)))
+        })
+    }
+
+    fn variants_that(&self, wanted: impl Fn(&Variant) -> bool) -> Vec<usize> {
+        let all = 0..self.data.variants.len();
+        all.filter(|&variant| wanted(&self.data.variants[variant]))
+            .collect()
+    }
+
+    /// Whether there are enough prompts to conclude anything.
+    pub(super) fn is_enough(&self) -> bool {
+        self.reported.prompts() >= FEWEST
+    }
+
+    /// How many prompts, which chose, and by what times.
+    pub(super) fn note(&self) -> String {
+        let prompts = self.reported.prompts();
+        let chosen = match self.halved {
+            true => format!(
+                "{prompts} prompts; what is best is chosen on {} others",
+                self.choosing.prompts()
+            ),
+            false => format!("{prompts} prompt, on which the best is chosen too"),
+        };
+        let few = match self.is_enough() {
+            true => String::new(),
+            false => format!(" Fewer than {FEWEST}: no verdict."),
+        };
+        let Times {
+            drafter,
+            target,
+            how,
+            ..
+        } = &self.times;
+        let scale = self.times.scale();
+        format!(
+            "{}: {chosen}.{few} Times of forwards are {how}: t_draft {:.4} {unit}, t_target {:.4} {unit}.",
+            self.dataset,
+            drafter * scale,
+            target * scale,
+            unit = self.times.unit(),
+        )
+    }
+}

@@ -1,0 +1,145 @@
+//! How many tokens an oracle drafts (DISCO, §2 and Table 2).
+
+use cascade_report::{Evidence, Figure, Figures, Table};
+
+use super::super::data::{Data, Sheet, INTERVALS};
+use super::super::notes;
+use super::group::Group;
+use crate::{Metric, Result};
+
+/// One dataset, or one category of it.
+struct Part<'a> {
+    name: String,
+    of_paper: &'a str,
+    sheet: Option<Sheet<'a>>,
+}
+
+/// `None` without an oracle.
+pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
+    let is_oracle = |variant: &usize| data.variants[*variant].is_oracle();
+    let Some(oracle) = (0..data.variants.len()).find(is_oracle) else {
+        return Ok(None);
+    };
+    let row = &data.definition.rows[data.variants[oracle].row];
+    let mut parts: Vec<Part<'_>> = groups.iter().flat_map(parts).collect();
+    let ran = |dataset: &str| groups.iter().any(|group| group.of_paper() == dataset);
+    let lengths = row
+        .paper
+        .iter()
+        .filter(|figure| figure.metric == Metric::OracleLength);
+    parts.extend(
+        lengths
+            .filter(|figure| !ran(&figure.dataset))
+            .map(|figure| Part {
+                name: figure.dataset.clone(),
+                of_paper: &figure.dataset,
+                sheet: None,
+            }),
+    );
+    let right = data.failure(oracle).is_none();
+    let ours = |of: &dyn Fn(&Sheet<'_>) -> Option<Figure>| -> Vec<Option<Figure>> {
+        let sheets = parts
+            .iter()
+            .map(|part| part.sheet.as_ref().filter(|_| right));
+        sheets.map(|sheet| of(sheet?)).collect()
+    };
+    let mean = ours(&|sheet| {
+        let lengths = sheet.ratio(oracle, |run| run.drafted as f64, |run| run.steps as f64);
+        lengths.figure(data.bootstrap())
+    });
+    let deviation = ours(&|sheet| {
+        deviation(
+            sheet.runs(oracle).map(|run| &run.drafted_at[..]),
+            steps(sheet, oracle),
+        )
+        .map(Figure::new)
+    });
+    let steps = parts.iter().map(|part| {
+        part.sheet
+            .as_ref()
+            .map_or("-".to_owned(), |sheet| steps(sheet, oracle).to_string())
+    });
+    let mut table = Table::new(format!("{}: lengths of the oracle", notes::title(data)))
+        .labels("Dataset", parts.iter().map(|part| part.name.clone()))?
+        .labels("Steps", steps)?;
+    let columns = [
+        (Metric::OracleLength, mean),
+        (Metric::OracleDeviation, deviation),
+    ];
+    for (metric, ours) in columns {
+        let of_paper =
+            |part: &Part<'_>| Some(Figure::new(row.figure(part.of_paper, metric)?.value));
+        let papers: Vec<Option<Figure>> = parts.iter().map(of_paper).collect();
+        if papers.iter().any(Option::is_some) {
+            table =
+                table.figures(Figures::new(metric.title(), Evidence::Paper, papers).decimals(1))?;
+        }
+        let column = Figures::new(metric.title(), data.plan.evidence, ours);
+        table = table.figures(column.intervals(INTERVALS))?;
+    }
+    Ok(Some(table.note(
+        "The oracle drafts exactly the tokens that the target keeps, at most 64 in a step, and none beyond the longest answer.",
+    )))
+}
+
+/// A dataset, and its categories if it has several.
+fn parts<'a>(group: &'a Group<'a>) -> Vec<Part<'a>> {
+    let mut categories: Vec<String> = Vec::new();
+    for category in group.all.runs(0).filter_map(|run| run.category.clone()) {
+        if !categories.contains(&category) {
+            categories.push(category);
+        }
+    }
+    let mut parts = vec![Part {
+        name: group.dataset.to_owned(),
+        of_paper: group.of_paper(),
+        sheet: Some(group.all.clone()),
+    }];
+    if categories.len() > 1 {
+        parts.extend(categories.into_iter().map(|category| {
+            Part {
+                name: format!("{}, {category}", group.dataset),
+                of_paper: "",
+                sheet: Some(
+                    group
+                        .all
+                        .only(|run| run.category.as_ref() == Some(&category)),
+                ),
+            }
+        }));
+    }
+    parts
+}
+
+fn steps(sheet: &Sheet<'_>, variant: usize) -> u64 {
+    sheet.runs(variant).map(|run| run.steps).sum()
+}
+
+/// Standard deviation of draft lengths over steps, from how many were longer than 0, 1, 2, …
+fn deviation<'r>(longer: impl Iterator<Item = &'r [u64]>, steps: u64) -> Option<f64> {
+    let (mut sum, mut squares) = (0.0, 0.0);
+    for counts in longer {
+        for (at, &count) in counts.iter().enumerate() {
+            // (n + 1)² − n² = 2n + 1.
+            sum += count as f64;
+            squares += count as f64 * (2 * at + 1) as f64;
+        }
+    }
+    let mean = sum / steps as f64;
+    let variance = squares / steps as f64 - mean * mean;
+    (steps > 0).then(|| variance.max(0.0).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deviation_is_that_of_the_lengths() {
+        // Lengths 3, 0, 1 and 4, 2: mean 2, variance (1 + 4 + 1 + 4 + 0) / 5 = 2.
+        let longer: [&[u64]; 2] = [&[2, 1, 1], &[2, 2, 1, 1]];
+        let found = deviation(longer.into_iter(), 5).unwrap();
+        assert!((found - 2.0f64.sqrt()).abs() < 1e-12, "{found}");
+        assert_eq!(deviation(std::iter::empty(), 0), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! Times of forwards by regression (SpecDec++, Table 2).
+
+use cascade_report::{Evidence, Figure, Figures, Table};
+
+use super::super::data::Data;
+use super::super::notes;
+use super::group::{counted, Group};
+use super::lines::{begin, lines, paper_column, Line};
+use crate::regression::ForwardTimes;
+use crate::{Metric, Result};
+
+const METRICS: [Metric; 3] = [Metric::DraftTime, Metric::TargetTime, Metric::R2];
+
+/// `None` in a replay, which has no times.
+pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
+    if data.plan.evidence != Evidence::Measured {
+        return Ok(None);
+    }
+    let lines = lines(data, groups, &METRICS, |_| true);
+    let fits: Vec<Option<ForwardTimes>> = lines.iter().map(fit).collect();
+    let ours = |header: &str, of: &dyn Fn(&ForwardTimes) -> Option<f64>, decimals: usize| {
+        let figures = fits.iter().map(|fit| Some(Figure::new(of(fit.as_ref()?)?)));
+        let figures: Vec<Option<Figure>> = figures.collect();
+        Figures::new(header, Evidence::Measured, figures).decimals(decimals)
+    };
+    let runs = fits
+        .iter()
+        .map(|fit| fit.map_or(0, |fit| fit.generations).to_string());
+    let title = format!("{}: times of forwards by regression", notes::title(data));
+    let mut table = begin(title, &lines)?.labels("Generations", runs)?;
+    for metric in METRICS {
+        let header = metric.title();
+        let (unit, decimals) = match metric {
+            Metric::R2 => (None, 4),
+            _ => (Some("ms"), 4),
+        };
+        let in_unit = |column: Figures| match unit {
+            Some(unit) => column.unit(unit),
+            None => column,
+        };
+        if let Some(paper) = paper_column(&lines, metric, header) {
+            table = table.figures(in_unit(paper.decimals(if unit.is_some() { 1 } else { 4 })))?;
+        }
+        let column = match metric {
+            Metric::DraftTime => ours(header, &|fit| Some(1e3 * fit.drafter?), decimals),
+            Metric::TargetTime => ours(header, &|fit| Some(1e3 * fit.target), decimals),
+            _ => ours(header, &|fit| Some(fit.r2), decimals),
+        };
+        table = table.figures(in_unit(column))?;
+    }
+    table = table.figures(ours("of the prompt", &|fit| Some(1e3 * fit.prompt), 4).unit("ms"))?;
+    for note in all_notes(data) {
+        table = table.note(note);
+    }
+    Ok(Some(table))
+}
+
+/// Over all runs of all variants of a row on a dataset.
+fn fit(line: &Line<'_>) -> Option<ForwardTimes> {
+    let group = line.group?;
+    let variants = group.variants_of(line.row).into_iter();
+    let right = variants.filter(|&variant| group.data.failure(variant).is_none());
+    let all: Vec<_> = right
+        .flat_map(|variant| counted(&group.all, variant))
+        .collect();
+    ForwardTimes::fit(&all)
+}
+
+fn all_notes(data: &Data) -> Vec<String> {
+    let mut said = vec![
+        "Least squares over generations: T = prompt + t_draft · N_draft + t_target · N_target. A row has no times where its \
+         generations do not determine them. What further rows of the target's forward cost is in t_draft."
+            .to_owned(),
+    ];
+    let bench: Vec<String> = data
+        .forward_seconds
+        .iter()
+        .map(|(place, seconds)| format!("{place} {:.4} ms", 1e3 * seconds))
+        .collect();
+    if !bench.is_empty() {
+        said.push(format!(
+            "Forwards of one row on their own, medians of a bench in a context of 64 tokens: {}.",
+            bench.join(", ")
+        ));
+    }
+    said
+}

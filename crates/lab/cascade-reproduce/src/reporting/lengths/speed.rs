@@ -1,0 +1,216 @@
+//! Speed of the best of each row (SpecDec++, Tables 1 and 4; DISCO, Table 1).
+
+use cascade_report::{Evidence, Table};
+
+use super::super::data::Data;
+use super::super::notes;
+use super::group::Group;
+use super::lines::{begin, lines, our_column, paper_column, scaled, Line};
+use crate::draft_rule::{DraftRule, Network, TrainedName};
+use crate::{Metric, Result};
+
+pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Table> {
+    let metrics = &data.definition.metrics;
+    let lines = lines(data, groups, metrics, |_| true);
+    let mut table = begin(format!("{}: speed", notes::title(data)), &lines)?
+        .labels("Setting", lines.iter().map(Line::setting))?
+        .labels("Chosen", lines.iter().map(|line| line.chosen.clone()))?;
+    for &metric in metrics {
+        if let Some(paper) = paper_column(&lines, metric, metric.title()) {
+            table = table.figures(match unit(metric) {
+                Some(unit) => paper.unit(unit),
+                None => paper,
+            })?;
+        }
+        if data.plan.evidence == Evidence::Measured {
+            table = measured(table, &lines, metric)?;
+        }
+    }
+    table = modelled(table, data, &lines)?;
+    for note in all_notes(data, groups) {
+        table = table.note(note);
+    }
+    Ok(table)
+}
+
+const fn unit(metric: Metric) -> Option<&'static str> {
+    match metric {
+        Metric::Walltime => Some("tokens/s"),
+        Metric::Latency => Some("ms per token"),
+        _ => None,
+    }
+}
+
+fn measured(table: Table, lines: &[Line<'_>], metric: Metric) -> Result<Table> {
+    let column = our_column(
+        lines,
+        metric.title(),
+        Evidence::Measured,
+        |group, variant| {
+            let sheet = &group.reported;
+            match metric {
+                Metric::Walltime => sheet.tokens_per_second(variant),
+                Metric::Latency => {
+                    let seconds = sheet.latency(variant).figure(group.data.bootstrap())?;
+                    Some(scaled(seconds, 1e3))
+                }
+                _ => sheet.speedup(variant),
+            }
+        },
+    );
+    let column = match unit(metric) {
+        Some(unit) => column.unit(unit),
+        None => column,
+    };
+    Ok(table.figures(column.decimals(if metric == Metric::Latency { 3 } else { 2 }))?)
+}
+
+/// By counted forwards and their times, which leaves the noise of the machine out.
+fn modelled(table: Table, data: &Data, lines: &[Line<'_>]) -> Result<Table> {
+    let bootstrap = data.bootstrap();
+    let speed = our_column(
+        lines,
+        "speed × plain",
+        Evidence::Modelled,
+        |group, variant| group.speed(&group.reported, variant).figure(bootstrap),
+    );
+    let over = our_column(
+        lines,
+        "× best static",
+        Evidence::Modelled,
+        |group, variant| {
+            let best = group.speed(&group.reported, group.best_static()?);
+            group.speed(&group.reported, variant).over(&best, bootstrap)
+        },
+    );
+    let kept = our_column(
+        lines,
+        "tokens per target forward",
+        data.plan.evidence,
+        |group, variant| group.reported.acceptance_length(variant).figure(bootstrap),
+    );
+    Ok(table
+        .figures(speed)?
+        .figures(over.decimals(3))?
+        .figures(kept)?)
+}
+
+fn all_notes(data: &Data, groups: &[Group<'_>]) -> Vec<String> {
+    let mut said: Vec<String> = groups.iter().map(Group::note).collect();
+    for group in groups
+        .iter()
+        .filter(|group| group.of_paper() != group.dataset)
+    {
+        said.push(format!(
+            "Beside {} stand the paper's figures of {}.",
+            group.dataset,
+            group.of_paper()
+        ));
+    }
+    said.extend(data.definition.notes.iter().cloned());
+    said.push(
+        "Speed is modelled as T = t_target · N_target + t_draft · N_draft with counted forwards; each rule begins anew with \
+         each prompt."
+            .to_owned(),
+    );
+    said.extend(costs(data));
+    said.extend(absent(data));
+    said.extend(
+        groups
+            .iter()
+            .map(|group| format!("{}: {}", group.dataset, notes::endings(&group.all))),
+    );
+    let recorded = data.plan.evidence == Evidence::Replayed;
+    said.extend(notes::all(data).into_iter().map(|note| match recorded {
+        true => note.replace("plain decoding's", "the recorded one"),
+        false => note,
+    }));
+    said
+}
+
+/// What rules were told that forwards cost.
+fn costs(data: &Data) -> Option<String> {
+    let costs = data.definition.assumed?;
+    let rules = data
+        .variants
+        .iter()
+        .filter_map(|variant| variant.setting.rule.as_ref());
+    let weighing: Vec<String> = rules
+        .filter(|rule| rule.weighs_times())
+        .map(DraftRule::to_string)
+        .collect();
+    (!weighing.is_empty()).then(|| {
+        format!(
+            "What weighs costs ({}) decides by assumed ones, so that results do not depend on the machine: a forward of the \
+             drafter takes {}, and a further row {}, of a forward of the target.",
+            weighing.join(", "),
+            costs.drafter,
+            costs.row
+        )
+    })
+}
+
+/// Trained rules that were not there, with the commands that make them.
+fn absent(data: &Data) -> Option<String> {
+    let has = |name: &TrainedName| crate::trained::has(&data.plan.rules, name);
+    let names = data.definition.trained();
+    let missing: Vec<&TrainedName> = names.iter().filter(|name| !has(name)).collect();
+    let folders: Vec<String> = missing.iter().map(|name| name.folder()).collect();
+    let first = missing.first()?;
+    let more = match first.network {
+        Network::Head => " --depth D --reject-weight W",
+        Network::Classifier => "",
+    };
+    Some(format!(
+        "Absent, as no --rules FOLDER has them: {}. `cascade train {} --trace TRACE --drafter MODEL --cost RATIO{more} --out \
+         FOLDER/{}` makes the first of these.",
+        folders.join(", "),
+        first.network.word(),
+        first.folder()
+    ))
+}
+
+/// The best of each row, and the gain of the one that is looked at.
+pub(super) fn summary(data: &Data, groups: &[Group<'_>]) -> String {
+    let all: Vec<String> = groups.iter().map(|group| of_group(data, group)).collect();
+    all.join("\n")
+}
+
+fn of_group(data: &Data, group: &Group<'_>) -> String {
+    let speed = |variant: usize| group.speed(&group.reported, variant);
+    let rows = data.definition.rows.iter().filter_map(|row| {
+        let best = group.best(&group.variants_of(row))?;
+        Some(format!("{} {:.2}", row.algorithm, speed(best).value()?))
+    });
+    let rows: Vec<String> = rows.collect();
+    let mut said = format!(
+        "{}, speed × plain by counted forwards: {}.",
+        group.dataset,
+        rows.join(", ")
+    );
+    let pair = group.subject().zip(group.best_static());
+    if let Some((subject, fixed)) = pair {
+        let (subject_id, fixed_id) = (&data.variants[subject].id, &data.variants[fixed].id);
+        let gain = speed(subject).over(&speed(fixed), data.bootstrap());
+        match gain.and_then(|gain| gain.interval.map(|interval| (gain.value, interval))) {
+            Some((value, interval)) if group.is_enough() => {
+                let verdict = match (interval.low > 1.0, interval.high < 1.0) {
+                    (true, _) => "beats",
+                    (_, true) => "is slower than",
+                    _ => "is not clearly different from",
+                };
+                said += &format!(
+                    " {subject_id} {verdict} the best fixed length ({fixed_id}): {value:.3}, 95 % interval {:.3} to {:.3}.",
+                    interval.low, interval.high
+                );
+            }
+            _ => {
+                said += &format!(
+                    " No verdict on {subject_id} from {} prompts.",
+                    group.reported.prompts()
+                );
+            }
+        }
+    }
+    said
+}
