@@ -519,6 +519,8 @@ fn reproduce_lists_and_evaluates() {
         "horizontal",
         "figure2",
         "spec-bench",
+        "specdec",
+        "disco",
     ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
     }
@@ -612,6 +614,51 @@ fn reproduce_refuses_invalid_experiments() {
     assert!(needless.contains("leave --trace out"), "{needless}");
     let shard = error(&cascade(&["reproduce", "table4", "--shard", "3/2"]));
     assert!(shard.contains("i from 1 to n"), "{shard}");
+}
+
+#[test]
+fn reproduce_compares_lengths_on_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let trace = project("traces/demo-llama-problems.jsonl");
+    let disco = |out: &str, more: &[&str]| {
+        let args = [
+            "reproduce",
+            "disco",
+            "--trace",
+            &trace,
+            "--limit",
+            "4",
+            "--out",
+            out,
+        ];
+        cascade(&[&args, more].concat())
+    };
+    let text = stdout(&disco(&at("out"), &[]));
+    for said in [
+        "lengths of the oracle",
+        "(replayed)",
+        "assumed, in forwards of the target",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!text.contains("(measured)"), "{text}");
+    stdout(&disco(&at("out"), &["--resume"]));
+    let rules = error(&disco(&at("other"), &["--rules", &at("rules")]));
+    assert!(rules.contains("leave --rules out"), "{rules}");
+    let args = [
+        "reproduce",
+        "disco",
+        "--rules",
+        &at("rules"),
+        "--out",
+        &at("other"),
+    ];
+    let none = error(&cascade(&args));
+    assert!(
+        none.contains("head-w6-d3") && none.contains("cascade train classifier"),
+        "{none}"
+    );
 }
 
 #[test]

@@ -212,6 +212,22 @@ write("chain", "latin1.json", b'{"positions\xe9": 1}')
 write("chain", "cut.json", json.dumps(CHAIN)[:60])
 
 yaml("experiment", (REPO / "configs/reproduce/table5.yaml").read_text())
+LENGTHS = (REPO / "configs/reproduce/disco.yaml").read_text()
+write("experiment", "good-lengths.yaml", LENGTHS)
+for name, (old, new) in {
+    "rule-unknown": ("heuristic=5", "luck=5"),
+    "rule-path": ("heads: [\"\", w6-d3]", "heads: [../../etc]"),
+    "rule-threshold": ("heuristic=5", "head=1e39"),
+    "rule-list": ("[heuristic=5]", "[[heuristic]]"),
+    "rule-no-length": ("k11: [20], rules: [heuristic=5]", "rules: [heuristic=5]"),
+    "costs-nan": ("drafter: 0.15", "drafter: .nan"),
+    "costs-huge": ("drafter: 0.15", "drafter: 1e300"),
+    "gain-of-nothing": ("gain_of: DISCO", "gain_of: LUCK"),
+    "split-negative": ("test: 80", "test: -80"),
+    "lengths-of-cascades": ("kind: lengths", "kind: cascades"),
+}.items():
+    assert old in LENGTHS, old
+    write("experiment", name + ".yaml", LENGTHS.replace(old, new))
 
 
 def lines(reader, good, suffix=".jsonl"):

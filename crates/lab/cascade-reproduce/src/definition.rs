@@ -152,8 +152,8 @@ pub enum Kind {
     Positions,
     /// Drafters are replayed on recorded outputs.
     Replay,
-    /// One drafter under rules that decide how much it drafts, live or on recorded outputs: compared
-    /// by what is discarded, how often the target verifies, and time.
+    /// One drafter under rules that decide how much it drafts, live or on recorded outputs:
+    /// compared by what is discarded, how often the target verifies, and time.
     Lengths,
 }
 

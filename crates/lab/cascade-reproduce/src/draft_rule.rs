@@ -27,7 +27,7 @@ pub enum DraftRule {
 pub struct TrainedName {
     /// What it is.
     pub network: Network,
-    /// What tells it from others of its kind; empty for one without a name.
+    /// Its name among those of its kind; empty for the one without a name.
     pub name: String,
     /// In place of the threshold that it was trained with.
     pub threshold: Option<f32>,

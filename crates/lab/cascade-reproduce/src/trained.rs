@@ -32,6 +32,8 @@ pub struct PlannedRule {
 /// What a training says of itself in `head.json` or `classifier.json`. Other keys are passed over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingReport {
+    /// The drafter that it is for.
+    pub drafter: String,
     /// Recorded outputs by what they were for.
     pub outputs: TrainingOutputs,
     /// On the held-out ones.

@@ -150,6 +150,10 @@ impl Setting {
         let Some(rule) = &self.rule else {
             return Ok(());
         };
+        // Names and thresholds of a grid's lists were not read as rules.
+        if let Err(problem) = rule.to_string().parse::<DraftRule>() {
+            return Err(self.wrong(drafters, problem));
+        }
         let problem = match drafters.first() {
             None => "nothing drafts, so that there is nothing to decide",
             Some(_) if drafters.len() > 1 => "a rule decides for one drafter",

@@ -3,3 +3,4 @@
 
 mod experiments;
 mod ledger;
+mod lengths;

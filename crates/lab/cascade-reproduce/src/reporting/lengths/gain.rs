@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn gains_are_as_the_papers_compute_them() {
-        // DISCO on MBPP: 12.58 ms against 14.16; SpecDec++ with Gemma on HumanEval: 2.07 against 1.84.
+        // DISCO on MBPP: 12.58 ms against 14.16; SpecDec++ with Gemma on HumanEval: 2.07 against
+        // 1.84.
         let disco = percent(Figure::new(12.58 / 14.16), true);
         assert!((disco.value - 11.2).abs() < 0.05, "{disco:?}");
         let head = percent(Figure::new(2.07 / 1.84), false);

@@ -115,6 +115,7 @@ fn all_notes(data: &Data, groups: &[Group<'_>]) -> Vec<String> {
     );
     said.extend(costs(data));
     said.extend(absent(data));
+    said.extend(of_others(data));
     said.extend(
         groups
             .iter()
@@ -168,6 +169,29 @@ fn absent(data: &Data) -> Option<String> {
         first.network.word(),
         first.folder()
     ))
+}
+
+/// Rules that were trained for another drafter than the one that drafts.
+fn of_others(data: &Data) -> Option<String> {
+    let neural = |place: &str| crate::Role::NEURAL.iter().any(|role| role.name() == place);
+    let models = data.plan.models.iter();
+    let own: Vec<&str> = models
+        .filter(|model| neural(&model.place))
+        .map(|model| model.weights.source.as_str())
+        .collect();
+    let rules = data.plan.rules.iter().filter_map(|rule| {
+        let drafter = &rule.training.as_ref()?.drafter;
+        let other = !own.contains(&drafter.as_str());
+        other.then(|| format!("{} for {drafter}", rule.folder))
+    });
+    let rules: Vec<String> = rules.collect();
+    (!rules.is_empty()).then(|| {
+        format!(
+            "Trained for another drafter than {}, so that their drafts may be too short or too long: {}.",
+            own.join(", "),
+            rules.join(", ")
+        )
+    })
 }
 
 /// The best of each row, and the gain of the one that is looked at.
