@@ -153,12 +153,9 @@ impl Run {
 
     /// The same with what a comparison of lengths needs.
     pub(crate) fn with_whole_drafts(mut self, generation: &GenerationOutput) -> Self {
-        let mut drafts = generation.steps.iter().filter(|step| step.drafted > 0);
-        let mut whole = 0;
-        drafts
-            .by_ref()
-            .for_each(|step| whole += u64::from(step.accepted == step.drafted));
-        self.whole = Some(whole);
+        let steps = generation.steps.iter();
+        let whole = steps.filter(|step| step.drafted > 0 && step.accepted == step.drafted);
+        self.whole = Some(whole.count() as u64);
         self
     }
 

@@ -5,9 +5,12 @@ use cascade_report::{Evidence, Figure, Figures, Table};
 use super::super::data::{Data, Ratio, INTERVALS};
 use super::super::notes;
 use super::group::Group;
-use super::lines::{begin, lines, paper_column, Line};
+use super::lines::{begin, lines, paper_column};
 use crate::draft_rule::DraftRule;
 use crate::{Metric, Result, Row};
+
+/// The speed of a variant on the prompts that are reported on.
+type SpeedOf = fn(&Group<'_>, usize) -> Ratio;
 
 /// `None` if the experiment names no row, or that row did not run and the paper has no figures.
 pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> {
@@ -26,33 +29,35 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
         table = table.figures(paper.unit("%").decimals(1))?;
     }
     let bootstrap = data.bootstrap();
-    let ratio = |line: &Line<'_>, of: &dyn Fn(&Group<'_>, usize) -> Ratio| {
-        line.ours(|group, variant| {
-            let subject = row_best(group, name)?;
-            let (ours, theirs) = (of(group, subject), of(group, variant));
-            let gain = match by_latency {
-                true => theirs.over(&ours, bootstrap)?,
-                false => ours.over(&theirs, bootstrap)?,
-            };
-            Some(percent(gain, by_latency))
-        })
+    let column = |evidence, speed: SpeedOf| {
+        let gains = lines.iter().map(|line| {
+            line.ours(|group, variant| {
+                let subject = speed(group, row_best(group, name)?);
+                let other = speed(group, variant);
+                Some(percent(
+                    match by_latency {
+                        true => other.over(&subject, bootstrap)?,
+                        false => subject.over(&other, bootstrap)?,
+                    },
+                    by_latency,
+                ))
+            })
+        });
+        let gains: Vec<Option<Figure>> = gains.collect();
+        Figures::new(what, evidence, gains)
+            .unit("%")
+            .decimals(1)
+            .intervals(INTERVALS)
     };
-    let columns: [(Evidence, &dyn Fn(&Group<'_>, usize) -> Ratio); 2] = [
-        (Evidence::Measured, &|group, variant| {
+    if data.plan.evidence == Evidence::Measured {
+        let measured = column(Evidence::Measured, |group, variant| {
             group.reported.rate(variant)
-        }),
-        (Evidence::Modelled, &|group, variant| {
-            group.speed(&group.reported, variant)
-        }),
-    ];
-    for (evidence, of) in columns {
-        if evidence == Evidence::Measured && data.plan.evidence != evidence {
-            continue;
-        }
-        let figures: Vec<Option<Figure>> = lines.iter().map(|line| ratio(line, of)).collect();
-        let column = Figures::new(what, evidence, figures).unit("%").decimals(1);
-        table = table.figures(column.intervals(INTERVALS))?;
+        });
+        table = table.figures(measured)?;
     }
+    table = table.figures(column(Evidence::Modelled, |group, variant| {
+        group.speed(&group.reported, variant)
+    }))?;
     Ok(Some(table.note(format!("Gain is {how}."))))
 }
 

@@ -8,6 +8,8 @@ use crate::{Row, Variant};
 
 /// Prompts below which nothing is concluded.
 const FEWEST: usize = 30;
+/// R² below which a regression has found something else than the times of forwards: a busy machine.
+const EXPLAINED: f64 = 0.9;
 
 /// One dataset. What is best is chosen on one half of its prompts, and the figures of what was
 /// chosen are of the other.
@@ -36,14 +38,14 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// By regression over all runs that draft; else by the bench of single forwards; in a replay as
-    /// the experiment assumes.
+    /// By regression over all runs that draft, if it explains them; else by the bench of single
+    /// forwards; in a replay as the experiment assumes.
     fn of(data: &Data, sheet: &Sheet<'_>) -> Self {
-        let drafting =
-            (0..data.variants.len()).filter(|&variant| !data.variants[variant].is_plain());
+        let drafting = (0..data.variants.len()).filter(|&v| !data.variants[v].is_plain());
         let counted: Vec<Counted> = drafting.flat_map(|v| counted(sheet, v)).collect();
         let fit = ForwardTimes::fit(&counted);
-        if let Some((drafter, target)) = fit.and_then(|fit| fit.of_both()) {
+        let explains = fit.filter(|fit| fit.r2 >= EXPLAINED);
+        if let Some((drafter, target)) = explains.and_then(|fit| fit.of_both()) {
             return Self {
                 drafter,
                 target,
@@ -51,10 +53,12 @@ impl Times {
                 how: format!(
                     "by regression over {} generations, R² {:.3}",
                     counted.len(),
-                    fit.map_or(f64::NAN, |fit| fit.r2)
+                    explains.map_or(f64::NAN, |fit| fit.r2)
                 ),
             };
         }
+        let costs = data.definition.assumed;
+        let (drafter, row) = costs.map_or((0.0, 0.0), |costs| (costs.drafter, costs.row));
         let roles = data
             .variants
             .iter()
@@ -62,18 +66,19 @@ impl Times {
         let place = roles.map(|role| role.name()).next().unwrap_or_default();
         let bench = |place: &str| data.forward_seconds.get(place).copied();
         if let (Some(drafter), Some(target)) = (bench(place), bench("target")) {
+            let why = fit.map_or_else(
+                || "the runs do not determine any".to_owned(),
+                |fit| format!("a regression over the runs has R² {:.3}", fit.r2),
+            );
             return Self {
-                drafter,
+                drafter: drafter + row * target,
                 target,
                 are_seconds: true,
-                how: "of single forwards in a bench, as a regression over the runs gave none"
-                    .to_owned(),
+                how: format!(
+                    "of single forwards in a bench, as {why}; a further row is assumed to take {row} of a forward"
+                ),
             };
         }
-        let (drafter, row) = data
-            .definition
-            .assumed
-            .map_or((0.0, 0.0), |costs| (costs.drafter, costs.row));
         Self {
             drafter: drafter + row,
             target: 1.0,
@@ -144,9 +149,8 @@ impl<'a> Group<'a> {
     pub(super) fn variants_of(&self, row: &Row) -> Vec<usize> {
         // The definition was checked when it was read.
         let ids = row.variants(0).unwrap_or_default().into_iter();
-        let mut all = ids.filter(|_| row.absent.is_none());
         let mut found = Vec::new();
-        while let Some(Variant { id, .. }) = all.next() {
+        for Variant { id, .. } in ids.filter(|_| row.absent.is_none()) {
             found.extend(self.data.variants.iter().position(|known| known.id == id));
         }
         found

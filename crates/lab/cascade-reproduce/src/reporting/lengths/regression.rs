@@ -7,7 +7,7 @@ use super::super::notes;
 use super::group::{counted, Group};
 use super::lines::{begin, lines, paper_column, Line};
 use crate::regression::ForwardTimes;
-use crate::{Metric, Result};
+use crate::{Metric, Result, Row};
 
 const METRICS: [Metric; 3] = [Metric::DraftTime, Metric::TargetTime, Metric::R2];
 
@@ -16,7 +16,10 @@ pub(super) fn table(data: &Data, groups: &[Group<'_>]) -> Result<Option<Table>> 
     if data.plan.evidence != Evidence::Measured {
         return Ok(None);
     }
-    let lines = lines(data, groups, &METRICS, |_| true);
+    // The generations of a single variant hardly determine two times.
+    let several = |row: &Row| row.variants(0).is_ok_and(|all| all.len() > 1);
+    let wanted = |row: &Row| row.drafters.is_empty() || several(row);
+    let lines = lines(data, groups, &METRICS, wanted);
     let fits: Vec<Option<ForwardTimes>> = lines.iter().map(fit).collect();
     let ours = |header: &str, of: &dyn Fn(&ForwardTimes) -> Option<f64>, decimals: usize| {
         let figures = fits.iter().map(|fit| Some(Figure::new(of(fit.as_ref()?)?)));
