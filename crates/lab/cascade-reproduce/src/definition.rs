@@ -214,6 +214,12 @@ impl Metric {
         Self::Walltime,
     ];
 
+    /// What it is called in files.
+    fn key(self) -> String {
+        let key = serde_json::to_value(self).unwrap_or_default();
+        key.as_str().unwrap_or_default().to_owned()
+    }
+
     /// What it is called in tables.
     pub const fn title(self) -> &'static str {
         match self {
@@ -426,13 +432,13 @@ impl Definition {
             _ => &Metric::OF_CASCADES[..],
         };
         if let Some(metric) = self.metrics.iter().find(|metric| !known.contains(metric)) {
-            let known: Vec<&str> = known.iter().map(|metric| metric.title()).collect();
+            let known: Vec<String> = known.iter().map(|metric| metric.key()).collect();
             return Err(self.wrong(
                 &format!(
                     "`metrics` has {}, which does not compare these rows",
-                    metric.title()
+                    metric.key()
                 ),
-                &format!("give those of: {}", known.join(", ")),
+                &format!("give those of {}", known.join(", ")),
             ));
         }
         if self.kind != Kind::Lengths {
@@ -455,11 +461,15 @@ impl Definition {
         ];
         let is_cost = |cost: f64| cost.is_finite() && (0.0..=1e6).contains(&cost);
         let good = |costs: &AssumedCosts| is_cost(costs.drafter) && is_cost(costs.row);
-        if self.assumed.is_none() || !costs.iter().flatten().all(good) {
-            return Err(self.wrong(
-                "`assumed` is missing or no cost",
-                "give `drafter` and `row`, of 0 and above, in forwards of the target",
-            ));
+        let cure = "give `drafter` and `row`, of 0 and above, in forwards of the target";
+        if self.assumed.is_none() {
+            return Err(self.wrong("`assumed` is missing", cure));
+        }
+        if let Some(costs) = costs.iter().flatten().find(|costs| !good(costs)) {
+            let AssumedCosts { drafter, row } = costs;
+            let problem =
+                format!("`assumed` has drafter {drafter} and row {row}, which are no costs");
+            return Err(self.wrong(&problem, cure));
         }
         if let Some(row) = rows.find(|row| row.drafters.len() > 1 || row.children > 1) {
             return Err(self.wrong(
