@@ -678,7 +678,7 @@ fn answers_in_a_chat_template_end_where_runs_end_them() {
     let ends = |header: &Value| header["eos"].as_array().unwrap().clone();
     assert_eq!(
         ends(cut_header),
-        [&ends(header)[..], &[end.clone()]].concat()
+        [&ends(header)[..], std::slice::from_ref(end)].concat()
     );
     assert_eq!(
         (&cut["finish"], cut["output"].as_array().unwrap().last()),
