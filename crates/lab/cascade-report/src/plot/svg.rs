@@ -189,9 +189,12 @@ impl Plot {
         html! {
             @for entry in entries {
                 (self.swatch(prefix, entry, y - 4.5))
-                text x=(short(entry.x + SWATCH)) y=(short(y)) textLength=(short(entry.width - SWATCH)) lengthAdjust=(ADJUST) {
-                    (entry.name) tspan fill=(FAINT) { " · " (entry.evidence.name()) }
+                // Two texts: of one with two parts, some renderers stretch the first over both.
+                text x=(short(entry.x + SWATCH)) y=(short(y)) textLength=(short(entry.name_width)) lengthAdjust=(ADJUST) {
+                    (entry.name)
                 }
+                text x=(short(entry.x + entry.width - entry.tail_width)) y=(short(y)) textLength=(short(entry.tail_width))
+                    lengthAdjust=(ADJUST) fill=(FAINT) { (entry.tail()) }
             }
         }
     }
@@ -230,21 +233,35 @@ struct Entry {
     series: usize,
     name: String,
     evidence: Evidence,
+    name_width: f64,
+    /// Of the evidence, which is written behind the name.
+    tail_width: f64,
+    /// Of all.
     width: f64,
     x: f64,
 }
 
 impl Entry {
     fn new(series: usize, name: &str, evidence: Evidence) -> Self {
-        let name = shown_line(name);
-        let text = format!("{name} · {evidence}");
-        Self {
+        let width = |text: &str| font::width(text, TEXT, font::REGULAR);
+        let mut entry = Self {
             series,
-            width: (SWATCH + font::width(&text, TEXT, font::REGULAR)).min(WIDTH - 2.0 * MARGIN),
-            name,
+            name: shown_line(name),
             evidence,
+            name_width: 0.0,
+            tail_width: 0.0,
+            width: 0.0,
             x: 0.0,
-        }
+        };
+        entry.tail_width = width(&entry.tail());
+        let rest = SWATCH + width(" ") + entry.tail_width;
+        entry.name_width = width(&entry.name).min(WIDTH - 2.0 * MARGIN - rest);
+        entry.width = rest + entry.name_width;
+        entry
+    }
+
+    fn tail(&self) -> String {
+        format!("· {}", self.evidence)
     }
 }
 
