@@ -1,14 +1,32 @@
 //! From the arguments that name models to a configuration.
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
     ModelPool, Neural, NgramTable, ScheduleConfig, StopRuleConfig, TextDrafter,
 };
 use cascade_engine::{Lenience, LossBudget, Placement, StopSequences};
+use cascade_eval::trace::Trace;
+use cascade_models::LoadedModel;
 
 use crate::args::{DecodingArgs, ModelArgs, ScheduleName};
 use crate::job::sampling;
+
+/// Refuses a model that the outputs of a trace say nothing about: of another vocabulary or another
+/// architecture than the recorded target. `flag` is what named it.
+pub(crate) fn refuse_another_kind(flag: &str, model: &LoadedModel, trace: &Trace) -> Result<()> {
+    let (name, label) = (&model.name, &trace.label);
+    ensure!(
+        model.tokenizer.fingerprint() == trace.header.tokenizer(),
+        "{flag} {name} has another tokenizer than the target of {label}: give a model of its family"
+    );
+    let (found, needed) = (model.architecture(), trace.header.architecture);
+    ensure!(
+        found == needed,
+        "{flag} {name} is {found}, and the target of {label} {needed}: give a model of its family"
+    );
+    Ok(())
+}
 
 /// What a cascade of a command line is called in messages.
 const LABEL: &str = "command line";

@@ -26,6 +26,7 @@ use self::folder::TrainingFolder;
 use self::head::HeadArgs;
 use self::report::Found;
 use crate::job::say_notes;
+use crate::models::refuse_another_kind;
 use crate::progress::Progress;
 
 #[derive(Debug, Subcommand)]
@@ -144,13 +145,7 @@ impl ClassifierArgs {
         let pool = ModelPool::new(DeviceSpec::default(), &options);
         let model = model(&pool, &self.drafter, self.dtype).context("--drafter")?;
         say_notes(&pool.notes());
-        let (own, recorded) = (model.tokenizer.fingerprint(), trace.header.tokenizer());
-        ensure!(
-            own == recorded,
-            "the drafter {} has another tokenizer than the target of {}: give a drafter of its family",
-            model.name,
-            self.trace.display()
-        );
+        refuse_another_kind("--drafter", &model, trace)?;
         let mut session = model.session();
         let mut progress = Progress::new(trace.records.len(), "outputs");
         let mut outputs = Vec::with_capacity(trace.records.len());

@@ -143,6 +143,7 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     let decoders = decoders.map(|config| Decoder::new(args, config, &trace, &target));
     let mut cascades = decoders.collect::<Result<Vec<_>>>()?;
     replay_all(args, &trace, &mut plain, &mut cascades)?;
+    let records = trace.spread(args.limit).len();
     let plain = plain.run.walltime().with_context(|| too_short(&trace))?;
     let measured = cascades.iter().map(|cascade| cascade.measured(&plain));
     let bytes = target.model.bytes_per_forward();
@@ -152,7 +153,7 @@ fn measure(args: &StepArgs) -> Result<Measured> {
         device: target.device,
         dtype: target.dtype,
         trace: trace.label.clone(),
-        records: trace.records.len().min(args.limit),
+        records,
         bytes_per_forward: bytes,
         memory_bytes_per_second: memory,
         memory_bound: memory / bytes as f64,
@@ -290,11 +291,10 @@ fn replay_all(
     plain: &mut Decoder,
     cascades: &mut [Decoder],
 ) -> Result<()> {
-    let (all, count) = (trace.records.len(), trace.records.len().min(args.limit));
-    for record in (0..count).map(|i| i * all / count) {
-        plain.replay(&trace.records[record])?;
+    for record in trace.spread(args.limit) {
+        plain.replay(record)?;
         for cascade in cascades.iter_mut() {
-            cascade.replay(&trace.records[record])?;
+            cascade.replay(record)?;
         }
     }
     Ok(())

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::model_source;
-use cascade_eval::trace::{Prediction, Trace};
+use cascade_eval::trace::{Predicted, Trace};
 use cascade_eval::Bootstrap;
-use cascade_models::{load, parse_cache_type, CacheType, LoadedModel};
+use cascade_models::{load, parse_cache_type, CacheType};
 use clap::Args;
 use serde::Serialize;
 
 use crate::bench::options::load_options;
 use crate::bigram::grouped;
+use crate::models::refuse_another_kind;
 use crate::progress::Progress;
 use crate::{at_most, interrupt, terminal};
 
@@ -67,18 +68,17 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
     let trace = Trace::open(&args.file)?;
     let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
     let model = load(&model_source(&args.model)?, &options)?;
-    refuse_another_vocabulary(&trace, &model)?;
-    let mut found = Prediction::default();
+    refuse_another_kind("--model", &model, &trace)?;
+    let mut found = Predicted::default();
     let mut session = model.session();
-    let (all, count) = (trace.records.len(), trace.records.len());
-    let count = args.limit.map_or(count, |limit| limit.min(count));
+    let records = trace.spread(args.limit.unwrap_or(usize::MAX));
+    let count = records.len();
     let mut progress = Progress::new(count, "records");
     interrupt::cooperate();
-    for record in (0..count).map(|i| i * all / count) {
+    for record in records {
         if interrupt::requested() {
             bail!("interrupted: nothing is shown, as some of the records say little of the others");
         }
-        let record = &trace.records[record];
         let added = found.add(&mut session, record);
         added.with_context(|| format!("{}: record {}", trace.label, record.id))?;
         progress.step();
@@ -99,26 +99,6 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
             trace: trace.label,
         },
     )
-}
-
-fn refuse_another_vocabulary(trace: &Trace, model: &LoadedModel) -> Result<()> {
-    let (recorded, own) = (trace.header.tokenizer(), model.tokenizer.fingerprint());
-    if recorded != own {
-        bail!(
-            "{} was recorded with another tokenizer than that of {}: the trace has {recorded}, the model {own}",
-            trace.label,
-            model.name
-        );
-    }
-    let (found, needed) = (model.architecture(), trace.header.architecture);
-    if found != needed {
-        bail!(
-            "{} is of a target that is {needed}, and {} is {found}",
-            trace.label,
-            model.name
-        );
-    }
-    Ok(())
 }
 
 fn show(args: &ScoreArgs, scored: &Scored) -> Result<()> {

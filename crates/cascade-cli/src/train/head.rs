@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, HeadFolder, ModelPool};
 use cascade_eval::trace::Trace;
 use cascade_models::DType;
@@ -16,6 +16,7 @@ use super::folder::TrainingFolder;
 use super::report::Found;
 use super::{check_cost, model};
 use crate::job::say_notes;
+use crate::models::refuse_another_kind;
 use crate::progress::Progress;
 
 #[derive(Debug, Args)]
@@ -46,7 +47,7 @@ pub(crate) struct HeadArgs {
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<DType>,
 
-    /// Recorded outputs to read at most.
+    /// Recorded outputs to read at most, spread evenly over the trace.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
@@ -138,19 +139,12 @@ impl HeadArgs {
         let target = target.map(|target| model(&pool, target, self.dtype));
         let target = target.transpose().context("--target")?;
         say_notes(&pool.notes());
-        let recorded = trace.header.tokenizer();
-        for (flag, model) in [("--drafter", Some(&drafter)), ("--target", target.as_ref())] {
-            let same = model.is_none_or(|model| model.tokenizer.fingerprint() == recorded);
-            ensure!(
-                same,
-                "{flag} {} has another tokenizer than the target of {}: give a model of its family",
-                model.map_or("", |model| &model.name),
-                self.trace.display()
-            );
+        refuse_another_kind("--drafter", &drafter, trace)?;
+        if let Some(target) = &target {
+            refuse_another_kind("--target", target, trace)?;
         }
-        let count = trace.records.len().min(self.limit.unwrap_or(usize::MAX));
-        let records = &trace.records[..count];
-        let mut progress = Progress::new(count, "outputs");
+        let records = trace.spread(self.limit.unwrap_or(usize::MAX));
+        let mut progress = Progress::new(records.len(), "outputs");
         let mut session = target.as_ref().map(|target| target.session());
         let teacher = match &mut session {
             None => Teacher::Recorded,

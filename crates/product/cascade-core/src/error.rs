@@ -100,6 +100,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error for logits of which one is NaN or +∞, or all are −∞.
+    pub fn improper_logits(logits: &[f32]) -> Self {
+        let bad = |&(_, logit): &(TokenId, f32)| logit.is_nan() || logit == f32::INFINITY;
+        let found = (0..).zip(logits.iter().copied()).find(bad);
+        let (token, logit) = found.unwrap_or((0, f32::NEG_INFINITY));
+        Self::ImproperLogits { token, logit }
+    }
+
     /// Wraps a backend's error.
     pub fn backend(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Backend(error.into())

@@ -187,7 +187,7 @@ impl<'a> Row<'a> {
         let (maxima, proper) = vector::maxima(logits);
         let max = maxima.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         if !proper || max == f32::NEG_INFINITY {
-            return Err(improper(logits));
+            return Err(Error::improper_logits(logits));
         }
         // The inverse of a tiny temperature would be infinite.
         let scale = temperature.recip().min(f32::MAX);
@@ -285,14 +285,6 @@ impl<'a> Row<'a> {
         let kept: Vec<(TokenId, f32)> = weighted.filter(|&(_, w)| w > 0.0 && w >= min_p).collect();
         Distribution::from_single(self.logits.len(), &kept)
     }
-}
-
-/// The error for logits of which one is NaN or +∞, or all are −∞.
-fn improper(logits: &[f32]) -> Error {
-    let bad = |&(_, logit): &(TokenId, f32)| logit.is_nan() || logit == f32::INFINITY;
-    let found = (0..).zip(logits.iter().copied()).find(bad);
-    let (token, logit) = found.unwrap_or((0, f32::NEG_INFINITY));
-    Error::ImproperLogits { token, logit }
 }
 
 #[cfg(test)]

@@ -83,6 +83,13 @@ impl Trace {
         Self::collect(Reader::open(path)?)
     }
 
+    /// At most so many of the records, spread evenly over the trace: recordings are in the order of
+    /// their datasets, so the first ones are of one kind.
+    pub fn spread(&self, limit: usize) -> impl ExactSizeIterator<Item = &Record> {
+        let (all, count) = (self.records.len(), self.records.len().min(limit));
+        (0..count).map(move |i| &self.records[i * all / count])
+    }
+
     /// Reads all remaining records of a reader.
     ///
     /// # Errors

@@ -15,7 +15,7 @@
 //!   [`TraceScorer`], and sums over records.
 //! * [`TimedReplayScorer`], [`replay_timed`]: the same with a live model computing every forward,
 //!   and the timings of its steps.
-//! * [`Prediction`]: how well a model predicts what was recorded.
+//! * [`Predicted`]: how well a model predicts what was recorded.
 //! * [`Oracle`]: the schedule that knows the answer, to compare others with.
 //! * [`spec_bench`]: traces from the recorded answers of Spec-Bench.
 //! * [`Summary`]: statistics of a trace.
@@ -54,7 +54,7 @@ mod format;
 mod header;
 mod margins;
 mod oracle;
-mod prediction;
+mod predicted;
 mod reader;
 mod record;
 mod recorder;
@@ -73,7 +73,7 @@ pub use first_token::FirstToken;
 pub use format::Trace;
 pub use header::{Header, Provenance, VERSION};
 pub use oracle::{Oracle, OracleText};
-pub use prediction::Prediction;
+pub use predicted::Predicted;
 pub use reader::{Reader, LONGEST_HEADER, LONGEST_RECORD};
 pub use record::{Finish, Record, Subject};
 pub use recorder::Recorder;

@@ -69,11 +69,11 @@ impl HeadPass {
     /// # Errors
     /// Those of the models; [`Error::TooFew`] below 10 outputs; [`Error::Setting`] for a share that
     /// is none; [`Error::TooMuch`] if the hidden states take more than 16 GB.
-    pub fn read(
+    pub fn read<'r>(
         self,
         drafter: &mut dyn Scorer,
         mut teacher: Teacher<'_>,
-        records: &[Record],
+        records: impl IntoIterator<Item = &'r Record>,
         mut step: impl FnMut(),
     ) -> Result<HeadExamples> {
         if !(0.0..1.0).contains(&self.mix) {
@@ -83,7 +83,10 @@ impl HeadPass {
                 cure: "give 0 or more, and less than 1".to_owned(),
             });
         }
-        let full: Vec<&Record> = records.iter().filter(|r| !r.output.is_empty()).collect();
+        let full: Vec<&Record> = records
+            .into_iter()
+            .filter(|r| !r.output.is_empty())
+            .collect();
         let numbered = full.into_iter().enumerate().collect();
         let split: Split<(usize, &Record)> = Split::of(numbered, self.seed)?;
         let mut size = 0;

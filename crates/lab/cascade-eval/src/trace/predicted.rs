@@ -1,6 +1,6 @@
 //! How well a model predicts recorded outputs.
 
-use cascade_core::{Result, Scorer, TokenId, TokenTree, Want};
+use cascade_core::{Error, Result, Scorer, TokenId, TokenTree, Want};
 
 use super::Record;
 use crate::Bootstrap;
@@ -11,7 +11,7 @@ const TOKENS: usize = 128;
 /// Probabilities that a model gives the tokens of recorded outputs, each after the prompt and the
 /// recorded tokens before it; by record.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Prediction {
+pub struct Predicted {
     records: Vec<Counts>,
 }
 
@@ -24,13 +24,14 @@ struct Counts {
     agreed: usize,
 }
 
-impl Prediction {
+impl Predicted {
     /// Adds what a model says of a record.
     ///
     /// Takes a forward for every 128 tokens.
     ///
     /// # Errors
-    /// As [`Scorer::score`]; the model must have the vocabulary of the trace.
+    /// As [`Scorer::score`], which refuses tokens that the model does not have;
+    /// [`Error::ImproperLogits`].
     pub fn add(&mut self, model: &mut impl Scorer, record: &Record) -> Result<()> {
         let mut counts = Counts::default();
         let most = model.max_nodes().map_or(TOKENS, |most| most.min(TOKENS));
@@ -39,10 +40,9 @@ impl Prediction {
         for tokens in record.output.chunks(most.max(1)) {
             let tree = TokenTree::chain(tokens.iter().copied());
             let scores = model.score(&context, &tree, Want::LOGITS)?;
-            let logits = scores.logits.as_ref();
+            let logits = scores.logits.as_ref().ok_or_else(no_logits)?;
             for (row, &token) in tokens.iter().enumerate() {
-                let logits = logits.map_or(&[][..], |logits| logits.row(row));
-                counts.nats += surprise(logits, token);
+                counts.nats += surprise(logits.row(row), token)?;
                 counts.agreed += usize::from(scores.argmax[row] == token);
             }
             counts.tokens += tokens.len();
@@ -95,13 +95,27 @@ impl Prediction {
     }
 }
 
-/// The negative logarithm of a token's probability: the softmax of its logit.
-fn surprise(logits: &[f32], token: TokenId) -> f64 {
+/// The negative logarithm of a token's probability, the softmax of its logit. In f64, as a
+/// probability may be too small for f32.
+fn surprise(logits: &[f32], token: TokenId) -> Result<f64> {
     let greatest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let above = |logit: f32| f64::from(logit) - f64::from(greatest);
     let sum: f64 = logits.iter().map(|&logit| above(logit).exp()).sum();
-    let logit = logits.get(token as usize).copied();
-    sum.ln() - logit.map_or(f64::NEG_INFINITY, above)
+    match logits.get(token as usize) {
+        _ if !sum.is_finite() => Err(Error::improper_logits(logits)),
+        Some(&logit) => Ok(sum.ln() - above(logit)),
+        None => Err(Error::TokenOutOfVocabulary {
+            token,
+            vocab_size: logits.len(),
+        }),
+    }
+}
+
+fn no_logits() -> Error {
+    Error::BrokenContract {
+        interface: "Scorer::score",
+        violation: "it returned no logits, which were asked for".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +138,26 @@ mod tests {
         recorded.unwrap().0
     }
 
+    #[test]
+    fn what_is_no_distribution_is_an_error() {
+        assert!((surprise(&[0.0, 0.0], 1).unwrap() - 2f64.ln()).abs() < 1e-12);
+        // A probability that f32 has no number for.
+        assert_eq!(surprise(&[200.0, 0.0], 1).unwrap(), 200.0);
+        for logits in [
+            [0.0, f32::NAN],
+            [f32::INFINITY, 0.0],
+            [f32::NEG_INFINITY; 2],
+        ] {
+            let found = surprise(&logits, 0);
+            assert!(
+                matches!(found, Err(Error::ImproperLogits { .. })),
+                "{logits:?}"
+            );
+        }
+        let found = surprise(&[0.0, 0.0], 2);
+        assert!(matches!(found, Err(Error::TokenOutOfVocabulary { .. })));
+    }
+
     /// The product of the weights' shares, token by token.
     #[test]
     fn perplexities_are_those_of_the_probabilities_one_by_one() {
@@ -139,13 +173,13 @@ mod tests {
             context.push(token);
         }
         let expected = (nats / 300.0).exp();
-        let mut found = Prediction::default();
+        let mut found = Predicted::default();
         found.add(&mut model.clone(), &record).unwrap();
         let perplexity = found.perplexity().unwrap();
         assert!((perplexity / expected - 1.0).abs() < 1e-5, "{perplexity}");
         assert_eq!((found.tokens(), found.agreement()), (300, Some(1.0)));
         // Another model is less sure of it, and says other tokens.
-        let mut other = Prediction::default();
+        let mut other = Predicted::default();
         let mut drafter = ToyScorer::drafter("base", 16, 7, 1, 200);
         other.add(&mut drafter, &record).unwrap();
         assert!(other.perplexity() > found.perplexity());
@@ -155,6 +189,6 @@ mod tests {
         other.add(&mut drafter, &record).unwrap();
         let (low, high) = other.interval(Bootstrap::default()).unwrap();
         assert!((high - low).abs() < 1e-9);
-        assert_eq!(Prediction::default().perplexity(), None);
+        assert_eq!(Predicted::default().perplexity(), None);
     }
 }
