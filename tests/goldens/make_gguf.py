@@ -60,7 +60,7 @@ CODE = ["def f(x):\n    return x**2 + 1\n", "for (int i = 0; i < 10; ++i) {\n\tp
         "https://example.org/a?b=c&d=%20", "a_b_c camelCase PascalCase SCREAMING_CASE", "0x1F 1_000 3.14159 00012345"]
 SPACES = ["", " ", "  ", " leading", "trailing ", "two  spaces   three", "\t\ttabs", "\n\nlines\n\n\n", " \n ", "a\n b\n  c", "\r", "x \r\n y"]
 ENGLISH = ["The quick brown fox jumps over the lazy dog.", "I'm sure they'll say it's fine; we've seen worse, haven't we?",
-           "WE'VE GOT IT, DON'T WORRY", "Question: Natalia sold 48 clips in April. How many in May?", "e.g. this, i.e. that...",
+           "WE'VE GOT IT, DON'T WORRY", "Question: a tram has 48 seats in 3 cars. How many in each?", "e.g. this, i.e. that...",
            "\"Quotes\" and (brackets) [and] {more} -- dashes – and — dots…", "<s> </s> <unk> <|endoftext|> are texts here: < s >"]
 
 

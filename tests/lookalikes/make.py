@@ -34,7 +34,7 @@ RULES = {
 
 # Prompts of the golden generations.
 PROMPTS = [
-    "Question: Natalia sold 48 clips to her friends, and half as many in May. How many clips did she sell altogether?",
+    "Question: Mark walked 12 miles to the market and 3 miles less on the other days. How many hours did he walk each week?",
     "A chat between a curious user and an assistant. USER: How much does 1 apple cost? ASSISTANT:",
     "  two blanks, a\ttab, über Straße, 東京の問題 🙂 </s> let x = 1;\n",
 ]
