@@ -130,6 +130,24 @@ fn a_file_gives_back_what_was_written() {
 }
 
 #[test]
+fn records_are_spread_over_a_trace() {
+    let trace = record(Architecture::DecoderOnly, 4);
+    let places = |limit| -> Vec<usize> {
+        let taken = trace.spread(limit).map(|taken| {
+            let mut records = trace.records.iter();
+            records.position(|record| record == taken).unwrap()
+        });
+        taken.collect()
+    };
+    assert!(places(0).is_empty());
+    assert_eq!(places(1), [0]);
+    assert_eq!(places(2), [0, 2]);
+    assert_eq!(places(3), [0, 1, 2]);
+    assert_eq!(places(4), [0, 1, 2, 3]);
+    assert_eq!(places(usize::MAX), [0, 1, 2, 3]);
+}
+
+#[test]
 fn wherever_a_recording_is_cut_it_resumes_to_the_same_bytes() {
     let trace = record(Architecture::DecoderOnly, 6);
     let whole = lines(&trace).join("\n") + "\n";
