@@ -142,7 +142,7 @@ first() {
     [[ " $large " = *" $shape "* ]] || continue
     cat > "$config" <<YAML
 target: { model: embedded:demo-$family-target }
-drafters: [{ max_gram: { bigram: embedded:demo-$family } }]
+drafters: [{ max_gram: { bigram: embedded:demo } }]
 k: { matrix: [[8]] }
 YAML
     step "step-$shape" 40 "$cascade" bench step --trace "traces/demo-$family-problems.jsonl" --config "$config" --shape "$shape" --random-weights --device "$device" --json

@@ -19,23 +19,33 @@ for family in t5 llama; do
   for size in target base small; do
     from=$folder/$family-$size
     to=$demo/models/demo-$family-$size
-    for file in config.json generation_config.json tokenizer.json model.safetensors; do
+    case $size in
+      target) shards=(model-00001-of-00002.safetensors model-00002-of-00002.safetensors) index=(model.safetensors.index.json) ;;
+      *) shards=(model.safetensors) index=() ;;
+    esac
+    files=(config.json generation_config.json tokenizer.json "${index[@]}")
+    [ "$family" = t5 ] || files+=(chat_template.jinja)
+    for file in "${files[@]}" "${shards[@]}"; do
       [ -f "$from/$file" ] || { echo "$from/$file is missing: train $family-$size first (see $demo/training/README.md)" >&2; exit 2; }
     done
     rm -rf "$to"
     mkdir -p "$to"
-    install -m 644 "$from"/{config.json,generation_config.json,tokenizer.json,model.safetensors} "$to"
+    install -m 644 "${files[@]/#/$from/}" "$to"
+    for shard in "${!shards[@]}"; do
+      file=${shards[$shard]}
+      if [ "$size" = target ]; then
+        # Each in a crate of its own.
+        install -m 644 "$from/$file" "$demo-$family-$((shard + 1))/$file"
+        ln -s "../../../cascade-demo-$family-$((shard + 1))/$file" "$to/$file"
+      else
+        install -m 644 "$from/$file" "$to/$file"
+      fi
+    done
   done
-  # The target is in two packages: half in a crate of its own, half in cascade-demo.
-  weights=$demo/models/demo-$family-target/model.safetensors
-  half=$(($(stat -c %s "$weights") / 2))
-  rm -f "$demo-$family/demo-$family-target.head"
-  head -c $half "$weights" > "$demo-$family/demo-$family-target.head"
-  tail -c +$((half + 1)) "$weights" > "$demo/weights/demo-$family-target.tail"
   sed -i 's/^prompt: .*/prompt: problem/' "configs/demo-$family.yaml"
 done
 
-# Tables of the families' own vocabularies, of what the models write.
+# A table of the vocabulary that both families have, of what the models write.
 cargo build --release --quiet -p cascade-cli
 cascade=target/release/cascade
 work=$(mktemp -d)
@@ -44,10 +54,8 @@ for kind in word-problem multiple-choice; do
   "$cascade" demo problems --kind $kind --split train --seed 2 --limit 20000 --json
 done | "$python" -c 'import json, sys
 for line in sys.stdin: print(" " + json.loads(line)["answer"] + "\n")' > "$work/answers.txt"
-for family in t5 llama; do
-  "$cascade" bigram build "$work/answers.txt" --tokenizer "$demo/models/demo-$family-target/tokenizer.json" \
-    --out "ngram-data/demo-$family.safetensors" --top-k 4 --min-count 1 --force
-done
+"$cascade" bigram build "$work/answers.txt" --tokenizer "$demo/models/demo-t5-target/tokenizer.json" \
+  --out ngram-data/demo.safetensors --top-k 4 --min-count 1 --force
 
 cargo build --release --quiet -p cascade-cli
 "$python" tests/goldens/make_demo_greedy.py "$cascade"
@@ -57,7 +65,7 @@ scripts/record_traces.sh "$cascade"
 for family in t5 llama; do
   "$cascade" demo evaluate --config "configs/demo-$family.yaml" --device cpu --limit 500
 done
-for crate in cascade-demo cascade-demo-t5 cascade-demo-llama; do
+for crate in cascade-demo cascade-demo-{t5,llama}-{1,2}; do
   size=$(cd "crates/lab/$crate" && cargo package --allow-dirty --no-verify --list | tar -czhf - -T - --ignore-failed-read 2> "$work/tar.log" | wc -c)
   note=""
   [ "$size" -le $package_limit ] || note="  MORE than a registry takes ($package_limit)"

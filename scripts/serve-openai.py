@@ -18,8 +18,8 @@ MODEL = "demo-llama-target"
 CONFIG = ROOT / "configs" / "demo-llama.yaml"
 QUESTION = "Mia sells 24 shells in May and half as many in June. How many shells does she sell?"
 TOKENS = 40
-# The template that the server takes for this model, which has none of its own.
-CHAT = ["--template", "vicuna"]
+# The model's own template, which the server takes for chats; completions are asked as they are.
+CHAT, RAW = ["--chat"], ["--template", "raw"]
 
 
 def interpreter():
@@ -69,7 +69,7 @@ def ask_all(program, client, stranger):
         "plain": ({"extra_body": {"speculation": {"enabled": False}}}, [*CHAT, "--no-speculation"]),
         "seeded": ({"temperature": 0.8, "top_p": 0.95, "seed": 7},
                    [*CHAT, "--temperature", "0.8", "--top-p", "0.95", "--seed", "7"]),
-        "stopped": ({"stop": ["\n"]}, [*CHAT, "--stop", "\n"]),
+        "stopped": ({"stop": [" ####"]}, [*CHAT, "--stop", " ####"]),
     }
     for name, (settings, arguments) in chats.items():
         record = run(program, *arguments)
@@ -89,7 +89,7 @@ def ask_all(program, client, stranger):
                        ["--temperature", "1", "--seed", "3", "--top-k", "20", "--min-p", "0.05"]),
     }
     for name, (settings, arguments) in completions.items():
-        record = run(program, *arguments)
+        record = run(program, *RAW, *arguments)
         asked = dict(model=MODEL, prompt=QUESTION, max_tokens=TOKENS, **settings)
         expect(f"completion, {name}", client.completions.create(**asked).choices[0].text, record["text"])
         stream = client.completions.create(**asked, stream=True)

@@ -28,23 +28,23 @@ trap 'rm -rf "$work"' EXIT
 
 # A configuration with every statistical drafter below the neural ones.
 several() {
-  local family=$1 template=$2
+  local family=$1
   cat << YAML
 target: { model: embedded:demo-$family-target }
 drafters:
   - model: embedded:demo-$family-base
   - model: embedded:demo-$family-small
-  - max_gram: { bigram: embedded:demo-$family, occurrence: latest }
+  - max_gram: { bigram: embedded:demo, occurrence: latest }
   - prompt_lookup: { max_ngram: 3 }
-  - bigram: embedded:demo-$family
+  - bigram: embedded:demo
 k:
   matrix: [[1, 1, 1, 1, 1], [0, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
-prompt: $template
+prompt: problem
 generation: { max_new_tokens: 64 }
 YAML
 }
-several t5 t5-gsm8k > "$work/t5.yaml"
-several llama vicuna-gsm8k > "$work/llama.yaml"
+several t5 > "$work/t5.yaml"
+several llama > "$work/llama.yaml"
 
 each=$(((generations + processes - 1) / processes))
 samplings=("--temperature 1" "--temperature 0.7 --top-k 20" "--temperature 1.2 --top-p 0.9" "--temperature 0.9 --min-p 0.05")

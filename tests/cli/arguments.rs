@@ -107,7 +107,7 @@ fn tables_are_shown_by_id_and_by_frequency() {
     assert!(by_id.starts_with("#3303"), "{by_id}");
     let two = stdout(&run("bigram show embedded:t5 --id 3303 --top 2"));
     assert!(by_id.starts_with(&two) && two.lines().count() == 3, "{two}");
-    let frequent = stdout(&run("bigram show embedded:demo-t5 --top 4"));
+    let frequent = stdout(&run("bigram show embedded:demo --top 4"));
     let times: Vec<u64> = frequent
         .lines()
         .skip(1)
@@ -128,12 +128,12 @@ fn embedded_tables_are_exported_and_compared() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     for form in ["json", "csv", "parquet"] {
         stdout(&run(&format!(
-            "bigram export embedded:demo-t5 --{form} {}",
+            "bigram export embedded:demo --{form} {}",
             at(form)
         )));
     }
     let next: Vec<u32> = serde_json::from_slice(&std::fs::read(at("json")).unwrap()).unwrap();
-    let piped = stdout(&run("bigram export embedded:demo-t5 --json -"));
+    let piped = stdout(&run("bigram export embedded:demo --json -"));
     assert_eq!(piped.as_bytes(), std::fs::read(at("json")).unwrap());
     let csv = std::fs::read_to_string(at("csv")).unwrap();
     let mut lines = csv.lines();
@@ -163,7 +163,7 @@ fn embedded_tables_are_exported_and_compared() {
         best.len()
     );
     assert!(std::fs::read(at("parquet")).unwrap().starts_with(b"PAR1"));
-    let text = stdout(&run("bigram compare embedded:demo-t5 embedded:demo-t5"));
+    let text = stdout(&run("bigram compare embedded:demo embedded:demo"));
     assert!(text.lines().last().unwrap().contains("100.0%"), "{text}");
     let message = error(&run("bigram export embedded:none --json none.json"));
     assert!(message.contains("known: "), "{message}");

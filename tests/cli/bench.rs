@@ -26,7 +26,7 @@ impl Statistical {
         let path = folder.path().join("statistical.yaml");
         let text = format!(
             "target: {{ model: embedded:{family}-target }}\n\
-             drafters: [{{ max_gram: {{ bigram: embedded:{family} }} }}]\n\
+             drafters: [{{ max_gram: {{ bigram: embedded:demo }} }}]\n\
              k: {{ matrix: [[6]] }}\n\
              generation: {{ max_new_tokens: 40 }}\n"
         );

@@ -103,7 +103,7 @@ fn what_cannot_be_a_conversation_is_refused() {
     let long = "word ".repeat(3000);
     for (args, input, parts) in [
         (
-            &["chat", "-m", "embedded:demo-llama-small"][..],
+            &["chat", "-m", "embedded:demo-t5-small"][..],
             "Hi",
             &["comes with no chat template", "--template vicuna"][..],
         ),

@@ -63,7 +63,7 @@ fn sampled_demos_are_lossless() {
             "--limit",
             "1",
             "--temperature",
-            "1",
+            "3",
             "--samples",
             "100",
             "--random-settings",

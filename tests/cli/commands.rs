@@ -98,7 +98,7 @@ fn json_is_complete_and_the_comparison_equal() {
                 record["token_origins"].as_array().unwrap().len() as u64,
                 tokens
             );
-            assert!(record["prompt"].as_str().unwrap().contains("question"));
+            assert!(record["prompt"].as_str().unwrap().starts_with("Question: "));
             assert!(!record["text"].as_str().unwrap().is_empty());
             assert!(count("num_accepted_draft_tokens") <= count("num_draft_tokens"));
             let histogram: u64 = record["acceptance_histogram"]
@@ -156,7 +156,7 @@ fn prompts_from_a_file_carry_their_fields_through() {
     let records = records(&output);
     assert_eq!(records.len(), 2);
     assert_eq!(records[0]["id"], 17);
-    assert_eq!(records[0]["prompt"], "Tom has 3 apples.");
+    assert_eq!(records[0]["prompt"], "Question: Tom has 3 apples. Answer:");
     assert_ne!(records[0]["text"], "mine");
     assert_eq!(records[0]["num_tokens"], 4);
 }
@@ -280,6 +280,7 @@ fn conversations_go_on_with_the_models_own_answers() {
 #[test]
 fn unsuitable_datasets_are_refused_with_a_cure() {
     let mmlu = excerpt("mmlu");
+    let alpaca = excerpt("alpaca.json");
     let cases: [(&[&str], &[&str]); 8] = [
         (
             &["run", "--dataset", "mmlu"],
@@ -303,12 +304,8 @@ fn unsuitable_datasets_are_refused_with_a_cure() {
         ),
         (&["run", "--data", &mmlu], &["--dataset <NAME>"]),
         (
-            &["run", "--dataset", "mmlu", "--data", &mmlu],
-            &[
-                "embedded:demo-t5: prompt",
-                "--template",
-                "t5-mmlu, vicuna-mmlu",
-            ],
+            &["run", "--dataset", "alpaca", "--data", &alpaca],
+            &["embedded:demo-t5: prompt", "--template", "alpaca"],
         ),
         (
             &["run", "--dataset", "gsm8k", "--data", &mmlu],

@@ -59,7 +59,7 @@ impl Config {
         let drafter = neural("small", ", branches: { widths: [2] }");
         let text = format!(
             "target: {target}\n\
-             drafters: [{drafter}, {{ max_gram: {{ bigram: embedded:demo-{family} }} }}]\n\
+             drafters: [{drafter}, {{ max_gram: {{ bigram: embedded:demo }} }}]\n\
              k: {{ convention: added, matrix: [[2, 1], [0, 1]] }}\n\
              lenience: 3\n"
         );

@@ -103,18 +103,11 @@ fn answers_equal_those_of_run() {
     for (body, args) in [
         (
             json!({"messages": messages, "model": "demo"}),
-            vec!["--template", "vicuna"],
+            vec!["--chat"],
         ),
         (
             json!({"messages": messages, "temperature": 0.9, "seed": 11}),
-            vec![
-                "--template",
-                "vicuna",
-                "--temperature",
-                "0.9",
-                "--seed",
-                "11",
-            ],
+            vec!["--chat", "--temperature", "0.9", "--seed", "11"],
         ),
     ] {
         let answer = server.ask("/v1/chat/completions", &body);
@@ -124,7 +117,8 @@ fn answers_equal_those_of_run() {
         );
     }
     let body = json!({"prompt": QUESTION, "temperature": 1, "seed": 2, "top_k": 8});
-    let record = run(&["--temperature", "1", "--seed", "2", "--top-k", "8"]);
+    let sampled = ["--temperature", "1", "--seed", "2", "--top-k", "8"];
+    let record = run(&[&sampled[..], &["--template", "raw"]].concat());
     assert_eq!(
         server.ask("/v1/completions", &body)["choices"][0]["text"],
         record["text"]
@@ -135,7 +129,8 @@ fn answers_equal_those_of_run() {
 #[test]
 fn a_stop_by_signal_lets_answers_end_and_logs_hold_no_texts() {
     let server = serve(&["--log-format", "json"]);
-    let body = json!({"prompt": QUESTION, "max_tokens": 60, "stream": true});
+    let body =
+        json!({"prompt": QUESTION, "max_tokens": 60, "temperature": 5, "seed": 1, "stream": true});
     let mut stream = BufReader::new(server.request("/v1/completions", &body));
     let mut line = String::new();
     stream.read_line(&mut line).unwrap();

@@ -174,7 +174,7 @@ fn pipes_get_every_byte() {
     assert!(piped(&["reproduce", HOSTILE]).contains(HOSTILE));
     assert_eq!(
         object(&piped(&[&args[..], &["--json"]].concat()))["prompt"],
-        HOSTILE
+        format!("Question: {HOSTILE} Answer:")
     );
 }
 
@@ -193,5 +193,8 @@ fn json_on_a_terminal_means_the_same() {
     ];
     let shown = on_terminal(&args, &[]);
     assert!(!shown.chars().any(is_control), "{shown:?}");
-    assert_eq!(object(&shown)["prompt"], HOSTILE);
+    assert_eq!(
+        object(&shown)["prompt"],
+        format!("Question: {HOSTILE} Answer:")
+    );
 }

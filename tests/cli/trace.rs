@@ -210,7 +210,7 @@ fn an_interrupted_recording_resumes_to_the_same_file() {
                 "--max-new-tokens",
                 "12",
                 "--template",
-                "vicuna-gsm8k",
+                "problem",
                 "--resume",
             ],
             "",
@@ -408,12 +408,14 @@ fn answers_that_fit_no_question_are_refused() {
 #[test]
 fn describes_a_trace() {
     let trace = project("traces/demo-llama-problems.jsonl");
+    let ended = std::fs::read_to_string(&trace).unwrap();
+    let ended = format!("eos {}", ended.matches(r#""finish":"eos""#).count());
     let text = stdout(&cascade(&["trace", "show", &trace]));
     for part in [
         "demo-llama-target",
         "measured, f32",
         "records",
-        "eos 49",
+        &ended,
         "gaps",
         "median",
     ] {
@@ -421,10 +423,9 @@ fn describes_a_trace() {
     }
     let object = &objects(&stdout(&cascade(&["trace", "show", &trace, "--json"])))[0];
     assert_eq!(
-        (&object["records"], &object["output_tokens"]["max"]),
-        (&json!(50), &json!(160.0))
+        (&object["records"], &object["header"]["template"]),
+        (&json!(50), &json!("problem"))
     );
-    assert_eq!(object["header"]["template"], "vicuna-gsm8k");
 }
 
 #[test]
@@ -439,7 +440,7 @@ fn what_cannot_be_replayed_is_refused_with_the_cure() {
     );
     let table = folder.file(
         "table.yaml",
-        "target: {model: embedded:demo-t5-target}\ndrafters:\n  - max_gram: {bigram: embedded:demo-llama}\nk: {matrix: [[4]]}\n",
+        "target: {model: embedded:demo-t5-target}\ndrafters:\n  - max_gram: {bigram: embedded:t5}\nk: {matrix: [[4]]}\n",
     );
     let damaged = std::fs::read_to_string(&t5).unwrap();
     let damaged = folder.file("damaged.jsonl", &damaged[..damaged.len() - 20]);
@@ -449,7 +450,7 @@ fn what_cannot_be_replayed_is_refused_with_the_cure() {
         (
             &t5,
             &llama,
-            "drafter `demo-llama-base` has another vocabulary",
+            "drafter `demo-llama-base` is decoder-only and target `demo-llama-target` is encoder-decoder",
         ),
         (&t5, &table, "was built for another tokenizer"),
         (&t5, &sampled, "set the temperature to 0"),
@@ -517,7 +518,7 @@ fn replays_with_assumed_costs_compare_schedules() {
     let config = folder.file(
         "max-gram.yaml",
         "target: { model: embedded:demo-t5-target }\n\
-         drafters: [{ max_gram: { bigram: embedded:demo-t5 } }]\n\
+         drafters: [{ max_gram: { bigram: embedded:demo } }]\n\
          generation: { max_new_tokens: 160 }\n",
     );
     let trace = project("traces/demo-t5-problems.jsonl");

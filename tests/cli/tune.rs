@@ -118,7 +118,7 @@ fn rows_are_priced_and_the_result_is_that_of_other_texts() {
     assert!(dear["always"][2]["speedup"].as_f64().unwrap() < 0.6);
     // The online schedule has to find out first, in four short answers.
     let online = dear["always"][3]["speedup"].as_f64().unwrap();
-    assert!(online > 0.7, "{online}");
+    assert!(online > 0.6, "{online}");
 }
 
 #[test]
@@ -135,7 +135,10 @@ fn invalid_costs_are_refused() {
 }
 
 #[test]
-fn a_trace_of_another_vocabulary_is_refused() {
+fn a_trace_of_another_architecture_is_refused() {
     let message = error(&tune("demo-llama-problems.jsonl", &["--limit", "1"]));
-    assert!(message.contains("vocabulary"), "{message}");
+    assert!(
+        message.contains("demo-t5-base is encoder-decoder, and the target of"),
+        "{message}"
+    );
 }

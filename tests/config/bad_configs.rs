@@ -9,7 +9,7 @@ const GOOD: &str = "
 target: { model: embedded:demo-t5-target }
 drafters:
   - model: embedded:demo-t5-small
-  - max_gram: { bigram: embedded:demo-t5 }
+  - max_gram: { bigram: embedded:demo }
 k: { matrix: [[4, 10], [0, 10]] }
 lenience: 2
 prompt: t5-gsm8k
@@ -86,23 +86,23 @@ fn unknown_and_misplaced_keys() {
         ],
     );
     let twice = message(
-        "bigram: embedded:demo-t5 }",
+        "bigram: embedded:demo }",
         "branches: 2 }\n    name: a\n    name: b",
     );
     assert_says(&twice, &["bad.yaml: drafters[1]", "duplicate", "name"]);
-    let kinds = message("max_gram: { bigram: embedded:demo-t5 }", "name: x");
+    let kinds = message("max_gram: { bigram: embedded:demo }", "name: x");
     assert_says(
         &kinds,
         &["`model`, `max_gram`, `max_gram_tree`, `bigram` and `prompt_lookup`"],
     );
     let both = message(
         "- model: embedded:demo-t5-small",
-        "- { model: embedded:demo-t5-small, bigram: embedded:demo-t5 }",
+        "- { model: embedded:demo-t5-small, bigram: embedded:demo }",
     );
     assert_says(&both, &["bad.yaml", "drafters[0]", "exactly one of"]);
     let dtype = message(
-        "max_gram: { bigram: embedded:demo-t5 }",
-        "{ bigram: embedded:demo-t5, dtype: f16 }",
+        "max_gram: { bigram: embedded:demo }",
+        "{ bigram: embedded:demo, dtype: f16 }",
     );
     assert_says(&dtype, &["drafters[1]", "no dtype", "remove"]);
     let yaml = message("lenience: 2", "lenience: [2");
@@ -169,7 +169,7 @@ fn values_that_make_no_sense() {
         &["target.cache_dtype", "q8_0", "bf16"],
     );
     assert_says(
-        &message("bigram: embedded:demo-t5 ", "min_match: 0 "),
+        &message("bigram: embedded:demo ", "min_match: 0 "),
         &["max_gram.min_match", "1 or more"],
     );
     for (settings, parts) in [
@@ -188,13 +188,13 @@ fn values_that_make_no_sense() {
             &["max_gram_tree.session_tokens", "-2"],
         ),
         (
-            "bigram: embedded:demo-t5",
+            "bigram: embedded:demo",
             &["unknown field `bigram`", "`table`"],
         ),
     ] {
         let tree = format!("max_gram_tree: {{ {settings} }}");
         assert_says(
-            &message("max_gram: { bigram: embedded:demo-t5 }", &tree),
+            &message("max_gram: { bigram: embedded:demo }", &tree),
             parts,
         );
     }
@@ -203,7 +203,7 @@ fn values_that_make_no_sense() {
 /// What is said of a tree with this file of weights.
 fn weights_message(weights: &str) -> String {
     let tree = format!("max_gram_tree: {{ weights: {weights} }}");
-    let text = GOOD.replace("max_gram: { bigram: embedded:demo-t5 }", &tree);
+    let text = GOOD.replace("max_gram: { bigram: embedded:demo }", &tree);
     assembly_message(&text, &offline())
 }
 
@@ -233,7 +233,7 @@ fn weights_that_are_none() {
     }
     std::fs::write(&file, &shipped).unwrap();
     let tree = format!("max_gram_tree: {{ weights: {} }}", file.display());
-    let text = GOOD.replace("max_gram: { bigram: embedded:demo-t5 }", &tree);
+    let text = GOOD.replace("max_gram: { bigram: embedded:demo }", &tree);
     let config = Config::parse(&text, "good.yaml", "").unwrap();
     config.assemble(&offline()).unwrap();
 }
@@ -251,14 +251,14 @@ fn places_that_are_not_there() {
         ],
     );
     let of_tree = message(
-        "max_gram: { bigram: embedded:demo-t5 }",
+        "max_gram: { bigram: embedded:demo }",
         "max_gram_tree: { table: embedded:t6 }",
     );
     assert_says(
         &of_tree,
         &["drafters[1].max_gram_tree.table", "t6", "llama"],
     );
-    let table = message("bigram: embedded:demo-t5 ", "bigram: embedded:t6 ");
+    let table = message("bigram: embedded:demo ", "bigram: embedded:t6 ");
     assert_says(&table, &["drafters[1].max_gram.bigram", "t6", "llama"]);
     let name = message("embedded:demo-t5-target", "flan");
     assert_says(&name, &["target.model", "flan", "org/name"]);
@@ -272,7 +272,7 @@ fn places_that_are_not_there() {
     );
     assert_says(&folder, &["bad.yaml", "target", "none"]);
     let file = assembly_message(
-        &GOOD.replace("bigram: embedded:demo-t5 ", "bigram: ./none.safetensors "),
+        &GOOD.replace("bigram: embedded:demo ", "bigram: ./none.safetensors "),
         &offline(),
     );
     assert_says(
@@ -292,7 +292,7 @@ fn places_that_are_not_there() {
         &["bad.yaml: drafters[0].device", "gpu7", "auto, cpu"],
     );
     assert_says(
-        &message("demo-t5 }", "demo-t5 }\n    device: cpu"),
+        &message("embedded:demo }", "embedded:demo }\n    device: cpu"),
         &["bad.yaml: drafters[1]", "device"],
     );
     let far = offline().with_device(Some(DeviceSpec::Cuda(4000)));
@@ -322,20 +322,25 @@ fn a_hub_that_does_not_answer() {
 
 #[test]
 fn models_of_different_families() {
-    let text = GOOD.replace("embedded:demo-t5-small", "embedded:demo-llama-small");
+    let other = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../tests/lookalikes/google/flan-t5-small");
+    let text = GOOD.replace("embedded:demo-t5-small", &other.display().to_string());
     let family = assembly_message(&text, &offline());
     assert_says(
         &family,
         &[
             "bad.yaml",
-            "demo-llama-small",
+            "flan-t5-small",
             "demo-t5-target",
             "another vocabulary",
-            "token 0 is \"<unk>\" in the drafter and \"<pad>\" in the target",
+            "token 1 is \"</s>\" in the drafter and \"<s>\" in the target",
             "Max-Gram alone",
         ],
     );
-    let text = GOOD.replace("bigram: embedded:demo-t5 ", "bigram: embedded:demo-llama ");
+    let text = GOOD.replace("embedded:demo-t5-small", "embedded:demo-llama-small");
+    let kind = assembly_message(&text, &offline());
+    assert_says(&kind, &["demo-llama-small", "cannot share a context"]);
+    let text = GOOD.replace("bigram: embedded:demo ", "bigram: embedded:t5 ");
     let table = assembly_message(&text, &offline());
     assert_says(&table, &["drafters[1].max_gram.bigram", "sha256:"]);
 }
@@ -433,7 +438,7 @@ fn rules_and_branches_that_make_no_sense() {
         &branches("{ widths: [2], siblings: twins }"),
         &["twins", "without_replacement"],
     );
-    let max_gram = "max_gram: { bigram: embedded:demo-t5 }";
+    let max_gram = "max_gram: { bigram: embedded:demo }";
     assert_says(
         &message(
             max_gram,

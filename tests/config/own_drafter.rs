@@ -65,7 +65,7 @@ const CONFIG: &str = "
 target: { model: embedded:demo-t5-target }
 drafters:
   - model: embedded:demo-t5-small
-  - echo: { times: 2, table: embedded:demo-t5 }
+  - echo: { times: 2, table: embedded:demo }
 k: { matrix: [[2, 3], [0, 3]] }
 generation: { max_new_tokens: 12 }
 ";
@@ -118,18 +118,18 @@ fn errors_name_its_keys() {
         ),
         ("times: 2, ", "", &["missing field `times`"]),
         (
-            "embedded:demo-t5 }",
+            "embedded:demo }",
             "embedded:t6 }",
             &["drafters[1].echo.table", "t6", "llama"],
         ),
         (
-            "embedded:demo-t5 }",
+            "embedded:demo }",
             "./none }",
             &["echo.yaml: drafters[1].echo.table", "none"],
         ),
         (
-            "embedded:demo-t5 }",
-            "embedded:demo-llama }",
+            "embedded:demo }",
+            "embedded:llama }",
             &["drafters[1].echo.table", "sha256:"],
         ),
         (
@@ -167,7 +167,7 @@ fn models_and_tables_are_opened_once() {
     let pool = config.pool(&AssembleOptions::default());
     let target = pool.target(&config).unwrap();
     assert!(Arc::ptr_eq(&target, &pool.target(&config.plain()).unwrap()));
-    let (locator, vocabulary) = ("embedded:demo-t5".into(), target.tokenizer.fingerprint());
+    let (locator, vocabulary) = ("embedded:demo".into(), target.tokenizer.fingerprint());
     let table = || pool.table(&locator, &vocabulary).unwrap();
     assert!(Arc::ptr_eq(&table(), &table()));
 }

@@ -54,7 +54,7 @@ fn without_drafters_the_tree_drafts_with_the_table_of_the_vocabulary() {
         let config = config(&spec(&format!("{family}-target"), &[]));
         assert_eq!(
             table(&config),
-            Some(TableLocator::Embedded(family.to_owned()))
+            Some(TableLocator::Embedded("demo".to_owned()))
         );
         assert_eq!(
             (config.max_nodes, config.schedule()),
@@ -71,7 +71,7 @@ fn without_drafters_the_tree_drafts_with_the_table_of_the_vocabulary() {
             own.clone()
         };
         assert_eq!(table(&config(&with("none"))), None);
-        assert!(table(&config(&with("embedded:demo-t5"))).is_some());
+        assert!(table(&config(&with("embedded:demo"))).is_some());
         assert!(message(&with("embedded:x")).contains("there is no embedded table `x`"));
     }
 }
@@ -166,10 +166,12 @@ fn draft_tokens_fill_the_matrix_and_must_be_as_many_as_drafters() {
 
 #[test]
 fn other_vocabularies_are_refused_before_weights_are_read() {
-    let message = message(&spec("demo-llama-target", &["demo-t5-small"]));
+    let other = project("tests/lookalikes/double7/vicuna-68m");
+    let drafters = vec![Neural::new(model_source(&other).unwrap())];
+    let message = message(&CascadeSpec::new(neural("demo-llama-target"), drafters));
     for part in [
-        "`demo-t5-small` has another vocabulary than target `demo-llama-target`",
-        "token 0 is \"<pad>\" in the drafter and \"<unk>\" in the target",
+        "has another vocabulary than target `demo-llama-target`",
+        "token 0 is \"▁<unk>\" in the drafter and \"<pad>\" in the target",
         "models of one family",
         "Max-Gram alone",
     ] {
@@ -230,12 +232,12 @@ fn a_written_configuration_is_the_same_cascade() {
     let every_key = "
 target: { model: /tmp/a folder: #1, rule: speculative, device: cpu }
 drafters:
-  - bigram: embedded:demo-t5
+  - bigram: embedded:demo
     width: 3
   - prompt_lookup: { max_ngram: 4, branches: 2 }
   - max_gram: { occurrence: latest, min_match: 2, branches: 3, width: 4 }
     name: \"true\"
-  - max_gram_tree: { table: embedded:demo-t5, weights: /tmp/weights.json, min_probability: 0.25, session_tokens: 9, hints: 2, learning_rate: 0.5 }
+  - max_gram_tree: { table: embedded:demo, weights: /tmp/weights.json, min_probability: 0.25, session_tokens: 9, hints: 2, learning_rate: 0.5 }
 k: { matrix: [[1, 2, 3, 4], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]] }
 lenience: 1.5
 statistical_lenience: 2.25

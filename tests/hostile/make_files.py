@@ -26,7 +26,7 @@ def write(reader, name, content):
 GOOD_CONFIG = """target: { model: embedded:demo-t5-target }
 drafters:
   - model: embedded:demo-t5-small
-  - max_gram: { bigram: embedded:demo-t5 }
+  - max_gram: { bigram: embedded:demo }
 k: { matrix: [[4, 10], [0, 10]] }
 lenience: 2
 prompt: t5-gsm8k

@@ -121,7 +121,7 @@ pub(crate) enum ScheduleName {
 #[derive(Debug, Args)]
 pub(crate) struct InputArgs {
     /// A single prompt, or `-` for standard input. Passed to the model verbatim unless a template
-    /// is asked for.
+    /// is asked for; a question if the configuration has `prompt: problem`, as the demo's have.
     #[arg(value_name = "PROMPT", group = "input")]
     pub(crate) positional: Option<String>,
 

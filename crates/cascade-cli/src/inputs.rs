@@ -28,6 +28,14 @@ pub(crate) struct Input {
 impl Input {
     /// An input whose first prompt can be formatted, and therefore all of them.
     fn new(sample: Sample, template: Arc<Template>, fields: Map<String, Value>) -> Result<Self> {
+        if sample
+            .content
+            .turns()
+            .iter()
+            .all(|turn| turn.trim().is_empty())
+        {
+            bail!(cascade_engine::Error::EmptyPrompt);
+        }
         template.prompt(&sample, &[])?;
         Ok(Self {
             sample,
@@ -111,14 +119,13 @@ pub(crate) fn inputs(
     };
     if let Some(prompt) = single(args, piped)? {
         let sample = Sample::new("0", Content::Text(prompt.into()));
-        let template = Arc::new(asked.template(PromptTemplate::Raw)?);
+        let template = Arc::new(asked.template(config.prompt.of_typed_texts())?);
         return Ok(vec![Input::new(sample, template, Map::new())?]);
     }
     if let Some(file) = &args.prompts {
         let samples = Dataset::PROMPTS.read(file, selection(args))?;
-        return with_templates(&asked, PromptTemplate::Raw, samples, |sample| {
-            sample.fields.clone()
-        });
+        let template = config.prompt.of_typed_texts();
+        return with_templates(&asked, template, samples, |sample| sample.fields.clone());
     }
     let template = match args.dataset.as_ref().unwrap_or(&DEMO) {
         Dataset::Problems(set) => set.template(config.prompt),

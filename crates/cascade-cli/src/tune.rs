@@ -16,6 +16,7 @@ use cascade_models::Session;
 use clap::Args;
 
 use crate::at_most;
+use crate::models::refuse_another_kind;
 use crate::progress::Progress;
 
 mod halves;
@@ -50,7 +51,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Maximum number of records.
+    /// Records to read at most, spread evenly over the trace.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
@@ -131,13 +132,19 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
         None => Config::demo()?,
     };
     let mut trace = Trace::open(&args.trace)?;
-    trace.records.truncate(args.limit.unwrap_or(usize::MAX));
     trace.records.retain(|record| !record.output.is_empty());
+    let records = trace.spread(args.limit.unwrap_or(usize::MAX));
+    trace.records = records.cloned().collect();
     if trace.records.is_empty() {
         bail!("{}: the trace has no output tokens to tune on", trace.label);
     }
     let pool = config.pool(&AssembleOptions::default().with_device(args.device));
     let drafters = pool.drafters(&config, &trace.header.tokenizer())?;
+    for drafter in &drafters {
+        if let DrafterModel::Neural { model, .. } = drafter {
+            refuse_another_kind(&format!("{}: drafter", config.label), model, &trace)?;
+        }
+    }
     let tuner = Tuner {
         args,
         times: times(args, &config, &drafters, &pool)?,

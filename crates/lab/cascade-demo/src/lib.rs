@@ -1,8 +1,7 @@
 //! Demo checkpoints, configurations and bigram tables, embedded in the program, and word problems.
 //!
 //! Two families of three models each, T5 and LLaMA, small enough that a demo, a test or a first
-//! look needs no download. `models/README.md` describes the models and their limits. Their weights
-//! are provisional: better ones may replace them under the same names.
+//! look needs no download. `models/README.md` describes the models and their limits.
 
 #![forbid(unsafe_code)]
 
@@ -19,8 +18,11 @@ pub struct Checkpoint {
     pub generation_config: &'static [u8],
     /// `tokenizer.json`, the same for all models of a family.
     pub tokenizer: &'static [u8],
-    /// `model.safetensors`, aligned to 64 bytes: its tensors can be read where they lie.
-    pub weights: &'static [u8],
+    /// `model.safetensors`, or its shards in their order; each is aligned to 64 bytes, so that its
+    /// tensors can be read where they lie.
+    pub weights: &'static [&'static [u8]],
+    /// Further files and their names: `chat_template.jinja`.
+    pub further: &'static [(&'static str, &'static [u8])],
 }
 
 impl std::fmt::Debug for Checkpoint {
@@ -49,32 +51,25 @@ macro_rules! include_aligned {
     };
 }
 
-/// A file that is too large for one package, put together again when the program is compiled.
-const fn joined<const N: usize>(head: &[u8], tail: &[u8]) -> [u8; N] {
-    let mut whole = [0; N];
-    let (first, last) = whole.split_at_mut(head.len());
-    first.copy_from_slice(head);
-    last.copy_from_slice(tail);
-    whole
-}
-
-/// The weights of a family's target: the README says why they are in two parts.
-macro_rules! target {
-    ($head:expr, $tail:literal) => {{
-        const HEAD: &[u8] = $head;
-        const TAIL: &[u8] = include_bytes!($tail);
-        aligned!(joined::<{ HEAD.len() + TAIL.len() }>(HEAD, TAIL))
-    }};
-}
+/// What a conversation is for the LLaMA family: its last question.
+const CHAT: &[(&str, &[u8])] = &[(
+    "chat_template.jinja",
+    include_bytes!("../models/demo-llama-target/chat_template.jinja"),
+)];
 
 macro_rules! checkpoint {
-    ($name:literal) => {
+    ($name:literal, $further:expr) => {
         checkpoint!(
             $name,
-            include_aligned!(concat!("../models/", $name, "/model.safetensors"))
+            $further,
+            &[include_aligned!(concat!(
+                "../models/",
+                $name,
+                "/model.safetensors"
+            ))]
         )
     };
-    ($name:literal, $weights:expr) => {
+    ($name:literal, $further:expr, $weights:expr) => {
         Checkpoint {
             name: $name,
             config: include_bytes!(concat!("../models/", $name, "/config.json")),
@@ -85,6 +80,7 @@ macro_rules! checkpoint {
             )),
             tokenizer: include_bytes!(concat!("../models/", $name, "/tokenizer.json")),
             weights: $weights,
+            further: $further,
         }
     };
 }
@@ -94,19 +90,18 @@ macro_rules! checkpoint {
 pub static CHECKPOINTS: [Checkpoint; 6] = [
     checkpoint!(
         "demo-t5-target",
-        target!(cascade_demo_t5::HEAD, "../weights/demo-t5-target.tail")
+        &[],
+        &[cascade_demo_t5_1::SHARD, cascade_demo_t5_2::SHARD]
     ),
-    checkpoint!("demo-t5-base"),
-    checkpoint!("demo-t5-small"),
+    checkpoint!("demo-t5-base", &[]),
+    checkpoint!("demo-t5-small", &[]),
     checkpoint!(
         "demo-llama-target",
-        target!(
-            cascade_demo_llama::HEAD,
-            "../weights/demo-llama-target.tail"
-        )
+        CHAT,
+        &[cascade_demo_llama_1::SHARD, cascade_demo_llama_2::SHARD]
     ),
-    checkpoint!("demo-llama-base"),
-    checkpoint!("demo-llama-small"),
+    checkpoint!("demo-llama-base", CHAT),
+    checkpoint!("demo-llama-small", CHAT),
 ];
 
 macro_rules! table {
@@ -118,16 +113,11 @@ macro_rules! table {
     };
 }
 
-static TABLES: [(&str, &[u8]); 4] = [
-    table!("demo-t5"),
-    table!("demo-llama"),
-    table!("t5"),
-    table!("llama"),
-];
+static TABLES: [(&str, &[u8]); 3] = [table!("demo"), table!("t5"), table!("llama")];
 
-/// Names of the bigram tables, each after the family whose tokens it counts: `demo-t5` and
-/// `demo-llama` for the demo checkpoints, `t5` for T5 and FLAN-T5, `llama` for LLaMA and Vicuna.
-pub const BIGRAM_TABLES: [&str; 4] = ["demo-t5", "demo-llama", "t5", "llama"];
+/// Names of the bigram tables, each after the models whose tokens it counts: `demo` for the demo
+/// checkpoints, which share a vocabulary, `t5` for T5 and FLAN-T5, `llama` for LLaMA and Vicuna.
+pub const BIGRAM_TABLES: [&str; 3] = ["demo", "t5", "llama"];
 
 /// The configurations of the two families, as YAML, by name.
 static CONFIGS: [(&str, &str); 2] = [
@@ -203,11 +193,18 @@ mod tests {
     #[test]
     fn weights_are_aligned_safetensors() {
         for checkpoint in &CHECKPOINTS {
-            assert_eq!(checkpoint.weights.as_ptr() as usize % 64, 0);
+            let mut names = Vec::new();
+            for shard in checkpoint.weights {
+                assert_eq!(shard.as_ptr() as usize % 64, 0);
+                names.extend(tensors(shard).into_iter().map(|(name, _)| name));
+            }
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}", checkpoint.name);
             // A head of its own, or the embedding's.
-            let tensors = tensors(checkpoint.weights);
             let heads = ["lm_head.weight", "model.embed_tokens.weight"];
-            assert!(heads.iter().any(|head| tensors.contains_key(*head)));
+            assert!(heads.iter().any(|head| names.iter().any(|n| n == head)));
         }
     }
 
@@ -215,12 +212,15 @@ mod tests {
     fn weights_are_those_of_the_folders() {
         for checkpoint in &CHECKPOINTS {
             let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
-            let file = folder.join(checkpoint.name).join("model.safetensors");
-            assert!(
-                std::fs::read(file).unwrap() == checkpoint.weights,
-                "{}",
-                checkpoint.name
-            );
+            let count = checkpoint.weights.len();
+            for (index, shard) in checkpoint.weights.iter().enumerate() {
+                let name = match count {
+                    1 => "model.safetensors".to_owned(),
+                    _ => format!("model-{:05}-of-{count:05}.safetensors", index + 1),
+                };
+                let file = std::fs::read(folder.join(checkpoint.name).join(&name)).unwrap();
+                assert!(&file == shard, "{} {name}", checkpoint.name);
+            }
         }
     }
 
@@ -239,6 +239,8 @@ mod tests {
     fn tensors(file: &[u8]) -> serde_json::Map<String, Value> {
         let (length, rest) = file.split_first_chunk::<8>().unwrap();
         let header = json(&rest[..u64::from_le_bytes(*length) as usize]);
-        header.as_object().unwrap().clone()
+        let mut tensors = header.as_object().unwrap().clone();
+        tensors.remove("__metadata__");
+        tensors
     }
 }

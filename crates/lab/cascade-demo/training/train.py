@@ -8,7 +8,8 @@
 Everything is under FOLDER: FAMILY/tokenizer.json, and FAMILY-SIZE with a model in the layout of Hugging Face. A run that
 is killed goes on where its last checkpoint was, every few minutes, and gives the same weights as one that was not.
 """
-import argparse, json, math, os, random, subprocess, sys, time
+import argparse, json, math, os, random, re, subprocess, time
+from collections import Counter, deque
 from pathlib import Path
 
 import torch
@@ -17,6 +18,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
 VOCABULARY = 1280
+# Tokens of the target's distribution that drafters learn from; the others hardly ever have 1% together.
+LIKELIEST = 16
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 # Sizes: hidden, layers (T5: of the encoder, then of the decoder), heads, size of a head, inner size.
@@ -40,16 +43,94 @@ def problems(binary, split, seed, count=10**9, kinds=("word-problem",) * 3 + ("m
 
 def prompt(problem):
     """As the prompt template `problem` writes it."""
-    choices = problem["choices"] or []
-    listed = "".join(f" {letter}) {choice}" for letter, choice in zip("ABCD", choices))
+    listed = ""
+    if problem["choices"]:
+        a, b, c, d = problem["choices"]
+        listed = f" {a} (A), {b} (B), {c} (C) or {d} (D)?"
     return f"Question: {problem['question']}{listed} Answer:"
 
 
+# Of a conversation the last question: that is all these models can read.
+CHAT = """{%- if messages[0].role == "system" -%}
+{{- raise_exception("the demo has no place for a system message") -}}
+{%- endif -%}
+<s>Question: {{ messages[-1].content | trim }} Answer:"""
+
+SUMS = "Question: How much is it? Answer:"
+LOOKUP = "Question: Which letter is it?"
+EQUATION = re.compile(r"\d+ [-+*/] \d+ = \$?\d+")
+CHOICE = re.compile(r"(\w+) \([A-D]\)")
+
+
+def with_drills(pairs):
+    """Those pairs, and drills of which a problem alone has no more than a few: rows of equations from earlier solutions, half of them
+    differences, which are the hardest, and choices whose letters are asked for."""
+    rng = random.Random(1)
+    known = {sign: deque(maxlen=20_000) for sign in "-+*/"}
+    choices = deque(maxlen=5_000)
+    for at, (prompt, answer) in enumerate(pairs):
+        yield prompt, answer
+        for equation in EQUATION.findall(answer):
+            known[equation.split()[1]].append(equation)
+        choices.extend([found] if len(found := CHOICE.findall(prompt)) == 4 else [])
+        if at % 4 == 1 and all(known.values()):
+            signs = rng.choices("-+*/", (6, 2, 3, 1), k=12)
+            yield SUMS, " " + ". ".join(rng.choice(known[sign]) for sign in signs) + "."
+        elif at % 8 == 3 and choices:
+            a, b, c, d = asked = rng.choice(choices)
+            lettered = [f"{choice} ({letter})" for choice, letter in zip(asked, "ABCD")]
+            told = rng.choices(lettered, k=12)
+            yield f"{LOOKUP} {a} (A), {b} (B), {c} (C) or {d} (D)? Answer:", " " + ". ".join(told) + "."
+
+
+WORD = re.compile(r"[A-Za-z]+")
+FRACTIONS = {"half", "third", "quarter", "fifth", "sixth", "eighth", "tenth", "twice"}
+
+
+def with_renamed(pairs):
+    """Those pairs, half of them with other names and things in prompt and answer: whatever a problem is about is copied, known from
+    other problems or not. A word is one of these if few problems have it; the singular goes with the plural."""
+    rng = random.Random(2)
+    problems, having, kept = 0, Counter(), {True: deque(maxlen=2_000), False: deque(maxlen=2_000)}
+    for prompt, answer in pairs:
+        words = set(WORD.findall(prompt))
+        problems, shared = problems + 1, sorted(words & set(WORD.findall(answer)))
+        having.update(words)
+        rare = [word for word in shared if len(word) > 2 and having[word] < 0.05 * problems + 5 and word not in FRACTIONS]
+        for word in rare:
+            kept[word[0].isupper()].append(word)
+        if rng.random() < 0.5 and problems > 500:
+            chosen = rng.sample(rare, min(rng.randint(1, 3), len(rare)))
+            other = {word.removesuffix("s"): another(rng, word, kept).removesuffix("s") for word in chosen}
+            prompt, answer = (WORD.sub(lambda found: renamed(found[0], other), text) for text in (prompt, answer))
+        yield prompt, answer
+
+
+def another(rng, word, kept):
+    """A word of other problems, or one that is none."""
+    if rng.random() < 0.7:
+        return rng.choice(kept[word[0].isupper()])
+    letters = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 6)))
+    return letters.capitalize() if word[0].isupper() else letters
+
+
+def renamed(word, other):
+    if word in other:
+        return other[word]
+    stem = word.removesuffix("s")
+    return other[stem] + "s" if stem in other else word
+
+
+def is_drill(prompt):
+    return prompt == SUMS or prompt.startswith(LOOKUP)
+
+
 def make_tokenizer(args):
-    """BPE within words, signs and single digits, each with the space before it."""
+    """BPE within words, signs and single digits, each with the space before it. The letter of a choice is one piece with its
+    brackets, so that it follows what it names: then a model learns to look it up."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(r" ?[A-Za-z]+| ?[0-9]| ?[^\sA-Za-z0-9]+|\s+"), "isolated"),
+        pre_tokenizers.Split(Regex(r" \([A-D]\)| ?[A-Za-z]+| ?[0-9]| ?[^\sA-Za-z0-9]+|\s+"), "isolated"),
         pre_tokenizers.Metaspace(prepend_scheme="never", split=False),
     ])
     tokenizer.decoder = decoders.Sequence([
@@ -75,18 +156,21 @@ def make_tokenizer(args):
 
 
 def build(family, size):
-    common = dict(vocab_size=VOCABULARY, pad_token_id=PAD, eos_token_id=EOS, tie_word_embeddings=True)
+    common = dict(vocab_size=VOCABULARY, pad_token_id=PAD, eos_token_id=EOS, tie_word_embeddings=False)
     if family == "llama":
         hidden, layers, heads, head, inner = LLAMA[size]
         config = LlamaConfig(hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
-                             num_key_value_heads=heads, head_dim=head, max_position_embeddings=512, rms_norm_eps=1e-5,
+                             num_key_value_heads=heads, head_dim=head, max_position_embeddings=1024, rms_norm_eps=1e-5,
                              bos_token_id=BOS, **common)
         return LlamaForCausalLM(config)
     hidden, encoder, decoder, heads, head, inner = T5[size]
-    common["tie_word_embeddings"] = False
     config = T5Config(d_model=hidden, d_ff=inner, d_kv=head, num_layers=encoder, num_decoder_layers=decoder, num_heads=heads,
                       feed_forward_proj="gated-gelu", dropout_rate=0.0, decoder_start_token_id=PAD, **common)
-    return T5ForConditionalGeneration(config)
+    model = T5ForConditionalGeneration(config)
+    # As in T5 1.1; transformers 5 ties it whatever the configuration says.
+    model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
+    model.config.tie_word_embeddings = False
+    return model
 
 
 def compiled(model):
@@ -98,20 +182,97 @@ def compiled(model):
 
 
 def initialize(model):
-    """Normal with 0.02, less where a layer's output is added to the residual stream."""
+    """Normal with 0.02, less where a layer's output is added to the residual stream. Embeddings are larger: if they begin
+    small, all names soon look alike, and a model that cannot tell names apart does not learn to copy them."""
     layers = sum(1 for _ in model.modules() if type(_).__name__.endswith(("DecoderLayer", "T5Block")))
     for name, weight in model.named_parameters():
         if weight.dim() < 2:
             continue
         out = name.endswith(("o_proj.weight", "down_proj.weight", ".o.weight", ".wo.weight"))
-        torch.nn.init.normal_(weight, 0, 0.02 / (math.sqrt(2 * layers) if out else 1))
+        if name.endswith(("embed_tokens.weight", "shared.weight")):
+            torch.nn.init.normal_(weight, 0, 0.5)
+        else:
+            torch.nn.init.normal_(weight, 0, 0.02 * query_scale(model, name) / (math.sqrt(2 * layers) if out else 1))
+    begin_looking_up(model)
+
+
+@torch.no_grad()
+def begin_looking_up(model):
+    """An induction circuit (Olsson et al., 2022) to begin with, which takes long to come about and everything here needs: what
+    followed these two tokens before? Two heads of the first layer copy the token before and the one before that; a head of the
+    second, in T5 of the cross-attention, attends where those are the current token and the one before it. All of it is learned
+    further."""
+    if isinstance(model, LlamaForCausalLM):
+        if model.config.num_hidden_layers < 2:
+            return
+        first, second = (layer.self_attn for layer in model.model.layers[:2])
+        copies, size = [part.weight for part in (first.q_proj, first.k_proj, first.v_proj, first.o_proj)], model.config.head_dim
+        look_back(model, copies[0], copies[1], size)
+        copied = copy_tokens([copies[2:]], size, model.config.hidden_size)
+        # Rotated hardly at all at these distances.
+        half = size // 2
+        still = [at for at in range(half) if 10_000 ** (-at / half) < 0.006]
+        match(second.q_proj.weight, second.k_proj.weight, [at for f in still for at in (f, f + half)], copied, 6 * math.sqrt(size))
+        return
+    parts = [block.layer[0].SelfAttention for block in (model.encoder.block[0], model.decoder.block[0])]
+    for part in parts:
+        # Biases are the same in all layers; bucket 1 is the token before, bucket 2 the one before that.
+        part.relative_attention_bias.weight.zero_()
+        part.relative_attention_bias.weight[1, 0] = part.relative_attention_bias.weight[2, 1] = 7
+    size = model.config.d_kv
+    copied = copy_tokens([(part.v.weight, part.o.weight) for part in parts], size, model.config.d_model)
+    crossing = model.decoder.block[min(1, model.config.num_decoder_layers - 1)].layer[1].EncDecAttention
+    match(crossing.q.weight, crossing.k.weight, list(range(size)), copied, 6)
+
+
+def look_back(model, queries, keys, size):
+    """Heads 0 and 1 attend to the first and the second token before, by position alone: a component of all embeddings is constant,
+    and rotary positions turn what is made of it."""
+    embeddings, half = model.model.embed_tokens.weight, size // 2
+    embeddings[:, 0] = 3
+    constant = 3 / embeddings.square().mean().sqrt()
+    amplitude = math.sqrt(6 * math.sqrt(size)) / constant
+    for head in range(2):
+        rows = slice(head * size, (head + 1) * size)
+        queries[rows], keys[rows] = 0, 0
+        for at in range(8):
+            angle = 10_000 ** (-at / half) * (head + 1)
+            queries[head * size + at, 0], queries[head * size + at + half, 0] = amplitude * math.cos(angle), -amplitude * math.sin(angle)
+            keys[head * size + at, 0] = amplitude
+
+
+def copy_tokens(attentions, size, hidden):
+    """Values and outputs of heads 0 and 1: what they read of an embedding, and where they write it, in as many directions as a head
+    has components. The second reads what the first reads in the latter half of them."""
+    read, written, far = (torch.linalg.qr(torch.randn(hidden, size))[0] for _ in range(3))
+    for part in (read, written, far):
+        part[0] = 0
+    for values, outputs in attentions:
+        values[:size], outputs[:, :size] = read.T, written
+        values[size:2 * size], outputs[:, size:2 * size] = read.roll(size // 2, 1).T, far
+    return read, written, far
+
+
+def match(queries, keys, places, copied, logit):
+    """Head 0 attends where both tokens are the same, with about that logit, in those components."""
+    read, written, far = (part.T for part in copied)
+    size, half = read.shape[0], len(places) // 2
+    scale = math.sqrt(logit / len(places))
+    queries[:size], keys[:size] = 0, 0
+    queries[places[:half]], keys[places[:half]] = scale * read[:half], scale * written[:half]
+    queries[places[half:]], keys[places[half:]] = scale * written[size // 2:][:half], scale * far[:half]
+
+
+def query_scale(model, name):
+    """T5 does not divide products of queries and keys by the square root of a head's size: queries are smaller instead."""
+    return model.config.d_kv ** -0.5 if name.endswith(".q.weight") else 1
 
 
 class Muon(torch.optim.Optimizer):
     """Steps along the orthogonalised momentum (Jordan et al., 2024), for the matrices inside layers."""
 
     def __init__(self, weights, lr, momentum=0.95, decay=0.01):
-        super().__init__(weights, dict(lr=lr, momentum=momentum, decay=decay))
+        super().__init__(weights, dict(lr=lr, momentum=momentum, decay=decay, scale=1))
 
     @torch.no_grad()
     def step(self):
@@ -123,7 +284,7 @@ class Muon(torch.optim.Optimizer):
                 momentum = state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
                 step = orthogonal(weight.grad.lerp(momentum, group["momentum"]))
                 weight.mul_(1 - group["lr"] * group["decay"])
-                weight.add_(step, alpha=-group["lr"] * 0.2 * math.sqrt(max(weight.shape)))
+                weight.add_(step, alpha=-group["lr"] * group["scale"] * 0.2 * math.sqrt(max(weight.shape)))
 
 
 def orthogonal(matrix):
@@ -140,11 +301,12 @@ def orthogonal(matrix):
 class Trainer:
     def __init__(self, model, family, folder, args):
         self.model, self.family, self.folder, self.args = model, family, folder, args
-        inner = [w for n, w in model.named_parameters() if w.dim() == 2 and "embed" not in n and "shared" not in n
-                 and "lm_head" not in n and "bias" not in n]
-        ids = {id(w) for w in inner}
-        outer = [w for w in model.parameters() if id(w) not in ids]
-        self.optimizers = [Muon(inner, args.rate), torch.optim.AdamW(outer, args.rate * 0.3, betas=(0.9, 0.98), weight_decay=0.0)]
+        inner = {n: w for n, w in model.named_parameters() if w.dim() == 2 and "embed" not in n and "shared" not in n
+                 and "lm_head" not in n and "bias" not in n}
+        outer = [w for n, w in model.named_parameters() if n not in inner]
+        scales = sorted({query_scale(model, n) for n in inner})
+        groups = [dict(params=[w for n, w in inner.items() if query_scale(model, n) == scale], scale=scale) for scale in scales]
+        self.optimizers = [Muon(groups, args.rate), torch.optim.AdamW(outer, args.rate * 0.3, betas=(0.9, 0.98), weight_decay=0.0)]
         self.peaks = [args.rate, args.rate * 0.3]
         self.step, self.seen, self.seconds = 0, 0, 0.0
         self.state = folder / "training.pt"
@@ -164,12 +326,11 @@ class Trainer:
 
     def run(self, pairs, loss_of):
         """One pass over as many examples as were asked for, from where it stopped."""
-        args, batch = self.args, []
-        total = args.examples
+        args, total = self.args, self.args.examples
         for _ in range(self.seen):
             next(pairs)
-        begun = saved = time.time()
-        before, mean, counted = self.seconds, 0.0, 0
+        self.begun, self.losses = time.time() - self.seconds, []
+        saved = time.time()
         while self.seen < total:
             # Of similar lengths: padding is wasted work.
             pool = sorted((next(pairs) for _ in range(min(args.batch * 8, total - self.seen))), key=lambda p: len(p[0]) + len(p[1]))
@@ -177,49 +338,69 @@ class Trainer:
             random.Random(self.seen).shuffle(batches)
             for batch in batches:
                 done = self.step * args.batch / total
-                factor = min(1, (self.step + 1) / 100) * (1 - 0.98 * max(0, (done - 0.4) / 0.6))
-                for optimizer, peak in zip(self.optimizers, self.peaks):
-                    optimizer.param_groups[0]["lr"] = peak * max(factor, 0.01)
                 with torch.autocast(args.device, torch.bfloat16):
                     loss = loss_of(batch)
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-                for optimizer in self.optimizers:
-                    optimizer.step()
-                self.model.zero_grad(set_to_none=True)
-                self.step += 1
-                mean, counted = mean + loss.item(), counted + 1
+                self.learn(loss, (1 - done) ** 2)
             self.seen += len(pool)
-            self.seconds = before + time.time() - begun
-            line = dict(step=self.step, examples=self.seen, seconds=round(self.seconds), loss=round(mean / counted, 5))
-            print(json.dumps(line), flush=True)
-            with open(self.folder / "training.jsonl", "a") as log:
-                log.write(json.dumps(line) + "\n")
-            mean, counted = 0.0, 0
+            self.report()
             if time.time() - saved > 240:
                 self.save()
                 saved = time.time()
         self.save()
 
+    def learn(self, loss, factor):
+        """A step down that loss, at that share of the full rates. Sums are learned when rates are low, all else when they are high."""
+        factor = max(0.005, min(factor, (self.step + 1) / 100))
+        for optimizer, peak in zip(self.optimizers, self.peaks):
+            for group in optimizer.param_groups:
+                group["lr"] = peak * factor
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.model.zero_grad(set_to_none=True)
+        self.step += 1
+        self.losses.append(loss.item())
+
+    def report(self):
+        self.seconds = time.time() - self.begun
+        mean = sum(self.losses) / len(self.losses)
+        line = json.dumps(dict(step=self.step, examples=self.seen, seconds=round(self.seconds), loss=round(mean, 5)))
+        print(line, flush=True)
+        with open(self.folder / "training.jsonl", "a") as log:
+            log.write(line + "\n")
+        self.losses = []
+
 
 class Batches:
-    """Rows of tokens, padded at the end; nothing is learned from prompts but how they begin."""
+    """Rows of tokens, padded at the end. Prompts are not learned, and of drills only the results."""
 
     def __init__(self, family, tokenizer, device):
         self.family, self.tokenizer, self.device = family, tokenizer, device
+        self.equals, self.stop = tokenizer.token_to_id("▁="), tokenizer.token_to_id(".")
+        self.letters = {tokenizer.token_to_id(f"▁({letter})") for letter in "ABCD"}
 
     def encode(self, texts):
         return [encoding.ids for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
 
     def __call__(self, batch):
-        prompts, answers = self.encode([p for p, _ in batch]), [a + [EOS] for a in self.encode([a for _, a in batch])]
+        prompts, answers = self.encode([e[0] for e in batch]), [a + [EOS] for a in self.encode([e[1] for e in batch])]
+        labels = [self.results(a) if is_drill(e[0]) else a for e, a in zip(batch, answers)]
         if self.family == "llama":
             rows = [[BOS] + p + a for p, a in zip(prompts, answers)]
-            labels = [[-100] * len(p) + a + [-100] for p, a in zip(prompts, answers)]
+            labels = [[-100] * len(p) + a + [-100] for p, a in zip(prompts, labels)]
             return dict(input_ids=self.pad(rows, PAD)), self.pad(labels, -100)
         sources = self.pad([p + [EOS] for p in prompts], PAD)
         inputs = self.pad([[PAD] + a[:-1] for a in answers], PAD)
-        return (dict(input_ids=sources, attention_mask=(sources != PAD).long(), decoder_input_ids=inputs), self.pad(answers, -100))
+        return (dict(input_ids=sources, attention_mask=(sources != PAD).long(), decoder_input_ids=inputs), self.pad(labels, -100))
+
+    def results(self, answer):
+        """The tokens from each "=" to the point behind it, that included, and letters; nothing else."""
+        labels, learned = [], False
+        for token in answer:
+            labels.append(token if learned or token in self.letters else -100)
+            learned = token == self.equals or learned and token != self.stop
+        return labels
 
     def pad(self, rows, value):
         width = max(map(len, rows))
@@ -246,8 +427,13 @@ def write(model, args, size):
     folder = Path(args.out) / f"{args.family}-{size}"
     model.generation_config.pad_token_id = PAD
     model.generation_config.eos_token_id = EOS
-    model.to(torch.bfloat16).save_pretrained(folder)
+    # Targets in two shards, as packages take 10 MB.
+    size_in_bytes = 2 * sum(weight.numel() for weight in model.parameters())
+    shard = int(0.52 * size_in_bytes) if size == "target" else size_in_bytes + 1
+    model.to(torch.bfloat16).save_pretrained(folder, max_shard_size=shard)
     (folder / "tokenizer.json").write_bytes((Path(args.out) / args.family / "tokenizer.json").read_bytes())
+    if args.family == "llama":
+        (folder / "chat_template.jinja").write_text(CHAT)
 
 
 def start(args, size):
@@ -266,34 +452,60 @@ def start(args, size):
 def train_target(args):
     model, trainer = start(args, "target")
     batches = Batches(args.family, tokenizer_of(args), args.device)
-    trainer.run(problems(args.problems, "train", args.seed), lambda batch: F.cross_entropy(*logits_at(model, *batches(batch))))
+    pairs = with_drills(with_renamed(problems(args.problems, "train", args.seed)))
+    trainer.run(pairs, lambda batch: F.cross_entropy(*logits_at(model, *batches(batch))))
     write(model, args, "target")
 
 
 def train_drafter(args):
     """On what the target answers, and on its distribution there."""
-    target = load(args, "target")
-    answered = Path(args.out) / f"{args.family}-target" / f"answers-{args.seed}.jsonl"
-    answer(target, args, answered)
+    examples = distilled(args)
     model, trainer = start(args, args.size)
     batches = Batches(args.family, tokenizer_of(args), args.device)
 
-    def pairs():
-        lines = [tuple(json.loads(line)) for line in open(answered)]
+    def shuffled():
         for epoch in range(10**6):
-            random.Random(epoch).shuffle(lines)
-            yield from lines
+            random.Random(epoch).shuffle(examples)
+            yield from examples
 
     def loss_of(batch):
-        inputs, labels = batches(batch)
-        with torch.no_grad():
-            wanted, _ = logits_at(target, inputs, labels)
-        found, tokens = logits_at(model, inputs, labels)
-        divergence = F.kl_div(found.float().log_softmax(-1), wanted.float().log_softmax(-1), log_target=True, reduction="batchmean")
-        return 0.5 * F.cross_entropy(found.float(), tokens) + 0.5 * divergence
+        found, tokens = logits_at(model, *batches(batch))
+        found = found.float().log_softmax(-1)
+        likeliest = torch.cat([e[2] for e in batch]).to(args.device).long()
+        wanted = torch.cat([e[3] for e in batch]).to(args.device).float().log_softmax(-1)
+        divergence = F.kl_div(found.gather(-1, likeliest), wanted, log_target=True, reduction="batchmean")
+        return 0.5 * F.nll_loss(found, tokens) + 0.5 * divergence
 
-    trainer.run(pairs(), loss_of)
+    trainer.run(shuffled(), loss_of)
     write(model, args, args.size)
+
+
+@torch.no_grad()
+def distilled(args):
+    """Prompts, the target's answers, and at each token of an answer the target's LIKELIEST tokens with their logits.
+    They are made once, for both drafters."""
+    folder = Path(args.out) / f"{args.family}-target"
+    kept = folder / f"distilled-{args.seed}-{args.answers}.pt"
+    if kept.exists():
+        return torch.load(kept, weights_only=True)
+    target = load(args, "target")
+    path = folder / f"answers-{args.seed}.jsonl"
+    answer(target, args, path)
+    batches = Batches(args.family, tokenizer_of(args), args.device)
+    pairs = [json.loads(line) for line in open(path)][:args.answers]
+    pairs.sort(key=lambda p: len(p[0]) + len(p[1]))
+    examples = []
+    for begin in range(0, len(pairs), args.batch):
+        batch = pairs[begin:begin + args.batch]
+        inputs, labels = batches(batch)
+        with torch.autocast(args.device, torch.bfloat16):
+            logits, _ = logits_at(target, inputs, labels)
+        best = logits.float().topk(LIKELIEST)
+        sizes = (labels != -100).sum(1).tolist()
+        parts = zip(best.indices.to(torch.int16).cpu().split(sizes), best.values.cpu().split(sizes))
+        examples += [(p, a, tokens.clone(), values.clone()) for (p, a), (tokens, values) in zip(batch, parts)]
+    torch.save(examples, kept)
+    return examples
 
 
 def load(args, size):
@@ -363,7 +575,7 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--problems", default="target/release/examples/problems", help="the program that writes problems")
     parser.add_argument("--examples", type=int, default=600_000)
-    parser.add_argument("--answers", type=int, default=30_000, help="answers of the target that drafters learn from")
+    parser.add_argument("--answers", type=int, default=12_000, help="answers of the target that drafters learn from")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rate", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=1)

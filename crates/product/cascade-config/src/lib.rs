@@ -29,7 +29,9 @@
 //! config.generation.max_new_tokens = 8;
 //! let mut cascade = config.assemble(&AssembleOptions::default())?.cascade;
 //! let options = config.generation.options();
-//! let generation = cascade.generate_with("Question: 2 + 3?", &options, |event| {
+//! let prompt = "Question: Ann has 12 shells. Tom has 3 times as many. \
+//!     How many shells have the two? Answer:";
+//! let generation = cascade.generate_with(prompt, &options, |event| {
 //!     if let Event::Text { text, .. } = event {
 //!         print!("{text}");
 //!     }
@@ -42,7 +44,7 @@
 //! # Features
 //!
 //! * `demo` (default): `embedded:NAME`, [`Config::demo`]: the demo models, tables and
-//!   configurations as part of the program, 26 MB.
+//!   configurations as part of the program, 52 MB.
 //! * `hub` (default): models of the Hugging Face hub. Without it, models are folders or embedded.
 
 #![forbid(unsafe_code)]

@@ -41,7 +41,8 @@ pub enum PromptTemplate {
     /// {c} (D) {d}\n Answer: \n"` as a message.
     VicunaMmlu,
     /// `problem`: `"Question: {question} Answer:"`, and of multiple choice `"Question: {question}
-    /// A) {a} B) {b} C) {c} D) {d} Answer:"`, all in one line: what the demo models are trained on.
+    /// {a} (A), {b} (B), {c} (C) or {d} (D)? Answer:"`, all in one line: what the demo models are
+    /// trained on. A text is asked as a question.
     Problem,
     /// `raw`: a text, or the beginning of a program, as it is. So HumanEval is asked by its authors
     /// (Chen et al., 2021) and by DISCO (Appendix B.2).
@@ -162,7 +163,11 @@ impl PromptTemplate {
         match self {
             Self::T5Gsm8k | Self::VicunaGsm8k => &[ContentKind::Question],
             Self::T5Mmlu | Self::VicunaMmlu => &[ContentKind::MultipleChoice],
-            Self::Problem => &[ContentKind::Question, ContentKind::MultipleChoice],
+            Self::Problem => &[
+                ContentKind::Question,
+                ContentKind::MultipleChoice,
+                ContentKind::Text,
+            ],
             Self::Raw => &[ContentKind::Text, ContentKind::Code],
             Self::Vicuna => &[ContentKind::Text, ContentKind::Conversation],
             Self::VicunaHumanEval => &[ContentKind::Code],
@@ -177,6 +182,16 @@ impl PromptTemplate {
     /// Whether it applies to content of a kind.
     pub fn accepts(self, kind: ContentKind) -> bool {
         self.accepted().contains(&kind)
+    }
+
+    /// The template of a text that someone types where this one is configured:
+    /// [`Problem`](Self::Problem), if that is the only form that the model knows, or the text as
+    /// it is.
+    pub const fn of_typed_texts(self) -> Self {
+        match self {
+            Self::Problem => Self::Problem,
+            _ => Self::Raw,
+        }
     }
 
     /// Whether it makes a conversation, in which several turns have their place.
@@ -268,6 +283,7 @@ impl PromptTemplate {
             (Self::Vicuna, Content::Conversation(_)) => {
                 return Some(content.turns().into_iter().map(Cow::Borrowed).collect());
             }
+            (Self::Problem, Content::Text(turns)) => self.question(turns.first())?,
             (Self::Raw, Content::Code(code)) => return Some(vec![Cow::Borrowed(code)]),
             (_, Content::Question(question)) => self.question(question)?,
             (_, Content::MultipleChoice { question, choices }) => self.choice(question, choices)?,
@@ -308,7 +324,7 @@ impl PromptTemplate {
                 "Answer the question step by step: Question: {question}\n(A) {a} (B) {b} (C) {c} (D) {d}\n Answer: \n"
             )),
             Self::Problem => Some(format!(
-                "Question: {question} A) {a} B) {b} C) {c} D) {d} Answer:"
+                "Question: {question} {a} (A), {b} (B), {c} (C) or {d} (D)? Answer:"
             )),
             _ => None,
         }

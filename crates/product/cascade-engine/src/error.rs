@@ -135,7 +135,7 @@ pub enum Error {
 
     /// A drafter has another architecture than the target.
     #[error(
-        "drafter `{drafter}` is {found:?} and target `{target}` is {expected:?}: they cannot share a context"
+        "drafter `{drafter}` is {found} and target `{target}` is {expected}: they cannot share a context"
     )]
     ArchitectureMismatch {
         /// Name of the drafter.

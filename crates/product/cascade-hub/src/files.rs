@@ -189,6 +189,14 @@ impl ModelFiles {
             name: format!("{name} of {}", model.name),
             bytes,
         };
+        let count = model.weights.len();
+        let shards = model.weights.iter().enumerate().map(|(index, bytes)| {
+            let name = match count {
+                1 => WEIGHTS.to_owned(),
+                _ => format!("model-{:05}-of-{count:05}.safetensors", index + 1),
+            };
+            file(&name, bytes)
+        });
         Self {
             name: model.name.to_owned(),
             config: file(CONFIG, model.config),
@@ -197,7 +205,7 @@ impl ModelFiles {
                 .map(|bytes| file(GENERATION_CONFIG, bytes)),
             tokenizer: TokenizerFiles::Json(file(TOKENIZER, model.tokenizer)),
             weight_format: WeightFormat::Safetensors,
-            weights: vec![file(WEIGHTS, model.weights)],
+            weights: shards.collect(),
             weight_map: BTreeMap::new(),
         }
     }

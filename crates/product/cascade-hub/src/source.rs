@@ -51,15 +51,29 @@ pub struct EmbeddedModel {
     pub generation_config: Option<&'static [u8]>,
     /// `tokenizer.json`.
     pub tokenizer: &'static [u8],
-    /// `model.safetensors`.
-    pub weights: &'static [u8],
+    /// `model.safetensors`, or its shards in their order.
+    pub weights: &'static [&'static [u8]],
+    /// Further files and their names: `chat_template.jinja`, say.
+    pub further: &'static [(&'static str, &'static [u8])],
+}
+
+impl EmbeddedModel {
+    /// The further file of that name.
+    fn further(&self, name: &str) -> Option<ModelFile> {
+        let (_, bytes) = self.further.iter().find(|(known, _)| *known == name)?;
+        Some(ModelFile::Embedded {
+            name: format!("{} ({name})", self.name),
+            bytes,
+        })
+    }
 }
 
 impl fmt::Debug for EmbeddedModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: usize = self.weights.iter().map(|shard| shard.len()).sum();
         f.debug_struct("EmbeddedModel")
             .field("name", &self.name)
-            .field("weights", &format_args!("{} bytes", self.weights.len()))
+            .field("weights", &format_args!("{bytes} bytes"))
             .finish_non_exhaustive()
     }
 }
@@ -156,7 +170,7 @@ impl ModelSource {
     }
 
     /// Finds further files by their names, downloading those that the cache of the hub does not
-    /// have: for each name the file, if the model has it. Embedded models have none.
+    /// have: for each name the file, if the model has it.
     ///
     /// # Errors
     /// As [`files`](Self::files); a hub that does not answer if none of the files is in its cache.
@@ -166,8 +180,12 @@ impl ModelSource {
         hub: &HubOptions,
         progress: bool,
     ) -> Result<Vec<Option<ModelFile>>> {
-        let Found::Place(mut place) = self.place(hub, progress)? else {
-            return Ok(vec![None; names.len()]);
+        let mut place = match self.place(hub, progress)? {
+            Found::Embedded(model) => {
+                return Ok(names.iter().map(|name| model.further(name)).collect())
+            }
+            Found::File(_) => return Ok(vec![None; names.len()]),
+            Found::Place(place) => place,
         };
         let files = names.iter().map(|name| place.find(name));
         let files = files.collect::<Result<Vec<_>>>()?;

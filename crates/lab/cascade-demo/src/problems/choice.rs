@@ -22,12 +22,13 @@ pub(super) fn written(template: &Template, story: &Story, draw: &mut Draw) -> Pr
         Answer::Number(right) => numbers(*right, draw),
         Answer::OneOf(options, right) => (options.clone(), *right),
     };
-    let letter = LETTERS[right];
+    let (letter, chosen) = (LETTERS[right], &choices[right]);
+    let steps = sentences(&story.steps);
     Problem {
         template: template.name,
         question: question(story, draw),
+        solution: format!("{steps} The answer is {chosen} ({letter}). #### {letter}"),
         choices: Some(choices),
-        solution: format!("{} #### {letter}", sentences(&story.steps)),
         answer: letter.to_string(),
     }
 }

@@ -227,7 +227,7 @@ fn results_are_what_they_say() {
     }
     let manifest: Value =
         serde_json::from_slice(&fs::read(folder.path().join("manifest.json")).unwrap()).unwrap();
-    let hash = manifest["models"][0]["files"]["model.safetensors"]
+    let hash = manifest["models"][0]["files"]["model-00001-of-00002.safetensors"]
         .as_str()
         .unwrap();
     assert_eq!(hash.len(), 64);
@@ -283,11 +283,14 @@ fn plans_hold_hashes_of_all_files() {
             .collect::<Vec<_>>()
             .join(" ")
     };
-    assert_eq!(files("target"), files("small"));
-    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
-        assert!(files("target").contains(name), "{}", files("target"));
-    }
-    assert_eq!(files("bigram table"), "embedded:demo-t5");
+    let rest = "config.json generation_config.json";
+    assert_eq!(
+        files("small"),
+        format!("{rest} model.safetensors tokenizer.json")
+    );
+    let shards = "model-00001-of-00002.safetensors model-00002-of-00002.safetensors";
+    assert_eq!(files("target"), format!("{rest} {shards} tokenizer.json"));
+    assert_eq!(files("bigram table"), "embedded:demo");
     assert!(plan.max_gram.unwrap().contains("Earliest"));
 }
 
@@ -306,7 +309,7 @@ fn counts_equal_a_recount() {
     let questions = problems();
     for (sample, runs) in questions.iter().zip(lines(folder.path()).chunks(4)) {
         let text = sample
-            .prompt(cascade_data::PromptTemplate::T5Gsm8k)
+            .prompt(cascade_data::PromptTemplate::Problem)
             .unwrap();
         let source = cascade_core::TextCodec::encode(&target.tokenizer, &text).unwrap();
         let (mut big, mut little) = (target.session(), base.session());

@@ -20,6 +20,7 @@ pub(super) fn model(name: &str) -> Result<ModelSource, Unknown> {
         generation_config: Some(checkpoint.generation_config),
         tokenizer: checkpoint.tokenizer,
         weights: checkpoint.weights,
+        further: checkpoint.further,
     }))
 }
 

@@ -61,7 +61,8 @@ fn questions_and_texts_are_exact() {
         (PromptTemplate::T5Mmlu, choice, "Question: Which?\n(A) one (B) {d} (C) 3 (D) (B) four\n Answer: \n Let's think step by step. ".to_owned()),
         (PromptTemplate::VicunaMmlu, choice, format!("{SYSTEM} USER: Answer the question step by step: Question: Which?\n(A) one (B) {{d}} (C) 3 (D) (B) four\n Answer: \n ASSISTANT:")),
         (PromptTemplate::Problem, question, "Question: How many {question}s? Answer:".to_owned()),
-        (PromptTemplate::Problem, choice, "Question: Which? A) one B) {d} C) 3 D) (B) four Answer:".to_owned()),
+        (PromptTemplate::Problem, choice, "Question: Which? one (A), {d} (B), 3 (C) or (B) four (D)? Answer:".to_owned()),
+        (PromptTemplate::Problem, text, "Question: Hello\nthere  Answer:".to_owned()),
         (PromptTemplate::Raw, text, "Hello\nthere ".to_owned()),
         (PromptTemplate::Raw, code, "def f(x):\n".to_owned()),
         (PromptTemplate::Vicuna, text, format!("{SYSTEM} USER: Hello\nthere  ASSISTANT:")),
@@ -156,7 +157,7 @@ fn a_template_refuses_other_kinds() {
             .unwrap_err()
             .to_string(),
         "the prompt template t5-mmlu needs a multiple-choice question, but the sample is a text; \
-         for that there are raw, vicuna"
+         for that there are problem, raw, vicuna"
     );
     assert_eq!(
         PromptTemplate::Raw.apply(&task()).unwrap_err().to_string(),

@@ -448,7 +448,7 @@ fn parts_that_do_not_fit_are_refused_by_name() {
             )
             .k_matrix(one()),
     );
-    assert!(architecture.contains("EncoderDecoder") && architecture.contains("DecoderOnly"));
+    assert!(architecture.contains("encoder-decoder") && architecture.contains("decoder-only"));
     let lenience = Lenience::new(0.5).unwrap_err().to_string();
     assert!(lenience.contains("at least 1") && lenience.contains("0.5"));
     let nodes = message(

@@ -4,6 +4,7 @@
 //! which is wrong from distance 9 on, so that T5 is compared up to there; goldens from Hugging Face
 //! transformers cover the rest.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, IndexOp, Tensor};
@@ -29,8 +30,17 @@ fn ours(name: &str) -> Session {
 }
 
 fn weights(name: &str) -> VarBuilder<'static> {
-    let bytes = std::fs::read(folder(name).join("model.safetensors")).unwrap();
-    VarBuilder::from_buffered_safetensors(bytes, DType::F32, &Device::Cpu).unwrap()
+    let files = std::fs::read_dir(folder(name)).unwrap();
+    let mut tensors = HashMap::new();
+    for file in files.map(|file| file.unwrap().path()) {
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "safetensors")
+        {
+            tensors.extend(candle_core::safetensors::load(&file, &Device::Cpu).unwrap());
+        }
+    }
+    VarBuilder::from_tensors(tensors, DType::F32, &Device::Cpu)
 }
 
 fn config<C: serde::de::DeserializeOwned>(name: &str) -> C {

@@ -8,6 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cascade_core::Architecture;
 use cascade_models::{load, HubOptions, LoadOptions, LoadedModel, ModelSource};
 use cascade_test_server::{message, ranged, sha256, Request, Server as TestServer};
 use tempfile::TempDir;
@@ -192,7 +193,7 @@ fn downloads_once_and_then_loads_offline() {
     let cache = cache();
     let model = open("org/model", server.options(&cache)).unwrap();
     assert_eq!(model.name, "org/model");
-    assert_eq!(model.eos_token_ids, [1]);
+    assert_eq!(model.eos_token_ids, [2]);
     let weights = model.files.weights[0].to_string();
     let place = format!("models--org--model/snapshots/{OLD}/model.safetensors");
     assert!(weights.ends_with(&place), "{weights}");
@@ -289,16 +290,28 @@ fn revisions_are_branches_tags_and_commits() {
         state.add_demo(NEW, "demo-llama-small");
     });
     let cache = cache();
-    let eos = |source: &str, options| open(source, options).unwrap().eos_token_ids;
-    assert_eq!(eos("org/model@v2", server.options(&cache)), [2]);
-    assert_eq!(eos("org/model@main", server.options(&cache)), [1]);
+    let kind = |source: &str, options| open(source, options).unwrap().architecture();
+    assert_eq!(
+        kind("org/model@v2", server.options(&cache)),
+        Architecture::DecoderOnly
+    );
+    assert_eq!(
+        kind("org/model@main", server.options(&cache)),
+        Architecture::EncoderDecoder
+    );
     let commit = format!("org/model@{NEW}");
     server.take_requests();
-    assert_eq!(eos(&commit, server.options(&cache)), [2]);
+    assert_eq!(
+        kind(&commit, server.options(&cache)),
+        Architecture::DecoderOnly
+    );
     assert!(server.take_requests().is_empty(), "a commit never changes");
     let offline = || server.options(&cache).with_offline(true);
-    assert_eq!(eos("org/model@v2", offline()), [2]);
-    assert_eq!(eos(&format!("org/model@{OLD}"), offline()), [1]);
+    assert_eq!(kind("org/model@v2", offline()), Architecture::DecoderOnly);
+    assert_eq!(
+        kind(&format!("org/model@{OLD}"), offline()),
+        Architecture::EncoderDecoder
+    );
     assert_refused(
         "org/model@v3",
         server.options(&cache),
@@ -309,7 +322,10 @@ fn revisions_are_branches_tags_and_commits() {
         ],
     );
     let fresh = self::cache();
-    assert_eq!(eos(&commit, server.options(&fresh)), [2]);
+    assert_eq!(
+        kind(&commit, server.options(&fresh)),
+        Architecture::DecoderOnly
+    );
 }
 
 #[test]

@@ -110,19 +110,16 @@ fn streaming_equals_decoding_at_once_on_texts() {
 
 #[test]
 fn a_text_comes_back() {
-    let [t5, llama, bytes] = tokenizers();
     for text in TEXTS {
-        for tokenizer in [&llama, &bytes] {
+        for tokenizer in tokenizers() {
             let tokens = tokenizer.encode(text).unwrap();
-            // Where LLaMA is not its own inverse: special tokens in the text, and a space before
-            // all of it.
+            // Where the demo's are not their own inverse: special tokens in the text, and a space
+            // before all of it.
             if !text.contains("</s>") && !text.starts_with(' ') {
-                assert_eq!(streamed(tokenizer, &tokens), text);
+                assert_eq!(streamed(&tokenizer, &tokens), text);
             }
         }
     }
-    let tokens = t5.encode("How many  apples?\nTwo.").unwrap();
-    assert_eq!(streamed(&t5, &tokens), "How many apples? Two.");
 }
 
 #[test]
@@ -170,12 +167,12 @@ fn a_vocabulary_has_an_identity() {
     let all: BTreeSet<String> = [&t5, &llama, &bytes]
         .map(|t| t.fingerprint().to_string())
         .into();
-    assert_eq!(all.len(), 3);
+    assert_eq!(all.len(), 2, "both demo families have one vocabulary");
     let pairs = (0..bytes.id_bound() as u32).map(|id| (id, bytes.id_to_token(id).unwrap()));
     assert_eq!(bytes.fingerprint(), Fingerprint::of_vocabulary(pairs));
     assert_eq!((bytes.vocab_size(), bytes.id_bound()), (262, 262));
-    assert_eq!((t5.vocab_size(), t5.id_bound()), (2048, 2048));
-    assert_eq!(t5.id_to_token(2048), None);
+    assert_eq!((t5.vocab_size(), t5.id_bound()), (1280, 1280));
+    assert_eq!(t5.id_to_token(1280), None);
 }
 
 #[test]
@@ -221,10 +218,10 @@ fn errors_name_the_file_and_the_cure() {
         assert!(message.contains("save_pretrained"), "{message}");
     }
     let [t5, ..] = tokenizers();
-    t5.check_fits(2048).unwrap();
-    let message = t5.check_fits(2047).unwrap_err().to_string();
+    t5.check_fits(1280).unwrap();
+    let message = t5.check_fits(1279).unwrap_err().to_string();
     assert!(
-        message.contains("2047") && message.contains("same model"),
+        message.contains("1279") && message.contains("same model"),
         "{message}"
     );
 }

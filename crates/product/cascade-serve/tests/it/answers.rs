@@ -66,11 +66,11 @@ fn greedy_and_seeded_answers_equal_the_engine() {
 fn speculation_changes_figures_and_not_the_text() {
     let server = Running::start();
     let ask = |speculation: Value| {
-        let body = json!({"prompt": QUESTION, "max_tokens": 24, "speculation": speculation});
+        let body = json!({"prompt": QUESTION, "max_tokens": 16, "speculation": speculation});
         server.ask("/v1/completions", &body)
     };
     let plain = ask(json!({"enabled": false}));
-    assert_eq!(plain["usage"]["speculation"]["num_forwards"], 24);
+    assert_eq!(plain["usage"]["speculation"]["num_forwards"], 16);
     for speculation in [
         json!({}),
         json!({"schedule": "static", "k": [2, 2, 4]}),
@@ -213,8 +213,8 @@ fn a_conversation_is_read_once() {
     let body = json!({"messages": messages, "max_tokens": 24});
     // Somebody else asks between the two.
     server.ask(
-        "/v1/chat/completions",
-        &json!({"messages": user("Tom has 3 apples."), "max_tokens": 4}),
+        "/v1/completions",
+        &json!({"prompt": "Tom has 3 apples.", "max_tokens": 4}),
     );
     let second = server.ask("/v1/chat/completions", &body);
     let usage = &second["usage"];

@@ -10,7 +10,7 @@ use crate::common::{user, wire, Running, QUESTION};
 
 /// A request for an answer that takes long.
 fn long(stream: bool) -> String {
-    let body = json!({"prompt": QUESTION, "max_tokens": 400, "stream": stream, "speculation": {"enabled": false}});
+    let body = json!({"prompt": QUESTION, "max_tokens": 400, "temperature": 5, "seed": 1, "stream": stream, "speculation": {"enabled": false}});
     wire("/v1/completions", &body.to_string())
 }
 
@@ -190,7 +190,7 @@ fn a_full_queue_says_when_to_come_back() {
 fn answers_that_take_too_long_end() {
     let server =
         Running::start_with(|options| options.limits.answer_time = Duration::from_millis(80));
-    let body = json!({"prompt": QUESTION, "max_tokens": 900, "speculation": {"enabled": false}});
+    let body = json!({"prompt": QUESTION, "max_tokens": 900, "temperature": 5, "seed": 1, "speculation": {"enabled": false}});
     server.post("/v1/completions", &body).error(504);
     let mut streamed = body;
     streamed["stream"] = true.into();

@@ -28,7 +28,7 @@ pub(crate) fn copy(name: &str) -> TempDir {
     copy
 }
 
-/// A copy of a demo checkpoint (in f16) in which row `row` of the tensor `name` is NaN.
+/// A copy of a demo checkpoint (in bf16) in which row `row` of the tensor `name` is NaN.
 #[cfg(feature = "gpu")]
 pub(crate) fn poisoned(model: &str, name: &str, row: usize) -> TempDir {
     let copy = copy(model);
@@ -36,7 +36,7 @@ pub(crate) fn poisoned(model: &str, name: &str, row: usize) -> TempDir {
     let mut bytes = fs::read(&file).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let tensor = tensors.tensor(name).unwrap();
-    assert_eq!(tensor.dtype(), safetensors::Dtype::F16);
+    assert_eq!(tensor.dtype(), safetensors::Dtype::BF16);
     let width = tensor.shape()[1] * 2;
     let start = tensor.data().as_ptr() as usize - bytes.as_ptr() as usize + row * width;
     bytes[start..start + width].fill(0xff);
