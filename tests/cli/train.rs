@@ -116,6 +116,12 @@ fn a_recording_becomes_a_classifier_that_ends_drafts() {
         at("other")
     ));
     assert!(other.contains("is decoder-only"), "{other}");
+    let other = refused(&format!(
+        "train classifier --trace {trace} -d {} --cost 0.2 --out {}",
+        project("tests/lookalikes/google/flan-t5-small"),
+        at("other")
+    ));
+    assert!(other.contains("another tokenizer"), "{other}");
 }
 
 #[test]
@@ -190,4 +196,10 @@ fn a_recording_becomes_a_head_that_ends_drafts() {
         at("other")
     ));
     assert!(other.contains("is decoder-only"), "{other}");
+    let other = refused(&format!(
+        "train head --trace {trace} -d {} --cost 0.2 --out {}",
+        project("tests/lookalikes/google/flan-t5-small"),
+        at("other")
+    ));
+    assert!(other.contains("another tokenizer"), "{other}");
 }

@@ -199,12 +199,14 @@ fn log_probabilities_are_the_targets() {
 #[test]
 fn a_conversation_is_read_once() {
     let server = Running::start();
+    // Most of it is not the system message, which all conversations share.
+    let question = format!("{QUESTION} {QUESTION} {QUESTION}");
     let first = server.ask(
         "/v1/chat/completions",
-        &json!({"messages": user(QUESTION), "max_tokens": 24}),
+        &json!({"messages": user(&question), "max_tokens": 24}),
     );
     let answer = text(&first).to_owned();
-    let mut messages = user(QUESTION);
+    let mut messages = user(&question);
     let more = [
         json!({"role": "assistant", "content": answer}),
         json!({"role": "user", "content": "Are you sure?"}),
@@ -213,8 +215,8 @@ fn a_conversation_is_read_once() {
     let body = json!({"messages": messages, "max_tokens": 24});
     // Somebody else asks between the two.
     server.ask(
-        "/v1/completions",
-        &json!({"prompt": "Tom has 3 apples.", "max_tokens": 4}),
+        "/v1/chat/completions",
+        &json!({"messages": user("Tom has 3 apples."), "max_tokens": 4}),
     );
     let second = server.ask("/v1/chat/completions", &body);
     let usage = &second["usage"];
