@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Advice, Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, Scores, TokenId, TokenTree,
-    Want,
+    Advice, Architecture, Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, Scores,
+    TokenId, TokenTree, Want,
 };
 use cascade_verify::{ReviewRule, Rule};
 
@@ -92,8 +92,14 @@ impl Neural {
         let cost = ForwardCost {
             rows: spent.all_rows() as usize,
             time: spent.time,
+            encoded: before.calls == 0 && self.encodes(),
         };
         Ok((scores, cost))
+    }
+
+    /// Whether the model's first forward after a prompt encodes it.
+    fn encodes(&self) -> bool {
+        self.scorer.architecture() == Architecture::EncoderDecoder
     }
 
     pub(crate) fn failed(&self, source: cascade_core::Error) -> Error {

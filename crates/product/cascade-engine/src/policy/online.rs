@@ -31,7 +31,8 @@ use crate::Role;
 /// late, in units of plain decoding, never below 1: Dinkelbach's fixed point, approached while
 /// generating. What a statistical drafter proposed in vain or what was cut is compared with the
 /// text as well, so that drafting goes on when it pays again. Where nothing seems to pay, a token
-/// is tried now and then, for at most 0.7% of the time.
+/// is tried now and then, and so is a token of a neural drafter larger than the one that pays, for
+/// at most 0.7% of the time spent in vain.
 ///
 /// # Determinism
 /// Decisions are a function of outcomes and times. In sampled generations, where what is drafted
@@ -69,7 +70,7 @@ impl Default for AssumedCosts {
 /// A drafter's forward if nothing is said.
 const DRAFTER: f64 = 0.2;
 /// Before anything is known of a drafter's tokens.
-const NEURAL_PRIOR: f32 = 0.7;
+const NEURAL_PRIOR: f32 = 0.9;
 const STATISTICAL_PRIOR: f32 = 0.5;
 /// Tokens of a neural drafter that are planned for at most.
 const HORIZON: usize = 16;
@@ -93,6 +94,8 @@ const CHECKS_APART: u64 = 16;
 const TRIAL_SHARE: f64 = 0.007;
 const TRIALS: f64 = 0.5;
 const MOST_TRIALS: f64 = 2.0;
+/// Reviews after which a drafter is tried again beside one that pays, at least.
+const TRIALS_APART: u64 = 16;
 
 /// What is known of a reviewer and those who draft for it.
 #[derive(Clone, Debug)]
@@ -123,6 +126,30 @@ impl ReviewerState {
         }
         check && due
     }
+
+    /// Takes what a trial cost more than it saved from the time for trials. So a drafter that became
+    /// better is tried as often as it takes to see that; one that did not rests.
+    fn judge_trial(&mut self, outcome: &Outcome<'_>, one: f64) {
+        let Some((drafter, price)) = self.draft.tried.take() else {
+            return;
+        };
+        let first = outcome.accepted.first();
+        let kept = first.is_some_and(|&first| outcome.draft.proposer(first) == drafter);
+        let turn = outcome
+            .turns
+            .iter()
+            .find(|turn| turn.turn.drafter == drafter);
+        // More than the price if the drafter had to read the prompt first.
+        let spent = turn.map_or(0.0, |turn| turn.time.as_secs_f64() / one);
+        let saved = match kept {
+            true => 1.0 / self.rate.per_forward(),
+            false => 0.0,
+        };
+        self.trials -= (spent.max(price) - saved).max(0.0);
+        if !kept {
+            self.drafters[drafter.0].rests_until = self.reviews + TRIALS_APART;
+        }
+    }
 }
 
 /// What is known of a drafter in the eyes of a reviewer.
@@ -136,6 +163,8 @@ struct DrafterState {
     beside: (f64, f64),
     /// Nodes to ask for.
     ask: usize,
+    /// The review before which it may not be tried again.
+    rests_until: u64,
 }
 
 /// What is kept of a proposal.
@@ -169,6 +198,8 @@ struct Progress {
     neural: usize,
     /// Whether a neural drafter drafts as a trial: one token.
     trial: bool,
+    /// The drafter that was tried at the beginning, and the price of its token.
+    tried: Option<(LevelId, f64)>,
     proposals: Vec<Shadow>,
     /// Whether a model read its prompt, so that the time of the draft says nothing.
     unusual: bool,
@@ -180,6 +211,7 @@ impl Progress {
             survival: 1.0,
             neural: reviewer,
             trial: false,
+            tried: None,
             proposals: Vec::new(),
             unusual: false,
         }
@@ -221,6 +253,26 @@ impl OnlineSchedule {
             untimed,
         };
         self.reviewers = (0..self.roles.len()).map(reviewer).collect();
+        for drafter in 1..self.roles.len() {
+            let expected = self.expected_rate(drafter);
+            self.reviewers[drafter].rate.tokens *= expected;
+        }
+    }
+
+    /// Tokens per forward of one row that a drafter is thought to give with the best of those below
+    /// it, until it has drafted.
+    fn expected_rate(&self, drafter: usize) -> f64 {
+        let own = &self.reviewers[drafter];
+        let below = (drafter + 1..self.roles.len()).filter(|&level| self.is_neural(level));
+        let rates = below.flat_map(|level| {
+            let token = self.forward(level) / self.forward(drafter);
+            (1..=HORIZON).map(move |length| {
+                let p = f64::from(NEURAL_PRIOR);
+                let tokens: f64 = (0..=length).map(|kept| p.powi(kept as i32)).sum();
+                tokens / (own.costs.of(length + 1) + length as f64 * token)
+            })
+        });
+        rates.fold(1.0, f64::max)
     }
 
     /// Tokens per forward of one row of the target that the generation has earned of late: ρ.
@@ -301,10 +353,13 @@ impl OnlineSchedule {
     fn neural_turn(&mut self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
         let survival = self.reviewers[reviewer].draft.survival;
         let (level, balance) = self.best_neural(reviewer, survival, state.depth)?;
-        let trial = balance <= 0.0;
-        if trial && !(state.nodes == 0 && self.pay_for_trial(reviewer, level)) {
-            return None;
-        }
+        let (level, trial) = match (balance > 0.0, self.neglected(reviewer, level)) {
+            // Levels below may go on after its token.
+            (true, Some(larger)) if self.try_out(reviewer, larger, state) => (larger, true),
+            (true, _) => (level, false),
+            (false, _) if self.try_out(reviewer, level, state) => (level, true),
+            (false, _) => return None,
+        };
         let own = &mut self.reviewers[reviewer];
         own.draft.neural = level;
         own.draft.trial = trial;
@@ -328,16 +383,26 @@ impl OnlineSchedule {
         })
     }
 
-    /// Whether there is time to try a drafter that does not seem to pay.
-    fn pay_for_trial(&mut self, reviewer: usize, drafter: usize) -> bool {
-        let state = &self.reviewers[reviewer];
-        let price = self.token_cost(reviewer, drafter) + state.costs.one_more(1);
-        let state = &mut self.reviewers[reviewer];
-        let pays = state.trials >= price;
-        if pays {
-            state.trials -= price;
+    /// Of the neural drafters that are larger than the one that pays best, the one that was not
+    /// tried in vain for longest.
+    fn neglected(&self, reviewer: usize, best: usize) -> Option<usize> {
+        let own = &self.reviewers[reviewer];
+        let larger = (own.draft.neural + 1..best).filter(|&level| self.is_neural(level));
+        let rested = larger.filter(|&level| own.reviews >= own.drafters[level].rests_until);
+        rested.min_by_key(|&level| own.drafters[level].rests_until)
+    }
+
+    /// Whether this drafter is tried although it does not seem to pay: at the beginning of a draft,
+    /// if there is time for it.
+    fn try_out(&mut self, reviewer: usize, drafter: usize, state: &DraftState<'_>) -> bool {
+        let own = &self.reviewers[reviewer];
+        let price = self.token_cost(reviewer, drafter) + own.costs.one_more(1);
+        let own = &mut self.reviewers[reviewer];
+        let tries = state.nodes == 0 && own.trials >= price;
+        if tries {
+            own.draft.tried = Some((LevelId(drafter), price));
         }
-        pays
+        tries
     }
 
     /// Which nodes of a proposal are worth their rows.
@@ -385,7 +450,9 @@ impl OnlineSchedule {
             None => order[..kept].iter().for_each(|&node| keep[node] = true),
         }
         let tip = proposal.kept_tip(&keep);
-        let first = order.first().copied().filter(|_| best <= 0.0);
+        // Neural drafters are tried at the price of a row and more, and show what rows cost.
+        let neural = (reviewer + 1..self.roles.len()).any(|level| self.is_neural(level));
+        let first = order.first().copied().filter(|_| best <= 0.0 && !neural);
         Kept {
             nodes: keep,
             survival: tip.map_or(1.0, |tip| paths[tip]),
@@ -444,7 +511,9 @@ impl OnlineSchedule {
 
     fn learn_acceptance(&mut self, outcome: &Outcome<'_>) {
         let judged = self.pending.take(outcome);
+        let one = self.forward(outcome.reviewer.0);
         let own = &mut self.reviewers[outcome.reviewer.0];
+        own.judge_trial(outcome, one);
         for judged in judged {
             let drafter = &mut own.drafters[judged.drafter.0];
             drafter
@@ -492,6 +561,7 @@ impl DrafterState {
             // As if every branch had paid.
             beside: (8.0, 8.0),
             ask: FIRST,
+            rests_until: 0,
         }
     }
 }

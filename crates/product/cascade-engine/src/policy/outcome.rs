@@ -39,6 +39,8 @@ pub struct ForwardCost {
     pub rows: usize,
     /// Time that it took.
     pub time: Duration,
+    /// Whether the model encoded its source in it.
+    pub encoded: bool,
 }
 
 /// The review's decision on one token of a turn's main path.
@@ -56,7 +58,7 @@ impl<'a> Outcome<'a> {
     /// Whether the forward computed about as many rows as the draft asked for, and not a prompt or
     /// much text that others wrote: only then its time says what rows cost.
     pub(crate) fn has_usual_rows(&self) -> bool {
-        self.forward.rows <= self.draft.len() + 1 + UNUSUAL
+        !self.forward.encoded && self.forward.rows <= self.draft.len() + 1 + UNUSUAL
     }
 
     /// The same without times.

@@ -143,6 +143,76 @@ fn the_drafter_that_pays_drafts() {
     }
 }
 
+/// Times of a cascade of a drafter of these regimes, which costs 0.15 of the target, and a small one
+/// that is right as often as is said, which costs 0.03.
+fn with_two(
+    larger: &[Regime],
+    smaller: &[Regime],
+    k: Option<Vec<Vec<usize>>>,
+    tokens: usize,
+) -> Vec<f64> {
+    let replay = Replay::new(larger.to_vec());
+    let builder = replay
+        .builder()
+        .neural("larger", replay.drafter(5, 0.15))
+        .neural("smaller", replay.drafter_of(7, 0.03, smaller.to_vec()));
+    let builder = match k {
+        Some(k) => builder.k_matrix(KMatrix::new(k, Convention::Added).unwrap()),
+        None => builder.schedule(OnlineSchedule::default()),
+    };
+    replay.times(builder, tokens)
+}
+
+/// The least time of drafts of fixed length of two drafters for this part of the text.
+fn best_of_two(
+    larger: &[Regime],
+    smaller: &[Regime],
+    tokens: usize,
+    part: Range<usize>,
+) -> (f64, Vec<Vec<usize>>) {
+    let lengths = [0, 2, 4, 6, 8, 12];
+    let settings = lengths.into_iter().flat_map(|first| {
+        let pairs = [0, 2, 4]
+            .into_iter()
+            .flat_map(|then| [(then, 0), (then, 2), (then, 4)]);
+        pairs.map(move |(then, inner)| vec![vec![first, then], vec![0, inner]])
+    });
+    let times = settings.map(|k| {
+        let times = with_two(larger, smaller, Some(k.clone()), tokens);
+        (seconds(&times, part.clone()), k)
+    });
+    times.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap()
+}
+
+/// A smaller drafter pays, and with a larger one above it, it pays more.
+#[test]
+fn a_larger_drafter_is_found_beside_a_smaller_one_that_pays() {
+    for (larger, smaller) in [(0.95, 0.7), (0.85, 0.8), (0.3, 0.75)] {
+        let (larger, smaller) = (everywhere(larger, 0.05), everywhere(smaller, 0.05));
+        let found = seconds(&with_two(&larger, &smaller, None, 3000), 0..3000);
+        let (best, k) = best_of_two(&larger, &smaller, 3000, 0..3000);
+        assert!(found < best / 0.9, "{found} against {best} with {k:?}");
+    }
+}
+
+#[test]
+fn a_larger_drafter_that_gets_better_is_found_again() {
+    let larger = [
+        regime(0..2000, 0.1, 1e-3, 0.05),
+        regime(2000..usize::MAX, 0.95, 1e-3, 0.05),
+    ];
+    let smaller = everywhere(0.7, 0.05);
+    let times = with_two(&larger, &smaller, None, 4000);
+    for part in [0..2000, 2200..4000] {
+        let found = seconds(&times, part.clone());
+        let (best, k) = best_of_two(&larger, &smaller, 4000, part.clone());
+        assert!(
+            found < best / 0.9,
+            "{part:?}: {found} against {best} with {k:?}"
+        );
+    }
+}
+
 #[test]
 fn the_same_outcomes_and_times_give_the_same_drafts() {
     let regimes = vec![

@@ -141,6 +141,14 @@ impl Replay {
         }
     }
 
+    /// A drafter that is right as often as is said here, whatever the others are.
+    pub(crate) fn drafter_of(&self, seed: u64, share: f64, regimes: Vec<Regime>) -> Said {
+        Said {
+            regimes: Arc::new(Mutex::new(regimes)),
+            ..self.drafter(seed, share)
+        }
+    }
+
     pub(crate) fn builder(&self) -> CascadeBuilder {
         let target = Said {
             drafter: None,
