@@ -127,8 +127,8 @@ impl ReviewerState {
         check && due
     }
 
-    /// Takes what a trial cost more than it saved from the time for trials. So a drafter that became
-    /// better is tried as often as it takes to see that; one that did not rests.
+    /// Takes what a trial cost more than it saved from the time for trials. So a drafter that
+    /// became better is tried as often as it takes to see that; one that did not rests.
     fn judge_trial(&mut self, outcome: &Outcome<'_>, one: f64) {
         let Some((drafter, price)) = self.draft.tried.take() else {
             return;

@@ -143,8 +143,8 @@ fn the_drafter_that_pays_drafts() {
     }
 }
 
-/// Times of a cascade of a drafter of these regimes, which costs 0.15 of the target, and a small one
-/// that is right as often as is said, which costs 0.03.
+/// Times of a cascade of a drafter of these regimes, which costs 0.15 of the target, and a small
+/// one that is right as often as is said, which costs 0.03.
 fn with_two(
     larger: &[Regime],
     smaller: &[Regime],
