@@ -263,8 +263,7 @@ impl OnlineSchedule {
     /// it, until it has drafted.
     fn expected_rate(&self, drafter: usize) -> f64 {
         let own = &self.reviewers[drafter];
-        let below = (drafter + 1..self.roles.len()).filter(|&level| self.is_neural(level));
-        let rates = below.flat_map(|level| {
+        let rates = self.neural_below(drafter).flat_map(|level| {
             let token = self.forward(level) / self.forward(drafter);
             (1..=HORIZON).map(move |length| {
                 let p = f64::from(NEURAL_PRIOR);
@@ -283,6 +282,11 @@ impl OnlineSchedule {
 
     fn is_neural(&self, level: usize) -> bool {
         self.roles.get(level) == Some(&Role::Drafter)
+    }
+
+    /// The neural drafters below a level, largest first.
+    fn neural_below(&self, level: usize) -> impl Iterator<Item = usize> + '_ {
+        (level + 1..self.roles.len()).filter(|&level| self.is_neural(level))
     }
 
     /// A forward of one row of a level: in seconds if the target was measured, else in its
@@ -325,7 +329,7 @@ impl OnlineSchedule {
     /// smaller ones after larger ones.
     fn best_neural(&self, reviewer: usize, survival: f64, depth: usize) -> Option<(usize, f64)> {
         let after = self.reviewers[reviewer].draft.neural;
-        let levels = (after + 1..self.roles.len()).filter(|&level| self.is_neural(level));
+        let levels = self.neural_below(after);
         let balances = levels.map(|level| (level, self.balance(reviewer, level, survival, depth)));
         balances.max_by(|a, b| a.1.total_cmp(&b.1))
     }
@@ -387,7 +391,8 @@ impl OnlineSchedule {
     /// tried in vain for longest.
     fn neglected(&self, reviewer: usize, best: usize) -> Option<usize> {
         let own = &self.reviewers[reviewer];
-        let larger = (own.draft.neural + 1..best).filter(|&level| self.is_neural(level));
+        let below = self.neural_below(own.draft.neural);
+        let larger = below.take_while(|&level| level < best);
         let rested = larger.filter(|&level| own.reviews >= own.drafters[level].rests_until);
         rested.min_by_key(|&level| own.drafters[level].rests_until)
     }
@@ -451,8 +456,8 @@ impl OnlineSchedule {
         }
         let tip = proposal.kept_tip(&keep);
         // Neural drafters are tried at the price of a row and more, and show what rows cost.
-        let neural = (reviewer + 1..self.roles.len()).any(|level| self.is_neural(level));
-        let first = order.first().copied().filter(|_| best <= 0.0 && !neural);
+        let alone = self.neural_below(reviewer).next().is_none();
+        let first = order.first().copied().filter(|_| best <= 0.0 && alone);
         Kept {
             nodes: keep,
             survival: tip.map_or(1.0, |tip| paths[tip]),

@@ -39,7 +39,7 @@ pub struct ForwardCost {
     pub rows: usize,
     /// Time that it took.
     pub time: Duration,
-    /// Whether the model encoded its source in it.
+    /// Whether it was the first one after a prompt of an encoder-decoder, which encodes it then.
     pub encoded: bool,
 }
 

@@ -200,6 +200,54 @@ impl Schedule for SmallestFirst {
     }
 }
 
+/// Drafts one token, and records which forwards of the target encoded a source.
+struct Encodings(Arc<Mutex<Vec<bool>>>);
+
+impl Schedule for Encodings {
+    fn next(&mut self, reviewer: LevelId, state: &DraftState<'_>) -> Option<Turn> {
+        (reviewer == LevelId::TARGET && state.turns.is_empty()).then_some(Turn {
+            drafter: LevelId(1),
+            tokens: 1,
+            start: TurnStart::Tip,
+            reserved: 0,
+            nodes: 1,
+        })
+    }
+
+    fn may_pair(&self, _reviewer: LevelId, _drafter: LevelId) -> bool {
+        true
+    }
+
+    fn observe(&mut self, outcome: &Outcome<'_>) {
+        if outcome.reviewer == LevelId::TARGET {
+            self.0.lock().unwrap().push(outcome.forward.encoded);
+        }
+    }
+}
+
+#[test]
+fn only_the_first_forward_after_a_prompt_encodes_and_only_of_an_encoder_decoder() {
+    for architecture in [Architecture::EncoderDecoder, Architecture::DecoderOnly] {
+        let encoder = architecture == Architecture::EncoderDecoder;
+        let seen = Arc::default();
+        let toy = |toy: ToyScorer| toy.with_architecture(architecture);
+        let mut cascade = Cascade::builder()
+            .target("target", toy(ToyScorer::target("target", 24, 7)))
+            .neural("base", toy(ToyScorer::drafter("base", 24, 7, 1, 200)))
+            .schedule(Encodings(Arc::clone(&seen)))
+            .build()
+            .unwrap();
+        for token in [3, 4] {
+            let prompt = Prompt::new(architecture, vec![token]);
+            cascade.generate_tokens(&prompt, &options(20)).unwrap();
+            let seen = std::mem::take(&mut *seen.lock().unwrap());
+            assert!(seen.len() > 5);
+            assert_eq!(seen[0], encoder);
+            assert!(!seen[1..].contains(&true));
+        }
+    }
+}
+
 #[test]
 fn any_schedule_gives_the_targets_output() {
     let reviews = Arc::default();
