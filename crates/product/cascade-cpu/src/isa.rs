@@ -149,4 +149,10 @@ mod tests {
         assert_eq!(Isa::available().last(), Some(&Isa::Scalar));
         assert!(Isa::current().is_available());
     }
+
+    #[test]
+    #[cfg(target_arch = "aarch64")]
+    fn arm_has_neon() {
+        assert_eq!(Isa::available(), [Isa::Neon, Isa::Scalar]);
+    }
 }

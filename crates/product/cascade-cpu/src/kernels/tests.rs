@@ -7,6 +7,7 @@ use half::f16;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::scalar;
 use crate::{quantize, Format, Isa, Linear, Packed};
 
 /// Weights as files have them.
@@ -117,6 +118,14 @@ fn products_are_what_formats_define() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn only_scalar_uses_the_reference() {
+    for isa in Isa::available() {
+        let reference = std::ptr::eq(isa.kernels(), &scalar::KERNELS);
+        assert_eq!(reference, isa == Isa::Scalar, "{isa}");
     }
 }
 
