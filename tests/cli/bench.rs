@@ -188,7 +188,7 @@ fn steps_of_a_shape() {
         "{table}"
     );
     assert!(table.contains("  plain decoding\n"), "{table}");
-    assert!(table.contains("all but forward"), "{table}");
+    assert!(table.contains("all but the target's forward"), "{table}");
     let other = error(&[&args[..], &shape("vicuna-68m")].concat());
     assert!(other.contains("decoder-only"), "{other}");
 }
@@ -213,16 +213,55 @@ fn several_cascades_are_timed_around_one_target() {
 }
 
 #[test]
-fn steps_are_refused_with_neural_drafters_and_nothing_to_replay() {
+fn steps_with_neural_drafters_name_their_forwards() {
     let trace = project("traces/demo-t5-problems.jsonl");
     let demo = project("configs/demo-t5.yaml");
     let step = ["bench", "step", "--trace", &trace, "--config", &demo];
-    let neural = error(&step);
-    assert!(
-        neural.contains("demo-t5-base") && neural.contains("drafters"),
-        "{neural}"
-    );
+    let measured = object(&[&step[..], &["--limit", "1", "--json"]].concat());
+    let drafters = measured["cascades"][0]["drafters"].as_array().unwrap();
+    assert!(drafters.iter().any(|drafter| drafter["neural"] == true));
+    assert!(drafters.iter().any(|drafter| drafter["neural"] == false));
+    let table = stdout(&cascade(&[&step[..], &["--limit", "1"]].concat()));
+    assert!(table.contains("in its forwards"), "{table}");
     assert!(error(&[&step[..], &["--limit", "0"]].concat()).contains("--limit"));
     assert!(error(&[&step[..], &["--dtype", "f32"]].concat()).contains("--shape"));
     assert!(error(&["bench", "step", "--config", &demo]).contains("--trace"));
+}
+
+#[test]
+fn a_drafter_that_is_not_there_is_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("simulated.yaml");
+    let text = "target: { model: nobody/target }\n\
+                drafters: [{ model: nobody/drafter, name: base }]\n\
+                k: { convention: added, matrix: [[4]] }\n\
+                generation: { max_new_tokens: 24 }\n";
+    std::fs::write(&config, text).unwrap();
+    let trace = project("traces/demo-llama-problems.jsonl");
+    let config = config.to_str().unwrap();
+    let step = ["bench", "step", "--trace", &trace, "--config", config];
+    let shape = ["--shape", "vicuna-68m", "--random-weights", "--limit", "1"];
+    let with = |drafter: &str| {
+        let simulated = ["--drafter", drafter, "--json"];
+        object(&[&step[..], &shape, &simulated].concat())
+    };
+    let per_step = |measured: &Value| measured["cascades"][0]["tokens_per_step"].as_f64().unwrap();
+    let always = with("base=vicuna-68m:1");
+    // All that is drafted is kept, but in the last step the limit may cut the draft.
+    assert!((4.0..=5.0).contains(&per_step(&always)), "{always}");
+    assert_eq!(always["simulated_drafters"][0]["acceptance"], 1.0);
+    assert_eq!(always["cascades"][0]["drafters"][0]["neural"], true);
+    let seldom = with("base=vicuna-68m:0.3:bf16");
+    assert!(per_step(&seldom) < 0.7 * per_step(&always), "{seldom}");
+    assert_eq!(per_step(&seldom), per_step(&with("base=vicuna-68m:0.3")));
+    for (drafter, word) in [
+        ("other=vicuna-68m:0.5", "no configuration has"),
+        ("base=vicuna-68m:1.5", "at most 1"),
+        ("base=flan-t5-small:0.5", "encoder-decoder"),
+        ("base=nothing:0.5", "known shapes"),
+        ("base=vicuna-68m", "NAME=SHAPE:ACCEPTANCE"),
+    ] {
+        let message = error(&[&step[..], &shape, &["--drafter", drafter]].concat());
+        assert!(message.contains(word), "{message}");
+    }
 }

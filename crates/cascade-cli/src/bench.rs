@@ -20,19 +20,19 @@ pub(crate) enum BenchCommand {
     /// Time cascades and plain decoding over recorded answers, and the engine's overhead per step.
     ///
     /// The target computes every forward, but a recorded trace answers in its place, so acceptance
-    /// is that of the recording whatever the target's weights. The configurations' statistical
-    /// drafters draft as usual. Greedy; tokens only, no text is decoded. The first step of each
-    /// record, which reads the prompt, is excluded. Cascades and plain decoding take turns, record
-    /// by record.
+    /// is that of the recording whatever the target's weights. The configurations' drafters draft
+    /// as usual, and those that --drafter names are simulated. Greedy; tokens only, no text is
+    /// decoded. The first step of each record, which reads the prompt, is excluded. Cascades and
+    /// plain decoding take turns, record by record; what is known after each record goes to
+    /// standard error.
     Step(step::StepArgs),
 }
 
 pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
     match command {
-        BenchCommand::Model(args) => model::run(args),
+        BenchCommand::Model(args) => model::run(args).map(|()| ExitCode::SUCCESS),
         BenchCommand::Step(args) => step::run(args),
-    }?;
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// Prints measurements as text or as one JSON object.

@@ -34,7 +34,8 @@ impl ShapeArgs {
     }
 }
 
-fn known(name: &str) -> Result<String, String> {
+/// The name of a shape, if there is one.
+pub(crate) fn known(name: &str) -> Result<String, String> {
     match shape(name) {
         Some(_) => Ok(name.to_owned()),
         None => Err(format!("known shapes: {}", shape_names().join(", "))),

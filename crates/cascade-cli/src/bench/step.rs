@@ -2,22 +2,25 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter, StandIn};
 use cascade_engine::{Cascade, GenerationOutput, Role};
 use cascade_eval::median;
 use cascade_eval::trace::{
-    replay_timed, LookupLog, Record, StepCost, TimedReplayScorer, Trace, TraceScorer,
+    replay_timed, LookupLog, Record, SimulatedDrafter, StepCost, TimedReplayScorer, Trace,
+    TraceScorer,
 };
 use cascade_models::{parse_device, Model};
 use clap::Args;
 use serde::Serialize;
 
-use super::options::{bandwidth, load_options, of_shape, ShapeArgs};
-use crate::job;
+use super::options::{bandwidth, known, load_options, of_shape, ShapeArgs};
+use crate::{interrupt, job, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
@@ -25,8 +28,7 @@ pub(crate) struct StepArgs {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
-    /// Configuration of a cascade, with statistical drafters only. May be repeated: all of one
-    /// target.
+    /// Configuration of a cascade. May be repeated: all of one target.
     #[arg(long, value_name = "FILE", required = true)]
     config: Vec<PathBuf>,
 
@@ -42,6 +44,16 @@ pub(crate) struct StepArgs {
     #[arg(long, value_name = "DTYPE", requires = "shape")]
     dtype: Option<String>,
 
+    /// A shape with random weights in place of the neural drafter NAME of the configurations, and
+    /// the probability with which it drafts the recorded token, such as base=vicuna-68m:0.6. A data
+    /// type may follow; otherwise it has the target's. May be repeated.
+    #[arg(
+        long,
+        value_name = "NAME=SHAPE:ACCEPTANCE[:DTYPE]",
+        requires = "random_weights"
+    )]
+    drafter: Vec<DrafterShape>,
+
     /// Device, overriding the configuration: auto, cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceSpec>,
@@ -51,11 +63,45 @@ pub(crate) struct StepArgs {
     json: bool,
 }
 
+/// A neural drafter of a shape, which is right as often as one that was measured elsewhere.
+#[derive(Clone, Debug, Serialize)]
+struct DrafterShape {
+    name: String,
+    shape: String,
+    acceptance: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dtype: Option<String>,
+}
+
+impl FromStr for DrafterShape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || format!("`{text}` is not of the form NAME=SHAPE:ACCEPTANCE[:DTYPE]");
+        let (name, rest) = text.split_once('=').ok_or_else(form)?;
+        let parts: Vec<&str> = rest.split(':').collect();
+        let (shape, acceptance, dtype) = match parts[..] {
+            [shape, acceptance] => (shape, acceptance, None),
+            [shape, acceptance, dtype] => (shape, acceptance, Some(dtype)),
+            _ => return Err(form()),
+        };
+        let number = |_| format!("`{acceptance}` is not a probability");
+        Ok(Self {
+            name: name.to_owned(),
+            shape: known(shape)?,
+            acceptance: acceptance.parse().map_err(number)?,
+            dtype: dtype.map(str::to_owned),
+        })
+    }
+}
+
 /// All measurements.
 #[derive(Serialize)]
 struct Measured {
     /// Always true: the forwards and the tokens come from different models.
     simulated: bool,
+    /// Neural drafters that are simulated.
+    simulated_drafters: Vec<DrafterShape>,
     /// The model whose forwards are timed.
     target: String,
     device: String,
@@ -93,7 +139,7 @@ struct MeasuredCascade {
     /// Tokens a second relative to plain decoding, of the same tokens in the same run.
     speedup: f64,
     median_seconds: Parts,
-    /// Median engine time divided by median forward time.
+    /// Median of everything but the target's forward, divided by that of the forward.
     overhead_share: f64,
     drafters: Vec<DrafterTime>,
 }
@@ -105,14 +151,15 @@ struct Parts {
     drafting: f64,
     review: f64,
     emission: f64,
-    /// Everything but the forward.
+    /// Everything but the target's forward.
     overhead: f64,
 }
 
-/// A drafter's own time according to the ledger, part of drafting.
+/// A drafter's own time according to the ledger, part of drafting: the forwards of a neural one.
 #[derive(Serialize)]
 struct DrafterTime {
     name: String,
+    neural: bool,
     mean_seconds: f64,
 }
 
@@ -124,9 +171,12 @@ struct Target {
     model: Arc<Model>,
 }
 
-pub(super) fn run(args: &StepArgs) -> Result<()> {
-    super::report(&measure(args)?, args.json, |out, measured| {
-        show(out, measured)
+pub(super) fn run(args: &StepArgs) -> Result<ExitCode> {
+    let measured = measure(args)?;
+    super::report(&measured, args.json, show)?;
+    Ok(match interrupt::requested() {
+        true => interrupt::status(),
+        false => ExitCode::SUCCESS,
     })
 }
 
@@ -137,18 +187,19 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     let configs = configs(args)?;
     let trace = Arc::new(Trace::open(&args.trace)?);
     let target = target(args, &configs[0])?;
+    let stand_ins = stand_ins(args, &configs, &trace, &target)?;
     let memory = bandwidth(&parse_device(&target.device)?)?.0;
-    let mut plain = Decoder::new(args, configs[0].plain(), &trace, &target)?;
+    let mut plain = Decoder::new(args, configs[0].plain(), &trace, &target, &[])?;
     let decoders = configs.into_iter();
-    let decoders = decoders.map(|config| Decoder::new(args, config, &trace, &target));
+    let decoders = decoders.map(|config| Decoder::new(args, config, &trace, &target, &stand_ins));
     let mut cascades = decoders.collect::<Result<Vec<_>>>()?;
-    replay_all(args, &trace, &mut plain, &mut cascades)?;
-    let records = trace.spread(args.limit).len();
+    let records = replay_all(args, &trace, &mut plain, &mut cascades)?;
     let plain = plain.run.walltime().with_context(|| too_short(&trace))?;
     let measured = cascades.iter().map(|cascade| cascade.measured(&plain));
     let bytes = target.model.bytes_per_forward();
     Ok(Measured {
         simulated: true,
+        simulated_drafters: args.drafter.clone(),
         target: target.name,
         device: target.device,
         dtype: target.dtype,
@@ -171,12 +222,11 @@ fn too_short(trace: &Trace) -> String {
     )
 }
 
-/// Configurations of one target, with statistical drafters.
+/// Configurations of one target.
 fn configs(args: &StepArgs) -> Result<Vec<Config>> {
     let configs = args.config.iter().map(Config::open);
     let configs = configs.collect::<Result<Vec<_>, _>>()?;
     for config in &configs {
-        refuse_neural_drafters(config)?;
         if args.shape.shape()?.is_none() && config.target != configs[0].target {
             bail!(
                 "{} and {} have different targets; bench step times one, with several cascades around it",
@@ -186,20 +236,6 @@ fn configs(args: &StepArgs) -> Result<Vec<Config>> {
         }
     }
     Ok(configs)
-}
-
-/// Forwards of neural drafters are not engine overhead, and could not be separated from it.
-fn refuse_neural_drafters(config: &Config) -> Result<()> {
-    let neural = |drafter: &&Drafter| matches!(drafter, Drafter::Neural { .. });
-    match config.drafters().iter().find(neural) {
-        None => Ok(()),
-        Some(drafter) => bail!(
-            "{}: the drafter `{}` is a neural model, but bench step times the engine around the target's \
-             forwards only; remove it from `drafters` and `k`, and keep statistical drafters",
-            config.label,
-            drafter.name()
-        ),
-    }
 }
 
 /// The given shape, or the configuration's target.
@@ -224,6 +260,55 @@ fn target(args: &StepArgs, config: &Config) -> Result<Target> {
     })
 }
 
+/// What stands for neural drafters, by their names. Each has its weights once.
+fn stand_ins(
+    args: &StepArgs,
+    configs: &[Config],
+    trace: &Arc<Trace>,
+    target: &Target,
+) -> Result<Vec<(String, StandIn)>> {
+    let simulated = args.drafter.iter();
+    simulated
+        .map(|drafter| {
+            let mut all = configs.iter().flat_map(Config::drafters);
+            let is_meant =
+                |own: &Drafter| matches!(own, Drafter::Neural { .. }) && own.name() == drafter.name;
+            if !all.any(is_meant) {
+                bail!(
+                    "--drafter {}: no configuration has a neural drafter of this name",
+                    drafter.name
+                );
+            }
+            Ok((drafter.name.clone(), stand_in(drafter, trace, target)?))
+        })
+        .collect()
+}
+
+fn stand_in(drafter: &DrafterShape, trace: &Arc<Trace>, target: &Target) -> Result<StandIn> {
+    let dtype = drafter.dtype.as_deref().unwrap_or(&target.dtype);
+    let model = of_shape(
+        &drafter.shape,
+        &load_options(&target.device, Some(dtype), None)?,
+    )?;
+    let recorded = TraceScorer::new(trace.clone())?;
+    let source = format!(
+        "{} with random weights, acceptance {}",
+        drafter.shape, drafter.acceptance
+    );
+    let acceptance = drafter.acceptance;
+    // Refuses what cannot stand in; the sessions are made of the same.
+    SimulatedDrafter::new(model.session(), recorded.clone(), acceptance)
+        .with_context(|| format!("--drafter {}: {source} for {}", drafter.name, trace.label))?;
+    Ok(StandIn {
+        source,
+        parameters: model.num_parameters(),
+        session: Arc::new(move || {
+            let scorer = SimulatedDrafter::new(model.session(), recorded.clone(), acceptance);
+            Box::new(scorer.expect("it has been checked"))
+        }),
+    })
+}
+
 /// A cascade, or plain decoding, around the target.
 struct Decoder {
     config: Config,
@@ -233,7 +318,13 @@ struct Decoder {
 }
 
 impl Decoder {
-    fn new(args: &StepArgs, config: Config, trace: &Arc<Trace>, target: &Target) -> Result<Self> {
+    fn new(
+        args: &StepArgs,
+        config: Config,
+        trace: &Arc<Trace>,
+        target: &Target,
+        stand_ins: &[(String, StandIn)],
+    ) -> Result<Self> {
         let log = LookupLog::default();
         let recorded = TraceScorer::new(trace.clone())?;
         let scorer = TimedReplayScorer::new(target.model.session(), recorded, log.clone())
@@ -241,6 +332,9 @@ impl Decoder {
         let replayed = cascade_config::Target::new(scorer, &trace.label, trace.header.tokenizer())
             .with_eos(trace.header.eos.iter().copied());
         let pool = config.pool(&AssembleOptions::default().with_device(args.device));
+        let pool = stand_ins.iter().fold(pool, |pool, (name, stand_in)| {
+            pool.with_stand_in(name, stand_in.clone())
+        });
         let assembled = pool.assemble_with_target(&config, replayed)?;
         job::say(&assembled);
         Ok(Self {
@@ -284,20 +378,55 @@ struct Run {
 }
 
 /// Plain decoding and all cascades take turns, record by record, so that what else the machine does
-/// meets all of them.
+/// meets all of them. Ctrl-C ends it after the record that has begun. Returns how many records were
+/// replayed.
 fn replay_all(
     args: &StepArgs,
     trace: &Trace,
     plain: &mut Decoder,
     cascades: &mut [Decoder],
-) -> Result<()> {
-    for record in trace.spread(args.limit) {
+) -> Result<usize> {
+    let records = trace.spread(args.limit);
+    let count = records.len();
+    interrupt::cooperate();
+    for (done, record) in records.enumerate() {
+        if interrupt::requested() {
+            return stopped(done, count);
+        }
         plain.replay(record)?;
         for cascade in cascades.iter_mut() {
             cascade.replay(record)?;
         }
+        let place = format!("record {} of {count} ({})", done + 1, record.id);
+        say_so_far(&place, &plain.run, cascades);
     }
-    Ok(())
+    Ok(count)
+}
+
+fn stopped(done: usize, all: usize) -> Result<usize> {
+    if done == 0 {
+        bail!("interrupted before the first record was done");
+    }
+    terminal::note(format_args!("interrupted after {done} of {all} records"));
+    Ok(done)
+}
+
+/// Speeds over the records so far, to standard error.
+fn say_so_far(place: &str, plain: &Run, cascades: &[Decoder]) {
+    let Some(plain) = plain.walltime() else {
+        return;
+    };
+    let mut line = format!(
+        "{place}: plain decoding {:.2} tokens/s",
+        plain.tokens_per_second
+    );
+    for cascade in cascades {
+        if let Some(walltime) = cascade.run.walltime() {
+            let speedup = walltime.tokens_per_second / plain.tokens_per_second;
+            line += &format!(", {} × {speedup:.2}", cascade.config.label);
+        }
+    }
+    terminal::note(format_args!("{line}"));
 }
 
 impl Run {
@@ -350,7 +479,7 @@ impl Run {
         let drafters = models
             .iter()
             .enumerate()
-            .filter(|(_, model)| model.role == Role::Statistical);
+            .filter(|(_, model)| model.role != Role::Target);
         let time = |index: usize| -> Duration {
             let times = self.generations.iter().map(|g| g.models[index].usage.time);
             times.sum()
@@ -358,6 +487,7 @@ impl Run {
         drafters
             .map(|(index, model)| DrafterTime {
                 name: model.name.clone(),
+                neural: model.role == Role::Drafter,
                 mean_seconds: time(index).as_secs_f64() / self.steps() as f64,
             })
             .collect()
@@ -404,23 +534,28 @@ fn show_steps(out: &mut impl Write, cascade: &MeasuredCascade) -> Result<()> {
         cascade.config, cascade.steps, cascade.drafted_per_step, cascade.tokens_per_step
     )?;
     let parts = &cascade.median_seconds;
-    writeln!(out, "{:<28}{:>12}{:>12}", "median per step", "µs", "share")?;
+    writeln!(out, "{:<30}{:>12}{:>12}", "median per step", "µs", "share")?;
     for (name, seconds) in [
         ("target forward", parts.forward),
         ("drafting", parts.drafting),
         ("verification", parts.review),
         ("emission", parts.emission),
-        ("engine (all but forward)", parts.overhead),
+        ("all but the target's forward", parts.overhead),
     ] {
         let share = 100.0 * seconds / parts.forward;
-        writeln!(out, "{name:<28}{:>12.2}{share:>11.3}%", 1e6 * seconds)?;
+        writeln!(out, "{name:<30}{:>12.2}{share:>11.3}%", 1e6 * seconds)?;
     }
     for drafter in &cascade.drafters {
         writeln!(
             out,
-            "\ndrafter {}: {:.2} µs per step on average, part of drafting",
+            "\ndrafter {}: {:.2} µs per step on average{}, part of drafting",
             drafter.name,
-            1e6 * drafter.mean_seconds
+            1e6 * drafter.mean_seconds,
+            if drafter.neural {
+                " in its forwards"
+            } else {
+                ""
+            }
         )?;
     }
     Ok(())

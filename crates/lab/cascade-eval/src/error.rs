@@ -171,6 +171,23 @@ pub enum Error {
         reason: String,
     },
 
+    /// Scores were requested that a simulated drafter does not have.
+    #[error(
+        "a drafter that is simulated has no {wanted}: decode greedily (temperature 0), without branches and without rules \
+         that read them"
+    )]
+    NotSimulated {
+        /// What was requested.
+        wanted: &'static str,
+    },
+
+    /// An acceptance that is no probability above 0.
+    #[error("a drafter's acceptance is {acceptance}; it must be above 0 and at most 1")]
+    Acceptance {
+        /// The probability.
+        acceptance: f64,
+    },
+
     /// Sampled decoding was to be recorded or replayed.
     #[error("traces are greedy: recorded samples cannot be replayed; set the temperature to 0")]
     NotGreedy,

@@ -12,7 +12,7 @@ use cascade_models::{LoadedModel, Model};
 use cascade_ngram::DrafterFactory;
 
 use crate::config::{Config, Drafter, Neural};
-use crate::pool::Tables;
+use crate::pool::{StandIn, Tables};
 use crate::prompt_limit::{encoder, GuardedCodec};
 use crate::vocabulary::check_same;
 use crate::{AssembleOptions, Error, ModelPool, Result};
@@ -261,8 +261,10 @@ impl ModelPool {
         target: Target,
         schedule: Option<Box<dyn Schedule>>,
     ) -> Result<Assembled> {
-        self.check_memory(config, config.neural_drafters())?;
-        let models = self.drafters(config, &target.vocabulary)?;
+        let loaded = config.neural_drafters();
+        let loaded = loaded.filter(|(_, neural)| self.stand_in(&neural.name).is_none());
+        self.check_memory(config, loaded)?;
+        let models = self.drafting(config, &target.vocabulary)?;
         let names = config.drafters().iter().map(Drafter::name);
         let rules = config.drafters().iter().map(Drafter::stop_rule);
         let drafters: Vec<_> = names.zip(&models).collect();
@@ -273,15 +275,9 @@ impl ModelPool {
             parameters: target.parameters,
         }];
         parts.extend(drafters.iter().map(|(name, model)| model.part(name)));
-        let of_drafters = drafters.iter().flat_map(|(name, model)| match model {
-            DrafterModel::Neural { model, trained, .. } => {
-                let of_rule = trained.as_ref().and_then(|(_, warning)| warning.clone());
-                let mut warnings = model_warnings(name, model);
-                warnings.extend(of_rule);
-                warnings
-            }
-            DrafterModel::Statistical(_) => Vec::new(),
-        });
+        let of_drafters = drafters
+            .iter()
+            .flat_map(|(name, model)| model.warnings(name));
         let warnings = config.warnings().into_iter().chain(of_drafters).collect();
         let own = || {
             config
@@ -347,6 +343,31 @@ impl ModelPool {
         drafters
             .map(|(j, drafter)| {
                 self.drafter(config, &format!("drafters[{j}]"), drafter, vocabulary)
+            })
+            .collect()
+    }
+
+    /// What drafts in a cascade: the configuration's drafters, or what stands for them.
+    fn drafting(&self, config: &Config, vocabulary: &Fingerprint) -> Result<Vec<Drafting<'_>>> {
+        let drafters = config.drafters().iter().enumerate();
+        drafters
+            .map(|(j, drafter)| {
+                let key = format!("drafters[{j}]");
+                let stand_in = self.stand_in(drafter.name());
+                match (drafter, stand_in) {
+                    (
+                        Drafter::Neural {
+                            model, branching, ..
+                        },
+                        Some(stand_in),
+                    ) => stood_in(config, &key, model, stand_in).map(|()| Drafting::StandIn {
+                        stand_in,
+                        options: NeuralOptions::new(model.rule, branching.clone()),
+                    }),
+                    _ => self
+                        .drafter(config, &key, drafter, vocabulary)
+                        .map(Drafting::Model),
+                }
             })
             .collect()
     }
@@ -425,6 +446,75 @@ impl ModelPool {
     }
 }
 
+/// Refuses a stand-in whose drafter has a network that reads what only the model computes.
+fn stood_in(config: &Config, key: &str, neural: &Neural, stand_in: &StandIn) -> Result<()> {
+    let read = [
+        ("classifier", neural.classifier.is_some()),
+        ("head", neural.head.is_some()),
+    ];
+    match read.into_iter().find(|(_, present)| *present) {
+        None => Ok(()),
+        Some((network, _)) => Err(Error::Drafter {
+            file: config.label.clone(),
+            key: format!("{key}.{network}"),
+            source: format!(
+                "{} stands for the model and computes nothing that a {network} could read; remove it",
+                stand_in.source
+            )
+            .into(),
+        }),
+    }
+}
+
+/// A drafter of a cascade, or what stands for it.
+enum Drafting<'a> {
+    Model(DrafterModel),
+    StandIn {
+        stand_in: &'a StandIn,
+        options: NeuralOptions,
+    },
+}
+
+impl Drafting<'_> {
+    fn part(&self, name: &str) -> Part {
+        match self {
+            Self::Model(model) => model.part(name),
+            Self::StandIn { stand_in, .. } => Part {
+                name: name.to_owned(),
+                source: stand_in.source.clone(),
+                role: Role::Drafter,
+                parameters: stand_in.parameters,
+            },
+        }
+    }
+
+    fn warnings(&self, name: &str) -> Vec<String> {
+        match self {
+            Self::Model(model) => model.warnings(name),
+            Self::StandIn { .. } => Vec::new(),
+        }
+    }
+
+    fn add(
+        &self,
+        builder: CascadeBuilder,
+        name: &str,
+        times: Option<&mut Times>,
+    ) -> CascadeBuilder {
+        match self {
+            Self::Model(model) => model.add(builder, name, times),
+            Self::StandIn { stand_in, options } => {
+                let scorer = (stand_in.session)();
+                let scorer = match times {
+                    None => scorer,
+                    Some(times) => times.of_drafter(scorer),
+                };
+                builder.neural_with(name, scorer, options.clone())
+            }
+        }
+    }
+}
+
 /// A network that decides when a drafter stops.
 #[derive(Clone)]
 pub enum TrainedRule {
@@ -478,6 +568,16 @@ fn assumed_costs(parts: &[Part]) -> AssumedCosts {
 }
 
 impl DrafterModel {
+    fn warnings(&self, name: &str) -> Vec<String> {
+        let Self::Neural { model, trained, .. } = self else {
+            return Vec::new();
+        };
+        let of_rule = trained.as_ref().and_then(|(_, warning)| warning.clone());
+        let mut warnings = model_warnings(name, model);
+        warnings.extend(of_rule);
+        warnings
+    }
+
     fn part(&self, name: &str) -> Part {
         let (source, role, parameters) = match self {
             Self::Neural { model, .. } => {

@@ -82,7 +82,7 @@ pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matr
 pub use error::{Error, Result};
 pub use head::{HeadEntry, HeadError, HeadFolder, HeadSettings};
 pub use locator::model_source;
-pub use pool::{AssembleOptions, ModelPool};
+pub use pool::{AssembleOptions, ModelPool, StandIn};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use prompt_limit::{Notices, PromptLimit, Truncate, LONG_SOURCE};
 pub use sampling::SamplingSettings;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cascade_core::Fingerprint;
+use cascade_core::{Fingerprint, Scorer};
 use cascade_models::{
     load_files, locate, CacheType, DType, HubOptions, LoadOptions, LoadedModel, MemoryEstimate,
     ModelFiles, ModelSource, OpenDevice,
@@ -73,6 +73,19 @@ pub struct ModelPool {
     located: Mutex<Vec<(ModelKey, ModelFiles)>>,
     tables: Mutex<HashMap<TableLocator, Arc<BigramTable>>>,
     ngram_tables: Mutex<HashMap<TableLocator, Arc<NgramTable>>>,
+    /// By the name of the drafter.
+    stand_ins: HashMap<String, StandIn>,
+}
+
+/// What drafts in place of the model that a configuration names: a simulation of one.
+#[derive(Clone)]
+pub struct StandIn {
+    /// What it is, for reports.
+    pub source: String,
+    /// Parameters of the model that it stands for.
+    pub parameters: usize,
+    /// Makes a session of it.
+    pub session: Arc<dyn Fn() -> Box<dyn Scorer + Send> + Send + Sync>,
 }
 
 /// What two models must share to be one.
@@ -99,7 +112,19 @@ impl ModelPool {
             located: Mutex::default(),
             tables: Mutex::default(),
             ngram_tables: Mutex::default(),
+            stand_ins: HashMap::new(),
         }
+    }
+
+    /// The same with something else in place of the neural drafter of this name, whose model is
+    /// neither loaded nor looked for.
+    pub fn with_stand_in(mut self, drafter: impl Into<String>, stand_in: StandIn) -> Self {
+        self.stand_ins.insert(drafter.into(), stand_in);
+        self
+    }
+
+    pub(crate) fn stand_in(&self, drafter: &str) -> Option<&StandIn> {
+        self.stand_ins.get(drafter)
     }
 
     /// Where a model computes: on its own device if it has one, else on the pool's. The device is

@@ -40,6 +40,15 @@ pub struct TraceScorer {
     source: Vec<TokenId>,
 }
 
+/// A token of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Index of the record.
+    pub(super) record: usize,
+    /// Index of the token in its output.
+    pub(super) position: usize,
+}
+
 impl TraceScorer {
     /// A scorer for all records of a trace.
     ///
@@ -71,8 +80,8 @@ impl TraceScorer {
         })
     }
 
-    /// The record that a context belongs to.
-    fn find(&self, context: &[TokenId]) -> Option<&Record> {
+    /// Which record a context belongs to.
+    fn find(&self, context: &[TokenId]) -> Option<usize> {
         let mut prefix = context;
         loop {
             // If other prompts are prefixes of the last prompt that does not sort after the
@@ -80,7 +89,8 @@ impl TraceScorer {
             let after = self.order.partition_point(|&index| {
                 by_prompt(&self.trace.records[index], &self.source, prefix).is_le()
             });
-            let record = &self.trace.records[*self.order[..after].last()?];
+            let index = *self.order[..after].last()?;
+            let record = &self.trace.records[index];
             if record.source != self.source {
                 return None;
             }
@@ -90,10 +100,34 @@ impl TraceScorer {
                 continue;
             }
             if record.output.starts_with(&context[common..]) {
-                return Some(record);
+                return Some(index);
             }
             prefix = &prefix[..common.checked_sub(1)?];
         }
+    }
+
+    /// For each row, the token that was recorded there and its place in the recording; `None` where
+    /// nothing was recorded.
+    pub(super) fn recorded(
+        &self,
+        context: &[TokenId],
+        tree: &TokenTree,
+    ) -> Vec<Option<(Place, TokenId)>> {
+        let Some(index) = self.find(context) else {
+            return vec![None; tree.len() + 1];
+        };
+        let record = &self.trace.records[index];
+        let begun = context.len() - record.context.len();
+        let ahead = &record.output[begun..];
+        let row = |tokens: usize| {
+            let place = Place {
+                record: index,
+                position: begun + tokens,
+            };
+            Some((place, *ahead.get(tokens)?))
+        };
+        let rows = followed(tree, ahead).into_iter();
+        rows.map(|tokens| tokens.and_then(row)).collect()
     }
 
     fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
@@ -161,9 +195,10 @@ impl Scorer for TraceScorer {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         self.check(context, tree, want)?;
-        let record = self.find(context).ok_or(Error::OffRecord {
+        let index = self.find(context).ok_or(Error::OffRecord {
             tokens: context.len(),
         })?;
+        let record = &self.trace.records[index];
         let ahead = &record.output[context.len() - record.context.len()..];
         let past_end = || Error::PastEnd {
             id: record.id.clone(),

@@ -47,21 +47,27 @@ impl<S: Scorer> TimedReplayScorer<S> {
     /// [`Error::CannotTime`] if `live` has another architecture than the recorded target, or a
     /// smaller vocabulary.
     pub fn new(live: S, recorded: TraceScorer, log: LookupLog) -> super::Result<Self> {
-        let cannot = |reason: String| Err(Error::CannotTime { reason });
-        let (found, needed) = (live.architecture(), recorded.architecture());
-        if found != needed {
-            return cannot(format!("it is {found}, not {needed}"));
-        }
-        let (found, needed) = (live.vocab_size(), recorded.vocab_size());
-        if found < needed {
-            return cannot(format!("it has {found} tokens, not {needed}"));
-        }
+        check_can_time(&live, &recorded)?;
         Ok(Self {
             live,
             recorded,
             log,
         })
     }
+}
+
+/// Whether a model's forwards can stand for those of a recording's models.
+pub(super) fn check_can_time(live: &impl Scorer, recorded: &TraceScorer) -> super::Result<()> {
+    let cannot = |reason: String| Err(Error::CannotTime { reason });
+    let (found, needed) = (live.architecture(), recorded.architecture());
+    if found != needed {
+        return cannot(format!("it is {found}, not {needed}"));
+    }
+    let (found, needed) = (live.vocab_size(), recorded.vocab_size());
+    if found < needed {
+        return cannot(format!("it has {found} tokens, not {needed}"));
+    }
+    Ok(())
 }
 
 impl<S: Scorer> Scorer for TimedReplayScorer<S> {

@@ -6,8 +6,8 @@ use cascade_core::toy::ToyScorer;
 use cascade_core::{Architecture, Fingerprint, Prompt, Scorer, TokenTree, Want};
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
 use cascade_eval::trace::{
-    replay, replay_timed, Header, LookupLog, Recorder, Subject, TimedReplayScorer, Trace,
-    TraceScorer,
+    replay, replay_timed, Header, LookupLog, Recorder, SimulatedDrafter, Subject,
+    TimedReplayScorer, Trace, TraceScorer,
 };
 use cascade_eval::Error;
 use cascade_ngram::MaxGram;
@@ -103,4 +103,73 @@ fn models_that_cannot_compute_it_are_refused() {
     let encoder = ToyScorer::target("live", 16, 1);
     let encoder = encoder.with_architecture(Architecture::EncoderDecoder);
     refused(encoder, "encoder-decoder");
+}
+
+fn simulated(acceptance: f64) -> SimulatedDrafter<ToyScorer> {
+    let live = ToyScorer::target("live", VOCABULARY, 9);
+    SimulatedDrafter::new(live, recorded(), acceptance).unwrap()
+}
+
+/// For each token of the record, whether the drafter says it.
+fn right(acceptance: f64) -> Vec<bool> {
+    let trace = trace();
+    let record = &trace.records[0];
+    let mut drafter = simulated(acceptance);
+    let places = 0..record.output.len();
+    places
+        .map(|place| {
+            let mut context = record.context.clone();
+            context.extend(&record.output[..place]);
+            let scores = drafter.score(&context, &TokenTree::new(), Want::ARGMAX);
+            scores.unwrap().argmax[0] == record.output[place]
+        })
+        .collect()
+}
+
+#[test]
+fn a_simulated_drafter_is_right_as_often_as_it_is_told() {
+    assert!(right(1.0).iter().all(|&right| right));
+    let (seldom, often) = (right(0.3), right(0.7));
+    let count = |of: &[bool]| of.iter().filter(|&&right| right).count();
+    let tokens = seldom.len();
+    assert!(tokens >= 30 && count(&seldom) > 0 && count(&often) < tokens);
+    assert!(count(&seldom) < count(&often));
+    // Where one is right, so is a better one; and it is the same each time.
+    assert!(seldom.iter().zip(&often).all(|(a, b)| !a || *b));
+    assert_eq!(often, right(0.7));
+}
+
+#[test]
+fn a_simulated_drafter_is_calibrated_and_knows_no_more() {
+    let trace = trace();
+    let record = &trace.records[0];
+    let mut drafter = simulated(0.7);
+    let next = record.output[0];
+    // The first node follows the recording, the second does not.
+    let mut tree = TokenTree::new();
+    tree.push(next, None);
+    tree.push((next + 5) % VOCABULARY as u32, None);
+    let scores = drafter
+        .score(&record.context, &tree, Want::GATHERED)
+        .unwrap();
+    let gathered = scores.gathered.unwrap();
+    assert_eq!(gathered.argmax, [0.7; 3]);
+    let rest = 0.3 / (VOCABULARY as f32 - 1.0);
+    assert!((gathered.nodes[1] - rest).abs() < 1e-6);
+    let own = if scores.argmax[0] == next { 0.7 } else { rest };
+    assert!((gathered.nodes[0] - own).abs() < 1e-6);
+    assert_ne!(scores.argmax[0], (next + 5) % VOCABULARY as u32);
+    for want in [
+        Want::LOGITS,
+        Want::ARGMAX.with_hidden(),
+        Want::ARGMAX.with_top(2),
+    ] {
+        let error = drafter.score(&record.context, &tree, want).unwrap_err();
+        assert!(error.to_string().contains("simulated"), "{error}");
+    }
+    for acceptance in [0.0, 1.1, f64::NAN] {
+        let live = ToyScorer::target("live", VOCABULARY, 9);
+        let error = SimulatedDrafter::new(live, recorded(), acceptance).unwrap_err();
+        assert!(matches!(error, Error::Acceptance { .. }));
+    }
 }

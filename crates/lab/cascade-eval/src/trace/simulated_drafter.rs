@@ -1,0 +1,134 @@
+//! A drafter of a stated acceptance, with the timing of a live model.
+
+use cascade_core::{
+    Architecture, GatheredProbs, NodeId, RandomSource, Result, RowDetail, Scorer, Scores,
+    SeededRandom, TokenId, TokenTree, Want,
+};
+
+use super::scorer::Place;
+use super::{Error, TraceScorer};
+
+/// Lets a live model compute every forward, but drafts what a trace's target said, with a stated
+/// probability: so a drafter whose weights are not there takes its time and is accepted as often as
+/// one that was measured elsewhere. Intended for simulations.
+///
+/// A row along the recording has the recorded token as its most probable one with probability
+/// `acceptance`, independently of other rows, and another token otherwise. Whether it does depends
+/// on the row's place in the recording alone: it is the same in every run, and where a drafter is
+/// right, so is every one with a higher acceptance. The stated probability of the most probable
+/// token is `acceptance` in every row, so the drafter is calibrated, and tells nothing about which
+/// of its tokens are good: rules that stop drafts by confidence gain nothing from it. The other
+/// tokens share the rest evenly.
+///
+/// The look-up takes microseconds and counts as part of the forward.
+///
+/// # Errors of `score`
+/// Errors of the live model; [`Error::NotSimulated`] for logits, entropies, hidden states and
+/// the most probable tokens of a row beyond the first.
+#[derive(Debug)]
+pub struct SimulatedDrafter<S> {
+    live: S,
+    recorded: TraceScorer,
+    acceptance: f64,
+}
+
+impl<S: Scorer> SimulatedDrafter<S> {
+    /// A drafter for the target of `recorded` with the timing of `live`.
+    ///
+    /// # Errors
+    /// [`Error::CannotTime`] if `live` has another architecture than the recorded target, or a
+    /// smaller vocabulary; [`Error::Acceptance`] unless `acceptance` is above 0 and at most 1.
+    pub fn new(live: S, recorded: TraceScorer, acceptance: f64) -> super::Result<Self> {
+        super::timed_replay::check_can_time(&live, &recorded)?;
+        if !(acceptance > 0.0 && acceptance <= 1.0) {
+            return Err(Error::Acceptance { acceptance });
+        }
+        Ok(Self {
+            live,
+            recorded,
+            acceptance,
+        })
+    }
+
+    fn token(&self, recorded: Option<(Place, TokenId)>) -> TokenId {
+        match recorded {
+            Some((place, token)) if self.is_right(place) => token,
+            Some((_, token)) => (token + 1) % self.vocab_size() as TokenId,
+            None => 0,
+        }
+    }
+
+    fn is_right(&self, place: Place) -> bool {
+        let seed = (place.record as u64) << 32 | place.position as u64;
+        SeededRandom::new(seed).accept(self.acceptance)
+    }
+
+    fn gathered(&self, tree: &TokenTree, argmax: &[TokenId]) -> GatheredProbs {
+        let best = self.acceptance as f32;
+        let others = (1.0 - best) / (self.vocab_size().max(2) - 1) as f32;
+        let of_node = |(node, token): (NodeId, TokenId)| match argmax
+            [TokenTree::row(tree.parent(node))]
+            == token
+        {
+            true => best,
+            false => others,
+        };
+        GatheredProbs {
+            argmax: vec![best; argmax.len()],
+            nodes: (0..).zip(tree.tokens()).map(of_node).collect(),
+        }
+    }
+}
+
+fn refuse_what_it_does_not_know(want: Want) -> super::Result<()> {
+    let wanted = match want {
+        Want {
+            rows: RowDetail::Logits,
+            ..
+        } => "logits",
+        Want { hidden: true, .. } => "hidden states",
+        Want { entropy: true, .. } => "entropies",
+        Want { top: 1.., .. } => "the most probable tokens",
+        _ => return Ok(()),
+    };
+    Err(Error::NotSimulated { wanted })
+}
+
+impl<S: Scorer> Scorer for SimulatedDrafter<S> {
+    fn architecture(&self) -> Architecture {
+        self.recorded.architecture()
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.recorded.vocab_size()
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        self.live.max_context()
+    }
+
+    fn max_nodes(&self) -> Option<usize> {
+        self.live.max_nodes()
+    }
+
+    fn max_top(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.live.set_source(source)?;
+        self.recorded.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        refuse_what_it_does_not_know(want)?;
+        let computed = self.live.score(context, tree, want)?;
+        let rows = self.recorded.recorded(context, tree).into_iter();
+        let argmax: Vec<TokenId> = rows.map(|row| self.token(row)).collect();
+        let gathered = (want.rows == RowDetail::Gathered).then(|| self.gathered(tree, &argmax));
+        Ok(Scores::default()
+            .with_argmax(argmax)
+            .with_gathered(gathered)
+            .with_rows_computed(computed.rows_computed))
+    }
+}
