@@ -91,9 +91,44 @@ fn a_quantized_file_says_what_the_original_says_in_its_type() {
         record["token_ids"].clone()
     };
     assert_eq!(says(&file, "stored"), says(&original, "q4_0"));
-    let demo = ["quantize", "embedded:demo-llama-target", "--dtype", "q8_0"];
+}
+
+#[test]
+fn a_folder_becomes_a_file_that_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for model in ["demo-llama-small", "demo-t5-small"] {
+        let file = folder.path().join(format!("{model}.gguf"));
+        let file = file.to_str().unwrap();
+        let original = format!("embedded:{model}");
+        let quantize = ["quantize", &original, "--dtype", "q8_0", "--out", file];
+        let said = stdout(&cascade(&quantize));
+        assert!(said.contains("matrices in q8_0"), "{said}");
+        let says = |model: &str, dtype: &str| {
+            let run = ["run", "-m", model, "--dtype", dtype, "--json", "Ann has 3"];
+            let output = stdout(&cascade(&[&run[..], &["--max-new-tokens", "12"]].concat()));
+            let record: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
+            record["token_ids"].clone()
+        };
+        assert_eq!(says(file, "stored"), says(&original, "q8_0"));
+    }
+}
+
+#[test]
+fn what_cannot_be_written_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("none.gguf");
+    let phi = project("tests/goldens/models/tiny-phi3");
+    let place = folder.path().join("phi");
+    std::fs::create_dir(&place).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(format!("{phi}/{name}"), place.join(name)).unwrap();
+    }
+    let words = r#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}"#;
+    std::fs::write(place.join("tokenizer.json"), words).unwrap();
+    let quantize = ["quantize", place.to_str().unwrap(), "--dtype", "q8_0"];
     let message = error(&cascade(
-        &[&demo[..], &["--out", &file, "--force"]].concat(),
+        &[&quantize[..], &["--out", file.to_str().unwrap()]].concat(),
     ));
-    assert!(message.contains("no GGUF file"), "{message}");
+    assert!(message.contains("Phi-3"), "{message}");
+    assert!(!file.exists());
 }

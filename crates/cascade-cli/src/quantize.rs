@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use cascade_config::{AssembleOptions, ModelChat};
 use cascade_fs::{Existing, Output};
-use cascade_models::{locate, quantize_gguf, DType, LoadOptions, ModelFile, Quantized};
+use cascade_models::{check_quantized, locate, quantize, DType, LoadOptions, ModelFile, Quantized};
 use clap::Args;
 use serde_json::json;
 
@@ -14,7 +15,7 @@ use crate::terminal;
 
 #[derive(Debug, Args)]
 pub(crate) struct QuantizeArgs {
-    /// A GGUF file, or the first part of one that was split.
+    /// A folder or a model of the hub, or a GGUF file (of one that was split, the first part).
     model: String,
 
     /// The type that matrices are rounded to: q8_0, q4_0, f16, bf16 or f32.
@@ -37,6 +38,8 @@ pub(crate) struct QuantizeArgs {
 pub(crate) fn run(args: &QuantizeArgs) -> Result<ExitCode> {
     let source = cascade_config::model_source(&args.model)?;
     let files = locate(&source, &LoadOptions::default())?;
+    let chat = ModelChat::of(&source, &AssembleOptions::default())?;
+    let conversations = chat.as_tokenizer_config()?;
     let inputs = files.weights.iter().filter_map(|file| match file {
         ModelFile::Disk(path) => Some(path),
         ModelFile::Embedded { .. } => None,
@@ -45,9 +48,10 @@ pub(crate) fn run(args: &QuantizeArgs) -> Result<ExitCode> {
     let writing = || format!("cannot write {}", args.out.display());
     let file = output.begin().with_context(writing)?;
     let mut buffered = BufWriter::with_capacity(1 << 20, file.file());
-    let done = quantize_gguf(&files, args.dtype, &mut buffered)?;
+    let done = quantize(&files, &conversations, args.dtype, &mut buffered)?;
     buffered.flush().with_context(writing)?;
     drop(buffered);
+    check_quantized(&files, &ModelFile::Disk(file.temporary().to_owned()))?;
     file.commit().with_context(writing)?;
     report(args, &done)?;
     Ok(ExitCode::SUCCESS)

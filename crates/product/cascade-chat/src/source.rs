@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use minijinja::Value as JinjaValue;
-use serde_json::Value;
+use serde_json::{json, Value};
 
 use crate::{ChatTemplate, Error, Result};
 
@@ -69,26 +69,7 @@ impl ChatTemplates {
     /// [`Error::File`] for a file that is not what it should be; [`Error::Syntax`] for a template
     /// that is not valid, whether it is asked for or not.
     pub fn read(place: &str, files: &[(ChatFile, Vec<u8>)]) -> Result<Option<Self>> {
-        let mut tokens = BTreeMap::new();
-        let mut sources: Option<Vec<(String, String, ChatFile)>> = None;
-        for kind in ChatFile::ALL {
-            let Some((_, bytes)) = files.iter().find(|(known, _)| *known == kind) else {
-                continue;
-            };
-            let file = format!("{place}: {}", kind.name());
-            let found = match kind {
-                ChatFile::Jinja => vec![(DEFAULT.to_owned(), text(&file, bytes)?)],
-                _ => {
-                    let json = json(&file, bytes)?;
-                    note_special_tokens(&mut tokens, &json);
-                    templates(&file, &json["chat_template"])?
-                }
-            };
-            if sources.is_none() && !found.is_empty() {
-                let found = found.into_iter();
-                sources = Some(found.map(|(name, source)| (name, source, kind)).collect());
-            }
-        }
+        let (tokens, sources) = gather(place, files)?;
         let Some(sources) = sources else {
             return Ok(None);
         };
@@ -103,6 +84,32 @@ impl ChatTemplates {
         }
         let place = place.to_owned();
         Ok(Some(Self { place, templates }))
+    }
+
+    /// What one tokenizer_config.json would say with all that a model's files say: the special
+    /// tokens that templates know by name, as texts, and `chat_template`, as a text or as a list
+    /// with names. What they do not have is absent.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a file that is not what it should be.
+    pub fn as_tokenizer_config(place: &str, files: &[(ChatFile, Vec<u8>)]) -> Result<Value> {
+        let (tokens, sources) = gather(place, files)?;
+        let tokens = tokens.into_iter();
+        let mut config: serde_json::Map<String, Value> = tokens
+            .map(|(name, token)| (name, Value::String(token.to_string())))
+            .collect();
+        let template = match sources.unwrap_or_default().as_slice() {
+            [] => None,
+            [(name, source, _)] if name == DEFAULT => Some(Value::String(source.clone())),
+            several => {
+                let several = several.iter();
+                let named =
+                    several.map(|(name, source, _)| json!({"name": name, "template": source}));
+                Some(named.collect())
+            }
+        };
+        config.extend(template.map(|template| ("chat_template".to_owned(), template)));
+        Ok(Value::Object(config))
     }
 
     /// Whether files hold a template, valid or not.
@@ -126,7 +133,7 @@ impl ChatTemplates {
         let mut tokens = BTreeMap::new();
         for kind in [ChatFile::TokenizerConfig, ChatFile::SpecialTokens] {
             if let Some((_, bytes)) = files.iter().find(|(known, _)| *known == kind) {
-                let json = json(&format!("{place}: {}", kind.name()), bytes)?;
+                let json = parsed(&format!("{place}: {}", kind.name()), bytes)?;
                 note_special_tokens(&mut tokens, &json);
             }
         }
@@ -152,13 +159,43 @@ impl ChatTemplates {
     }
 }
 
+/// Special tokens by name.
+type Tokens = BTreeMap<String, JinjaValue>;
+/// Templates: names, sources, and the file that they are in.
+type Sources = Vec<(String, String, ChatFile)>;
+
+/// What all files of a model say together; no templates if none has any.
+fn gather(place: &str, files: &[(ChatFile, Vec<u8>)]) -> Result<(Tokens, Option<Sources>)> {
+    let mut tokens = BTreeMap::new();
+    let mut sources: Option<Sources> = None;
+    for kind in ChatFile::ALL {
+        let Some((_, bytes)) = files.iter().find(|(known, _)| *known == kind) else {
+            continue;
+        };
+        let file = format!("{place}: {}", kind.name());
+        let found = match kind {
+            ChatFile::Jinja => vec![(DEFAULT.to_owned(), text(&file, bytes)?)],
+            _ => {
+                let json = parsed(&file, bytes)?;
+                note_special_tokens(&mut tokens, &json);
+                templates(&file, &json["chat_template"])?
+            }
+        };
+        if sources.is_none() && !found.is_empty() {
+            let found = found.into_iter();
+            sources = Some(found.map(|(name, source)| (name, source, kind)).collect());
+        }
+    }
+    Ok((tokens, sources))
+}
+
 fn text(file: &str, bytes: &[u8]) -> Result<String> {
     let text = std::str::from_utf8(bytes);
     text.map(str::to_owned)
         .map_err(|error| bad(file, format!("it is not UTF-8: {error}")))
 }
 
-fn json(file: &str, bytes: &[u8]) -> Result<Value> {
+fn parsed(file: &str, bytes: &[u8]) -> Result<Value> {
     let json: Value = serde_json::from_slice(bytes)
         .map_err(|error| bad(file, format!("it is not JSON: {error}")))?;
     match json.is_object() {

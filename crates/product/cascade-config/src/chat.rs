@@ -13,6 +13,25 @@ pub struct ModelChat {
 }
 
 impl ModelChat {
+    /// What the files of a model say, or its GGUF file.
+    ///
+    /// # Errors
+    /// A hub that does not answer; a file that cannot be read.
+    pub fn of(source: &ModelSource, options: &AssembleOptions) -> cascade_models::Result<Self> {
+        Ok(Self {
+            place: source.to_string(),
+            files: chat_files(source, options)?,
+        })
+    }
+
+    /// All that they say, as one tokenizer_config.json would.
+    ///
+    /// # Errors
+    /// A file that is not what it should be.
+    pub fn as_tokenizer_config(&self) -> cascade_chat::Result<serde_json::Value> {
+        ChatTemplates::as_tokenizer_config(&self.place, &self.files)
+    }
+
     /// The templates; `None` if there are none.
     ///
     /// # Errors
@@ -50,14 +69,10 @@ impl Config {
     }
 
     fn chat_of(&self, source: &ModelSource, options: &AssembleOptions) -> Result<ModelChat> {
-        let files = chat_files(source, options).map_err(|source| Error::Model {
+        ModelChat::of(source, options).map_err(|source| Error::Model {
             file: self.label.clone(),
             key: "target".to_owned(),
             source: Box::new(source),
-        })?;
-        Ok(ModelChat {
-            place: source.to_string(),
-            files,
         })
     }
 }

@@ -103,6 +103,11 @@ impl AtomicFile {
         self.temporary.as_file()
     }
 
+    /// Where the file is until it is committed.
+    pub fn temporary(&self) -> &Path {
+        self.temporary.path()
+    }
+
     /// Flushes the file to disk and gives it its name, which it then keeps even if the power fails.
     ///
     /// # Errors

@@ -177,11 +177,13 @@ pub enum Error {
         dtype: String,
     },
 
-    /// Weights that are in no GGUF file.
-    #[error("{model} is no GGUF file, and only those are written again in another type: make one of it with convert_hf_to_gguf.py of llama.cpp; or load it with `--dtype`, which rounds weights as they are read")]
-    NoGguf {
+    /// A model that a GGUF file cannot describe.
+    #[error("{model}: a GGUF file cannot say {what}; load the model with `--dtype`, which rounds weights as they are read")]
+    CannotSay {
         /// The model.
         model: String,
+        /// What there are no words for.
+        what: String,
     },
 
     /// A type that is none.

@@ -9,6 +9,7 @@
 //! the model says.
 
 mod blocks;
+mod convert;
 mod header;
 mod names;
 mod pre_tokenizers;
@@ -18,13 +19,14 @@ mod settings;
 mod tests;
 mod vocabulary;
 mod weights;
+mod write;
 
 use header::{Header, List, TensorInfo, Value, ValueType};
 
 use crate::weights::Bytes;
 use crate::{Error, ModelFile, Result};
 
-pub use quantize::{quantize_gguf, Quantized};
+pub use quantize::{check_quantized, quantize, Quantized};
 pub(crate) use settings::config;
 pub(crate) use vocabulary::tokenizer;
 pub(crate) use weights::GgufWeights;
@@ -73,6 +75,12 @@ impl Gguf {
     /// As [`open`](Self::open), for that file.
     pub(crate) fn open_first(file: &ModelFile) -> Result<Self> {
         let parts = vec![Part::open(file)?];
+        Ok(Self { parts })
+    }
+
+    /// A file that is in memory, under the name that messages have for it.
+    fn of_bytes(name: &str, bytes: Vec<u8>) -> Result<Self> {
+        let parts = vec![Part::of(name.to_owned(), Bytes::Owned(bytes))?];
         Ok(Self { parts })
     }
 
@@ -236,17 +244,22 @@ impl Gguf {
 
 impl Part {
     fn open(file: &ModelFile) -> Result<Self> {
-        let bytes = Bytes::open(file)?;
-        let header = header::parse(&bytes).map_err(|fault| Error::Gguf {
-            file: file.to_string(),
-            problem: fault.problem,
-            cure: fault.cure.to_owned(),
-        })?;
-        Ok(Self {
-            file: file.to_string(),
-            bytes,
-            header,
-        })
+        Self::of(file.to_string(), Bytes::open(file)?)
+    }
+
+    fn of(file: String, bytes: Bytes) -> Result<Self> {
+        match header::parse(&bytes) {
+            Ok(header) => Ok(Self {
+                file,
+                bytes,
+                header,
+            }),
+            Err(fault) => Err(Error::Gguf {
+                file,
+                problem: fault.problem,
+                cure: fault.cure.to_owned(),
+            }),
+        }
     }
 
     fn fault(&self, problem: String, cure: impl Into<String>) -> Error {

@@ -47,7 +47,7 @@ pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_cache_type, parse_dtype, CacheType, DType};
 pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;
-pub use gguf::{gguf_tokenizer_config, quantize_gguf, Quantized};
+pub use gguf::{check_quantized, gguf_tokenizer_config, quantize, Quantized};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use network::LaunchCost;
 pub use random::{random_model, random_twin};

@@ -152,16 +152,10 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let model = Arc::new(model);
     check_leftovers(&weights)?;
     tokenizer.check_fits(model.vocab_size())?;
-    let generation = files.generation_config.as_ref();
-    let generation = generation.map(|file| Ok::<_, Error>((file, read_json(file)?)));
-    let generation = generation.transpose()?;
-    let stated = generation.iter().map(|(file, json)| (*file, json));
-    let stated: Vec<_> = stated.chain([(&files.config, &config)]).collect();
-    let eos_token_ids = generation::eos_token_ids(&stated, model.vocab_size())?;
-    let generation_warnings = match &generation {
-        Some((file, json)) => {
-            generation::warnings(json, &config).map_err(|error| in_file(file, error))?
-        }
+    let eos_token_ids = end_tokens(&files, &config, model.vocab_size())?;
+    let generation_warnings = match &files.generation_config {
+        Some(file) => generation::warnings(&read_json(file)?, &config)
+            .map_err(|error| in_file(file, error))?,
         None => Vec::new(),
     };
     Ok(LoadedModel {
@@ -182,6 +176,20 @@ fn read_json(file: &ModelFile) -> Result<Value> {
     })
 }
 
+/// The tokens that end a generation, as [`LoadedModel::eos_token_ids`] has them.
+pub(crate) fn end_tokens(
+    files: &ModelFiles,
+    config: &Value,
+    vocab_size: usize,
+) -> Result<Vec<TokenId>> {
+    let generation = files.generation_config.as_ref();
+    let generation = generation.map(|file| Ok::<_, Error>((file, read_json(file)?)));
+    let generation = generation.transpose()?;
+    let stated = generation.iter().map(|(file, json)| (*file, json));
+    let stated: Vec<_> = stated.chain([(&files.config, config)]).collect();
+    generation::eos_token_ids(&stated, vocab_size)
+}
+
 /// Refuses layers that no one asked for: with too few layers in config.json, a model loads and
 /// generates nonsense.
 fn check_leftovers(weights: &Checkpoint) -> Result<()> {
@@ -197,7 +205,7 @@ fn check_leftovers(weights: &Checkpoint) -> Result<()> {
     }
 }
 
-fn is_of_layer(tensor: &str) -> bool {
+pub(crate) fn is_of_layer(tensor: &str) -> bool {
     let of_layer = ["model.layers.", "encoder.block.", "decoder.block."];
     // Old checkpoints hold tables that are computed, and a bias in the cross-attention that T5
     // never uses.

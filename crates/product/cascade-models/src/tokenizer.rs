@@ -166,7 +166,17 @@ impl Tokenizer {
         }
     }
 
-    fn encode_with(&self, text: &str, special: bool) -> Result<Vec<TokenId>> {
+    /// The content of a tokenizer.json that describes it.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizing`].
+    pub(crate) fn to_json(&self) -> Result<String> {
+        let json = self.inner.tokenizer.to_string(false);
+        json.map_err(|error| self.failed("write", &*error))
+    }
+
+    /// Tokens of a text, with those around it that a prompt gets, or without.
+    pub(crate) fn encode_with(&self, text: &str, special: bool) -> Result<Vec<TokenId>> {
         // The library panics on damaged tables of characters, when it meets the damaged part.
         let tokenizer = AssertUnwindSafe(&self.inner.tokenizer);
         let encoding = std::panic::catch_unwind(|| tokenizer.encode_fast(text, special));

@@ -212,6 +212,13 @@ impl Checkpoint {
             .collect()
     }
 
+    /// What the files say of their tensors, by name.
+    pub(crate) fn infos(&self) -> BTreeMap<String, TensorInfo> {
+        let all = self.inner.tensors.iter();
+        all.map(|(name, entry)| (name.clone(), entry.info.clone()))
+            .collect()
+    }
+
     /// What a model of these weights computes in on a device where `dtype` is asked for: on a GPU,
     /// [`DType::Stored`] is what all matrices have, or bf16.
     pub(crate) fn dtype_on(&self, device: &Device, dtype: DType) -> DType {
@@ -267,7 +274,7 @@ impl Checkpoint {
     }
 
     /// The values of the tensor `name`, where they lie if they can be taken as they are.
-    fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
+    pub(crate) fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
         let entry = self.entry(name, expected)?;
         let file = &self.inner.files[entry.file];
         let stored = file

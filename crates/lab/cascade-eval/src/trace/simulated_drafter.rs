@@ -16,7 +16,7 @@ use super::{Error, TraceScorer};
 /// `acceptance`, independently of other rows, and another token otherwise. Whether it does depends
 /// on the row's place in the recording alone: it is the same in every run, and where a drafter is
 /// right, so is every one with a higher acceptance. The stated probability of the most probable
-/// token is `acceptance` in every row, so the drafter is calibrated, and tells nothing about which
+/// token is `acceptance` in every row, so the drafter is calibrated, and says nothing about which
 /// of its tokens are good: rules that stop drafts by confidence gain nothing from it. The other
 /// tokens share the rest evenly.
 ///

@@ -16,44 +16,44 @@ use crate::Result;
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecoderConfig {
     /// Rows of the embedding, and columns of the logits.
-    pub(super) vocab_size: usize,
+    pub(crate) vocab_size: usize,
     /// Size of the residual stream.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     /// Inner size of the feed-forward layers.
-    pub(super) inner: usize,
-    pub(super) heads: Heads,
+    pub(crate) inner: usize,
+    pub(crate) heads: Heads,
     /// Added to the mean square in norms.
-    pub(super) epsilon: f64,
+    pub(crate) epsilon: f64,
     /// Positions that a context may have.
-    pub(super) positions: usize,
-    pub(super) rope: Rope,
+    pub(crate) positions: usize,
+    pub(crate) rope: Rope,
     /// Of the gate.
-    pub(super) activation: Activation,
+    pub(crate) activation: Activation,
     /// Whether the embedding is the output head too.
-    pub(super) tied: bool,
-    pub(super) biases: Biases,
+    pub(crate) tied: bool,
+    pub(crate) biases: Biases,
     /// Whether heads of queries and keys are normed before they are rotated.
-    pub(super) head_norms: bool,
+    pub(crate) head_norms: bool,
     /// How matrices of the same input are stored.
-    pub(super) stored: Stored,
-    pub(super) layers: Vec<LayerKind>,
-    pub(super) warnings: Vec<String>,
+    pub(crate) stored: Stored,
+    pub(crate) layers: Vec<LayerKind>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Linear maps that have biases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Biases {
+pub(crate) struct Biases {
     /// Of queries, keys and values.
-    pub(super) qkv: bool,
+    pub(crate) qkv: bool,
     /// Of what attention gave.
-    pub(super) output: bool,
+    pub(crate) output: bool,
     /// Of feed-forward layers.
-    pub(super) mlp: bool,
+    pub(crate) mlp: bool,
 }
 
 /// How matrices of the same input are stored: queries, keys and values; gate and up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(crate) enum Stored {
     /// One by one.
     Apart,
     /// As one, below one another.
@@ -62,16 +62,16 @@ pub(super) enum Stored {
 
 /// What layers differ in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LayerKind {
+pub(crate) struct LayerKind {
     /// Whether queries and keys are rotated by position.
-    pub(super) rotated: bool,
+    pub(crate) rotated: bool,
     /// How many positions a token sees, itself included; all if none is said.
-    pub(super) window: Option<NonZeroUsize>,
+    pub(crate) window: Option<NonZeroUsize>,
 }
 
 impl LayerKind {
     /// As in LLaMA: rotated, and all that was there before is seen.
-    pub(super) const PLAIN: Self = Self {
+    pub(crate) const PLAIN: Self = Self {
         rotated: true,
         window: None,
     };

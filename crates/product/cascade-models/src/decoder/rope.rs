@@ -11,7 +11,7 @@ use crate::Result;
 
 /// Rotations by position.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Rope {
+pub(crate) struct Rope {
     /// Base of the frequencies.
     theta: f64,
     stretch: Stretch,
@@ -55,7 +55,72 @@ enum Stretch {
     },
 }
 
+/// Rotations in the words of formats that know fewer of them.
+pub(crate) enum Rotations {
+    /// Not stretched.
+    Plain,
+    Linear {
+        factor: f64,
+    },
+    /// With the attention factor that follows from the factor.
+    Yarn {
+        factor: f64,
+        original: usize,
+        fast: f64,
+        slow: f64,
+    },
+    /// Each frequency is divided by its own factor.
+    Divided(Vec<f32>),
+}
+
 impl Rope {
+    /// Base of the frequencies.
+    pub(crate) fn base(&self) -> f64 {
+        self.theta
+    }
+
+    /// The rotations in other words, of contexts no longer than [`context`](Self::context) says.
+    ///
+    /// # Errors
+    /// What there are no words for.
+    pub(crate) fn in_words(&self, head_dim: usize) -> std::result::Result<Rotations, String> {
+        Ok(match &self.stretch {
+            Stretch::None | Stretch::Dynamic { .. } => Rotations::Plain,
+            Stretch::Linear { factor } => Rotations::Linear { factor: *factor },
+            Stretch::Yarn {
+                factor,
+                beta_fast,
+                beta_slow,
+                original,
+                ..
+            } => Rotations::Yarn {
+                factor: *factor,
+                original: *original,
+                fast: *beta_fast,
+                slow: *beta_slow,
+            },
+            Stretch::LongRope {
+                attention_factor, ..
+            } if *attention_factor != 1.0 => {
+                return Err("LongRoPE that sharpens attention".to_owned())
+            }
+            Stretch::Llama3 { .. } | Stretch::LongRope { .. } => {
+                let powers = powers(self.theta as f32, head_dim);
+                let pairs = powers.iter().zip(self.frequencies(head_dim));
+                Rotations::Divided(pairs.map(|(power, w)| 1.0 / power / w).collect())
+            }
+        })
+    }
+
+    /// Whether angles are the same but for the rounding of factors in f32.
+    pub(crate) fn is_nearly(&self, other: &Self, head_dim: usize) -> bool {
+        let near = |a: f64, b: f64| (a - b).abs() <= 4e-7 * a.abs();
+        let pairs = self.frequencies(head_dim);
+        let mut pairs = pairs.iter().zip(other.frequencies(head_dim));
+        near(self.attention_factor(), other.attention_factor())
+            && pairs.all(|(&a, b)| near(a.into(), b.into()))
+    }
+
     /// Reads the settings of transformers 4 (`rope_theta`, `rope_scaling`) and 5
     /// (`rope_parameters`), for a model of so many trained positions.
     ///

@@ -142,6 +142,69 @@ pub(super) fn ungated(name: &str) -> String {
     name.replace(".DenseReluDense.wi_1.", ".DenseReluDense.wi.")
 }
 
+/// Parts of a layer of a decoder.
+const LLAMA_PARTS: [&str; 11] = [
+    "attn_norm",
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_output",
+    "attn_q_norm",
+    "attn_k_norm",
+    "ffn_norm",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+];
+/// Parts of a layer of T5's decoder; the encoder has those that do not begin with `cross_`.
+const T5_PARTS: [&str; 15] = [
+    "attn_norm",
+    "attn_rel_b",
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_o",
+    "cross_attn_norm",
+    "cross_attn_q",
+    "cross_attn_k",
+    "cross_attn_v",
+    "cross_attn_o",
+    "ffn_norm",
+    "ffn_gate",
+    "ffn_up",
+    "ffn_down",
+];
+
+/// The names that tensors of a model may have, in the order of its layers: of a decoder, or of an
+/// encoder and a decoder. Those without a [`meaning`] are among them.
+pub(super) fn all(family: Family, layers: (usize, usize)) -> Vec<String> {
+    let of_layers = |start: &str, layers: usize, parts: &[&str]| {
+        let mut names = Vec::new();
+        for layer in 0..layers {
+            for part in parts {
+                let ends = ["weight", "bias"].iter();
+                names.extend(ends.map(|end| format!("{start}.{layer}.{part}.{end}")));
+            }
+        }
+        names
+    };
+    let global = ["token_embd", "output_norm", "output"];
+    let of_t5 = ["token_embd", "enc.output_norm", "dec.output_norm", "output"];
+    let (global, mut rest) = match family {
+        Family::T5 => {
+            let own = T5_PARTS.iter().filter(|part| !part.starts_with("cross_"));
+            let own: Vec<&str> = own.copied().collect();
+            let mut rest = of_layers("enc.blk", layers.0, &own);
+            rest.extend(of_layers("dec.blk", layers.1, &T5_PARTS));
+            (&of_t5[..], rest)
+        }
+        _ => (&global[..], of_layers("blk", layers.0, &LLAMA_PARTS)),
+    };
+    let mut names: Vec<String> = global.iter().map(|name| format!("{name}.weight")).collect();
+    names.append(&mut rest);
+    names
+}
+
 /// Layer, part and ending of `START.LAYER.PART.weight` or `.bias`.
 fn layer_of<'a>(name: &'a str, start: &str) -> Option<(usize, &'a str, &'a str)> {
     let (layer, rest) = name.strip_prefix(start)?.split_once('.')?;

@@ -18,7 +18,8 @@ pub(super) struct PreTokenizer {
     pub(super) composed: bool,
 }
 
-const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+pub(super) const GPT2: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -106,6 +107,14 @@ const KNOWN: &[PreTokenizer] = &[
 /// The pre-tokenizer of a name.
 pub(super) fn of(name: &str) -> Option<&'static PreTokenizer> {
     KNOWN.iter().find(|known| known.names.contains(&name))
+}
+
+/// The name of a pre-tokenizer that does this.
+pub(super) fn named(splits: &[&str], whole: bool, composed: bool) -> Option<&'static str> {
+    let found = KNOWN
+        .iter()
+        .find(|known| known.splits == splits && known.whole == whole && known.composed == composed);
+    found.and_then(|known| known.names.first().copied())
 }
 
 /// All names.

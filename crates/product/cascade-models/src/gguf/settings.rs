@@ -49,7 +49,7 @@ impl Family {
     }
 
     /// What its keys begin with, and what config.json calls it.
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
             Self::Qwen2 => "qwen2",

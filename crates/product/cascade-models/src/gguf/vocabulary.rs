@@ -17,35 +17,37 @@ use crate::Result;
 /// Bytes of a token at most. Real ones have tens; the work that merges take grows with the square.
 const LONGEST: usize = 4096;
 
-const MODEL: &str = "tokenizer.ggml.model";
-const PRE: &str = "tokenizer.ggml.pre";
-const TOKENS: &str = "tokenizer.ggml.tokens";
-const TYPES: &str = "tokenizer.ggml.token_type";
-const SCORES: &str = "tokenizer.ggml.scores";
-const MERGES: &str = "tokenizer.ggml.merges";
-const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
-const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
-const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
+pub(super) const MODEL: &str = "tokenizer.ggml.model";
+pub(super) const PRE: &str = "tokenizer.ggml.pre";
+pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
+pub(super) const TYPES: &str = "tokenizer.ggml.token_type";
+pub(super) const SCORES: &str = "tokenizer.ggml.scores";
+pub(super) const MERGES: &str = "tokenizer.ggml.merges";
+pub(super) const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+pub(super) const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
+pub(super) const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
 const ADD_SEP: &str = "tokenizer.ggml.add_sep_token";
-const ADD_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
-const STRIP: &str = "tokenizer.ggml.remove_extra_whitespaces";
-const BOS: &str = "tokenizer.ggml.bos_token_id";
-const EOS: &str = "tokenizer.ggml.eos_token_id";
-const EOT: &str = "tokenizer.ggml.eot_token_id";
+pub(super) const ADD_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
+pub(super) const STRIP: &str = "tokenizer.ggml.remove_extra_whitespaces";
+pub(super) const BOS: &str = "tokenizer.ggml.bos_token_id";
+pub(super) const EOS: &str = "tokenizer.ggml.eos_token_id";
+pub(super) const EOT: &str = "tokenizer.ggml.eot_token_id";
 const EOM: &str = "tokenizer.ggml.eom_token_id";
-const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
-const PADDING: &str = "tokenizer.ggml.padding_token_id";
-const TEMPLATE: &str = "tokenizer.chat_template";
-const TEMPLATES: &str = "tokenizer.chat_templates";
+pub(super) const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
+pub(super) const PADDING: &str = "tokenizer.ggml.padding_token_id";
+/// A whole tokenizer.json.
+pub(super) const WHOLE: &str = "tokenizer.huggingface.json";
+pub(super) const TEMPLATE: &str = "tokenizer.chat_template";
+pub(super) const TEMPLATES: &str = "tokenizer.chat_templates";
 
 /// Keys that are read.
-const READ: [&str; 17] = [
-    MODEL, PRE, TOKENS, TYPES, SCORES, MERGES, CHARSMAP, ADD_BOS, ADD_EOS, ADD_SEP, ADD_PREFIX,
-    STRIP, BOS, EOS, EOT, EOM, UNKNOWN,
+const READ: [&str; 18] = [
+    WHOLE, MODEL, PRE, TOKENS, TYPES, SCORES, MERGES, CHARSMAP, ADD_BOS, ADD_EOS, ADD_SEP,
+    ADD_PREFIX, STRIP, BOS, EOS, EOT, EOM, UNKNOWN,
 ];
 
 /// Keys that say nothing of how a text becomes tokens: tokens for other uses, templates, copies.
-const HARMLESS: [&str; 18] = [
+const HARMLESS: [&str; 17] = [
     "tokenizer.ggml.token_type_count",
     "tokenizer.ggml.added_tokens",
     "tokenizer.ggml.seperator_token_id",
@@ -63,7 +65,6 @@ const HARMLESS: [&str; 18] = [
     "tokenizer.ggml.fim_rep_token_id",
     "tokenizer.ggml.fim_sep_token_id",
     TEMPLATES,
-    "tokenizer.huggingface.json",
 ];
 
 /// Texts of tokens that end an answer where a file names only one of several.
@@ -178,12 +179,64 @@ pub(super) fn ends(gguf: &Gguf) -> Result<Vec<u64>> {
     Ok(ends.into_iter().collect())
 }
 
-/// The content of the tokenizer.json that the tokenizer would have.
+/// The content of the tokenizer.json that the tokenizer has: a file may hold it as a whole.
 ///
 /// # Errors
 /// A kind or a pre-tokenizer that is not known, a key that is not understood, lists that do not
 /// belong together.
 pub(crate) fn tokenizer(gguf: &Gguf) -> Result<Json> {
+    match gguf.text(WHOLE)? {
+        Some(whole) => whole_tokenizer(gguf, whole),
+        None => described(gguf),
+    }
+}
+
+fn whole_tokenizer(gguf: &Gguf, text: &str) -> Result<Json> {
+    refuse_unknown(gguf)?;
+    let json: Json = serde_json::from_str(text)
+        .map_err(|error| gguf.fault(format!("`{WHOLE}` is no JSON: {error}"), give_another()))?;
+    if gguf.value(TOKENS).is_none() {
+        return Ok(json);
+    }
+    // A file whose two vocabularies differ belongs to neither.
+    let listed = Vocabulary::read(gguf)?;
+    let of_list = |id: u64| {
+        let id = usize::try_from(id).ok();
+        id.and_then(|id| listed.tokens.get(id))
+    };
+    let mut pairs = entries(&json)
+        .into_iter()
+        .filter_map(|(token, id)| Some((token, id, of_list(id)?)));
+    match pairs.find(|(token, _, other)| *token != other.as_str()) {
+        None => Ok(json),
+        Some((token, id, other)) => Err(gguf.fault(
+            format!("token {id} is {token:?} in `{WHOLE}`, and {other:?} in `{TOKENS}`"),
+            give_another(),
+        )),
+    }
+}
+
+/// Tokens and ids of a tokenizer.json, those of its model first.
+pub(super) fn entries(json: &Json) -> Vec<(&str, u64)> {
+    let vocabulary = &json["model"]["vocab"];
+    let mut entries: Vec<(&str, u64)> = Vec::new();
+    if let Some(pieces) = vocabulary.as_object() {
+        let pieces = pieces.iter();
+        entries.extend(pieces.filter_map(|(token, id)| Some((token.as_str(), id.as_u64()?))));
+    }
+    if let Some(pieces) = vocabulary.as_array() {
+        let pieces = pieces.iter().zip(0..);
+        entries.extend(pieces.filter_map(|(piece, id)| Some((piece[0].as_str()?, id))));
+    }
+    let added = json["added_tokens"].as_array().into_iter().flatten();
+    entries.extend(
+        added.filter_map(|token| Some((token["content"].as_str()?, token["id"].as_u64()?))),
+    );
+    entries
+}
+
+/// The content of the tokenizer.json that a file describes in keys of its own.
+pub(super) fn described(gguf: &Gguf) -> Result<Json> {
     refuse_unknown(gguf)?;
     let vocabulary = Vocabulary::read(gguf)?;
     if gguf.flag(ADD_SEP)? == Some(true) {

@@ -46,7 +46,7 @@ pub struct T5Config {
     pub decoder_start_token_id: Option<TokenId>,
     /// The pad token; 0 if absent.
     pub pad_token_id: Option<TokenId>,
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Form of a T5 feed-forward layer, by its name in config.json.

@@ -12,6 +12,7 @@ use crate::{Error, ModelFile, Result};
 pub(crate) enum Bytes {
     Mapped(Mmap),
     Embedded(&'static [u8]),
+    Owned(Vec<u8>),
     /// A file of no bytes cannot be mapped.
     Empty,
 }
@@ -78,6 +79,7 @@ impl Deref for Bytes {
         match self {
             Self::Mapped(bytes) => bytes,
             Self::Embedded(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
             Self::Empty => &[],
         }
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use candle_core::{safetensors, Tensor};
 use cascade_core::{Architecture, Scorer, TextCodec, TokenId, TokenTree, Want};
 use cascade_models::{
-    load, locate, quantize_gguf, CacheType, DType, Device, LoadOptions, LoadedModel, ModelFile,
-    ModelSource, Quantized, Tokenizer, TokenizerFiles, WeightFormat,
+    check_quantized, load, locate, quantize, CacheType, DType, Device, LoadOptions, LoadedModel,
+    ModelFile, ModelSource, Quantized, Tokenizer, TokenizerFiles,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -392,10 +392,10 @@ fn quantized(name: &str, dtype: DType, folder: &TempDir) -> (ModelSource, Quanti
     let original = ModelSource::File(goldens().join(name));
     let files = locate(&original, &LoadOptions::default()).unwrap();
     let mut bytes = Vec::new();
-    let done = quantize_gguf(&files, dtype, &mut bytes).unwrap();
+    let done = quantize(&files, &Value::Null, dtype, &mut bytes).unwrap();
     assert_eq!(done.bytes, bytes.len() as u64);
     let mut again = Vec::new();
-    quantize_gguf(&files, dtype, &mut again).unwrap();
+    quantize(&files, &Value::Null, dtype, &mut again).unwrap();
     assert!(bytes == again, "{name}: other bytes the second time");
     // One file, whatever it was made from.
     let name = name.replace("-00001-of-00002", "-of-parts");
@@ -438,7 +438,7 @@ fn quantizing_what_has_the_type_changes_nothing() {
     assert_eq!(done.matrices, 8);
     let files = locate(&once, &LoadOptions::default()).unwrap();
     let mut twice = Vec::new();
-    quantize_gguf(&files, DType::Q8_0, &mut twice).unwrap();
+    quantize(&files, &Value::Null, DType::Q8_0, &mut twice).unwrap();
     let ModelSource::File(path) = once else {
         unreachable!()
     };
@@ -450,17 +450,176 @@ fn rounding_twice_is_told_and_other_files_are_refused() {
     let folder = TempDir::new().unwrap();
     let (_, done) = quantized("llama3-q8_0.gguf", DType::Q4_0, &folder);
     assert!(done.warnings[0].contains("Q8_0"), "{:?}", done.warnings);
-    let mut files = locate(
+    let files = locate(
         &ModelSource::File(goldens().join("llama-f32.gguf")),
         &LoadOptions::default(),
     )
     .unwrap();
-    let refused = quantize_gguf(&files, DType::Stored, &mut Vec::new());
+    let refused = quantize(&files, &Value::Null, DType::Stored, &mut Vec::new());
     assert!(refused.unwrap_err().to_string().contains("q4_0"));
-    files.weight_format = WeightFormat::Safetensors;
-    let refused = quantize_gguf(&files, DType::Q8_0, &mut Vec::new());
+}
+
+/// A folder with a tiny model of the goldens and a tokenizer.
+fn folder_of(model: &str, tokenizer: &Path, folder: &TempDir) -> PathBuf {
+    let place = folder.path().join(model);
+    fs::create_dir(&place).unwrap();
+    let original = goldens().join("../models").join(model);
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(original.join(name), place.join(name)).unwrap();
+    }
+    fs::copy(tokenizer, place.join("tokenizer.json")).unwrap();
+    place
+}
+
+/// A tokenizer.json of a few tokens, which every tiny model has rows for.
+fn small_tokenizer(folder: &TempDir) -> PathBuf {
+    let path = folder.path().join("small.json");
+    let tokenizer = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1, "b": 2}, "unk_token": "<unk>"}}"#;
+    fs::write(&path, tokenizer).unwrap();
+    path
+}
+
+fn converted(
+    original: &ModelSource,
+    dtype: DType,
+    path: &Path,
+) -> cascade_models::Result<Quantized> {
+    let files = locate(original, &LoadOptions::default()).unwrap();
+    let mut bytes = Vec::new();
+    let done = quantize(&files, &Value::Null, dtype, &mut bytes)?;
+    assert_eq!(done.bytes, bytes.len() as u64);
+    fs::write(path, bytes).unwrap();
+    check_quantized(&files, &ModelFile::Disk(path.to_owned()))?;
+    Ok(done)
+}
+
+#[test]
+fn folders_become_the_models_that_rounding_at_load_gives() {
+    let folder = TempDir::new().unwrap();
+    let tokenizer = small_tokenizer(&folder);
+    for name in [
+        "tiny-llama-biases",
+        "tiny-llama-dynamic",
+        "tiny-llama-gqa",
+        "tiny-llama-linear-rope",
+        "tiny-llama-mha",
+        "tiny-llama-yarn",
+        "tiny-mistral",
+        "tiny-mistral-window",
+        "tiny-qwen2",
+        "tiny-qwen3",
+        "tiny-t5-v1.0",
+    ] {
+        let original = ModelSource::Folder(folder_of(name, &tokenizer, &folder));
+        for dtype in [DType::Q8_0, DType::BF16, DType::F32] {
+            let path = folder.path().join(format!("{name}-{dtype}.gguf"));
+            let done = converted(&original, dtype, &path).unwrap();
+            // Nobody else knows a tokenizer of words.
+            assert!(
+                done.warnings
+                    .iter()
+                    .any(|warning| warning.contains("WordLevel")),
+                "{done:?}"
+            );
+            let written = ModelSource::File(path);
+            assert_eq!(
+                says(&written, DType::Stored, None),
+                says(&original, dtype, None),
+                "{name} in {dtype}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rotations_of_llama_3_become_factors_in_f32() {
+    let folder = TempDir::new().unwrap();
+    let tokenizer = small_tokenizer(&folder);
+    let original = ModelSource::Folder(folder_of("tiny-llama3-rope", &tokenizer, &folder));
+    let path = folder.path().join("llama3.gguf");
+    converted(&original, DType::F32, &path).unwrap();
+    let (written, own) = (
+        says(&ModelSource::File(path), DType::Stored, None),
+        says(&original, DType::F32, None),
+    );
+    let spread = own.iter().map(|x| x.abs()).fold(0.0, f32::max);
+    let pairs = written.iter().zip(&own);
+    let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst < 1e-5 * spread, "{worst} of {spread}");
+}
+
+#[test]
+fn what_the_format_has_no_words_for_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let tokenizer = small_tokenizer(&folder);
+    for (name, word) in [
+        ("tiny-phi3", "Phi-3"),
+        ("tiny-smollm3", "layers"),
+        ("tiny-qwen2-window", "windows"),
+        ("tiny-t5-v1.1", "relative_attention_max_distance of 50"),
+        ("tiny-t5-silu", "Silu"),
+        ("tiny-ul2", "GatedSilu"),
+    ] {
+        let original = ModelSource::Folder(folder_of(name, &tokenizer, &folder));
+        let path = folder.path().join("refused.gguf");
+        let message = converted(&original, DType::Q8_0, &path)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains(word) && message.contains("--dtype"),
+            "{name}: {message}"
+        );
+    }
+    // A layer more than config.json says.
+    let place = folder_of("tiny-llama-mha", &tokenizer, &folder);
+    let config = fs::read_to_string(place.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    let layers = config["num_hidden_layers"].as_u64().unwrap();
+    config["num_hidden_layers"] = (layers - 1).into();
+    fs::write(place.join("config.json"), config.to_string()).unwrap();
+    let source = ModelSource::Folder(place);
+    let refused = converted(&source, DType::Q8_0, &folder.path().join("refused.gguf"));
     let message = refused.unwrap_err().to_string();
-    assert!(message.contains("convert_hf_to_gguf.py"), "{message}");
+    assert!(
+        message.contains(&format!("model.layers.{}", layers - 1)),
+        "{message}"
+    );
+}
+
+#[test]
+fn models_of_the_hub_become_files() {
+    let folder = TempDir::new().unwrap();
+    let lookalikes = goldens().join("../../lookalikes");
+    for model in [
+        "lmsys/vicuna-7b-v1.3",
+        "double7/vicuna-68m",
+        "google/flan-t5-xxl",
+        "google/flan-t5-small",
+    ] {
+        let original = ModelSource::Folder(lookalikes.join(model));
+        let path = folder.path().join("converted.gguf");
+        let done = converted(&original, DType::F16, &path).unwrap();
+        let unread = |warning: &&String| warning.contains("cannot read the tokenizer");
+        assert_eq!(done.warnings.iter().find(unread), None, "{model}");
+        let written = ModelSource::File(path);
+        assert_eq!(
+            says(&written, DType::Stored, None),
+            says(&original, DType::F16, None),
+            "{model}"
+        );
+        let options = LoadOptions::default();
+        let (written, original) = (
+            load(&written, &options).unwrap(),
+            load(&original, &options).unwrap(),
+        );
+        assert_eq!(
+            written.tokenizer.fingerprint(),
+            original.tokenizer.fingerprint()
+        );
+        assert_eq!(written.eos_token_ids, original.eos_token_ids);
+    }
 }
 
 #[test]

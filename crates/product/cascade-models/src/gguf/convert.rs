@@ -1,0 +1,311 @@
+//! A checkpoint of Hugging Face as a GGUF file.
+//!
+//! What is written is read back by the reader of this crate and compared with the original, so that
+//! nothing is lost that the reader knows of.
+
+mod settings;
+mod tokenizer;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::io::Write;
+
+use cascade_core::TokenId;
+use cascade_hub::TokenizerFiles;
+use serde_json::Value as Json;
+
+use super::blocks::BlockType;
+use super::names::{self, Meaning, Renamed, Rows};
+use super::write::{write, Entries, Planned, Target, ALIGNMENT};
+use super::{vocabulary, Gguf, GgufWeights, Quantized};
+use crate::config::{check_kind, ModelConfig};
+use crate::load::{end_tokens, is_of_layer, read_config};
+use crate::weights::{Checkpoint, FloatType, TensorInfo};
+use crate::{Error, ModelFile, ModelFiles, Result, Tokenizer};
+
+/// A checkpoint, and what is known of its model.
+struct Original<'a> {
+    files: &'a ModelFiles,
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    /// Tokens that end an answer.
+    ends: Vec<TokenId>,
+}
+
+impl<'a> Original<'a> {
+    fn read(files: &'a ModelFiles) -> Result<Self> {
+        let json = read_config(files)?;
+        check_kind(&files.config, &json)?;
+        let config = ModelConfig::parse(&files.config, &json)?;
+        let tokenizer = Tokenizer::load(&files.tokenizer)?;
+        let rows = config.info().vocab_size;
+        tokenizer.check_fits(rows)?;
+        Ok(Self {
+            files,
+            ends: end_tokens(files, &json, rows)?,
+            config,
+            tokenizer,
+        })
+    }
+
+    fn cannot_say(&self, what: impl Into<String>) -> Error {
+        Error::CannotSay {
+            model: self.files.name.clone(),
+            what: what.into(),
+        }
+    }
+}
+
+/// Writes the model of a checkpoint.
+pub(super) fn convert(
+    files: &ModelFiles,
+    conversations: &Json,
+    target: Target,
+    out: &mut dyn Write,
+) -> Result<Quantized> {
+    let original = Original::read(files)?;
+    let checkpoint = Checkpoint::open(files)?;
+    let stated = settings::of(&original.config).map_err(|what| original.cannot_say(what))?;
+    let mut entries = Entries::default();
+    entries.text("general.architecture", stated.family.name());
+    entries.text("general.type", "model");
+    entries.text("general.name", last_part(&files.name));
+    stated.put(&mut entries);
+    let mut warnings = original.config.warnings().to_vec();
+    warnings.extend(tokenizer::put(&original, conversations, &mut entries)?);
+    let tensors = plan(&original, &checkpoint, &stated, target, &mut warnings)?;
+    let bytes = write(entries, &tensors, target, ALIGNMENT, out)?;
+    let mut done = Quantized::of(&tensors, target, bytes);
+    warnings.append(&mut done.warnings);
+    Ok(Quantized { warnings, ..done })
+}
+
+/// Of a folder, its own name: where it lay says nothing of the model.
+fn last_part(name: &str) -> &str {
+    let name = name.trim_end_matches('/');
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// Compares what a file says, which [`convert`] has written, with the original.
+pub(super) fn check(files: &ModelFiles, written: &ModelFile) -> Result<()> {
+    let original = Original::read(files)?;
+    let parts = [written.clone()];
+    let gguf = Gguf::open(&parts)?;
+    GgufWeights::open(&parts)?;
+    let read = ModelConfig::parse(written, &super::config(&gguf)?)?;
+    let own_head = gguf.has("output.weight");
+    settings::compare(&original.config, &read, own_head)
+        .map_err(|what| original.cannot_say(what))?;
+    let tokenizer = Tokenizer::load(&TokenizerFiles::Gguf(written.clone()))?;
+    if let Some(text) = tokenizer::difference(&original.tokenizer, &tokenizer)? {
+        return Err(original.cannot_say(format!("how its tokenizer reads {text:?}")));
+    }
+    let ends = vocabulary::ends(&gguf)?;
+    match original
+        .ends
+        .iter()
+        .find(|&&end| !ends.contains(&end.into()))
+    {
+        None => Ok(()),
+        Some(end) => Err(original.cannot_say(format!("that token {end} ends an answer"))),
+    }
+}
+
+/// The tensors to write, in the order of the layers.
+fn plan<'a>(
+    original: &Original<'_>,
+    checkpoint: &'a Checkpoint,
+    stated: &settings::Stated,
+    target: Target,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Planned<'a>>> {
+    let infos = checkpoint.infos();
+    let own_head = stated
+        .has_own_head(infos.contains_key("lm_head.weight"))
+        .map_err(|what| original.cannot_say(what))?;
+    let mut tensors = Vec::new();
+    let mut used = HashSet::new();
+    for name in names::all(stated.family, stated.layers) {
+        let Some(Renamed { name: own, rows }) = own_name(stated, &name) else {
+            continue;
+        };
+        let place = places(&own).find_map(|place| infos.get_key_value(place));
+        let Some((own, info)) = place.filter(|(own, _)| own_head || *own != "lm_head.weight")
+        else {
+            continue;
+        };
+        used.insert(own.clone());
+        let heads = match rows {
+            Rows::Same => 1,
+            Rows::QueryPairs => stated.heads.0,
+            Rows::KeyPairs => stated.heads.1,
+        };
+        let count = info.shape.first().copied().unwrap_or(1);
+        if rows != Rows::Same && !count.is_multiple_of(2 * heads) {
+            let shape = &info.shape;
+            return Err(
+                original.cannot_say(format!("tensor {own} of shape {shape:?} for {heads} heads"))
+            );
+        }
+        let (own, shape) = (own.clone(), info.shape.clone());
+        let from = block_type(checkpoint, &own, info)?;
+        let values = move || {
+            let bytes = checkpoint.load(&own, &shape)?.bytes;
+            Ok(in_order(bytes, count, rows, heads))
+        };
+        let shape = info.shape.clone();
+        let other = Some(Target::F32);
+        tensors.push(Planned::new(name, shape, from, target, other, values));
+    }
+    tensors.extend(stated.factors());
+    check_all_there(original, &tensors, own_head)?;
+    leftovers(original, &infos, &used, warnings)?;
+    Ok(tensors)
+}
+
+/// What a checkpoint calls a tensor of a file.
+fn own_name(stated: &settings::Stated, name: &str) -> Option<Renamed> {
+    let Meaning::Weight(renamed) = names::meaning(stated.family, name) else {
+        return None;
+    };
+    Some(match stated.ungated {
+        true => Renamed {
+            name: names::ungated(&renamed.name),
+            ..renamed
+        },
+        false => renamed,
+    })
+}
+
+/// Where a tensor may be in a checkpoint; some files of T5 have the embedding under the name of one
+/// stack only.
+fn places(name: &str) -> impl Iterator<Item = &str> {
+    let others: &[&str] = match name {
+        "shared.weight" => &["decoder.embed_tokens.weight", "encoder.embed_tokens.weight"],
+        _ => &[],
+    };
+    [name].into_iter().chain(others.iter().copied())
+}
+
+fn block_type(checkpoint: &Checkpoint, name: &str, info: &TensorInfo) -> Result<BlockType> {
+    let stored = checkpoint.load(name, &info.shape)?;
+    Ok(match stored.dtype {
+        FloatType::F32 => BlockType::F32,
+        FloatType::F16 => BlockType::F16,
+        FloatType::BF16 => BlockType::BF16,
+        FloatType::F64 => BlockType::F64,
+    })
+}
+
+/// The values of a tensor of `count` rows in the order of a GGUF file.
+fn in_order(bytes: Cow<'_, [u8]>, count: usize, rows: Rows, heads: usize) -> Cow<'_, [u8]> {
+    match rows {
+        Rows::Same => bytes,
+        Rows::QueryPairs | Rows::KeyPairs => {
+            Cow::Owned(neighbours(&bytes, count, count / (2 * heads)))
+        }
+    }
+}
+
+/// Rows of a checkpoint in the order in which neighbours are rotated together: of each head, the
+/// first and the second number of each pair.
+fn neighbours(bytes: &[u8], count: usize, pairs: usize) -> Vec<u8> {
+    let width = bytes.len() / count;
+    let mut ordered = Vec::with_capacity(bytes.len());
+    for head in bytes.chunks_exact(2 * pairs * width) {
+        let (first, second) = head.split_at(pairs * width);
+        for (a, b) in first.chunks_exact(width).zip(second.chunks_exact(width)) {
+            ordered.extend_from_slice(a);
+            ordered.extend_from_slice(b);
+        }
+    }
+    ordered
+}
+
+/// Refuses a checkpoint that has not as many weights as its config.json says.
+fn check_all_there(original: &Original<'_>, tensors: &[Planned<'_>], own_head: bool) -> Result<()> {
+    let weights = tensors
+        .iter()
+        .filter(|tensor| tensor.name != settings::FACTORS);
+    let found: usize = weights.map(Planned::len).sum();
+    let described = settings::parameters(&original.config, own_head);
+    match found == described {
+        true => Ok(()),
+        false => Err(original.cannot_say(format!(
+            "a model of {described} weights, as config.json describes it, with {found} in the files"
+        ))),
+    }
+}
+
+/// Refuses tensors of layers that no one asked for, and warns of others.
+fn leftovers(
+    original: &Original<'_>,
+    infos: &BTreeMap<String, TensorInfo>,
+    used: &HashSet<String>,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    let left = infos.keys().filter(|name| !used.contains(*name));
+    let left: Vec<&str> = left.map(String::as_str).collect();
+    if let Some(layer) = left.iter().find(|name| is_of_layer(name)) {
+        return Err(original.cannot_say(format!(
+            "tensor {layer}, which config.json has no place for"
+        )));
+    }
+    let computed = ["rotary_emb.inv_freq", "relative_attention_bias.weight"];
+    let copies = [
+        "lm_head.weight",
+        "encoder.embed_tokens.weight",
+        "decoder.embed_tokens.weight",
+    ];
+    let unknown = left
+        .into_iter()
+        .filter(|name| !copies.contains(name) && !computed.iter().any(|end| name.ends_with(end)));
+    let unknown: Vec<&str> = unknown.collect();
+    if !unknown.is_empty() {
+        warnings.push(format!(
+            "tensors that no forward reads were left out: {}",
+            unknown.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::Family;
+    use super::*;
+
+    #[test]
+    fn rows_are_neighbours_that_were_half_a_head_apart() {
+        let rows: Vec<u8> = (0..12).flat_map(|row| [row, row]).collect();
+        let expected = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11].map(|row: u8| [row, row]);
+        assert_eq!(neighbours(&rows, 12, 3), expected.as_flattened());
+    }
+
+    #[test]
+    fn every_name_that_is_written_is_known_to_the_reader_or_is_not_in_a_model() {
+        for family in [Family::Llama, Family::Qwen2, Family::Qwen3, Family::T5] {
+            let mut own = HashSet::new();
+            for name in names::all(family, (2, 3)) {
+                match names::meaning(family, &name) {
+                    Meaning::Weight(renamed) => {
+                        assert!(own.insert(renamed.name), "{name} has the name of another");
+                    }
+                    _ => {
+                        // Norms of heads that the family does not have, biases of T5's positions
+                        // in layers after the first.
+                        let absent = ["_q_norm.", "_k_norm.", "attn_rel_b."];
+                        assert!(absent.iter().any(|part| name.contains(part)), "{name}");
+                    }
+                }
+            }
+            // Weights and biases of nine parts, or ten and fifteen, and the tensors of no layer.
+            let expected = match family {
+                Family::Llama | Family::Qwen2 => 3 + 2 * 2 * 9,
+                Family::Qwen3 => 3 + 2 * 2 * 11,
+                Family::T5 => 4 + 2 * (2 * 9 + 1) + 2 * (3 * 14 + 1),
+            };
+            assert_eq!(own.len(), expected, "{family:?}");
+        }
+    }
+}
