@@ -43,22 +43,28 @@ pub(crate) struct ModelArgs {
         long = "drafter",
         short = 'd',
         value_name = "MODEL",
-        requires = "model"
+        requires = "model",
+        conflicts_with = "config"
     )]
     pub(crate) drafters: Vec<String>,
 
     /// Add the paper's Max-Gram after the neural drafters, or draft with it alone.
-    #[arg(long, requires = "model", conflicts_with = "tree")]
+    #[arg(long, requires = "model", conflicts_with_all = ["config", "tree"])]
     pub(crate) max_gram: bool,
 
     /// Add the Max-Gram tree after the neural drafters; without any, it is the default.
-    #[arg(long, requires = "model")]
+    #[arg(long, requires = "model", conflicts_with = "config")]
     pub(crate) tree: bool,
 
     /// Table of Max-Gram or of its tree: a file, embedded:NAME, or `none` [default: the embedded
     /// table of the target's vocabulary, if there is one]. Implies --max-gram after neural
     /// drafters.
-    #[arg(long, value_name = "TABLE", requires = "model")]
+    #[arg(
+        long,
+        value_name = "TABLE",
+        requires = "model",
+        conflicts_with = "config"
+    )]
     pub(crate) ngram: Option<String>,
 
     /// Tokens that each drafter adds, Max-Gram's last: -k 5,10 [default: as README.md lists].
@@ -68,7 +74,8 @@ pub(crate) struct ModelArgs {
         short = 'k',
         value_name = "K,…",
         value_delimiter = ',',
-        requires = "model"
+        requires = "model",
+        conflicts_with = "config"
     )]
     pub(crate) draft_tokens: Option<Vec<usize>>,
 
@@ -85,26 +92,32 @@ pub(crate) struct ModelArgs {
 
     /// Nodes of a draft at most [default: 64; with --schedule static, for the Max-Gram tree alone,
     /// 32 on a GPU and 8 on the CPU].
-    #[arg(long, value_name = "N", requires = "model")]
+    #[arg(long, value_name = "N", requires = "model", conflicts_with = "config")]
     pub(crate) nodes: Option<usize>,
 
     /// Lenience between drafters, 1 or more [default: 1, or 3 from two neural drafters on]. Changes
     /// the speed, never the output.
-    #[arg(long, value_name = "L", requires = "model")]
+    #[arg(long, value_name = "L", requires = "model", conflicts_with = "config")]
     pub(crate) lenience: Option<f32>,
 
-    /// Data type of the weights: f32, f16, bf16, q8_0, on a CPU also q4_0, or stored (as the file
-    /// has them) [default: stored for GGUF files; else bf16 on a GPU, f32 on a CPU].
-    #[arg(long, value_name = "DTYPE", requires = "model")]
+    /// Data type of the weights of all models, overriding the configuration: f32, f16, bf16, q8_0,
+    /// on a CPU also q4_0, or stored (as the file has them) [default: stored for GGUF files; else
+    /// bf16 on a GPU, f32 on a CPU].
+    #[arg(long, value_name = "DTYPE")]
     pub(crate) dtype: Option<DType>,
 
-    /// Data type of keys and values on a CPU: f32, bf16 or f16. 16 bits take half of the memory,
-    /// and round them [default: f32].
-    #[arg(long, value_name = "DTYPE", requires = "model", value_parser = parse_cache_type)]
+    /// Data type of keys and values on a CPU, overriding the configuration: f32, bf16 or f16. 16
+    /// bits take half of the memory, and round them [default: f32].
+    #[arg(long, value_name = "DTYPE", value_parser = parse_cache_type)]
     pub(crate) cache_dtype: Option<CacheType>,
 
     /// Tokenizer of all models, for models that come without one: written as --model.
-    #[arg(long, value_name = "MODEL", requires = "model")]
+    #[arg(
+        long,
+        value_name = "MODEL",
+        requires = "model",
+        conflicts_with = "config"
+    )]
     pub(crate) tokenizer: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{bail, ensure, Context, Result};
 use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
-    ModelPool, Neural, NgramTable, ScheduleConfig, StopRuleConfig, TextDrafter,
+    Drafter, ModelPool, Neural, NgramTable, ScheduleConfig, StopRuleConfig, TextDrafter,
 };
 use cascade_engine::{Lenience, LossBudget, Placement, StopSequences};
 use cascade_eval::trace::Trace;
@@ -45,7 +45,22 @@ pub(crate) fn configuration(
     };
     let mut config = with_schedule(file, args.schedule)?;
     set_stop_rule(&mut config, args.stop_rule);
+    set_types(&mut config, args);
     Ok(config)
+}
+
+/// Sets the types of all models that the arguments name.
+fn set_types(config: &mut Config, args: &ModelArgs) {
+    let set = |neural: &mut Neural| {
+        neural.dtype = args.dtype.or(neural.dtype);
+        neural.cache_dtype = args.cache_dtype.or(neural.cache_dtype);
+    };
+    set(&mut config.target);
+    for drafter in config.drafters_mut() {
+        if let Drafter::Neural { model, .. } = drafter {
+            set(model);
+        }
+    }
 }
 
 /// The configuration with the schedule of the arguments, if they name one.
@@ -149,4 +164,61 @@ fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {
     neural.dtype = args.dtype;
     neural.cache_dtype = args.cache_dtype;
     Ok(neural)
+}
+
+#[cfg(test)]
+mod tests {
+    use cascade_models::{CacheType, DType};
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        models: ModelArgs,
+    }
+
+    fn parsed(line: &str) -> Result<ModelArgs, clap::Error> {
+        let words = std::iter::once("cascade").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.models)
+    }
+
+    #[test]
+    fn types_override_those_of_a_configuration() {
+        for line in ["", "--config embedded:demo-t5"] {
+            let args = parsed(&format!("{line} --dtype q8_0 --cache-dtype bf16")).unwrap();
+            let mut config = configuration(&args, None, "embedded:demo-llama").unwrap();
+            let mut neural = vec![config.target.clone()];
+            for drafter in config.drafters_mut() {
+                if let Drafter::Neural { model, .. } = drafter {
+                    neural.push((**model).clone());
+                }
+            }
+            assert!(neural.len() > 1);
+            for model in neural {
+                assert_eq!(model.dtype, Some(DType::Q8_0));
+                assert_eq!(model.cache_dtype, Some(CacheType::BF16));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_configuration_says_itself_is_refused_beside_one() {
+        for option in [
+            "--drafter embedded:demo-t5-small",
+            "--max-gram",
+            "--tree",
+            "--ngram none",
+            "-k 5",
+            "--nodes 3",
+            "--lenience 2",
+            "--tokenizer somewhere",
+        ] {
+            let message = parsed(&format!("--config a.yaml {option}")).unwrap_err();
+            assert!(message.to_string().contains("cannot be used"), "{message}");
+            let message = parsed(option).unwrap_err();
+            assert!(message.to_string().contains("--model"), "{message}");
+        }
+    }
 }
