@@ -504,11 +504,7 @@ impl Drafting<'_> {
         match self {
             Self::Model(model) => model.add(builder, name, times),
             Self::StandIn { stand_in, options } => {
-                let scorer = (stand_in.session)();
-                let scorer = match times {
-                    None => scorer,
-                    Some(times) => times.of_drafter(scorer),
-                };
+                let scorer = timed((stand_in.session)(), times);
                 builder.neural_with(name, scorer, options.clone())
             }
         }
@@ -552,6 +548,14 @@ impl Times {
 
     fn of(&self, scorer: Box<dyn Scorer + Send>, times: RowTimes) -> Box<dyn Scorer + Send> {
         Box::new(AssumedTime::new(scorer, self.assumed.clock.clone(), times))
+    }
+}
+
+/// A drafter with its assumed times, if there are any.
+fn timed(scorer: Box<dyn Scorer + Send>, times: Option<&mut Times>) -> Box<dyn Scorer + Send> {
+    match times {
+        None => scorer,
+        Some(times) => times.of_drafter(scorer),
     }
 }
 
@@ -607,13 +611,8 @@ impl DrafterModel {
                 trained,
             } => {
                 let options = NeuralOptions::new(*rule, branching.clone());
-                let builder = match times {
-                    None => builder.neural_with(name, model.session(), options),
-                    Some(times) => {
-                        let scorer = times.of_drafter(Box::new(model.session()));
-                        builder.neural_with(name, scorer, options)
-                    }
-                };
+                let scorer = timed(Box::new(model.session()), times);
+                let builder = builder.neural_with(name, scorer, options);
                 match trained {
                     Some((TrainedRule::Classifier(rule), _)) => builder.stop_rule(rule.clone()),
                     Some((TrainedRule::Head(rule), _)) => builder.stop_rule(rule.clone()),

@@ -153,11 +153,7 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     check_leftovers(&weights)?;
     tokenizer.check_fits(model.vocab_size())?;
     let eos_token_ids = end_tokens(&files, &config, model.vocab_size())?;
-    let generation_warnings = match &files.generation_config {
-        Some(file) => generation::warnings(&read_json(file)?, &config)
-            .map_err(|error| in_file(file, error))?,
-        None => Vec::new(),
-    };
+    let generation_warnings = generation_warnings(&files, &config)?;
     Ok(LoadedModel {
         name: files.name.clone(),
         model,
@@ -188,6 +184,16 @@ pub(crate) fn end_tokens(
     let stated = generation.iter().map(|(file, json)| (*file, json));
     let stated: Vec<_> = stated.chain([(&files.config, config)]).collect();
     generation::eos_token_ids(&stated, vocab_size)
+}
+
+/// What generation_config.json asks for and is not done, in sentences.
+pub(crate) fn generation_warnings(files: &ModelFiles, config: &Value) -> Result<Vec<String>> {
+    match &files.generation_config {
+        Some(file) => {
+            generation::warnings(&read_json(file)?, config).map_err(|error| in_file(file, error))
+        }
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Refuses layers that no one asked for: with too few layers in config.json, a model loads and

@@ -19,7 +19,7 @@ use super::names::{self, Meaning, Renamed, Rows};
 use super::write::{write, Entries, Planned, Target, ALIGNMENT};
 use super::{vocabulary, Gguf, GgufWeights, Quantized};
 use crate::config::{check_kind, ModelConfig};
-use crate::load::{end_tokens, is_of_layer, read_config};
+use crate::load::{end_tokens, generation_warnings, is_of_layer, read_config};
 use crate::weights::{Checkpoint, FloatType, TensorInfo};
 use crate::{Error, ModelFile, ModelFiles, Result, Tokenizer};
 
@@ -30,6 +30,9 @@ struct Original<'a> {
     tokenizer: Tokenizer,
     /// Tokens that end an answer.
     ends: Vec<TokenId>,
+    /// What the user should know of config.json and generation_config.json, which loading the file
+    /// that is written cannot say any more.
+    warnings: Vec<String>,
 }
 
 impl<'a> Original<'a> {
@@ -40,9 +43,12 @@ impl<'a> Original<'a> {
         let tokenizer = Tokenizer::load(&files.tokenizer)?;
         let rows = config.info().vocab_size;
         tokenizer.check_fits(rows)?;
+        let mut warnings = config.warnings().to_vec();
+        warnings.extend(generation_warnings(files, &json)?);
         Ok(Self {
             files,
             ends: end_tokens(files, &json, rows)?,
+            warnings,
             config,
             tokenizer,
         })
@@ -71,7 +77,7 @@ pub(super) fn convert(
     entries.text("general.type", "model");
     entries.text("general.name", last_part(&files.name));
     stated.put(&mut entries);
-    let mut warnings = original.config.warnings().to_vec();
+    let mut warnings = original.warnings.clone();
     warnings.extend(tokenizer::put(&original, conversations, &mut entries)?);
     let tensors = plan(&original, &checkpoint, &stated, target, &mut warnings)?;
     let bytes = write(entries, &tensors, target, ALIGNMENT, out)?;
@@ -97,8 +103,8 @@ pub(super) fn check(files: &ModelFiles, written: &ModelFile) -> Result<()> {
     settings::compare(&original.config, &read, own_head)
         .map_err(|what| original.cannot_say(what))?;
     let tokenizer = Tokenizer::load(&TokenizerFiles::Gguf(written.clone()))?;
-    if let Some(text) = tokenizer::difference(&original.tokenizer, &tokenizer)? {
-        return Err(original.cannot_say(format!("how its tokenizer reads {text:?}")));
+    if let Some(difference) = tokenizer::difference(&original.tokenizer, &tokenizer)? {
+        return Err(original.cannot_say(difference));
     }
     let ends = vocabulary::ends(&gguf)?;
     match original

@@ -589,6 +589,20 @@ fn what_the_format_has_no_words_for_is_refused_by_name() {
 }
 
 #[test]
+fn what_a_generation_config_asks_for_is_told_before_it_is_lost() {
+    let folder = TempDir::new().unwrap();
+    let tokenizer = small_tokenizer(&folder);
+    let place = folder_of("tiny-llama-mha", &tokenizer, &folder);
+    let generation = r#"{"eos_token_id": 2, "repetition_penalty": 1.1}"#;
+    fs::write(place.join("generation_config.json"), generation).unwrap();
+    let path = folder.path().join("written.gguf");
+    let done = converted(&ModelSource::Folder(place), DType::F32, &path).unwrap();
+    let told = |warning: &String| warning.contains("repetition_penalty");
+    assert!(done.warnings.iter().any(told), "{:?}", done.warnings);
+    assert_eq!(open(&path).unwrap().eos_token_ids, [2]);
+}
+
+#[test]
 fn models_of_the_hub_become_files() {
     let folder = TempDir::new().unwrap();
     let lookalikes = goldens().join("../../lookalikes");

@@ -56,11 +56,9 @@ pub(super) fn put(
     match words.described() {
         Ok(described) => match words.tried(&described)? {
             Tried::Same => model = Some(described.put(entries)),
-            Tried::ButFor(text) => {
+            Tried::ButFor(difference) => {
                 model = Some(described.put(entries));
-                warnings.push(format!(
-                    "other programs read {text:?} in another way than the tokenizer"
-                ));
+                warnings.push(format!("in other programs {difference} may be others"));
             }
             Tried::Not(reason) => warnings.push(unread(&reason)),
         },
@@ -77,7 +75,7 @@ fn unread(reason: &str) -> String {
     format!("other programs cannot read the tokenizer from the file: {reason}")
 }
 
-/// A text that two tokenizers read differently, if there is one among the probes.
+/// What two tokenizers differ in: their vocabularies, or how they read one of the probes.
 pub(super) fn difference(a: &Tokenizer, b: &Tokenizer) -> Result<Option<String>> {
     let plain = PROBES.map(str::to_owned);
     let all = plain.into_iter().chain(with_added_tokens(a)?);
@@ -98,12 +96,12 @@ fn first_difference(
     texts: impl IntoIterator<Item = String>,
 ) -> Result<Option<String>> {
     if a.fingerprint() != b.fingerprint() {
-        return Ok(Some("its vocabulary".to_owned()));
+        return Ok(Some("the vocabulary".to_owned()));
     }
     for text in texts {
         let (of_a, of_b) = (a.encode_with(&text, true)?, b.encode_with(&text, true)?);
         if of_a != of_b || a.decode(&of_a)? != b.decode(&of_b)? {
-            return Ok(Some(text));
+            return Ok(Some(format!("the tokens of {text:?}")));
         }
     }
     Ok(None)
@@ -112,12 +110,13 @@ fn first_difference(
 /// What a description in llama.cpp's keys is worth.
 enum Tried {
     Same,
-    /// All texts are read as they should be, but for some that hold special tokens.
+    /// All texts are read as they should be, but for some with special tokens: this difference.
     ButFor(String),
     Not(String),
 }
 
 /// A tokenizer in llama.cpp's keys.
+#[derive(Default)]
 struct Described<'a> {
     model: &'static str,
     pre: Option<&'static str>,
@@ -335,9 +334,10 @@ impl<'a> Words<'a> {
         let pre = pre_tokenizers::named(&splits, whole, composed);
         let pre = pre.ok_or("llama.cpp has no name for the way it cuts texts")?;
         Ok(Described {
+            model: "gpt2",
             pre: Some(pre),
             merges: Some(self.merges()?),
-            ..Described::of("gpt2")
+            ..Described::default()
         })
     }
 
@@ -360,9 +360,10 @@ impl<'a> Words<'a> {
             .iter()
             .any(|cut| cut["type"] == "Metaspace" && cut["prepend_scheme"] != "never");
         Ok(Described {
+            model: "llama",
             scores: Some(self.tokens.iter().map(score).collect()),
             prefixed: Some(prepends || spaced),
-            ..Described::of("llama")
+            ..Described::default()
         })
     }
 
@@ -379,11 +380,12 @@ impl<'a> Words<'a> {
             .find_map(|step| step["precompiled_charsmap"].as_str());
         let charsmap = map.map(|map| STANDARD.decode(map)).transpose();
         Ok(Described {
+            model: "t5",
             scores: Some(scores),
             charsmap: charsmap.map_err(|error| format!("its table of characters: {error}"))?,
             prefixed: Some(true),
             strips: Some(true),
-            ..Described::of("t5")
+            ..Described::default()
         })
     }
 
@@ -399,15 +401,15 @@ impl<'a> Words<'a> {
             Err(error) => return Ok(Tried::Not(error.to_string())),
         };
         let own = &self.original.tokenizer;
-        if let Some(text) = first_difference(own, &read, PROBES.map(str::to_owned))? {
+        if let Some(difference) = first_difference(own, &read, PROBES.map(str::to_owned))? {
             return Ok(Tried::Not(format!(
-                "it reads {text:?} in another way than llama.cpp's keys can say"
+                "llama.cpp's keys would change {difference}"
             )));
         }
         Ok(
             match first_difference(own, &read, with_added_tokens(own)?)? {
                 None => Tried::Same,
-                Some(text) => Tried::ButFor(text),
+                Some(difference) => Tried::ButFor(difference),
             },
         )
     }
@@ -434,22 +436,6 @@ impl<'a> Words<'a> {
                 further.join(", ")
             )
         }))
-    }
-}
-
-impl Described<'_> {
-    fn of(model: &'static str) -> Self {
-        Self {
-            model,
-            pre: None,
-            scores: None,
-            merges: None,
-            charsmap: None,
-            prefixed: None,
-            strips: None,
-            begins: None,
-            ends: None,
-        }
     }
 }
 
@@ -540,6 +526,7 @@ mod tests {
             config: ModelConfig::Decoder(Box::new(config)),
             tokenizer,
             ends: ends.to_vec(),
+            warnings: Vec::new(),
         }
     }
 
