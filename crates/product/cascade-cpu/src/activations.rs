@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::format::Format;
 use crate::kernels::Wide;
-use crate::{vectorized, Isa};
+use crate::{threads, vectorized, Isa};
 
 /// What activations are turned into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +127,10 @@ pub(crate) struct Activations {
     pub(crate) steps: usize,
 }
 
-/// Values from which on rounding is worth waking threads: some 0.1 ms.
-const PARALLEL: usize = 1 << 18;
+/// Nanoseconds that rounding so many values takes a thread.
+fn duration(values: usize) -> usize {
+    values * 2 / 5
+}
 
 impl Activations {
     /// Turns `[rows, inputs]` into blocks of at most `most` rows. Inputs are padded with zeros.
@@ -189,36 +191,49 @@ impl Order<'_> {
         let rows: usize = self.blocks.iter().sum();
         let mut made = vec![empty; rows * self.steps];
         let (mut to, mut from) = (&mut made[..], self.input);
-        let blocks = self.blocks.iter().map(|rows| {
+        let blocks = self.blocks.iter().map(|&rows| {
             let (block, rest) = from.split_at(rows * self.inputs);
             from = rest;
             let (made, rest) = std::mem::take(&mut to).split_at_mut(rows * self.steps);
             to = rest;
-            (*rows, block, made)
+            (rows, block, made)
         });
-        let fill = |(rows, block, made): (usize, &[f32], &mut [T])| {
+        // As many pieces as threads take in turn.
+        let pieces = 4 * rayon::current_num_threads();
+        let share = (self.blocks.len() * self.steps).div_ceil(pieces).max(1);
+        let fill = |(rows, block, first, made): (usize, &[f32], usize, &mut [T])| {
             vectorized(
                 #[inline(always)]
-                || self.fill(rows, block, made, &make),
+                || self.fill(rows, block, first, made, &make),
             );
         };
-        match self.input.len() >= PARALLEL && rayon::current_num_threads() > 1 {
-            true => blocks.collect::<Vec<_>>().into_par_iter().for_each(fill),
-            false => blocks.for_each(fill),
-        }
+        threads::run(
+            duration(self.input.len()),
+            blocks,
+            |blocks| blocks.for_each(|(rows, block, made)| fill((rows, block, 0, made))),
+            |blocks| {
+                let pieces = blocks.flat_map(|(rows, block, made)| {
+                    let pieces = made.chunks_mut(rows * share).enumerate();
+                    pieces.map(move |(piece, made)| (rows, block, piece * share, made))
+                });
+                let pieces: Vec<_> = pieces.collect();
+                pieces.into_par_iter().for_each(fill);
+            },
+        );
         made
     }
 
-    /// The steps of a block of rows.
+    /// The steps of a block of rows, from the `first` on.
     #[inline(always)]
     fn fill<T, const N: usize>(
         &self,
         rows: usize,
         block: &[f32],
+        first: usize,
         made: &mut [T],
         make: impl Fn(&[f32; N]) -> T,
     ) {
-        let starts = (0..self.inputs).step_by(N);
+        let starts = (first * N..self.inputs).step_by(N);
         for (start, made) in starts.zip(made.chunks_exact_mut(rows)) {
             for (made, row) in made.iter_mut().zip(block.chunks_exact(self.inputs)) {
                 *made = match row[start..].first_chunk::<N>() {

@@ -10,10 +10,13 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::kernels::Wide;
-use crate::{arch, side_by_side, Isa};
+use crate::{arch, side_by_side, threads, Isa};
 
-/// Products of queries and keys from which on attention is worth waking threads.
-const PARALLEL_ATTENTION: usize = 1 << 21;
+/// Nanoseconds that attention takes a thread, of so many products of queries and keys, and so many
+/// elements to read.
+fn duration(products: usize, elements: usize) -> usize {
+    products / 20 + elements / 3
+}
 
 /// Keys, and later values, that are read at a time: few enough to stay in the first cache.
 const KEYS: usize = 64;
@@ -144,18 +147,36 @@ struct Attention<'a> {
 impl<'a> Attention<'a> {
     /// `[rows, heads * head_dim]`, with several threads if that is worth it.
     fn run(self) -> Vec<f32> {
-        let (rows, keys, (_, heads)) = (self.shape.rows, self.keys_values.count, self.heads);
-        let tasks = rayon::current_num_threads();
-        if tasks == 1 || self.queries.len() * keys < PARALLEL_ATTENTION {
-            return arch().dispatch(self);
+        let (keys, (_, heads)) = (self.keys_values.count, self.heads);
+        let AttentionShape { rows, head_dim, .. } = self.shape;
+        let elements = 2 * self.keys_values.heads * keys * head_dim;
+        threads::run(
+            duration(self.queries.len() * keys, elements),
+            self,
+            |all| arch().dispatch(all),
+            |all| {
+                let share = all.share(rayon::current_num_threads());
+                let parts: Vec<Vec<f32>> = (0..heads.div_ceil(share))
+                    .into_par_iter()
+                    .with_max_len(1)
+                    .map(|part| (part * share, heads.min((part + 1) * share)))
+                    .map(|heads| arch().dispatch(Attention { heads, ..all }))
+                    .collect();
+                side_by_side(parts, rows)
+            },
+        )
+    }
+
+    /// How many heads a thread takes at a time: few, so that one that is busy with something else
+    /// holds up few; those that share a head of keys stay together if there are enough others.
+    fn share(&self, threads: usize) -> usize {
+        let (_, heads) = self.heads;
+        match self.keys_values.heads >= threads {
+            true => heads
+                .div_ceil(4 * threads)
+                .next_multiple_of(self.shape.group),
+            false => heads.div_ceil(threads),
         }
-        let share = heads.div_ceil(tasks);
-        let parts: Vec<Vec<f32>> = (0..heads.div_ceil(share))
-            .into_par_iter()
-            .map(|part| (part * share, heads.min((part + 1) * share)))
-            .map(|heads| arch().dispatch(Attention { heads, ..self }))
-            .collect();
-        side_by_side(parts, rows)
     }
 
     /// What is added to the scores of a query; nothing at all if it is empty.
@@ -257,42 +278,100 @@ impl Attention<'_> {
             let count = KEYS.min(most - first);
             let elements = self.keys_values.keys;
             let keys_here = elements.some(start + first * dim, count * dim, widened);
-            for (query, scores) in queries.iter().zip(scores.chunks_exact_mut(keys)) {
-                let end = query.visible.clamp(first, first + count);
-                score_keys(
-                    simd,
-                    self.wide,
-                    query.values,
-                    keys_here,
-                    &mut scores[first..end],
-                );
-            }
+            let scored = Scored {
+                queries,
+                keys: keys_here,
+                first,
+                width: keys,
+            };
+            scored.score(simd, self.wide, scores);
         }
         for (query, scores) in queries.iter().zip(scores.chunks_exact_mut(keys)) {
-            let scores = &mut scores[..query.visible];
+            let (scores, hidden) = scores[..most].split_at_mut(query.visible);
             if !query.bias.is_empty() {
                 add_to(scores, &query.bias[..query.visible]);
             }
             exponentials(scores);
+            hidden.fill(0.0);
         }
-        let mut weights = [0.0; QUERIES];
+        let mut sums = [0.0; QUERIES];
         for first in (0..most).step_by(KEYS) {
             let count = KEYS.min(most - first);
             let elements = self.keys_values.values;
             let values = elements.some(start + first * dim, count * dim, widened);
-            let scores = scores.chunks_exact(keys).zip(weights.iter_mut());
-            for (query, (scores, sum)) in queries.iter().zip(scores) {
-                let end = query.visible.clamp(first, first + count);
-                let out = &mut mixed[query.to..query.to + dim];
-                *sum = mix_values(simd, &scores[first..end], values, *sum, out);
-            }
+            let weighted = Weighted {
+                queries,
+                weights: scores,
+                values,
+                first,
+                width: keys,
+                dim,
+            };
+            weighted.mix(simd, &mut sums, mixed);
         }
-        for (query, sum) in queries.iter().zip(weights) {
+        for (query, sum) in queries.iter().zip(sums) {
             let scale = 1.0 / sum;
             for out in &mut mixed[query.to..query.to + dim] {
                 *out *= scale;
             }
         }
+    }
+}
+
+/// Queries and some keys that they are compared with.
+struct Scored<'a> {
+    queries: &'a [Query<'a>],
+    keys: &'a [f32],
+    /// The number of the first of these keys.
+    first: usize,
+    /// Scores from query to query.
+    width: usize,
+}
+
+impl Scored<'_> {
+    /// Dot products of each query with the keys that it sees. Scores of others may be anything.
+    #[inline(always)]
+    fn score<S: Simd>(&self, simd: S, wide: Option<Wide>, scores: &mut [f32]) {
+        let rows = scores.chunks_mut(4 * self.width);
+        for (queries, scores) in self.queries.chunks(4).zip(rows) {
+            let done = match (wide, queries) {
+                (Some(wide), [a, b, c, d]) => self.score_four(wide, [a, b, c, d], scores),
+                _ => 0,
+            };
+            for (query, scores) in queries.iter().zip(scores.chunks_mut(self.width)) {
+                let seen = self.seen(query);
+                if done < seen {
+                    let keys = &self.keys[done * query.values.len()..];
+                    let scores = &mut scores[self.first..][done..seen];
+                    score_keys(simd, wide, query.values, keys, scores);
+                }
+            }
+        }
+    }
+
+    /// How many of the keys a query sees, from the first one.
+    #[inline(always)]
+    fn seen(&self, query: &Query<'_>) -> usize {
+        let here = self.keys.len() / query.values.len();
+        query.visible.saturating_sub(self.first).min(here)
+    }
+
+    /// Compares four queries with as many of the keys as one of them sees, but for at most three,
+    /// and says with how many.
+    #[inline(always)]
+    fn score_four(&self, wide: Wide, queries: [&Query<'_>; 4], scores: &mut [f32]) -> usize {
+        let seen = queries.map(
+            #[inline(always)]
+            |query| self.seen(query),
+        );
+        let count = seen.into_iter().max().unwrap_or(0) / 4 * 4;
+        let queries = queries.map(
+            #[inline(always)]
+            |query| query.values,
+        );
+        let keys = &self.keys[..count * queries[0].len()];
+        wide.scores_of_four(queries, keys, &mut scores[self.first..], self.width);
+        count
     }
 }
 
@@ -382,76 +461,164 @@ fn exponentials(scores: &mut [f32]) {
     }
 }
 
-/// Adds values, weighted by as many `weights`, to `out`; hidden keys have no weight. Summed key by
-/// key. Gives `sum` and all weights. One that is NaN makes all of it NaN.
-#[inline(always)]
-fn mix_values<S: Simd>(simd: S, weights: &[f32], values: &[f32], sum: f32, out: &mut [f32]) -> f32 {
-    let mut mix = Mix {
-        weights,
-        values,
-        stride: out.len(),
-        before: sum,
-        after: sum,
-    };
-    let (mut vectors, rest) = S::as_mut_simd_f32s(out);
-    vectors = mix.vectors::<S, 8>(simd, vectors);
-    vectors = mix.vectors::<S, 4>(simd, vectors);
-    vectors = mix.vectors::<S, 2>(simd, vectors);
-    mix.vectors::<S, 1>(simd, vectors);
-    for (i, out) in rest.iter_mut().enumerate() {
-        mix.after = mix.before;
-        for (key, &weight) in weights.iter().enumerate() {
-            if weight != 0.0 {
-                mix.after += weight;
-                *out += weight * mix.values[key * mix.stride + i];
-            }
+/// Queries and the values of some keys, which each weighs in its own way.
+struct Weighted<'a> {
+    queries: &'a [Query<'a>],
+    /// `[queries, width]`.
+    weights: &'a [f32],
+    /// `[keys, dim]`.
+    values: &'a [f32],
+    /// The number of the first of these keys.
+    first: usize,
+    width: usize,
+    dim: usize,
+}
+
+impl Weighted<'_> {
+    /// Adds weighted values to the answers of all queries, and weights to their `sums`.
+    #[inline(always)]
+    fn mix<S: Simd>(&self, simd: S, sums: &mut [f32; QUERIES], mixed: &mut [f32]) {
+        let (fours, rest) = self.queries.as_chunks::<4>();
+        let (sums_of_fours, sums) = sums.split_at_mut(4 * fours.len());
+        let sums_of_fours = sums_of_fours.as_chunks_mut().0;
+        for (i, (queries, sums)) in fours.iter().zip(sums_of_fours).enumerate() {
+            self.mix_some(4 * i, queries).add(simd, sums, mixed);
+        }
+        let sums = sums.as_chunks_mut().0;
+        for (i, (query, sum)) in rest.as_chunks().0.iter().zip(sums).enumerate() {
+            self.mix_some::<1>(4 * fours.len() + i, query)
+                .add(simd, sum, mixed);
         }
     }
-    mix.after
-}
 
-/// Values of a head's keys on their way into a mean.
-struct Mix<'a> {
-    weights: &'a [f32],
-    /// From the first element on that has not been mixed yet.
-    values: &'a [f32],
-    stride: usize,
-    /// The sum of the weights of earlier keys.
-    before: f32,
-    /// That, and these. Added up again for each group of vectors: by itself it would take as long
-    /// as all of this.
-    after: f32,
-}
-
-impl Mix<'_> {
-    /// Mixes as many elements as groups of `N` vectors hold, whose sums stay in registers, and
-    /// gives what is left.
+    /// `Q` queries from number `at` on.
     #[inline(always)]
-    fn vectors<'o, S: Simd, const N: usize>(
-        &mut self,
-        simd: S,
-        out: &'o mut [S::f32s],
-    ) -> &'o mut [S::f32s] {
-        let (groups, rest) = out.as_chunks_mut::<N>();
-        for group in groups {
-            let mut sums = *group;
-            let mut all = self.before;
-            for (key, &weight) in self.weights.iter().enumerate() {
-                if weight != 0.0 {
-                    all += weight;
-                    let weight = simd.splat_f32s(weight);
-                    let start = key * self.stride;
-                    let values = &self.values[start..start + N * S::F32_LANES];
-                    for (sum, value) in sums.iter_mut().zip(S::as_simd_f32s(values).0) {
-                        *sum = simd.add_f32s(*sum, simd.mul_f32s(weight, *value));
+    fn mix_some<const Q: usize>(&self, at: usize, queries: &[Query<'_>; Q]) -> Mix<'_, Q> {
+        let count = self.values.len() / self.dim;
+        Mix {
+            weights: std::array::from_fn(
+                #[inline(always)]
+                |i| &self.weights[(at + i) * self.width + self.first..][..count],
+            ),
+            values: self.values,
+            dim: self.dim,
+            to: queries.map(
+                #[inline(always)]
+                |query| query.to,
+            ),
+        }
+    }
+}
+
+/// Values of some keys on their way into the answers of `Q` queries, which read them together.
+struct Mix<'a, const Q: usize> {
+    /// Of each query, one for each key. Hidden keys have none: 0.
+    weights: [&'a [f32]; Q],
+    /// `[keys, dim]`.
+    values: &'a [f32],
+    dim: usize,
+    /// Where the answer of each query begins.
+    to: [usize; Q],
+}
+
+impl<const Q: usize> Mix<'_, Q> {
+    /// Adds weighted values to the answers, and weights to their `sums`; hidden keys are passed
+    /// over. Summed key by key. A weight that is NaN makes all of its query NaN.
+    #[inline(always)]
+    fn add<S: Simd>(&self, simd: S, sums: &mut [f32; Q], mixed: &mut [f32]) {
+        let before = *sums;
+        let mut at = 0;
+        // As many sums as registers hold beside values and weights.
+        if Q == 1 {
+            self.vectors::<S, 8>(simd, &mut at, before, sums, mixed);
+        }
+        if Q == 1 || S::REGISTER_COUNT > 16 {
+            self.vectors::<S, 4>(simd, &mut at, before, sums, mixed);
+        }
+        self.vectors::<S, 2>(simd, &mut at, before, sums, mixed);
+        self.vectors::<S, 1>(simd, &mut at, before, sums, mixed);
+        for i in at..self.dim {
+            for query in 0..Q {
+                sums[query] = before[query];
+                let out = &mut mixed[self.to[query] + i];
+                for (key, &weight) in self.weights[query].iter().enumerate() {
+                    if weight != 0.0 {
+                        sums[query] += weight;
+                        *out += weight * self.values[key * self.dim + i];
                     }
                 }
             }
-            *group = sums;
-            self.after = all;
-            self.values = &self.values[N * S::F32_LANES..];
         }
-        rest
+    }
+
+    /// Adds elements from `at` on, as many as groups of `N` vectors hold, whose sums stay in
+    /// registers. Weights are added up again for each group: by itself it would take as long as all
+    /// of this.
+    #[inline(always)]
+    fn vectors<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        at: &mut usize,
+        before: [f32; Q],
+        sums: &mut [f32; Q],
+        mixed: &mut [f32],
+    ) {
+        let width = N * S::F32_LANES;
+        while *at + width <= self.dim {
+            let mut group = [[simd.splat_f32s(0.0); N]; Q];
+            for (group, to) in group.iter_mut().zip(self.to) {
+                let out = S::as_simd_f32s(&mixed[to + *at..][..width]).0;
+                group.iter_mut().zip(out).for_each(
+                    #[inline(always)]
+                    |(sum, out)| *sum = *out,
+                );
+            }
+            *sums = self.weigh::<S, N>(simd, *at, before, &mut group);
+            for (group, to) in group.iter().zip(self.to) {
+                let out = S::as_mut_simd_f32s(&mut mixed[to + *at..][..width]).0;
+                out.iter_mut().zip(group).for_each(
+                    #[inline(always)]
+                    |(out, sum)| *out = *sum,
+                );
+            }
+            *at += width;
+        }
+    }
+
+    /// Adds weighted vectors of each key to those of the queries, and gives `sums` and all weights.
+    #[inline(always)]
+    fn weigh<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        at: usize,
+        mut sums: [f32; Q],
+        group: &mut [[S::f32s; N]; Q],
+    ) -> [f32; Q] {
+        let width = N * S::F32_LANES;
+        let mut in_registers = *group;
+        for (key, values) in self.values.chunks_exact(self.dim).enumerate() {
+            let values = S::as_simd_f32s(&values[at..at + width]).0;
+            let weights: [f32; Q] = std::array::from_fn(
+                #[inline(always)]
+                |query| self.weights[query][key],
+            );
+            let all = weights.iter().all(
+                #[inline(always)]
+                |weight| weight.to_bits() != 0,
+            );
+            for query in 0..Q {
+                if all || weights[query] != 0.0 {
+                    sums[query] += weights[query];
+                    let weight = simd.splat_f32s(weights[query]);
+                    for i in 0..N {
+                        let sum = &mut in_registers[query][i];
+                        *sum = simd.mul_add_e_f32s(weight, values[i], *sum);
+                    }
+                }
+            }
+        }
+        *group = in_registers;
+        sums
     }
 }
 
@@ -541,26 +708,64 @@ mod tests {
         }
     }
 
+    /// A dot product by itself.
+    fn dot(query: &[f32], key: &[f32]) -> f32 {
+        struct One<'a>(&'a [f32], &'a [f32]);
+        impl WithSimd for One<'_> {
+            type Output = f32;
+            fn with_simd<S: Simd>(self, simd: S) -> f32 {
+                let [dot] = dots(simd, self.0, [self.1]);
+                dot
+            }
+        }
+        arch().dispatch(One(query, key))
+    }
+
     #[test]
-    fn sixteen_keys_have_the_bits_of_one() {
+    fn products_computed_together_have_the_bits_of_one() {
         let Some(wide) = Wide::of(Isa::current()) else {
             return;
         };
         for dim in [16, 64, 80, 128] {
-            let (query, keys) = (random(dim), random(16 * dim));
-            let mut found = [0.0; 16];
-            wide.scores(&query, &keys, &mut found);
-            for (key, found) in keys.chunks_exact(dim).zip(found) {
-                struct One<'a>(&'a [f32], &'a [f32]);
-                impl WithSimd for One<'_> {
-                    type Output = f32;
-                    fn with_simd<S: Simd>(self, simd: S) -> f32 {
-                        let [dot] = dots(simd, self.0, [self.1]);
-                        dot
-                    }
+            let (queries, keys) = (random(4 * dim), random(16 * dim));
+            let queries: [&[f32]; 4] = std::array::from_fn(|i| &queries[i * dim..][..dim]);
+            let mut of_one = [0.0; 16];
+            wide.scores(queries[0], &keys, &mut of_one);
+            let mut of_four = vec![0.0; 4 * 20];
+            wide.scores_of_four(queries, &keys, &mut of_four, 20);
+            for (number, key) in keys.chunks_exact(dim).enumerate() {
+                assert_eq!(of_one[number], dot(queries[0], key));
+                for (query, found) in queries.iter().zip(of_four.chunks_exact(20)) {
+                    assert_eq!(found[number], dot(query, key));
                 }
-                assert_eq!(arch().dispatch(One(&query, key)), found);
             }
+            assert!(of_four.chunks_exact(20).all(|row| row[16..] == [0.0; 4]));
+        }
+    }
+
+    #[test]
+    fn threads_leave_no_trace() {
+        for (heads, kv_heads, rows) in [(32, 4, 3), (8, 1, 13), (12, 12, 7), (7, 7, 16)] {
+            let (count, dim) = (300, 64);
+            let queries = random(heads * rows * dim);
+            let (keys, values) = (
+                random(kv_heads * count * dim),
+                random(kv_heads * count * dim + 1),
+            );
+            let kv = KeysValues {
+                keys: Elements::F32(&keys),
+                values: Elements::F32(&values[1..]),
+                heads: kv_heads,
+                count,
+                head_stride: count * dim,
+            };
+            let run = |threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+                let attended = || attend(&queries, heads, dim, kv, ScoreBias::None);
+                pool.build().unwrap().install(attended)
+            };
+            let alone = run(1);
+            assert!([2, 3, 5].map(run).iter().all(|shared| *shared == alone));
         }
     }
 

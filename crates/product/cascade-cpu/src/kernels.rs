@@ -188,6 +188,22 @@ impl Wide {
         #[cfg(not(target_arch = "x86_64"))]
         unreachable!("{query:?}, {keys:?}, {scores:?}: no such instructions")
     }
+
+    /// The same of four queries with any multiple of four keys; scores of the next query begin
+    /// `width` later.
+    pub(crate) fn scores_of_four(
+        self,
+        queries: [&[f32]; 4],
+        keys: &[f32],
+        scores: &mut [f32],
+        width: usize,
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        return unsafe { avx512::scores_of_four(queries, keys, scores, width) };
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("{queries:?}, {keys:?}, {scores:?}, {width}: no such instructions")
+    }
 }
 
 /// Repeats a block for each of `$rows` rows, a constant. A loop would be left as one if it is long,

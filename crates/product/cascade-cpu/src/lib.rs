@@ -4,8 +4,8 @@
 //!   order in which a product reads them; [`quantize`]: f32 to a format; [`Isa`]: the instructions
 //!   used.
 //! * [`Cache`]: keys and values of a sequence; [`attend`]: softmax attention to them.
-//! * [`rms_norm`], [`rms_norm_in_place`], [`rotate`], [`activate`], [`gate`]: what is done to
-//!   single values or rows of them.
+//! * [`rms_norm`], [`rms_norm_in_place`], [`rotate`], [`activate`]: what is done to single values
+//!   or rows of them.
 //! * [`first_maximum`], [`greatest`], [`Softmax`], [`entropy`]: what a row of logits says.
 //!
 //! A forward that drafts or verifies a few tokens of a small model is over in a fraction of a
@@ -28,13 +28,14 @@ mod pointwise;
 mod product;
 mod quantize;
 mod rows;
+mod threads;
 
 pub use attention::{attend, Elements, KeysValues, ScoreBias};
 pub use cache::{Cache, CacheShape, CacheType, Part};
 pub use format::Format;
 pub use isa::{Isa, VARIABLE};
 pub use packed::Packed;
-pub use pointwise::{activate, gate, rms_norm, rms_norm_in_place, rotate, Activation};
+pub use pointwise::{activate, rms_norm, rms_norm_in_place, rotate, Activation};
 pub use product::Linear;
 pub use quantize::quantize;
 pub use rows::{entropy, first_maximum, greatest, Softmax};

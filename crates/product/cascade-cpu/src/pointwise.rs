@@ -18,14 +18,24 @@ pub enum Activation {
 /// Root-mean-square norm of each row, of as many elements as `weight`.
 pub fn rms_norm(input: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     let mut normed = input.to_vec();
-    for row in normed.chunks_exact_mut(weight.len()) {
-        rms_norm_in_place(row, weight, eps);
-    }
+    rms_norm_in_place(&mut normed, weight, eps);
     normed
 }
 
-/// The same of a single row, where it is.
-pub fn rms_norm_in_place(row: &mut [f32], weight: &[f32], eps: f32) {
+/// The same, where the rows are.
+pub fn rms_norm_in_place(rows: &mut [f32], weight: &[f32], eps: f32) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for row in rows.chunks_exact_mut(weight.len()) {
+                norm_row(row, weight, eps);
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn norm_row(row: &mut [f32], weight: &[f32], eps: f32) {
     let mean = sum_of_squares(row) / weight.len() as f32;
     let scale = 1.0 / (mean + eps).sqrt();
     for (value, weight) in row.iter_mut().zip(weight) {
@@ -33,12 +43,17 @@ pub fn rms_norm_in_place(row: &mut [f32], weight: &[f32], eps: f32) {
     }
 }
 
+#[inline(always)]
 fn sum_of_squares(row: &[f32]) -> f32 {
     let mut sums = [0.0; 16];
-    for values in row.chunks(16) {
+    let (chunks, rest) = row.as_chunks::<16>();
+    for values in chunks {
         for (sum, value) in sums.iter_mut().zip(values) {
             *sum += value * value;
         }
+    }
+    for (sum, value) in sums.iter_mut().zip(rest) {
+        *sum += value * value;
     }
     sums.iter().sum()
 }
@@ -65,7 +80,7 @@ pub fn activate(values: &mut [f32], activation: Activation) {
 }
 
 /// `activation(gate) * up` of `[rows, 2 * size]`, the gate's half first: `[rows, size]`.
-pub fn gate(gate_up: &[f32], size: usize, activation: Activation) -> Vec<f32> {
+pub(crate) fn gate(gate_up: &[f32], size: usize, activation: Activation) -> Vec<f32> {
     let mut out = vec![0.0; gate_up.len() / 2];
     let rows = gate_up
         .chunks_exact(2 * size)
@@ -82,8 +97,9 @@ pub fn gate(gate_up: &[f32], size: usize, activation: Activation) -> Vec<f32> {
     out
 }
 
+/// `activation(gate) * up` of as many elements as there are in `out`.
 #[inline(always)]
-fn gate_row(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
+pub(crate) fn gate_row(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
     let triples = out.iter_mut().zip(gate.iter().zip(up));
     match activation {
         Activation::Relu => triples.for_each(
@@ -117,9 +133,14 @@ fn gelu(x: f32) -> f32 {
 /// cosines and sines.
 pub fn rotate(head: &mut [f32], cos: &[f32], sin: &[f32]) {
     let (x, y) = head.split_at_mut(head.len() / 2);
-    for ((x, y), (cos, sin)) in x.iter_mut().zip(y).zip(cos.iter().zip(sin)) {
-        (*x, *y) = (*x * cos - *y * sin, *x * sin + *y * cos);
-    }
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((x, y), (cos, sin)) in x.iter_mut().zip(y).zip(cos.iter().zip(sin)) {
+                (*x, *y) = (*x * cos - *y * sin, *x * sin + *y * cos);
+            }
+        },
+    );
 }
 
 #[cfg(test)]

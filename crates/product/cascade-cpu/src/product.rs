@@ -7,16 +7,17 @@ use rayon::prelude::*;
 use crate::activations::{Activations, Kind};
 use crate::format::WIDTH;
 use crate::kernels::{multiply, Sums};
-use crate::{Format, Isa, Packed};
+use crate::pointwise::{gate, gate_row};
+use crate::{threads, vectorized, Activation, Format, Isa, Packed};
 
 /// Bytes of weights that a thread takes at a time: few enough to stay in its cache while blocks of
 /// rows are multiplied with them one after the other.
 const TASK: usize = 1 << 18;
 
-/// Whether a product is worth waking threads: from about 0.3 ms on. Reading four bytes of weights
-/// takes as long as using a weight for some seven rows.
-fn parallel_product(rows: usize, weights: usize, bytes: usize) -> bool {
-    weights * rows + bytes / 4 * 7 >= 1 << 23
+/// Nanoseconds that a product takes a thread. Reading four bytes of weights takes as long as using
+/// a weight for some seven rows.
+fn duration(rows: usize, weights: usize, bytes: usize) -> usize {
+    (weights * rows + bytes / 4 * 7) / 28
 }
 
 /// A linear map: weights in one or several parts, whose outputs lie side by side.
@@ -79,7 +80,25 @@ impl Linear {
     /// # Panics
     /// If the input has no whole rows.
     pub fn forward(&self, input: &[f32]) -> Vec<f32> {
-        product(Isa::current(), &self.parts, self.bias.as_deref(), input)
+        self.forward_with(Isa::current(), input)
+    }
+
+    /// `[rows, inputs]` to `[rows, outputs / 2]`: the first half of the outputs are gates, and each
+    /// output of the second half is multiplied with the activation of its gate.
+    ///
+    /// # Panics
+    /// If the input has no whole rows.
+    pub fn forward_gated(&self, input: &[f32], activation: Activation) -> Vec<f32> {
+        let isa = Isa::current();
+        let product = Product::new(isa, &self.parts, input);
+        let gated = match &self.bias {
+            None => product.gated(activation),
+            Some(_) => None,
+        };
+        gated.unwrap_or_else(|| {
+            let sums = self.with_biases(product.sums());
+            gate(&sums, self.outputs / 2, activation)
+        })
     }
 
     /// The same with the kernels of an instruction set, for comparisons.
@@ -88,137 +107,243 @@ impl Linear {
     /// As [`forward`](Self::forward); if this process cannot use it.
     pub fn forward_with(&self, isa: Isa, input: &[f32]) -> Vec<f32> {
         assert!(isa.is_available(), "{isa} cannot be used here");
-        product(isa, &self.parts, self.bias.as_deref(), input)
+        self.with_biases(Product::new(isa, &self.parts, input).sums())
+    }
+
+    /// Adds the bias, if there is one, to rows of a product.
+    fn with_biases(&self, mut product: Vec<f32>) -> Vec<f32> {
+        if let Some(bias) = &self.bias {
+            for row in product.chunks_exact_mut(self.outputs) {
+                let sums = row.iter_mut().zip(bias);
+                sums.for_each(|(sum, bias)| *sum += bias);
+            }
+        }
+        product
     }
 }
 
-/// Panels of a part, and where their sums go.
-struct Task<'a> {
+/// Panels of a part that lie one after the other.
+#[derive(Clone, Copy)]
+struct Panels<'a> {
     part: &'a Packed,
     activations: &'a Activations,
-    /// Number of the first panel.
+    /// Number of the first one.
     first: usize,
+}
+
+/// What a thread takes at a time: panels, and where their sums go.
+struct Task<'a> {
+    panels: Panels<'a>,
+    /// As many panels that those gate.
+    gated: Option<(Panels<'a>, Activation)>,
     /// Columns of each row of the product.
     columns: Vec<&'a mut [f32]>,
 }
 
-fn product(isa: Isa, parts: &[Arc<Packed>], bias: Option<&[f32]>, input: &[f32]) -> Vec<f32> {
-    let inputs = parts[0].inputs();
-    assert!(
-        input.len().is_multiple_of(inputs),
-        "an input without whole rows"
-    );
-    let rows = input.len() / inputs;
-    let outputs: usize = parts.iter().map(|part| part.outputs()).sum();
-    let bytes: usize = parts.iter().map(|part| part.bytes()).sum();
-    let mut product = vec![0.0; rows * outputs];
-    if rows == 0 {
-        return product;
-    }
-    let activations = Activations::of_parts(isa, parts, input, inputs);
-    let parallel =
-        rayon::current_num_threads() > 1 && parallel_product(rows, inputs * outputs, bytes);
-    let tasks = tasks(parts, &activations, &mut product, outputs);
-    match parallel {
-        true => tasks
-            .into_par_iter()
-            .with_max_len(1)
-            .for_each(|task| task.run(isa)),
-        false => tasks.into_iter().for_each(|task| task.run(isa)),
-    }
-    if let Some(bias) = bias {
-        for row in product.chunks_exact_mut(outputs) {
-            row.iter_mut()
-                .zip(bias)
-                .for_each(|(sum, bias)| *sum += bias);
-        }
-    }
-    product
+/// Weights and rows that are multiplied with them.
+struct Product<'a> {
+    isa: Isa,
+    parts: &'a [Arc<Packed>],
+    /// For each kind that a part takes.
+    activations: Vec<(Kind, Activations)>,
+    rows: usize,
 }
 
-impl Activations {
-    /// For each part; parts of the same kind share them.
-    fn of_parts(
-        isa: Isa,
-        parts: &[Arc<Packed>],
-        input: &[f32],
-        inputs: usize,
-    ) -> Vec<(Kind, Self)> {
-        let mut made: Vec<(Kind, Self)> = Vec::new();
+impl<'a> Product<'a> {
+    fn new(isa: Isa, parts: &'a [Arc<Packed>], input: &[f32]) -> Self {
+        let inputs = parts[0].inputs();
+        assert!(
+            input.len().is_multiple_of(inputs),
+            "an input without whole rows"
+        );
+        let mut activations: Vec<(Kind, Activations)> = Vec::new();
         for part in parts {
             let kind = Kind::of(part.format());
-            if !made.iter().any(|(other, _)| *other == kind) {
+            let made = activations.iter().any(|(other, _)| *other == kind);
+            if !made && !input.is_empty() {
                 let most = isa.most_rows(part.format());
-                made.push((kind, Self::new(isa, input, inputs, kind, most)));
+                let made = Activations::new(isa, input, inputs, kind, most);
+                activations.push((kind, made));
             }
         }
-        made
+        Self {
+            isa,
+            parts,
+            activations,
+            rows: input.len() / inputs,
+        }
+    }
+
+    fn outputs(&self) -> usize {
+        self.parts.iter().map(|part| part.outputs()).sum()
+    }
+
+    /// `[rows, outputs]`
+    fn sums(&self) -> Vec<f32> {
+        let outputs = self.outputs();
+        let mut product = vec![0.0; self.rows * outputs];
+        let mut rows: Vec<&mut [f32]> = product.chunks_exact_mut(outputs).collect();
+        let mut tasks = Vec::new();
+        for part in self.parts {
+            let columns = take_columns(&mut rows, part.outputs());
+            self.cut(part, None, columns, &mut tasks);
+        }
+        self.run(tasks);
+        product
+    }
+
+    /// `[rows, outputs / 2]`: half of the sums, each times the activation of its gate. `None` if
+    /// gates and what they gate do not lie in panels of their own.
+    fn gated(&self, activation: Activation) -> Option<Vec<f32>> {
+        let size = self.outputs() / 2;
+        let (gate, up, first) = match self.parts {
+            [both] if size.is_multiple_of(WIDTH) => (both, both, size / WIDTH),
+            [gate, up] if gate.outputs() == up.outputs() => (gate, up, 0),
+            _ => return None,
+        };
+        if self.isa.most_rows(gate.format()) != self.isa.most_rows(up.format()) {
+            return None;
+        }
+        let mut product = vec![0.0; self.rows * size];
+        if let Some(gated) = self.panels(up, first) {
+            let columns = product.chunks_exact_mut(size).collect();
+            let mut tasks = Vec::new();
+            self.cut(gate, Some((gated, activation)), columns, &mut tasks);
+            self.run(tasks);
+        }
+        Some(product)
+    }
+
+    /// Panels of a part, with the activations that it takes; there are none without rows.
+    fn panels(&self, part: &'a Packed, first: usize) -> Option<Panels<'_>> {
+        let kind = Kind::of(part.format());
+        let mut made = self.activations.iter();
+        let (_, activations) = made.find(|(other, _)| *other == kind)?;
+        Some(Panels {
+            part,
+            activations,
+            first,
+        })
+    }
+
+    /// Cuts the panels of a part, as many as there are columns for, into tasks.
+    fn cut<'s>(
+        &'s self,
+        part: &'a Packed,
+        gated: Option<(Panels<'s>, Activation)>,
+        mut columns: Vec<&'s mut [f32]>,
+        tasks: &mut Vec<Task<'s>>,
+    ) {
+        let (Some(panels), Some(row)) = (self.panels(part, 0), columns.first()) else {
+            return;
+        };
+        let outputs = row.len();
+        let count = outputs.div_ceil(WIDTH);
+        let bytes = match &gated {
+            Some((gated, _)) => part.panel_bytes() + gated.part.panel_bytes(),
+            None => part.panel_bytes(),
+        };
+        let at_once = (TASK / bytes.max(1)).clamp(1, count.div_ceil(4).max(1));
+        for first in (0..count).step_by(at_once) {
+            let end = outputs.min((first + at_once) * WIDTH);
+            let behind = |panels: Panels<'s>| Panels {
+                first: panels.first + first,
+                ..panels
+            };
+            tasks.push(Task {
+                panels: behind(panels),
+                gated: gated.map(|(gated, activation)| (behind(gated), activation)),
+                columns: take_columns(&mut columns, end - first * WIDTH),
+            });
+        }
+    }
+
+    /// With several threads if that is worth it.
+    fn run(&self, tasks: Vec<Task<'_>>) {
+        let isa = self.isa;
+        let bytes: usize = self.parts.iter().map(|part| part.bytes()).sum();
+        let weights = self.parts[0].inputs() * self.outputs();
+        threads::run(
+            duration(self.rows, weights, bytes),
+            tasks,
+            |tasks| tasks.into_iter().for_each(|task| task.run(isa)),
+            |tasks| {
+                let tasks = tasks.into_par_iter().with_max_len(1);
+                tasks.for_each(|task| task.run(isa));
+            },
+        );
     }
 }
 
-/// Cuts a product into what threads take at a time.
-fn tasks<'a>(
-    parts: &'a [Arc<Packed>],
-    activations: &'a [(Kind, Activations)],
-    product: &'a mut [f32],
-    outputs: usize,
-) -> Vec<Task<'a>> {
-    let mut rows: Vec<&mut [f32]> = product.chunks_exact_mut(outputs).collect();
-    let mut tasks = Vec::new();
-    for part in parts {
-        let kind = Kind::of(part.format());
-        let found = activations.iter().find(|(other, _)| *other == kind);
-        let Some((_, activations)) = found else {
-            continue;
-        };
-        let panels = part.outputs().div_ceil(WIDTH);
-        let at_once = (TASK / part.panel_bytes().max(1)).clamp(1, panels.div_ceil(4).max(1));
-        for first in (0..panels).step_by(at_once) {
-            let end = part.outputs().min((first + at_once) * WIDTH);
-            let width = end - first * WIDTH;
-            let columns = rows.iter_mut().map(|row| {
-                let (columns, rest) = std::mem::take(row).split_at_mut(width);
-                *row = rest;
-                columns
-            });
-            tasks.push(Task {
-                part,
-                activations,
-                first,
-                columns: columns.collect(),
-            });
-        }
+/// Takes so many columns of each row.
+fn take_columns<'a>(rows: &mut [&'a mut [f32]], width: usize) -> Vec<&'a mut [f32]> {
+    let of_row = |row: &mut &'a mut [f32]| {
+        let (columns, rest) = std::mem::take(row).split_at_mut(width);
+        *row = rest;
+        columns
+    };
+    rows.iter_mut().map(of_row).collect()
+}
+
+impl Panels<'_> {
+    /// The sums of a block of rows with the panel so many behind the first one.
+    fn multiply(&self, isa: Isa, number: usize, block: usize, sums: &mut [Sums]) {
+        let size = self.part.panel_bytes();
+        let panel = &self.part.panels()[(self.first + number) * size..][..size];
+        multiply(
+            isa,
+            self.part.format(),
+            panel,
+            self.activations,
+            block,
+            sums,
+        );
     }
-    tasks
 }
 
 impl Task<'_> {
     fn run(mut self, isa: Isa) {
-        let size = self.part.panel_bytes();
-        let panels = &self.part.panels()[self.first * size..];
-        let mut sums: [Sums; 16] = [[0.0; WIDTH]; 16];
+        let mut room: [[Sums; 16]; 2] = [[[0.0; WIDTH]; 16]; 2];
         let mut first = 0;
-        for (block, &rows) in self.activations.blocks.iter().enumerate() {
-            let (columns, sums) = (&mut self.columns[first..first + rows], &mut sums[..rows]);
-            let panels_in_task = columns[0].len().div_ceil(WIDTH);
-            for number in 0..panels_in_task {
-                let panel = &panels[number * size..(number + 1) * size];
-                multiply(
-                    isa,
-                    self.part.format(),
-                    panel,
-                    self.activations,
-                    block,
-                    sums,
-                );
-                for (columns, sums) in columns.iter_mut().zip(sums.iter()) {
-                    let to = columns[number * WIDTH..].iter_mut();
-                    to.zip(sums).for_each(|(to, sum)| *to = *sum);
+        for (block, &rows) in self.panels.activations.blocks.iter().enumerate() {
+            let [sums, of_gated] = room.each_mut().map(|room| &mut room[..rows]);
+            let columns = &mut self.columns[first..first + rows];
+            for number in 0..columns[0].len().div_ceil(WIDTH) {
+                self.panels.multiply(isa, number, block, sums);
+                let rows = columns.iter_mut().zip(sums.iter());
+                let rows = rows.map(|(row, sums)| (&mut row[number * WIDTH..], sums));
+                match &self.gated {
+                    None => rows.for_each(|(to, sums)| {
+                        to.iter_mut().zip(sums).for_each(|(to, sum)| *to = *sum);
+                    }),
+                    Some((gated, activation)) => {
+                        gated.multiply(isa, number, block, of_gated);
+                        let rows = rows.zip(of_gated.iter());
+                        gate_rows(*activation, rows);
+                    }
                 }
             }
             first += rows;
         }
     }
+}
+
+/// Writes `activation(gate) * up` of rows of a panel.
+fn gate_rows<'a>(
+    activation: Activation,
+    rows: impl Iterator<Item = ((&'a mut [f32], &'a Sums), &'a Sums)>,
+) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((to, gate), up) in rows {
+                match to.first_chunk_mut::<WIDTH>() {
+                    Some(to) => gate_row(activation, gate, up, to),
+                    None => gate_row(activation, gate, up, to),
+                }
+            }
+        },
+    );
 }
 
 #[cfg(test)]
@@ -261,6 +386,35 @@ mod tests {
             assert_close(&product, &exact(&input, &weight, inputs), tolerance);
             for (row, product) in input.chunks(inputs).zip(product.chunks(outputs)) {
                 assert_eq!(linear.forward(row), product);
+            }
+        }
+    }
+
+    #[test]
+    fn gated_sums_are_those_of_the_whole_product() {
+        let part = |format, outputs: usize| {
+            let weight = random(outputs * 64);
+            Arc::new(Packed::from_f32(format, &weight, 64))
+        };
+        let (f32s, bytes) = (Format::F32, Format::Q8_0);
+        for parts in [
+            vec![part(f32s, 33), part(f32s, 33)],
+            vec![part(f32s, 48), part(bytes, 48)],
+            vec![part(bytes, 640)],
+            vec![part(f32s, 40)],
+            vec![part(f32s, 7), part(f32s, 17)],
+        ] {
+            let linear = Linear::of_parts(parts.clone());
+            let bias = random(linear.outputs());
+            for linear in [linear, Linear::of_parts(parts).with_bias(bias)] {
+                for rows in [0, 1, 3, 16, 33] {
+                    let input = random(rows * 64);
+                    let size = linear.outputs() / 2;
+                    for activation in [Activation::Silu, Activation::Gelu, Activation::Relu] {
+                        let expected = gate(&linear.forward(&input), size, activation);
+                        assert_eq!(linear.forward_gated(&input, activation), expected);
+                    }
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 
 use self::dots::Added;
 pub(super) use self::round::{q8, q8_k};
-pub(super) use self::scores::scores;
+pub(super) use self::scores::{scores, scores_of_four};
 use super::{by_rows, each_row, prefetch, prefetch_all, Kernels, Sums};
 use crate::activations::{Q8, Q8K};
 use crate::format::{

@@ -477,12 +477,13 @@ impl Forward<Cpu> for CpuForward<'_> {
     }
 
     fn activate(&mut self, linear: &Map, activation: Activation) {
-        let mut inner = linear.linear.forward(&self.normed);
-        self.inner = if linear.gated {
-            cascade_cpu::gate(&inner, linear.linear.outputs() / 2, activation)
-        } else {
-            cascade_cpu::activate(&mut inner, activation);
-            inner
+        self.inner = match linear.gated {
+            true => linear.linear.forward_gated(&self.normed, activation),
+            false => {
+                let mut inner = linear.linear.forward(&self.normed);
+                cascade_cpu::activate(&mut inner, activation);
+                inner
+            }
         };
     }
 

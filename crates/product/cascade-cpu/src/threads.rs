@@ -1,0 +1,58 @@
+//! Which work is shared with other threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whether work that takes a thread so many nanoseconds is shared with others.
+///
+/// Waking one takes long. To a thread of the pool others are nearer: most likely they have just had
+/// a part in a product, and are not asleep yet.
+fn pays(nanoseconds: usize) -> bool {
+    let least = match rayon::current_thread_index() {
+        Some(_) => 30_000,
+        None => 200_000,
+    };
+    nanoseconds >= least && rayon::current_num_threads() > 1
+}
+
+/// Does work that takes a thread so many nanoseconds, alone or shared with other threads.
+pub(crate) fn run<W, T>(
+    nanoseconds: usize,
+    work: W,
+    alone: impl FnOnce(W) -> T,
+    shared: impl FnOnce(W) -> T,
+) -> T {
+    if !pays(nanoseconds) {
+        return alone(work);
+    }
+    SHARED.fetch_add(1, Ordering::Relaxed);
+    let done = shared(work);
+    if rayon::current_thread_index().is_some() {
+        keep_awake();
+    }
+    done
+}
+
+/// How many times work was shared, by anybody.
+static SHARED: AtomicUsize = AtomicUsize::new(0);
+
+/// The longest that a thread waits awake for more work.
+const LONGEST: Duration = Duration::from_micros(100);
+
+/// Keeps the other threads of the pool awake until work is shared again. A thread that has nothing
+/// to do goes to sleep sooner than a forward gets from one product to the next, and waking it takes
+/// as long as a tenth of a product.
+///
+/// They wait in jobs of their own, which end as soon as work is shared, and are nothing more to a
+/// thread that comes upon one later.
+fn keep_awake() {
+    let seen = SHARED.load(Ordering::Relaxed);
+    for _ in 1..rayon::current_num_threads() {
+        rayon::spawn(move || {
+            let start = Instant::now();
+            while SHARED.load(Ordering::Relaxed) == seen && start.elapsed() < LONGEST {
+                (0..16).for_each(|_| std::hint::spin_loop());
+            }
+        });
+    }
+}
