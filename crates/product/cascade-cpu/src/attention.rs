@@ -478,7 +478,11 @@ impl Weighted<'_> {
     /// Adds weighted values to the answers of all queries, and weights to their `sums`.
     #[inline(always)]
     fn mix<S: Simd>(&self, simd: S, sums: &mut [f32; QUERIES], mixed: &mut [f32]) {
-        let (fours, rest) = self.queries.as_chunks::<4>();
+        // Sums of four queries take registers that not all CPUs have.
+        let (fours, rest) = match S::REGISTER_COUNT > 16 {
+            true => self.queries.as_chunks::<4>(),
+            false => (&[][..], self.queries),
+        };
         let (sums_of_fours, sums) = sums.split_at_mut(4 * fours.len());
         let sums_of_fours = sums_of_fours.as_chunks_mut().0;
         for (i, (queries, sums)) in fours.iter().zip(sums_of_fours).enumerate() {
@@ -532,9 +536,7 @@ impl<const Q: usize> Mix<'_, Q> {
         if Q == 1 {
             self.vectors::<S, 8>(simd, &mut at, before, sums, mixed);
         }
-        if Q == 1 || S::REGISTER_COUNT > 16 {
-            self.vectors::<S, 4>(simd, &mut at, before, sums, mixed);
-        }
+        self.vectors::<S, 4>(simd, &mut at, before, sums, mixed);
         self.vectors::<S, 2>(simd, &mut at, before, sums, mixed);
         self.vectors::<S, 1>(simd, &mut at, before, sums, mixed);
         for i in at..self.dim {
