@@ -152,10 +152,10 @@ pub enum Error {
     #[error("a stop sequence is empty: it would end every generation at once; remove it")]
     EmptyStopSequence,
 
-    /// A stop sequence is longer than any answer.
-    #[error("a stop sequence has {bytes} bytes, and {LONGEST_STOP} are searched for at most; give its beginning")]
-    LongStopSequence {
-        /// Its length.
+    /// The stop sequences are longer than any answer.
+    #[error("the stop sequences have {bytes} bytes in all, and {LONGEST_STOP} are searched for at most; give their beginnings")]
+    LongStopSequences {
+        /// Their length in all.
         bytes: usize,
     },
 

@@ -1,56 +1,69 @@
 //! Stop sequences: texts that end a generation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use aho_corasick::automaton::{Automaton, StateID};
+use aho_corasick::nfa::contiguous::NFA;
+use aho_corasick::Anchored;
 
 use crate::{Error, Result};
 
 /// Texts that end a generation where they first appear, also across token boundaries.
 ///
 /// The match that ends first wins, and of those that end together the longest, so the outcome does
-/// not depend on how the text is split into tokens. Cost: time for each byte of the text and each
-/// sequence, whatever their lengths; four bytes for each byte of a sequence.
+/// not depend on how the text is split into tokens. Cost: constant time for each byte of the text,
+/// however many sequences there are; some 50 bytes for each byte of a sequence.
 #[derive(Clone, Debug)]
 pub struct StopSequences {
-    patterns: Arc<[Pattern]>,
+    texts: Arc<[String]>,
+    automaton: Arc<PrefixAutomaton>,
 }
 
-/// A sequence, searched as Knuth, Morris and Pratt do.
-///
-/// Why not the crate `aho-corasick`: it finds matches, but does not say how much of one has been
-/// read, which is what must be held back.
+/// An Aho-Corasick automaton that also tells how much of a sequence has been read.
 #[derive(Debug)]
-struct Pattern {
-    text: String,
-    /// For each prefix but the empty one, the longest shorter prefix that it ends with.
-    borders: Vec<u32>,
+struct PrefixAutomaton {
+    automaton: NFA,
+    /// Bytes of the prefix that a state stands for; the start is not listed.
+    depths: HashMap<StateID, usize>,
+    start: StateID,
 }
 
-impl Pattern {
-    fn new(text: String) -> Self {
-        let bytes = text.as_bytes();
-        let mut borders = vec![0; bytes.len()];
-        let mut matched = 0;
-        for at in 1..bytes.len() {
-            matched = next(bytes, &borders, matched, bytes[at]);
-            borders[at] = matched as u32;
+impl PrefixAutomaton {
+    fn new(texts: &[String]) -> Result<Self> {
+        let bytes = texts.iter().map(String::len).sum();
+        let too_long = || Error::LongStopSequences { bytes };
+        if bytes > LONGEST_STOP {
+            return Err(too_long());
         }
-        Self { text, borders }
+        let automaton = NFA::new(texts).map_err(|_| too_long())?;
+        let start = automaton
+            .start_state(Anchored::No)
+            .map_err(|_| too_long())?;
+        let mut depths = HashMap::with_capacity(bytes);
+        for text in texts {
+            let mut state = start;
+            for (at, byte) in text.bytes().enumerate() {
+                state = automaton.next_state(Anchored::No, state, byte);
+                depths.insert(state, at + 1);
+            }
+        }
+        Ok(Self {
+            automaton,
+            depths,
+            start,
+        })
     }
 
-    /// How much of the sequence the text ends with, if it ended with `matched` bytes of it before
-    /// `byte`.
-    fn next(&self, matched: usize, byte: u8) -> usize {
-        next(self.text.as_bytes(), &self.borders, matched, byte)
-    }
-}
-
-fn next(bytes: &[u8], borders: &[u32], mut matched: usize, byte: u8) -> usize {
-    while matched > 0 && bytes.get(matched) != Some(&byte) {
-        matched = borders[matched - 1] as usize;
-    }
-    match bytes[matched] == byte {
-        true => matched + 1,
-        false => 0,
+    /// The longest sequence that ends in a state, if one does; of equal ones the first.
+    fn sequence_at(&self, state: StateID, texts: &[String]) -> Option<usize> {
+        if !self.automaton.is_match(state) {
+            return None;
+        }
+        let matches = 0..self.automaton.match_len(state);
+        matches
+            .map(|at| self.automaton.match_pattern(state, at).as_usize())
+            .min_by_key(|&index| (std::cmp::Reverse(texts[index].len()), index))
     }
 }
 
@@ -58,8 +71,7 @@ fn next(bytes: &[u8], borders: &[u32], mut matched: usize, byte: u8) -> usize {
 #[derive(Debug)]
 pub(crate) struct StopStream {
     stops: StopSequences,
-    /// For each sequence, how much of it the text ends with.
-    matched: Vec<usize>,
+    state: StateID,
     /// Bytes of text that may be the beginning of a stop sequence.
     held: usize,
 }
@@ -87,24 +99,19 @@ impl StopSequences {
     /// Prepares the sequences.
     ///
     /// # Errors
-    /// [`Error::EmptyStopSequence`]; [`Error::LongStopSequence`] above [`LONGEST_STOP`].
+    /// [`Error::EmptyStopSequence`]; [`Error::LongStopSequences`] above [`LONGEST_STOP`] in all.
     pub fn new<S: Into<String>>(sequences: impl IntoIterator<Item = S>) -> Result<Self> {
-        let pattern = |sequence: S| {
-            let text: String = sequence.into();
-            match text.len() {
-                0 => Err(Error::EmptyStopSequence),
-                bytes if bytes > LONGEST_STOP => Err(Error::LongStopSequence { bytes }),
-                _ => Ok(Pattern::new(text)),
-            }
-        };
-        Ok(Self {
-            patterns: sequences.into_iter().map(pattern).collect::<Result<_>>()?,
-        })
+        let texts: Arc<[String]> = sequences.into_iter().map(Into::into).collect();
+        if texts.iter().any(String::is_empty) {
+            return Err(Error::EmptyStopSequence);
+        }
+        let automaton = Arc::new(PrefixAutomaton::new(&texts)?);
+        Ok(Self { texts, automaton })
     }
 
     /// Whether there are no sequences.
     pub fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
+        self.texts.is_empty()
     }
 
     /// A stop sequence by its index.
@@ -112,59 +119,48 @@ impl StopSequences {
     /// # Panics
     /// If there is no such sequence.
     pub fn get(&self, index: usize) -> &str {
-        &self.patterns[index].text
+        &self.texts[index]
     }
 
     /// The stop sequences in their order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.patterns.iter().map(|pattern| pattern.text.as_str())
+        self.texts.iter().map(String::as_str)
     }
 
     pub(crate) fn into_stream(self) -> StopStream {
         StopStream {
-            matched: vec![0; self.patterns.len()],
+            state: self.automaton.start,
             stops: self,
             held: 0,
         }
     }
 }
 
-/// The longest stop sequence, in bytes: longer than any answer.
+/// The most bytes that stop sequences have in all: longer than any answer.
 pub const LONGEST_STOP: usize = 1 << 20;
 
 impl StopStream {
     /// Adds the next piece of text.
     pub(crate) fn push(&mut self, piece: &str) -> Released {
+        let StopSequences { texts, automaton } = &self.stops;
         for (at, byte) in piece.bytes().enumerate() {
-            if let Some(index) = self.advance(byte) {
+            self.state = automaton
+                .automaton
+                .next_state(Anchored::No, self.state, byte);
+            if let Some(index) = automaton.sequence_at(self.state, texts) {
                 let end = self.held + at + 1;
                 return Released {
-                    bytes: end - self.stops.get(index).len(),
+                    bytes: end - texts[index].len(),
                     stop: Some(index),
                 };
             }
         }
         let all = self.held + piece.len();
-        self.held = self.matched.iter().copied().max().unwrap_or(0);
+        self.held = automaton.depths.get(&self.state).copied().unwrap_or(0);
         Released {
             bytes: all - self.held,
             stop: None,
         }
-    }
-
-    /// Reads a byte; the longest sequence that ends there, if one does.
-    fn advance(&mut self, byte: u8) -> Option<usize> {
-        let patterns = &self.stops.patterns;
-        let mut found: Option<usize> = None;
-        for (index, matched) in self.matched.iter_mut().enumerate() {
-            let pattern = &patterns[index];
-            *matched = pattern.next(*matched, byte);
-            let longer = |other: usize| pattern.text.len() > patterns[other].text.len();
-            if *matched == pattern.text.len() && found.is_none_or(longer) {
-                found = Some(index);
-            }
-        }
-        found
     }
 }
 
@@ -221,12 +217,35 @@ mod tests {
         let pieces: Vec<&str> = (0..text.len()).map(|at| &text[at..=at]).collect();
         assert_eq!(run(&[&stop], &pieces), (text.clone(), None));
         assert!(matches!(
-            StopSequences::new(["a".repeat(LONGEST_STOP + 1)]),
-            Err(Error::LongStopSequence { .. })
+            StopSequences::new([
+                "a".repeat(LONGEST_STOP / 2),
+                "b".repeat(LONGEST_STOP / 2 + 1)
+            ]),
+            Err(Error::LongStopSequences { .. })
         ));
     }
 
     proptest! {
+        /// The first end of a sequence and the longest one there, as found by looking everywhere.
+        #[test]
+        fn finds_what_brute_force_finds(
+            text in "[abc]{0,40}",
+            stops in prop::collection::vec("[abc]{1,5}", 1..6),
+        ) {
+            let ends = (0..=text.len()).find_map(|end| {
+                let ending = stops.iter().filter(|stop| text[..end].ends_with(*stop));
+                ending.map(String::len).max().map(|length| end - length)
+            });
+            let stops: Vec<&str> = stops.iter().map(String::as_str).collect();
+            let (shown, stop) = run(&stops, &[&text]);
+            prop_assert_eq!(stop.is_some(), ends.is_some());
+            if let (Some(stop), Some(begin)) = (stop, ends) {
+                prop_assert_eq!(&shown, &text[..begin]);
+                let first = stops.iter().position(|other| *other == stops[stop]);
+                prop_assert_eq!(first, Some(stop));
+            }
+        }
+
         /// What is held back is the longest end of the text that begins a sequence.
         #[test]
         fn beginnings_are_held_back(
