@@ -405,7 +405,6 @@ fn config_check_shows_the_cascade() {
 fn doctor_help_and_completions() {
     let doctor = stdout(&cascade(&["doctor"]));
     for part in [
-        "candle 0.11.1",
         "threads",
         "/nonexistent/hf/hub (does not exist yet)",
         "demo-t5-target",

@@ -75,13 +75,11 @@ fn version() -> String {
     }
 }
 
-fn built_with() -> String {
-    let profile = if cfg!(debug_assertions) {
-        "debug build: slow, use --release"
-    } else {
-        "release build"
-    };
-    format!("candle {}, {profile}", cascade_models::CANDLE_VERSION)
+fn built_with() -> &'static str {
+    match cfg!(debug_assertions) {
+        true => "debug build: slow, use --release",
+        false => "release build",
+    }
 }
 
 pub(crate) fn cpu_model() -> String {

@@ -280,13 +280,8 @@ pub(crate) fn manifest(started: Timestamp, device: Option<DeviceSpec>) -> Manife
         .extend(gpu.map(|opened| opened.spec.to_string()));
     let mut manifest = Manifest::new(std::env::args().collect(), machine, started);
     manifest.commit = option_env!("CASCADE_COMMIT").map(str::to_owned);
-    let versions = [
-        ("cascade", env!("CARGO_PKG_VERSION")),
-        ("candle", cascade_models::CANDLE_VERSION),
-    ];
-    manifest.versions = versions
-        .map(|(name, version)| (name.to_owned(), version.to_owned()))
-        .into();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    manifest.versions = [("cascade".to_owned(), version)].into();
     manifest
 }
 

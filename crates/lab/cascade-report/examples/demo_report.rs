@@ -101,13 +101,9 @@ fn manifest() -> Result<Manifest, Error> {
     );
     manifest.commit = Some("0123456789abcdef0123456789abcdef01234567".to_owned());
     manifest.finished = Some(time("2026-01-15T10:24:31Z"));
-    manifest.versions = [
-        ("cascade", "0.1.0"),
-        ("candle", "0.11.1"),
-        ("rustc", "1.89.0"),
-    ]
-    .map(|(name, version)| (name.to_owned(), version.to_owned()))
-    .into();
+    manifest.versions = [("cascade", "0.1.0"), ("rustc", "1.89.0")]
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
+        .into();
     manifest.seeds = [("sampling".to_owned(), 7), ("bootstrap".to_owned(), 11)].into();
     manifest.models = ["xxl", "base", "small"].map(weights).to_vec();
     Ok(manifest)

@@ -57,9 +57,6 @@ pub use t5::{relative_position_bucket, FeedForwardProj, T5Config};
 pub use tokenizer::Tokenizer;
 pub use weights::{read_tensors, NamedTensor, WeightSource};
 
-/// Version of the tensor library, which is pinned.
-pub const CANDLE_VERSION: &str = "0.11.1";
-
 /// Instruction sets of this CPU that forward passes can use, the widest first. It is the one that
 /// they do use, unless the environment variable `CASCADE_CPU` names another.
 pub fn cpu_features() -> Vec<&'static str> {

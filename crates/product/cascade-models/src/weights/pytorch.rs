@@ -1,7 +1,7 @@
 //! Weights as PyTorch saves them: `pytorch_model.bin`, a zip archive with a pickle of tensors and
 //! one entry for each storage.
 //!
-//! Why not the tensor library's reader: it reads pickles without running them too, but panics on
+//! Why not candle's reader: it reads pickles without running them too, but panics on
 //! some, runs out of memory on others, passes over what it does not know, and refuses views that
 //! are not contiguous.
 
