@@ -44,7 +44,7 @@
 //! # Features
 //!
 //! * `demo` (default): `embedded:NAME`, [`Config::demo`]: the demo models, tables and
-//!   configurations as part of the program, 52 MB.
+//!   configurations as part of the program, some 55 MB.
 //! * `hub` (default): models of the Hugging Face hub. Without it, models are folders or embedded.
 
 #![forbid(unsafe_code)]

@@ -4,7 +4,7 @@ use crate::arguments::{GrowArguments, KeepArguments};
 use crate::launch::{Kernel, Launch};
 use crate::{Address, Buffer, DType, Device, Result};
 
-/// WorkspaceSizes of a cache that stay as they are.
+/// Sizes of a cache that do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheShape {
     /// Layers that have keys and values.

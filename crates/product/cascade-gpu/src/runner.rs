@@ -13,7 +13,7 @@ use crate::device::Program;
 use crate::launch::{Kernel, Launch};
 use crate::{Address, Buffer, Cache, DType, Device, Forward, Heads, Linear, Result};
 
-/// WorkspaceSizes that the memory of forwards follows from.
+/// Sizes from which the workspace of a forward is allocated.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkspaceSizes {
     /// Size of the residual stream.
@@ -33,7 +33,7 @@ pub struct WorkspaceSizes {
 }
 
 impl WorkspaceSizes {
-    /// WorkspaceSizes that have room for no linear map yet.
+    /// Sizes without room for any linear map yet.
     pub fn new(stream: usize, epsilon: f64, heads: Heads, vocabulary: usize) -> Self {
         Self {
             stream,

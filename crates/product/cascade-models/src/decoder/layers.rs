@@ -14,7 +14,7 @@ use crate::Result;
 struct Decoder<B: Backend> {
     embedding: B::Table,
     rotary: B::Rotary,
-    /// Of layers that know no positions, if there are any.
+    /// The identity rotation of NoPE layers, if there are any.
     unrotated: Option<B::Rotary>,
     activation: Activation,
     layers: Vec<Layer<B>>,
