@@ -9,7 +9,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut cascade = config.assemble(&AssembleOptions::default())?.cascade;
     let options = config.generation.options().with_max_new_tokens(48);
-    let output = cascade.generate("Question: Ann has 2 apples and buys 3. How many?", &options)?;
+    let question = "Ann has 12 shells. Tom has 3 times as many. How many shells have the two?";
+    let output = cascade.generate(&format!("Question: {question} Answer:"), &options)?;
     println!("{}", output.text.as_deref().unwrap_or_default());
     println!(
         "{} tokens, {:.2} per forward of the target, {:.0}% of drafted tokens accepted",

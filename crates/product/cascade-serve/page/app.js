@@ -99,14 +99,12 @@ function showFigures() {
   const tokens = page.steps.reduce((sum, step) => sum + step.tokens.length, 0);
   const seconds = page.steps.reduce((sum, step) => sum + step.seconds, 0);
   byId('per-forward').textContent = page.steps.length ? (tokens / page.steps.length).toFixed(2) : '–';
-  const plain = page.model.cascade.plain_tokens_per_second;
-  // Without the first step, which reads the prompt: plain decoding was timed without it too.
+  // Without the first step, which reads the prompt.
   const [first, ...later] = page.steps;
   const laterTokens = first ? tokens - first.tokens.length : 0;
   const laterSeconds = first ? seconds - first.seconds : 0;
   const speed = later.length && laterSeconds > 0 ? laterTokens / laterSeconds : 0;
-  const ratio = speed > 0 && plain > 0 ? ` (${(speed / plain).toFixed(2)} × plain)` : '';
-  byId('speed').textContent = rate(speed) + ratio;
+  byId('speed').textContent = rate(speed);
   showLevels();
 }
 
