@@ -5,25 +5,21 @@ use std::fmt;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime;
 use jiff::Zoned;
-use minijinja::formatting::FormatStyle;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
-use minijinja::{filters, formatting, AutoEscape, Environment, Error, ErrorKind, State};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 
+use crate::builtins::{self, shortened, too_wide, WIDEST};
 use crate::json::Style;
+use crate::limits::{make, make_text, refused, LONGEST};
+use crate::operators::{self, printed};
+use crate::weight::weigh;
 
 /// Instructions that a template may execute: those of a conversation of ten thousand messages.
-const FUEL: u64 = 5_000_000;
+const FUEL: u64 = 6_000_000;
 
 /// Depth of macros within macros and loops within loops.
 const RECURSION: usize = 200;
-
-/// Columns that a template may indent by.
-const WIDEST: usize = 1000;
-
-/// The filter `indent` of the library, under a name that no template has.
-const UNCHECKED_INDENT: &str = "indent, unchecked";
 
 /// What `raise_exception` was called with.
 #[derive(Debug)]
@@ -43,85 +39,38 @@ impl std::error::Error for Raised {}
 /// None, as tests make sure.
 pub(crate) fn environment(now: Option<DateTime>) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
-    environment.set_syntax(
-        SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build()?,
-    );
+    environment.set_syntax(syntax()?);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(method);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);
+    builtins::add(&mut environment);
+    operators::add(&mut environment);
     environment.add_filter("tojson", tojson);
-    environment.add_filter("format", format);
-    environment.add_filter(UNCHECKED_INDENT, filters::indent);
-    environment.add_filter("indent", indent);
     environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", move |format: String| strftime(now, &format));
     Ok(environment)
 }
 
-/// A method of Python's strings, lists and mappings.
-fn method(
-    state: &mut State,
-    value: &Value,
-    name: &str,
-    arguments: &[Value],
-) -> Result<Value, Error> {
-    if let ("format", Some(text)) = (name, value.as_str()) {
-        check_width(text)?;
-    }
-    unknown_method_callback(state, value, name, arguments)
-}
-
-fn format(text: &str, arguments: Rest<Value>) -> Result<Value, Error> {
-    check_width(text)?;
-    formatting::format(FormatStyle::Printf, text, &arguments).map(Value::from)
-}
-
-fn indent(
-    state: &mut State,
-    text: Value,
-    width: Option<usize>,
-    first: Option<bool>,
-    named: Kwargs,
-) -> Result<Value, Error> {
-    let width = width.map_or_else(|| named.get("width"), |width| Ok(Some(width)))?;
-    let first = first.map_or_else(|| named.get("first"), |first| Ok(Some(first)))?;
-    let blank: Option<bool> = named.get("blank")?;
-    named.assert_all_used()?;
-    let width = width.unwrap_or(4);
-    if width > WIDEST {
-        return Err(too_wide(width));
-    }
-    let flags = [first, blank].map(|flag| Value::from(flag.unwrap_or(false)));
-    let arguments = [text, Value::from(width)].into_iter().chain(flags);
-    state.apply_filter(UNCHECKED_INDENT, &arguments.collect::<Vec<_>>())
-}
-
-/// Refuses widths that would fill the memory with blanks.
-fn check_width(text: &str) -> Result<(), Error> {
-    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
-    match numbers.find(|number| number.len() > 4) {
-        None => Ok(()),
-        Some(width) => Err(too_wide(width)),
-    }
-}
-
-fn too_wide(width: impl fmt::Display) -> Error {
-    let problem = format!("the width {width} is too large");
-    Error::new(ErrorKind::InvalidOperation, problem)
+/// How templates are written.
+pub(crate) fn syntax() -> Result<SyntaxConfig, Error> {
+    SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()
 }
 
 fn raise_exception(message: Value) -> Result<Value, Error> {
-    let raised = Raised(message.to_string());
+    make_text(printed(&message)?)?;
+    let raised = Raised(shortened(message.to_string()));
     Err(Error::new(ErrorKind::InvalidOperation, raised.0.clone()).with_source(raised))
 }
 
 /// The time in the words of C's `strftime`, local as that of Python's `datetime.now()`.
 fn strftime(now: Option<DateTime>, format: &str) -> Result<String, Error> {
+    if format.len() > WIDEST {
+        return Err(refused("strftime_now: the format is too large"));
+    }
     let text = match now {
         Some(now) => strtime::format(format, now),
         None => strtime::format(format, &Zoned::now()),
@@ -152,9 +101,15 @@ fn tojson(value: &Value, arguments: Kwargs) -> Result<String, Error> {
         sort_keys: flag(&arguments, "sort_keys")?,
     };
     arguments.assert_all_used()?;
+    let weight = weigh(value)?;
+    make(2 * weight.text + 128 * weight.nodes)?;
     let value = serde_json::to_value(value)
         .map_err(|error| Error::new(ErrorKind::BadSerialization, format!("tojson: {error}")))?;
-    Ok(style.write(&value))
+    let text = style
+        .write(&value, LONGEST)
+        .ok_or_else(|| refused("tojson: the text is too large"))?;
+    make_text(text.len())?;
+    Ok(text)
 }
 
 fn flag(arguments: &Kwargs, name: &str) -> Result<bool, Error> {

@@ -2,6 +2,22 @@
 
 use serde_json::Value;
 
+/// A text that is no longer written on when it is too long.
+struct Text {
+    text: String,
+    longest: usize,
+}
+
+impl Text {
+    fn push(&mut self, c: char) {
+        self.text.push(c);
+    }
+
+    fn push_str(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+}
+
 /// The arguments of `json.dumps` that templates may give.
 pub(crate) struct Style {
     pub(crate) ensure_ascii: bool,
@@ -13,13 +29,17 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    pub(crate) fn write(&self, value: &Value) -> String {
-        let mut out = String::new();
+    /// The text, unless it would be much longer than `longest`.
+    pub(crate) fn write(&self, value: &Value, longest: usize) -> Option<String> {
+        let mut out = Text {
+            text: String::new(),
+            longest,
+        };
         self.value(&mut out, value, 0);
-        out
+        (out.text.len() <= longest).then_some(out.text)
     }
 
-    fn value(&self, out: &mut String, value: &Value, depth: usize) {
+    fn value(&self, out: &mut Text, value: &Value, depth: usize) {
         match value {
             Value::Number(number) if number.is_f64() => {
                 out.push_str(&float(number.as_f64().unwrap_or_default()));
@@ -42,7 +62,7 @@ impl Style {
 
     fn container(
         &self,
-        out: &mut String,
+        out: &mut Text,
         [open, close]: [char; 2],
         items: Vec<(Option<&String>, &Value)>,
         depth: usize,
@@ -50,6 +70,9 @@ impl Style {
         out.push(open);
         let any = !items.is_empty();
         for (at, (key, value)) in items.into_iter().enumerate() {
+            if out.text.len() > out.longest {
+                return;
+            }
             if at > 0 {
                 out.push_str(self.between_items());
             }
@@ -74,14 +97,14 @@ impl Style {
         }
     }
 
-    fn line(&self, out: &mut String, depth: usize) {
+    fn line(&self, out: &mut Text, depth: usize) {
         if let Some(indent) = &self.indent {
             out.push('\n');
             out.push_str(&indent.repeat(depth));
         }
     }
 
-    fn string(&self, out: &mut String, text: &str) {
+    fn string(&self, out: &mut Text, text: &str) {
         out.push('"');
         for c in text.chars() {
             match c {

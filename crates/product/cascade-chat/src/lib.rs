@@ -22,9 +22,9 @@
 //!
 //! A template is a program that somebody else wrote. It sees the messages, the special tokens and
 //! the time, and nothing else: it cannot name files (`include`, `import` and `extends` are refused
-//! when it is read), call other code, run without end, recurse without end, or write more than
-//! [`MAX_OUTPUT`] bytes. One thing is not bounded: the memory of texts that it joins but does not
-//! write. Take templates from where you take weights.
+//! when it is read) or call other code. It is bounded in time and memory: in what it executes, in
+//! the size of what it works on and of what it builds, in how deep its code and its values nest,
+//! and in what it writes ([`MAX_OUTPUT`]). It is rendered in a thread with a stack of its own.
 //!
 //! Messages are not escaped: a message that contains the text of a special token, such as
 //! `<|im_end|>`, puts that token into the prompt, as in transformers. A program that passes on the
@@ -32,20 +32,30 @@
 
 #![forbid(unsafe_code)]
 
+mod builtins;
 mod environment;
 mod error;
 mod json;
-mod limited;
+mod limits;
 mod message;
+mod namespace;
+mod nesting;
+mod operators;
+mod rewrite;
 mod source;
 mod tags;
 mod template;
+mod weight;
 
 pub use error::{Error, Result};
-pub use limited::MAX_OUTPUT;
 pub use message::{Message, Role};
 pub use source::{ChatFile, ChatTemplates};
 pub use template::ChatTemplate;
 
+/// Bytes that a template may write: far more than any model reads.
+pub const MAX_OUTPUT: usize = 16 << 20;
+
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

@@ -104,6 +104,19 @@ impl Message {
         &self.object
     }
 
+    /// About how many bytes all that it holds takes.
+    pub(crate) fn size(&self) -> usize {
+        fn size(value: &Value) -> usize {
+            32 + match value {
+                Value::String(text) => text.len(),
+                Value::Array(items) => items.iter().map(size).sum(),
+                Value::Object(map) => map.iter().map(|(key, value)| key.len() + size(value)).sum(),
+                _ => 0,
+            }
+        }
+        self.object.values().map(size).sum()
+    }
+
     /// Checks that messages are a conversation in which the model is to answer: the last word is
     /// the user's.
     ///

@@ -5,18 +5,23 @@ use std::error::Error as _;
 use std::fmt;
 
 use jiff::civil::DateTime;
+use minijinja::machinery::{eval, make_string_output, parse, CodeGenerator, Instructions};
 use minijinja::value::{Serde, Value};
-use minijinja::{Environment, ErrorKind};
+use minijinja::{AutoEscape, Environment, ErrorKind};
 
+use crate::builtins::shortened;
 use crate::environment::{environment, Raised};
-use crate::limited::Limited;
-use crate::{tags, Error, Message, Result};
+use crate::{limits, nesting, rewrite, tags, Error, Message, Result, MAX_OUTPUT};
 
 /// Bytes of the longest template that is read.
 const MAX_SOURCE: usize = 1 << 20;
 
 /// Its name in its environment.
 const ONLY: &str = "chat";
+
+/// Bytes of the stack that templates are compiled and rendered on: what they nest is bounded so
+/// that it suffices, wherever it is that the caller's own stack ends.
+const STACK: usize = 16 << 20;
 
 /// A template that makes a prompt of messages.
 ///
@@ -27,6 +32,7 @@ const ONLY: &str = "chat";
 #[derive(Clone)]
 pub struct ChatTemplate {
     name: String,
+    source: String,
     environment: Environment<'static>,
     /// `bos_token`, `eos_token` and so on.
     special_tokens: BTreeMap<String, Value>,
@@ -48,8 +54,8 @@ impl ChatTemplate {
     /// Compiles a template. `name` is where it comes from, for messages.
     ///
     /// # Errors
-    /// [`Error::Syntax`] for a text that is not a template, is longer than 1 MiB, or asks for
-    /// files.
+    /// [`Error::Syntax`] for a text that is not a template, is longer than 1 MiB, is nested too
+    /// deep, or asks for files.
     pub fn new(name: impl Into<String>, source: &str) -> Result<Self> {
         Self::at(name.into(), source, None)
     }
@@ -72,14 +78,18 @@ impl ChatTemplate {
             );
             syntax(tag.line, problem)
         })?;
-        let compiled = environment(now).and_then(|mut environment| {
-            environment.add_template_owned(ONLY, source)?;
-            Ok(environment)
-        });
-        let environment =
-            compiled.map_err(|error| syntax(error.line().unwrap_or_default(), detail(&error)))?;
+        let wrong =
+            |error: minijinja::Error| syntax(error.line().unwrap_or_default(), detail(&error));
+        let environment = environment(now).map_err(wrong)?;
+        nesting::check(&source, environment.syntax())
+            .map_err(|line| syntax(line, "its code is nested too deep".to_owned()))?;
+        let checked = on_a_stack(|| compile(&environment, &source, |_| Ok(())));
+        checked
+            .map_err(|problem| syntax(0, problem))?
+            .map_err(wrong)?;
         Ok(Self {
             name,
+            source,
             environment,
             special_tokens: BTreeMap::new(),
             holds_special_tokens: true,
@@ -132,8 +142,8 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// [`Error::Refused`] if the template calls `raise_exception`; [`Error::Render`] if it fails,
-    /// executes more than 5 million instructions, recurses more than 200 deep, or writes more than
-    /// [`MAX_OUTPUT`](crate::MAX_OUTPUT) bytes.
+    /// goes beyond its limits of time and memory, recurses or nests values more than 200 deep, or
+    /// writes more than [`MAX_OUTPUT`] bytes.
     pub fn render(&self, messages: &[Message]) -> Result<String> {
         self.render_with(messages, true)
     }
@@ -152,16 +162,40 @@ impl ChatTemplate {
         for none in ["tools", "documents"] {
             variables.insert(none.to_owned(), Value::from(()));
         }
-        let mut text = Limited::default();
-        let template = self.environment.get_template(ONLY);
-        template
-            .and_then(|template| {
-                template
-                    .render_captured_to(Value::from(variables), &mut text)
-                    .map(drop)
-            })
-            .map_err(|error| self.failed(&error))?;
-        Ok(text.into_text())
+        let size = messages.iter().map(Message::size).sum();
+        let rendered = on_a_stack(|| {
+            limits::open(size);
+            self.text(Value::from(variables))
+                .map_err(|error| self.failed(&error))
+        });
+        rendered.map_err(|problem| Error::Render {
+            template: self.name.clone(),
+            problem,
+        })?
+    }
+
+    /// The text, in this thread.
+    fn text(&self, variables: Value) -> std::result::Result<String, minijinja::Error> {
+        compile(&self.environment, &self.source, |compiled| {
+            let mut text = String::new();
+            let mut out = make_string_output(&mut text);
+            let (code, blocks) = compiled;
+            eval(
+                &self.environment,
+                code,
+                variables,
+                blocks,
+                &mut out,
+                AutoEscape::None,
+            )?;
+            match text.len() {
+                ..=MAX_OUTPUT => Ok(text),
+                _ => Err(limits::refused(format!(
+                    "it writes more than {} MiB",
+                    MAX_OUTPUT >> 20
+                ))),
+            }
+        })
     }
 
     /// The messages as the template sees them: those of models as they are, the built-in one
@@ -199,6 +233,40 @@ impl ChatTemplate {
     }
 }
 
+/// What the interpreter executes.
+type Compiled<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);
+
+/// Compiles a template and does something with it. It is compiled for every rendering, which takes
+/// less than that does.
+fn compile<'a, T>(
+    environment: &Environment,
+    source: &'a str,
+    then: impl FnOnce(&Compiled<'a>) -> std::result::Result<T, minijinja::Error>,
+) -> std::result::Result<T, minijinja::Error> {
+    let tree = parse(source, ONLY, environment.syntax().clone())?;
+    let tree = rewrite::template(&tree);
+    let mut code = CodeGenerator::new(ONLY, source);
+    code.compile_stmt(&tree);
+    drop(tree);
+    then(&code.finish())
+}
+
+/// Does something in a thread with a stack of its own. A panic there is the interpreter's.
+///
+/// # Errors
+/// If there is no such thread, or the interpreter panics.
+fn on_a_stack<T: Send>(job: impl FnOnce() -> T + Send) -> std::result::Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("chat template".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, job)
+            .map_err(|error| format!("no thread to render it in: {error}"))?;
+        let failed = |_| "the interpreter cannot execute it".to_owned();
+        thread.join().map_err(failed)
+    })
+}
+
 /// The error without its place, and its causes.
 fn detail(error: &minijinja::Error) -> String {
     let mut text = match error.detail() {
@@ -210,5 +278,5 @@ fn detail(error: &minijinja::Error) -> String {
         text = format!("{text}: {error}");
         cause = error.source();
     }
-    text
+    shortened(text)
 }

@@ -147,6 +147,10 @@ fn templates_that_do_not_end_are_refused() {
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion limit"),
         (
             "{% for a in range(99999) %}{{ 'abcdefghijklmnopqrstuvwxyz' * 100 }}{% endfor %}",
+            "builds more than 256 MiB",
+        ),
+        (
+            "{% for a in range(99999) %}{{ 'abcdefghijklmnopqrstuvwxyz' * 10 }}{% endfor %}",
             "writes more than 16 MiB",
         ),
         ("{{ 'x' * 999999999999 }}", "too large"),
