@@ -16,7 +16,7 @@ pub struct Distribution {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Weights {
+pub(crate) enum Weights {
     /// From softmax, in f32.
     Single(Dense<f32>),
     /// For computations that need f64 precision.
@@ -30,10 +30,10 @@ enum Weights {
 
 /// One weight for each token.
 #[derive(Clone, Debug, PartialEq)]
-struct Dense<T> {
-    weights: Vec<T>,
+pub(crate) struct Dense<T> {
+    pub(crate) weights: Vec<T>,
     /// The sum of each block of [`BLOCK`] weights.
-    sums: Vec<f64>,
+    pub(crate) sums: Vec<f64>,
 }
 
 impl<T: Weight> Dense<T> {
@@ -252,24 +252,38 @@ impl Distribution {
         self.vocab_size
     }
 
+    pub(crate) fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
     /// Probability of a token, in `[0, 1]`; 0 outside the vocabulary.
     pub fn probability(&self, token: TokenId) -> f64 {
-        let weight = match &self.weights {
+        self.weight(token) / self.total
+    }
+
+    /// A token's probability before normalisation.
+    pub(crate) fn weight(&self, token: TokenId) -> f64 {
+        match &self.weights {
             Weights::Single(dense) => dense.get(token),
             Weights::Double(dense) => dense.get(token),
             Weights::Sparse { tokens, weights } => {
                 let place = tokens.binary_search(&token);
                 place.map_or(0.0, |place| weights[place])
             }
-        };
-        weight / self.total
+        }
     }
 
     /// Calls `visit` with each token of positive probability, in ascending order.
     pub fn for_each(&self, mut visit: impl FnMut(TokenId, f64)) {
+        self.for_each_weight(|token, weight| visit(token, weight / self.total));
+    }
+
+    /// Calls `visit` with each token of positive probability, in ascending order, and its
+    /// [weight](Self::weight).
+    pub(crate) fn for_each_weight(&self, mut visit: impl FnMut(TokenId, f64)) {
         let mut weigh = |token: TokenId, weight: f64| {
             if weight > 0.0 {
-                visit(token, weight / self.total);
+                visit(token, weight);
             }
         };
         match &self.weights {

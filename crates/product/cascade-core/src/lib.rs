@@ -4,7 +4,7 @@
 //!   means plain decoding.
 //! * [`Draft`]: a token tree that records what each node was drawn from and who proposed it.
 //! * [`Distribution`]: probabilities over a vocabulary; [`Sampling`] computes them from logits,
-//!   [`RandomSource`] draws from them.
+//!   [`RandomSource`] draws from them, and so does [`Noise`], which depends on the place alone.
 //! * [`Scorer`]: a neural model. It scores a whole tree in one forward and is observationally pure.
 //! * [`Drafter`]: a statistical model, such as Max-Gram or a bigram table. It proposes at
 //!   negligible cost.
@@ -21,6 +21,8 @@ mod drafter;
 mod error;
 pub mod exp;
 mod fingerprint;
+mod noise;
+mod philox;
 mod prefix;
 mod prompt;
 mod random;
@@ -38,6 +40,7 @@ pub use draft::{Candidate, Draft, LevelId, Proposal, Proposed};
 pub use drafter::{Budget, Drafter, Observation, ScoredTree};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
+pub use noise::{exponential_of, seed_of, Noise, SeededNoise};
 pub use prefix::common_prefix;
 pub use prompt::{Architecture, Prompt};
 pub use random::{RandomSource, SeededRandom};

@@ -17,7 +17,7 @@ const LANES: usize = 8;
 /// everything it calls must be `#[inline(always)]`, or they are compiled without those
 /// instructions.
 #[inline]
-fn vectorized<T>(run: impl FnMut() -> T) -> T {
+pub(crate) fn vectorized<T>(run: impl FnMut() -> T) -> T {
     pulp::Arch::new().dispatch(Vectorized(run))
 }
 
@@ -35,7 +35,7 @@ impl<T, F: FnMut() -> T> pulp::WithSimd for Vectorized<F> {
 
 /// All blocks; the last one is padded with `padding`.
 #[inline(always)]
-fn blocks<T: Copy>(values: &[T], padding: T) -> impl Iterator<Item = [T; BLOCK]> + '_ {
+pub(crate) fn blocks<T: Copy>(values: &[T], padding: T) -> impl Iterator<Item = [T; BLOCK]> + '_ {
     let (blocks, rest) = values.as_chunks();
     let last = (!rest.is_empty()).then(|| padded(rest, padding));
     blocks.iter().copied().chain(last)
