@@ -396,7 +396,7 @@ fn sampled_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Ve
         for (shape, nodes) in drafts() {
             let cases = cases(pool, Some(&sampling), shape, nodes);
             let sum = plain_sum(criterion, table, mode, shape, &cases);
-            for rule in Rule::ALL {
+            for rule in Rule::DRAWN {
                 for leniences in [LeniencePolicy::STRICT, leniences(LENIENCE)] {
                     let step = Step {
                         mode,

@@ -6,8 +6,10 @@
 //!
 //! * [`greedy`]: accept what the reviewer would have decoded itself or, for reviewers that are
 //!   drafters, what is nearly as probable ([`Lenience`]).
+//! * [`coupled`]: draw the reviewer's tokens with noise that depends on their position alone, so
+//!   that what is drafted does not change them.
 //! * [`sampled`]: draw the reviewer's tokens such that they coincide with drafted ones as often as
-//!   possible. One file for each [`Rule`]: [`matching`], [`speculative`], [`iterated`],
+//!   possible. One file for each [`ReviewRule`]: [`matching`], [`speculative`], [`iterated`],
 //!   [`spec_infer`]; [`lenient`] loosens any of them.
 //!
 //! * [`over_acceptance`]: a sampled review that **is lossy**, within a [`LossBudget`].
@@ -15,6 +17,7 @@
 //! Every strict review is exact: it emits what the reviewer alone would emit (greedy), or tokens of
 //! the same distribution (sampled).
 
+pub mod coupled;
 pub mod greedy;
 pub mod iterated;
 mod lenience;

@@ -49,6 +49,11 @@ pub trait ReviewRule: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether reviews are [`coupled`](crate::coupled): then tokens are not drawn by this rule.
+    fn is_coupled(&self) -> bool {
+        false
+    }
+
     /// Draws a token of `p`, which may be one of `draws`: those of the children of a node, in
     /// order.
     fn token(
@@ -68,6 +73,10 @@ impl<R: ReviewRule + ?Sized> ReviewRule for &R {
         (**self).reorders()
     }
 
+    fn is_coupled(&self) -> bool {
+        (**self).is_coupled()
+    }
+
     fn token(
         &self,
         p: &Arc<Distribution>,
@@ -79,15 +88,19 @@ impl<R: ReviewRule + ?Sized> ReviewRule for &R {
 }
 
 /// The rules of the papers. Each emits exactly p; they differ in how often the token is a drafted
-/// one.
+/// one, and in whether a seed's tokens depend on what is drafted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rule {
+    /// `coupled`: see [`coupled`](crate::coupled). A seed's tokens are those of plain decoding.
+    /// Where tokens are drawn from a source of randomness all the same (lossy samples), it is
+    /// [`Iterated`](Self::Iterated).
+    #[default]
+    Coupled,
     /// `match`: see [`matching`].
     Match,
     /// `speculative`: see [`speculative`].
     Speculative,
     /// `iterated`: see [`iterated`].
-    #[default]
     Iterated,
     /// `spec_infer`: see [`spec_infer`].
     SpecInfer,
@@ -95,7 +108,9 @@ pub enum Rule {
 
 /// The name is not that of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no rule `{name}`; choose one of match, speculative, iterated, spec_infer")]
+#[error(
+    "there is no rule `{name}`; choose one of coupled, match, speculative, iterated, spec_infer"
+)]
 pub struct UnknownRule {
     /// The name.
     pub name: String,
@@ -103,7 +118,17 @@ pub struct UnknownRule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
+        Self::Coupled,
+        Self::Match,
+        Self::Speculative,
+        Self::Iterated,
+        Self::SpecInfer,
+    ];
+
+    /// The rules that draw from a source of randomness: what a seed's tokens are depends on what is
+    /// drafted, and only their distribution does not.
+    pub const DRAWN: [Self; 4] = [
         Self::Match,
         Self::Speculative,
         Self::Iterated,
@@ -113,6 +138,7 @@ impl Rule {
     /// Its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Coupled => "coupled",
             Self::Match => "match",
             Self::Speculative => "speculative",
             Self::Iterated => "iterated",
@@ -130,6 +156,10 @@ impl ReviewRule for Rule {
         matches!(self, Self::SpecInfer)
     }
 
+    fn is_coupled(&self) -> bool {
+        matches!(self, Self::Coupled)
+    }
+
     fn token(
         &self,
         p: &Arc<Distribution>,
@@ -139,7 +169,7 @@ impl ReviewRule for Rule {
         match self {
             Self::Match => matching::token(p, chance),
             Self::Speculative => speculative::token(p, draws, chance),
-            Self::Iterated => iterated::token(p, draws, chance),
+            Self::Coupled | Self::Iterated => iterated::token(p, draws, chance),
             Self::SpecInfer => spec_infer::token(p, draws, chance),
         }
     }

@@ -28,7 +28,7 @@ const POSITIONS: usize = 3;
 const NEW_TOKENS: usize = 5;
 const EOS: TokenId = 3;
 
-fn target() -> ToyScorer {
+pub(crate) fn target() -> ToyScorer {
     ToyScorer::target("target", VOCABULARY, FAMILY)
 }
 
@@ -55,23 +55,23 @@ impl Drafter for Guesser {
 
 /// Random settings of a cascade.
 #[derive(Clone, Debug)]
-struct Setting {
+pub(crate) struct Setting {
     k: Vec<Vec<usize>>,
-    rules: [Rule; 3],
+    pub(crate) rules: [Rule; 3],
     branching: [Branching; 2],
     placement: Placement,
     max_nodes: usize,
     leniences: [f32; 2],
-    sampling: Sampling,
-    eos: Vec<TokenId>,
-    prompt: Vec<TokenId>,
+    pub(crate) sampling: Sampling,
+    pub(crate) eos: Vec<TokenId>,
+    pub(crate) prompt: Vec<TokenId>,
     stops: [Stops; 3],
 }
 
 /// Ends turns depending on everything that a rule may read: the token, its probability, its
 /// position, the outcomes of earlier reviews. Half of them never do.
 #[derive(Clone, Debug)]
-struct Stops {
+pub(crate) struct Stops {
     tokens: Vec<TokenId>,
     below: f32,
     position: usize,
@@ -127,7 +127,7 @@ impl StopRule for Stops {
 }
 
 impl Setting {
-    fn random(rng: &mut ChaCha8Rng, trees: bool) -> Self {
+    pub(crate) fn random(rng: &mut ChaCha8Rng, trees: bool) -> Self {
         let mut k = vec![vec![0; 3]; 3];
         for (r, row) in k.iter_mut().enumerate() {
             row[r..].fill_with(|| rng.random_range(0..4));
@@ -141,9 +141,9 @@ impl Setting {
         .unwrap();
         // A rule that reorders is refused for siblings that depend on each other.
         let rules = if siblings == Siblings::WithoutReplacement {
-            &Rule::ALL[..3]
+            &Rule::DRAWN[..3]
         } else {
-            &Rule::ALL[..]
+            &Rule::DRAWN[..]
         };
         let rules = std::array::from_fn(|_| *rules.choose(rng).unwrap());
         let branching = std::array::from_fn(|_| {
@@ -185,11 +185,14 @@ impl Setting {
         self.builder().build().unwrap()
     }
 
-    fn builder(&self) -> CascadeBuilder {
+    pub(crate) fn builder(&self) -> CascadeBuilder {
         self.builder_with(Guesser)
     }
 
-    fn builder_with(&self, statistical: impl Drafter + Send + 'static) -> CascadeBuilder {
+    pub(crate) fn builder_with(
+        &self,
+        statistical: impl Drafter + Send + 'static,
+    ) -> CascadeBuilder {
         let options = |j: usize| NeuralOptions::new(self.rules[j + 1], self.branching[j].clone());
         let drafter =
             |j: u64, agreement| ToyScorer::drafter("drafter", VOCABULARY, FAMILY, j + 1, agreement);
@@ -330,7 +333,7 @@ fn samples_that_a_learning_tree_drafts_have_the_targets_distribution() {
     let p_values: Vec<f64> = (0..12)
         .map(|i| {
             let mut setting = Setting::random(&mut rng, true);
-            setting.rules[0] = Rule::ALL[i % Rule::ALL.len()];
+            setting.rules[0] = Rule::DRAWN[i % Rule::DRAWN.len()];
             // The tree drafts alone, or below neural drafters.
             if i % 3 == 0 {
                 setting.k = vec![vec![0, 0, 4], vec![0; 3], vec![0; 3]];

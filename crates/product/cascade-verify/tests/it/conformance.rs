@@ -229,7 +229,7 @@ fn assert_well_formed(
 fn verdicts_are_possible() {
     for case in CASES {
         let (draft, mut rows) = (case.draft(), case.rows());
-        for rule in Rule::ALL {
+        for rule in Rule::DRAWN {
             for leniences in all_leniences() {
                 let name = format!("{}: {rule}, {leniences:?}", case.name);
                 let all = outcomes(|chance| {
@@ -264,7 +264,7 @@ fn one_hot_rows_give_the_greedy_verdict() {
         let mut rows: Vec<_> = argmax.iter().map(point).collect();
         let scores = Scores::default().with_argmax(argmax);
         let expected = greedy::review(&draft, case.start, &scores, LeniencePolicy::STRICT);
-        for rule in Rule::ALL {
+        for rule in Rule::DRAWN {
             for leniences in all_leniences() {
                 for (verdict, _) in outcomes(|chance| {
                     sampled::review(&draft, case.start, &mut rows[..], rule, leniences, chance)
@@ -284,7 +284,7 @@ fn an_empty_draft_gives_a_token_of_the_first_row() {
     let mut rows = [Arc::new(
         Distribution::new(vec![0.2, 0.3, 0.0, 0.5]).unwrap(),
     )];
-    for rule in Rule::ALL {
+    for rule in Rule::DRAWN {
         for leniences in all_leniences() {
             let mut mass = [0.0; 4];
             for (verdict, probability) in outcomes(|chance| {
@@ -326,7 +326,9 @@ fn only_spec_infer_considers_draws_in_another_order() {
         assert_eq!(name_and_order(rule).1, rule == Rule::SpecInfer, "{rule}");
         let borrowed = &rule;
         assert_eq!(name_and_order(borrowed), name_and_order(rule));
+        assert_eq!(borrowed.is_coupled(), rule == Rule::Coupled);
     }
+    assert_eq!(Rule::default(), Rule::Coupled);
 }
 
 /// A rule that says nothing about the order of draws keeps it.
@@ -410,7 +412,7 @@ proptest! {
         draws in prop::collection::vec((0..VOCABULARY as TokenId, any::<prop::sample::Index>(), proposal()), 0..12),
         rows in prop::collection::vec(distribution(), 13),
         start in any::<prop::sample::Index>(),
-        rule in prop::sample::select(&Rule::ALL[..]),
+        rule in prop::sample::select(&Rule::DRAWN[..]),
         leniences in prop::sample::select(all_leniences().to_vec()),
         seed in any::<u64>(),
     ) {

@@ -65,7 +65,7 @@ fn logits_that_are_no_numbers_are_an_error_of_the_review() {
     for bad in [f32::NAN, f32::INFINITY] {
         // The reviewer draws 1; the row after it is invalid.
         let logits = Matrix::new(2, vec![f32::NEG_INFINITY, 0.0, 0.0, bad]);
-        for rule in Rule::ALL {
+        for rule in Rule::DRAWN {
             for leniences in [LeniencePolicy::STRICT, both(2.0)] {
                 let review = |draft: &Draft| {
                     let mut rows = SampledRows::new(&logits, &sampling);
@@ -106,7 +106,7 @@ fn a_draw_that_its_own_proposal_excludes_is_passed_over() {
     ] {
         let mut draft = Draft::new();
         push(&mut draft, 0, None, Proposal::Sampled(Arc::clone(&q)));
-        for rule in Rule::ALL {
+        for rule in Rule::DRAWN {
             for leniences in [LeniencePolicy::STRICT, both(3.0)] {
                 let mass = first_tokens(&draft, &p, rule, leniences);
                 assert_is(&p, mass, rule.name());
@@ -122,7 +122,7 @@ fn an_excluded_draw_does_not_spoil_its_siblings() {
         distribution(&[0.2, 0.5, 0.3]),
         distribution(&[0.0, 0.4, 0.6]),
     );
-    for rule in Rule::ALL {
+    for rule in Rule::DRAWN {
         let mut mass = [0.0; 3];
         for (token, drawn) in q.support() {
             let mut draft = Draft::new();
@@ -144,7 +144,7 @@ fn tokens_and_proposals_of_another_vocabulary_are_rejected() {
     for proposal in [Proposal::PointMass, Proposal::Sampled(wide)] {
         let mut draft = Draft::new();
         push(&mut draft, 4, None, proposal);
-        for rule in Rule::ALL {
+        for rule in Rule::DRAWN {
             for leniences in [LeniencePolicy::STRICT, both(3.0)] {
                 let mass = first_tokens(&draft, &p, rule, leniences);
                 assert_is(&p, mass, rule.name());
@@ -159,7 +159,7 @@ fn tokens_and_proposals_of_another_vocabulary_are_rejected() {
 fn rounding_does_not_multiply() {
     let p = distribution(&[0.1, 0.2, 0.7]);
     let q = distribution(&[0.1 * (1.0 + 1e-15), 0.2, 0.7 * (1.0 - 1e-15)]);
-    for rule in Rule::ALL {
+    for rule in Rule::DRAWN {
         for leniences in [LeniencePolicy::STRICT, both(1.0 + f32::EPSILON)] {
             let mut mass = [0.0; 3];
             for (token, drawn) in q.support() {
@@ -187,7 +187,7 @@ fn what_a_lenient_review_emits_is_never_called_impossible() {
     let mut draft = Draft::new();
     push(&mut draft, 0, None, Proposal::Sampled(q));
     let mut rows = [Arc::clone(&p), p];
-    for rule in Rule::ALL {
+    for rule in Rule::DRAWN {
         let mut chance = SeededRandom::new(1);
         let verdict =
             sampled::review(&draft, None, &mut rows[..], rule, both(3.0), &mut chance).unwrap();
@@ -232,7 +232,7 @@ fn a_review_looks_at_the_rows_along_its_path() {
     }
     let logits = Matrix::new(3, logits);
     let sampling = Sampling::new(1.0).unwrap();
-    for rule in Rule::ALL {
+    for rule in Rule::DRAWN {
         let mut rows = Counting {
             rows: SampledRows::new(&logits, &sampling),
             asked: Vec::new(),

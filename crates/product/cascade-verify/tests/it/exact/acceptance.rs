@@ -128,13 +128,13 @@ fn of_one_draw_grows_with_lenience() {
         for lenience in [1.5f32, 3.0] {
             let loosely = sum(&p, &q, |p, q| q.min(f64::from(lenience) * p));
             let loose = leniences(lenience, 1.0);
-            for rule in Rule::ALL {
+            for rule in Rule::DRAWN {
                 assert_close(kept_of(&cast, Shape::CHAIN, 1, rule, loose), loosely, &cast);
             }
             let favourite = cast.small.after(&[]).top(1)[0] as usize;
             let point = (f64::from(lenience) * p[favourite]).min(1.0);
             let loose = leniences(1.0, lenience);
-            for rule in Rule::ALL {
+            for rule in Rule::DRAWN {
                 assert_close(kept_of(&cast, Shape::Top(1), 1, rule, loose), point, &cast);
             }
         }
@@ -149,7 +149,7 @@ fn of_fixed_tokens_is_their_probability() {
         for width in 1..=3 {
             let fixed = cast.small.after(&[]).top(width);
             let theory: f64 = fixed.iter().map(|&token| p.probability(token)).sum();
-            for rule in Rule::ALL {
+            for rule in Rule::DRAWN {
                 let found = kept_of(&cast, Shape::Top(width), 1, rule, STRICT);
                 assert_close(found, theory, &cast);
             }

@@ -169,7 +169,7 @@ impl Reviewing<'_> {
     /// Checks the output of the target under all rules.
     fn check(&self, cast: &Cast, depth: usize) {
         let drafts = self.drafts(cast, depth);
-        for rule in Rule::ALL {
+        for rule in Rule::DRAWN {
             let error = strict_error(&cast.target, depth + 1, &drafts, rule);
             assert!(error < TOLERANCE, "{rule} over {self:?}, {cast}: {error:e}");
         }
@@ -181,7 +181,7 @@ const LENIENCES: [(f32, f32); 5] = [(1.0, 1.0), (1.5, 1.0), (3.0, 1.0), (1.5, 3.
 /// Checks the output of the target, with all rules and leniences of a drafter whose drafts have
 /// depth `inner`.
 fn check(cast: &Cast, shape: Shape, inner: usize, depth: usize, tail: usize) {
-    for rule in Rule::ALL.into_iter().filter(|&rule| fits(rule, shape)) {
+    for rule in Rule::DRAWN.into_iter().filter(|&rule| fits(rule, shape)) {
         for (neural, statistical) in LENIENCES {
             let reviewing = Reviewing {
                 depth: inner,
@@ -269,7 +269,7 @@ fn lenience_upon_lenience() {
         for shape in [Shape::CHAIN, Shape::Top(1), Shape::Distinct(2)] {
             for (neural, statistical) in LENIENCES {
                 let below = Reviewing::new(shape, leniences(neural, statistical));
-                for rule in Rule::ALL {
+                for rule in Rule::DRAWN {
                     let reviewing = Reviewing {
                         below: Below::Reviewing(&below),
                         depth: 2,

@@ -7,6 +7,7 @@
 mod acceptance;
 mod cascade;
 mod controls;
+mod coupled;
 mod drafting;
 mod joint;
 mod language;
