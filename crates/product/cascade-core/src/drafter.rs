@@ -141,8 +141,8 @@ pub trait Drafter {
         let _ = observation;
     }
 
-    /// Forgets what it has observed. Called before each sampled generation: what is drawn depends
-    /// on what was drafted, so that a seed would otherwise not give the same answer after others.
+    /// Forgets what it has observed. Called before each generation whose samples depend on what was
+    /// drafted: a seed would otherwise not give the same answer after others.
     fn forget(&mut self) {}
 
     /// How many of the target's most probable tokens, with their probabilities, it wants to

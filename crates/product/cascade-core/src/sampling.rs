@@ -105,6 +105,11 @@ impl Sampling {
         })
     }
 
+    /// By what logits are divided.
+    pub fn temperature(&self) -> f32 {
+        self.temperature
+    }
+
     /// Keeps the `k` most probable tokens, ties by lower id. A `k` above the vocabulary size keeps
     /// them all.
     ///

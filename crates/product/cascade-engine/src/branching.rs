@@ -37,11 +37,12 @@ pub enum Expand {
     MostProbable,
 }
 
-/// How siblings are chosen from a drafter's row.
+/// How siblings are chosen from a drafter's row, if samples are drawn by a rule that draws. (Greedy
+/// decoding uses the most probable tokens, and coupled samples the next to arrive in the race.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Siblings {
-    /// The most probable tokens. (Greedy decoding always uses these.)
+    /// The most probable tokens.
     #[default]
     #[serde(alias = "top")]
     TopK,

@@ -39,7 +39,8 @@ impl CascadeBuilder {
         self.target_with(name, scorer, Rule::default())
     }
 
-    /// Sets the target, and the rule of its reviews when tokens are sampled.
+    /// Sets the target, and the rule of its reviews when tokens are sampled. With
+    /// [`Rule::Coupled`], the default, the drafters' reviews are coupled too.
     pub fn target_with(
         mut self,
         name: impl Into<String>,

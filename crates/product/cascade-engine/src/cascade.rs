@@ -189,6 +189,12 @@ impl Cascade {
         self.codec.as_ref()
     }
 
+    /// Lets everything that decides what is drafted forget what it has learned.
+    pub(crate) fn forget(&mut self) {
+        self.models.forget();
+        self.recursion.schedule.forget();
+    }
+
     /// Checks that the target can process a prompt.
     ///
     /// # Errors

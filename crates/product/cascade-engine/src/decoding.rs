@@ -3,26 +3,65 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Decoding, Distribution, Draft, NodeId, Proposal, RandomSource, Result, Scores, TokenId, Want,
+    Decoding, Distribution, Draft, NodeId, Noise, Proposal, RandomSource, Result, Sampling, Scores,
+    SeededNoise, SeededRandom, TokenId, TokenTree, Want,
 };
 use cascade_verify::{
-    greedy, sampled, LeniencePolicy, LossBudget, ReviewRule, RowDistributions, SampledRows, Verdict,
+    coupled, greedy, sampled, LeniencePolicy, LossBudget, ReviewRule, RowDistributions,
+    SampledRows, Verdict,
 };
 
 use crate::{Branching, Siblings};
 
-/// Greedy or sampled, and the random source that samples are drawn from.
-pub(crate) struct DecodingState<'r> {
-    pub(crate) decoding: Decoding,
-    pub(crate) random: &'r mut dyn RandomSource,
+/// How the tokens of one generation are chosen, by the target and by its drafters.
+pub(crate) enum DecodingState {
+    /// The most probable ones.
+    Greedy,
+    /// The winners of races with noise that depends on positions alone.
+    Coupled(Sampling, Box<dyn Noise + Send>),
+    /// Drawn from a source of randomness, in the order in which draws are needed: what a seed's
+    /// tokens are depends on what is drafted.
+    Drawn(Sampling, Box<dyn RandomSource + Send>),
 }
 
-impl DecodingState<'_> {
+impl DecodingState {
+    pub(crate) fn new(decoding: Decoding, seed: u64, coupled: bool) -> Self {
+        match (decoding, coupled) {
+            (Decoding::Greedy, _) => Self::Greedy,
+            (Decoding::Sampled(sampling), true) => {
+                Self::Coupled(sampling, Box::new(SeededNoise::new(seed)))
+            }
+            (Decoding::Sampled(sampling), false) => {
+                Self::Drawn(sampling, Box::new(SeededRandom::new(seed)))
+            }
+        }
+    }
+
+    /// The same with other noise.
+    pub(crate) fn with_noise(self, noise: impl Noise + Send + 'static) -> Self {
+        match self {
+            Self::Greedy => Self::Greedy,
+            Self::Coupled(sampling, _) | Self::Drawn(sampling, _) => {
+                Self::Coupled(sampling, Box::new(noise))
+            }
+        }
+    }
+
+    /// The same with draws from this source.
+    pub(crate) fn with_random(self, random: impl RandomSource + Send + 'static) -> Self {
+        match self {
+            Self::Greedy => Self::Greedy,
+            Self::Coupled(sampling, _) | Self::Drawn(sampling, _) => {
+                Self::Drawn(sampling, Box::new(random))
+            }
+        }
+    }
+
     /// What must be computed of each row for a review with this lenience and for branching.
     pub(crate) fn want(&self, lenience: LeniencePolicy, branching: &Branching) -> Want {
-        match self.decoding {
-            Decoding::Sampled(_) => Want::LOGITS,
-            Decoding::Greedy => {
+        match self {
+            Self::Coupled(..) | Self::Drawn(..) => Want::LOGITS,
+            Self::Greedy => {
                 let want = if lenience.is_strict() {
                     Want::ARGMAX
                 } else {
@@ -36,17 +75,23 @@ impl DecodingState<'_> {
         }
     }
 
-    /// Whether tokens are sampled.
-    pub(crate) fn is_sampled(&self) -> bool {
-        !self.decoding.is_greedy()
+    /// Whether the text depends on what is drafted. If so, what is drafted must not depend on the
+    /// clock or on earlier generations, or a seed would not give the same text twice.
+    pub(crate) fn is_drawn(&self) -> bool {
+        matches!(self, Self::Drawn(..))
     }
 
-    /// Reads `scores` according to the decoding mode.
-    pub(crate) fn view<'s>(&'s mut self, scores: &'s Scores) -> ScoreView<'s> {
-        match (&self.decoding, &scores.logits) {
-            (Decoding::Sampled(sampling), Some(logits)) => ScoreView::Sampled {
+    /// Reads the `scores` of a tree after `context` tokens, according to the decoding mode.
+    pub(crate) fn view<'s>(&'s mut self, scores: &'s Scores, context: usize) -> ScoreView<'s> {
+        match (self, &scores.logits) {
+            (Self::Coupled(sampling, noise), Some(logits)) => ScoreView::Coupled {
                 rows: SampledRows::new(logits, sampling),
-                random: self.random,
+                noise: &**noise,
+                context,
+            },
+            (Self::Drawn(sampling, random), Some(logits)) => ScoreView::Drawn {
+                rows: SampledRows::new(logits, sampling),
+                random: &mut **random,
             },
             _ => ScoreView::Greedy(scores),
         }
@@ -56,7 +101,13 @@ impl DecodingState<'_> {
 /// A model's scores, read according to the decoding mode.
 pub(crate) enum ScoreView<'s> {
     Greedy(&'s Scores),
-    Sampled {
+    Coupled {
+        rows: SampledRows<'s>,
+        noise: &'s dyn Noise,
+        /// Tokens before the tree.
+        context: usize,
+    },
+    Drawn {
         rows: SampledRows<'s>,
         random: &'s mut dyn RandomSource,
     },
@@ -72,7 +123,12 @@ impl ScoreView<'_> {
     ) -> Result<Verdict> {
         match self {
             Self::Greedy(scores) => Ok(greedy::review(draft, start, scores, lenience)),
-            Self::Sampled { rows, random } => {
+            Self::Coupled {
+                rows,
+                noise,
+                context,
+            } => coupled::review(draft, start, rows, *noise, *context, lenience),
+            Self::Drawn { rows, random } => {
                 sampled::review(draft, start, rows, rule, lenience, *random)
             }
         }
@@ -86,11 +142,11 @@ impl ScoreView<'_> {
         budget: LossBudget,
     ) -> Result<(Verdict, f64)> {
         match self {
-            Self::Greedy(scores) => {
-                let strict = LeniencePolicy::STRICT;
-                Ok((greedy::review(draft, None, scores, strict), 0.0))
+            Self::Greedy(_) | Self::Coupled { .. } => {
+                let verdict = self.review(draft, None, rule, LeniencePolicy::STRICT)?;
+                Ok((verdict, 0.0))
             }
-            Self::Sampled { rows, random } => {
+            Self::Drawn { rows, random } => {
                 sampled::review_lossy(draft, None, rows, rule, budget, *random)
             }
         }
@@ -107,19 +163,21 @@ impl ScoreView<'_> {
     ) -> usize {
         let beside = usize::from(on_path.is_some());
         match (self, siblings) {
-            (Self::Sampled { .. }, Siblings::WithReplacement) => width * times - beside,
+            (Self::Drawn { .. }, Siblings::WithReplacement) => width * times - beside,
             // The token on the main path is a sample and does not replace any of the most probable
             // tokens.
-            (Self::Sampled { .. }, Siblings::TopK) if width > beside => width,
+            (Self::Drawn { .. }, Siblings::TopK) if width > beside => width,
             _ => width - beside,
         }
     }
 
-    /// Draws `count` children from a row, in addition to a token of the main path that has already
-    /// been drawn, if there is one.
+    /// Draws `count` children after a node of `tree` from its row, in addition to a token of the
+    /// main path that has already been drawn, if there is one. Coupled ones are the next to arrive
+    /// in the race, whatever `siblings` says.
     pub(crate) fn children(
         &mut self,
-        row: usize,
+        tree: &TokenTree,
+        at: Option<NodeId>,
         count: usize,
         siblings: Siblings,
         on_path: Option<TokenId>,
@@ -127,9 +185,19 @@ impl ScoreView<'_> {
         if count == 0 {
             return Ok(Vec::new());
         }
+        let row = TokenTree::row(at);
         match self {
             Self::Greedy(scores) => Ok(top_of(scores, row, count, on_path)),
-            Self::Sampled { rows, random } => {
+            Self::Coupled {
+                rows,
+                noise,
+                context,
+            } => {
+                let position = coupled::position(tree, *context, at);
+                let p = rows.distribution(row)?;
+                Ok(next_to_arrive(&p, *noise, position, count, on_path))
+            }
+            Self::Drawn { rows, random } => {
                 let p = rows.distribution(row)?;
                 Ok(match siblings {
                     Siblings::TopK => point_masses(&p, count),
@@ -153,6 +221,25 @@ fn top_of(
         .filter(|&&(token, _)| Some(token) != on_path)
         .take(count)
         .map(|&(token, probability)| (token, Proposal::Pick { probability }))
+        .collect()
+}
+
+/// The first tokens of a race other than that of the main path.
+fn next_to_arrive(
+    p: &Distribution,
+    noise: &dyn Noise,
+    position: u64,
+    count: usize,
+    on_path: Option<TokenId>,
+) -> Vec<(TokenId, Proposal)> {
+    let first = noise.first(position, p, count + 1).into_iter();
+    first
+        .filter(|&token| Some(token) != on_path)
+        .take(count)
+        .map(|token| {
+            let probability = p.probability(token) as f32;
+            (token, Proposal::Pick { probability })
+        })
         .collect()
 }
 

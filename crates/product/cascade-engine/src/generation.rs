@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_core::{
-    Decoding, Draft, LevelId, Observation, Prompt, RandomSource, Scores, SeededRandom, Want,
-};
+use cascade_core::{Draft, LevelId, Noise, Observation, Prompt, RandomSource, Scores, Want};
 use cascade_verify::{LeniencePolicy, LossBudget, Verdict};
 
 use crate::clock::Laps;
@@ -49,12 +47,11 @@ use crate::{
 /// ```
 pub struct Generation<C = Cascade> {
     cascade: C,
-    decoding: Decoding,
+    decoding: DecodingState,
     speculate: bool,
     /// Of how many tokens log probabilities are reported.
     logprobs: Option<usize>,
     report_drafts: bool,
-    random: Box<dyn RandomSource + Send>,
     /// How lossy samples may be, and how lossy they were.
     lossy: Option<LossBudget>,
     spent: f64,
@@ -72,19 +69,21 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let emission = Emission::new(options, models.codec.clone())?;
         let started = models.recursion.clock.now();
         models.models.set_source(&prompt.source)?;
-        if !options.decoding.is_greedy() {
-            models.models.forget();
-            models.recursion.schedule.forget();
+        let lossy = options.effective_budget();
+        // Lossy samples are drawn: their distribution depends on what is drafted in any case.
+        let coupled = models.models.target.rule.is_coupled() && lossy.is_none();
+        let decoding = DecodingState::new(options.decoding, options.seed, coupled);
+        if decoding.is_drawn() {
+            models.forget();
         }
         let wall = models.recursion.clock.now().saturating_sub(started);
         Ok(Self {
             cascade,
-            decoding: options.decoding,
+            decoding,
             speculate: options.speculate,
             logprobs: options.logprobs,
             report_drafts: options.report_drafts,
-            random: Box::new(SeededRandom::new(options.seed)),
-            lossy: options.effective_budget(),
+            lossy,
             spent: 0.0,
             context: ContextStack::new(prompt.context.clone()),
             emission,
@@ -94,11 +93,22 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         })
     }
 
-    /// The same generation with another source of randomness than the seed's, for tests that
-    /// enumerate what may be drawn.
-    pub fn with_random(self, random: impl RandomSource + Send + 'static) -> Self {
+    /// The same generation with draws from this source of randomness in place of the seed's (of
+    /// its noise, if reviews are [coupled](cascade_verify::coupled)), for tests that enumerate what
+    /// may be drawn.
+    pub fn with_random(mut self, random: impl RandomSource + Send + 'static) -> Self {
+        self.cascade.borrow_mut().forget();
         Self {
-            random: Box::new(random),
+            decoding: self.decoding.with_random(random),
+            ..self
+        }
+    }
+
+    /// The same generation with other noise than the seed's: tokens are the winners of its races,
+    /// whatever the rules of the models.
+    pub fn with_noise(self, noise: impl Noise + Send + 'static) -> Self {
+        Self {
+            decoding: self.decoding.with_noise(noise),
             ..self
         }
     }
@@ -205,16 +215,12 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     fn draft(&mut self, limit: usize) -> Result<Drafted> {
         let cascade = self.cascade.borrow_mut();
         let budget = cascade.recursion.settings.budget(limit);
-        let mut decoding = DecodingState {
-            decoding: self.decoding,
-            random: &mut *self.random,
-        };
         cascade.recursion.draft(
             &mut cascade.models.drafters,
             LevelId::TARGET,
             &mut self.context,
             budget,
-            &mut decoding,
+            &mut self.decoding,
         )
     }
 
@@ -226,18 +232,16 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             false => 0,
         };
         let target = &mut models.target;
-        let random: &mut dyn RandomSource = &mut *self.random;
-        let mut decoding = DecodingState {
-            decoding: self.decoding,
-            random,
-        };
-        let want = decoding.want(LeniencePolicy::STRICT, &Branching::chain());
+        let want = self
+            .decoding
+            .want(LeniencePolicy::STRICT, &Branching::chain());
         let mut want = want.union(want.with_top(observed));
         if self.logprobs.is_some() {
             want = want.union(Want::LOGITS);
         }
-        let (scores, forward) = target.score(self.context.tokens(), draft.tree(), want)?;
-        let mut view = decoding.view(&scores);
+        let context = self.context.tokens();
+        let (scores, forward) = target.score(context, draft.tree(), want)?;
+        let mut view = self.decoding.view(&scores, context.len());
         let reviewed = match self.lossy {
             None => view
                 .review(draft, None, &*target.rule, LeniencePolicy::STRICT)
@@ -275,8 +279,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             forward: *forward,
         };
         let drafters = &mut cascade.models.drafters;
-        let sampled = !self.decoding.is_greedy();
-        cascade.recursion.observe(drafters, &outcome, sampled);
+        let drawn = self.decoding.is_drawn();
+        cascade.recursion.observe(drafters, &outcome, drawn);
         let emitted = &self.emission.tokens[first..];
         let context = self.context.tokens();
         let observation = Observation::new(

@@ -19,7 +19,8 @@ pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
 /// How a neural drafter reviews and drafts.
 #[derive(Clone, Debug)]
 pub struct NeuralOptions {
-    /// The rule of its reviews when tokens are sampled.
+    /// The rule of its reviews when tokens are sampled, if the target's rule is one that draws;
+    /// [`Rule::Coupled`] is [`Rule::Iterated`] then. If the target's is coupled, all reviews are.
     pub rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
     pub branching: Branching,

@@ -44,7 +44,7 @@ impl<'a> NeuralDrafting<'a> {
         mut self,
         below: &mut [Level],
         context: &mut ContextStack,
-        decoding: &mut DecodingState<'_>,
+        decoding: &mut DecodingState,
     ) -> Result<DraftBuilder> {
         while self.wants_more() {
             let main_path = self.chunk.main_path();
@@ -60,9 +60,8 @@ impl<'a> NeuralDrafting<'a> {
                     .draft(below, drafter, context, budget, decoding)
             })?;
             let reviewed = self.review(drafted, context, &main_path, growth, decoding)?;
-            let sampled = decoding.is_sampled();
             let outcome = reviewed.outcome(drafter);
-            self.recursion.observe(below, &outcome, sampled);
+            self.recursion.observe(below, &outcome, decoding.is_drawn());
         }
         Ok(self.chunk)
     }
@@ -84,11 +83,11 @@ impl<'a> NeuralDrafting<'a> {
     /// Normally the path's remaining quota. But where a rule considers siblings in another order,
     /// their number must not depend on how far the path got, which depends on its tokens; then it
     /// is at least `most`.
-    fn growth(&self, most: usize, decoding: &DecodingState<'_>) -> Growth {
+    fn growth(&self, most: usize, decoding: &DecodingState) -> Growth {
         let owed = self.slot.quota.saturating_sub(self.chunk.depth());
         Growth {
             depth: self.chunk.depth(),
-            claimed: match decoding.is_sampled() && self.recursion.settings.reorders {
+            claimed: match decoding.is_drawn() && self.recursion.settings.reorders {
                 true => owed.max(most),
                 false => owed,
             },
@@ -120,7 +119,7 @@ impl<'a> NeuralDrafting<'a> {
         context: &mut ContextStack,
         main_path: &[TokenId],
         growth: Growth,
-        decoding: &mut DecodingState<'_>,
+        decoding: &mut DecodingState,
     ) -> Result<Reviewed> {
         match self.neural.branching.expand {
             // Where only the main path has children, the chunk's other nodes need no rows.
@@ -152,19 +151,19 @@ impl<'a> NeuralDrafting<'a> {
         start: Option<NodeId>,
         context: &[TokenId],
         growth: Growth,
-        decoding: &mut DecodingState<'_>,
+        decoding: &mut DecodingState,
     ) -> Result<Reviewed> {
         let lenience = self.recursion.settings.lenience;
         let want = self.want(decoding);
         let draft = &drafted.draft;
         let (scores, forward) = self.neural.score(context, draft.tree(), want)?;
-        let mut view = decoding.view(&scores);
+        let mut view = decoding.view(&scores, context.len());
         let verdict = view
             .review(draft, start, &*self.neural.rule, lenience)
             .map_err(|source| self.neural.failed(source))?;
         let leaves = self.growing_leaves();
         let steps = self.lengthen(draft, start, &verdict, &scores);
-        self.branch_out(steps, leaves, growth, &mut view)
+        self.branch_out(draft.tree(), steps, leaves, growth, &mut view)
             .map_err(|source| self.neural.failed(source))?;
         Ok(Reviewed {
             drafted,
@@ -175,7 +174,7 @@ impl<'a> NeuralDrafting<'a> {
     }
 
     /// The scores that the review, the branches and the stop rule read.
-    fn want(&self, decoding: &DecodingState<'_>) -> Want {
+    fn want(&self, decoding: &DecodingState) -> Want {
         let lenience = self.recursion.settings.lenience;
         let want = decoding.want(lenience, &self.neural.branching);
         let rule = self.neural.stop_rule.as_ref().map(|rule| rule.want());
@@ -204,10 +203,9 @@ impl<'a> NeuralDrafting<'a> {
         let mut steps = Vec::with_capacity(verdict.emitted.len());
         let mut at = start;
         for ((token, proposer, node), proposal) in kept.chain([own]).zip(&verdict.emitted) {
-            let row = TokenTree::row(at);
             let parent = self.chunk.tip;
-            steps.push(PathStep { parent, row, token });
-            self.chunk.stopped = self.stops(token, proposal, scores, row);
+            steps.push(PathStep { parent, at, token });
+            self.chunk.stopped = self.stops(token, proposal, scores, TokenTree::row(at));
             self.chunk.extend(token, proposal.clone(), proposer);
             self.chunk.ended = self.recursion.settings.is_eos(token);
             if self.chunk.ended || self.chunk.stopped {
@@ -254,6 +252,7 @@ impl<'a> NeuralDrafting<'a> {
     /// Branches beside the new tokens of the main path, and under other leaves.
     fn branch_out(
         &mut self,
+        scored: &TokenTree,
         steps: Vec<PathStep>,
         leaves: Vec<NodeId>,
         growth: Growth,
@@ -262,19 +261,20 @@ impl<'a> NeuralDrafting<'a> {
         let grown = self.chunk.depth() - growth.depth;
         let owed = growth.claimed.saturating_sub(grown);
         for step in steps {
-            self.branch(step.parent, step.row, Some(step.token), owed, view)?;
+            let row = (scored, step.at);
+            self.branch(step.parent, row, Some(step.token), owed, view)?;
         }
         for leaf in leaves {
             let token = self.chunk.draft.tree().token(leaf);
             // No leaf is deeper than the tip was before this review, which had less than its quota.
             if !self.recursion.settings.is_eos(token) {
-                self.branch(Some(leaf), TokenTree::row(Some(leaf)), None, owed, view)?;
+                self.branch(Some(leaf), (scored, Some(leaf)), None, owed, view)?;
             }
         }
         Ok(())
     }
 
-    /// Gives `parent` children from a row, beside `on_path` if that is one of them, within the
+    /// Gives `parent` children from the row after a node of the scored tree, beside `on_path` if that is one of them, within the
     /// budget that the main path's remaining quota leaves.
     ///
     /// Their number is fixed before any of them is drawn: omitting a child depending on its token
@@ -282,7 +282,7 @@ impl<'a> NeuralDrafting<'a> {
     fn branch(
         &mut self,
         parent: Option<NodeId>,
-        row: usize,
+        (scored, at): (&TokenTree, Option<NodeId>),
         on_path: Option<TokenId>,
         owed: usize,
         view: &mut ScoreView<'_>,
@@ -295,7 +295,8 @@ impl<'a> NeuralDrafting<'a> {
         };
         let draws = view.draws(branching.siblings, branching.width(depth), times, on_path);
         let spare = self.spare().saturating_sub(self.slot.reserved + owed);
-        let children = view.children(row, draws.min(spare), branching.siblings, on_path)?;
+        let count = draws.min(spare);
+        let children = view.children(scored, at, count, branching.siblings, on_path)?;
         for (token, proposal) in children {
             let proposer = self.slot.drafter;
             let proposed = Proposed { proposal, proposer };
@@ -309,8 +310,8 @@ impl<'a> NeuralDrafting<'a> {
 struct PathStep {
     /// The node before it.
     parent: Option<NodeId>,
-    /// The row that it comes from.
-    row: usize,
+    /// The node of the scored tree after which its row is.
+    at: Option<NodeId>,
     token: TokenId,
 }
 

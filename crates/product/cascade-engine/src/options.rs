@@ -23,9 +23,14 @@ pub struct Options {
     pub speculate: bool,
     /// How tokens are chosen, by the target and by its drafters alike; greedy by default.
     pub decoding: Decoding,
-    /// Seed for sampling: the same seed, prompt and cascade give the same output (if the models
-    /// compute the same logits). Another cascade, or plain decoding, gives other samples of the
-    /// same distribution.
+    /// Seed for sampling. If the target's rule is [`Rule::Coupled`](crate::Rule::Coupled), the
+    /// default, the same seed and prompt give the same output whatever drafts, and plain decoding
+    /// gives it too (if the target computes the same logits): the token at each position is the
+    /// winner of a race with this seed's [noise](cascade_core::SeededNoise), where the position is
+    /// the number of tokens before it, those of the prompt included. With other rules the same
+    /// seed, prompt and cascade give the same output, and another cascade gives other samples of
+    /// the same distribution. For several samples of one prompt see
+    /// [`seed_of`](cascade_core::seed_of).
     pub seed: u64,
     /// Whether steps report log probabilities of their tokens, and of how many of the most probable
     /// tokens beside each. Costs the copy of all logits of each forward, which a GPU otherwise

@@ -84,7 +84,7 @@ impl Recursion {
         reviewer: LevelId,
         context: &mut ContextStack,
         budget: Budget,
-        decoding: &mut DecodingState<'_>,
+        decoding: &mut DecodingState,
     ) -> Result<Drafted> {
         let mut builder = DraftBuilder::default();
         let mut turns: Vec<TurnRecord> = Vec::new();
@@ -120,7 +120,7 @@ impl Recursion {
                     self.chunk(drafting, context, slot, &state, decoding)
                 })?,
             };
-            let time = match decoding.is_sampled() {
+            let time = match decoding.is_drawn() {
                 true => Duration::ZERO,
                 false => self.clock.now().saturating_sub(started),
             };
@@ -137,9 +137,10 @@ impl Recursion {
         Ok(Drafted { draft, turns })
     }
 
-    /// Lets the policies learn from a review of a draft by `levels`, those below the reviewer.
-    pub(crate) fn observe(&mut self, levels: &mut [Level], outcome: &Outcome<'_>, sampled: bool) {
-        let outcome = &match sampled {
+    /// Lets the policies learn from a review of a draft by `levels`, those below the reviewer;
+    /// without times, if tokens are [drawn](DecodingState::is_drawn).
+    pub(crate) fn observe(&mut self, levels: &mut [Level], outcome: &Outcome<'_>, drawn: bool) {
+        let outcome = &match drawn {
             true => outcome.without_times(),
             false => *outcome,
         };
@@ -156,7 +157,7 @@ impl Recursion {
         context: &mut ContextStack,
         slot: DraftSlot,
         state: &DraftState<'_>,
-        decoding: &mut DecodingState<'_>,
+        decoding: &mut DecodingState,
     ) -> Result<DraftBuilder> {
         let slot = DraftSlot {
             generated: context.generated(),

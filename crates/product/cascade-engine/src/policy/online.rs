@@ -35,9 +35,10 @@ use crate::Role;
 /// at most 0.7% of the time spent in vain.
 ///
 /// # Determinism
-/// Decisions are a function of outcomes and times. In sampled generations, where what is drafted
-/// changes which tokens a seed draws, the schedule begins anew and sees no times: then it decides
-/// by [`AssumedCosts`], and a seed's answer depends neither on the machine nor on earlier requests.
+/// Decisions are a function of outcomes and times; greedy and coupled texts are not changed by
+/// them. Where what is drafted changes which tokens a seed draws ([`Rule::DRAWN`](crate::Rule::DRAWN)),
+/// the schedule begins anew and sees no times: then it decides by [`AssumedCosts`], and a seed's
+/// answer depends neither on the machine nor on earlier requests.
 #[derive(Clone, Debug)]
 pub struct OnlineSchedule {
     assumed: AssumedCosts,
@@ -47,7 +48,7 @@ pub struct OnlineSchedule {
     pending: Pending,
 }
 
-/// What forwards cost before they are measured, and in sampled generations.
+/// What forwards cost before they are measured, and where times are withheld.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssumedCosts {
     /// What one more row adds to a forward, in forwards of one row.
@@ -578,7 +579,7 @@ impl Schedule for OnlineSchedule {
     }
 
     fn forget(&mut self) {
-        // A sampled generation follows, which has no times.
+        // A generation follows whose samples depend on what is drafted: it has no times.
         self.begin(true);
     }
 

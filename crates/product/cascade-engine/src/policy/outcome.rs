@@ -26,9 +26,9 @@ pub struct Outcome<'a> {
     pub accepted: &'a [NodeId],
     /// The reviewer's own token after them.
     pub next: TokenId,
-    /// What the reviewer's forward cost. In a sampled generation its time is 0, as that of
-    /// [`TurnRecord`]s: what a seed draws depends on what is drafted, which must not depend on the
-    /// speed of the machine.
+    /// What the reviewer's forward cost. Where samples depend on what is drafted
+    /// ([rules that draw](crate::Rule::DRAWN)), its time is 0, as that of [`TurnRecord`]s, or they
+    /// would depend on the speed of the machine.
     pub forward: ForwardCost,
 }
 

@@ -19,9 +19,10 @@ use crate::{Result, Role};
 /// already in the draft, and outcomes of earlier reviews. It cannot see how the reviewer will
 /// decide on the current draft, so the output stays the target's.
 ///
-/// What a seed draws depends on what is drafted. So that it depends on nothing else,
-/// [`forget`](Self::forget) is called before each sampled generation, and outcomes have no times in
-/// one.
+/// Neither greedy nor [coupled](cascade_verify::coupled) texts depend on what is drafted. What a
+/// seed draws by [another rule](crate::Rule::DRAWN) does. So that it depends on nothing else,
+/// [`forget`](Self::forget) is called before each generation by such a rule, and outcomes have no
+/// times in one.
 ///
 /// There is one more condition for rules that consider siblings in another order than they were
 /// drawn in ([`ReviewRule::reorders`](crate::ReviewRule::reorders)): the number of candidates of a
@@ -94,7 +95,8 @@ pub trait Schedule: Send {
         let _ = outcome;
     }
 
-    /// Forgets what it has learned. Called before each sampled generation. Does nothing by default.
+    /// Forgets what it has learned. Called before each generation whose samples depend on what is
+    /// drafted. Does nothing by default.
     fn forget(&mut self) {}
 }
 
@@ -203,7 +205,7 @@ pub struct TurnRecord {
     pub path: Vec<NodeId>,
     /// Whether a stop rule ended it.
     pub stopped: bool,
-    /// Time that it took; 0 in a sampled generation (see [`Outcome::forward`]).
+    /// Time that it took; 0 where times are withheld (see [`Outcome::forward`]).
     pub time: Duration,
 }
 

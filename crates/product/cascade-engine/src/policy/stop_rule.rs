@@ -33,9 +33,9 @@ pub trait StopRule: Send {
         let _ = outcome;
     }
 
-    /// Forgets what it has learned. Called before each sampled generation, since what a seed draws
-    /// depends on what is drafted: it must not depend on earlier generations. Does nothing by
-    /// default.
+    /// Forgets what it has learned. Called before each generation whose samples depend on what is
+    /// drafted (those of [rules that draw](crate::Rule::DRAWN)): they must not depend on earlier
+    /// generations. Does nothing by default.
     fn forget(&mut self) {}
 }
 

@@ -4,6 +4,7 @@
 mod bookkeeping;
 mod classifier;
 mod common;
+mod coupled;
 mod generation;
 mod head;
 mod hostile;

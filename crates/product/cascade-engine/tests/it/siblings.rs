@@ -41,7 +41,11 @@ fn drafts(branching: Branching, quota: usize, decoding: Decoding) -> Vec<Draft> 
     let drafts = Arc::default();
     let k = KMatrix::new(vec![vec![quota]], Convention::Added).unwrap();
     let mut cascade = Cascade::builder()
-        .target("target", ToyScorer::target("target", VOCABULARY, 7))
+        .target_with(
+            "target",
+            ToyScorer::target("target", VOCABULARY, 7),
+            Rule::Iterated,
+        )
         .neural_with(
             "base",
             ToyScorer::drafter("base", VOCABULARY, 7, 1, 200),

@@ -1,0 +1,322 @@
+//! Coupled samples are those of plain decoding with the same seed, token by token, whatever drafts:
+//! an equality, not a statistic.
+
+use cascade_core::toy::ToyScorer;
+use cascade_core::{
+    seed_of, Architecture, Decoding, Distribution, Noise, Prompt, Result, Sampling, Scorer, Scores,
+    SeededNoise, TokenId, TokenTree, Want,
+};
+use cascade_engine::{
+    AdaptiveConfidence, AssumedTime, Branching, Cascade, Expand, LengthHeuristic, LossBudget,
+    MdpThreshold, NeuralOptions, OnlineSchedule, Options, RowTimes, Rule, Siblings, VirtualClock,
+};
+use cascade_ngram::{MaxGram, MaxGramTree, MaxGramTreeOptions};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::sampling::Setting;
+
+/// Plain decoding by the definition: no engine, no verification.
+fn by_definition(
+    mut target: ToyScorer,
+    prompt: &[TokenId],
+    sampling: &Sampling,
+    seed: u64,
+    (length, eos): (usize, &[TokenId]),
+) -> Vec<TokenId> {
+    let noise = SeededNoise::new(seed);
+    let mut context = prompt.to_vec();
+    while context.len() < prompt.len() + length {
+        let scores = target.score(&context, &TokenTree::new(), Want::LOGITS);
+        let logits = scores.unwrap().logits.unwrap();
+        let p = sampling.distribution(logits.row(0)).unwrap();
+        let token = noise.winner(context.len() as u64, &p);
+        context.push(token);
+        if eos.contains(&token) {
+            break;
+        }
+    }
+    context.split_off(prompt.len())
+}
+
+fn decoder(context: &[TokenId]) -> Prompt {
+    Prompt::new(Architecture::DecoderOnly, context.to_vec())
+}
+
+/// Temperatures from .3 to 1.5, with every truncation.
+fn random_sampling(rng: &mut ChaCha8Rng) -> Sampling {
+    let plain = Sampling::new(rng.random_range(0.3..1.5)).unwrap();
+    match rng.random_range(0..5) {
+        0 => plain.with_top_k(rng.random_range(1..4)).unwrap(),
+        1 => plain.with_top_p(rng.random_range(0.2..1.0)).unwrap(),
+        2 => plain.with_min_p(rng.random_range(0.01..0.5)).unwrap(),
+        3 => {
+            let both = plain.with_top_k(3).unwrap();
+            both.with_top_p(0.9).unwrap()
+        }
+        _ => plain,
+    }
+}
+
+/// Random matrices, trees, leniences, stop rules and lengths; one cascade for several seeds, so that
+/// what it learned from one text drafts for the next.
+#[test]
+fn texts_are_those_of_plain_decoding_with_the_same_seed() {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    for number in 0..400 {
+        let mut setting = Setting::random(&mut rng, number % 4 != 0);
+        setting.rules = [Rule::Coupled; 3];
+        setting.sampling = random_sampling(&mut rng);
+        let tree = MaxGramTree::new(MaxGramTreeOptions::default(), None);
+        let builder = match number % 3 {
+            0 => setting.builder_with(tree),
+            _ => setting.builder(),
+        };
+        let mut cascade = builder.build().unwrap();
+        for _ in 0..4 {
+            let (seed, length) = (rng.random(), rng.random_range(1..24));
+            let options = Options::default()
+                .with_decoding(Decoding::Sampled(setting.sampling))
+                .with_max_new_tokens(length)
+                .with_seed(seed);
+            let prompt = decoder(&setting.prompt);
+            let mut text = |speculate| {
+                let options = options.clone().with_speculation(speculate);
+                cascade.generate_tokens(&prompt, &options).unwrap().tokens
+            };
+            let drafted = text(true);
+            assert_eq!(drafted, text(false), "{setting:?}");
+            let end = (length, &setting.eos[..]);
+            let target = crate::sampling::target();
+            let defined = by_definition(target, &setting.prompt, &setting.sampling, seed, end);
+            assert_eq!(drafted, defined, "{setting:?}");
+        }
+    }
+}
+
+const VOCABULARY: usize = 40;
+const FAMILY: u64 = 5;
+
+/// Computes no row twice, as models with a cache.
+struct Cached(ToyScorer);
+
+impl Scorer for Cached {
+    fn architecture(&self) -> Architecture {
+        self.0.architecture()
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.0.vocab_size()
+    }
+
+    fn max_context(&self) -> Option<usize> {
+        self.0.max_context()
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.0.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        let scores = self.0.score(context, tree, want)?;
+        Ok(scores.with_rows_computed(tree.len() + 1))
+    }
+}
+
+fn wide_target() -> ToyScorer {
+    ToyScorer::target("target", VOCABULARY, FAMILY)
+}
+
+/// The online schedule, which here sees a clock that runs as it likes, and rules that learn from
+/// times and outcomes.
+#[test]
+fn no_schedule_and_no_clock_changes_a_text() {
+    let mut rng = ChaCha8Rng::seed_from_u64(12);
+    for number in 0..60 {
+        let agreement = [250, 128, 20];
+        let drafter = |j: usize| {
+            ToyScorer::drafter("drafter", VOCABULARY, FAMILY, j as u64 + 1, agreement[j])
+        };
+        let branching = |rng: &mut ChaCha8Rng| Branching {
+            widths: vec![rng.random_range(1..4), rng.random_range(1..3)],
+            expand: *[Expand::MainPath, Expand::AllLeaves].choose(rng).unwrap(),
+            siblings: *[Siblings::TopK, Siblings::WithReplacement]
+                .choose(rng)
+                .unwrap(),
+        };
+        let options = |rng: &mut ChaCha8Rng| NeuralOptions::new(Rule::Coupled, branching(rng));
+        let clock = VirtualClock::default();
+        let times = RowTimes::linear(0.02, rng.random_range(0.0..0.5));
+        let mut builder = Cascade::builder()
+            .target(
+                "target",
+                AssumedTime::new(Cached(wide_target()), clock.clone(), times),
+            )
+            .neural_with("base", drafter(number % 3), options(&mut rng));
+        builder = match number % 4 {
+            0 => builder.stop_rule(AdaptiveConfidence::default()),
+            1 => builder.stop_rule(LengthHeuristic::default()),
+            2 => builder.stop_rule(MdpThreshold::default()),
+            _ => builder,
+        };
+        let mut cascade = builder
+            .neural_with("small", drafter((number + 1) % 3), options(&mut rng))
+            .statistical("max-gram", MaxGram::new())
+            .schedule(OnlineSchedule::default())
+            .clock(clock)
+            .build()
+            .unwrap();
+        let sampling = random_sampling(&mut rng);
+        let mut tokens_drafted = 0;
+        for seed in 0..3 {
+            let prompt: Vec<TokenId> = (0..4).map(|i| (i * 7 + number as TokenId) % 40).collect();
+            let options = Options::default()
+                .with_decoding(Decoding::Sampled(sampling))
+                .with_max_new_tokens(80)
+                .with_seed(seed);
+            let drafted = cascade
+                .generate_tokens(&decoder(&prompt), &options)
+                .unwrap();
+            let defined = by_definition(wide_target(), &prompt, &sampling, seed, (80, &[]));
+            assert_eq!(drafted.tokens, defined, "setting {number}, seed {seed}");
+            tokens_drafted += drafted.steps.iter().map(|step| step.drafted).sum::<usize>();
+        }
+        assert!(tokens_drafted > 0, "setting {number}");
+    }
+}
+
+/// In coupled samples a schedule sees times and keeps what it learned, since neither changes them:
+/// where rows cost as much as forwards, it drafts less.
+#[test]
+fn schedules_see_times_in_coupled_samples() {
+    let forwards = |row: f64, rule: Rule| {
+        let clock = VirtualClock::default();
+        let times = RowTimes::linear(0.02, row);
+        let target = AssumedTime::new(Cached(wide_target()), clock.clone(), times);
+        let drafter = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 250);
+        let drafter = AssumedTime::new(
+            Cached(drafter),
+            clock.clone(),
+            RowTimes::linear(0.0004, 0.0),
+        );
+        let mut cascade = Cascade::builder()
+            .target_with("target", target, rule)
+            .neural_with(
+                "drafter",
+                drafter,
+                NeuralOptions::new(rule, Branching::chain()),
+            )
+            .schedule(OnlineSchedule::default())
+            .clock(clock)
+            .build()
+            .unwrap();
+        let options = Options::default()
+            .with_decoding(Decoding::Sampled(Sampling::new(0.5).unwrap()))
+            .with_max_new_tokens(300);
+        let output = cascade
+            .generate_tokens(&decoder(&[1, 2]), &options)
+            .unwrap();
+        let drafted: usize = output.steps.iter().map(|step| step.drafted).sum();
+        (drafted, output.tokens)
+    };
+    let (cheap, text) = forwards(0.001, Rule::Coupled);
+    let (dear, same) = forwards(2.0, Rule::Coupled);
+    assert!(cheap > 3 * dear, "{cheap} and {dear} tokens drafted");
+    assert_eq!(text, same);
+    // Otherwise a seed's text would depend on the machine.
+    assert_eq!(
+        forwards(0.001, Rule::Iterated),
+        forwards(2.0, Rule::Iterated)
+    );
+}
+
+/// A text that is cut and continued as a longer prompt goes on as it would have.
+#[test]
+fn a_continuation_with_the_same_seed_is_the_rest_of_the_text() {
+    let mut cascade = Cascade::builder()
+        .target("target", wide_target())
+        .statistical("max-gram", MaxGram::new())
+        .build()
+        .unwrap();
+    let options = Options::default()
+        .with_decoding(Decoding::Sampled(Sampling::PLAIN))
+        .with_seed(3);
+    let mut text = |prompt: &[TokenId], length| {
+        let options = options.clone().with_max_new_tokens(length);
+        let prompt = decoder(prompt);
+        cascade.generate_tokens(&prompt, &options).unwrap().tokens
+    };
+    let whole = text(&[1, 2, 3], 40);
+    let longer = [&[1, 2, 3], &whole[..25]].concat();
+    assert_eq!(text(&longer, 15), whole[25..]);
+}
+
+/// Noise of which the first token always wins, to show that it is asked.
+struct First;
+
+impl Noise for First {
+    fn exponential(&self, position: u64, token: TokenId) -> f64 {
+        (1 + u64::from(token) * 1_000_000 + position) as f64
+    }
+}
+
+#[test]
+fn noise_decides_and_its_source_may_be_replaced() {
+    let mut cascade = Cascade::builder()
+        .target("target", wide_target())
+        .build()
+        .unwrap();
+    let options = Options::default()
+        .with_decoding(Decoding::Sampled(Sampling::PLAIN))
+        .with_max_new_tokens(5);
+    let generation = cascade.start_tokens(&decoder(&[1, 2]), &options).unwrap();
+    let found = generation.with_noise(First).run().unwrap().tokens;
+    let mut context = vec![1, 2];
+    for &token in &found {
+        let scores = wide_target().score(&context, &TokenTree::new(), Want::LOGITS);
+        let logits = scores.unwrap().logits.unwrap();
+        let p: Distribution = Sampling::PLAIN.distribution(logits.row(0)).unwrap();
+        assert_eq!(First.winner(context.len() as u64, &p), token);
+        context.push(token);
+    }
+}
+
+/// Neighbouring seeds, and the samples of one, give texts that have no more in common than any.
+#[test]
+fn seeds_give_different_texts() {
+    let mut cascade = Cascade::builder()
+        .target("target", wide_target())
+        .build()
+        .unwrap();
+    let mut seen = std::collections::HashSet::new();
+    for seed in 0..40 {
+        for index in 0..5 {
+            let options = Options::default()
+                .with_decoding(Decoding::Sampled(Sampling::PLAIN))
+                .with_max_new_tokens(16)
+                .with_seed(seed_of(seed, index));
+            let output = cascade.generate_tokens(&decoder(&[1, 2]), &options);
+            assert!(seen.insert(output.unwrap().tokens));
+        }
+    }
+}
+
+/// Lossy samples are drawn: a budget does what it did.
+#[test]
+fn a_budget_of_loss_is_spent_though_the_rule_is_coupled() {
+    let drafter = ToyScorer::drafter("drafter", VOCABULARY, FAMILY, 1, 30);
+    let mut cascade = Cascade::builder()
+        .target("target", wide_target())
+        .neural("drafter", drafter)
+        .build()
+        .unwrap();
+    let options = Options::default()
+        .with_decoding(Decoding::Sampled(Sampling::PLAIN))
+        .with_max_new_tokens(60)
+        .with_lossy(Some(LossBudget::new(0.2).unwrap()));
+    let output = cascade
+        .generate_tokens(&decoder(&[1, 2]), &options)
+        .unwrap();
+    assert!(output.loss.unwrap().spent > 0.0);
+}
