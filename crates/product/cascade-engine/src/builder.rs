@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cascade_core::{Drafter, Scorer, TextCodec, TokenId};
 use cascade_verify::{Lenience, LeniencePolicy};
 
-use crate::level::{Level, Models, Neural, Statistical};
+use crate::level::{Level, Models, Neural, NoticeSink, Statistical};
 use crate::level_checks::{check_levels, LevelSpec};
 use crate::recursion::{DraftSettings, Recursion};
 use crate::{
@@ -31,6 +31,7 @@ pub struct CascadeBuilder {
     eos: Vec<TokenId>,
     codec: Option<Arc<dyn TextCodec>>,
     clock: Option<Arc<dyn Clock>>,
+    notices: Option<NoticeSink>,
 }
 
 impl CascadeBuilder {
@@ -151,13 +152,20 @@ impl CascadeBuilder {
         self
     }
 
+    /// Sets where notices go, such as that a drafter stops drafting because the text has a token
+    /// that only the target has; each is given once. Nowhere if not set.
+    pub fn notices(mut self, notice: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.notices = Some(Arc::new(notice));
+        self
+    }
+
     /// Checks that the parts fit together and builds the cascade.
     ///
     /// # Errors
-    /// No target; a schedule that is given twice or made for another number of drafters; a
-    /// stop rule before any drafter; a drafter whose vocabulary or architecture differs from the
-    /// target's; no nodes to draft, or more than a model scores; a rule that would not be exact for
-    /// what it reviews.
+    /// No target; a schedule that is given twice or made for another number of drafters; a stop
+    /// rule before any drafter; a drafter of another architecture than the target's, or that shares
+    /// no token with it; no nodes to draft, or more than a model scores; a rule that would not be
+    /// exact for what it reviews.
     pub fn build(self) -> Result<Cascade> {
         let target = self.target.ok_or(Error::NoTarget)?;
         if self.stop_rule_without_drafter {
@@ -171,21 +179,27 @@ impl CascadeBuilder {
                 check_fits(neural, &target)?;
             }
         }
+        let target_rows = target.scorer.vocab_size();
+        let notices = self.notices.unwrap_or_else(|| Arc::new(|_: &str| ()));
+        let drafters = self.drafters.into_iter().map(|level| match level {
+            Level::Neural(neural) => Level::Neural(neural.drafting_for(target_rows, &notices)),
+            statistical => statistical,
+        });
+        let drafters: Vec<Level> = drafters.collect();
         let nodes = self.max_nodes.unwrap_or(DEFAULT_MAX_NODES);
-        let neural = self.drafters.iter().filter_map(|level| match level {
+        let neural = drafters.iter().filter_map(|level| match level {
             Level::Neural(neural) => Some(neural),
             Level::Statistical(_) => None,
         });
-        if !self.drafters.is_empty() {
+        if !drafters.is_empty() {
             std::iter::once(&target)
                 .chain(neural)
                 .try_for_each(|model| check_nodes(model, nodes))?;
         }
-        let mut schedule =
-            one_schedule(self.schedule, self.k, self.placement, self.drafters.len())?;
-        schedule.check(self.drafters.len())?;
+        let mut schedule = one_schedule(self.schedule, self.k, self.placement, drafters.len())?;
+        schedule.check(drafters.len())?;
         let levels: Vec<_> = std::iter::once(LevelSpec::Neural(target.spec()))
-            .chain(self.drafters.iter().map(Level::spec))
+            .chain(drafters.iter().map(Level::spec))
             .collect();
         check_levels(&levels, &*schedule)?;
         let settings = DraftSettings {
@@ -193,13 +207,10 @@ impl CascadeBuilder {
             max_nodes: nodes,
             eos: self.eos,
             reorders: levels.iter().any(LevelSpec::reorders),
-            vocab_size: target.scorer.vocab_size(),
+            vocab_size: target_rows,
         };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let mut models = Models {
-            target,
-            drafters: self.drafters,
-        };
+        let mut models = Models { target, drafters };
         models.set_clock(&clock);
         schedule.prepare(&models.roles());
         Ok(Cascade {
@@ -252,13 +263,10 @@ fn check_fits(drafter: &Neural, target: &Neural) -> Result<()> {
             expected,
         });
     }
-    let (found, expected) = (drafter.scorer.vocab_size(), target.scorer.vocab_size());
-    if found != expected {
-        return Err(Error::VocabularyMismatch {
+    if drafter.shares_nothing(target.scorer.vocab_size()) {
+        return Err(Error::NoSharedToken {
             drafter: drafter.name.clone(),
-            found,
             target: target.name.clone(),
-            expected,
         });
     }
     Ok(())

@@ -218,7 +218,7 @@ fn top_of(
 ) -> Vec<(TokenId, Proposal)> {
     let top = scores.top.as_ref().map_or(&[][..], |top| top.row(row));
     top.iter()
-        .filter(|&&(token, _)| Some(token) != on_path)
+        .filter(|&&(token, probability)| Some(token) != on_path && probability > 0.0)
         .take(count)
         .map(|&(token, probability)| (token, Proposal::Pick { probability }))
         .collect()

@@ -117,20 +117,16 @@ pub enum Error {
         drafter: String,
     },
 
-    /// A drafter has another vocabulary size than the target.
+    /// A drafter may draft no token of the target's.
     #[error(
-        "drafter `{drafter}` has a vocabulary of {found} tokens and target `{target}` one of {expected}: \
-         token ids would stand for other text; use models of one family"
+        "drafter `{drafter}` shares no token with target `{target}`, so it could draft nothing; \
+         use models of one family"
     )]
-    VocabularyMismatch {
+    NoSharedToken {
         /// Name of the drafter.
         drafter: String,
-        /// Its vocabulary size.
-        found: usize,
         /// Name of the target.
         target: String,
-        /// The target's vocabulary size.
-        expected: usize,
     },
 
     /// A drafter has another architecture than the target.

@@ -54,7 +54,7 @@ impl<'a> JointDrafting<'a> {
             turns: &[],
         };
         let turn = self.recursion.schedule.next(self.slot.drafter, &state);
-        let (Some(turn), Some(positions)) = (turn, self.neural.room(context.len())) else {
+        let (Some(turn), Some(positions)) = (turn, self.neural.positions(context, &[])) else {
             return Ok(DraftBuilder::default());
         };
         let budget = Budget {

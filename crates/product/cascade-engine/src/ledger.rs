@@ -65,6 +65,11 @@ impl<M> Metered<M> {
         }
     }
 
+    /// The model without its ledger.
+    pub(crate) fn into_inner(self) -> M {
+        self.model
+    }
+
     /// Reads the time from another clock than the machine's.
     pub fn set_clock(&mut self, clock: Arc<dyn Clock>) {
         self.clock = clock;

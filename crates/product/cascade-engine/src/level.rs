@@ -11,9 +11,12 @@ use cascade_verify::{ReviewRule, Rule};
 use crate::contract::check_proposal;
 use crate::level_checks::{LevelSpec, NeuralSpec};
 use crate::policy::{ForwardCost, Outcome, StopRule};
-use crate::{Branching, Clock, Error, Metered, ModelUsage, Result, Role, Usage};
+use crate::shared_vocabulary::SharedVocabulary;
+use crate::{Branching, Clock, DraftVocabulary, Error, Metered, ModelUsage, Result, Role, Usage};
 
 pub(crate) type BoxedScorer = Box<dyn Scorer + Send>;
+/// Where a cascade says what the user should know while it generates.
+pub(crate) type NoticeSink = Arc<dyn Fn(&str) + Send + Sync>;
 pub(crate) type BoxedDrafter = Box<dyn Drafter + Send>;
 
 /// How a neural drafter reviews and drafts.
@@ -24,15 +27,23 @@ pub struct NeuralOptions {
     pub rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
     pub branching: Branching,
+    /// Which tokens it drafts, at most.
+    pub vocabulary: DraftVocabulary,
 }
 
 impl NeuralOptions {
-    /// Options with this rule and this branching.
+    /// Options with this rule and this branching, and all tokens.
     pub fn new(rule: impl ReviewRule + 'static, branching: Branching) -> Self {
         Self {
             rule: Arc::new(rule),
             branching,
+            vocabulary: DraftVocabulary::default(),
         }
+    }
+
+    /// The same with fewer tokens to draft.
+    pub fn with_vocabulary(self, vocabulary: DraftVocabulary) -> Self {
+        Self { vocabulary, ..self }
     }
 }
 
@@ -46,6 +57,9 @@ impl Default for NeuralOptions {
 pub(crate) struct Neural {
     pub(crate) name: String,
     pub(crate) scorer: Metered<BoxedScorer>,
+    /// What it reads and drafts, beside the target.
+    vocabulary: DraftVocabulary,
+    reading: Option<Reading>,
     /// How it reviews when tokens are sampled.
     pub(crate) rule: Arc<dyn ReviewRule>,
     /// How its drafts branch.
@@ -59,6 +73,8 @@ impl Neural {
         Self {
             name,
             scorer: Metered::new(scorer),
+            vocabulary: options.vocabulary,
+            reading: None,
             rule: options.rule,
             branching: options.branching,
             stop_rule: None,
@@ -74,7 +90,33 @@ impl Neural {
         }
     }
 
+    /// Whether the drafter has no token that it could draft for a target of so many rows.
+    pub(crate) fn shares_nothing(&self, target_rows: usize) -> bool {
+        let rows = self.scorer.vocab_size();
+        self.vocabulary.is_empty(rows, target_rows)
+    }
+
+    /// The drafter with scores over the vocabulary of a target of so many rows.
+    pub(crate) fn drafting_for(self, target_rows: usize, notices: &NoticeSink) -> Self {
+        let rows = self.scorer.vocab_size();
+        let scorer = self.scorer.into_inner();
+        let scorer = SharedVocabulary::fit(scorer, target_rows, &self.vocabulary);
+        let reading = (rows < target_rows).then(|| Reading {
+            rows,
+            source: None,
+            notices: Some(Arc::clone(notices)),
+        });
+        Self {
+            scorer: Metered::new(scorer),
+            reading,
+            ..self
+        }
+    }
+
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        if let Some(reading) = &mut self.reading {
+            reading.source = reading.unread(source);
+        }
         let set = self.scorer.set_source(source);
         set.map_err(|source| self.failed(source))
     }
@@ -107,12 +149,53 @@ impl Neural {
         failed(&self.name, source)
     }
 
+    /// Tokens that may still follow a context and a path of its own before the drafter runs out of
+    /// positions; `None` also if it has no row for a token of them, which it says once.
+    pub(crate) fn positions(&mut self, context: &[TokenId], path: &[TokenId]) -> Option<usize> {
+        let reading = self.reading.as_mut();
+        if let Some(reading) = reading {
+            let unread = reading.source.or_else(|| reading.unread(context));
+            if let Some(token) = unread.or_else(|| reading.unread(path)) {
+                reading.say(&self.name, token);
+                return None;
+            }
+        }
+        self.room(context.len() + path.len())
+    }
+
     /// Tokens that may still follow a context of `context_len` before the model runs out of
     /// positions.
     pub(crate) fn room(&self, context_len: usize) -> Option<usize> {
         match self.scorer.max_context() {
             None => Some(usize::MAX),
             Some(limit) => limit.checked_sub(context_len),
+        }
+    }
+}
+
+/// What a drafter reads that has fewer rows than the target.
+struct Reading {
+    rows: usize,
+    /// The first token of the source that it has no row for.
+    source: Option<TokenId>,
+    /// Until it has been said.
+    notices: Option<NoticeSink>,
+}
+
+impl Reading {
+    /// The first of some tokens that the drafter has no row for.
+    fn unread(&self, tokens: &[TokenId]) -> Option<TokenId> {
+        let mut tokens = tokens.iter().copied();
+        tokens.find(|&token| token as usize >= self.rows)
+    }
+
+    fn say(&mut self, name: &str, token: TokenId) {
+        if let Some(notices) = self.notices.take() {
+            notices(&format!(
+                "drafter `{name}` drafts nothing behind token {token}, which is not in its \
+                 vocabulary of {} tokens; the answer is the same",
+                self.rows
+            ));
         }
     }
 }

@@ -44,6 +44,7 @@ mod output;
 mod policy;
 mod recursion;
 mod report;
+mod shared_vocabulary;
 mod stop_sequences;
 mod text;
 
@@ -73,4 +74,5 @@ pub use policy::{
     TurnStart, CLASSIFIER_FEATURES, CLASSIFIER_WANT, HEAD_WANT,
 };
 pub use report::{LevelStep, StepReport, StepTimings, TextPiece};
+pub use shared_vocabulary::DraftVocabulary;
 pub use stop_sequences::{StopSequences, LONGEST_STOP};

@@ -48,7 +48,7 @@ impl<'a> NeuralDrafting<'a> {
     ) -> Result<DraftBuilder> {
         while self.wants_more() {
             let main_path = self.chunk.main_path();
-            let positions = self.neural.room(context.tokens().len() + main_path.len());
+            let positions = self.neural.positions(context.tokens(), &main_path);
             let Some(positions) = positions else {
                 break;
             };

@@ -9,8 +9,9 @@ use cascade_core::{
     TextCodec, TextDecoder, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, Error, Event, Expand, Finish, GenerationOutput,
-    KMatrix, Lenience, NeuralOptions, Options, Placement, Rule, Siblings, StopSequences,
+    Branching, Cascade, CascadeBuilder, Convention, DraftVocabulary, Error, Event, Expand, Finish,
+    GenerationOutput, KMatrix, Lenience, NeuralOptions, Options, Placement, Rule, Siblings,
+    StopSequences,
 };
 use proptest::prelude::*;
 
@@ -432,14 +433,14 @@ fn parts_that_do_not_fit_are_refused_by_name() {
         size.contains("1 x 1") && size.contains("0 drafters"),
         "{size}"
     );
+    let nothing =
+        NeuralOptions::default().with_vocabulary(DraftVocabulary::below(2).without([1, 0]));
     let vocabulary = message(
         base()
-            .neural("small", ToyScorer::drafter("drafter", 13, FAMILY, 1, 200))
+            .neural_with("small", drafter(), nothing)
             .k_matrix(one()),
     );
-    assert!(
-        vocabulary.contains("`small`") && vocabulary.contains("13") && vocabulary.contains("12")
-    );
+    assert!(vocabulary.contains("`small`") && vocabulary.contains("`big`"));
     let architecture = message(
         base()
             .neural(

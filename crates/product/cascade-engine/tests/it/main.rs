@@ -17,3 +17,4 @@ mod reports;
 mod sampling;
 mod siblings;
 mod stop_rules;
+mod vocabularies;

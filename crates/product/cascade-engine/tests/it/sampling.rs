@@ -10,8 +10,8 @@ use cascade_core::{
     Sampling, ScoredTree, Scorer, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
-    Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Expand, KMatrix, Lenience,
-    NeuralOptions, Options, Outcome, Placement, ReviewRule, Rule, Siblings, StopRule,
+    Branching, Cascade, CascadeBuilder, Convention, DraftVocabulary, DraftedToken, Expand, KMatrix,
+    Lenience, NeuralOptions, Options, Outcome, Placement, ReviewRule, Rule, Siblings, StopRule,
 };
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions};
 use cascade_verify::CandidateToken;
@@ -66,6 +66,8 @@ pub(crate) struct Setting {
     pub(crate) eos: Vec<TokenId>,
     pub(crate) prompt: Vec<TokenId>,
     stops: [Stops; 3],
+    /// Of the neural drafters: their rows, and tokens that they may not draft.
+    vocabularies: [(usize, Vec<TokenId>); 2],
 }
 
 /// Ends turns depending on everything that a rule may read: the token, its probability, its
@@ -178,6 +180,20 @@ impl Setting {
                 .map(|_| rng.random_range(0..VOCABULARY as TokenId))
                 .collect(),
             stops: std::array::from_fn(|_| Stops::random(rng)),
+            vocabularies: std::array::from_fn(|_| (VOCABULARY, Vec::new())),
+        }
+    }
+
+    /// The same with drafters that have fewer rows than the target, or more, and may not draft
+    /// all of them.
+    fn with_other_rows(self, rng: &mut ChaCha8Rng) -> Self {
+        let vocabularies = std::array::from_fn(|_| {
+            let except = (0..2).filter(|_| rng.random_bool(0.3)).collect();
+            (rng.random_range(VOCABULARY - 1..VOCABULARY + 3), except)
+        });
+        Self {
+            vocabularies,
+            ..self
         }
     }
 
@@ -193,9 +209,15 @@ impl Setting {
         &self,
         statistical: impl Drafter + Send + 'static,
     ) -> CascadeBuilder {
-        let options = |j: usize| NeuralOptions::new(self.rules[j + 1], self.branching[j].clone());
-        let drafter =
-            |j: u64, agreement| ToyScorer::drafter("drafter", VOCABULARY, FAMILY, j + 1, agreement);
+        let options = |j: usize| {
+            let except = self.vocabularies[j].1.iter().copied();
+            NeuralOptions::new(self.rules[j + 1], self.branching[j].clone())
+                .with_vocabulary(DraftVocabulary::default().without(except))
+        };
+        let drafter = |j: usize, agreement| {
+            let rows = self.vocabularies[j].0;
+            ToyScorer::drafter("drafter", rows, FAMILY, j as u64 + 1, agreement)
+        };
         Cascade::builder()
             .target_with("target", target(), self.rules[0])
             .neural_with("base", drafter(0, 128), options(0))
@@ -355,6 +377,20 @@ fn samples_that_a_learning_tree_drafts_have_the_targets_distribution() {
 }
 
 #[test]
+fn samples_have_the_targets_distribution_whatever_rows_drafters_have() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let p_values: Vec<f64> = (0..20)
+        .map(|i| {
+            let setting = Setting::random(&mut rng, i % 4 > 0).with_other_rows(&mut rng);
+            let p = setting.p_value(&mut setting.cascade(), 3_000);
+            assert!(p > 1e-5, "p = {p:.1e} for {setting:?}");
+            p
+        })
+        .collect();
+    assert_uniform(&p_values);
+}
+
+#[test]
 #[ignore = "half a minute in release: run with --run-ignored all"]
 fn half_a_million_sampled_chains_have_the_targets_distribution() {
     assert_uniform(&p_values(50, 10_000, false, 3));
@@ -433,6 +469,7 @@ fn controlled(target_rule: impl ReviewRule + 'static, base: impl ReviewRule + 's
         sampling: Sampling::new(1.6).unwrap(),
         eos: Vec::new(),
         prompt: vec![1, 2],
+        vocabularies: std::array::from_fn(|_| (VOCABULARY, Vec::new())),
         stops: std::array::from_fn(|_| Stops::never()),
     };
     let drafter =
