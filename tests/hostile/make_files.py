@@ -518,6 +518,11 @@ settings("t5-config", T5, [
     "relative_attention_max_distance", "d_kv", "decoder_start_token_id",
 ])
 settings("generation-config", {"eos_token_id": [2]}, ["eos_token_id"])
+settings("tokenizer-config", {
+    "tokenizer_class": "LlamaTokenizer", "add_prefix_space": False, "eos_token": "<e>", "pad_token": {"content": "<p>"},
+    "extra_special_tokens": ["<x>", {"content": "<y>", "lstrip": True}],
+    "added_tokens_decoder": {"7": {"content": "<z>", "special": True}, "4294967295": {"content": "\u0000"}},
+}, ["eos_token", "extra_special_tokens", "added_tokens_decoder", "add_prefix_space"])
 
 SHARD = "model-00001-of-00001.safetensors"
 NAMES = [name for name in json.loads(WEIGHTS[8: 8 + struct.unpack("<Q", WEIGHTS[:8])[0]]) if name != "__metadata__"]

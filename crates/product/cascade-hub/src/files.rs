@@ -92,20 +92,21 @@ pub enum WeightFormat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenizerFiles {
-    /// `tokenizer.json`, which is complete in itself.
-    Json(ModelFile),
-    /// A model of SentencePiece, and what transformers keeps beside it.
-    SentencePiece(SentencePieceFiles),
+    /// `tokenizer.json`, and what transformers keeps beside it.
+    Json(VocabularyFiles),
+    /// A model of SentencePiece (`tokenizer.model` or `spiece.model`), and what transformers keeps
+    /// beside it.
+    SentencePiece(VocabularyFiles),
     /// A `.gguf` file, in which there is one.
     Gguf(ModelFile),
 }
 
-/// A model of SentencePiece, and what transformers keeps beside it.
+/// A vocabulary, and what transformers keeps beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentencePieceFiles {
-    /// `tokenizer.model` or `spiece.model`.
-    pub model: ModelFile,
-    /// `tokenizer_config.json`: special tokens, and settings that change ids.
+pub struct VocabularyFiles {
+    /// The file that holds the vocabulary.
+    pub vocabulary: ModelFile,
+    /// `tokenizer_config.json`: added and special tokens, and settings that change ids.
     pub config: Option<ModelFile>,
     /// `special_tokens_map.json`.
     pub special_tokens: Option<ModelFile>,
@@ -113,52 +114,63 @@ pub struct SentencePieceFiles {
     pub added_tokens: Option<ModelFile>,
 }
 
-impl SentencePieceFiles {
+impl VocabularyFiles {
+    /// A vocabulary with nothing beside it.
+    pub fn alone(vocabulary: ModelFile) -> Self {
+        Self {
+            vocabulary,
+            config: None,
+            special_tokens: None,
+            added_tokens: None,
+        }
+    }
+
     /// All files.
     pub fn all(&self) -> Vec<&ModelFile> {
         let others = [&self.config, &self.special_tokens, &self.added_tokens];
         let others = others.into_iter().flatten();
-        std::iter::once(&self.model).chain(others).collect()
+        std::iter::once(&self.vocabulary).chain(others).collect()
     }
 }
 
 impl TokenizerFiles {
     /// The tokenizer that a file on disk is part of: a model of SentencePiece, if it is called
-    /// `….model`, with what lies beside it; the tokenizer in a `….gguf`; else a `tokenizer.json`,
-    /// whatever it is called.
+    /// `….model`, or the one in a `….gguf`, else a `tokenizer.json`, whatever it is called. What
+    /// lies beside it belongs to it, unless it is a GGUF file.
     pub fn of_file(path: &Path) -> Self {
-        let model = ModelFile::Disk(path.to_owned());
+        let vocabulary = ModelFile::Disk(path.to_owned());
         if is_gguf(path) {
-            return Self::Gguf(model);
-        }
-        if path.extension().is_none_or(|ending| ending != "model") {
-            return Self::Json(model);
+            return Self::Gguf(vocabulary);
         }
         let beside = |name| {
             let path = path.with_file_name(name);
             path.is_file().then_some(ModelFile::Disk(path))
         };
-        Self::SentencePiece(SentencePieceFiles {
-            model,
+        let files = VocabularyFiles {
+            vocabulary,
             config: beside(TOKENIZER_CONFIG),
             special_tokens: beside(SPECIAL_TOKENS),
             added_tokens: beside(ADDED_TOKENS),
-        })
+        };
+        match path.extension().is_some_and(|ending| ending == "model") {
+            true => Self::SentencePiece(files),
+            false => Self::Json(files),
+        }
     }
 
     /// The file that holds the vocabulary, after which the tokenizer is called in messages.
     pub fn vocabulary(&self) -> &ModelFile {
         match self {
-            Self::Json(file) | Self::Gguf(file) => file,
-            Self::SentencePiece(files) => &files.model,
+            Self::Gguf(file) => file,
+            Self::Json(files) | Self::SentencePiece(files) => &files.vocabulary,
         }
     }
 
     /// All files.
     pub fn all(&self) -> Vec<&ModelFile> {
         match self {
-            Self::Json(file) | Self::Gguf(file) => vec![file],
-            Self::SentencePiece(files) => files.all(),
+            Self::Gguf(file) => vec![file],
+            Self::Json(files) | Self::SentencePiece(files) => files.all(),
         }
     }
 }
@@ -203,7 +215,10 @@ impl ModelFiles {
             generation_config: model
                 .generation_config
                 .map(|bytes| file(GENERATION_CONFIG, bytes)),
-            tokenizer: TokenizerFiles::Json(file(TOKENIZER, model.tokenizer)),
+            tokenizer: TokenizerFiles::Json(VocabularyFiles::alone(file(
+                TOKENIZER,
+                model.tokenizer,
+            ))),
             weight_format: WeightFormat::Safetensors,
             weights: shards.collect(),
             weight_map: BTreeMap::new(),

@@ -71,7 +71,7 @@ mod source;
 pub use dataset::HubDataset;
 pub use error::{Error, Result};
 pub use files::{
-    ModelFile, ModelFiles, SentencePieceFiles, TokenizerFiles, WeightFormat, LARGEST_JSON,
+    ModelFile, ModelFiles, TokenizerFiles, VocabularyFiles, WeightFormat, LARGEST_JSON,
 };
 pub use limits::HubLimits;
 pub use options::HubOptions;

@@ -10,9 +10,7 @@ use crate::files::{
 use crate::gguf::is_gguf;
 use crate::name::is_plain_name;
 use crate::repo::HubRepo;
-use crate::{
-    Error, ModelFile, ModelFiles, Result, SentencePieceFiles, TokenizerFiles, WeightFormat,
-};
+use crate::{Error, ModelFile, ModelFiles, Result, TokenizerFiles, VocabularyFiles, WeightFormat};
 
 /// Formats of weights with their whole file and their index, in the order in which they are looked
 /// for. Where a model was converted to safetensors, older files may lie beside it.
@@ -127,21 +125,26 @@ pub(crate) fn gather(
 }
 
 pub(crate) fn find_tokenizer(place: &mut Place<'_>) -> Result<TokenizerFiles> {
-    if let Some(tokenizer) = place.find(TOKENIZER)? {
-        return Ok(TokenizerFiles::Json(tokenizer));
+    if let Some(json) = place.find(TOKENIZER)? {
+        return Ok(TokenizerFiles::Json(with_what_lies_beside(json, place)?));
     }
     for name in SENTENCE_PIECE {
         if let Some(model) = place.find(name)? {
-            return Ok(TokenizerFiles::SentencePiece(SentencePieceFiles {
-                model,
-                config: place.find(TOKENIZER_CONFIG)?,
-                special_tokens: place.find(SPECIAL_TOKENS)?,
-                added_tokens: place.find(ADDED_TOKENS)?,
-            }));
+            let files = with_what_lies_beside(model, place)?;
+            return Ok(TokenizerFiles::SentencePiece(files));
         }
     }
     let error = place.unknown(TOKENIZER);
     Err(error.unwrap_or_else(|| no_tokenizer(place)))
+}
+
+fn with_what_lies_beside(vocabulary: ModelFile, place: &mut Place<'_>) -> Result<VocabularyFiles> {
+    Ok(VocabularyFiles {
+        vocabulary,
+        config: place.find(TOKENIZER_CONFIG)?,
+        special_tokens: place.find(SPECIAL_TOKENS)?,
+        added_tokens: place.find(ADDED_TOKENS)?,
+    })
 }
 
 fn no_tokenizer(place: &Place<'_>) -> Error {

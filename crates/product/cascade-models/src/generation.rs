@@ -99,38 +99,58 @@ const NEUTRAL: &[(&str, Neutral)] = &[
     ("watermarking_config", Neutral::Absent),
 ];
 
-/// The tokens that end a generation, in order: those of the first of `files` that names any. A file
-/// may name one, or several in a list.
-///
-/// # Errors
-/// [`Error::Config`] for what is no id of a vocabulary of `vocab_size`.
-pub(crate) fn eos_token_ids(
-    files: &[(&ModelFile, &Value)],
-    vocab_size: usize,
-) -> Result<Vec<TokenId>> {
-    for (file, json) in files {
-        let named = &json["eos_token_id"];
-        let ids = match named {
-            Value::Null => continue,
-            Value::Array(ids) => ids.iter().map(|id| token_id(id, vocab_size)).collect(),
-            id => token_id(id, vocab_size).map(|id| BTreeSet::from([id])),
-        };
-        let ids: Option<BTreeSet<TokenId>> = ids;
-        return ids.map(Vec::from_iter).ok_or_else(|| Error::Config {
-            file: file.to_string(),
-            problem: format!(
-                "\"eos_token_id\" is {named}, not an id of the vocabulary of {vocab_size} or a list \
-                 of such"
-            ),
-            cure: format!("take {} from the model the weights came from", short(file)),
-        });
-    }
-    Ok(Vec::new())
+/// The tokens that end a generation, and what should be known of them.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Ends {
+    /// In order.
+    pub(crate) ids: Vec<TokenId>,
+    /// Ids that are named and that no token has, in sentences.
+    pub(crate) warnings: Vec<String>,
 }
 
-fn token_id(value: &Value, vocab_size: usize) -> Option<TokenId> {
-    let id = value.as_u64().filter(|id| *id < vocab_size as u64)?;
-    TokenId::try_from(id).ok()
+/// The tokens that end a generation: those of the first of `files` that names any. A file may name
+/// one, or several in a list. An id that a vocabulary of `vocab_size` has not is never generated,
+/// so it ends nothing; -1 is how some files say that there is none.
+///
+/// # Errors
+/// [`Error::Config`] for what is no id.
+pub(crate) fn end_tokens(files: &[(&ModelFile, &Value)], vocab_size: usize) -> Result<Ends> {
+    let mut warnings = Vec::new();
+    for (file, json) in files {
+        let named = &json["eos_token_id"];
+        let ids: Vec<&Value> = match named {
+            Value::Null => continue,
+            Value::Array(ids) => ids.iter().collect(),
+            id => vec![id],
+        };
+        let ids: Option<BTreeSet<i64>> = ids.into_iter().map(Value::as_i64).collect();
+        let ids = ids.filter(|ids| ids.iter().all(|id| *id >= -1));
+        let ids = ids.ok_or_else(|| Error::Config {
+            file: file.to_string(),
+            problem: format!("\"eos_token_id\" is {named}, not an id or a list of such"),
+            cure: format!("take {} from the model the weights came from", short(file)),
+        })?;
+        let known = |id: &i64| {
+            let id = TokenId::try_from(*id).ok();
+            id.filter(|id| (*id as usize) < vocab_size)
+        };
+        let unknown = ids.iter().filter(|id| **id >= 0 && known(id).is_none());
+        warnings.extend(unknown.map(|id| {
+            format!(
+                "{} says that token {id} ends an answer, and the vocabulary has {vocab_size} \
+                 tokens: nothing ends there",
+                short(file)
+            )
+        }));
+        let ids: Vec<TokenId> = ids.iter().filter_map(known).collect();
+        if !ids.is_empty() || named.as_array().is_some_and(Vec::is_empty) {
+            return Ok(Ends { ids, warnings });
+        }
+    }
+    Ok(Ends {
+        ids: Vec::new(),
+        warnings,
+    })
 }
 
 /// The last part of a file's name.
@@ -219,6 +239,36 @@ mod tests {
                 "no_repeat_ngram_size": 0, "guidance_scale": null, "typical_p": 1}),
         ] {
             assert_eq!(of(generation), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn ends_are_what_the_vocabulary_has() {
+        let file = ModelFile::Embedded {
+            name: "generation_config.json".to_owned(),
+            bytes: &[],
+        };
+        let ends = |named: Value, other: Value| {
+            let (first, second) = (
+                json!({"eos_token_id": named}),
+                json!({"eos_token_id": other}),
+            );
+            end_tokens(&[(&file, &first), (&file, &second)], 10)
+        };
+        let ids = |named, other| ends(named, other).unwrap().ids;
+        assert_eq!(ids(json!([7, 2, 7]), json!(3)), [2, 7]);
+        assert_eq!(ids(json!(null), json!(3)), [3]);
+        assert_eq!(ids(json!([]), json!(3)), [0; 0]);
+        // None, in the words of some files.
+        assert_eq!(ends(json!(-1), json!(-1)).unwrap(), Ends::default());
+        // One that is never generated ends nothing, which a warning says.
+        let beyond = ends(json!([2, 10]), json!(3)).unwrap();
+        assert_eq!(beyond.ids, [2]);
+        assert!(beyond.warnings[0].contains("token 10"), "{beyond:?}");
+        let beyond = ends(json!(10), json!(3)).unwrap();
+        assert_eq!((beyond.ids, beyond.warnings.len()), (vec![3], 1));
+        for wrong in [json!("2"), json!(-2), json!([2.5]), json!({"id": 2})] {
+            assert!(ends(wrong, json!(3)).is_err());
         }
     }
 

@@ -39,8 +39,8 @@ mod tokenizer;
 mod weights;
 
 pub use cascade_hub::{
-    EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource, SentencePieceFiles,
-    TokenizerFiles, WeightFormat,
+    EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles, VocabularyFiles,
+    WeightFormat,
 };
 pub use decoder::DecoderConfig;
 pub use device::{parse_device, Device, DeviceSpec, OpenDevice};

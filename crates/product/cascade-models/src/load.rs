@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::config::{check_kind, in_file, ModelConfig};
 use crate::dtype::Types;
 use crate::estimate::check_weights;
-use crate::generation;
+use crate::generation::{self, Ends};
 use crate::gguf::{self, Gguf};
 use crate::weights::Checkpoint;
 use crate::{
@@ -67,7 +67,8 @@ pub struct LoadedModel {
     pub name: String,
     /// The weights.
     pub model: Arc<Model>,
-    /// The tokenizer; the model has an embedding for each of its ids.
+    /// The tokenizer; the model has an embedding for each of its ids, but perhaps for added tokens,
+    /// which it then refuses to read.
     pub tokenizer: Tokenizer,
     /// The tokens that end a generation, in order: those of generation_config.json if it names any,
     /// else those of config.json. Empty if neither does.
@@ -152,13 +153,14 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let model = Arc::new(model);
     check_leftovers(&weights)?;
     tokenizer.check_fits(model.vocab_size())?;
-    let eos_token_ids = end_tokens(&files, &config, model.vocab_size())?;
-    let generation_warnings = generation_warnings(&files, &config)?;
+    let ends = end_tokens(&files, &config, model.vocab_size())?;
+    let mut generation_warnings = generation_warnings(&files, &config)?;
+    generation_warnings.extend(ends.warnings);
     Ok(LoadedModel {
         name: files.name.clone(),
         model,
         tokenizer,
-        eos_token_ids,
+        eos_token_ids: ends.ids,
         generation_warnings,
         dtype: types.weights,
         files,
@@ -173,17 +175,13 @@ fn read_json(file: &ModelFile) -> Result<Value> {
 }
 
 /// The tokens that end a generation, as [`LoadedModel::eos_token_ids`] has them.
-pub(crate) fn end_tokens(
-    files: &ModelFiles,
-    config: &Value,
-    vocab_size: usize,
-) -> Result<Vec<TokenId>> {
+pub(crate) fn end_tokens(files: &ModelFiles, config: &Value, vocab_size: usize) -> Result<Ends> {
     let generation = files.generation_config.as_ref();
     let generation = generation.map(|file| Ok::<_, Error>((file, read_json(file)?)));
     let generation = generation.transpose()?;
     let stated = generation.iter().map(|(file, json)| (*file, json));
     let stated: Vec<_> = stated.chain([(&files.config, config)]).collect();
-    generation::eos_token_ids(&stated, vocab_size)
+    generation::end_tokens(&stated, vocab_size)
 }
 
 /// What generation_config.json asks for and is not done, in sentences.

@@ -2,6 +2,7 @@
 //!
 //! Each format has a file of its own, which makes a tokenizer of the library from it.
 
+mod declared;
 mod json;
 mod sentencepiece;
 
@@ -19,24 +20,26 @@ use crate::{Error, Result, TokenizerFiles};
 #[derive(Clone)]
 pub struct Tokenizer {
     inner: Arc<Inner>,
+    /// What the user should know.
+    warnings: Arc<[String]>,
 }
 
 struct Inner {
     file: String,
     tokenizer: tokenizers::Tokenizer,
-    /// The token of the highest id, and that id.
-    last: (String, TokenId),
+    /// The highest id.
+    last: TokenId,
     /// Computed when it is first asked for: it reads the whole vocabulary.
     fingerprint: OnceLock<Fingerprint>,
 }
 
 impl Tokenizer {
-    /// Reads a tokenizer.json, or a model of SentencePiece (`.model`) with what lies beside it.
+    /// Reads a tokenizer.json, or a model of SentencePiece (`.model`), with what lies beside it.
     /// Truncation and padding that it asks for are switched off: a prompt is never cut in silence.
     ///
     /// # Errors
     /// [`Error::Source`], [`Error::BadTokenizer`], and [`Error::Json`] and [`Error::Config`] for
-    /// the files beside a model of SentencePiece.
+    /// the files beside it.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Self::load(&TokenizerFiles::of_file(path.as_ref()))
     }
@@ -56,10 +59,21 @@ impl Tokenizer {
     /// As [`from_file`](Self::from_file).
     pub fn load(files: &TokenizerFiles) -> Result<Self> {
         match files {
-            TokenizerFiles::Json(file) => Self::from_bytes(file.to_string(), &file.read()?),
+            TokenizerFiles::Json(files) => {
+                let content = json::Content::read(files)?;
+                let name = files.vocabulary.to_string();
+                let tokenizer = Self::checked(name, || json::build(&content))?;
+                let warnings = content.warnings(&tokenizer.inner.tokenizer).into();
+                Ok(Self {
+                    warnings,
+                    ..tokenizer
+                })
+            }
             TokenizerFiles::SentencePiece(files) => {
                 let content = sentencepiece::Content::read(files)?;
-                Self::checked(files.model.to_string(), || sentencepiece::build(&content))
+                Self::checked(files.vocabulary.to_string(), || {
+                    sentencepiece::build(&content)
+                })
             }
             TokenizerFiles::Gguf(file) => {
                 let gguf = Gguf::open_first(file)?;
@@ -83,10 +97,8 @@ impl Tokenizer {
             reason,
         };
         let tokenizer = tried(build).map_err(bad)?;
-        let last = tokenizer.get_vocab(true).into_iter();
-        let last = last
-            .max_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)))
-            .ok_or_else(|| bad("its vocabulary is empty".to_owned()))?;
+        let last = tokenizer.get_vocab(true).into_values().max();
+        let last = last.ok_or_else(|| bad("its vocabulary is empty".to_owned()))?;
         Ok(Self {
             inner: Arc::new(Inner {
                 file,
@@ -94,12 +106,18 @@ impl Tokenizer {
                 last,
                 fingerprint: OnceLock::new(),
             }),
+            warnings: Arc::default(),
         })
     }
 
     /// The file the tokenizer was read from.
     pub fn file(&self) -> &str {
         &self.inner.file
+    }
+
+    /// What the user should know of it, in sentences.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Number of tokens, added ones included.
@@ -110,7 +128,7 @@ impl Tokenizer {
     /// One more than the highest id. At least [`vocab_size`](Self::vocab_size), and more if ids are
     /// left out.
     pub fn id_bound(&self) -> usize {
-        self.inner.last.1 as usize + 1
+        self.inner.last as usize + 1
     }
 
     /// Identity of the vocabulary, added tokens included. Costs a hash over all of it.
@@ -132,6 +150,13 @@ impl Tokenizer {
         self.inner.tokenizer.id_to_token(id)
     }
 
+    /// Whether an id is an added token's: one that is found in texts before they are split, special
+    /// or not, and is no part of the vocabulary that was trained.
+    pub fn is_added(&self, id: TokenId) -> bool {
+        let added = self.inner.tokenizer.get_added_vocabulary();
+        added.get_added_tokens_decoder().contains_key(&id)
+    }
+
     /// Tokens of a text without special tokens around it, as corpora are counted.
     ///
     /// # Errors
@@ -149,18 +174,22 @@ impl Tokenizer {
         text.map_err(|error| self.failed("decode", &*error))
     }
 
-    /// Checks that a model with an embedding of `vocab_size` rows knows every id.
+    /// Checks that a model with an embedding of `vocab_size` rows knows every id, but for added
+    /// tokens: some models come with one more, such as a `<pad>`, that no text has.
     ///
     /// # Errors
     /// [`Error::TokenizerTooLarge`].
     pub fn check_fits(&self, vocab_size: usize) -> Result<()> {
-        let (token, id) = &self.inner.last;
-        match (*id as usize) < vocab_size {
-            true => Ok(()),
-            false => Err(Error::TokenizerTooLarge {
+        let rows = TokenId::try_from(vocab_size).unwrap_or(TokenId::MAX);
+        let mut beyond = (rows..=self.inner.last).rev();
+        let word =
+            beyond.find_map(|id| Some((id, self.id_to_token(id)?)).filter(|_| !self.is_added(id)));
+        match word {
+            None => Ok(()),
+            Some((id, token)) => Err(Error::TokenizerTooLarge {
                 file: self.inner.file.clone(),
-                token: token.clone(),
-                id: *id,
+                token,
+                id,
                 vocab_size,
             }),
         }

@@ -60,6 +60,11 @@ pub const READERS: &[Reader] = &[
         readers::model,
     ),
     reader("model-tokenizer", "model/tokenizer.json", readers::model),
+    reader(
+        "tokenizer-config",
+        "model/tokenizer_config.json",
+        readers::model,
+    ),
     reader("weights", "model/model.safetensors", readers::model),
     reader("pytorch", "pickled/pytorch_model.bin", readers::model),
     reader("gguf", "model.gguf", readers::gguf),

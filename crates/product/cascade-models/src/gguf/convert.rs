@@ -45,9 +45,12 @@ impl<'a> Original<'a> {
         tokenizer.check_fits(rows)?;
         let mut warnings = config.warnings().to_vec();
         warnings.extend(generation_warnings(files, &json)?);
+        warnings.extend(tokenizer.warnings().iter().cloned());
+        let ends = end_tokens(files, &json, rows)?;
+        warnings.extend(ends.warnings);
         Ok(Self {
             files,
-            ends: end_tokens(files, &json, rows)?,
+            ends: ends.ids,
             warnings,
             config,
             tokenizer,

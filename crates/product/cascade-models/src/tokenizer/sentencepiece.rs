@@ -9,7 +9,6 @@ mod settings;
 use std::collections::HashMap;
 
 use prost::Message;
-use serde_json::{Map, Value};
 use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
 use tokenizers::decoders::sequence::Sequence as Decoders;
@@ -23,8 +22,9 @@ use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, NormalizerWrapper, Tokenizer};
 
 use self::proto::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec};
-use self::settings::{Documents, Settings};
-use crate::{Error, ModelFile, Result, SentencePieceFiles};
+use self::settings::Settings;
+use super::declared::Documents;
+use crate::{Result, VocabularyFiles};
 
 /// What stands for a space in pieces.
 const SPACE: char = '▁';
@@ -48,33 +48,11 @@ impl Content {
     ///
     /// # Errors
     /// [`Error::Source`] for a file that cannot be read, [`Error::Json`] and [`Error::Config`].
-    pub(super) fn read(files: &SentencePieceFiles) -> Result<Self> {
+    pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
         Ok(Self {
-            model: files.model.read()?.into_owned(),
-            documents: Documents {
-                config: document(files.config.as_ref())?,
-                special_tokens: document(files.special_tokens.as_ref())?,
-                added_tokens: document(files.added_tokens.as_ref())?,
-            },
+            model: files.vocabulary.read()?.into_owned(),
+            documents: Documents::read(files)?,
         })
-    }
-}
-
-fn document(file: Option<&ModelFile>) -> Result<Map<String, Value>> {
-    let Some(file) = file else {
-        return Ok(Map::new());
-    };
-    match serde_json::from_slice(&file.read()?) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(Error::Config {
-            file: file.to_string(),
-            problem: "it is not a JSON object".to_owned(),
-            cure: "restore it from the model it came from".to_owned(),
-        }),
-        Err(source) => Err(Error::Json {
-            file: file.to_string(),
-            source,
-        }),
     }
 }
 
@@ -312,8 +290,12 @@ fn llama(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
         ("eos_token", "</s>"),
         ("unk_token", "<unk>"),
     ];
-    let further = settings.additional.clone().unwrap_or_default();
-    let special = settings.special_tokens(&named).into_iter().chain(further);
+    let further = settings.declared.additional.clone().unwrap_or_default();
+    let special = settings
+        .declared
+        .special_tokens(&named)
+        .into_iter()
+        .chain(further);
     add_tokens(&mut tokenizer, model, settings, special)?;
     let bos = settings
         .add_bos
@@ -373,7 +355,11 @@ fn t5(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
         ("unk_token", "<unk>"),
         ("pad_token", "<pad>"),
     ];
-    let special = settings.special_tokens(&named).into_iter().chain(extra);
+    let special = settings
+        .declared
+        .special_tokens(&named)
+        .into_iter()
+        .chain(extra);
     add_tokens(&mut tokenizer, model, settings, special)?;
     // Whatever eos_token says.
     frame(&mut tokenizer, None, Some("</s>".to_owned()))?;
@@ -382,7 +368,7 @@ fn t5(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
 
 /// The additional special tokens of T5: sentinels, unless the files name those that there are.
 fn sentinels(settings: &Settings) -> Outcome<Vec<AddedToken>> {
-    let mut tokens = settings.additional.clone().unwrap_or_default();
+    let mut tokens = settings.declared.additional.clone().unwrap_or_default();
     let is_sentinel = |token: &&AddedToken| token.content.contains("<extra_id_");
     match tokens.iter().filter(is_sentinel).count() {
         0 => {
@@ -418,21 +404,12 @@ fn add_tokens(
     special: impl Iterator<Item = AddedToken>,
 ) -> Outcome<()> {
     let own: Vec<AddedToken> = model.added().collect();
-    let special: Vec<AddedToken> = special.collect();
-    let is_special = |content: &str| special.iter().any(|token| token.content == content);
-    let files = settings.added.values().cloned().map(|token| {
-        let special = token.special || is_special(&token.content);
-        token.special(special)
-    });
-    let mut tokens = own.clone();
-    tokens.extend(files.filter(|token| !own.contains(token)));
-    for token in special {
-        if !tokens.iter().any(|known| known.content == token.content) {
-            tokens.push(token);
-        }
-    }
+    let is_own = |content: &str| own.iter().any(|token| token.content == content);
+    let declared = settings.declared.in_order(special, is_own);
+    let new = declared.into_iter().filter(|token| !own.contains(token));
+    let tokens: Vec<AddedToken> = own.iter().cloned().chain(new).collect();
     tokenizer.add_tokens(tokens).map_err(describe)?;
-    let misplaced = settings.added.iter().find_map(|(&id, token)| {
+    let misplaced = settings.declared.added.iter().find_map(|(&id, token)| {
         let found = tokenizer.token_to_id(&token.content);
         (found != Some(id)).then_some((id, token, found))
     });
@@ -448,7 +425,7 @@ fn add_tokens(
 
 /// The content of a special token that texts are framed by.
 fn token(settings: &Settings, name: &str, default: &str) -> Outcome<String> {
-    let token = settings.special(name, Some(default));
+    let token = settings.declared.special(name, Some(default));
     let token = token.ok_or_else(|| format!("{name} is null, and add_{name} is true"))?;
     Ok(token.content)
 }

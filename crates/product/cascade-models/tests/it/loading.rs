@@ -98,11 +98,13 @@ fn eos_comes_from_the_generation_config_first() {
         edit_json(&config, |json| json["eos_token_id"] = json!([5, 4, 5]));
         assert_eq!(open(copy.path()).unwrap().eos_token_ids, [4, 5]);
 
-        edit_json(&config, |json| json["eos_token_id"] = json!(1280));
-        assert_says(
-            &refusal(copy.path()),
-            &["config.json", "eos_token_id", "1280"],
-        );
+        edit_json(&config, |json| json["eos_token_id"] = json!([4, 1280]));
+        let model = open(copy.path()).unwrap();
+        assert_eq!(model.eos_token_ids, [4]);
+        assert!(model.generation_warnings[0].contains("1280"));
+        edit_json(&config, |json| json["eos_token_id"] = json!(-1));
+        let model = open(copy.path()).unwrap();
+        assert!(model.eos_token_ids.is_empty() && model.generation_warnings.is_empty());
 
         edit_json(&config, |json| json["eos_token_id"] = json!("</s>"));
         assert_says(
@@ -338,16 +340,44 @@ fn a_tokenizer_larger_than_the_vocabulary() {
     for name in FAMILIES {
         let message = refusal_after(name, |path| {
             edit_json(&path.join("tokenizer.json"), |json| {
-                let mut token = json["added_tokens"][0].clone();
-                token["id"] = json!(1280);
-                token["content"] = json!("<extra>");
-                json["added_tokens"].as_array_mut().unwrap().push(token);
+                match &mut json["model"]["vocab"] {
+                    Value::Array(pieces) => {
+                        // Added tokens are numbered behind the pieces.
+                        while pieces.len() < 1281 {
+                            pieces.push(json!([format!("extra{}", pieces.len()), -20.0]));
+                        }
+                    }
+                    pieces => pieces["extra1280"] = json!(1280),
+                }
             });
         });
         assert_says(
             &message,
-            &["tokenizer.json", "<extra>", "1280", "from the same model"],
+            &["tokenizer.json", "extra1280", "1280", "from the same model"],
         );
+    }
+}
+
+/// As mirrors of LLaMA 2 have it: a token for padding that the weights have no row for.
+#[test]
+fn an_added_token_without_a_row_is_refused_where_it_is_read() {
+    for name in FAMILIES {
+        let copy = copy(name);
+        let token = json!({"content": "<extra>", "lstrip": false, "rstrip": false,
+            "normalized": false, "single_word": false, "special": true});
+        let config = json!({"added_tokens_decoder": {"1280": token}, "pad_token": "<extra>"});
+        let beside = copy.path().join("tokenizer_config.json");
+        fs::write(beside, config.to_string()).unwrap();
+        let model = open(copy.path()).unwrap();
+        assert_eq!(model.tokenizer.token_to_id("<extra>"), Some(1280));
+        assert_eq!(greedy(&model, "Question: 2 apples.", 4).len(), 4);
+        let tokens = model.tokenizer.encode_plain("2 <extra> apples").unwrap();
+        let prompt = Prompt::new(model.architecture(), tokens);
+        let mut session = model.session();
+        let read = session.set_source(&prompt.source);
+        let read =
+            read.and_then(|()| session.score(&prompt.context, &TokenTree::new(), Want::ARGMAX));
+        assert_says(&read.unwrap_err().to_string(), &["token 1280", "1280"]);
     }
 }
 

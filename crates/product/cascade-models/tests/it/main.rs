@@ -1,6 +1,7 @@
 //! Models: files, tokenizers, and forwards against references.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+mod added_tokens;
 mod candle_transformers;
 mod common;
 mod gguf;

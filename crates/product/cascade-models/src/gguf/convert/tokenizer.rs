@@ -208,8 +208,8 @@ impl<'a> Words<'a> {
                     .original
                     .tokenizer
                     .token_to_id(&format!("<0x{byte:02X}>"));
-                if let Some(id) = token {
-                    types[id as usize] = BYTE;
+                if let Some(kind) = token.and_then(|id| types.get_mut(id as usize)) {
+                    *kind = BYTE;
                 }
             }
         }
@@ -223,8 +223,9 @@ impl<'a> Words<'a> {
                 };
             }
         }
-        if let Some(unknown) = self.unknown() {
-            types[unknown as usize] = UNKNOWN_TOKEN;
+        let unknown = self.unknown().and_then(|id| types.get_mut(id as usize));
+        if let Some(kind) = unknown {
+            *kind = UNKNOWN_TOKEN;
         }
         self.types = types;
     }
