@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::backend::{self, Describe, ModelInfo};
+use crate::backend::{self, Activation, Describe, ModelInfo};
 use crate::dtype::Types;
 use crate::network::Network;
+use crate::settings::unsupported;
 use crate::t5::T5Class;
 use crate::weights::Provider;
 use crate::{decoder, DecoderConfig, Device, Error, ModelFile, Result, T5Config};
@@ -53,6 +54,13 @@ impl ModelConfig {
         types: Types,
     ) -> Result<Arc<dyn Network>> {
         match self {
+            Self::Decoder(config)
+                if config.activation == Activation::GeluErf && !device.is_cpu() =>
+            {
+                Err(unsupported(
+                    "hidden_act \"gelu\" (the exact form) on a GPU".to_owned(),
+                ))
+            }
             Self::T5(config) => backend::network(&**config, weights, device, types),
             Self::Decoder(config) => backend::network(&**config, weights, device, types),
         }
@@ -105,5 +113,68 @@ pub(crate) fn in_file(file: &ModelFile, error: Error) -> Error {
             cure,
         },
         error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// What should be known of a configuration, by the file's name; nothing of any other.
+    const KNOWN: [(&str, &str); 1] = [("phi-3.5-mini-instruct.json", "contexts end at 4096")];
+
+    #[test]
+    fn published_configurations_neither_fail_nor_warn() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/published");
+        let mut kinds = std::collections::BTreeSet::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|ending| ending != "json") {
+                continue;
+            }
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let config = ModelConfig::parse(&ModelFile::Disk(path), &json);
+            let config = config.unwrap_or_else(|error| panic!("{name}: {error}"));
+            kinds.insert(json["model_type"].as_str().unwrap().to_owned());
+            match KNOWN.iter().find(|(known, _)| *known == name) {
+                None => assert_eq!(config.warnings(), [""; 0], "{name}"),
+                Some((_, known)) => {
+                    let warnings = config.warnings();
+                    assert!(warnings.len() == 1 && warnings[0].contains(known), "{name}");
+                }
+            }
+        }
+        let listed = [
+            "llama", "mistral", "mt5", "phi3", "qwen2", "qwen3", "smollm3", "t5",
+        ];
+        assert!(kinds.iter().eq(listed), "{kinds:?}");
+    }
+
+    #[test]
+    fn what_published_files_do_not_have_is_still_told_apart() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/published");
+        let file = std::fs::read(folder.join("qwen2.5-0.5b.json")).unwrap();
+        let read = |key: &str, value: Value| {
+            let mut json: Value = serde_json::from_slice(&file).unwrap();
+            json[key] = value;
+            let file = ModelFile::Embedded {
+                name: key.to_owned(),
+                bytes: &[],
+            };
+            ModelConfig::parse(&file, &json).map(|config| config.warnings().to_vec())
+        };
+        for (key, value) in [
+            ("use_mrope", Value::from(true)),
+            ("activation", Value::from("geglu")),
+            ("rope_interleaved", Value::from(true)),
+        ] {
+            let error = read(key, value).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        }
+        let warnings = read("attention_scale", Value::from(2)).unwrap();
+        assert!(warnings[0].contains("attention_scale"), "{warnings:?}");
     }
 }

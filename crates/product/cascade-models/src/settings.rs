@@ -34,7 +34,8 @@ impl<'a> Settings<'a> {
         const LIMIT: u64 = 1 << 31;
         let entries = config.as_object();
         let entries = entries.ok_or_else(|| bad("it is not an object of settings".to_owned()))?;
-        let mut large = entries.iter();
+        // A base of rotations is none, and is as large as it likes.
+        let mut large = entries.iter().filter(|(key, _)| *key != "rope_theta");
         match large.find(|(_, value)| value.as_u64().is_some_and(|n| n > LIMIT)) {
             Some((key, value)) => Err(bad(format!(
                 "{key} is {value}, which no model of this kind has"
@@ -135,7 +136,13 @@ impl<'a> Settings<'a> {
     /// [`Error::Config`] for the first of them that changes a forward pass.
     pub(crate) fn finish(self, keys: &Keys) -> Result<Vec<String>> {
         let mut unknown = Vec::new();
-        for key in self.unread().filter(|key| !keys.is_harmless(key)) {
+        // The configuration itself says that the window is none.
+        let unused = |key: &str| {
+            key == "sliding_window"
+                && self.entries.get("use_sliding_window") == Some(&Value::Bool(false))
+        };
+        let unread = self.unread().filter(|key| !keys.is_harmless(key));
+        for key in unread.filter(|key| !unused(key)) {
             let value = &self.entries[key];
             match keys.neutral(key) {
                 Some(neutral) if neutral.is(value) => {}

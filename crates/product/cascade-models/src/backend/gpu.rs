@@ -297,6 +297,7 @@ impl Forward<Gpu> for cascade_gpu::Forward<'_> {
         let activation = match activation {
             Activation::Relu => cascade_gpu::Activation::Relu,
             Activation::Gelu => cascade_gpu::Activation::Gelu,
+            Activation::GeluErf => unreachable!("refused when the model is described"),
             Activation::Silu => cascade_gpu::Activation::Silu,
         };
         self.activate(linear, activation);

@@ -256,9 +256,10 @@ fn activation(settings: &mut Settings<'_>) -> Result<Activation> {
     match settings.text("hidden_act", "silu")? {
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu_pytorch_tanh" | "gelu_new" => Ok(Activation::Gelu),
+        "gelu" => Ok(Activation::GeluErf),
         "relu" => Ok(Activation::Relu),
         other => Err(unsupported(format!(
-            "hidden_act {other:?} (\"silu\", \"gelu_pytorch_tanh\" and \"relu\" are)"
+            "hidden_act {other:?} (\"silu\", \"gelu\", \"gelu_pytorch_tanh\" and \"relu\" are)"
         ))),
     }
 }
@@ -370,7 +371,7 @@ mod tests {
     #[test]
     fn refuses_what_no_forward_can_be_built_from() {
         for (settings, word) in [
-            (json!({"hidden_act": "gelu"}), "gelu"),
+            (json!({"hidden_act": "quick_gelu"}), "quick_gelu"),
             (json!({"num_key_value_heads": 3}), "3 key-value heads"),
             (json!({"head_dim": 3}), "odd size 3"),
             (json!({"rms_norm_eps": -1.0}), "rms_norm_eps is -1"),

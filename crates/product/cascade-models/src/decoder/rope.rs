@@ -352,7 +352,13 @@ impl Reader {
                 "partial_rotary_factor {rotated} in the rotary settings"
             )));
         }
-        match rope.unread().next() {
+        // Who trained it so, and what it was before, where nothing follows from that.
+        let says_nothing = |key: &&str| match *key {
+            "finetuned" => kind == "yarn",
+            "original_max_position_embeddings" => kind == "linear",
+            _ => false,
+        };
+        match rope.unread().find(|key| !says_nothing(key)) {
             None => Ok(stretch),
             Some(key) => Err(unsupported(format!(
                 "`{key}` in the rotary settings of type {kind:?}"

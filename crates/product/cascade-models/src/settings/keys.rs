@@ -27,6 +27,8 @@ pub(crate) enum Neutral {
     AtMostOne,
     /// This word.
     Word(&'static str),
+    /// One of these words.
+    Words(&'static [&'static str]),
     /// A list of nothing but this word.
     All(&'static str),
 }
@@ -46,6 +48,7 @@ impl Neutral {
             Self::One => number == Some(1.0),
             Self::AtMostOne => number.is_some_and(|number| number <= 1.0),
             Self::Word(word) => value == word,
+            Self::Words(words) => words.iter().any(|word| value == word),
             Self::All(word) => {
                 let list = value.as_array();
                 list.is_some_and(|list| list.iter().all(|value| value == word))
@@ -62,6 +65,7 @@ impl fmt::Display for Neutral {
             Self::On => write!(f, "true"),
             Self::One | Self::AtMostOne => write!(f, "1"),
             Self::Word(word) => write!(f, "{word:?}"),
+            Self::Words(words) => write!(f, "{words:?}"),
             Self::All(word) => write!(f, "{word:?} throughout"),
         }
     }
@@ -93,8 +97,14 @@ const EVERYWHERE: &[(&str, &[&str])] = &[
             "architectures",
             "auto_map",
             "custom_pipelines",
+            "is_llama_config",
+            "language",
+            "license",
+            "model_name",
             "model_type",
+            "tags",
             "tokenizer_class",
+            "transformers.js_config",
             "transformers_version",
             "unsloth_fixed",
             "unsloth_version",
@@ -108,14 +118,25 @@ const EVERYWHERE: &[(&str, &[&str])] = &[
         "training alone",
         &[
             "attention_dropout",
+            "attention_probs_dropout_prob",
             "classifier_dropout",
+            "dropout",
             "dropout_rate",
+            "embd_dropout",
             "embd_pdrop",
+            "ep_size",
             "gradient_checkpointing",
             "hidden_dropout",
+            "hidden_dropout_prob",
             "initializer_factor",
             "initializer_range",
+            "label_smoothing",
+            "loss_type",
+            "neftune_noise_alpha",
             "resid_pdrop",
+            "resid_dropout",
+            "router_aux_loss_coef",
+            "z_loss_coefficient",
         ],
     ),
     (
@@ -130,6 +151,8 @@ const EVERYWHERE: &[(&str, &[&str])] = &[
             "attn_implementation",
             "cache_implementation",
             "chunk_size_feed_forward",
+            "is_composition",
+            "keys_to_ignore_at_inference",
             "output_attentions",
             "output_hidden_states",
             "output_past",
@@ -139,6 +162,22 @@ const EVERYWHERE: &[(&str, &[&str])] = &[
             "torchscript",
             "use_bfloat16",
             "use_cache",
+            "use_flash_attention",
+            "use_flash_attention_2",
+            "use_flash_attn",
+        ],
+    ),
+    (
+        "the length of training texts, or of what the tokenizer cuts; max_position_embeddings says \
+         how far positions go, and relative ones have no end",
+        &[
+            "max_seq_len",
+            "max_seq_length",
+            "max_sequence_length",
+            "model_max_length",
+            "seq_length",
+            "tokenizer_model_max_length",
+            "tokenizer_padding_side",
         ],
     ),
     (
@@ -157,8 +196,10 @@ const EVERYWHERE: &[(&str, &[&str])] = &[
          reads it",
         &[
             "bos_token_id",
+            "cls_token_id",
             "decoder_start_token_id",
             "eos_token_id",
+            "mask_token_id",
             "pad_token_id",
             "prefix",
             "sep_token_id",
@@ -213,8 +254,9 @@ pub(crate) const DECODER: Keys = Keys {
     harmless: &[
         ("decoders are what these classes are", &["is_decoder"]),
         (
-            "the length of training texts; max_position_embeddings says how far positions go",
-            &["model_max_length", "seq_length"],
+            "from which layer on there is a window, in classes that read use_sliding_window; it \
+             says nothing without one, and that is refused by its own name",
+            &["max_window_layers"],
         ),
         (
             "which hidden states transformers returns",
@@ -234,7 +276,6 @@ pub(crate) const DECODER: Keys = Keys {
         ("is_causal", Neutral::On),
         ("is_encoder_decoder", Neutral::Off),
         ("layer_types", Neutral::All("full_attention")),
-        ("max_window_layers", Neutral::Absent),
         ("sliding_window", Neutral::Off),
         ("sliding_window_pattern", Neutral::Absent),
         ("use_bidirectional_attention", Neutral::Off),
@@ -264,6 +305,8 @@ pub(crate) const DECODER: Keys = Keys {
         ("scale_depth", Neutral::Absent),
         ("scale_emb", Neutral::One),
         ("hidden_activation", Neutral::Absent),
+        // hidden_act is what is read, and is one of these two in other words.
+        ("activation", Neutral::Words(&["swiglu", "silu"])),
         ("parallel_residual", Neutral::Off),
         ("qk_layernorm", Neutral::Off),
         ("qk_norm", Neutral::Off),

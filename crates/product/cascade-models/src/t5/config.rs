@@ -87,6 +87,7 @@ impl FeedForwardProj {
         match self.activation() {
             Activation::Relu => name == "relu",
             Activation::Gelu => matches!(name, "gelu_new" | "gelu_pytorch_tanh"),
+            Activation::GeluErf => name == "gelu",
             Activation::Silu => matches!(name, "silu" | "swish"),
         }
     }
