@@ -131,7 +131,7 @@ fn models_are_refused_with_a_cure() {
             &[
                 "vicuna-68m",
                 "demo-llama-small",
-                "token 0 is \"▁<unk>\" in the drafter",
+                "token 3 is \"<0x00>\" in the drafter",
                 "models of one family",
             ],
         ),

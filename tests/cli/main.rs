@@ -16,6 +16,7 @@ mod interrupts;
 mod lookalikes;
 mod ngram;
 mod outputs;
+mod pairs;
 mod serve;
 mod simulate;
 mod terminal;

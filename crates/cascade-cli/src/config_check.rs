@@ -86,6 +86,9 @@ fn check(file: &Path, load: bool) -> Result<ExitCode> {
     for part in &assembled.parts {
         writeln!(out, "{}", loaded(part))?;
     }
+    for note in &assembled.notes {
+        writeln!(out, "note: {note}")?;
+    }
     let of_models = assembled.warnings.iter();
     for warning in of_models.filter(|warning| !warnings.contains(warning)) {
         writeln!(out, "warning: {warning}")?;

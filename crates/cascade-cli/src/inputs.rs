@@ -28,12 +28,10 @@ pub(crate) struct Input {
 impl Input {
     /// An input whose first prompt can be formatted, and therefore all of them.
     fn new(sample: Sample, template: Arc<Template>, fields: Map<String, Value>) -> Result<Self> {
-        if sample
-            .content
-            .turns()
-            .iter()
-            .all(|turn| turn.trim().is_empty())
-        {
+        // In a conversation, a blank message is one that the template puts words around.
+        let is_blank = |turn: &&str| turn.trim().is_empty();
+        let plain = matches!(*template, Template::Plain(_));
+        if plain && sample.content.turns().iter().all(is_blank) {
             bail!(cascade_engine::Error::EmptyPrompt);
         }
         template.prompt(&sample, &[])?;

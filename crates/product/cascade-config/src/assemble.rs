@@ -6,7 +6,7 @@ use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
 use cascade_engine::{
     AcceptanceHead, AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Classifier,
-    NeuralOptions, Role, RowTimes, Rule, Schedule, VirtualClock,
+    DraftVocabulary, NeuralOptions, Role, RowTimes, Rule, Schedule, VirtualClock,
 };
 use cascade_models::{LoadedModel, Model};
 use cascade_ngram::DrafterFactory;
@@ -14,7 +14,7 @@ use cascade_ngram::DrafterFactory;
 use crate::config::{Config, Drafter, Neural};
 use crate::pool::{StandIn, Tables};
 use crate::prompt_limit::{encoder, GuardedCodec};
-use crate::vocabulary::check_same;
+use crate::vocabulary::shared;
 use crate::{AssembleOptions, Error, ModelPool, Result};
 
 /// The model whose answers are kept: one that was loaded, or anything else that scores, such as a
@@ -120,6 +120,10 @@ pub enum DrafterModel {
         rule: Rule,
         /// How its drafts branch.
         branching: Branching,
+        /// The tokens that mean the same in it and in the target.
+        vocabulary: DraftVocabulary,
+        /// Which tokens do not, in a sentence.
+        note: Option<String>,
         /// When it stops drafting, if a network decides it, and what should be known of that.
         trained: Option<(TrainedRule, Option<String>)>,
     },
@@ -138,13 +142,14 @@ pub struct Assembled {
     /// sentences.
     pub warnings: Vec<String>,
     /// What was decided in the user's place and should be said, in sentences: the CPU where
-    /// `device: auto` found no GPU that works.
+    /// `device: auto` found no GPU that works, drafters that leave some tokens out.
     pub notes: Vec<String>,
 }
 
 /// What the user should know of a model, under its name in reports.
 fn model_warnings(name: &str, model: &LoadedModel) -> Vec<String> {
     let warnings = model.model.warnings().iter();
+    let warnings = warnings.chain(model.tokenizer.warnings());
     warnings
         .map(|warning| format!("{name} ({}): {warning}", model.name))
         .collect()
@@ -233,7 +238,8 @@ impl ModelPool {
     }
 
     /// The cascade of a configuration around `target`. The configuration's own target is neither
-    /// loaded nor looked for; its name and its rule stay.
+    /// loaded nor looked for, but for its tokenizer if a drafter has another; its name and its rule
+    /// stay.
     ///
     /// # Errors
     /// As [`assemble`](Self::assemble), the configuration's target left out.
@@ -278,6 +284,7 @@ impl ModelPool {
         let of_drafters = drafters
             .iter()
             .flat_map(|(name, model)| model.warnings(name));
+        let notes: Vec<String> = models.iter().filter_map(Drafting::note).collect();
         let warnings = config.warnings().into_iter().chain(of_drafters).collect();
         let own = || {
             config
@@ -296,7 +303,8 @@ impl ModelPool {
             .schedule(schedule)
             .lenience(config.lenience)
             .statistical_lenience(config.statistical_lenience)
-            .max_nodes(config.max_nodes);
+            .max_nodes(config.max_nodes)
+            .notices(self.once());
         if let Some(times) = &times {
             builder = builder.clock(times.assumed.clock.clone());
         }
@@ -321,7 +329,7 @@ impl ModelPool {
                 .map_err(|source| Error::cascade(&config.label, source))?,
             parts,
             warnings,
-            notes: self.notes(),
+            notes: self.notes().into_iter().chain(notes).collect(),
         })
     }
 
@@ -386,18 +394,19 @@ impl ModelPool {
                 ..
             } => {
                 let model = self.neural(config, key, neural)?;
-                let target = self.loaded(&config.target);
-                let target_tokenizer = target.as_ref().map(|target| &target.tokenizer);
-                check_same(
+                let shared = shared(
                     &config.label,
                     (&neural.name, &model.tokenizer),
-                    (&config.target.name, target_tokenizer, vocabulary),
+                    (&config.target.name, vocabulary),
+                    || self.target_tokenizer(&config.target, vocabulary),
                 )?;
                 let trained = self.trained(config, key, neural, &model)?;
                 Ok(DrafterModel::Neural {
                     model,
                     rule: neural.rule,
                     branching: branching.clone(),
+                    vocabulary: shared.vocabulary,
+                    note: shared.note,
                     trained,
                 })
             }
@@ -485,6 +494,13 @@ impl Drafting<'_> {
                 role: Role::Drafter,
                 parameters: stand_in.parameters,
             },
+        }
+    }
+
+    fn note(&self) -> Option<String> {
+        match self {
+            Self::Model(DrafterModel::Neural { note, .. }) => note.clone(),
+            Self::Model(DrafterModel::Statistical(_)) | Self::StandIn { .. } => None,
         }
     }
 
@@ -608,9 +624,12 @@ impl DrafterModel {
                 model,
                 rule,
                 branching,
+                vocabulary,
                 trained,
+                ..
             } => {
-                let options = NeuralOptions::new(*rule, branching.clone());
+                let options = NeuralOptions::new(*rule, branching.clone())
+                    .with_vocabulary(vocabulary.clone());
                 let scorer = timed(Box::new(model.session()), times);
                 let builder = builder.neural_with(name, scorer, options);
                 match trained {

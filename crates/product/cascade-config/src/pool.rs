@@ -1,13 +1,13 @@
 //! Models and tables, each opened once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{Fingerprint, Scorer};
 use cascade_models::{
     load_files, locate, CacheType, DType, HubOptions, LoadOptions, LoadedModel, MemoryEstimate,
-    ModelFiles, ModelSource, OpenDevice,
+    ModelFiles, ModelSource, OpenDevice, Tokenizer,
 };
 use cascade_ngram::{BigramTable, NgramTable, Resources, TableLocator};
 
@@ -67,6 +67,8 @@ pub struct ModelPool {
     hub: HubOptions,
     progress: bool,
     notices: Notices,
+    /// What cascades have said, each once for all of them.
+    said: Arc<Mutex<BTreeSet<String>>>,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
     /// Files of models that have been looked for, so that the hub is asked once.
@@ -107,6 +109,7 @@ impl ModelPool {
             hub: options.hub.clone(),
             progress: options.progress,
             notices: options.notices.clone(),
+            said: Arc::default(),
             devices: Mutex::default(),
             models: Mutex::default(),
             located: Mutex::default(),
@@ -174,12 +177,44 @@ impl ModelPool {
         self.notices.clone()
     }
 
+    /// Says what a cascade has to say, unless another has said it.
+    pub(crate) fn once(&self) -> impl Fn(&str) + Send + Sync + 'static {
+        let (notices, said) = (self.notices(), Arc::clone(&self.said));
+        move |notice| {
+            if lock(&said).insert(notice.to_owned()) {
+                notices.say(notice);
+            }
+        }
+    }
+
     /// A model that has been loaded.
     pub(crate) fn loaded(&self, neural: &Neural) -> Option<Arc<LoadedModel>> {
         let key = self.key(neural).ok()?;
         let models = lock(&self.models);
         let known = models.iter().find(|(known, _)| *known == key);
         known.map(|(_, model)| Arc::clone(model))
+    }
+
+    /// The tokenizer of a configuration's target, whether that has been loaded or not; `None` if it
+    /// is not to be had, or of another vocabulary than what answers.
+    pub(crate) fn target_tokenizer(
+        &self,
+        target: &Neural,
+        vocabulary: &Fingerprint,
+    ) -> Option<Tokenizer> {
+        let tokenizer = match self.loaded(target) {
+            Some(model) => model.tokenizer.clone(),
+            None => {
+                let options = AssembleOptions {
+                    device: self.forced,
+                    hub: self.hub.clone(),
+                    progress: self.progress,
+                    notices: self.notices(),
+                };
+                target.load_tokenizer(&options).ok()?
+            }
+        };
+        (tokenizer.fingerprint() == *vocabulary).then_some(tokenizer)
     }
 
     /// What a model would take of its device's memory.

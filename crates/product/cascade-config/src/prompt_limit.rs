@@ -47,6 +47,10 @@ impl Notices {
     pub fn new(notice: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(notice))
     }
+
+    pub(crate) fn say(&self, notice: &str) {
+        (self.0)(notice);
+    }
 }
 
 /// To standard error, each in a line.
@@ -153,7 +157,7 @@ impl GuardedCodec {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if *said != notice {
             notice.clone_into(&mut said);
-            (self.notices.0)(notice);
+            self.notices.say(notice);
         }
     }
 }

@@ -8,7 +8,7 @@ use cascade_ngram::{MaxGramConfig, MaxGramTreeConfig, TableLocator};
 use crate::defaults::{
     default_draft_tokens, default_lenience, default_nodes, k_matrix, tree_depth, NODES,
 };
-use crate::vocabulary::check_same;
+use crate::vocabulary::shared;
 use crate::{
     locator, AssembleOptions, Config, DeviceSpec, Drafter, Error, Neural, Result, ScheduleConfig,
     StopRuleConfig,
@@ -155,7 +155,7 @@ impl CascadeSpec {
         Ok(default_nodes(device))
     }
 
-    /// The target's vocabulary, which all drafters have.
+    /// The target's vocabulary, which all drafters share.
     fn check_vocabularies(&self, label: &str, options: &AssembleOptions) -> Result<Fingerprint> {
         let load = |key: &str, neural: &Neural| {
             let tokenizer = neural.load_tokenizer(options);
@@ -168,11 +168,11 @@ impl CascadeSpec {
         let target: Tokenizer = load("target", &self.target)?;
         for (j, drafter) in self.drafters.iter().enumerate() {
             let tokenizer = load(&format!("drafters[{j}]"), drafter)?;
-            let named = |neural: &Neural| neural.name.clone();
-            check_same(
+            shared(
                 label,
-                (&named(drafter), &tokenizer),
-                (&named(&self.target), Some(&target), &target.fingerprint()),
+                (&drafter.name, &tokenizer),
+                (&self.target.name, &target.fingerprint()),
+                || Some(target.clone()),
             )?;
         }
         Ok(target.fingerprint())
