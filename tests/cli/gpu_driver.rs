@@ -228,7 +228,7 @@ fn missing_gpus_and_memory_are_reported() {
     let bench = ["bench", "model", "--device", "cuda:0"];
     let message = error(&[&bench[..], &shape].concat(), &[]);
     assert!(
-        message.contains("take 13.5 GB, and 1.1 GB of the GPU's memory are free"),
+        message.contains("take 13.5 GB, and 1.1 GB can be had (the GPU's free memory)"),
         "{message}"
     );
 }

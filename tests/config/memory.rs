@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use cascade_config::{AssembleOptions, Config, DeviceSpec};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, Notices, Overcommit};
 use cascade_models::{Device, HubOptions};
 use serde_json::json;
 
@@ -31,36 +32,99 @@ fn model(folder: &Path, bytes: usize) {
     }
 }
 
-fn message(folder: &Path) -> String {
-    let text = "{ target: { model: ./target }, drafters: [{ model: ./drafter }], \
+/// The message with which a target and a drafter are refused, and what was said before.
+fn messages(folder: &Path, dtype: &str, overcommit: Overcommit) -> (String, Vec<String>) {
+    let text = "{ target: { model: ./target, dtype: DTYPE }, drafters: [{ model: ./drafter }], \
                 k: { matrix: [[2]] }, device: cpu }";
-    let config = Config::parse(text, "large.yaml", folder).unwrap();
-    let options =
-        AssembleOptions::default().with_hub(HubOptions::new("http://127.0.0.1:9", folder));
-    match config.assemble(&options) {
+    let config = Config::parse(&text.replace("DTYPE", dtype), "large.yaml", folder).unwrap();
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let notices = {
+        let said = Arc::clone(&said);
+        Notices::new(move |notice| said.lock().unwrap().push(notice.to_owned()))
+    };
+    let options = AssembleOptions::default()
+        .with_hub(HubOptions::new("http://127.0.0.1:9", folder))
+        .with_notices(notices)
+        .with_overcommit(overcommit);
+    let error = match config.assemble(&options) {
         Ok(_) => panic!("there are no weights"),
         Err(error) => error.to_string(),
-    }
+    };
+    let said = said.lock().unwrap().clone();
+    (error, said)
+}
+
+fn message(folder: &Path, dtype: &str) -> String {
+    messages(folder, dtype, Overcommit::Refuse).0
 }
 
 #[test]
 fn two_models_that_fit_alone_but_not_together() {
     let free = DeviceSpec::Cpu.open().unwrap_or(Device::Cpu).free_memory();
-    let free = free.unwrap().unwrap();
+    let free = free.unwrap().unwrap().bytes;
     let folder = tempfile::tempdir().unwrap();
     model(&folder.path().join("target"), free / 10 * 9);
     model(&folder.path().join("drafter"), 1 << 20);
     // Together they fit; what fails is loading.
-    let loading = message(folder.path());
+    let loading = message(folder.path(), "f32");
     assert!(loading.contains("not a tokenizer"), "{loading}");
     model(&folder.path().join("drafter"), free / 2);
-    let refused = message(folder.path());
+    let refused = message(folder.path(), "f32");
     for part in [
         "large.yaml: target, drafter take about",
         "(weights",
         "on cpu",
-        "bf16",
+        "can be had (",
+        "`dtype: bf16`",
+        "--allow-memory-overcommit",
     ] {
         assert!(refused.contains(part), "`{part}` is missing in: {refused}");
     }
+}
+
+/// More than any machine has.
+const TOO_MUCH: usize = 1 << 50;
+
+#[test]
+fn only_smaller_types_are_advised() {
+    let folder = tempfile::tempdir().unwrap();
+    model(&folder.path().join("target"), TOO_MUCH);
+    model(&folder.path().join("drafter"), 1 << 20);
+    for (dtype, smaller) in [
+        ("f32", "bf16"),
+        ("bf16", "q8_0"),
+        ("f16", "q8_0"),
+        ("q8_0", "q4_0"),
+    ] {
+        let refused = message(folder.path(), dtype);
+        let advised = format!("take smaller models, `dtype: {smaller}`, a shorter");
+        assert!(refused.contains(&advised), "{dtype}: {refused}");
+    }
+    let refused = message(folder.path(), "q4_0");
+    assert!(
+        refused.contains("take smaller models, a shorter"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_loaded_on_request_after_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    model(&folder.path().join("target"), TOO_MUCH);
+    model(&folder.path().join("drafter"), 1 << 20);
+    let (loading, said) = messages(folder.path(), "bf16", Overcommit::Warn);
+    assert!(loading.contains("not a tokenizer"), "{loading}");
+    let [warning] = &said[..] else {
+        panic!("{said:?}");
+    };
+    assert!(
+        warning.starts_with("target, drafter take about"),
+        "{warning}"
+    );
+    assert!(warning.contains("can be had ("), "{warning}");
+    let (loading, said) = messages(folder.path(), "bf16", Overcommit::Allow);
+    assert!(
+        loading.contains("not a tokenizer") && said.is_empty(),
+        "{loading} {said:?}"
+    );
 }

@@ -39,6 +39,7 @@ use std::num::IntErrorKind;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use cascade_config::Overcommit;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -70,6 +71,11 @@ struct Cli {
     /// Threads that compute [default: the number of CPUs, or RAYON_NUM_THREADS].
     #[arg(long, value_name = "N", global = true, value_parser = at_most(threads::MOST))]
     threads: Option<usize>,
+
+    /// Load models that are larger than the memory that can be had, after a warning [env:
+    /// CASCADE_ALLOW_MEMORY_OVERCOMMIT=1].
+    #[arg(long, global = true)]
+    allow_memory_overcommit: bool,
 }
 
 /// Reads a number from 1 to a greatest one.
@@ -211,6 +217,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error),
     };
+    if cli.allow_memory_overcommit {
+        std::env::set_var(Overcommit::VARIABLE, "1");
+    }
     match threads::set(cli.threads).and_then(|()| dispatch(cli)) {
         Ok(code) => code,
         // The reader is gone, as in `cascade run | head`: not an error.

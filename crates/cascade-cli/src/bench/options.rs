@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use cascade_eval::read_bandwidth;
 use cascade_models::{
     parse_device, parse_dtype, random_model, random_twin, shape, shape_names, CacheType, DType,
-    Device, HubOptions, LoadOptions, Model,
+    Device, LoadOptions, Model,
 };
 use clap::Args;
 
@@ -58,9 +58,8 @@ pub(crate) fn load_options(
         device,
         dtype,
         cache_dtype,
-        hub: HubOptions::from_env(),
         progress: true,
-        tokenizer: None,
+        ..LoadOptions::default()
     })
 }
 

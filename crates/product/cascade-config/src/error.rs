@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cascade_models::{DeviceSpec, MemoryEstimate};
+use cascade_models::{DType, DeviceSpec, FreeMemory, MemoryEstimate};
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -76,9 +76,10 @@ pub enum Error {
 
     /// Models that do not fit into the free memory of their device together.
     #[error(
-        "{file}: {models} take about {needed} on {device}, and {:.1} GB are free there; take smaller models, \
-         `dtype: bf16` in place of f32, a shorter `max_new_tokens`, or `device:` another one for some of the models",
-        *free as f64 / 1e9
+        "{file}: {models} take about {needed} on {device}, and {free}; take smaller models, {}a shorter \
+         `max_new_tokens`, or `device:` another one for some of the models, or load them all the same with \
+         `--allow-memory-overcommit` (CASCADE_ALLOW_MEMORY_OVERCOMMIT=1)",
+        smaller.map(|smaller| format!("`dtype: {smaller}`, ")).unwrap_or_default()
     )]
     Memory {
         /// The configuration.
@@ -89,8 +90,10 @@ pub enum Error {
         needed: MemoryEstimate,
         /// Where.
         device: DeviceSpec,
-        /// Bytes that are free there.
-        free: usize,
+        /// A type of weights that take less.
+        smaller: Option<DType>,
+        /// What can be had there.
+        free: Box<FreeMemory>,
     },
 
     /// A statistical drafter cannot be opened: its table cannot be loaded, most often.

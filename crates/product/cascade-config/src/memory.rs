@@ -1,8 +1,9 @@
 //! Whether the models of a configuration fit into memory together, before any is loaded.
 
-use cascade_models::{DeviceSpec, MemoryEstimate};
+use cascade_models::{DType, DeviceSpec, MemoryEstimate, Overcommit};
 
 use crate::config::{Config, Drafter, Neural};
+use crate::pool::lock;
 use crate::{Error, ModelPool, Result};
 
 /// Tokens of a prompt that the estimate counts, beside the new ones.
@@ -14,11 +15,34 @@ struct Demand<'a> {
     model: &'a Neural,
     names: Vec<&'a str>,
     total: MemoryEstimate,
+    /// The type of the weights that take most.
+    dtype: DType,
+    largest: usize,
+}
+
+impl<'a> Demand<'a> {
+    fn of(model: &'a Neural, estimate: MemoryEstimate, dtype: DType) -> Self {
+        Self {
+            model,
+            names: vec![&model.name],
+            total: estimate,
+            dtype,
+            largest: estimate.weights,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.names.extend(other.names);
+        self.total = self.total.plus(other.total);
+        if other.largest > self.largest {
+            (self.dtype, self.largest) = (other.dtype, other.largest);
+        }
+    }
 }
 
 impl ModelPool {
-    /// Refuses models that do not fit into the free memory of their devices together, as far as
-    /// that is known: downloads what is missing and reads the configurations, but loads nothing.
+    /// Refuses models that do not fit into the memory that can be had on their devices together, or
+    /// warns of them, as far as that is known: downloads what is missing and reads the configurations, but loads nothing.
     /// Models that the pool has loaded are not counted again.
     ///
     /// # Errors
@@ -41,19 +65,10 @@ impl ModelPool {
             counted.push(identity);
             let estimate = self.estimate(neural, tokens, config.max_nodes);
             let estimate = estimate.map_err(fail)?;
+            let demand = Demand::of(neural, estimate, neural.dtype_on(spec == DeviceSpec::Cpu));
             match demands.iter_mut().find(|(known, _)| *known == spec) {
-                Some((_, demand)) => {
-                    demand.names.push(&neural.name);
-                    demand.total = demand.total.plus(estimate);
-                }
-                None => demands.push((
-                    spec,
-                    Demand {
-                        model: neural,
-                        names: vec![&neural.name],
-                        total: estimate,
-                    },
-                )),
+                Some((_, all)) => all.add(demand),
+                None => demands.push((spec, demand)),
             }
         }
         let mut demands = demands.iter();
@@ -87,12 +102,10 @@ impl ModelPool {
             let device = self.device(neural).map(|opened| opened.device);
             let free = device.and_then(|device| device.free_memory());
             let free = free.map_err(|source| Error::model(&config.label, "device", source))?;
-            if let Some(free) = free.filter(|&free| total > free) {
-                let gb = |bytes: usize| bytes as f64 / 1e9;
+            if let Some(free) = free.filter(|free| total > free.bytes) {
+                let gb = total as f64 / 1e9;
                 return Ok(Some(format!(
-                    "the keys and values of all sessions may take {:.1} GB on {spec}, where {:.1} GB are free",
-                    gb(total),
-                    gb(free)
+                    "the keys and values of all sessions may take {gb:.1} GB on {spec}, where {free}"
                 )));
             }
         }
@@ -103,15 +116,33 @@ impl ModelPool {
         let device = self.device(demand.model).map(|opened| opened.device);
         let free = device.and_then(|device| device.free_memory());
         let free = free.map_err(|source| Error::model(&config.label, "device", source))?;
-        match free {
-            Some(free) if demand.total.total() > free => Err(Error::Memory {
+        let Some(free) = free.filter(|free| demand.total.total() > free.bytes) else {
+            return Ok(());
+        };
+        let (models, needed) = (demand.names.join(", "), demand.total);
+        match self.overcommit {
+            Overcommit::Refuse => Err(Error::Memory {
                 file: config.label.clone(),
-                models: demand.names.join(", "),
-                needed: demand.total,
+                models,
+                needed,
                 device: spec,
-                free,
+                smaller: demand.dtype.smaller_on(spec == DeviceSpec::Cpu),
+                free: Box::new(free),
             }),
-            _ => Ok(()),
+            Overcommit::Allow => Ok(()),
+            _ => {
+                let mut said = lock(&self.too_large);
+                let names = demand.names.iter().map(|&name| name.to_owned());
+                // Drafters are looked at again after the target is loaded.
+                if names.filter(|name| said.insert(name.clone())).count() == 0 {
+                    return Ok(());
+                }
+                self.notices().say(&format!(
+                    "{models} take about {needed} on {spec}, and {free}; loading may fail, or the system may end this \
+                     process or another"
+                ));
+                Ok(())
+            }
         }
     }
 }

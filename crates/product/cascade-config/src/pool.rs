@@ -1,13 +1,13 @@
 //! Models and tables, each opened once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{Fingerprint, Scorer};
 use cascade_models::{
     load_files, locate, CacheType, DType, HubOptions, LoadOptions, LoadedModel, MemoryEstimate,
-    ModelFiles, ModelSource, OpenDevice, Tokenizer,
+    ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer,
 };
 use cascade_ngram::{BigramTable, NgramTable, Resources, TableLocator};
 
@@ -23,12 +23,14 @@ pub struct AssembleOptions {
     pub hub: HubOptions,
     /// Whether downloads show a progress bar on standard error.
     pub progress: bool,
-    /// Where notices about single prompts go.
+    /// Where notices go that cannot wait until models are loaded, and those about single prompts.
     pub notices: Notices,
+    /// What happens to models that are larger together than the memory that can be had.
+    pub overcommit: Overcommit,
 }
 
-/// The configuration's device, the hub as the environment says, a progress bar if standard error is
-/// a terminal.
+/// The configuration's device, the hub and [`Overcommit`] as the environment says, a progress bar if
+/// standard error is a terminal.
 impl Default for AssembleOptions {
     fn default() -> Self {
         Self {
@@ -36,6 +38,7 @@ impl Default for AssembleOptions {
             hub: HubOptions::from_env(),
             progress: io::stderr().is_terminal(),
             notices: Notices::default(),
+            overcommit: Overcommit::from_env(),
         }
     }
 }
@@ -49,6 +52,11 @@ impl AssembleOptions {
     /// The same on `device`, or on the configuration's if there is none.
     pub fn with_device(self, device: Option<DeviceSpec>) -> Self {
         Self { device, ..self }
+    }
+
+    /// The same with another fate of models that are too large.
+    pub fn with_overcommit(self, overcommit: Overcommit) -> Self {
+        Self { overcommit, ..self }
     }
 
     /// The same with another hub.
@@ -69,6 +77,9 @@ pub struct ModelPool {
     notices: Notices,
     /// What cascades have said, each once for all of them.
     said: Arc<Mutex<BTreeSet<String>>>,
+    pub(crate) overcommit: Overcommit,
+    /// Models that were said not to fit into memory.
+    pub(crate) too_large: Mutex<HashSet<String>>,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
     /// Files of models that have been looked for, so that the hub is asked once.
@@ -110,6 +121,8 @@ impl ModelPool {
             progress: options.progress,
             notices: options.notices.clone(),
             said: Arc::default(),
+            overcommit: options.overcommit,
+            too_large: Mutex::default(),
             devices: Mutex::default(),
             models: Mutex::default(),
             located: Mutex::default(),
@@ -172,7 +185,7 @@ impl ModelPool {
         Ok(model)
     }
 
-    /// Where notices about single prompts go.
+    /// Where notices go.
     pub(crate) fn notices(&self) -> Notices {
         self.notices.clone()
     }
@@ -265,6 +278,11 @@ impl ModelPool {
             hub: self.hub.clone(),
             progress: self.progress,
             tokenizer: neural.tokenizer.clone(),
+            // What there is to say has been said of all models together.
+            overcommit: match self.overcommit {
+                Overcommit::Refuse => Overcommit::Refuse,
+                _ => Overcommit::Allow,
+            },
         })
     }
 
@@ -308,7 +326,7 @@ impl ModelPool {
 }
 
 /// A thread that panicked while it loaded has added nothing.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

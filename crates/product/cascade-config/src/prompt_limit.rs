@@ -38,11 +38,16 @@ pub struct PromptLimit {
     pub truncate: Truncate,
 }
 
-/// Where notices go that concern one prompt: what was left out of it, how long it will take.
+/// Where notices go that cannot be returned: what was left out of a prompt, how long it will take,
+/// that models which are about to be loaded may not fit into memory.
 #[derive(Clone)]
 pub struct Notices(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl Notices {
+    pub(crate) fn say(&self, notice: &str) {
+        (self.0)(notice);
+    }
+
     /// Notices go to a function.
     pub fn new(notice: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(notice))

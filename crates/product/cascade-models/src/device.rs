@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{memory, Error, Result};
+use crate::memory::{self, FreeMemory};
+use crate::{Error, Result};
 
 /// The name of a device: `auto` (the first GPU if it can be used, else the CPU), `cpu`, `cuda` (the
 /// first GPU) or `cuda:N`. Reading and writing it opens nothing.
@@ -150,17 +151,21 @@ impl Device {
         matches!(self, Self::Cpu)
     }
 
-    /// Bytes of its memory that are free, if the system reports them.
+    /// The memory that can be had on it, if the system reports it: on the CPU within the limits of
+    /// control groups and of this process, page cache included.
     ///
     /// # Errors
     /// What a GPU's driver fails with.
-    pub fn free_memory(&self) -> Result<Option<usize>> {
+    pub fn free_memory(&self) -> Result<Option<FreeMemory>> {
         match self {
             Self::Cpu => Ok(memory::available()),
             #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => {
                 let (used, all) = gpu.memory()?;
-                Ok(Some(all - used))
+                Ok(Some(FreeMemory {
+                    bytes: all - used,
+                    limit: memory::MemoryLimit::Gpu,
+                }))
             }
         }
     }

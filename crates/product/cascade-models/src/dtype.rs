@@ -54,6 +54,17 @@ impl DType {
         }
     }
 
+    /// The largest type that takes less memory, on a CPU or a GPU; nothing if there is none, or only
+    /// the file knows.
+    pub fn smaller_on(self, cpu: bool) -> Option<Self> {
+        match self {
+            Self::F32 => Some(Self::BF16),
+            Self::BF16 | Self::F16 => Some(Self::Q8_0),
+            Self::Q8_0 if cpu => Some(Self::Q4_0),
+            Self::Q8_0 | Self::Q4_0 | Self::Stored => None,
+        }
+    }
+
     /// Bytes of an activation, and of an element of keys and values, on a GPU.
     pub(crate) fn bytes_on_gpu(self) -> usize {
         match self {
@@ -139,6 +150,21 @@ pub fn parse_dtype(text: &str) -> Result<DType> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn smaller_types_are_smaller() {
+        for cpu in [true, false] {
+            for dtype in DType::ALL {
+                let Some(smaller) = dtype.smaller_on(cpu) else {
+                    continue;
+                };
+                assert!(smaller.bytes(1 << 20) < dtype.bytes(1 << 20), "{dtype}");
+                assert!(cpu || smaller != DType::Q4_0);
+            }
+        }
+        assert_eq!(DType::Q4_0.smaller_on(true), None);
+        assert_eq!(DType::Stored.smaller_on(true), None);
+    }
 
     #[test]
     fn types_have_names() {

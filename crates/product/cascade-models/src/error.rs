@@ -1,5 +1,7 @@
 //! What can go wrong between a model's files and its forward pass.
 
+use crate::{DType, FreeMemory};
+
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -211,12 +213,12 @@ pub enum Error {
         cache: crate::CacheType,
     },
 
-    /// Weights that are larger than the memory that is free.
+    /// Weights that are larger than the memory that can be had.
     #[error(
-        "{model}: {parameters} parameters in {dtype} take {:.1} GB, and {:.1} GB of {memory} are free; take a smaller model{}",
+        "{model}: {parameters} parameters in {dtype} take {:.1} GB, and {free}; take a smaller model{}, or load it all \
+         the same with `--allow-memory-overcommit` (CASCADE_ALLOW_MEMORY_OVERCOMMIT=1)",
         *bytes as f64 / 1e9,
-        *free as f64 / 1e9,
-        if dtype == "f32" { ", or compute in bf16" } else { "" }
+        smaller.map(|smaller| format!(", `dtype: {smaller}`")).unwrap_or_default()
     )]
     DoesNotFit {
         /// The file that describes it.
@@ -224,29 +226,28 @@ pub enum Error {
         /// Parameters of the model.
         parameters: usize,
         /// What it was to compute in.
-        dtype: String,
+        dtype: DType,
+        /// A type that takes less.
+        smaller: Option<DType>,
         /// Bytes that its weights would take.
         bytes: usize,
-        /// Bytes that are free.
-        free: usize,
-        /// Of which memory.
-        memory: &'static str,
+        /// What can be had.
+        free: FreeMemory,
     },
 
     /// A source whose attention takes more memory than is free.
     #[error(
-        "encoding {tokens} tokens takes {:.1} GB for attention, and {:.1} GB are free; shorten the prompt, or let \
+        "encoding {tokens} tokens takes {:.1} GB for attention, and {free}; shorten the prompt, or let \
          `generation.max_prompt_tokens` and `generation.truncate_prompt` do so",
-        *bytes as f64 / 1e9,
-        *free as f64 / 1e9
+        *bytes as f64 / 1e9
     )]
     SourceTooLong {
         /// Length of the source.
         tokens: usize,
         /// Bytes that its attention would take.
         bytes: usize,
-        /// Bytes that are free.
-        free: usize,
+        /// What can be had.
+        free: FreeMemory,
     },
 
     /// What a GPU failed with.

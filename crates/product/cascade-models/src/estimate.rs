@@ -6,7 +6,9 @@ use crate::backend::ModelInfo;
 use crate::config::ModelConfig;
 use crate::load::read_config;
 use crate::weights::Checkpoint;
-use crate::{CacheType, DType, Device, Error, ModelFile, ModelFiles, Result};
+use crate::{
+    CacheType, DType, Device, Error, LoadOptions, ModelFile, ModelFiles, Overcommit, Result,
+};
 
 /// Rows of the largest forward: a piece of a long prompt.
 const ROWS: usize = 512;
@@ -14,6 +16,8 @@ const ROWS: usize = 512;
 /// queries, keys and values, and the inner layer with its gate, which is about four wide.
 const BUFFERS_PER_ROW: usize = 14;
 const F32_BYTES: usize = 4;
+/// What is said of weights that are loaded although they do not fit.
+const MAY_FAIL: &str = "loading may fail, or the system may end this process or another";
 
 /// Bytes that a model takes on its device, estimated from config.json before anything is loaded.
 ///
@@ -131,33 +135,39 @@ fn file_bytes(file: &ModelFile) -> Option<usize> {
     }
 }
 
-/// Refuses weights that are larger than the memory that is free, as far as that is known.
+/// Refuses weights that are larger than the memory that can be had, as far as that is known, or
+/// what the options say of them.
 ///
 /// # Errors
 /// [`Error::DoesNotFit`].
 pub(crate) fn check_weights(
     file: &ModelFile,
     config: &ModelConfig,
-    device: &Device,
     dtype: DType,
+    options: &LoadOptions,
     files: Option<&ModelFiles>,
 ) -> Result<()> {
+    let device = &options.device;
     let parameters = config.info().parameters;
     let bytes = weight_bytes(config, device, dtype, files);
-    match device.free_memory()? {
-        Some(free) if bytes > free => Err(Error::DoesNotFit {
+    let Some(free) = device.free_memory()?.filter(|free| bytes > free.bytes) else {
+        return Ok(());
+    };
+    match options.overcommit {
+        Overcommit::Allow => Ok(()),
+        Overcommit::Warn => {
+            let gb = bytes as f64 / 1e9;
+            eprintln!("warning: {file}: its weights take {gb:.1} GB, and {free}; {MAY_FAIL}");
+            Ok(())
+        }
+        Overcommit::Refuse => Err(Error::DoesNotFit {
             model: file.to_string(),
             parameters,
-            dtype: dtype.to_string(),
+            dtype,
+            smaller: dtype.smaller_on(device.is_cpu()),
             bytes,
             free,
-            memory: if device.is_cpu() {
-                "memory"
-            } else {
-                "the GPU's memory"
-            },
         }),
-        _ => Ok(()),
     }
 }
 

@@ -49,6 +49,7 @@ pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;
 pub use gguf::{check_quantized, gguf_tokenizer_config, quantize, Quantized};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
+pub use memory::{FreeMemory, MemoryLimit, Overcommit};
 pub use network::LaunchCost;
 pub use random::{random_model, random_twin};
 pub use session::{Model, Session};

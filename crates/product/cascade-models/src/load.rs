@@ -14,8 +14,8 @@ use crate::generation::{self, Ends};
 use crate::gguf::{self, Gguf};
 use crate::weights::Checkpoint;
 use crate::{
-    CacheType, DType, Device, Error, HubOptions, Model, ModelFile, ModelFiles, ModelSource, Result,
-    Session, Tokenizer,
+    CacheType, DType, Device, Error, HubOptions, Model, ModelFile, ModelFiles, ModelSource,
+    Overcommit, Result, Session, Tokenizer,
 };
 
 /// How a model is loaded.
@@ -34,6 +34,8 @@ pub struct LoadOptions {
     pub progress: bool,
     /// Where the tokenizer is, if not with the model.
     pub tokenizer: Option<ModelSource>,
+    /// What happens to weights that are larger than the memory that can be had.
+    pub overcommit: Overcommit,
 }
 
 impl LoadOptions {
@@ -45,7 +47,8 @@ impl LoadOptions {
     }
 }
 
-/// f32 on the CPU, the hub as the environment says, a progress bar if standard error is a terminal.
+/// f32 on the CPU, the hub and [`Overcommit`] as the environment says, a progress bar if standard
+/// error is a terminal.
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
@@ -55,6 +58,7 @@ impl Default for LoadOptions {
             hub: HubOptions::from_env(),
             progress: std::io::stderr().is_terminal(),
             tokenizer: None,
+            overcommit: Overcommit::from_env(),
         }
     }
 }
@@ -144,8 +148,8 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     check_weights(
         &files.config,
         &described,
-        &options.device,
         types.weights,
+        options,
         Some(&files),
     )?;
     let model = Model::new(&described, &weights, &options.device, types)

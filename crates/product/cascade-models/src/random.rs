@@ -48,7 +48,7 @@ fn of_weights(config: Value, options: &LoadOptions, weights: &RandomWeights) -> 
         bytes: &[],
     };
     let config = ModelConfig::parse(&file, &config)?;
-    check_weights(&file, &config, &options.device, options.dtype, None)?;
+    check_weights(&file, &config, options.dtype, options, None)?;
     let model = Model::new(&config, weights, &options.device, options.types())?;
     Ok(Arc::new(model))
 }

@@ -95,7 +95,7 @@ impl Served {
         &self.config.target.name
     }
 
-    /// What should be said if all sessions together may take more memory than is free.
+    /// What should be said if all sessions together may take more memory than can be had.
     ///
     /// # Errors
     /// Configurations of models that cannot be read.

@@ -145,7 +145,7 @@ impl HostRows<'_> {
 fn check_source(info: &ModelInfo, tokens: usize) -> Result<()> {
     let bytes = info.attention_bytes(tokens);
     match crate::memory::available() {
-        Some(free) if bytes > free => Err(Error::SourceTooLong {
+        Some(free) if bytes > free.bytes => Err(Error::SourceTooLong {
             tokens,
             bytes,
             free,
