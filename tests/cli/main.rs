@@ -14,6 +14,7 @@ mod gguf;
 mod gpu_driver;
 mod interrupts;
 mod lookalikes;
+mod memory;
 mod ngram;
 mod outputs;
 mod pairs;

@@ -17,6 +17,7 @@ mod job;
 mod manual;
 mod models;
 mod ngram;
+mod out_of_memory;
 mod progress;
 mod quantize;
 mod record;

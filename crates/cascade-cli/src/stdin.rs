@@ -9,8 +9,8 @@ use anyhow::{bail, Context, Result};
 
 use crate::terminal;
 
-/// Bytes of the longest prompt: far more than any model reads.
-const LONGEST: u64 = 64 << 20;
+/// Bytes of the longest prompt, and of a message of a conversation: far more than any model reads.
+pub(crate) const LONGEST: u64 = 64 << 20;
 
 /// After so long, a silent pipe is worth a word.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -30,7 +30,8 @@ pub(crate) fn piped() -> Result<Option<String>> {
         return Ok(None);
     }
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(read(io::stdin())));
+    let reader = thread::Builder::new().spawn(move || sender.send(read(io::stdin())));
+    reader.context("no thread can be started to read standard input")?;
     let text = receiver.recv_timeout(PATIENCE).or_else(|_| {
         terminal::note(format_args!(
             "note: reading the prompt from standard input (</dev/null if there is none)"

@@ -17,12 +17,15 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub(super) fn shown<T: Send>(status: &Status, work: impl FnOnce() -> T + Send) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let display = scope.spawn(|| display(status, &done));
+        // Without a thread for it, there is no display.
+        let display = thread::Builder::new().spawn_scoped(scope, || display(status, &done));
         // Ends the display even if the work panics.
         let ender = Ender(&done);
         let result = work();
         drop(ender);
-        display.thread().unpark();
+        if let Ok(display) = display {
+            display.thread().unpark();
+        }
         result
     })
 }

@@ -1,10 +1,12 @@
 //! Where messages come from: a terminal with line editing, or a pipe.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read as _};
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
+
+use crate::stdin::LONGEST;
 
 const PROMPT: &str = "> ";
 const CONTINUED: &str = ". ";
@@ -52,14 +54,12 @@ pub(super) fn message(lines: &mut dyn Lines) -> Result<Read> {
         Read::Text(line) => line,
         other => return Ok(other),
     };
-    while let Some(start) = text.strip_suffix('\\') {
+    while text.ends_with('\\') {
+        text.pop();
         match lines.next(CONTINUED)? {
-            Read::Text(line) => text = format!("{start}\n{line}"),
+            Read::Text(line) => add_line(&mut text, &line)?,
             Read::Interrupted => return Ok(Read::Interrupted),
-            Read::End => {
-                text = start.to_owned();
-                break;
-            }
+            Read::End => break,
         }
     }
     lines.remember(&text);
@@ -68,16 +68,37 @@ pub(super) fn message(lines: &mut dyn Lines) -> Result<Read> {
 
 /// Lines up to the closing fence, or to the end.
 fn fenced(lines: &mut dyn Lines) -> Result<Read> {
-    let mut all = Vec::new();
+    let mut all: Option<String> = None;
     loop {
         match lines.next(CONTINUED)? {
             Read::Text(line) if line.trim() == FENCE => break,
-            Read::Text(line) => all.push(line),
+            Read::Text(line) => match &mut all {
+                Some(text) => add_line(text, &line)?,
+                None => all = Some(line),
+            },
             Read::Interrupted => return Ok(Read::Interrupted),
             Read::End => break,
         }
     }
-    Ok(Read::Text(all.join("\n")))
+    Ok(Read::Text(all.unwrap_or_default()))
+}
+
+/// Adds a line to a message.
+fn add_line(text: &mut String, line: &str) -> Result<()> {
+    check_length(text.len() + 1 + line.len())?;
+    text.push('\n');
+    text.push_str(line);
+    Ok(())
+}
+
+/// Refuses a message that no model reads, before it fills the memory.
+fn check_length(bytes: usize) -> Result<()> {
+    ensure!(
+        bytes as u64 <= LONGEST,
+        "a message on standard input has more than {} MiB; end messages with a line break",
+        LONGEST >> 20
+    );
+    Ok(())
 }
 
 struct Terminal(DefaultEditor);
@@ -103,10 +124,11 @@ struct Piped<R>(R);
 impl<R: BufRead> Lines for Piped<R> {
     fn next(&mut self, _: &str) -> Result<Read> {
         let mut line = String::new();
-        let read = self.0.read_line(&mut line);
+        let read = self.0.by_ref().take(LONGEST + 1).read_line(&mut line);
         if read.context("standard input cannot be read as UTF-8")? == 0 {
             return Ok(Read::End);
         }
+        check_length(line.len())?;
         let line = line.strip_suffix('\n').unwrap_or(&line);
         Ok(Read::Text(
             line.strip_suffix('\r').unwrap_or(line).to_owned(),
@@ -125,6 +147,31 @@ mod tests {
             all.push(text);
         }
         all
+    }
+
+    #[test]
+    fn messages_are_not_endless() {
+        let long = "a".repeat(100_000);
+        for (begin, again) in [
+            ("", "\0".to_owned()),
+            ("", format!("{long}\\\n")),
+            ("\"\"\"\n", format!("{long}\n")),
+        ] {
+            let bytes = begin.bytes().chain(again.bytes().cycle());
+            let mut lines = Piped(io::BufReader::new(Endless(bytes)));
+            let error = message(&mut lines).unwrap_err().to_string();
+            assert!(error.contains("64 MiB"), "{error}");
+        }
+    }
+
+    /// Bytes without end.
+    struct Endless<I>(I);
+
+    impl<I: Iterator<Item = u8>> io::Read for Endless<I> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let pairs = buffer.iter_mut().zip(&mut self.0);
+            Ok(pairs.map(|(to, byte)| *to = byte).count())
+        }
     }
 
     #[test]

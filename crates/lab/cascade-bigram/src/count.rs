@@ -26,7 +26,7 @@ use crate::part::{PartInfo, PartWriter};
 use crate::run::Run;
 use crate::sentences::{self, Sentences};
 use crate::source::describe;
-use crate::Result;
+use crate::{Error, Result};
 
 use self::reader::Reader;
 use self::worker::Worker;
@@ -212,7 +212,12 @@ fn read_and_count(
                 done: Report::default(),
             };
             let (work, report_to) = (work.clone(), report_to.clone());
-            scope.spawn(move || worker.run(&work, &report_to, &wait));
+            let run = move || worker.run(&work, &report_to, &wait);
+            if let Err(source) = thread::Builder::new().spawn_scoped(scope, run) {
+                // Ends the others.
+                drop(work_to);
+                return Err(Error::Thread { threads, source });
+            }
         }
         // The channels close when the last worker ends.
         drop((work, report_to));

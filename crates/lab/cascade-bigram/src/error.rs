@@ -73,6 +73,18 @@ pub enum Error {
         least: u64,
     },
 
+    /// A thread cannot be started.
+    #[error(
+        "cannot start {threads} threads that count: {source}; give fewer (--threads 1), or raise the limit of memory \
+         or of processes (`ulimit -v`, `ulimit -u`)"
+    )]
+    Thread {
+        /// How many were wanted.
+        threads: usize,
+        /// The operating system's error.
+        source: io::Error,
+    },
+
     /// A file cannot be read.
     #[error("cannot read {}: {source}", file.display())]
     Read {

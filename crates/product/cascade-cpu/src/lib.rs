@@ -39,6 +39,7 @@ pub use pointwise::{activate, rms_norm, rms_norm_in_place, rotate, Activation};
 pub use product::Linear;
 pub use quantize::quantize;
 pub use rows::{entropy, first_maximum, greatest, Softmax};
+pub use threads::start_threads;
 
 /// Calls the closure with the widest vector instructions that this CPU has.
 fn vectorized<T>(run: impl pulp::NullaryFnOnce<Output = T>) -> T {

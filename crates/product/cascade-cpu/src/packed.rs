@@ -1,5 +1,7 @@
 //! Weights of a linear map, in the order in which kernels read them.
 
+use std::io;
+
 use half::f16;
 use memmap2::MmapMut;
 use rayon::prelude::*;
@@ -33,9 +35,12 @@ impl Packed {
     /// Takes rows as files have them, `outputs` times `inputs / block_values` blocks,
     /// little-endian.
     ///
+    /// # Errors
+    /// If there is no memory for them.
+    ///
     /// # Panics
     /// If a row has no whole blocks, or there are no whole rows.
-    pub fn from_blocks(format: Format, blocks: &[u8], inputs: usize) -> Self {
+    pub fn from_blocks(format: Format, blocks: &[u8], inputs: usize) -> io::Result<Self> {
         let row = row_bytes(format, inputs);
         assert!(
             blocks.len().is_multiple_of(row),
@@ -48,9 +53,12 @@ impl Packed {
 
     /// Takes rows of f32, and rounds them to the format: see [`quantize`](crate::quantize).
     ///
+    /// # Errors
+    /// As [`from_blocks`](Self::from_blocks).
+    ///
     /// # Panics
     /// As [`from_blocks`](Self::from_blocks).
-    pub fn from_f32(format: Format, weight: &[f32], inputs: usize) -> Self {
+    pub fn from_f32(format: Format, weight: &[f32], inputs: usize) -> io::Result<Self> {
         assert!(
             weight.len().is_multiple_of(inputs),
             "a weight without whole rows"
@@ -61,7 +69,10 @@ impl Packed {
     }
 
     /// Takes rows from whoever writes them, as files have them, in any order and on several
-    /// threads; no more than 16 for each thread are in memory.
+    /// threads; no more than one for each thread is in memory.
+    ///
+    /// # Errors
+    /// If there is no memory for them.
     ///
     /// # Panics
     /// If a row has no whole blocks.
@@ -70,10 +81,10 @@ impl Packed {
         inputs: usize,
         outputs: usize,
         row: impl Fn(usize, &mut [u8]) + Sync,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let bytes = row_bytes(format, inputs);
         let panel = inputs.div_ceil(format.step()) * format.step_bytes();
-        let mut panels = zeros(outputs.div_ceil(WIDTH) * panel);
+        let mut panels = zeros(outputs.div_ceil(WIDTH) * panel)?;
         let rows_of = |panel: usize| panel * WIDTH..outputs.min((panel + 1) * WIDTH);
         if panel > 0 {
             panels
@@ -89,12 +100,12 @@ impl Packed {
                     },
                 );
         }
-        Self {
+        Ok(Self {
             format,
             inputs,
             outputs,
             panels,
-        }
+        })
     }
 
     /// How weights are stored.
@@ -144,19 +155,14 @@ impl Packed {
 }
 
 /// Memory of its own pages, large ones where the system has them.
-///
-/// # Panics
-/// If there is no memory left, as for every other allocation.
-fn zeros(bytes: usize) -> MmapMut {
-    let memory = MmapMut::map_anon(bytes.max(1));
-    let memory =
-        memory.unwrap_or_else(|error| panic!("no memory for {bytes} bytes of weights: {error}"));
+fn zeros(bytes: usize) -> io::Result<MmapMut> {
+    let memory = MmapMut::map_anon(bytes.max(1))?;
     // Fewer of its pages fit the CPU's table otherwise. It is no loss if they are refused.
     #[cfg(target_os = "linux")]
     if bytes >= 1 << 21 {
         let _ = memory.advise(memmap2::Advice::HugePage);
     }
-    memory
+    Ok(memory)
 }
 
 fn row_bytes(format: Format, inputs: usize) -> usize {

@@ -1,5 +1,6 @@
 //! Products with weights.
 
+use std::io;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -32,10 +33,14 @@ pub struct Linear {
 impl Linear {
     /// The map of a weight `[outputs, inputs]` in f32, which is copied.
     ///
+    /// # Errors
+    /// As [`Packed::from_f32`].
+    ///
     /// # Panics
     /// If the weight has no whole rows.
-    pub fn new(weight: &[f32], inputs: usize) -> Self {
-        Self::of_parts(vec![Packed::from_f32(Format::F32, weight, inputs).into()])
+    pub fn new(weight: &[f32], inputs: usize) -> io::Result<Self> {
+        let weight = Packed::from_f32(Format::F32, weight, inputs)?;
+        Ok(Self::of_parts(vec![weight.into()]))
     }
 
     /// The map of weights that have the same inputs, each in its own format.
@@ -378,7 +383,7 @@ mod tests {
             (3, 1024, 1031),
         ] {
             let (input, weight) = (random(rows * inputs), random(outputs * inputs));
-            let linear = Linear::new(&weight, inputs);
+            let linear = Linear::new(&weight, inputs).unwrap();
             assert_eq!(linear.outputs(), outputs);
             let product = linear.forward(&input);
             // Sums of a thousand terms round differently.
@@ -394,7 +399,7 @@ mod tests {
     fn gated_sums_are_those_of_the_whole_product() {
         let part = |format, outputs: usize| {
             let weight = random(outputs * 64);
-            Arc::new(Packed::from_f32(format, &weight, 64))
+            Arc::new(Packed::from_f32(format, &weight, 64).unwrap())
         };
         let (f32s, bytes) = (Format::F32, Format::Q8_0);
         for parts in [
@@ -422,14 +427,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "an input without whole rows")]
     fn inputs_of_another_size_are_refused() {
-        Linear::new(&random(8), 4).forward(&random(3));
+        Linear::new(&random(8), 4).unwrap().forward(&random(3));
     }
 
     #[test]
     fn biases_are_added_to_every_row() {
         let (input, weight, bias) = (random(3 * 20), random(33 * 20), random(33));
-        let plain = Linear::new(&weight, 20).forward(&input);
-        let biased = Linear::new(&weight, 20).with_bias(bias.clone());
+        let plain = Linear::new(&weight, 20).unwrap().forward(&input);
+        let biased = Linear::new(&weight, 20).unwrap().with_bias(bias.clone());
         let biased = biased.forward(&input);
         for (biased, plain) in biased.chunks(33).zip(plain.chunks(33)) {
             let sums: Vec<f32> = plain.iter().zip(&bias).map(|(a, b)| a + b).collect();

@@ -1,6 +1,8 @@
 //! Which work is shared with other threads.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Whether work that takes a thread so many nanoseconds is shared with others.
@@ -31,6 +33,21 @@ pub(crate) fn run<W, T>(
         keep_awake();
     }
     done
+}
+
+/// Starts the threads that work is shared with, unless they have been started.
+///
+/// # Errors
+/// If the system has no threads, or no memory for them. Without a call of this, that is a panic of
+/// the first forward.
+pub fn start_threads() -> Result<(), String> {
+    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
+    let start = || match rayon::ThreadPoolBuilder::new().build_global() {
+        Err(error) if error.source().is_some() => Err(error.to_string()),
+        // Otherwise somebody else has started them.
+        _ => Ok(()),
+    };
+    STARTED.get_or_init(start).clone()
 }
 
 /// How many times work was shared, by anybody.

@@ -1,5 +1,7 @@
 //! What can go wrong between a model's files and its forward pass.
 
+use cascade_cpu::Format;
+
 use crate::{DType, FreeMemory};
 
 /// A result whose error is [`enum@Error`].
@@ -235,6 +237,30 @@ pub enum Error {
         free: FreeMemory,
     },
 
+    /// Memory for a tensor that was refused when it was asked for.
+    #[error(
+        "no memory for the {bytes} bytes of {tensor}: {source}; take a smaller model or `dtype`, end other programs, or \
+         raise the limit (`ulimit -v`, that of the container)"
+    )]
+    OutOfMemory {
+        /// Name of the tensor.
+        tensor: String,
+        /// Its size in memory.
+        bytes: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+
+    /// Threads that cannot be started.
+    #[error(
+        "cannot start the threads that compute: {problem}; take fewer (`--threads 1`, RAYON_NUM_THREADS), or raise the \
+         limit of memory or of processes (`ulimit -v`, `ulimit -u`)"
+    )]
+    Threads {
+        /// What the system said.
+        problem: String,
+    },
+
     /// A source whose attention takes more memory than is free.
     #[error(
         "encoding {tokens} tokens takes {:.1} GB for attention, and {free}; shorten the prompt, or let \
@@ -325,6 +351,22 @@ pub enum Error {
         /// What was named, and what could be.
         problem: String,
     },
+}
+
+impl Error {
+    /// What it means that there is no memory for a matrix.
+    pub(crate) fn no_memory(
+        tensor: &str,
+        format: Format,
+        [outputs, inputs]: [usize; 2],
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let tensor = tensor.to_owned();
+        move |source| Self::OutOfMemory {
+            tensor,
+            bytes: format.bytes(inputs, outputs),
+            source,
+        }
+    }
 }
 
 #[cfg(feature = "gpu")]

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::config::ModelConfig;
 use crate::estimate::check_weights;
 use crate::weights::{format_for, FloatType, Held, Provider, Role};
-use crate::{DType, LoadOptions, Model, ModelFile, Result};
+use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
 
 /// A model of the shape that `config` (the content of a config.json) describes, with random
 /// weights, on the device and in the type of `options`. It needs no files. What it says means
@@ -134,6 +134,7 @@ impl Provider for RandomWeights {
         let matrix = Packed::from_rows(format, inputs, outputs, |row, to| {
             fill_row(format, (seed, scale), row * inputs, inputs, to);
         });
+        let matrix = matrix.map_err(Error::no_memory(name, format, [outputs, inputs]))?;
         Ok(Held { matrix, note })
     }
 

@@ -342,6 +342,7 @@ impl Checkpoint {
         if let Some(blocks) = file.blocks(name, dtype)? {
             self.used().insert(name.to_owned());
             let matrix = Packed::from_blocks(blocks.format, &blocks.bytes, shape[1]);
+            let matrix = matrix.map_err(Error::no_memory(name, blocks.format, shape))?;
             return Ok(matrix.into());
         }
         let mut held = pack(name, &self.load(name, &shape)?, shape, dtype)?;

@@ -95,7 +95,7 @@ fn products_are_what_formats_define() {
         for (rows, inputs, outputs) in shapes(format) {
             let mut rng = StdRng::seed_from_u64((rows * inputs * outputs) as u64);
             let weight = blocks(&mut rng, format, inputs, outputs);
-            let packed = Packed::from_blocks(format, &weight, inputs);
+            let packed = Packed::from_blocks(format, &weight, inputs).unwrap();
             let mut row = vec![0.0; inputs];
             let matrix: Vec<Vec<f32>> = (0..outputs)
                 .map(|output| {
@@ -135,8 +135,9 @@ fn all_instruction_sets_give_the_same_bits() {
         for (rows, inputs, outputs) in shapes(format) {
             let mut rng = StdRng::seed_from_u64((rows + inputs + outputs) as u64);
             let weight = blocks(&mut rng, format, inputs, outputs);
-            let linear =
-                Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs).into()]);
+            let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs)
+                .unwrap()
+                .into()]);
             let input = activations(&mut rng, rows, inputs);
             let expected = linear.forward_with(Isa::Scalar, &input);
             for isa in Isa::available() {
@@ -165,7 +166,9 @@ fn rows_do_not_see_each_other() {
             outputs,
         );
         let inputs = inputs.next_multiple_of(format.block_values());
-        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs).into()]);
+        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs)
+            .unwrap()
+            .into()]);
         let input = activations(&mut rng, 64, inputs);
         for isa in Isa::available() {
             let alone: Vec<f32> = input
@@ -196,7 +199,9 @@ fn threads_leave_no_trace() {
     for format in Format::ALL {
         let mut rng = StdRng::seed_from_u64(6);
         let weight = blocks(&mut rng, format, inputs, outputs);
-        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs).into()]);
+        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, inputs)
+            .unwrap()
+            .into()]);
         let input = activations(&mut rng, rows, inputs);
         let with = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -220,7 +225,7 @@ fn parts_of_several_formats_lie_side_by_side() {
     ];
     let packed = parts.map(|(format, outputs)| {
         let blocks = blocks(&mut rng, format, inputs, outputs);
-        Arc::new(Packed::from_blocks(format, &blocks, inputs))
+        Arc::new(Packed::from_blocks(format, &blocks, inputs).unwrap())
     });
     let input = activations(&mut rng, 5, inputs);
     let together = Linear::of_parts(packed.to_vec()).forward(&input);
@@ -239,7 +244,9 @@ fn what_is_no_number_stays_none() {
     for format in Format::ALL {
         let mut rng = StdRng::seed_from_u64(8);
         let weight = blocks(&mut rng, format, 256, 3);
-        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, 256).into()]);
+        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &weight, 256)
+            .unwrap()
+            .into()]);
         for bad in [f32::NAN, f32::INFINITY] {
             let mut input = activations(&mut rng, 2, 256);
             input[256 + 100] = bad;
@@ -261,13 +268,15 @@ fn what_is_no_number_stays_none() {
 #[test]
 fn quantized_zeros_and_extremes() {
     for format in [Format::Q8_0, Format::Q4_0] {
-        let linear = Linear::of_parts(vec![Packed::from_f32(format, &[0.0; 64], 32).into()]);
+        let linear = Linear::of_parts(vec![Packed::from_f32(format, &[0.0; 64], 32)
+            .unwrap()
+            .into()]);
         for isa in Isa::available() {
             assert_eq!(linear.forward_with(isa, &[1.0; 32]), [0.0; 2]);
         }
         // The largest integers of either sign.
         let (weight, input) = ([-1.0f32; 32], [1.0f32; 32]);
-        let linear = Linear::of_parts(vec![Packed::from_f32(format, &weight, 32).into()]);
+        let linear = Linear::of_parts(vec![Packed::from_f32(format, &weight, 32).unwrap().into()]);
         for isa in Isa::available() {
             let [product] = linear.forward_with(isa, &input)[..] else {
                 panic!("one output");
@@ -277,7 +286,9 @@ fn quantized_zeros_and_extremes() {
         // -128 is a weight that files may have.
         let mut block = vec![0x80; format.block_bytes()];
         block[..2].copy_from_slice(&f16::ONE.to_le_bytes());
-        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &block, 32).into()]);
+        let linear = Linear::of_parts(vec![Packed::from_blocks(format, &block, 32)
+            .unwrap()
+            .into()]);
         let expected = linear.forward_with(Isa::Scalar, &input);
         for isa in Isa::available() {
             assert_eq!(

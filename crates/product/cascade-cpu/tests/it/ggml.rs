@@ -57,7 +57,7 @@ fn products_are_those_of_ggml() {
     for (name, expected) in &golden.types {
         let format = named(name);
         let blocks: Vec<u8> = expected.blocks.iter().flat_map(|row| bytes(row)).collect();
-        let packed = Packed::from_blocks(format, &blocks, inputs);
+        let packed = Packed::from_blocks(format, &blocks, inputs).unwrap();
         let mut weights = vec![vec![0.0; inputs]; expected.blocks.len()];
         for (output, row) in weights.iter_mut().enumerate() {
             packed.read_row(output, row);

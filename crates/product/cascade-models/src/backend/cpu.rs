@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cascade_cpu::{
-    attend, Cache, CacheShape, CacheType, Isa, KeysValues, Linear, Packed, Part, ScoreBias,
+    attend, start_threads, Cache, CacheShape, CacheType, Isa, KeysValues, Linear, Packed, Part,
+    ScoreBias,
 };
 
 use super::host::{
@@ -156,9 +157,11 @@ pub(super) struct CpuLoader<'a> {
 }
 
 impl<'a> CpuLoader<'a> {
-    /// Refuses instructions that the environment names and the CPU does not have.
+    /// Refuses instructions that the environment names and the CPU does not have, and starts the
+    /// threads that compute.
     pub(super) fn new(info: ModelInfo, weights: &'a dyn Provider, types: Types) -> Result<Self> {
         Isa::chosen().map_err(|problem| Error::Instructions { problem })?;
+        start_threads().map_err(|problem| Error::Threads { problem })?;
         let loaded = Cpu {
             cache: types.cache.unwrap_or_default(),
             held: Held::default(),

@@ -69,7 +69,7 @@ fn blocks_that_stay_compressed_have_the_values_of_their_type() {
             continue;
         };
         let inputs = info.shape.last().copied().unwrap();
-        let packed = Packed::from_blocks(blocks.format, &blocks.bytes, inputs);
+        let packed = Packed::from_blocks(blocks.format, &blocks.bytes, inputs).unwrap();
         let unpacked = weights.load(&name).unwrap().unwrap();
         let unpacked = unpacked.bytes.as_chunks::<4>().0;
         let mut row = vec![0.0; inputs];

@@ -54,7 +54,8 @@ pub(crate) fn format_for(
 /// Packs values of any type, a few rows at a time.
 ///
 /// # Errors
-/// [`Error::TooLargeForType`] for a value that the format has no number for.
+/// [`Error::TooLargeForType`] for a value that the format has no number for;
+/// [`Error::OutOfMemory`].
 pub(crate) fn pack(
     tensor: &str,
     stored: &Stored<'_>,
@@ -82,6 +83,7 @@ pub(crate) fn pack(
             too_large.store(true, Relaxed);
         }
     });
+    let matrix = matrix.map_err(Error::no_memory(tensor, format, [outputs, inputs]))?;
     match too_large.into_inner() {
         true => Err(Error::TooLargeForType {
             tensor: tensor.to_owned(),

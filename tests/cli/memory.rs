@@ -1,0 +1,178 @@
+//! Memory that is not there: an answer or an error, never a crash.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::json;
+
+use crate::common::{cascade, error};
+
+/// Limits in KiB: from those under which the program begins at all to those under which every
+/// command here succeeds.
+const LIMITS: std::ops::RangeInclusive<usize> = 60_000..=700_000;
+const STEP: usize = 37_000;
+
+/// The command in a process of so many KiB of address space.
+fn limited(kib: usize, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            &format!("ulimit -v {kib}; ulimit -c 0; exec \"$0\" \"$@\""),
+        ])
+        .arg(env!("CARGO_BIN_EXE_cascade"))
+        .args(args)
+        .env("HF_ENDPOINT", "http://127.0.0.1:9")
+        .env("HF_HOME", "/nonexistent/hf")
+        .env("RAYON_NUM_THREADS", "4")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Whether a command succeeded; if not, it must have said why.
+#[track_caller]
+fn succeeded(kib: usize, output: &Output) -> bool {
+    let said = String::from_utf8_lossy(&output.stderr);
+    // The system's loader has no memory for the program itself.
+    if output.status.code() == Some(127) && !said.contains("error: ") {
+        return false;
+    }
+    let clean = !said.contains("panicked") && !said.contains("memory allocation");
+    assert!(clean, "{kib}: {:?}: {said}", output.status);
+    match output.status.code() {
+        Some(0) => true,
+        Some(2) if said.lines().any(|line| line.starts_with("error: ")) => false,
+        _ => panic!("{kib}: {:?}: {said}", output.status),
+    }
+}
+
+/// Runs a command under all limits, of which the least is too little and the greatest enough.
+fn under_all_limits(args: &[&str], prepare: impl Fn()) {
+    let mut ends = LIMITS.step_by(STEP).map(|kib| {
+        prepare();
+        succeeded(kib, &limited(kib, args).output().unwrap())
+    });
+    assert_eq!(ends.next(), Some(false));
+    assert_eq!(ends.last(), Some(true));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_ends_well_under_every_limit() {
+    let args = [
+        "run",
+        "--config",
+        "embedded:demo-llama",
+        "--max-new-tokens",
+        "2",
+        "2 apples",
+    ];
+    under_all_limits(&args, || ());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_count_ends_well_under_every_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, table) = (folder.path().join("a.txt"), folder.path().join("table"));
+    fs::write(&text, "two apples and three pears\n".repeat(1000)).unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (text, table) = (path(&text), path(&table));
+    let args = [
+        "bigram",
+        "build",
+        &text,
+        "--tokenizer",
+        "embedded:demo-llama",
+        "--out",
+        &table,
+        "--force",
+    ];
+    under_all_limits(&args, || {
+        let _ = fs::remove_dir_all(format!("{table}.partial"));
+    });
+}
+
+/// A server that has begun to listen is ended.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_starts_or_says_why_not() {
+    let mut started = 0;
+    for kib in LIMITS.step_by(STEP) {
+        let mut command = limited(kib, &["serve", "--port", "0", "--device", "cpu"]);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        if line.starts_with("listening on") {
+            started += 1;
+            child.kill().unwrap();
+            child.wait().unwrap();
+            continue;
+        }
+        let mut stderr = Vec::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_end(&mut stderr)
+            .unwrap();
+        let status = child.wait().unwrap();
+        let output = Output {
+            status,
+            stdout: Vec::new(),
+            stderr,
+        };
+        assert!(!succeeded(kib, &output));
+    }
+    assert!(started > 0);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_pipe_without_line_breaks_does_not_fill_the_memory() {
+    let zeros = fs::File::open("/dev/zero").unwrap();
+    let mut command = limited(2_000_000, &["chat"]);
+    let said = error(&command.stdin(zeros).output().unwrap());
+    assert!(said.contains("64 MiB"), "{said}");
+}
+
+#[test]
+fn models_that_are_too_large_are_refused_or_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({
+        "model_type": "llama", "hidden_size": 8192, "intermediate_size": 8192, "num_hidden_layers": 1_000_000,
+        "num_attention_heads": 8, "vocab_size": 16, "max_position_embeddings": 32, "rms_norm_eps": 1e-6,
+    });
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    for file in ["tokenizer.json", "model.safetensors"] {
+        fs::write(folder.path().join(file), "").unwrap();
+    }
+    let model = folder.path().to_str().unwrap();
+    let args = [
+        "run", "-m", model, "--device", "cpu", "--dtype", "bf16", "hi",
+    ];
+    let refused = error(&cascade(&args));
+    for part in ["can be had (", "`dtype: q8_0`", "--allow-memory-overcommit"] {
+        assert!(refused.contains(part), "`{part}` is missing in: {refused}");
+    }
+    assert!(!refused.contains("dtype: bf16"), "{refused}");
+    let output = cascade(&[&args[..], &["--allow-memory-overcommit"]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.starts_with("note: "))
+        .collect();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        lines[0].starts_with("warning: ") && lines[0].contains("can be had ("),
+        "{said}"
+    );
+    assert!(lines[1].contains("is not a tokenizer"), "{said}");
+}
