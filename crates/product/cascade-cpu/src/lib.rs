@@ -34,7 +34,7 @@ pub use attention::{attend, Elements, KeysValues, ScoreBias};
 pub use cache::{Cache, CacheShape, CacheType, Part};
 pub use format::Format;
 pub use isa::{Isa, VARIABLE};
-pub use packed::Packed;
+pub use packed::{dequantize, Packed};
 pub use pointwise::{activate, rms_norm, rms_norm_in_place, rotate, Activation};
 pub use product::Linear;
 pub use quantize::quantize;

@@ -154,6 +154,28 @@ impl Packed {
     }
 }
 
+/// The weights of a row, or of any blocks one after the other, as files have them: what
+/// [`Packed::read_row`] gives of the same row.
+///
+/// # Panics
+/// If there are not as many values.
+pub fn dequantize(format: Format, blocks: &[u8], values: &mut [f32]) {
+    assert_eq!(
+        blocks.len(),
+        row_bytes(format, values.len()),
+        "values for other blocks"
+    );
+    let of_step = format.step() / format.block_values() * format.block_bytes();
+    let mut step = vec![0; format.step_bytes()];
+    for (blocks, values) in blocks.chunks(of_step).zip(values.chunks_mut(format.step())) {
+        step.fill(0);
+        pack_row(format, &mut step, 0, blocks);
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = value_at(format, &step, 0, i);
+        }
+    }
+}
+
 /// Memory of its own pages, large ones where the system has them.
 fn zeros(bytes: usize) -> io::Result<MmapMut> {
     let memory = MmapMut::map_anon(bytes.max(1))?;

@@ -229,8 +229,8 @@ pub(crate) trait Loader<B: Backend> {
     /// Whether there is a weight of this name.
     fn has(&self, name: &str) -> bool;
 
-    /// The embedding.
-    fn table(&mut self, name: &str) -> Result<B::Table>;
+    /// The embedding; `tied` if it is the head, too.
+    fn table(&mut self, name: &str, tied: bool) -> Result<B::Table>;
 
     /// The norm of a row of the residual stream.
     fn norm(&mut self, name: &str) -> Result<B::Norm>;

@@ -7,6 +7,7 @@ mod bytes;
 mod file;
 mod pack;
 mod pytorch;
+mod rows;
 mod safetensors;
 mod tensors;
 
@@ -24,6 +25,7 @@ pub(crate) use self::file::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
 #[cfg(feature = "gpu")]
 use self::pack::q8_0;
 pub(crate) use self::pack::{fits, format_for, pack, Held};
+pub(crate) use self::rows::{Encoding, InPlace, Rows};
 pub use self::tensors::{read_tensors, NamedTensor};
 use crate::gguf::GgufWeights;
 use crate::{DType, Device, Error, ModelFile, ModelFiles, Result};
@@ -58,6 +60,14 @@ pub(crate) trait Provider {
 
     /// The tensor `name` in f32.
     fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>>;
+
+    /// The matrix `name`, `[rows, inputs]`, where it lies, if it is there what it would be in memory.
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack).
+    fn rows(&self, _name: &str, _shape: [usize; 2], _dtype: DType) -> Result<Option<Rows>> {
+        Ok(None)
+    }
 
     /// The matrix `name`, `[outputs, inputs]`, as the CPU's kernels read it.
     fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held>;
@@ -137,7 +147,7 @@ fn carried(error: Error) -> cascade_gpu::Error {
 /// The tensors of one or more files.
 ///
 /// Remembers which were read. Files are mapped into memory; tensors are copied to the device when
-/// they are read, one at a time.
+/// they are read, one at a time, but for [`Rows`], which keep the files open.
 #[derive(Clone)]
 pub(crate) struct Checkpoint {
     inner: Arc<Inner>,
@@ -322,6 +332,16 @@ impl Provider for Checkpoint {
         Ok(stored.dtype.to_f32(&stored.bytes))
     }
 
+    fn rows(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Rows>> {
+        self.entry(name, &shape)?;
+        let place = self.in_place(name);
+        if !place.is_some_and(|place| place.encoding.is(dtype)) {
+            return Ok(None);
+        }
+        self.used().insert(name.to_owned());
+        Ok(Some(Rows::new(self.clone(), name, shape)))
+    }
+
     fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
         let held = self.packed(name, shape, dtype)?;
         let entry = self.entry(name, &shape)?;
@@ -336,6 +356,12 @@ impl Provider for Checkpoint {
 }
 
 impl Checkpoint {
+    /// A tensor where it lies, if its rows can be read there.
+    fn in_place(&self, name: &str) -> Option<InPlace<'_>> {
+        let entry = self.inner.tensors.get(name)?;
+        self.inner.files[entry.file].in_place(name)
+    }
+
     fn packed(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
         let entry = self.entry(name, &shape)?;
         let file = &self.inner.files[entry.file];

@@ -89,6 +89,10 @@ fn rounded(format: Format, row: &[f32]) -> Vec<f64> {
     row.chunks(block).flat_map(of_block).collect()
 }
 
+fn bits(values: &[f32]) -> impl Iterator<Item = u32> + '_ {
+    values.iter().map(|value| value.to_bits())
+}
+
 #[test]
 fn products_are_what_formats_define() {
     for format in Format::ALL {
@@ -100,6 +104,10 @@ fn products_are_what_formats_define() {
             let matrix: Vec<Vec<f32>> = (0..outputs)
                 .map(|output| {
                     packed.read_row(output, &mut row);
+                    let bytes = weight.len() / outputs;
+                    let mut alone = vec![0.0; inputs];
+                    crate::dequantize(format, &weight[output * bytes..][..bytes], &mut alone);
+                    assert!(bits(&alone).eq(bits(&row)), "{format}");
                     row.clone()
                 })
                 .collect();

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::dtype::Types;
 use crate::network::Sequence;
-use crate::weights::{Provider, Role};
+use crate::weights::{Provider, Role, Rows};
 use crate::{DType, Error, Result};
 
 #[derive(Debug)]
@@ -41,7 +41,29 @@ struct Held {
 }
 
 /// An embedding `[rows, size]`.
-pub(super) type Table = Arc<Packed>;
+#[derive(Debug)]
+pub(super) enum Table {
+    /// In memory: the head's, too, or of another type than the file's.
+    Packed(Arc<Packed>),
+    /// In the file.
+    InFile(Rows),
+}
+
+impl Table {
+    fn size(&self) -> usize {
+        match self {
+            Self::Packed(matrix) => matrix.inputs(),
+            Self::InFile(rows) => rows.inputs(),
+        }
+    }
+
+    fn read_row(&self, row: usize, values: &mut [f32]) {
+        match self {
+            Self::Packed(matrix) => matrix.read_row(row, values),
+            Self::InFile(rows) => rows.read(row, values),
+        }
+    }
+}
 
 /// A root-mean-square norm.
 #[derive(Debug)]
@@ -210,8 +232,15 @@ impl Loader<Cpu> for CpuLoader<'_> {
         self.weights.has(&format!("{name}.weight"))
     }
 
-    fn table(&mut self, name: &str) -> Result<Table> {
-        self.matrix(name, [self.info.vocab_size, self.info.size])
+    fn table(&mut self, name: &str, tied: bool) -> Result<Table> {
+        let shape = [self.info.vocab_size, self.info.size];
+        if !tied {
+            let name = format!("{name}.weight");
+            if let Some(rows) = self.weights.rows(&name, shape, self.dtype)? {
+                return Ok(Table::InFile(rows));
+            }
+        }
+        self.matrix(name, shape).map(Table::Packed)
     }
 
     fn norm(&mut self, name: &str) -> Result<Norm> {
@@ -243,8 +272,8 @@ impl Loader<Cpu> for CpuLoader<'_> {
 
     fn head(&mut self, name: &str, tied: Option<&Table>) -> Result<Map> {
         let weight = match tied {
-            Some(table) => Arc::clone(table),
-            None => self.table(name)?,
+            Some(Table::Packed(table)) => Arc::clone(table),
+            _ => self.matrix(name, [self.info.vocab_size, self.info.size])?,
         };
         Ok(Map {
             linear: Linear::of_parts(vec![weight]),
@@ -424,8 +453,8 @@ fn store<'r>(
 impl Forward<Cpu> for CpuForward<'_> {
     fn embed(&mut self, table: &Table, norm: &Norm) {
         let tokens = self.rows.tokens();
-        self.stream = vec![0.0; tokens.len() * table.inputs()];
-        let rows = self.stream.chunks_exact_mut(table.inputs());
+        self.stream = vec![0.0; tokens.len() * table.size()];
+        let rows = self.stream.chunks_exact_mut(table.size());
         for (row, token) in rows.zip(tokens) {
             table.read_row(token as usize, row);
         }

@@ -197,7 +197,7 @@ impl Loader<Gpu> for GpuLoader<'_> {
         self.weights.has(&weight(name))
     }
 
-    fn table(&mut self, name: &str) -> Result<Table> {
+    fn table(&mut self, name: &str, _tied: bool) -> Result<Table> {
         let (vocabulary, size) = (self.info.vocab_size, self.info.size);
         Ok(self.loader.table(&weight(name), vocabulary, size)?)
     }

@@ -84,14 +84,15 @@ impl Describe for DecoderConfig {
     }
 
     fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
-        let embedding = loader.table("model.embed_tokens")?;
+        // As transformers 5 has it: whatever config.json says, a head of its own counts.
+        let tied = self.tied && !loader.has("lm_head");
+        let embedding = loader.table("model.embed_tokens", tied)?;
         let layers = self.layers.iter().enumerate();
         let layers = layers
             .map(|(i, &kind)| self.layer(loader, kind, &format!("model.layers.{i}")))
             .collect::<Result<_>>()?;
         let norm = loader.norm("model.norm")?;
-        // As transformers 5 has it: whatever config.json says, a head of its own counts.
-        let head = match self.tied && !loader.has("lm_head") {
+        let head = match tied {
             true => loader.head("model.embed_tokens", Some(&embedding)),
             false => loader.head("lm_head", None),
         }?;

@@ -9,7 +9,7 @@ use super::header::TensorInfo as Place;
 use super::names::{self, Meaning, Rows};
 use super::settings::{self, Family};
 use super::{blocks::BlockType, Gguf, Part, OTHER_FILE};
-use crate::weights::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
+use crate::weights::{Blocks, Encoding, FloatType, InPlace, Stored, TensorFile, TensorInfo};
 use crate::{DType, Error, ModelFile, Result};
 
 /// A GGUF file, or all parts of one.
@@ -109,14 +109,7 @@ impl TensorFile for GgufWeights {
             return Ok(None);
         };
         let bytes = self.rows(part, place, rows)?;
-        let as_stored = match place.kind {
-            BlockType::F32 => Some(FloatType::F32),
-            BlockType::F16 => Some(FloatType::F16),
-            BlockType::BF16 => Some(FloatType::BF16),
-            BlockType::F64 => Some(FloatType::F64),
-            _ => None,
-        };
-        Ok(Some(match as_stored {
+        Ok(Some(match floats(place.kind) {
             Some(dtype) => Stored { dtype, bytes },
             None => Stored {
                 dtype: FloatType::F32,
@@ -150,10 +143,37 @@ impl TensorFile for GgufWeights {
         Ok(Some(Blocks { format, bytes }))
     }
 
+    fn in_place(&self, tensor: &str) -> Option<InPlace<'_>> {
+        let (part, place, rows) = self.get(tensor)?;
+        let encoding = match place.kind {
+            BlockType::Q8_0 => Encoding::Blocks(Format::Q8_0),
+            BlockType::Q4_0 => Encoding::Blocks(Format::Q4_0),
+            BlockType::Q4K => Encoding::Blocks(Format::Q4K),
+            BlockType::Q5K => Encoding::Blocks(Format::Q5K),
+            BlockType::Q6K => Encoding::Blocks(Format::Q6K),
+            kind => Encoding::Floats(floats(kind)?),
+        };
+        (rows == Rows::Same).then(|| InPlace {
+            encoding,
+            bytes: &part.bytes[place.data.clone()],
+        })
+    }
+
     fn let_go(&self, tensor: &str) {
         if let Some((part, place, _)) = self.get(tensor) {
             part.bytes.let_go(place.data.clone());
         }
+    }
+}
+
+/// Floats that are given as they are stored.
+fn floats(kind: BlockType) -> Option<FloatType> {
+    match kind {
+        BlockType::F32 => Some(FloatType::F32),
+        BlockType::F16 => Some(FloatType::F16),
+        BlockType::BF16 => Some(FloatType::BF16),
+        BlockType::F64 => Some(FloatType::F64),
+        _ => None,
     }
 }
 

@@ -141,13 +141,14 @@ impl Describe for T5Config {
 
     fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
         let embedding_name = embedding_name(loader);
-        let embedding = loader.table(embedding_name)?;
+        // transformers 5 calls all embeddings tied, and keeps heads that are not.
+        let own_head = self.scale_decoder_outputs.is_some() && loader.has("lm_head");
+        let tied = self.tie_word_embeddings && !own_head;
+        let embedding = loader.table(embedding_name, tied)?;
         let encoder = self.stack(loader, "encoder", self.num_layers, |_, _| Ok(()))?;
         let cross = |loader: &mut dyn Loader<B>, at: &str| self.cross(loader, at);
         let decoder = self.stack(loader, "decoder", self.decoder_layers(), cross)?;
-        // transformers 5 calls all embeddings tied, and keeps heads that are not.
-        let own_head = self.scale_decoder_outputs.is_some() && loader.has("lm_head");
-        let head = match self.tie_word_embeddings && !own_head {
+        let head = match tied {
             true => loader.head(embedding_name, Some(&embedding)),
             false => loader.head("lm_head", None),
         }?;

@@ -37,10 +37,10 @@ impl Bytes {
             return Ok(Self::Empty);
         }
         // SAFETY: as for safetensors files: programs that write checkpoints or fill the hub's cache
-        // make a new file and rename it. The mapping lives as long as loading does: tensors are
-        // copied out of it. What is read from a file that is overwritten in place within that time
-        // is checked for its bounds each time, and may be wrong weights or a fault, as in every
-        // program that maps weights.
+        // make a new file and rename it. Tensors are copied out of the mapping, but for embeddings,
+        // whose rows are looked up in it as long as the model lives. What is read from a file that
+        // is overwritten in place within that time is checked for its bounds each time, and may be
+        // wrong weights or a fault, as in every program that maps weights: see docs/security.md.
         let mapped = unsafe { Mmap::map(&opened) };
         Ok(Self::Mapped(mapped.map_err(io)?))
     }

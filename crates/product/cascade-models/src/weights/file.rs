@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use cascade_cpu::Format;
 
+use super::InPlace;
 use crate::{DType, Result};
 
 /// A file of tensors by name: one format, one implementation.
@@ -31,6 +32,13 @@ pub(crate) trait TensorFile: Send + Sync {
     /// As [`load`](Self::load).
     fn blocks(&self, _tensor: &str, _dtype: DType) -> Result<Option<Blocks<'_>>> {
         Ok(None)
+    }
+
+    /// One of [`tensors`](Self::tensors) where it lies, if its rows lie one after the other in the
+    /// order of a checkpoint, in a type that there are kernels for. It stays there as long as the
+    /// file is open.
+    fn in_place(&self, _tensor: &str) -> Option<InPlace<'_>> {
+        None
     }
 
     /// Gives up memory in which one of [`tensors`](Self::tensors) has been read.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use safetensors::tensor::{Metadata, TensorInfo as Described};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
-use super::{Bytes, FloatType, Stored, TensorFile, TensorInfo};
+use super::{Bytes, Encoding, FloatType, InPlace, Stored, TensorFile, TensorInfo};
 use crate::{Error, ModelFile, Result};
 
 /// Bytes of a safetensors file that hold the length of its header.
@@ -50,6 +50,19 @@ impl Safetensors {
         let (start, end) = info.data_offsets;
         Some((info.dtype, self.start + start..self.start + end))
     }
+
+    /// The values of a tensor of floats, in the file.
+    fn floats(&self, tensor: &str) -> Option<(FloatType, &[u8])> {
+        let (dtype, place) = self.place(tensor)?;
+        let dtype = match dtype {
+            Dtype::F32 => FloatType::F32,
+            Dtype::F16 => FloatType::F16,
+            Dtype::BF16 => FloatType::BF16,
+            Dtype::F64 => FloatType::F64,
+            _ => return None,
+        };
+        Some((dtype, &self.bytes[place]))
+    }
 }
 
 impl TensorFile for Safetensors {
@@ -67,21 +80,19 @@ impl TensorFile for Safetensors {
     }
 
     fn load(&self, tensor: &str) -> Result<Option<Stored<'_>>> {
-        let Some((dtype, place)) = self.place(tensor) else {
-            return Ok(None);
-        };
-        let dtype = match dtype {
-            Dtype::F32 => FloatType::F32,
-            Dtype::F16 => FloatType::F16,
-            Dtype::BF16 => FloatType::BF16,
-            Dtype::F64 => FloatType::F64,
-            _ => return Ok(None),
-        };
-        Ok(Some(Stored {
+        let floats = self.floats(tensor);
+        Ok(floats.map(|(dtype, bytes)| Stored {
             dtype,
-            // Borrowed from the file, which lives as long as this reader.
-            bytes: Cow::Borrowed(&self.bytes[place]),
+            bytes: Cow::Borrowed(bytes),
         }))
+    }
+
+    fn in_place(&self, tensor: &str) -> Option<InPlace<'_>> {
+        let (dtype, bytes) = self.floats(tensor)?;
+        Some(InPlace {
+            encoding: Encoding::Floats(dtype),
+            bytes,
+        })
     }
 
     fn let_go(&self, tensor: &str) {

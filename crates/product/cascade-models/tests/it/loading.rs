@@ -677,3 +677,53 @@ fn a_tokenizer_from_elsewhere_serves_a_model_without_one() {
         greedy(&whole, "Question: 1.", 4)
     );
 }
+
+/// The logits of a short context.
+fn logits(model: &LoadedModel) -> Vec<u32> {
+    let mut session = model.session();
+    let scores = session.score(&[1, 5, 9, 4], &TokenTree::new(), Want::LOGITS);
+    let logits = scores.unwrap().logits.unwrap();
+    logits.row(0).iter().map(|logit| logit.to_bits()).collect()
+}
+
+/// An embedding that is only looked up is read in the file, if it is there what was asked for; one
+/// that is the head, too, is in memory. Both give the same bits.
+#[test]
+fn an_embedding_in_the_file_is_one_in_memory() {
+    const HEAD: &str = "lm_head.weight";
+    let (alone, tied) = (copy("demo-llama-small"), copy("demo-llama-small"));
+    let rewrite = |folder: &Path, with_head: bool| {
+        let file = folder.join("model.safetensors");
+        let bytes = fs::read(&file).unwrap();
+        let read = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let mut tensors = read.tensors();
+        tensors.retain(|(name, _)| name != HEAD);
+        if with_head {
+            let embedding = read.tensor("model.embed_tokens.weight").unwrap();
+            tensors.push((HEAD.to_owned(), embedding));
+        }
+        fs::write(&file, safetensors::serialize(tensors, None).unwrap()).unwrap();
+    };
+    rewrite(alone.path(), true);
+    rewrite(tied.path(), false);
+    edit_json(&tied.path().join("config.json"), |config| {
+        config["tie_word_embeddings"] = json!(true);
+    });
+    let open = |folder: &Path, dtype| {
+        let options = LoadOptions { dtype, ..options() };
+        load(&ModelSource::Folder(folder.to_owned()), &options).unwrap()
+    };
+    for dtype in DType::ALL {
+        let [alone, tied] = [&alone, &tied].map(|model| open(model.path(), dtype));
+        assert_eq!(logits(&alone), logits(&tied), "{dtype}");
+        // The file is in bf16.
+        let in_file = matches!(dtype, DType::F32 | DType::BF16 | DType::Stored);
+        let is_in_file = |model: &LoadedModel| format!("{:?}", model.model).contains("InFile");
+        assert_eq!((is_in_file(&alone), is_in_file(&tied)), (in_file, false));
+    }
+    // A file that is replaced or removed is still there for those who have opened it.
+    let model = open(alone.path(), DType::BF16);
+    let before = logits(&model);
+    fs::remove_file(alone.path().join("model.safetensors")).unwrap();
+    assert_eq!(logits(&model), before);
+}
