@@ -79,6 +79,19 @@ pub enum Error {
         cure: String,
     },
 
+    /// An adapter, which changes the weights of another model, in place of a model or beside one.
+    #[error("{place} {what}: it was trained for {base}; {cure}")]
+    Adapter {
+        /// The folder or model.
+        place: String,
+        /// That it is an adapter, or has one beside its weights.
+        what: String,
+        /// The model whose weights it changes.
+        base: String,
+        /// How to mend it.
+        cure: String,
+    },
+
     /// No file of a tokenizer is there.
     #[error(
         "{place} has no tokenizer: tokenizer.json, tokenizer.model and spiece.model are \

@@ -53,6 +53,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adapter;
 mod dataset;
 mod error;
 mod files;

@@ -39,6 +39,10 @@ impl<'a> HubRepo<'a> {
         match self.never {}
     }
 
+    pub(crate) fn cached(&self, _: &str) -> Option<PathBuf> {
+        match self.never {}
+    }
+
     pub(crate) fn listing(&mut self) -> Result<Vec<String>> {
         match self.never {}
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use crate::adapter;
 use crate::files::{
     ADDED_TOKENS, CONFIG, GENERATION_CONFIG, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS,
 };
@@ -44,6 +45,18 @@ impl Place<'_> {
         Ok(path.map(ModelFile::Disk))
     }
 
+    /// A file that belongs to the weights: a hub whose weights are in the cache is not asked for
+    /// it.
+    pub(crate) fn find_with_weights(&mut self, name: &str) -> Result<Option<ModelFile>> {
+        if let Self::Hub(repo) = self {
+            let mut weights = FORMATS.iter().flat_map(|(_, whole, index)| [whole, index]);
+            if weights.any(|weights| repo.cached(weights).is_some()) {
+                return Ok(repo.cached(name).map(ModelFile::Disk));
+            }
+        }
+        self.find(name)
+    }
+
     /// The error if `find` may have returned `None` only because the hub could not be asked.
     pub(crate) fn unknown(&self, name: &str) -> Option<Error> {
         match self {
@@ -53,14 +66,29 @@ impl Place<'_> {
     }
 
     /// Names of the files there are, for hints.
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         match self {
-            Self::Folder(folder) => std::fs::read_dir(folder)
-                .into_iter()
-                .flatten()
-                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-                .collect(),
+            Self::Folder(_) => self.own_names().unwrap_or_default(),
             Self::Hub(repo) => repo.names(),
+        }
+    }
+
+    /// The same of a folder, which needs nobody to ask.
+    pub(crate) fn own_names(&self) -> Option<Vec<String>> {
+        let Self::Folder(folder) = self else {
+            return None;
+        };
+        let files = std::fs::read_dir(folder).into_iter().flatten();
+        let names = files.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Some(names.collect())
+    }
+
+    /// What `from_pretrained` calls the place.
+    pub(crate) fn python_name(&self) -> String {
+        let name = self.to_string();
+        match self {
+            Self::Folder(_) => name,
+            Self::Hub(_) => name.split('@').next().unwrap_or_default().to_owned(),
         }
     }
 
@@ -103,7 +131,9 @@ pub(crate) fn gather(
     tokenizer: Option<TokenizerFiles>,
     place: &mut Place<'_>,
 ) -> Result<ModelFiles> {
-    let Some(config) = place.find(CONFIG)? else {
+    let config = place.find(CONFIG)?;
+    adapter::refuse(place, config.is_some())?;
+    let Some(config) = config else {
         return Err(place.unknown(CONFIG).unwrap_or_else(|| place.no_config()));
     };
     let generation_config = place.find(GENERATION_CONFIG)?;
@@ -162,7 +192,7 @@ fn no_tokenizer(place: &Place<'_>) -> Error {
             "make one with transformers in Python: \
              AutoTokenizer.from_pretrained(\"{place}\").save_pretrained(FOLDER), where FOLDER \
              then needs config.json and the weights too",
-            place = python_name(place)
+            place = place.python_name()
         ),
     }
 }
@@ -187,15 +217,6 @@ fn no_weights(place: &Place<'_>) -> Error {
         place: place.to_string(),
         found,
         cure: "give a model whose weights are in one of these, under these names".to_owned(),
-    }
-}
-
-/// What `from_pretrained` calls the place.
-fn python_name(place: &Place<'_>) -> String {
-    let name = place.to_string();
-    match place {
-        Place::Folder(_) => name,
-        Place::Hub(_) => name.split('@').next().unwrap_or_default().to_owned(),
     }
 }
 

@@ -280,7 +280,7 @@ impl<'a> HubRepo<'a> {
     }
 
     /// A file of the commit that the revision was when the cache last heard of it.
-    fn cached(&self, file: &str) -> Option<PathBuf> {
+    pub(crate) fn cached(&self, file: &str) -> Option<PathBuf> {
         self.cache.file(&self.known_commit()?, file)
     }
 

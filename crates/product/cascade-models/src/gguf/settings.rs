@@ -62,12 +62,34 @@ impl Family {
 /// Refuses files that hold something else than a model.
 fn check_kind(gguf: &Gguf) -> Result<()> {
     match gguf.text("general.type")? {
+        Some("adapter") => Err(adapter(gguf)),
+        // Older adapters do not say that they are one.
+        None if gguf.value("adapter.type").is_some() => Err(adapter(gguf)),
         None | Some("model") => Ok(()),
         Some(other) => Err(gguf.fault(
             format!("it holds no model but something of type `{other}`"),
             "give the GGUF file of the model itself",
         )),
     }
+}
+
+/// The error of what changes the weights of another model.
+fn adapter(gguf: &Gguf) -> crate::Error {
+    let text = |key| gguf.text(key).ok().flatten();
+    let kind = text("adapter.type").unwrap_or("of no stated type");
+    let names = ["repo_url", "name"].map(|name| format!("general.base_model.0.{name}"));
+    let base = names.iter().find_map(|key| text(key));
+    gguf.fault(
+        format!(
+            "it is an adapter ({kind}) that was trained for {}, not a model",
+            base.unwrap_or("a model that it does not name")
+        ),
+        format!(
+            "merge it with llama.cpp: llama-export-lora -m MODEL.gguf --lora {} -o MERGED.gguf, and \
+             give MERGED.gguf",
+            gguf.file()
+        ),
+    )
 }
 
 /// What config.json would say.

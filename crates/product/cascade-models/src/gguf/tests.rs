@@ -388,7 +388,7 @@ fn what_changes_a_forward_is_refused_by_name() {
     );
     assert_refused(words("general.architecture", "gemma2"), &["gemma2"]);
     assert_refused(words("general.architecture", "t5encoder"), &["t5encoder"]);
-    assert_refused(words("general.type", "adapter"), &["adapter"]);
+    assert_refused(words("general.type", "mmproj"), &["type `mmproj`"]);
     let nameless = llama.clone().without("general.architecture");
     assert_refused(nameless.bytes(), &["general.architecture"]);
     let empty = llama.clone().without("llama.context_length");
@@ -403,6 +403,20 @@ fn what_changes_a_forward_is_refused_by_name() {
     read(&memory(number("llama.expert_count", 0))).unwrap();
     read(&memory(words("general.name", "mine"))).unwrap();
     read(&memory(words("quantize.imatrix.file", "x"))).unwrap();
+}
+
+#[test]
+fn an_adapter_is_refused_with_how_to_merge_it() {
+    let llama = Maker::llama();
+    let stated = llama.clone().text("general.type", "adapter");
+    let merge = "llama-export-lora -m MODEL.gguf --lora test.gguf";
+    assert_refused(stated.bytes(), &["adapter", "does not name", merge]);
+    let named = stated
+        .text("adapter.type", "lora")
+        .text("general.base_model.0.name", "Llama 2 7b");
+    assert_refused(named.bytes(), &["adapter (lora)", "for Llama 2 7b", merge]);
+    let older = llama.text("adapter.type", "lora");
+    assert_refused(older.bytes(), &["adapter (lora)", merge]);
 }
 
 #[test]

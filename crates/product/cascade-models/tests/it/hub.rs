@@ -215,6 +215,37 @@ fn downloads_once_and_then_loads_offline() {
 }
 
 #[test]
+fn adapters_of_the_hub_are_refused_before_weights_are_downloaded() {
+    let settings = r#"{"peft_type": "LORA", "base_model_name_or_path": "org/base"}"#;
+    let said = [
+        "(LORA, adapter_config.json)",
+        "org/base",
+        "merge_and_unload()",
+    ];
+    for instead in [false, true] {
+        let server = Server::with_demo("demo-llama-small");
+        server.change(|state| {
+            let place = |name: &str| (OLD.to_owned(), name.to_owned());
+            state
+                .files
+                .insert(place("adapter_config.json"), settings.into());
+            if instead {
+                state
+                    .files
+                    .retain(|(_, name), _| !name.starts_with("config"));
+            }
+        });
+        let cache = cache();
+        assert_refused("org/model", server.options(&cache), &said);
+        let requests = server.take_requests();
+        let weights = |path: &String| path.ends_with(".safetensors");
+        assert!(!requests.iter().any(weights), "{requests:?}");
+        let offline = server.options(&cache).with_offline(true);
+        assert_refused("org/model", offline, &said);
+    }
+}
+
+#[test]
 fn an_interrupted_download_goes_on_where_it_stopped() {
     let server = Server::with_demo("demo-t5-small");
     server.change(|state| state.cut = Some(200_000));
