@@ -191,10 +191,12 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<Header> {
     let alignment = alignment(&metadata)?;
     let mut tensors = cursor.tensors(tensor_count)?;
     let start = (cursor.at as u64).next_multiple_of(alignment);
+    let mut next = 0;
     for tensor in &mut tensors {
-        tensor.place(start, alignment, bytes.len())?;
+        next = tensor
+            .place(start, next, bytes.len())?
+            .next_multiple_of(alignment);
     }
-    check_overlaps(&tensors)?;
     let tensors = tensors.into_iter().map(|tensor| tensor.info).collect();
     Ok(Header {
         metadata,
@@ -253,21 +255,6 @@ fn alignment(metadata: &BTreeMap<String, Value>) -> Parsed<u64> {
     }
 }
 
-fn check_overlaps(tensors: &[Unplaced]) -> Parsed<()> {
-    let mut order: Vec<&TensorInfo> = tensors.iter().map(|tensor| &tensor.info).collect();
-    order.sort_by_key(|tensor| tensor.data.start);
-    let clash = order
-        .windows(2)
-        .find(|pair| pair[0].data.end > pair[1].data.start);
-    match clash {
-        None => Ok(()),
-        Some(pair) => Err(damaged(format!(
-            "tensors {} and {} lie upon each other",
-            pair[0].name, pair[1].name
-        ))),
-    }
-}
-
 /// A tensor whose place is not yet checked.
 struct Unplaced {
     info: TensorInfo,
@@ -276,30 +263,28 @@ struct Unplaced {
 }
 
 impl Unplaced {
-    fn place(&mut self, start: u64, alignment: u64, file: usize) -> Parsed<()> {
+    /// Finds the tensor in a file whose tensors lie behind `start`, those before it up to the
+    /// offset `next`. Returns the offset at which it ends. Like llama.cpp, refuses gaps: a tensor
+    /// of fewer bytes than there are up to the next one has another type or shape than it was
+    /// written with.
+    fn place(&mut self, start: u64, next: u64, file: usize) -> Parsed<u64> {
         let name = &self.info.name;
-        if !self.offset.is_multiple_of(alignment) {
+        if self.offset != next {
             return Err(damaged(format!(
-                "tensor {name} begins at offset {}, which is no multiple of {alignment}",
+                "tensor {name} begins at offset {}, and the tensors before it end at {next}",
                 self.offset
             )));
         }
-        let begin = start.checked_add(self.offset);
-        let end = begin.and_then(|begin| begin.checked_add(self.length));
-        match (begin, end) {
-            (Some(begin), Some(end)) if end <= file as u64 => {
-                self.info.data = begin as usize..end as usize;
-                Ok(())
-            }
-            (_, Some(end)) => Err(damaged(format!(
+        // Neither overflows: the tensors before it end within the file, and no length is above i64.
+        let (begin, end) = (start + next, (start + next).saturating_add(self.length));
+        if end > file as u64 {
+            return Err(damaged(format!(
                 "it is {file} bytes long, but tensor {name} ends at byte {end}: it was cut off or \
                  damaged"
-            ))),
-            _ => Err(damaged(format!(
-                "tensor {name} begins at offset {} and takes {} bytes, more than any file has",
-                self.offset, self.length
-            ))),
+            )));
         }
+        self.info.data = begin as usize..end as usize;
+        Ok(end - start)
     }
 }
 

@@ -173,7 +173,7 @@ fn damaged_headers_are_read_or_refused() {
 struct Maker {
     entries: Vec<(String, Vec<u8>)>,
     tensors: Vec<(String, Vec<u64>, u32, u64)>,
-    data: usize,
+    data: u64,
 }
 
 fn text(text: &str) -> Vec<u8> {
@@ -229,16 +229,21 @@ impl Maker {
         self.with(key, 9, &bytes)
     }
 
-    /// A tensor behind those before it; each gets 256 bytes.
+    /// A tensor behind those before it.
     fn tensor(self, name: &str, sizes: &[u64], kind: u32) -> Self {
-        let offset = self.data as u64;
+        let offset = self.data;
         self.tensor_at(name, sizes, kind, offset)
     }
 
     fn tensor_at(mut self, name: &str, sizes: &[u64], kind: u32, offset: u64) -> Self {
         self.tensors
             .push((name.to_owned(), sizes.to_vec(), kind, offset));
-        self.data += 256;
+        let bytes = blocks::BlockType::of(kind)
+            .ok()
+            .and_then(|kind| kind.bytes_of(sizes));
+        // What takes more than a file has is not made.
+        let bytes = bytes.filter(|&bytes| bytes < 1 << 20).unwrap_or_default();
+        self.data = (self.data + bytes).next_multiple_of(32);
         self
     }
 
@@ -262,7 +267,7 @@ impl Maker {
             bytes.extend(kind.to_le_bytes());
             bytes.extend(offset.to_le_bytes());
         }
-        let end = bytes.len().next_multiple_of(32) + self.data;
+        let end = bytes.len().next_multiple_of(32) + self.data as usize;
         bytes.resize(end, 0);
         bytes
     }
@@ -348,10 +353,16 @@ fn tensors_are_compared_with_the_file() {
     assert_refused(tensor(&[1 << 20, 1 << 10], 0), &["cut off"]);
     assert_refused(tensor(&[256], 16), &["x", "IQ2_XXS", "Q4_K"]);
     assert_refused(tensor(&[256], 77), &["x", "number 77"]);
-    assert_refused(at(u64::MAX), &["no multiple"]);
-    assert_refused(at(u64::MAX - 31), &["x"]);
-    assert_refused(at(8), &["no multiple of 32"]);
-    assert_refused(at(0), &["token_embd.weight and x", "upon each other"]);
+    // token_embd.weight takes 96 bytes.
+    for offset in [0, 64, 95, 97, 104, 128, 256, u64::MAX, u64::MAX - 31] {
+        let said =
+            format!("tensor x begins at offset {offset}, and the tensors before it end at 96");
+        assert_refused(at(offset), &[&said, "download it again"]);
+    }
+    let padded = llama.clone().tensor("x", &[1, 1], 0);
+    let last = |offset| padded.clone().tensor_at("y", &[1], 0, offset).bytes();
+    assert_refused(last(100), &["tensor y", "end at 128"]);
+    assert_refused(last(128), &["tensor x is not known"]);
     let twice = llama.clone().tensor("token_embd.weight", &[8, 3], 0);
     assert_refused(twice.bytes(), &["token_embd.weight is there twice"]);
     assert_refused(

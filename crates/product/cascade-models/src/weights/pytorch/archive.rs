@@ -35,6 +35,10 @@ impl Archive {
                 "its list of entries, at the end, cannot be read, as if it was cut off ({error})"
             )
         })?;
+        // The library keeps the last of several entries of one name.
+        if zip.has_duplicate_names() {
+            return Err("it has two entries of one name".to_owned().into());
+        }
         let mut entries = HashMap::with_capacity(zip.len());
         for index in 0..zip.len() {
             let (name, place) = entry(&mut zip, index, bytes.len())?;

@@ -366,7 +366,16 @@ fn archives_that_torch_does_not_write_are_refused() {
         .position(|window| window == b"_tensor_v")
         .unwrap();
     broken[at] = b'-';
+    let mut twice = with(("data/1", &[0; 24]));
+    let other = b"model/data/1";
+    while let Some(at) = twice
+        .windows(other.len())
+        .position(|window| window == other)
+    {
+        twice[at + other.len() - 1] = b'0';
+    }
     for (bytes, parts) in [
+        (twice, &["two entries of one name", "download it again"][..]),
         (
             archive_of(&entries, encrypted),
             &["model/data.pkl is encrypted", "password"][..],
