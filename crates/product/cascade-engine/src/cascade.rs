@@ -184,6 +184,13 @@ impl Cascade {
         Ok(Prompt::new(architecture, tokens))
     }
 
+    /// Lets drafters forget the texts that they have observed, so that no later draft shows
+    /// anything of them. Caches of models stay: they change no draft. What was learned of times and
+    /// acceptance stays too, and so does speed as far as it comes from that.
+    pub fn forget_texts(&mut self) {
+        self.models.forget_texts();
+    }
+
     /// The tokenizer, if there is one.
     pub fn codec(&self) -> Option<&Arc<dyn TextCodec>> {
         self.codec.as_ref()

@@ -1,11 +1,13 @@
 //! A generation: the decoding of one prompt by a cascade, step by step.
 
 use std::borrow::BorrowMut;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_core::{Draft, LevelId, Noise, Observation, Prompt, RandomSource, Scores, Want};
+use cascade_core::{
+    Architecture, Draft, LevelId, Noise, Observation, Prompt, RandomSource, Scorer, Scores, Want,
+};
 use cascade_verify::{LeniencePolicy, LossBudget, Verdict};
 
 use crate::clock::Laps;
@@ -17,7 +19,8 @@ use crate::policy::{ForwardCost, Outcome};
 use crate::recursion::Drafted;
 use crate::report::{LevelStep, StepReport, StepTimings};
 use crate::{
-    Branching, Cascade, Error, Event, Finish, GenerationOutput, Loss, Options, Result, Step, Usage,
+    Branching, Cascade, Error, Event, Finish, GenerationOutput, Loss, Options, Result, Step,
+    TokenLogprobs, Usage,
 };
 
 /// The decoding of one prompt by a cascade.
@@ -349,6 +352,30 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     ) -> Result<GenerationOutput> {
         while self.step_with(&mut on_event)?.is_some() {}
         Ok(self.into_output())
+    }
+
+    /// Log probabilities of tokens of the text so far, each after all before it and with `top` of
+    /// the most probable ones: of those at the places `range` of the context, from which places
+    /// beyond its end are left out. The first token of a decoder-only model has none, and is left
+    /// out too. Places of an encoder's source are none of the context.
+    ///
+    /// Costs one forward of so many rows of the target, whose logits are all copied: ask for 63
+    /// tokens or fewer at a time.
+    ///
+    /// # Errors
+    /// [`Error::Model`] if the target fails. It remains usable.
+    pub fn logprobs_of(&mut self, range: Range<usize>, top: usize) -> Result<Vec<TokenLogprobs>> {
+        let target = &mut self.cascade.borrow_mut().models.target;
+        let tokens = self.context.tokens();
+        let first = match target.scorer.architecture() {
+            Architecture::DecoderOnly => 1,
+            Architecture::EncoderDecoder => 0,
+        };
+        let range = range.start.max(first)..range.end.min(tokens.len());
+        match range.is_empty() {
+            true => Ok(Vec::new()),
+            false => logprobs::of_tokens(target, tokens, range, top),
+        }
     }
 
     /// Why the generation ended, if it has.

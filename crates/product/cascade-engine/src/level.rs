@@ -345,6 +345,15 @@ impl Models {
         }
     }
 
+    /// Lets statistical drafters forget the texts that they have observed.
+    pub(crate) fn forget_texts(&mut self) {
+        for level in &mut self.drafters {
+            if let Level::Statistical(statistical) = level {
+                statistical.drafter.forget();
+            }
+        }
+    }
+
     /// Lets all ledgers read a clock.
     pub(crate) fn set_clock(&mut self, clock: &Arc<dyn Clock>) {
         self.target.scorer.set_clock(Arc::clone(clock));

@@ -1,8 +1,13 @@
 //! Log probabilities of emitted tokens, and the drafts that they came from: what a step reports
 //! when it is asked to.
 
-use cascade_core::{Draft, LevelId, Matrix, NodeId, TokenId, TokenTree};
+use std::ops::Range;
+
+use cascade_core::{Draft, LevelId, Matrix, NodeId, TokenId, TokenTree, Want};
 use cascade_verify::Verdict;
+
+use crate::level::Neural;
+use crate::Result;
 
 /// The target's own log probability of an emitted token, and of the most probable ones beside it.
 ///
@@ -29,6 +34,26 @@ pub struct DraftNode {
     pub proposer: LevelId,
     /// Whether the target accepted it.
     pub accepted: bool,
+}
+
+/// Log probabilities of a text's own tokens: of those in `range`, each after all before it. One
+/// forward, and one softmax for each.
+pub(crate) fn of_tokens(
+    target: &mut Neural,
+    tokens: &[TokenId],
+    range: Range<usize>,
+    top: usize,
+) -> Result<Vec<TokenLogprobs>> {
+    let (before, own) = (&tokens[..range.start], &tokens[range]);
+    // The last token's own row would say what follows it.
+    let tree = TokenTree::chain(own[..own.len().saturating_sub(1)].iter().copied());
+    let (scores, _) = target.score(before, &tree, Want::LOGITS)?;
+    let Some(logits) = &scores.logits else {
+        return Ok(Vec::new());
+    };
+    let rows = (0..own.len()).map(|row| logits.row(row));
+    let rows = rows.zip(own);
+    Ok(rows.map(|(row, &token)| of_row(row, token, top)).collect())
 }
 
 /// Log probabilities of the tokens that a verdict emits, in their rows: one softmax for each.

@@ -79,6 +79,27 @@ fn log_probabilities_are_the_targets_whoever_drafts() {
 }
 
 #[test]
+fn log_probabilities_of_a_text_are_those_of_its_steps() {
+    let options = Options::default()
+        .with_max_new_tokens(40)
+        .with_logprobs(Some(3));
+    let mut cascade = cascade();
+    let mut generation = cascade.start_tokens(&prompt(), &options).unwrap();
+    // Of the prompt: its first token follows nothing.
+    let prompts = generation.logprobs_of(0..100, 3).unwrap();
+    assert_eq!(prompts.len(), 2);
+    assert!((prompts[1].logprob - log_softmax(&[1, 2])[3]).abs() < 1e-9);
+    let mut emitted = Vec::new();
+    while let Some(step) = generation.step().unwrap() {
+        emitted.extend(step.logprobs);
+    }
+    // In parts, after the fact.
+    let parts = [0..3, 3..20, 20..21, 21..43, 43..50];
+    let parts = parts.map(|part| generation.logprobs_of(part, 3).unwrap());
+    assert_eq!(parts.concat()[2..], emitted[..]);
+}
+
+#[test]
 fn drafts_are_those_that_were_counted() {
     let options = Options::default()
         .with_max_new_tokens(40)
