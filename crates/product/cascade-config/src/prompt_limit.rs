@@ -44,10 +44,6 @@ pub struct PromptLimit {
 pub struct Notices(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl Notices {
-    pub(crate) fn say(&self, notice: &str) {
-        (self.0)(notice);
-    }
-
     /// Notices go to a function.
     pub fn new(notice: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(notice))
