@@ -223,6 +223,7 @@ impl ModelPool {
                     hub: self.hub.clone(),
                     progress: self.progress,
                     notices: self.notices(),
+                    overcommit: self.overcommit,
                 };
                 target.load_tokenizer(&options).ok()?
             }
