@@ -50,11 +50,8 @@ def prompt(problem):
     return f"Question: {problem['question']}{listed} Answer:"
 
 
-# Of a conversation the last question: that is all these models can read.
-CHAT = """{%- if messages[0].role == "system" -%}
-{{- raise_exception("the demo has no place for a system message") -}}
-{%- endif -%}
-<s>Question: {{ messages[-1].content | trim }} Answer:"""
+# Of a conversation the last question: that is all these models can read. Who renders it tells that a system message is left out.
+CHAT = "<s>Question: {{ messages[-1].content | trim }} Answer:"
 
 SUMS = "Question: How much is it? Answer:"
 LOOKUP = "Question: Which letter is it?"

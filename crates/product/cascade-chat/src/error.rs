@@ -59,6 +59,15 @@ pub enum Error {
         known: Vec<String>,
     },
 
+    /// A variable whose name stands for something else.
+    #[error(
+        "\"{name}\" is no variable of one's own: templates get it from the program; leave it out"
+    )]
+    Variable {
+        /// The name.
+        name: String,
+    },
+
     /// Something that is not a message.
     #[error("{problem}; {cure}")]
     Message {

@@ -6,6 +6,7 @@
 //!   `tokenizer_config.json` or `chat_template.json`.
 //! * [`ChatTemplate`]: one template, which [renders](ChatTemplate::render) messages. Its text is
 //!   the one that `apply_chat_template` of transformers gives.
+//! * [`Variables`]: what a caller gives to a template, such as `enable_thinking`.
 //!
 //! ```
 //! use cascade_chat::{ChatTemplate, Message, Role};
@@ -45,12 +46,14 @@ mod rewrite;
 mod source;
 mod tags;
 mod template;
+mod variables;
 mod weight;
 
 pub use error::{Error, Result};
 pub use message::{Message, Role};
 pub use source::{ChatFile, ChatTemplates};
 pub use template::ChatTemplate;
+pub use variables::Variables;
 
 /// Bytes that a template may write: far more than any model reads.
 pub const MAX_OUTPUT: usize = 16 << 20;

@@ -1,10 +1,14 @@
 //! Messages of a conversation.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
 use crate::{Error, Result};
+
+/// What newer interfaces call the system's role.
+pub(crate) const DEVELOPER: &str = "developer";
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,8 +66,9 @@ impl Message {
     /// also be a list of `{"type": "text", "text": "…"}`.
     ///
     /// # Errors
-    /// [`Error::Message`] for another role than `system`, `user` and `assistant`, for calls of
-    /// tools, and for content that is not text: nothing is left out in silence.
+    /// [`Error::Message`] for another role than `system`, `user` and `assistant` (`developer` is
+    /// the system's to templates that do not know it), for calls of tools, and for content that is
+    /// not text: nothing is left out in silence.
     pub fn from_json(value: Value) -> Result<Self> {
         let Value::Object(object) = value else {
             return Err(wrong(format!("a message is {value}, not an object")));
@@ -117,6 +122,16 @@ impl Message {
         self.object.values().map(size).sum()
     }
 
+    /// The object as a template reads it that knows the role `developer`, or does not.
+    pub(crate) fn object_where(&self, developers: bool) -> Cow<'_, Map<String, Value>> {
+        let mut object = Cow::Borrowed(&self.object);
+        if !developers && is_developer(&self.object) {
+            let role = Value::from(self.role.name());
+            object.to_mut().insert("role".to_owned(), role);
+        }
+        object
+    }
+
     /// Checks that messages are a conversation in which the model is to answer: the last word is
     /// the user's.
     ///
@@ -135,6 +150,10 @@ impl Message {
             }),
         }
     }
+}
+
+fn is_developer(object: &Map<String, Value>) -> bool {
+    object.get("role").and_then(Value::as_str) == Some(DEVELOPER)
 }
 
 fn is_given(object: &Map<String, Value>, key: &str) -> bool {
@@ -159,12 +178,15 @@ fn role(object: &Map<String, Value>) -> Result<Role> {
     let Some(role) = object.get("role") else {
         return Err(wrong("a message has no \"role\"".to_owned()));
     };
+    if is_developer(object) {
+        return Ok(Role::System);
+    }
     let mut known = Role::ALL.into_iter();
     known
         .find(|known| role.as_str() == Some(known.name()))
         .ok_or_else(|| Error::Message {
             problem: format!("a message has the role {role}"),
-            cure: "roles are system, user and assistant",
+            cure: "roles are system, user and assistant, and developer for system",
         })
 }
 

@@ -11,7 +11,8 @@ use minijinja::{AutoEscape, Environment, ErrorKind};
 
 use crate::builtins::shortened;
 use crate::environment::{environment, Raised};
-use crate::{limits, nesting, rewrite, tags, Error, Message, Result, MAX_OUTPUT};
+use crate::message::DEVELOPER;
+use crate::{limits, nesting, rewrite, tags, Error, Message, Result, Variables, MAX_OUTPUT};
 
 /// Bytes of the longest template that is read.
 const MAX_SOURCE: usize = 1 << 20;
@@ -37,6 +38,7 @@ pub struct ChatTemplate {
     /// `bos_token`, `eos_token` and so on.
     special_tokens: BTreeMap<String, Value>,
     holds_special_tokens: bool,
+    variables: Variables,
 }
 
 impl fmt::Debug for ChatTemplate {
@@ -93,6 +95,7 @@ impl ChatTemplate {
             environment,
             special_tokens: BTreeMap::new(),
             holds_special_tokens: true,
+            variables: Variables::default(),
         })
     }
 
@@ -120,6 +123,22 @@ impl ChatTemplate {
             holds_special_tokens: false,
             ..template.unwrap_or_else(|error| unreachable!("{error}"))
         }
+    }
+
+    /// The same with these variables, in place of those that it had.
+    pub fn with_variables(self, variables: Variables) -> Self {
+        Self { variables, ..self }
+    }
+
+    /// The variables that it gets from the caller.
+    pub fn variables(&self) -> &Variables {
+        &self.variables
+    }
+
+    /// Whether its text has a word, as it must if it reads a variable of that name.
+    pub(crate) fn mentions(&self, word: &str) -> bool {
+        let is_part = |c: char| c == '_' || c.is_alphanumeric();
+        self.source.split(|c| !is_part(c)).any(|one| one == word)
     }
 
     /// Where it comes from.
@@ -154,6 +173,7 @@ impl ChatTemplate {
     /// As [`render`](Self::render).
     pub fn render_with(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
         let mut variables = self.special_tokens.clone();
+        variables.extend(self.variables.values());
         variables.insert("messages".to_owned(), self.objects(messages));
         variables.insert(
             "add_generation_prompt".to_owned(),
@@ -162,7 +182,7 @@ impl ChatTemplate {
         for none in ["tools", "documents"] {
             variables.insert(none.to_owned(), Value::from(()));
         }
-        let size = messages.iter().map(Message::size).sum();
+        let size = messages.iter().map(Message::size).sum::<usize>() + self.variables.size();
         let rendered = on_a_stack(|| {
             limits::open(size);
             self.text(Value::from(variables))
@@ -202,7 +222,9 @@ impl ChatTemplate {
     /// without parts.
     fn objects(&self, messages: &[Message]) -> Value {
         if self.holds_special_tokens {
-            let objects: Vec<_> = messages.iter().map(Message::object).collect();
+            let developers = self.mentions(DEVELOPER);
+            let messages = messages.iter();
+            let objects: Vec<_> = messages.map(|one| one.object_where(developers)).collect();
             return Value::from(Serde(objects));
         }
         let flat = messages

@@ -73,7 +73,9 @@ mod yaml;
 
 pub use assemble::{Assembled, AssumedTimes, DrafterModel, Part, Target, TrainedRule};
 pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
-pub use cascade_chat::{ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role};
+pub use cascade_chat::{
+    ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role, Variables,
+};
 pub use cascade_models::{DeviceSpec, Overcommit};
 pub use chat::ModelChat;
 pub use classifier::{ClassifierEntry, ClassifierError, ClassifierFile, ClassifierSettings};
