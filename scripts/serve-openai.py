@@ -103,6 +103,8 @@ def ask_all(program, client, stranger):
     expect("log probabilities", [(len(token.top_logprobs), token.logprob <= 0) for token in tokens], [(2, True)] * 4)
     legacy = client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=4, logprobs=2)
     expect("log probabilities of completions", len(legacy.choices[0].logprobs.token_logprobs), 4)
+    ask_as_chat_clients_do(client, messages)
+    score_as_the_harness_does(client)
     drafted = answer_with_figures(client, messages)
     expect("figures", drafted["num_accepted_tokens"] <= drafted["num_draft_tokens"], True)
     wrong = openai.BadRequestError
@@ -112,6 +114,55 @@ def ask_all(program, client, stranger):
     refused("an unknown field", wrong, lambda: create(model=MODEL, messages=messages, extra_body={"mirostat": 2}))
     refused("another model", openai.NotFoundError, lambda: create(model="gpt-4", messages=messages))
     refused("a wrong key", openai.AuthenticationError, lambda: stranger.models.list())
+
+
+def ask_as_chat_clients_do(client, messages):
+    create = client.chat.completions.create
+    asked = dict(model=MODEL, max_completion_tokens=TOKENS)
+    plain = create(messages=messages, **asked).choices[0].message.content
+    for role in ["system", "developer"]:
+        told = create(messages=[{"role": role, "content": "You are a helpful assistant."}, *messages], **asked)
+        expect(f"a message of the {role}", told.choices[0].message.content, plain)
+        expect("… which the demo leaves out", "system message" in told.model_dump()["warnings"][0], True)
+    variables = {"chat_template_kwargs": {"enable_thinking": False}}
+    told = create(messages=messages, extra_body=variables, metadata={"team": "a"}, store=False, user="x", **asked)
+    expect("variables of the template", told.choices[0].message.content, plain)
+    expect("… which the demo's does not read", "enable_thinking" in told.model_dump()["warnings"][0], True)
+    # Longer than a slow reader may be behind, and than there is room for.
+    long = create(model=MODEL, messages=messages, max_tokens=4096, n=3, logprobs=True, top_logprobs=20, temperature=3,
+                  seed=3, extra_body={"speculation": {"enabled": False}})
+    expect("long answers at once", [choice.finish_reason for choice in long.choices], ["length"] * 3)
+    random = create(messages=messages, temperature=1.5, seed=-1, **asked)
+    seed = random.usage.model_dump()["speculation"]["seed"]
+    again = create(messages=messages, temperature=1.5, seed=seed, **asked)
+    expect("a reported seed", again.choices[0].message.content, random.choices[0].message.content)
+
+
+def score_as_the_harness_does(client):
+    """The requests of `local-completions` in EleutherAI's evaluation harness, and how it reads the responses."""
+    import httpx
+
+    root = str(client.base_url).removesuffix("/v1/")
+    ids = lambda text: httpx.post(f"{root}/tokenize", json={"prompt": text}, headers=client.auth_headers).json()["tokens"]
+    question, answer = "Question: Tom has 3 apples and buys 5 more. How many apples has Tom? Answer:", " 3 + 5 = 8"
+    context, whole = len(ids(question)), ids(question + answer)
+    scored = client.completions.create(
+        model=MODEL, prompt=[whole, whole], max_tokens=1, temperature=0, logprobs=1, seed=1234, echo=True)
+    sums = []
+    for choice in sorted(scored.choices, key=lambda choice: choice.index):
+        found = choice.logprobs
+        own = slice(context, -1)
+        sums.append(sum(found.token_logprobs[own]))
+        greedy = [max(top, key=top.get) for top in found.top_logprobs[own]]
+        expect("tokens and their alternatives", (len(greedy), len(found.tokens[own])), (len(whole) - context,) * 2)
+        expect("the first token follows nothing", (found.token_logprobs[0], found.top_logprobs[0]), (None, None))
+    expect("equal prompts", sums[0], sums[1])
+    # As the model itself continues the question, token by token.
+    summed = 0.0
+    for at in range(context, len(whole)):
+        one = client.completions.create(model=MODEL, prompt=whole[:at + 1], max_tokens=0, logprobs=1, echo=True)
+        summed += one.choices[0].logprobs.token_logprobs[-1]
+    expect("the sum of log probabilities", sums[0], summed)
 
 
 def answer_with_figures(client, messages):

@@ -10,6 +10,7 @@ const page = {
   steps: [],        // of the last answer
   levels: [],       // sums of the last answer, by level
   running: null,    // what aborts the answer
+  salt: Array.from(crypto.getRandomValues(new Uint32Array(4)), String).join('-'), // whose sessions these are
 };
 
 // Never innerHTML: everything from models and servers is text.
@@ -193,6 +194,7 @@ function request(question) {
     stream: true,
     stream_options: {include_usage: true, include_drafts: true},
     speculation: {enabled: byId('speculation').checked},
+    cache_salt: page.salt,
   };
   if (!chat) return ['v1/completions', {...body, prompt: question}];
   const asked = [...page.messages, {role: 'user', content: question}];

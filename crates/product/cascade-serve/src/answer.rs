@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_engine::{GenerationOutput, StepReport};
+use cascade_engine::{GenerationOutput, StepReport, TokenLogprobs};
 use tokio::sync::mpsc;
 
 /// Something that happened to an answer.
 #[derive(Debug)]
 pub(crate) enum Event {
+    /// The log probabilities of the prompt's tokens but the first, before all steps.
+    Prompt(Vec<TokenLogprobs>),
     /// A step was taken.
     Step(Box<StepReport>),
     /// It is complete.
@@ -57,6 +59,7 @@ pub(crate) enum Failure {
 pub(crate) struct AnswerSender {
     events: mpsc::UnboundedSender<(usize, Event)>,
     unread: Arc<AtomicUsize>,
+    most_unread: usize,
     ended: bool,
 }
 
@@ -66,13 +69,14 @@ pub(crate) struct AnswerReceiver {
     unread: Arc<AtomicUsize>,
 }
 
-/// Both ends of an answer.
-pub(crate) fn channel() -> (AnswerSender, AnswerReceiver) {
+/// Both ends of an answer, whose reader may be so many bytes behind.
+pub(crate) fn channel(most_unread: usize) -> (AnswerSender, AnswerReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let unread = Arc::new(AtomicUsize::new(0));
     let sender = AnswerSender {
         events: sender,
         unread: Arc::clone(&unread),
+        most_unread,
         ended: false,
     };
     let receiver = AnswerReceiver {
@@ -88,9 +92,13 @@ impl AnswerSender {
         self.events.is_closed()
     }
 
-    /// Bytes that have been sent and not been read, about.
-    pub(crate) fn unread(&self) -> usize {
-        self.unread.load(Ordering::Relaxed)
+    /// Whether more has been sent and not been read than may be.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.unread.load(Ordering::Relaxed) > self.most_unread
+    }
+
+    pub(crate) fn prompt(&self, logprobs: Vec<TokenLogprobs>) {
+        self.send(Event::Prompt(logprobs));
     }
 
     pub(crate) fn step(&self, report: StepReport) {
@@ -108,7 +116,11 @@ impl AnswerSender {
     }
 
     fn send(&self, event: Event) {
-        let bytes = event.bytes();
+        let bytes = match &event {
+            // It comes at once, before everything else: it is none of what piles up.
+            Event::Prompt(_) => 0,
+            event => event.bytes(),
+        };
         self.unread.fetch_add(bytes, Ordering::Relaxed);
         // A reader that is gone needs nothing.
         let _ = self.events.send((bytes, event));
@@ -146,20 +158,21 @@ impl AnswerReceiver {
 
 impl Event {
     /// About what the event takes as text.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Step(report) => {
                 let text: usize = report.text.iter().map(|piece| piece.text.len()).sum();
-                let logprobs: usize = report
-                    .logprobs
-                    .iter()
-                    .map(|one| 64 + 64 * one.top.len())
-                    .sum();
+                let logprobs = of_logprobs(&report.logprobs);
                 256 + text + 32 * report.tokens.len() + logprobs + 64 * report.draft.len()
             }
+            Self::Prompt(logprobs) => 256 + of_logprobs(logprobs),
             Self::Done(_) | Self::Failed(_) => 256,
         }
     }
+}
+
+fn of_logprobs(logprobs: &[TokenLogprobs]) -> usize {
+    logprobs.iter().map(|one| 64 + 64 * one.top.len()).sum()
 }
 
 #[cfg(test)]
@@ -174,8 +187,8 @@ mod tests {
 
     #[test]
     fn what_is_read_is_no_longer_counted() {
-        let (sender, mut receiver) = channel();
-        assert_eq!(sender.unread(), 0);
+        let (sender, mut receiver) = channel(0);
+        assert!(!sender.is_behind());
         let unread = Arc::clone(&sender.unread);
         sender.fail(Failure::TimedOut);
         assert!(unread.load(Ordering::Relaxed) > 0);
@@ -186,11 +199,11 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_dropped_ends() {
-        let (sender, mut receiver) = channel();
+        let (sender, mut receiver) = channel(0);
         drop(sender);
         let event = runtime().block_on(receiver.next());
         assert!(matches!(event, Event::Failed(Failure::Lost)));
-        let (sender, receiver) = channel();
+        let (sender, receiver) = channel(0);
         assert!(!sender.is_abandoned());
         drop(receiver);
         assert!(sender.is_abandoned());

@@ -1,52 +1,63 @@
 //! Bodies of requests, read within bounds of size, time and memory.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{header, StatusCode};
 use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::budget::{Budget, Held};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::Limits;
 
-/// Bytes that are accounted for together.
-const UNIT: usize = 1024;
-
 /// Memory of bodies that are being read.
 #[derive(Clone, Debug)]
 pub(crate) struct Bodies {
-    memory: Arc<Semaphore>,
+    memory: Budget,
     limits: Limits,
+}
+
+/// A body that has been read. Its memory is accounted for until it is dropped.
+pub(crate) struct Content {
+    bytes: Vec<u8>,
+    held: Held,
+}
+
+impl Content {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The JSON object that it is, and what accounts for its memory. Costs time: not for the thread
+    /// that all requests share.
+    pub(crate) fn parse(self) -> ApiResult<(Fields, Held)> {
+        Ok((Fields::parse(&self.bytes)?, self.held))
+    }
 }
 
 impl Bodies {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let units = (limits.bodies.max(limits.body) / UNIT).clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            memory: Arc::new(Semaphore::new(units)),
+            memory: Budget::new(limits.bodies.max(limits.body)),
             limits: limits.clone(),
         }
     }
 
-    /// The JSON object of a request.
-    pub(crate) async fn read(&self, request: Request) -> ApiResult<Fields> {
+    /// The body of a request.
+    pub(crate) async fn read(&self, request: Request) -> ApiResult<Content> {
         check_type(&request)?;
         let read = tokio::time::timeout(self.limits.body_time, self.bytes(request.into_body()));
-        let (bytes, _held) = read.await.map_err(|_| {
+        read.await.map_err(|_| {
             ApiError::new(
                 StatusCode::REQUEST_TIMEOUT,
                 "timeout_error",
                 "the body did not come in time; send it at once",
             )
-        })??;
-        Fields::parse(&bytes)
+        })?
     }
 
-    async fn bytes(&self, mut body: Body) -> ApiResult<(Vec<u8>, Vec<OwnedSemaphorePermit>)> {
-        let (mut bytes, mut held) = (Vec::new(), Vec::new());
+    async fn bytes(&self, mut body: Body) -> ApiResult<Content> {
+        let (mut bytes, mut held) = (Vec::new(), self.memory.hold());
         while let Some(frame) = body.frame().await {
             let frame = frame
                 .map_err(|error| ApiError::invalid(format!("the body breaks off: {error}")))?;
@@ -63,15 +74,13 @@ impl Bodies {
                     ),
                 ));
             }
-            let units = u32::try_from(data.len().div_ceil(UNIT)).unwrap_or(u32::MAX);
-            let more = Arc::clone(&self.memory).try_acquire_many_owned(units);
-            held.push(more.map_err(|_| {
+            if !held.grow(data.len()) {
                 let message = "too many large requests are being read; ask again later";
-                ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, message, 1)
-            })?);
+                return Err(ApiError::busy(StatusCode::SERVICE_UNAVAILABLE, message, 1));
+            }
             bytes.extend_from_slice(&data);
         }
-        Ok((bytes, held))
+        Ok(Content { bytes, held })
     }
 }
 

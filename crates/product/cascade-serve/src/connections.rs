@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -18,6 +19,7 @@ use tokio_io_timeout::TimeoutStream;
 use tower::Service;
 
 use crate::metrics::Metrics;
+use crate::owner::ConnectionId;
 use crate::Limits;
 
 /// Bytes after which a request's line and headers are refused; one read may go beyond them by as
@@ -97,8 +99,10 @@ impl Connections {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_time));
         let router = self.router.clone();
-        let service = tower::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let id = ConnectionId::unique();
+        let service = tower::service_fn(move |mut request: hyper::Request<Incoming>| {
             let mut router = router.clone();
+            request.extensions_mut().insert(id);
             async move { router.call(request.map(axum::body::Body::new)).await }
         });
         let connection = http1::Builder::new()

@@ -114,7 +114,12 @@ impl IntoResponse for ApiError {
 
 /// A response with a JSON body.
 pub(crate) fn json_response(status: StatusCode, value: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(value.to_string()));
+    json_text(status, value.to_string())
+}
+
+/// A response whose body is JSON already.
+pub(crate) fn json_text(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(text.into());
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

@@ -97,6 +97,15 @@ impl Fields {
         self.read(name, "an integer", |value| value.as_i64())
     }
 
+    /// A seed: any integer of 64 bits. A negative one asks for a random seed, as other servers have
+    /// it: it is `None` of a seed that is given.
+    pub(crate) fn seed(&mut self, name: &str) -> ApiResult<Option<Option<u64>>> {
+        self.read(name, "an integer", |value| match value.as_i64() {
+            Some(seed) => Some(u64::try_from(seed).ok()),
+            None => value.as_u64().map(Some),
+        })
+    }
+
     /// A number within bounds, both included.
     pub(crate) fn count(
         &mut self,
@@ -144,11 +153,18 @@ impl Fields {
         })
     }
 
+    /// A member as it is, an object whose keys are the caller's own; nothing if it is null.
+    pub(crate) fn map(&mut self, name: &str) -> ApiResult<Option<Map<String, Value>>> {
+        self.read(name, "an object", |value| value.as_object().cloned())
+    }
+
     /// Refuses what is left: fields that are not known here.
     pub(crate) fn finish(self) -> ApiResult<()> {
-        match self.fields.keys().next() {
+        // Null is the same as absent, of fields that are not known either.
+        let mut left = self.fields.iter().filter(|(_, value)| !value.is_null());
+        match left.next() {
             None => Ok(()),
-            Some(name) => Err(self.wrong(
+            Some((name, _)) => Err(self.wrong(
                 name,
                 "this server does not know it, and ignores nothing; leave it out",
             )),

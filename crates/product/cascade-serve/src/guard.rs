@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::error::ApiError;
+use crate::owner::{ConnectionId, Owner};
 use crate::ServeOptions;
 
 /// What is public even where a key is asked for: the page, which has a field for it, and health.
@@ -43,12 +44,18 @@ impl Guard {
         }
     }
 
-    fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
+    /// The digest of the key that was shown, where one is asked for.
+    fn check(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<Option<[u8; 32]>, ApiError> {
         let host = single(headers, header::HOST)?;
         self.check_host(host)?;
         self.check_origin(single(headers, header::ORIGIN)?, host)?;
         match *method == Method::OPTIONS || PUBLIC.contains(&path) {
-            true => Ok(()),
+            true => Ok(None),
             false => self.check_key(single(headers, header::AUTHORIZATION)?),
         }
     }
@@ -98,9 +105,9 @@ impl Guard {
         }
     }
 
-    fn check_key(&self, authorization: Option<&str>) -> Result<(), ApiError> {
+    fn check_key(&self, authorization: Option<&str>) -> Result<Option<[u8; 32]>, ApiError> {
         if self.keys.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let shown = authorization.and_then(bearer).unwrap_or_default();
         let shown = digest(shown);
@@ -112,7 +119,7 @@ impl Guard {
             .map(equal)
             .fold(Choice::from(0), |any, one| any | one);
         match bool::from(any) {
-            true => Ok(()),
+            true => Ok(Some(shown)),
             false => Err(ApiError::new(
                 StatusCode::UNAUTHORIZED,
                 "invalid_request_error",
@@ -123,15 +130,20 @@ impl Guard {
     }
 }
 
-/// Lets through what may be answered.
+/// Lets through what may be answered, with its [`Owner`].
 pub(crate) async fn guard(
     State(guard): State<Guard>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response<Body> {
     let checked = guard.check(request.method(), request.uri().path(), request.headers());
     match checked {
-        Ok(()) => next.run(request).await,
+        Ok(key) => {
+            let connection = request.extensions().get::<ConnectionId>().copied();
+            let owner = Owner::of(key, connection, request.headers());
+            request.extensions_mut().insert(owner);
+            next.run(request).await
+        }
         Err(error) => error.into_response(),
     }
 }

@@ -66,6 +66,10 @@ pub struct Limits {
     pub body: usize,
     /// Bytes of all bodies that are being read.
     pub bodies: usize,
+    /// Bytes that are collected for a response that is not streamed, about.
+    pub response: usize,
+    /// Bytes of all responses that are being collected.
+    pub responses: usize,
     /// Bytes of an answer that its reader has not taken yet.
     pub unread: usize,
     /// Time for a request's headers, and for a connection to stay without a request.
@@ -90,6 +94,8 @@ impl Default for Limits {
             connections: 1024,
             body: 4 << 20,
             bodies: 64 << 20,
+            response: 64 << 20,
+            responses: 256 << 20,
             unread: 1 << 20,
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
@@ -101,6 +107,13 @@ impl Default for Limits {
 }
 
 impl ServeOptions {
+    /// Whether clients that show neither a key nor a salt use what each other's sessions have read:
+    /// where only this machine asks, without keys and through no proxy. It makes them faster, and
+    /// the time of an answer can tell one of them that another's prompt began alike.
+    pub fn shares_caches(&self) -> bool {
+        self.api_keys.is_empty() && self.allowed_hosts.is_empty() && self.address.ip().is_loopback()
+    }
+
     /// Refuses what makes no sense, and what lets strangers in by mistake.
     ///
     /// # Errors

@@ -50,7 +50,7 @@ impl Owner {
         }
     }
 
-    /// One of several who share a key, or none, and are told apart by a salt.
+    /// One of several who share a key, or have none: the salt distinguishes them.
     pub(crate) fn salted(self, salt: &str) -> Self {
         let mut hash = Sha256::new();
         if let Self::Named(key) = self {

@@ -7,14 +7,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cascade_core::Prompt;
-use cascade_engine::{Cascade, Finish, Generation, GenerationOutput, Options, StepReport};
+use cascade_engine::{
+    Cascade, Finish, Generation, GenerationOutput, Options, StepReport, TokenLogprobs,
+};
 
 use crate::answer::{AnswerSender, Done, Failure};
 use crate::metrics::Metrics;
+use crate::owner::Owner;
 use crate::plan::Plan;
 use crate::served::Served;
 use crate::shelf::{Resting, Shelf};
-use crate::{lock, Error, Limits};
+use crate::{lock, Error, Limits, ServeOptions};
+
+/// Tokens of a prompt that are scored in a turn: with the one before them, as many rows as one
+/// forward takes on every device.
+const SCORED: usize = 63;
 
 /// A generation that is asked for.
 pub(crate) struct Job {
@@ -23,6 +30,9 @@ pub(crate) struct Job {
     pub(crate) prompt: Prompt,
     pub(crate) options: Options,
     pub(crate) plan: Plan,
+    pub(crate) owner: Owner,
+    /// Whether log probabilities of the prompt are wanted, too: with so many alternatives each.
+    pub(crate) prompt_logprobs: Option<usize>,
     pub(crate) answer: AnswerSender,
     pub(crate) submitted: Instant,
     pub(crate) deadline: Instant,
@@ -78,12 +88,33 @@ struct Running {
     id: Arc<str>,
     prompt: Prompt,
     plan: Plan,
+    owner: Owner,
+    /// Whether what the session knows of the prompt is the owner's own.
+    knows_owner: bool,
+    /// Log probabilities of the prompt as far as they are known, until all are.
+    prompt_scores: Option<PromptScores>,
     answer: AnswerSender,
     submitted: Instant,
     started: Instant,
     first_token: Option<Instant>,
     last_token: Instant,
     deadline: Instant,
+}
+
+/// Log probabilities of a prompt that is being scored.
+struct PromptScores {
+    /// How many of the most probable tokens stand beside each.
+    top: usize,
+    found: Vec<TokenLogprobs>,
+}
+
+impl PromptScores {
+    fn new(top: usize) -> Self {
+        Self {
+            top,
+            found: Vec::new(),
+        }
+    }
 }
 
 /// What a thread does next.
@@ -116,16 +147,19 @@ impl Scheduler {
     pub(crate) fn start(
         served: Arc<Served>,
         metrics: Arc<Metrics>,
-        limits: Limits,
-        log_text: bool,
+        options: &ServeOptions,
     ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
-        let workers = limits.workers;
+        let workers = options.limits.workers;
+        let state = State {
+            shelf: Shelf::new(options.shares_caches()),
+            ..State::default()
+        };
         let scheduler = Arc::new(Self {
             served,
             metrics,
-            limits,
-            log_text,
-            state: Mutex::default(),
+            limits: options.limits.clone(),
+            log_text: options.log_text,
+            state: Mutex::new(state),
             changed: Condvar::new(),
         });
         let worker = |index| {
@@ -209,7 +243,7 @@ impl Scheduler {
                 state.running += 1;
                 let others = state.running - 1 + state.shelf.len();
                 let room = others < self.limits.sessions;
-                let resting = state.shelf.take(&job.plan, &job.prompt, room);
+                let resting = state.shelf.take(&job.plan, &job.prompt, job.owner, room);
                 let full = resting.is_none() && !room;
                 let evicted = full.then(|| state.shelf.evict()).flatten();
                 self.publish(&state);
@@ -245,6 +279,8 @@ impl Scheduler {
             prompt,
             options,
             plan,
+            owner,
+            prompt_logprobs,
             answer,
             submitted,
             deadline,
@@ -253,9 +289,17 @@ impl Scheduler {
         if answer.is_abandoned() {
             return self.release(resting, &started);
         }
+        let knows_owner = resting
+            .as_ref()
+            .is_some_and(|resting| resting.owner == Some(owner));
         let generation = guarded(|| {
             let cascade = match resting {
-                Some(resting) => resting.cascade,
+                Some(mut resting) => {
+                    if !knows_owner {
+                        resting.cascade.forget_texts();
+                    }
+                    resting.cascade
+                }
                 None => self.served.cascade(&plan).map_err(refused)?,
             };
             let generation = cascade.into_generation(&prompt, &options);
@@ -267,6 +311,10 @@ impl Scheduler {
                 id,
                 prompt,
                 plan,
+                owner,
+                // A prompt that is scored is computed anew.
+                knows_owner: knows_owner && prompt_logprobs.is_none(),
+                prompt_scores: prompt_logprobs.map(PromptScores::new),
                 answer,
                 submitted,
                 started,
@@ -305,8 +353,11 @@ impl Scheduler {
         if Instant::now() >= running.deadline {
             return Outcome::Failed(Failure::TimedOut);
         }
-        if running.answer.unread() > self.limits.unread {
+        if running.answer.is_behind() {
             return Outcome::Failed(Failure::Unread);
+        }
+        if let Some(scores) = running.prompt_scores.take() {
+            return self.score_prompt(running, scores);
         }
         let begun = Instant::now();
         let step = guarded(|| running.generation.step());
@@ -325,6 +376,26 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// Scores some tokens of the prompt, and sends the scores when all are known.
+    fn score_prompt(&self, running: &mut Running, mut scores: PromptScores) -> Outcome {
+        // The first token follows nothing, and has none.
+        let from = scores.found.len() + 1;
+        let begun = Instant::now();
+        let range = from..from + SCORED;
+        let more = guarded(|| running.generation.logprobs_of(range, scores.top));
+        self.metrics.in_models(begun.elapsed());
+        match more {
+            None => return Outcome::Broken,
+            Some(Err(error)) => return Outcome::Failed(Failure::Model(error.to_string())),
+            Some(Ok(more)) => scores.found.extend(more),
+        }
+        match scores.found.len() + 1 < running.prompt.context.len() {
+            true => running.prompt_scores = Some(scores),
+            false => running.answer.prompt(scores.found),
+        }
+        Outcome::Ongoing
     }
 
     fn observe(&self, running: &mut Running, report: &StepReport) {
@@ -359,6 +430,8 @@ impl Scheduler {
             id,
             prompt,
             plan,
+            owner,
+            knows_owner,
             answer,
             submitted,
             started,
@@ -377,7 +450,11 @@ impl Scheduler {
             source,
             mut context,
         } = prompt;
-        let cached_tokens = cached(&output, context.len());
+        // What others said is nobody's business, not even that they said it.
+        let cached_tokens = match knows_owner {
+            true => cached(&output, context.len()),
+            false => 0,
+        };
         let prompt_tokens = source.len() + context.len();
         context.extend(&output.tokens);
         let finish = match &outcome {
@@ -405,6 +482,7 @@ impl Scheduler {
             Some(Resting {
                 cascade,
                 plan,
+                owner: Some(owner),
                 source,
                 context,
             }),
@@ -495,8 +573,6 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Tokens of the prompt that were known. The last one is always computed: its row is the first of
-/// the answer.
 /// Why there is no cascade: the plan of a request, or the models.
 fn refused(error: Error) -> Failure {
     match error {
@@ -507,6 +583,8 @@ fn refused(error: Error) -> Failure {
     }
 }
 
+/// Tokens of the prompt that were known. The last one is always computed: its row is the first of
+/// the answer.
 fn cached(output: &GenerationOutput, context: usize) -> usize {
     let target = output.models.first().map(|target| target.usage);
     match target.filter(|usage| context > 0 && usage.calls > 0) {

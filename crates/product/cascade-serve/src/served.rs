@@ -1,9 +1,10 @@
 //! What is served: a configuration, its models, and how they are asked.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cascade_config::{ChatTemplate, Config, Message, ModelPool};
+use cascade_config::{ChatTemplate, Config, Message, ModelPool, Role, Truncate, Variables};
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
 use cascade_engine::{Cascade, Options};
 use cascade_models::Tokenizer;
@@ -11,6 +12,8 @@ use serde_json::{json, Value};
 
 use crate::error::{ApiError, ApiResult};
 use crate::plan::Plan;
+use crate::prompt_length::{self, PromptRoom};
+use crate::reading::Waiting;
 use crate::shelf::Resting;
 use crate::{Limits, Result};
 
@@ -19,6 +22,17 @@ const WARM_UP: usize = 8;
 /// Tokens and time at most that plain decoding is timed with.
 const TIMED: usize = 32;
 const TIMING: Duration = Duration::from_secs(3);
+
+/// Contexts that a text may fill that is only counted, or that is shortened to fit.
+const CONTEXTS: usize = 4;
+
+/// A conversation as the model reads it.
+pub(crate) struct Conversation {
+    pub(crate) prompt: Prompt,
+    pub(crate) text: String,
+    /// What the client should know of it.
+    pub(crate) warnings: Vec<String>,
+}
 
 /// A model that is served: weights and tables are loaded once, and sessions are made of them.
 pub struct Served {
@@ -30,6 +44,8 @@ pub struct Served {
     architecture: Architecture,
     positions: Option<usize>,
     vocab_size: usize,
+    /// Bytes of the longest token.
+    longest_token: usize,
     levels: Vec<Level>,
     created: u64,
     first: std::sync::Mutex<Option<Cascade>>,
@@ -65,6 +81,7 @@ impl Served {
         Ok(Self {
             codec,
             tokenizer: target.tokenizer.clone(),
+            longest_token: prompt_length::longest_token(&target.tokenizer),
             architecture: target.architecture(),
             positions: target.model.max_context(),
             vocab_size: target.model.vocab_size(),
@@ -131,6 +148,7 @@ impl Served {
         Some(Resting {
             cascade,
             plan: Plan::of(&self.config, false),
+            owner: None,
             source: Vec::new(),
             context: Vec::new(),
         })
@@ -146,9 +164,44 @@ impl Served {
         Ok(assembled.cascade)
     }
 
+    /// Whether prompts are read by an encoder.
+    pub(crate) fn has_encoder(&self) -> bool {
+        self.architecture == Architecture::EncoderDecoder
+    }
+
+    /// How long prompts may be where so many tokens fit.
+    pub(crate) fn prompt_room(&self, limit: usize) -> PromptRoom {
+        let context = self.max_context(limit);
+        let limit = self.config.generation.prompt_limit;
+        let shortened = limit.is_some_and(|limit| limit.truncate != Truncate::Refuse);
+        PromptRoom {
+            context,
+            most: match shortened {
+                true => context.saturating_mul(CONTEXTS),
+                false => context,
+            },
+        }
+    }
+
+    /// How long texts may be that are only counted.
+    pub(crate) fn counted_room(&self, limit: usize) -> PromptRoom {
+        let context = self.max_context(limit);
+        PromptRoom {
+            context,
+            most: context.saturating_mul(CONTEXTS),
+        }
+    }
+
     /// The tokens of a text, as `cascade run` encodes a prompt. `special` tokens are put around it
-    /// if the model wants any.
-    pub(crate) fn encode(&self, text: &str, special: bool) -> ApiResult<Vec<TokenId>> {
+    /// if the model wants any. Texts that are much longer than there is room for are refused.
+    pub(crate) fn encode(
+        &self,
+        text: &str,
+        special: bool,
+        room: PromptRoom,
+        waiting: &Waiting,
+    ) -> ApiResult<Vec<TokenId>> {
+        prompt_length::check(&self.tokenizer, self.longest_token, text, room, waiting)?;
         let tokens = match special {
             true => self.codec.encode(text),
             false => self.codec.encode_verbatim(text),
@@ -157,10 +210,15 @@ impl Served {
     }
 
     /// The tokens of a prompt, which must have any text.
-    pub(crate) fn prompt(&self, text: &str) -> ApiResult<Prompt> {
+    pub(crate) fn prompt(
+        &self,
+        text: &str,
+        room: PromptRoom,
+        waiting: &Waiting,
+    ) -> ApiResult<Prompt> {
         match text.trim().is_empty() {
             true => Err(ApiError::field("prompt", "it is empty; give a text")),
-            false => Ok(self.prompt_of(self.encode(text, true)?)),
+            false => Ok(self.prompt_of(self.encode(text, true, room, waiting)?)),
         }
     }
 
@@ -181,8 +239,15 @@ impl Served {
         }
     }
 
-    /// The prompt in which messages ask for an answer, and its text.
-    pub(crate) fn conversation(&self, messages: &[Message]) -> ApiResult<(Prompt, String)> {
+    /// The prompt in which messages ask for an answer, or in which the model goes on with the last
+    /// one, if that is the assistant's. `variables` are the request's own.
+    pub(crate) fn conversation(
+        &self,
+        messages: &[Message],
+        variables: Variables,
+        room: PromptRoom,
+        waiting: &Waiting,
+    ) -> ApiResult<Conversation> {
         let wrong =
             |error: cascade_config::ChatError| ApiError::field("messages", error.to_string());
         let template = self.template.as_ref().ok_or_else(|| {
@@ -191,16 +256,33 @@ impl Served {
                  the server with --template vicuna or --template FILE.jinja",
             )
         })?;
-        Message::check_conversation(messages).map_err(wrong)?;
-        let text = template.render(messages).map_err(wrong)?;
+        let template = match variables.is_empty() {
+            true => Cow::Borrowed(template),
+            false => {
+                let variables = template.variables().overridden_by(variables);
+                Cow::Owned(template.clone().with_variables(variables))
+            }
+        };
+        let text = match messages.last().map(Message::role) {
+            Some(Role::Assistant) => template.render_begun(messages).map_err(wrong)?,
+            _ => {
+                Message::check_conversation(messages).map_err(wrong)?;
+                template.render(messages).map_err(wrong)?
+            }
+        };
         if text.trim().is_empty() {
             return Err(ApiError::field(
                 "messages",
                 "the template makes nothing of them",
             ));
         }
-        let tokens = self.encode(&text, !template.holds_special_tokens())?;
-        Ok((self.prompt_of(tokens), text))
+        let special = !template.holds_special_tokens();
+        let tokens = self.encode(&text, special, room, waiting)?;
+        Ok(Conversation {
+            prompt: self.prompt_of(tokens),
+            warnings: template.warnings(messages, &text),
+            text,
+        })
     }
 
     /// The entry of `/v1/models`.

@@ -9,11 +9,9 @@ use tokio::sync::watch;
 use crate::api::{router, App};
 use crate::connections::Connections;
 use crate::metrics::Metrics;
+use crate::reading::READERS;
 use crate::scheduler::Scheduler;
 use crate::{Error, Result, ServeOptions, Served};
-
-/// Threads that encode prompts.
-const ENCODERS: usize = 4;
 
 /// Time for the last words of answers that were given up.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -81,7 +79,7 @@ impl Server {
     pub fn run(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(ENCODERS)
+            .max_blocking_threads(READERS)
             .build()
             .map_err(system("starting to listen"))?;
         let served = runtime.block_on(self.serve());
@@ -101,8 +99,7 @@ impl Server {
         let name = options.name.clone();
         let name = name.unwrap_or_else(|| served.name().to_owned());
         let metrics = Arc::new(Metrics::new(&name, &served.level_names()));
-        let (limits, log_text) = (options.limits.clone(), options.log_text);
-        let started = Scheduler::start(Arc::clone(&served), Arc::clone(&metrics), limits, log_text);
+        let started = Scheduler::start(Arc::clone(&served), Arc::clone(&metrics), &options);
         let (scheduler, workers) = started.map_err(system("starting threads"))?;
         if let Some(first) = served.first() {
             scheduler.keep(first);

@@ -48,6 +48,19 @@ impl TokenTexts {
         }
     }
 
+    /// Characters of a text before each of its tokens. Special tokens have none.
+    pub(crate) fn offsets(&self, tokens: impl Iterator<Item = TokenId>) -> Vec<usize> {
+        let mut decoder = Arc::clone(&self.tokenizer).decoder();
+        let mut characters = 0;
+        let place = |token| {
+            let place = characters;
+            let text: String = decoder.push(token).unwrap_or_default();
+            characters += text.chars().count();
+            place
+        };
+        tokens.map(place).collect()
+    }
+
     fn decoded(&self, token: TokenId) -> String {
         let mut decoder = Arc::clone(&self.tokenizer).decoder();
         for &before in &self.anchor {

@@ -13,6 +13,8 @@ use super::request::Asked;
 use super::App;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
+use crate::prompt_length::too_long;
+use crate::reading::Waiting;
 
 /// Tokens beside each emitted one whose log probabilities are given at most.
 const MOST_LOGPROBS: usize = 20;
@@ -32,15 +34,16 @@ pub(crate) async fn answer(
     generate::answer(app, request, read).await
 }
 
-fn read(app: &App, mut fields: Fields) -> ApiResult<Asking> {
+fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Asking> {
     let mut asked = Asked::read(app, &mut fields, false)?;
     asked.max_tokens = fields.count("max_tokens", 0, usize::MAX)?;
     let echo = fields.boolean("echo")?.unwrap_or(false);
     let logprobs = fields.count("logprobs", 0, MOST_LOGPROBS)?;
-    if echo && logprobs.is_some() {
+    if echo && logprobs.is_some() && app.served.has_encoder() {
         return Err(fields.wrong(
             "echo",
-            "log probabilities of the prompt are not given; leave out `echo` or `logprobs`",
+            "an encoder reads the prompt at once, so its tokens have no log probabilities; leave out `echo` or \
+             `logprobs`",
         ));
     }
     asked.options = asked.options.with_logprobs(logprobs);
@@ -49,7 +52,7 @@ fn read(app: &App, mut fields: Fields) -> ApiResult<Asking> {
     fields.finish()?;
     let questions = prompts(prompt)?
         .into_iter()
-        .map(|prompt| question(app, prompt, echo))
+        .map(|prompt| question(app, prompt, echo, waiting))
         .collect::<ApiResult<Vec<_>>>()?;
     app.log_prompts(&questions);
     Asking::new(app, Form::Completion, asked, questions)
@@ -93,13 +96,18 @@ pub(super) fn tokens(list: &[Value]) -> Option<Vec<u32>> {
     list.iter().map(token).collect()
 }
 
-fn question(app: &App, prompt: Prompt, echo: bool) -> ApiResult<Question> {
+fn question(app: &App, prompt: Prompt, echo: bool, waiting: &Waiting) -> ApiResult<Question> {
+    let room = app.prompt_room();
     let (prompt, text) = match prompt {
-        Prompt::Text(text) => (app.served.prompt(&text)?, text),
+        Prompt::Text(text) => (app.served.prompt(&text, room, waiting)?, text),
         Prompt::Tokens(tokens) => {
             let wrong = |problem: String| ApiError::field("prompt", problem);
             if tokens.is_empty() {
                 return Err(wrong("it is empty; give a text or tokens".to_owned()));
+            }
+            if tokens.len() > room.context {
+                let length = format!("{} tokens", tokens.len());
+                return Err(too_long(&length, room.context));
             }
             app.served.check_tokens(&tokens).map_err(wrong)?;
             let text = app.served.tokenizer().decode(&tokens);

@@ -3,20 +3,25 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{Response, StatusCode};
 use cascade_core::Prompt;
-use cascade_engine::Finish;
+use cascade_engine::{Finish, Options};
+use futures_util::StreamExt;
 use serde_json::{json, Value};
 
-use super::logprobs::Logprobs;
+use super::logprobs::{Logprobs, Offset};
 use super::request::Asked;
 use super::usage::Usage;
 use super::{stream, App};
-use crate::answer::{channel, AnswerReceiver, Done, Event};
-use crate::error::{json_response, ApiError, ApiResult};
+use crate::answer::{channel, AnswerReceiver, Done, Event, Failure};
+use crate::budget::Held;
+use crate::error::{json_text, ApiError, ApiResult};
 use crate::fields::Fields;
+use crate::owner::Owner;
+use crate::prompt_length::too_long;
+use crate::reading::Waiting;
 use crate::scheduler::{finish_reason, Job, Refusal};
 
 /// Which interface a response is for.
@@ -41,6 +46,10 @@ pub(crate) struct Asking {
     pub(crate) asked: Asked,
     pub(crate) questions: Vec<Question>,
     pub(crate) head: Head,
+    /// What the client should know of the answer.
+    pub(crate) warnings: Vec<String>,
+    /// Tokens of the context.
+    room: usize,
 }
 
 /// What every part of a response begins with.
@@ -52,29 +61,27 @@ pub(crate) struct Head {
 }
 
 impl Asking {
-    /// Checks that prompts and answers fit into the context.
+    /// Checks that prompts fit into the context, and that there are no more answers than are ever
+    /// given at once.
     pub(crate) fn new(
         app: &App,
         form: Form,
-        mut asked: Asked,
+        asked: Asked,
         questions: Vec<Question>,
     ) -> ApiResult<Self> {
         let limit = app.max_context();
-        let mut room = usize::MAX;
+        let answers = questions.len() * asked.choices;
+        let most = app.limits.queue + app.limits.sessions;
+        if answers > most {
+            return Err(too_many(most));
+        }
         for question in &questions {
             let Prompt { source, context } = &question.prompt;
             let length = source.len().max(context.len());
-            let needed = context.len() + asked.max_tokens.unwrap_or(0).min(limit + 1);
-            if length > limit || needed > limit {
-                return Err(too_long(length, asked.max_tokens, limit));
+            if length > limit {
+                return Err(too_long(&format!("{length} tokens"), limit));
             }
-            room = room.min(limit - context.len());
         }
-        let length = asked
-            .max_tokens
-            .unwrap_or(asked.options.max_new_tokens)
-            .min(room);
-        asked.options = asked.options.with_max_new_tokens(length);
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let kind = match form {
             Form::Completion => "cmpl",
@@ -94,7 +101,17 @@ impl Asking {
             },
             asked,
             questions,
+            room: limit,
+            warnings: Vec::new(),
         })
+    }
+
+    /// How the answer to a question is generated: no longer than there is room for it.
+    fn options(&self, question: &Question) -> Options {
+        let options = self.asked.options.clone();
+        let asked = self.asked.max_tokens.unwrap_or(options.max_new_tokens);
+        let room = self.room.saturating_sub(question.prompt.context.len());
+        options.with_max_new_tokens(asked.min(room))
     }
 
     /// What the answers took, when none has come yet.
@@ -117,38 +134,30 @@ impl Asking {
     }
 }
 
-fn too_long(prompt: usize, asked: Option<usize>, limit: usize) -> ApiError {
-    let answer = asked.map_or(String::new(), |asked| {
-        format!(", and {asked} tokens are asked for")
-    });
+fn too_many(most: usize) -> ApiError {
     ApiError::invalid(format!(
-        "the prompt has {prompt} tokens{answer}: the context has room for {limit}; shorten the prompt, ask for \
-         fewer tokens, or raise the server's --max-context if the model has more positions"
+        "the request asks for more answers at once than the queue ever holds, which is {most}; ask for fewer"
     ))
-    .with_code("context_length_exceeded")
-}
-
-/// Works on a thread where it keeps nobody waiting.
-pub(super) async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> ApiResult<T> + Send + 'static,
-) -> ApiResult<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(_) => Err(crate::answer::Failure::Lost.into()),
-    }
 }
 
 /// Answers a request that `read` understands, at once or as a stream.
 pub(crate) async fn answer(
     app: Arc<App>,
     request: Request,
-    read: fn(&App, Fields) -> ApiResult<Asking>,
+    read: fn(&App, Fields, &Waiting) -> ApiResult<Asking>,
 ) -> ApiResult<Response<Body>> {
-    let fields = app.bodies.read(request).await?;
+    let owner = request.extensions().get::<Owner>().copied();
+    let owner = owner.unwrap_or_else(|| Owner::of(None, None, request.headers()));
+    let body = app.bodies.read(request).await?;
     let reader = Arc::clone(&app);
-    let asking = aside(move || read(&reader, fields)).await?;
+    let bytes = body.len();
+    let work = move |waiting: &Waiting| {
+        let (fields, _held) = body.parse()?;
+        read(&reader, fields, waiting)
+    };
+    let asking = app.reading.aside(bytes, work).await?;
     let deadline = Instant::now() + app.limits.answer_time;
-    let receivers = submit(&app, &asking, deadline)?;
+    let receivers = submit(&app, &asking, owner, deadline)?;
     match asking.asked.stream {
         Some(options) => Ok(stream::response(app, asking, receivers, options, deadline)),
         None => whole(&app, &asking, receivers, deadline).await,
@@ -156,18 +165,33 @@ pub(crate) async fn answer(
 }
 
 /// One generation for each choice of each prompt, all or none.
-fn submit(app: &App, asking: &Asking, deadline: Instant) -> ApiResult<Vec<AnswerReceiver>> {
+fn submit(
+    app: &App,
+    asking: &Asking,
+    owner: Owner,
+    deadline: Instant,
+) -> ApiResult<Vec<AnswerReceiver>> {
+    let salt = asking.asked.salt.as_deref();
+    let owner = salt.map_or(owner, |salt| owner.salted(salt));
     let submitted = Instant::now();
+    let most_unread = match asking.asked.stream {
+        Some(_) => app.limits.unread,
+        // The server reads the answer itself, and bounds what it collects.
+        None => usize::MAX,
+    };
     let (mut jobs, mut receivers) = (Vec::new(), Vec::new());
     for choice in 0..asking.questions.len() * asking.asked.choices {
-        let (sender, receiver) = channel();
-        let options = asking.asked.options.clone();
+        let (sender, receiver) = channel(most_unread);
+        let question = asking.question_of(choice);
+        let options = asking.options(question);
         let seed = options.seed.wrapping_add(choice as u64);
         jobs.push(Job {
             id: Arc::clone(&asking.head.id),
-            prompt: asking.question_of(choice).prompt.clone(),
+            prompt: question.prompt.clone(),
+            prompt_logprobs: options.logprobs.filter(|_| question.echo.is_some()),
             options: options.with_seed(seed),
             plan: asking.asked.speculation.plan.clone(),
+            owner,
             answer: sender,
             submitted,
             deadline,
@@ -177,9 +201,7 @@ fn submit(app: &App, asking: &Asking, deadline: Instant) -> ApiResult<Vec<Answer
     let refused = |refusal| {
         app.metrics.refused();
         match refusal {
-            Refusal::TooMany { most } => ApiError::invalid(format!(
-                "the request asks for more answers at once than the queue ever holds, which is {most}; ask for fewer"
-            )),
+            Refusal::TooMany { most } => too_many(most),
             Refusal::Full { seconds } => ApiError::busy(
                 StatusCode::TOO_MANY_REQUESTS,
                 "the queue is full; ask again after the seconds of Retry-After",
@@ -197,7 +219,7 @@ fn submit(app: &App, asking: &Asking, deadline: Instant) -> ApiResult<Vec<Answer
     Ok(receivers)
 }
 
-/// Waits for all choices.
+/// Waits for all choices, which are written as text as soon as they are complete.
 async fn whole(
     app: &App,
     asking: &Asking,
@@ -205,33 +227,78 @@ async fn whole(
     deadline: Instant,
 ) -> ApiResult<Response<Body>> {
     let mut usage = asking.usage();
-    let mut choices = Vec::new();
-    for (index, mut receiver) in receivers.into_iter().enumerate() {
-        let waiting = collect(&mut receiver);
-        let collected = tokio::time::timeout_at(deadline.into(), waiting).await;
-        let (done, logprobs) = collected.unwrap_or(Err(crate::answer::Failure::TimedOut.into()))?;
-        usage.add(&done, index.is_multiple_of(asking.asked.choices));
-        choices.push(choice(app, asking, index, &done, &logprobs));
+    let mut held = app.responses.hold();
+    let mut logprobs: Vec<Logprobs> = receivers.iter().map(|_| Logprobs::default()).collect();
+    let mut choices = vec![String::new(); receivers.len()];
+    let mut events = stream::events(receivers);
+    loop {
+        let next = tokio::time::timeout_at(deadline.into(), events.next()).await;
+        let next = next.map_err(|_| ApiError::from(Failure::TimedOut))?;
+        let Some((index, event)) = next else {
+            break;
+        };
+        keep(app, &mut held, event.bytes())?;
+        match event {
+            Event::Prompt(found) => {
+                logprobs[index].add_prompt(&asking.question_of(index).prompt.context, found);
+            }
+            Event::Step(report) => logprobs[index].add(&report),
+            Event::Done(done) => {
+                usage.add(&done, index.is_multiple_of(asking.asked.choices));
+                let logprobs = std::mem::take(&mut logprobs[index]);
+                choices[index] = choice(app, asking, index, &done, &logprobs).to_string();
+            }
+            Event::Failed(failure) => return Err(failure.into()),
+        }
     }
+    let kept = Kept {
+        text: response_text(asking, &choices, &usage),
+        _held: held,
+    };
+    Ok(json_text(StatusCode::OK, Bytes::from_owner(kept)))
+}
+
+/// The text of a response, which is accounted for until it is sent.
+struct Kept {
+    text: String,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Accounts for a part of a response that is collected.
+fn keep(app: &App, held: &mut Held, bytes: usize) -> ApiResult<()> {
+    let most = app.limits.response;
+    if held.bytes() + bytes > most {
+        return Err(ApiError::invalid(format!(
+            "the answers together are larger than {most} bytes; ask for them as a stream, for fewer, or for fewer \
+             log probabilities"
+        )));
+    }
+    match held.grow(bytes) {
+        true => Ok(()),
+        false => Err(ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many long answers are being collected; ask again later, or ask for a stream",
+            1,
+        )),
+    }
+}
+
+/// A response of choices that are text already.
+fn response_text(asking: &Asking, choices: &[String], usage: &Usage) -> String {
     let object = match asking.form {
         Form::Completion => "text_completion",
         Form::Chat => "chat.completion",
     };
-    let mut response = asking.head.to_json(object);
-    response["choices"] = choices.into();
-    response["usage"] = usage.to_json();
-    Ok(json_response(StatusCode::OK, &response))
-}
-
-async fn collect(receiver: &mut AnswerReceiver) -> ApiResult<(Box<Done>, Logprobs)> {
-    let mut logprobs = Logprobs::default();
-    loop {
-        match receiver.next().await {
-            Event::Step(report) => logprobs.add(&report),
-            Event::Done(done) => return Ok((done, logprobs)),
-            Event::Failed(failure) => return Err(failure.into()),
-        }
-    }
+    let head = asking.to_json(object).to_string();
+    let head = head.trim_end_matches('}');
+    let (choices, usage) = (choices.join(","), usage.to_json());
+    format!("{head},\"choices\":[{choices}],\"usage\":{usage}}}")
 }
 
 fn choice(app: &App, asking: &Asking, index: usize, done: &Done, logprobs: &Logprobs) -> Value {
@@ -252,7 +319,7 @@ fn choice(app: &App, asking: &Asking, index: usize, done: &Done, logprobs: &Logp
                 .unwrap_or_default();
             shown["text"] = format!("{echo}{text}").into();
             if wanted {
-                let mut offset = echo.chars().count();
+                let mut offset = Offset::after(echo);
                 shown["logprobs"] = logprobs.completion(&app.texts, &mut offset);
             }
         }
@@ -271,6 +338,17 @@ pub(crate) fn stop_reason(finish: &Finish) -> Option<&str> {
     match finish {
         Finish::StopSequence(text) => Some(text),
         _ => None,
+    }
+}
+
+impl Asking {
+    /// What every part of a response begins with; the first one has the warnings, if there are any.
+    pub(crate) fn to_json(&self, object: &str) -> Value {
+        let mut head = self.head.to_json(object);
+        if !self.warnings.is_empty() {
+            head["warnings"] = self.warnings.clone().into();
+        }
+        head
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{MatchedPath, Path, Request, State};
 use axum::http::{header, HeaderValue, Method, Response, StatusCode};
 use axum::middleware::{from_fn, from_fn_with_state, Next};
@@ -24,9 +25,12 @@ use tower_http::cors::{Any, CorsLayer};
 
 pub use self::neutral::{Neutral, CHAT_NEUTRAL, COMPLETION_NEUTRAL};
 use crate::body::Bodies;
+use crate::budget::Budget;
 use crate::error::{json_response, ApiError, ApiResult};
 use crate::guard::{guard, Guard};
 use crate::metrics::Metrics;
+use crate::prompt_length::PromptRoom;
+use crate::reading::Reading;
 use crate::scheduler::Scheduler;
 use crate::served::Served;
 use crate::token_text::TokenTexts;
@@ -41,6 +45,9 @@ pub(crate) struct App {
     name: String,
     texts: TokenTexts,
     bodies: Bodies,
+    reading: Reading,
+    /// Memory of responses that are collected.
+    responses: Budget,
     limits: Limits,
     log_text: bool,
 }
@@ -56,6 +63,8 @@ impl App {
         Arc::new(Self {
             texts: TokenTexts::new(served.tokenizer()),
             bodies: Bodies::new(&options.limits),
+            reading: Reading::new(),
+            responses: Budget::new(options.limits.responses),
             limits: options.limits.clone(),
             log_text: options.log_text,
             served,
@@ -67,6 +76,11 @@ impl App {
 
     fn max_context(&self) -> usize {
         self.served.max_context(self.limits.max_context)
+    }
+
+    /// How long prompts may be.
+    fn prompt_room(&self) -> PromptRoom {
+        self.served.prompt_room(self.limits.max_context)
     }
 }
 
@@ -132,7 +146,11 @@ async fn models(State(app): State<Arc<App>>) -> Response<Body> {
     json_response(StatusCode::OK, &json!({"object": "list", "data": [entry]}))
 }
 
-async fn model(State(app): State<Arc<App>>, Path(name): Path<String>) -> ApiResult<Response<Body>> {
+async fn model(
+    State(app): State<Arc<App>>,
+    name: Result<Path<String>, PathRejection>,
+) -> ApiResult<Response<Body>> {
+    let Path(name) = name.map_err(|error| ApiError::invalid(error.body_text()))?;
     app.check_model(&name)?;
     let entry = app.served.entry(&app.name, app.max_context());
     Ok(json_response(StatusCode::OK, &entry))

@@ -59,7 +59,7 @@ fn text(value: &Value) -> bool {
 }
 
 /// What both interfaces have.
-const COMMON: [Neutral; 13] = [
+const COMMON: [Neutral; 25] = [
     neutral("presence_penalty", "0", zero),
     neutral("frequency_penalty", "0", zero),
     neutral("repetition_penalty", "1", one),
@@ -74,17 +74,33 @@ const COMMON: [Neutral; 13] = [
     // They change no answer: they tell the operator who asks.
     neutral("user", "any text", text),
     neutral("safety_identifier", "any text", text),
+    neutral("prompt_cache_key", "any text", text),
+    neutral("metadata", "any object", Value::is_object),
+    neutral("store", "false", no),
+    neutral("service_tier", "\"auto\" or \"default\"", |value| {
+        value == "auto" || value == "default"
+    }),
+    // Of llama.cpp's server. Prompts are cached where nobody else sees it; texts are the same.
+    neutral("cache_prompt", "true or false", Value::is_boolean),
+    neutral("repeat_penalty", "1", one),
+    neutral("repeat_last_n", "any number", Value::is_number),
+    neutral("typical_p", "1", one),
+    neutral("mirostat", "0", zero),
+    neutral("dynatemp_range", "0", zero),
+    // Of vLLM's server.
+    neutral("spaces_between_special_tokens", "true", yes),
+    neutral("priority", "0", zero),
 ];
 
 /// Fields of `/v1/completions` that may be given with these values alone.
-pub const COMPLETION_NEUTRAL: [Neutral; 16] = with_common([
+pub const COMPLETION_NEUTRAL: [Neutral; 28] = with_common([
     neutral("suffix", "an empty text", empty),
     neutral("best_of", "1", one),
     neutral("add_special_tokens", "true", yes),
 ]);
 
 /// Fields of `/v1/chat/completions` that may be given with these values alone.
-pub const CHAT_NEUTRAL: [Neutral; 30] = with_common([
+pub const CHAT_NEUTRAL: [Neutral; 35] = with_common([
     neutral("tools", "[]", empty),
     neutral("tool_choice", "\"none\" or \"auto\"", |value| {
         value == "none" || value == "auto"
@@ -102,15 +118,6 @@ pub const CHAT_NEUTRAL: [Neutral; 30] = with_common([
     }),
     neutral("reasoning_effort", "\"none\"", |value| value == "none"),
     neutral("verbosity", "\"medium\"", |value| value == "medium"),
-    neutral("service_tier", "\"auto\" or \"default\"", |value| {
-        value == "auto" || value == "default"
-    }),
-    neutral("store", "false", no),
-    neutral("metadata", "{}", empty),
-    neutral("prompt_cache_key", "any text", text),
-    neutral("add_generation_prompt", "true", yes),
-    neutral("continue_final_message", "false", no),
-    neutral("chat_template_kwargs", "{}", empty),
     neutral("echo", "false", no),
 ]);
 

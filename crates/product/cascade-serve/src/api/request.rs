@@ -1,11 +1,12 @@
 //! What both kinds of requests have in common.
 
 use cascade_config::SamplingSettings;
+use cascade_core::InvalidSampling;
 use cascade_engine::{Options, StopSequences};
 use serde_json::Value;
 
 use super::App;
-use crate::error::{ApiError, ApiResult};
+use crate::error::ApiResult;
 use crate::fields::Fields;
 use crate::plan::Speculation;
 
@@ -26,6 +27,8 @@ pub(crate) struct Asked {
     pub(crate) choices: usize,
     pub(crate) stream: Option<StreamOptions>,
     pub(crate) speculation: Speculation,
+    /// What distinguishes clients that share a key.
+    pub(crate) salt: Option<String>,
 }
 
 /// What a stream holds beside the text.
@@ -56,18 +59,32 @@ impl Asked {
             choices: fields.count("n", 1, MOST_CHOICES)?.unwrap_or(1),
             stream,
             speculation,
+            salt: read_salt(fields)?,
             options,
         };
         if let Some(stop) = fields.take("stop") {
             asked.options.stop = read_stop(fields, stop)?;
         }
-        asked.options.seed = match fields.integer("seed")? {
-            Some(seed) => seed as u64,
+        asked.options.seed = match fields.seed("seed")? {
+            Some(Some(seed)) => seed,
             // Samples are to differ; answers say which seed they had.
-            None if !asked.options.decoding.is_greedy() => u64::from(rand::random::<u32>()),
-            None => asked.options.seed,
+            None if asked.options.decoding.is_greedy() => asked.options.seed,
+            None | Some(None) => random_seed(),
         };
         Ok(asked)
+    }
+}
+
+/// One that every reader of JSON keeps, so that it can be sent back.
+fn random_seed() -> u64 {
+    u64::from(rand::random::<u32>())
+}
+
+fn read_salt(fields: &mut Fields) -> ApiResult<Option<String>> {
+    let salt = fields.string("cache_salt")?;
+    match salt.as_deref() {
+        Some("") => Err(fields.wrong("cache_salt", "it is empty; give a text that nobody guesses")),
+        _ => Ok(salt),
     }
 }
 
@@ -110,7 +127,15 @@ fn read_sampling(fields: &mut Fields, default: SamplingSettings) -> ApiResult<Sa
         top_p.or(default.top_p()),
         min_p.or(default.min_p()),
     )
-    .map_err(|error| ApiError::invalid(error.to_string()))
+    .map_err(|error| {
+        let name = match error {
+            InvalidSampling::Temperature(_) => "temperature",
+            InvalidSampling::TopK => "top_k",
+            InvalidSampling::TopP(_) => "top_p",
+            InvalidSampling::MinP(_) => "min_p",
+        };
+        fields.wrong(name, error.to_string())
+    })
 }
 
 fn read_stop(fields: &Fields, stop: Value) -> ApiResult<Option<StopSequences>> {

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::{header, HeaderValue, Response};
-use cascade_engine::{StepReport, TextPiece};
+use cascade_engine::{StepReport, TextPiece, TokenLogprobs};
 use futures_util::stream::{self, SelectAll, Stream, StreamExt};
 use serde_json::{json, Value};
 
 use super::generate::{stop_reason, Asking, Form};
-use super::logprobs::Logprobs;
+use super::logprobs::{Logprobs, Offset};
 use super::request::StreamOptions;
 use super::usage::Usage;
 use super::App;
@@ -24,7 +24,7 @@ use crate::scheduler::finish_reason;
 /// While nothing comes, comments tell proxies and clients that the connection lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
-type Events = Pin<Box<dyn Stream<Item = (usize, Event)> + Send>>;
+pub(super) type Events = Pin<Box<dyn Stream<Item = (usize, Event)> + Send>>;
 
 struct Chunks {
     app: Arc<App>,
@@ -37,6 +37,8 @@ struct Chunks {
     left: usize,
     deadline: Instant,
     ready: VecDeque<Bytes>,
+    /// Whether the first chunk is made.
+    begun: bool,
     ended: bool,
 }
 
@@ -45,8 +47,8 @@ struct Chunks {
 struct Choice {
     /// Bytes of text that were sent.
     sent: usize,
-    /// Characters before the next token, for log probabilities.
-    offset: usize,
+    /// Of the next token, for log probabilities.
+    offset: Offset,
     steps: usize,
 }
 
@@ -62,12 +64,13 @@ pub(crate) fn response(
         usage: asking.usage(),
         choices: vec![Choice::default(); receivers.len()],
         left: receivers.len(),
-        events: receivers.into_iter().enumerate().map(events).collect(),
+        events: events(receivers),
         app,
         asking,
         options,
         deadline,
         ready: VecDeque::new(),
+        begun: false,
         ended: false,
     };
     chunks.begin();
@@ -93,12 +96,17 @@ pub(crate) fn response(
     response
 }
 
+/// The events of all choices as they come.
+pub(super) fn events(receivers: Vec<AnswerReceiver>) -> SelectAll<Events> {
+    receivers.into_iter().enumerate().map(events_of).collect()
+}
+
 /// The events of a choice, up to its end.
-fn events((index, receiver): (usize, AnswerReceiver)) -> Events {
+fn events_of((index, receiver): (usize, AnswerReceiver)) -> Events {
     Box::pin(stream::unfold(Some(receiver), move |receiver| async move {
         let mut receiver = receiver?;
         let event = receiver.next().await;
-        let goes_on = matches!(event, Event::Step(_));
+        let goes_on = matches!(event, Event::Step(_) | Event::Prompt(_));
         Some(((index, event), goes_on.then_some(receiver)))
     }))
 }
@@ -113,14 +121,29 @@ impl Chunks {
                     self.send_choice(json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null}), None);
                 }
                 Form::Completion => {
-                    if let Some(echo) = self.asking.question_of(index).echo.clone() {
-                        self.choices[index].offset = echo.chars().count();
-                        let choice = self.choice(index, &echo, Value::Null, Value::Null);
-                        self.send_choice(choice, None);
+                    // With log probabilities it is sent when they are known.
+                    if self.asking.asked.options.logprobs.is_none() {
+                        self.echo(index, Value::Null);
                     }
                 }
             }
         }
+    }
+
+    /// The prompt, where it is echoed.
+    fn echo(&mut self, index: usize, logprobs: Value) {
+        if let Some(echo) = self.asking.question_of(index).echo.clone() {
+            self.choices[index].offset = Offset::after(&echo);
+            let choice = self.choice(index, &echo, logprobs, Value::Null);
+            self.send_choice(choice, None);
+        }
+    }
+
+    fn prompt(&mut self, index: usize, found: Vec<TokenLogprobs>) {
+        let mut logprobs = Logprobs::default();
+        logprobs.add_prompt(&self.asking.question_of(index).prompt.context, found);
+        let shown = logprobs.completion(&self.app.texts, &mut Offset::default());
+        self.echo(index, shown);
     }
 
     /// The next chunk; nothing after the last one.
@@ -144,6 +167,7 @@ impl Chunks {
 
     fn take(&mut self, index: usize, event: Event) {
         match event {
+            Event::Prompt(found) => self.prompt(index, found),
             Event::Step(report) => self.step(index, &report),
             Event::Done(done) => self.done(index, &done),
             Event::Failed(failure) => self.fail(failure),
@@ -262,12 +286,16 @@ impl Chunks {
         choice
     }
 
-    fn chunk(&self, choices: Value) -> Value {
+    fn chunk(&mut self, choices: Value) -> Value {
         let object = match self.asking.form {
             Form::Completion => "text_completion",
             Form::Chat => "chat.completion.chunk",
         };
-        let mut chunk = self.asking.head.to_json(object);
+        let mut chunk = match self.begun {
+            false => self.asking.to_json(object),
+            true => self.asking.head.to_json(object),
+        };
+        self.begun = true;
         chunk["choices"] = choices;
         if self.options.include_usage {
             chunk["usage"] = Value::Null;

@@ -99,7 +99,8 @@ impl Usage {
             level.name.clone_from(&model.name);
             level.role = model.role.as_str();
             level.calls += model.usage.calls;
-            level.rows += model.usage.rows + model.usage.catch_up_rows + model.usage.prefill_rows;
+            // Without those of the prompt, which tell what a session knew of it.
+            level.rows += model.usage.rows + model.usage.catch_up_rows;
             level.seconds += model.usage.time.as_secs_f64();
         }
         for proposer in &output.proposers {

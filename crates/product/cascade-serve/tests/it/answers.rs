@@ -199,9 +199,10 @@ fn log_probabilities_are_the_targets() {
 #[test]
 fn a_conversation_is_read_once() {
     let server = Running::start();
+    let client = server.client(None);
     // Most of it is not the system message, which all conversations share.
     let question = format!("{QUESTION} {QUESTION} {QUESTION}");
-    let first = server.ask(
+    let first = client.ask(
         "/v1/chat/completions",
         &json!({"messages": user(&question), "max_tokens": 24}),
     );
@@ -218,7 +219,7 @@ fn a_conversation_is_read_once() {
         "/v1/chat/completions",
         &json!({"messages": user("Tom has 3 apples."), "max_tokens": 4}),
     );
-    let second = server.ask("/v1/chat/completions", &body);
+    let second = client.ask("/v1/chat/completions", &body);
     let usage = &second["usage"];
     let (known, all) = (
         usage["prompt_tokens_details"]["cached_tokens"].as_u64(),

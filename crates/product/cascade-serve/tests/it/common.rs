@@ -33,8 +33,15 @@ impl Running {
     }
 
     pub(crate) fn start_with(change: impl FnOnce(&mut ServeOptions)) -> Self {
-        let config = config();
-        let template = ChatTemplate::vicuna();
+        Self::start_as(config(), ChatTemplate::vicuna(), change)
+    }
+
+    /// A server of another configuration, or with another template.
+    pub(crate) fn start_as(
+        config: Config,
+        template: ChatTemplate,
+        change: impl FnOnce(&mut ServeOptions),
+    ) -> Self {
         let pool = config.pool(&AssembleOptions::default());
         let served = Served::new(config, pool, Some(template)).unwrap();
         let mut options = ServeOptions::default();
@@ -86,20 +93,16 @@ impl Running {
 
     /// The data of a stream, up to `[DONE]` or its end, and whether it was done.
     pub(crate) fn stream(&self, path: &str, body: &Value) -> (Vec<Value>, bool) {
-        let answer = self.post(path, body);
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        assert!(answer
-            .header("content-type")
-            .starts_with("text/event-stream"));
-        let mut chunks = Vec::new();
-        for event in answer.body.split("\n\n").filter(|event| !event.is_empty()) {
-            match event.strip_prefix("data: ") {
-                Some("[DONE]") => return (chunks, true),
-                Some(data) => chunks.push(serde_json::from_str(data).unwrap()),
-                None => assert!(event.starts_with(':'), "{event}"),
-            }
+        self.post(path, body).events()
+    }
+
+    /// A client that asks over a connection of its own, with a key if it has one.
+    pub(crate) fn client(&self, key: Option<&'static str>) -> Client {
+        Client {
+            agent: Self::agent(),
+            address: self.address,
+            key,
         }
-        (chunks, false)
     }
 
     /// A connection on which to write whatever there is to write.
@@ -155,6 +158,33 @@ impl Drop for Running {
     }
 }
 
+/// A client whose requests share a connection.
+pub(crate) struct Client {
+    agent: ureq::Agent,
+    address: SocketAddr,
+    key: Option<&'static str>,
+}
+
+impl Client {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        let mut request = self
+            .agent
+            .post(format!("http://{}{path}", self.address))
+            .content_type("application/json");
+        if let Some(key) = self.key {
+            request = request.header("Authorization", format!("Bearer {key}"));
+        }
+        Answer::of(request.send(body.to_string().as_bytes()).unwrap())
+    }
+
+    /// The body of a request that must succeed.
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> Value {
+        let answer = self.post(path, body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
+    }
+}
+
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
@@ -188,6 +218,21 @@ impl Answer {
     pub(crate) fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value)
+    }
+
+    /// The data of a stream, up to `[DONE]` or its end, and whether it was done.
+    pub(crate) fn events(&self) -> (Vec<Value>, bool) {
+        assert_eq!(self.status, 200, "{}", self.body);
+        assert!(self.header("content-type").starts_with("text/event-stream"));
+        let mut chunks = Vec::new();
+        for event in self.body.split("\n\n").filter(|event| !event.is_empty()) {
+            match event.strip_prefix("data: ") {
+                Some("[DONE]") => return (chunks, true),
+                Some(data) => chunks.push(serde_json::from_str(data).unwrap()),
+                None => assert!(event.starts_with(':'), "{event}"),
+            }
+        }
+        (chunks, false)
     }
 
     /// The message of an error in OpenAI's form.
@@ -255,4 +300,25 @@ pub(crate) fn wire(path: &str, body: &str) -> String {
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
+}
+
+/// Sends a request over a connection that stays, and reads the JSON of its response.
+pub(crate) fn exchange(connection: &mut TcpStream, request: &str) -> Value {
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut reader = BufReader::new(connection);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
 }

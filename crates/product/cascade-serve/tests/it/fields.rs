@@ -3,7 +3,7 @@
 use cascade_serve::{CHAT_NEUTRAL, COMPLETION_NEUTRAL};
 use serde_json::{json, Value};
 
-use crate::common::{user, Running};
+use crate::common::{user, Running, QUESTION};
 
 fn with(base: &Value, more: Value) -> Value {
     let mut body = base.clone();
@@ -21,11 +21,11 @@ fn every_wrong_field_is_named() {
     let cases = [
         (&completion, json!({"grammar": "x"}), "`grammar`"),
         (&completion, json!({"Temperature": 1}), "`Temperature`"),
-        (&completion, json!({"temperature": -1}), "temperature"),
+        (&completion, json!({"temperature": -1}), "`temperature`"),
         (&completion, json!({"temperature": "1"}), "`temperature`"),
-        (&completion, json!({"top_p": 0}), "top_p"),
-        (&completion, json!({"top_p": 1.5}), "top_p"),
-        (&completion, json!({"min_p": 2}), "min_p"),
+        (&completion, json!({"top_p": 0}), "`top_p`"),
+        (&completion, json!({"top_p": 1.5}), "`top_p`"),
+        (&completion, json!({"min_p": 2}), "`min_p`"),
         (&completion, json!({"top_k": -2}), "`top_k`"),
         (&completion, json!({"n": 0}), "`n`"),
         (&completion, json!({"n": 129}), "`n`"),
@@ -35,7 +35,19 @@ fn every_wrong_field_is_named() {
         (&completion, json!({"stop": vec!["x"; 65]}), "`stop`"),
         (&completion, json!({"logprobs": 21}), "`logprobs`"),
         (&completion, json!({"logprobs": true}), "`logprobs`"),
-        (&completion, json!({"logprobs": 1, "echo": true}), "`echo`"),
+        (&completion, json!({"cache_salt": ""}), "`cache_salt`"),
+        (&completion, json!({"store": true}), "`store`"),
+        (
+            &completion,
+            json!({"repeat_penalty": 1.1}),
+            "`repeat_penalty`",
+        ),
+        (&completion, json!({"logit_bias": {"1": 2}}), "`logit_bias`"),
+        (
+            &completion,
+            json!({"stop_token_ids": [2]}),
+            "`stop_token_ids`",
+        ),
         (&completion, json!({"best_of": 2}), "`best_of`"),
         (
             &completion,
@@ -139,6 +151,27 @@ fn every_wrong_field_is_named() {
             json!({"messages": [{"role": "assistant", "content": "x"}]}),
             "`messages`",
         ),
+        (
+            &chat,
+            json!({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}], "continue_final_message": false}),
+            "`messages`",
+        ),
+        (&chat, json!({"continue_final_message": true}), "`messages`"),
+        (
+            &chat,
+            json!({"add_generation_prompt": false}),
+            "`add_generation_prompt`",
+        ),
+        (
+            &chat,
+            json!({"chat_template_kwargs": {"messages": []}}),
+            "`chat_template_kwargs`",
+        ),
+        (
+            &chat,
+            json!({"chat_template_kwargs": "enable_thinking"}),
+            "`chat_template_kwargs`",
+        ),
         (&chat, json!({"prompt": "x"}), "`prompt`"),
     ];
     for (base, wrong, named) in cases {
@@ -147,8 +180,12 @@ fn every_wrong_field_is_named() {
             None => "/v1/completions",
         };
         let body = with(base, wrong.clone());
-        let message = server.post(path, &body).error(400);
+        let answer = server.post(path, &body);
+        let message = answer.error(400);
         assert!(message.contains(named), "{wrong}: {message}");
+        if named.starts_with('`') && named != "`speculation`" {
+            assert_eq!(answer.json()["error"]["param"], named.trim_matches('`'));
+        }
     }
     let model = server.post(
         "/v1/completions",
@@ -165,11 +202,13 @@ fn what_asks_for_nothing_may_be_given() {
         "messages": user("2 + 3"), "max_tokens": 2, "presence_penalty": 0, "frequency_penalty": 0.0,
         "logit_bias": {}, "tools": [], "tool_choice": "none", "response_format": {"type": "text"},
         "user": "somebody", "store": false, "top_p": 1, "top_k": 0, "n": 1, "logprobs": false,
-        "stream": false, "stop": null, "parallel_tool_calls": true, "metadata": null,
+        "stream": false, "stop": null, "parallel_tool_calls": true, "metadata": {"team": "a"},
+        "cache_prompt": true, "repeat_penalty": 1.0, "stop_token_ids": [], "cache_salt": "mine",
+        "prompt_cache_key": "key", "chat_template_kwargs": {}, "add_generation_prompt": true,
+        "continue_final_message": false, "service_tier": "auto",
     });
     server.ask("/v1/chat/completions", &body);
-    let body =
-        json!({"prompt": "2 + 3", "max_tokens": 2.0, "best_of": 1, "suffix": "", "stop": []});
+    let body = json!({"prompt": "2 + 3", "max_tokens": 2.0, "best_of": 1, "suffix": "", "stop": [], "logit_bias": null, "metadata": {}, "guided_json": null});
     server.ask("/v1/completions", &body);
 }
 
@@ -194,11 +233,16 @@ fn prompts_and_answers_must_fit() {
         )
     };
     let long = "apples ".repeat(100);
-    for answer in [ask(&long, 1), ask("2 + 3", 40), ask("2 + 3", usize::MAX)] {
-        assert!(answer.error(400).contains("the context has room for 40"));
-        assert_eq!(answer.json()["error"]["code"], "context_length_exceeded");
-    }
+    let answer = ask(&long, 1);
+    assert!(answer.error(400).contains("the context has room for 40"));
+    assert_eq!(answer.json()["error"]["code"], "context_length_exceeded");
     assert_eq!(ask("2 + 3", 20).status, 200);
+    // A length that is more than there is room for is cut, and ends as any length does.
+    for length in [40, usize::MAX] {
+        let answer = ask(QUESTION, length).json();
+        assert_eq!(answer["choices"][0]["finish_reason"], "length");
+        assert_eq!(answer["usage"]["total_tokens"], 40, "{answer}");
+    }
     // Without a length, an answer is as long as there is room.
     let answer = server.ask("/v1/completions", &json!({"prompt": "2 + 3"}));
     let total = answer["usage"]["total_tokens"].as_u64().unwrap();

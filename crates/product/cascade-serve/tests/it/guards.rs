@@ -78,6 +78,7 @@ fn unknown_paths_and_methods() {
     }
     server.get("/v1/completions").error(405);
     server.get("/v1/models/other").error(404);
+    assert!(server.get("/v1/models/%ff").error(400).contains("UTF-8"));
     server.post("/health", &json!({})).error(405);
 }
 

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod answers;
+mod clients;
 mod common;
 mod faults;
 mod fields;
 mod guards;
 mod load;
+mod requests;
 mod streams;
