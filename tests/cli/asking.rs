@@ -455,6 +455,47 @@ fn templates_and_messages_are_refused_with_a_cure() {
 }
 
 #[test]
+fn templates_get_variables() {
+    let template =
+        "<s>{{ messages[-1].content }}{% if enable_thinking is false %} (no thoughts){% endif %}";
+    let (_folder, path) = model(&[("chat_template.jinja", template)]);
+    let args = ["run", "-m", &path, "--chat", "Hi"];
+    let with = |json: &'static str| [&args[..], &["--chat-template-kwargs", json]].concat();
+    assert_eq!(record(&args)["prompt"], "<s>Hi");
+    let off = record(&with(r#"{"enable_thinking": false}"#));
+    assert_eq!(off["prompt"], "<s>Hi (no thoughts)");
+    let unread = cascade(&with(r#"{"thinking": false}"#));
+    let said = String::from_utf8_lossy(&unread.stderr).into_owned();
+    assert!(said.contains("does not read \"thinking\""), "{said}");
+    for (json, part) in [
+        (r#"{"messages": []}"#, "\"messages\""),
+        ("enable_thinking", "not a JSON object"),
+    ] {
+        let message = error(&cascade(&with(json)));
+        assert!(message.contains(part), "{message}");
+    }
+    let raw = ["run", "-m", &path, "--chat-template-kwargs", "{}", "Hi"];
+    let message = error(&cascade(&raw));
+    assert!(message.contains("is no chat template"), "{message}");
+}
+
+#[test]
+fn a_system_message_that_is_left_out_is_told() {
+    let args = [
+        "run",
+        "--config",
+        "embedded:demo-llama",
+        "--chat",
+        "2 + 3?",
+        "--json",
+    ];
+    let told = cascade(&[&args[..], &["--system", "Be brief."]].concat());
+    let said = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(said.contains("no place for a system message"), "{said}");
+    assert!(told.status.success());
+}
+
+#[test]
 fn datasets_are_asked_with_chat_templates_in_the_words_of_vicunas() {
     let (_folder, path) = model(&[("chat_template.jinja", "{{ messages[0].content }}|")]);
     let args = ["run", "-m", &path, "--dataset", "problems", "--limit", "1"];

@@ -127,6 +127,15 @@ fn answers_equal_those_of_run() {
 }
 
 #[test]
+fn the_tree_drafts_for_the_demo() {
+    let server = serve(&["--tree", "--max-new-tokens", "8"]);
+    let answer = server.ask("/v1/completions", &json!({"prompt": QUESTION}));
+    let levels = answer["usage"]["speculation"]["levels"].as_array().unwrap();
+    assert_eq!(levels.last().unwrap()["name"], "max-gram-tree");
+    server.end("-INT");
+}
+
+#[test]
 fn a_stop_by_signal_lets_answers_end_and_logs_hold_no_texts() {
     let server = serve(&["--log-format", "json"]);
     let body =

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cascade_config::{DeviceSpec, StopRuleConfig};
+use cascade_config::{DeviceSpec, StopRuleConfig, Variables};
 use cascade_data::{DataSource, Dataset};
 use cascade_models::{parse_cache_type, CacheType, DType};
 use clap::{Args, ValueEnum};
@@ -52,8 +52,9 @@ pub(crate) struct ModelArgs {
     #[arg(long, requires = "model", conflicts_with_all = ["config", "tree"])]
     pub(crate) max_gram: bool,
 
-    /// Add the Max-Gram tree after the neural drafters; without any, it is the default.
-    #[arg(long, requires = "model", conflicts_with = "config")]
+    /// Add the Max-Gram tree after the neural drafters; without any, it is the default. Without
+    /// --model, it takes the place of the demo's Max-Gram.
+    #[arg(long, conflicts_with = "config")]
     pub(crate) tree: bool,
 
     /// Table of Max-Gram or of its tree: a file, embedded:NAME, or `none` [default: the embedded
@@ -172,6 +173,10 @@ pub(crate) struct InputArgs {
     /// System message, for chat templates.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) system: Option<String>,
+
+    /// Variables of the chat template, as a JSON object: '{"enable_thinking": false}'.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) chat_template_kwargs: Option<Variables>,
 
     /// Maximum number of prompts.
     #[arg(long, value_name = "N")]

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use cascade_config::{AssembleOptions, Config, DeviceSpec, Message, Role};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, Message, Role, Variables};
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
 use clap::Args;
 
@@ -39,6 +39,10 @@ pub(crate) struct ChatArgs {
     /// System message.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     system: Option<String>,
+
+    /// Variables of the chat template, as a JSON object: '{"enable_thinking": false}'.
+    #[arg(long, value_name = "JSON")]
+    chat_template_kwargs: Option<Variables>,
 
     #[command(flatten)]
     decoding: DecodingArgs,
@@ -83,6 +87,7 @@ fn chat(args: &ChatArgs, config: &Config) -> Result<Chat> {
         template: args.template.as_deref(),
         chat: false,
         system: args.system.as_deref(),
+        variables: args.chat_template_kwargs.as_ref(),
     };
     match asked.for_conversations()? {
         Template::Chat(chat) => Ok(*chat),

@@ -114,6 +114,7 @@ pub(crate) fn inputs(
         template: args.template.as_deref(),
         chat: args.chat,
         system: args.system.as_deref(),
+        variables: args.chat_template_kwargs.as_ref(),
     };
     if let Some(prompt) = single(args, piped)? {
         let sample = Sample::new("0", Content::Text(prompt.into()));

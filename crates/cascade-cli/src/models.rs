@@ -41,12 +41,31 @@ pub(crate) fn configuration(
     let file = match (&args.config, &args.model) {
         (Some(file), _) => Config::open(file)?,
         (None, Some(model)) => return of_models(args, device, model),
+        (None, None) if args.tree => with_tree(&Config::open(default)?)?,
         (None, None) => Config::open(default)?,
     };
     let mut config = with_schedule(file, args.schedule)?;
     set_stop_rule(&mut config, args.stop_rule);
     set_types(&mut config, args);
     Ok(config)
+}
+
+/// A configuration whose neural drafters the Max-Gram tree follows, in place of what drafts from
+/// the text by it.
+fn with_tree(config: &Config) -> Result<Config> {
+    let neural = config
+        .drafters()
+        .iter()
+        .filter_map(|drafter| match drafter {
+            Drafter::Neural { model, .. } => Some((**model).clone()),
+            Drafter::Statistical { .. } => None,
+        });
+    let mut spec = CascadeSpec::new(config.target.clone(), neural.collect());
+    spec.text = Some((TextDrafter::Tree, NgramTable::Fitting));
+    let mut tree = spec.config(&config.label, &AssembleOptions::default())?;
+    tree.prompt = config.prompt;
+    tree.generation = config.generation.clone();
+    Ok(tree)
 }
 
 /// Sets the types of all models that the arguments name.
@@ -201,6 +220,18 @@ mod tests {
                 assert_eq!(model.cache_dtype, Some(CacheType::BF16));
             }
         }
+    }
+
+    #[test]
+    fn the_tree_follows_the_drafters_of_the_demo() {
+        let args = parsed("--tree").unwrap();
+        let config = configuration(&args, None, "embedded:demo-llama").unwrap();
+        let names: Vec<_> = config.drafters().iter().map(Drafter::name).collect();
+        assert_eq!(
+            names,
+            ["demo-llama-base", "demo-llama-small", "max-gram-tree"]
+        );
+        assert_eq!(config.generation.max_new_tokens, 160);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, ChatTemplate, Config, DeviceSpec, Notices};
+use cascade_config::{AssembleOptions, ChatTemplate, Config, DeviceSpec, Notices, Variables};
 use cascade_serve::{Limits, ServeOptions, Served, Server};
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::LevelFilter;
@@ -36,6 +36,11 @@ pub(crate) struct ServeArgs {
     /// one of the model's by its name [default: the model's own].
     #[arg(long, value_name = "NAME|FILE")]
     template: Option<String>,
+
+    /// Variables of the chat template, as a JSON object: '{"enable_thinking": false}'. A request's
+    /// own `chat_template_kwargs` take precedence.
+    #[arg(long, value_name = "JSON")]
+    chat_template_kwargs: Option<Variables>,
 
     #[command(flatten)]
     decoding: DecodingArgs,
@@ -91,7 +96,7 @@ struct NetworkArgs {
     )]
     api_keys: Vec<String>,
 
-    /// File of such keys, one per line.
+    /// File of such keys, one per line; lines that begin with # are comments.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
 
@@ -211,6 +216,7 @@ fn template(args: &ServeArgs, config: &Config) -> Result<Option<ChatTemplate>> {
         template: args.template.as_deref(),
         chat: false,
         system: None,
+        variables: args.chat_template_kwargs.as_ref(),
     };
     if args.template.is_none() && !asked.has_conversations()? {
         tracing::warn!(
@@ -243,7 +249,8 @@ impl NetworkArgs {
 fn keys(file: &Path) -> Result<Vec<String>> {
     let text = cascade_fs::read_text(file, LARGEST_KEY_FILE)
         .with_context(|| format!("--api-key-file: {} cannot be read", file.display()))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     let keys: Vec<String> = lines.map(str::to_owned).collect();
     anyhow::ensure!(
         !keys.is_empty(),
@@ -286,5 +293,21 @@ fn log(args: &ServeArgs) {
     match args.log_format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_keys_have_comments_and_blank_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        std::fs::write(&file, "# Ann\n  first \n\n\t# Bob, until May\nsec#ond\r\n").unwrap();
+        assert_eq!(keys(&file).unwrap(), ["first", "sec#ond"]);
+        std::fs::write(&file, "# nobody\n\n").unwrap();
+        let error = keys(&file).unwrap_err().to_string();
+        assert!(error.contains("has no key"), "{error}");
     }
 }

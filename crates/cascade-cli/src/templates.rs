@@ -1,11 +1,12 @@
 //! From what is asked to the exact text of a prompt.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Once;
+use std::sync::{Mutex, Once, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{
-    AssembleOptions, ChatTemplate, ChatTemplates, Config, Message, PromptError, Role,
+    AssembleOptions, ChatTemplate, ChatTemplates, Config, Message, PromptError, Role, Variables,
 };
 use cascade_core::Prompt;
 use cascade_data::{Content, PromptTemplate, Sample};
@@ -48,6 +49,18 @@ fn warn_of_missing_tokens(verbatim: &Prompt, surrounded: &Prompt) {
                  not; as in transformers, none are added",
             );
         });
+    }
+}
+
+/// Warns of what was not warned of before: a conversation is rendered again and again.
+fn warn_once(warnings: Vec<String>) {
+    static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    for warning in warnings {
+        if !warned.contains(&warning) {
+            terminal::warn(&warning);
+            warned.insert(warning);
+        }
     }
 }
 
@@ -99,8 +112,10 @@ impl Template {
 impl Chat {
     /// The prompt that asks for the answer to the last message.
     pub(crate) fn render(&self, messages: &[Message]) -> Result<PromptText> {
+        let text = self.template.render(messages)?;
+        warn_once(self.template.warnings(messages, &text));
         Ok(PromptText {
-            text: self.template.render(messages)?,
+            text,
             verbatim: self.template.holds_special_tokens(),
         })
     }
@@ -139,6 +154,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) chat: bool,
     /// `--system`.
     pub(crate) system: Option<&'a str>,
+    /// `--chat-template-kwargs`.
+    pub(crate) variables: Option<&'a Variables>,
 }
 
 impl Asked<'_> {
@@ -184,13 +201,16 @@ impl Asked<'_> {
                  --template FILE.jinja"
             );
         }
-        Ok(Chat {
-            template: ChatTemplate::vicuna(),
-            system: self.system.map(str::to_owned),
-        })
+        Ok(self.chat(ChatTemplate::vicuna()))
     }
 
     fn plain(&self, template: PromptTemplate) -> Result<Template> {
+        if self.variables.is_some() && !(self.system.is_some() && template.is_conversation()) {
+            bail!(
+                "--chat-template-kwargs: the prompt template {template} is no chat template; add --chat for \
+                 the model's"
+            );
+        }
         match self.system {
             None => Ok(Template::Plain(template)),
             Some(_) if template.is_conversation() => self.chat_template(ChatTemplate::vicuna()),
@@ -202,8 +222,17 @@ impl Asked<'_> {
     }
 
     fn chat_template(&self, template: ChatTemplate) -> Result<Template> {
-        let system = self.system.map(str::to_owned);
-        Ok(Template::Chat(Box::new(Chat { template, system })))
+        Ok(Template::Chat(Box::new(self.chat(template))))
+    }
+
+    fn chat(&self, template: ChatTemplate) -> Chat {
+        Chat {
+            template: match self.variables {
+                Some(variables) => template.with_variables(variables.clone()),
+                None => template,
+            },
+            system: self.system.map(str::to_owned),
+        }
     }
 
     /// A template that the model comes with.
