@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use cascade_core::toy::{CallLog, ToyScorer};
-use cascade_core::{Architecture, Budget, Drafter, Prompt, ScoredTree, TokenId, TokenTree};
+use cascade_core::{
+    Architecture, Budget, Decoding, Drafter, Prompt, Sampling, ScoredTree, TokenId, TokenTree,
+};
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, Convention, DraftVocabulary, Expand, KMatrix, Lenience,
     NeuralOptions, Options, Placement, Siblings, Step,
@@ -90,9 +92,10 @@ fn cascade(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Greedy answers are the target's, whatever K, trees, lenience, rows and exceptions.
+    /// Answers are the target's, greedy or sampled, whatever K, trees, lenience, rows and
+    /// exceptions.
     #[test]
-    fn greedy_answers_are_the_targets(
+    fn answers_are_the_targets(
         encoder in any::<bool>(),
         drafters in prop::collection::vec(other(), 1..3),
         quotas in prop::collection::vec(0usize..4, 9),
@@ -111,10 +114,14 @@ proptest! {
         let mut cascade = cascade(architecture, &drafters, k, lenience, &log).build().unwrap();
         let mut plain = Cascade::builder().target("target", target(architecture)).build().unwrap();
         let prompt = Prompt::new(architecture, tokens);
-        let options = Options::default().with_max_new_tokens(24);
-        let expected = plain.generate_tokens(&prompt, &options).unwrap();
-        let found = cascade.generate_tokens(&prompt, &options).unwrap();
-        prop_assert_eq!(found.tokens, expected.tokens);
+        let greedy = Options::default().with_max_new_tokens(24);
+        // Samples of coupled reviews are functions of the seed, as greedy answers are of nothing.
+        let sampled = greedy.clone().with_decoding(Decoding::Sampled(Sampling::PLAIN)).with_seed(3);
+        for options in [greedy, sampled] {
+            let expected = plain.generate_tokens(&prompt, &options).unwrap();
+            let found = cascade.generate_tokens(&prompt, &options).unwrap();
+            prop_assert_eq!(found.tokens, expected.tokens);
+        }
         // The target never sees a token that it has no row for (a toy would refuse it).
         let calls = log.lock().unwrap();
         prop_assert!(calls.iter().all(|call| call.draft.iter().all(|&t| (t as usize) < VOCABULARY)
