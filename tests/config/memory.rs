@@ -15,11 +15,20 @@ const HIDDEN: usize = 1024;
 /// A model whose weights in f32 take `bytes`. Only its configuration says so: an attempt to load it
 /// fails on its empty weights.
 fn model(folder: &Path, bytes: usize) {
+    write_model(folder, HIDDEN, bytes.div_ceil(4 * PER_LAYER));
+}
+
+/// A model that no machine has the memory for, in any type.
+fn too_large(folder: &Path) {
+    write_model(folder, 1 << 16, 10_000);
+}
+
+fn write_model(folder: &Path, hidden: usize, layers: usize) {
     let config = json!({
         "model_type": "llama",
-        "hidden_size": HIDDEN,
-        "intermediate_size": HIDDEN,
-        "num_hidden_layers": bytes.div_ceil(4 * PER_LAYER),
+        "hidden_size": hidden,
+        "intermediate_size": hidden,
+        "num_hidden_layers": layers,
         "num_attention_heads": 8,
         "vocab_size": 16,
         "max_position_embeddings": 32,
@@ -82,13 +91,10 @@ fn two_models_that_fit_alone_but_not_together() {
     }
 }
 
-/// More than any machine has.
-const TOO_MUCH: usize = 1 << 50;
-
 #[test]
 fn only_smaller_types_are_advised() {
     let folder = tempfile::tempdir().unwrap();
-    model(&folder.path().join("target"), TOO_MUCH);
+    too_large(&folder.path().join("target"));
     model(&folder.path().join("drafter"), 1 << 20);
     for (dtype, smaller) in [
         ("f32", "bf16"),
@@ -110,7 +116,7 @@ fn only_smaller_types_are_advised() {
 #[test]
 fn what_does_not_fit_is_loaded_on_request_after_a_warning() {
     let folder = tempfile::tempdir().unwrap();
-    model(&folder.path().join("target"), TOO_MUCH);
+    too_large(&folder.path().join("target"));
     model(&folder.path().join("drafter"), 1 << 20);
     let (loading, said) = messages(folder.path(), "bf16", Overcommit::Warn);
     assert!(loading.contains("not a tokenizer"), "{loading}");

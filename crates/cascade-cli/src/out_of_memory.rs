@@ -6,8 +6,8 @@
 //! allocator is the system's, but for one branch, which is taken where it has nothing to give.
 //! Panics for which there is no memory end in it, too.
 //!
-//! Larger things do not get here: models are refused before they are loaded, and weights are mapped,
-//! which is an error like any other if it fails.
+//! Larger things do not get here: models are refused before they are loaded, and weights are
+//! mapped, which is an error like any other if it fails.
 
 #![allow(unsafe_code)]
 

@@ -42,8 +42,8 @@ impl<'a> Demand<'a> {
 
 impl ModelPool {
     /// Refuses models that do not fit into the memory that can be had on their devices together, or
-    /// warns of them, as far as that is known: downloads what is missing and reads the configurations, but loads nothing.
-    /// Models that the pool has loaded are not counted again.
+    /// warns of them, as far as that is known: downloads what is missing and reads the
+    /// configurations, but loads nothing. Models that the pool has loaded are not counted again.
     ///
     /// # Errors
     /// [`Error::Memory`]; a device that is not there; files that are missing.

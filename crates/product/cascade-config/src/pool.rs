@@ -29,8 +29,8 @@ pub struct AssembleOptions {
     pub overcommit: Overcommit,
 }
 
-/// The configuration's device, the hub and [`Overcommit`] as the environment says, a progress bar if
-/// standard error is a terminal.
+/// The configuration's device, the hub and [`Overcommit`] as the environment says, a progress bar
+/// if standard error is a terminal.
 impl Default for AssembleOptions {
     fn default() -> Self {
         Self {

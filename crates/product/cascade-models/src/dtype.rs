@@ -54,8 +54,8 @@ impl DType {
         }
     }
 
-    /// The largest type that takes less memory, on a CPU or a GPU; nothing if there is none, or only
-    /// the file knows.
+    /// The largest type that takes less memory, on a CPU or a GPU; nothing if there is none, or
+    /// only the file knows.
     pub fn smaller_on(self, cpu: bool) -> Option<Self> {
         match self {
             Self::F32 => Some(Self::BF16),

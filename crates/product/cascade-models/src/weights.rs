@@ -61,7 +61,8 @@ pub(crate) trait Provider {
     /// The tensor `name` in f32.
     fn read(&self, name: &str, shape: &[usize], role: Role) -> Result<Vec<f32>>;
 
-    /// The matrix `name`, `[rows, inputs]`, where it lies, if it is there what it would be in memory.
+    /// The matrix `name`, `[rows, inputs]`, where it lies, if it is there what it would be in
+    /// memory.
     ///
     /// # Errors
     /// As [`pack`](Self::pack).

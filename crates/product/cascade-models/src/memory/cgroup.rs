@@ -1,8 +1,8 @@
 //! Limits of the control groups that this process is in.
 //!
 //! A group is limited by its own limit and those of all groups above it. `/proc/self/cgroup` names
-//! the group, and `/proc/self/mountinfo` says where groups are mounted: in a container that is often
-//! a group far below the root, whose path then begins there.
+//! the group, and `/proc/self/mountinfo` says where groups are mounted: in a container that is
+//! often a group far below the root, whose path then begins there.
 
 use std::fs::read_to_string;
 use std::path::{Component, Path, PathBuf};
@@ -92,7 +92,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// Those of `/proc/self/mountinfo`, and the usual ones, which a sandbox may have made otherwise.
+    /// Those of `/proc/self/mountinfo`, and the usual ones, which a sandbox may have made
+    /// otherwise.
     fn all(root: &Path) -> Vec<Self> {
         let text = read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
         let usual = [(1, "memory"), (2, ""), (2, "unified")];
