@@ -211,7 +211,7 @@ fn bound_sum(given: &[Value]) -> Result<(), Error> {
 pub(crate) fn bound_formatted(text: &Value, arguments: &[Value]) -> Result<(), Error> {
     let text = text.as_str().unwrap_or_default();
     let mut padding: usize = 0;
-    for width in text.split(|c: char| !c.is_ascii_digit()) {
+    for width in fields(text).flat_map(|field| field.split(|c: char| !c.is_ascii_digit())) {
         match width.parse::<usize>() {
             Ok(width) if width <= WIDEST * 10 => padding += width,
             Err(_) if width.is_empty() => {}
@@ -226,9 +226,21 @@ pub(crate) fn bound_formatted(text: &Value, arguments: &[Value]) -> Result<(), E
             longest = longest.max(argument.as_usize().unwrap_or(0));
         }
     }
-    let fields = text.matches(['%', '{']).count();
     let size = text.len().saturating_add(padding);
-    make_text(size.saturating_add(fields.saturating_mul(longest)))
+    let values = fields(text).count().saturating_mul(longest);
+    make_text(size.saturating_add(values))
+}
+
+/// What stands for values in a format: `%…` up to a letter, and `{…}`.
+fn fields(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices(['%', '{']).map(|(at, open)| {
+        let field = &text[at + open.len()..];
+        let end = match open {
+            "{" => field.find('}'),
+            _ => field.find(|c: char| c.is_alphabetic()),
+        };
+        &field[..end.unwrap_or(field.len())]
+    })
 }
 
 pub(crate) fn too_wide(width: impl std::fmt::Display) -> Error {

@@ -194,6 +194,13 @@ impl ChatTemplate {
         })?
     }
 
+    /// The text of other variables than messages.
+    #[cfg(test)]
+    pub(crate) fn with_variables(&self, variables: Value) -> Result<String> {
+        limits::open(0);
+        self.text(variables).map_err(|error| self.failed(&error))
+    }
+
     /// The text, in this thread.
     fn text(&self, variables: Value) -> std::result::Result<String, minijinja::Error> {
         compile(&self.environment, &self.source, |compiled| {

@@ -178,6 +178,95 @@ fn templates_that_do_not_end_are_refused() {
     assert!(!fails(&nested).is_empty());
 }
 
+/// Expressions, most of which templates have, over a list, a mapping and texts.
+const EXPRESSIONS: &[&str] = &[
+    "1 + 2 * 3 - 4 / 2 ** 2 // 1 % 5",
+    "'a' + 'b' ~ 1 ~ none ~ true ~ [1, 'x'] ~ {'k': 1.5}",
+    "'ab' * 3 ~ 2 * 'x'",
+    "[1, 2] * 2",
+    "(1, 'a') * 2",
+    "list + [9] + list",
+    "(1,) + (2, 3)",
+    "1.5 * 2 ~ 3 * 2 ~ true * 2",
+    "'a' * 'b'",
+    "list * list",
+    "1 < 2 < 3 ~ (1 < 2 > 3)",
+    "list == [1, 2, 3] and list != [] and list < [2] and list >= [1]",
+    "map == {'role': 'user', 'content': 'Hi'} ~ (map < map)",
+    "2 in list ~ (5 not in list) ~ ('role' in map) ~ ('H' in text) ~ ('x' in nothing)",
+    "1 in 1",
+    "'a' in none",
+    "text[0] ~ text[-1] ~ text[1:] ~ text[:-1] ~ text[::2] ~ text[2:1] ~ text[9]",
+    "list[1:] ~ list[:-1] ~ list[5:] ~ (1, 2, 3)[1:]",
+    "nothing[1:] ~ none[1:]",
+    "1[1:]",
+    "map['role'] ~ map.role ~ list[0] ~ list[-1] ~ map[text] ~ list['a']",
+    "text|upper ~ text|lower ~ text|title ~ text|capitalize ~ '  a '|trim ~ 'xax'|trim('x')",
+    "text|replace('o', '0') ~ 12|replace('1', 'x')",
+    "list|join(', ') ~ list|join ~ text|join('-') ~ [1, [2, '3']]|join",
+    "list|length ~ text|length ~ map|length ~ list|first ~ list|last ~ text|first",
+    "[3, 1, 2]|sort|list ~ ['b', 'A']|sort ~ [1, 1]|unique|list ~ list|min ~ list|max ~ list|sum",
+    "list|map('string')|join ~ items|map(attribute='a')|list ~ items|selectattr('a', 'eq', 2)|list",
+    "items|rejectattr('a')|list ~ list|select('odd')|list ~ list|reject('odd')|list",
+    "items|groupby('a')|length ~ map|dictsort ~ map|items|list ~ list|batch(2)|list ~ list|slice(2)|list",
+    "nothing|default('d') ~ ''|default('d', true) ~ text|d('e')",
+    "'%s-%5d|%.2f'|format('a', 3, 1.5) ~ 'in 20240101: {} {:>5} {x}'.format('a', 'b', x=1)",
+    "'a\nb'|indent ~ 'a\nb'|indent(2, true) ~ 'a\nb'|indent(width=3)",
+    "'3'|int + '1.5'|float ~ (2.567|round(1)) ~ (-3)|abs ~ '<a>'|e",
+    "text.split('o') ~ text.strip() ~ text.startswith('H') ~ text.replace('H', 'J') ~ text.upper()",
+    "'a,b'.split(',')[1] ~ ','.join(['a', 'b']) ~ 'a\nb'.splitlines() ~ text.find('o')",
+    "map.get('role') ~ map.get('x', 'y') ~ map.keys()|list ~ map.values()|list ~ map.items()|list",
+    "list is defined ~ (nothing is undefined) ~ (text is string) ~ (map is mapping) ~ (1 is odd)",
+    "(list is iterable) ~ (2 is in list) ~ (text is eq 'x') ~ (1 is lt 2) ~ (text is startingwith 'H')",
+    "not list ~ (list and text) ~ (nothing or 'x') ~ ('a' if list else 'b')",
+    "range(3)|list ~ range(1, 9, 4)|list ~ dict(a=1, b=[2]) ~ dict(map, a=1)",
+    "[list, [list, text]] ~ {'a': list, 'b': {'c': text}} ~ (list, text)",
+    "text.unknown()",
+    "unknown(1)",
+    "list|unknown",
+];
+
+/// Statements of the same.
+const STATEMENTS: &[&str] = &[
+    "{% for m in list recursive %}{{ m }}{% if m is iterable %}{{ loop(m) }}{% endif %}{% endfor %}",
+    "{% for a, b in map.items() %}{{ loop.index }}{{ a }}{{ b }}{% else %}none{% endfor %}",
+    "{% for c in text if c != 'l' %}{{ c }}{{ loop.last }}{% endfor %}",
+    "{% for x in list %}{{ loop.cycle('a', 'b') }}{{ loop.changed(x > 1) }}{% endfor %}",
+    "{% for x in list %}{% if x == 2 %}{% continue %}{% endif %}{{ x }}{{ loop.previtem }}{% endfor %}",
+    "{% set ns = namespace(a=1, b=[]) %}{% for x in list %}{% set ns.a = ns.a + x %}{% set ns.b = ns.b + [x] %}{% endfor %}{{ ns.a }}{{ ns.b }}{{ ns }}",
+    "{% set ns = namespace({'a': 1}) %}{% set ns.b %}x{{ text }}{% endset %}{{ ns.b }}{{ ns.c is defined }}",
+    "{% macro f(a, b='x') %}[{{ a }}{{ b }}{{ caller() if caller else '' }}]{% endmacro %}{{ f(1) }}{{ f(b=2, a=3) }}{{ f(*[1, 2]) }}{% call f(4) %}in{% endcall %}",
+    "{% set a, b = 1, text %}{{ a }}{{ b }}{% with c = a %}{{ c }}{% endwith %}{{ c }}",
+    "{% filter upper %}a{{ text }}{% endfilter %}{% set x | upper %}b{% endset %}{{ x }}",
+    "{% raw %}{{ text }}{% endraw %}{# no #}  {%- if true -%}  a  {%- endif %}",
+    "{% autoescape true %}{{ '<' }}{% endautoescape %}{{ '<' }}",
+    "{% set text.a = 1 %}",
+    "{% block b %}{{ text }}{% endblock %}{{ self.b() }}",
+];
+
+#[test]
+fn charged_templates_say_what_the_library_says() {
+    use minijinja::{
+        context,
+        value::{Serde, Value},
+        Environment,
+    };
+    let mut plain = Environment::new();
+    plain.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    plain.set_syntax(crate::environment::syntax().unwrap());
+    plain.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    let items = Value::from(Serde(json!([{"a": 1}, {"a": 2}, {"b": 0}])));
+    let map = Value::from(Serde(json!({"role": "user", "content": "Hi"})));
+    let variables = context! { list => [1, 2, 3], map, text => "Hello", items };
+    let written = EXPRESSIONS.iter().map(|code| format!("{{{{ {code} }}}}"));
+    for source in written.chain(STATEMENTS.iter().map(|code| code.to_string())) {
+        let ours = ChatTemplate::new("ours", &source).unwrap();
+        let found = ours.with_variables(variables.clone()).map_err(|_| ());
+        let expected = plain.render_str(&source, variables.clone()).map_err(|_| ());
+        assert_eq!(found, expected, "{source}");
+    }
+}
+
 fn read(files: &[(ChatFile, &str)]) -> Result<Option<ChatTemplates>> {
     let files: Vec<_> = files
         .iter()
