@@ -125,6 +125,99 @@ fn inputs_are_never_written_to() {
     }
 }
 
+/// A configuration of a target, a drafter, a table and weights of a tree, each in a file.
+const FILES_CONFIG: &str = "target: {model: ./target, tokenizer: ./tokenizer}\n\
+    drafters:\n  - {model: ./drafter, tokenizer: ./tokenizer}\n  - bigram: ./table\n\
+    k: {matrix: [[1, 1], [0, 1]]}\n";
+
+#[test]
+fn no_file_of_a_model_is_ever_replaced() {
+    let folder = Folder::new();
+    let model = project("crates/testing/cascade-hostile/good");
+    for place in ["target", "drafter", "tokenizer"] {
+        fs::create_dir(folder.path(place)).unwrap();
+        for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+            let from = Path::new(&model).join(name);
+            fs::copy(from, folder.path(place).join(name)).unwrap();
+        }
+        for name in [
+            "generation_config.json",
+            "chat_template.jinja",
+            "merges.txt",
+        ] {
+            fs::write(folder.path(place).join(name), "{}").unwrap();
+        }
+    }
+    fs::write(folder.path("files.yaml"), FILES_CONFIG).unwrap();
+    fs::write(folder.path("own.jinja"), "{{ messages[0].content }}").unwrap();
+    let record =
+        "trace record --config files.yaml --template own.jinja --prompt x --force --output ";
+    let quantize = "quantize target --dtype q8_0 --force --out ";
+    let count = "bigram build text.txt --tokenizer tokenizer --force --out ";
+    for (command, outputs) in [
+        (
+            quantize,
+            &[
+                "target/config.json",
+                "target/generation_config.json",
+                "target/chat_template.jinja",
+                "target/merges.txt",
+                "target/model.safetensors",
+            ][..],
+        ),
+        (
+            record,
+            &[
+                "target/config.json",
+                "drafter/config.json",
+                "drafter/model.safetensors",
+                "tokenizer/tokenizer.json",
+                "table",
+                "own.jinja",
+                "files.yaml",
+            ],
+        ),
+        (
+            count,
+            &["tokenizer/config.json", "tokenizer/model.safetensors"],
+        ),
+    ] {
+        for output in outputs {
+            let before = folder.read(output);
+            let message = error(&folder.run(&format!("{command}{output}")));
+            assert!(
+                message.contains("it is the input"),
+                "{command}{output}: {message}"
+            );
+            assert!(folder.read(output) == before, "{output}");
+        }
+    }
+    // What is not of the model may stand beside it, and be made again.
+    for command in [
+        "bigram build text.txt --tokenizer tokenizer/tokenizer.json --force --out tokenizer/bigram.safetensors",
+        "bigram build text.txt --tokenizer tokenizer/tokenizer.json --force --out tokenizer/bigram.safetensors",
+    ] {
+        stdout(&folder.run(command));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_killed_command_has_left_is_removed() {
+    let folder = Folder::new();
+    let left = folder.path(".cascade-partial-abcdef");
+    let living = cascade_fs::AtomicFile::create(folder.path("another")).unwrap();
+    fs::write(&left, "half").unwrap();
+    let command = Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args("bigram export table --json out.json".split(' '))
+        .current_dir(folder.0.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&command.stderr);
+    assert!(said.contains("removed ./.cascade-partial-abcdef"), "{said}");
+    assert!(!left.exists() && living.temporary().exists());
+}
+
 #[cfg(unix)]
 #[test]
 fn inputs_are_known_under_other_names() {

@@ -77,5 +77,27 @@ fn interrupted() {
     if let Some(summary) = summary.filter(|_| !again) {
         terminal::note(format_args!("\ninterrupted: {}", summary()));
     }
+    cascade_fs::remove_temporaries();
     std::process::exit(INTERRUPTED.into());
+}
+
+/// Lets SIGTERM remove the files that are not complete before it ends this process as it always
+/// does.
+pub(crate) fn remove_temporaries_on_termination() {
+    #[cfg(unix)]
+    {
+        use signal_hook::consts::SIGTERM;
+        static WATCHING: std::sync::Once = std::sync::Once::new();
+        WATCHING.call_once(|| {
+            let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGTERM]) else {
+                return;
+            };
+            std::thread::spawn(move || {
+                for signal in signals.forever() {
+                    cascade_fs::remove_temporaries();
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                }
+            });
+        });
+    }
 }

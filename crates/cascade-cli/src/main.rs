@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod bigram;
+mod cached;
 mod chat;
 mod check_lossless;
 mod comparison;
@@ -18,6 +19,7 @@ mod manual;
 mod models;
 mod ngram;
 mod out_of_memory;
+mod outputs;
 mod progress;
 mod quantize;
 mod record;
@@ -226,7 +228,11 @@ fn main() -> ExitCode {
         // The reader is gone, as in `cascade run | head`: not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::note(format_args!("error: {}", whole_chain(&error)));
+            let error = whole_chain(&error);
+            terminal::note(format_args!("error: {error}"));
+            if let Some(remedy) = cached::remedy(&error) {
+                terminal::note(format_args!("note: {remedy}"));
+            }
             ExitCode::from(2)
         }
     }

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, ModelChat};
-use cascade_fs::{Existing, Output};
-use cascade_models::{check_quantized, locate, quantize, DType, LoadOptions, ModelFile, Quantized};
+use cascade_fs::Existing;
+use cascade_models::{
+    check_quantized, locate, quantize, DType, HubOptions, LoadOptions, ModelFile, Quantized,
+};
 use clap::Args;
 use serde_json::json;
 
-use crate::terminal;
+use crate::{outputs, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct QuantizeArgs {
@@ -40,11 +42,12 @@ pub(crate) fn run(args: &QuantizeArgs) -> Result<ExitCode> {
     let files = locate(&source, &LoadOptions::default())?;
     let chat = ModelChat::of(&source, &AssembleOptions::default())?;
     let conversations = chat.as_tokenizer_config()?;
-    let inputs = files.weights.iter().filter_map(|file| match file {
-        ModelFile::Disk(path) => Some(path),
+    let weights = files.weights.iter().filter_map(|file| match file {
+        ModelFile::Disk(path) => Some(path.clone()),
         ModelFile::Embedded { .. } => None,
     });
-    let output = Output::check(&args.out, Existing::replaced_if(args.force), inputs)?;
+    let inputs = weights.chain(source.present_files(&HubOptions::from_env()));
+    let output = outputs::check(&args.out, Existing::replaced_if(args.force), inputs)?;
     let writing = || format!("cannot write {}", args.out.display());
     let file = output.begin().with_context(writing)?;
     let mut buffered = BufWriter::with_capacity(1 << 20, file.file());

@@ -1,6 +1,6 @@
 //! `cascade bigram build`, `count` and `reduce`.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use cascade_ngram::{BigramTable, NgramLimits};
 
 use super::args::{BuildArgs, CountArgs, InputArgs, ReduceArgs, TableArgs};
 use super::{grouped, progress, tokenizer};
-use crate::{interrupt, terminal};
+use crate::{interrupt, outputs, terminal};
 
 /// Bad pages reported individually.
 const REPORTED: usize = 10;
@@ -114,7 +114,7 @@ pub(super) fn reduce(args: &ReduceArgs) -> Result<()> {
     check(&args.table)?;
     let existing = Existing::replaced_if(args.table.force);
     let inputs = args.parts.iter().chain(&args.summed);
-    let output = Output::check(&args.table.out, existing, inputs)?;
+    let output = outputs::check(&args.table.out, existing, inputs)?;
     let command = format!(
         "cascade bigram reduce {}{}",
         names(&args.parts),
@@ -149,9 +149,9 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn check(self, args: &InputArgs, existing: Existing) -> Result<Output> {
-        let inputs = tokenizer::file(&args.tokenizer);
+        let inputs = tokenizer::files(&args.tokenizer);
         let inputs = args.inputs.iter().cloned().chain(inputs);
-        Ok(Output::check(self.out, existing, inputs)?)
+        Ok(outputs::check(self.out, existing, inputs)?)
     }
 
     /// The output that is to be written; `None` if a resumed job was finished already.
@@ -168,6 +168,36 @@ impl Place<'_> {
     }
 }
 
+/// Warns of a file of text that begins as pages of Wikipedia do before their markup is removed: it
+/// would be counted as text.
+fn warn_of_markup(file: &Path) {
+    const TOP: u64 = 16 << 10;
+    let mut top = Vec::new();
+    let opened = cascade_fs::check_file(file).and_then(|_| std::fs::File::open(file));
+    if opened
+        .and_then(|file| file.take(TOP).read_to_end(&mut top))
+        .is_err()
+    {
+        return;
+    }
+    let top = String::from_utf8_lossy(&top);
+    if is_wikitext(&top) {
+        terminal::warn(format_args!(
+            "{} begins with wikitext ([[…]], {{{{…}}}}), whose markup is counted as text; give the dump itself \
+             (XML, also compressed), from which it is removed",
+            file.display()
+        ));
+    }
+}
+
+fn is_wikitext(top: &str) -> bool {
+    let has = |pair: [&str; 2]| pair.iter().all(|part| top.contains(part));
+    let is_other = top.trim_start().starts_with(['<', '{']) && !top.trim_start().starts_with("{{");
+    !is_other
+        && has(["[[", "]]"])
+        && (has(["{{", "}}"]) || top.contains("'''") || top.contains("\n=="))
+}
+
 /// Runs a job with the given tokenizer and limits, unless it is resumed and was finished.
 fn counted<T: Send>(
     args: &InputArgs,
@@ -181,6 +211,7 @@ fn counted<T: Send>(
     if !args.resume {
         place.check(args, Existing::replaced_if(place.force))?;
     }
+    args.inputs.iter().for_each(|file| warn_of_markup(file));
     let tokenizer = tokenizer::load(&args.tokenizer)?;
     let fingerprint = tokenizer.fingerprint();
     let command = format!("cascade bigram {command}");

@@ -12,7 +12,7 @@ use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Prove
 
 use super::args::{ExportArgs, ImportArgs, ShowArgs};
 use super::{grouped, ngrams, tokenizer};
-use crate::terminal;
+use crate::{outputs, terminal};
 
 pub(super) fn show(args: &ShowArgs) -> Result<()> {
     if let Some(table) = ngrams::declared(&args.table)? {
@@ -239,7 +239,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<()> {
     }
     let output = |path: &Path| {
         let existing = Existing::replaced_if(args.force);
-        Output::check(path, existing, [&args.table])
+        outputs::check(path, existing, [&args.table])
     };
     // Refuses before a table is read that may be large.
     let paths = [&args.json, &args.csv, &args.parquet];
@@ -264,10 +264,10 @@ fn write(output: &Output, bytes: &[u8]) -> Result<()> {
 }
 
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
-    let inputs = tokenizer::file(&args.tokenizer)
+    let inputs = tokenizer::files(&args.tokenizer)
         .into_iter()
         .chain([args.json.clone()]);
-    let output = Output::check(&args.out, Existing::replaced_if(args.force), inputs)?;
+    let output = outputs::check(&args.out, Existing::replaced_if(args.force), inputs)?;
     let tokenizer = tokenizer::load(&args.tokenizer)?;
     let source = cascade_bigram::describe(&args.json);
     let command = format!(

@@ -1,6 +1,5 @@
 //! Tokenizers by name.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Result};
@@ -19,18 +18,26 @@ pub(crate) fn load(text: &str) -> Result<Tokenizer> {
     }
     let source = ModelSource::parse(text)?;
     let hub = HubOptions::from_env();
-    let file = source.tokenizer(&hub, std::io::stderr().is_terminal())?;
+    let file = source.tokenizer(&hub, true)?;
     Ok(Tokenizer::load(&file)?)
 }
 
-/// The file that a tokenizer is read from, if it is one on this machine.
-pub(crate) fn file(text: &str) -> Option<PathBuf> {
+/// The files on this machine that belong to a tokenizer, and to the model that it is of: no output
+/// may replace them.
+pub(crate) fn files(text: &str) -> Vec<PathBuf> {
     let path = Path::new(text);
-    let file = match path.is_dir() {
-        true => path.join("tokenizer.json"),
-        false => path.to_owned(),
+    let hub = HubOptions::from_env();
+    let source = match path.is_file() {
+        true => path
+            .parent()
+            .map(|folder| ModelSource::Folder(folder.to_owned())),
+        false => ModelSource::parse(text).ok(),
     };
-    file.is_file().then_some(file)
+    let beside = source.map(|source| source.present_files(&hub));
+    let file = path.is_file().then(|| path.to_owned());
+    file.into_iter()
+        .chain(beside.into_iter().flatten())
+        .collect()
 }
 
 /// The embedded tokenizer with this fingerprint, if there is one.

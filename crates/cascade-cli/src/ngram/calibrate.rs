@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use cascade_core::Budget;
 use cascade_eval::ngram::{Band, Calibration};
-use cascade_fs::{Existing, Output};
+use cascade_fs::Existing;
 use cascade_ngram::MaxGramTreeOptions;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
 use clap::Args;
@@ -16,7 +16,7 @@ use serde_json::{json, Value};
 use super::traces::{TraceArgs, Traces};
 use super::TreeArgs;
 use crate::progress::Progress;
-use crate::{interrupt, terminal};
+use crate::{interrupt, outputs, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
@@ -60,7 +60,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     let svg = args.svg.as_ref().map(|path| {
         let existing = Existing::replaced_if(args.force);
         let inputs = args.trace.files().chain(args.tree.files());
-        Output::check(path, existing, inputs)
+        outputs::check(path, existing, inputs)
     });
     let svg = svg.transpose()?;
     let traces = Traces::open(&args.trace)?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{bail, Context, Result};
 use cascade_eval::ngram::{Fitted, Fitting, Judged, Likelihood};
 use cascade_eval::trace::Record;
-use cascade_fs::{Existing, Output};
+use cascade_fs::Existing;
 use cascade_ngram::max_gram_tree::fit::Fitter;
 use clap::Args;
 use serde_json::json;
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::traces::{TraceArgs, Traces};
 use super::TreeArgs;
 use crate::bigram::grouped;
-use crate::{interrupt, terminal};
+use crate::{interrupt, outputs, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct FitArgs {
@@ -67,7 +67,7 @@ fn rate(text: &str) -> Result<f32, String> {
 pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     let existing = Existing::replaced_if(args.force);
     let inputs = args.trace.files().chain(args.tree.files());
-    let output = Output::check(&args.out, existing, inputs)?;
+    let output = outputs::check(&args.out, existing, inputs)?;
     let traces = Traces::open(&args.trace)?;
     let drafter = args.tree.drafter(&traces.tokenizer(), 0.0)?;
     let (train, held_out) = Fitting::split(traces.records(), args.holdout);

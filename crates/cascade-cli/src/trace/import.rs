@@ -15,7 +15,7 @@ use cascade_models::Tokenizer;
 
 use super::{Format, ImportArgs};
 use crate::bigram::{grouped, tokenizer};
-use crate::terminal;
+use crate::{outputs, terminal};
 
 /// End-of-answer token of Vicuna's conversation format.
 const EOS: &str = "</s>";
@@ -49,9 +49,9 @@ pub(super) fn import(args: &ImportArgs) -> Result<()> {
 
 fn output(args: &ImportArgs) -> Result<Output> {
     let inputs = [args.answers.clone(), args.questions.clone()].into_iter();
-    let inputs = inputs.chain(tokenizer::file(&args.tokenizer));
+    let inputs = inputs.chain(tokenizer::files(&args.tokenizer));
     let existing = Existing::replaced_if(args.force);
-    Ok(Output::check(&args.output, existing, inputs)?)
+    Ok(outputs::check(&args.output, existing, inputs)?)
 }
 
 /// The trace. A record that does not fit its header is named after the answer it is made of.

@@ -1,6 +1,7 @@
 //! `cascade trace record`.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use cascade_data::{DataSource, Dataset};
 use cascade_eval::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
 use cascade_eval::Error;
 use cascade_fs::{Existing, Output, OutputError};
-use cascade_models::{LoadedModel, ModelFile, ModelSource};
+use cascade_models::{HubOptions, LoadedModel, ModelFile, ModelSource};
 
 use super::RecordArgs;
 use crate::args::InputArgs;
@@ -21,7 +22,7 @@ use crate::inputs::Input;
 use crate::job::{self, Job};
 use crate::progress::Progress;
 use crate::templates::PromptText;
-use crate::{interrupt, terminal};
+use crate::{interrupt, outputs, terminal};
 
 pub(super) fn record(args: &RecordArgs) -> Result<()> {
     if args.job.input.is_empty() {
@@ -66,17 +67,16 @@ fn output(args: &RecordArgs, job: &Job) -> Result<Output> {
         DataSource::Local(path) => Some(path.clone()),
         DataSource::Hub(_) => None,
     });
-    let model = match &job.config.target.source {
-        ModelSource::Folder(path) | ModelSource::File(path) => Some(path.clone()),
-        _ => None,
-    };
+    let template = input.template.as_ref().map(PathBuf::from);
     let config = args.job.models.config.clone();
-    let inputs = [config, input.prompts.clone(), data, model];
+    let inputs = [config, input.prompts.clone(), data, template];
+    let inputs = inputs.into_iter().flatten();
+    let inputs = inputs.chain(job.config.files(&HubOptions::from_env()));
     let existing = match (args.resume, args.force) {
         (true, _) => Existing::Continue,
         (false, force) => Existing::replaced_if(force),
     };
-    let output = Output::check(&args.output, existing, inputs.into_iter().flatten());
+    let output = outputs::check(&args.output, existing, inputs);
     output.map_err(|error| match error {
         OutputError::Exists { .. } => {
             anyhow::Error::from(error).context("--resume continues a recording")

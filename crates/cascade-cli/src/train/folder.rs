@@ -6,7 +6,7 @@ use anyhow::{bail, Context, Result};
 use cascade_train::{Epoch, Fit, Network};
 use serde_json::json;
 
-use crate::{interrupt, terminal};
+use crate::{interrupt, outputs, terminal};
 
 /// Where a training keeps its checkpoint and its history.
 pub(super) struct TrainingFolder<'a>(pub(super) &'a Path);
@@ -18,6 +18,7 @@ impl TrainingFolder<'_> {
 
     /// Refuses to replace a training that was not to be resumed, and files of anything else.
     pub(super) fn check(&self, resume: bool, files: &[&str]) -> Result<()> {
+        outputs::prepare(self.0);
         let trained = self.checkpoint().exists();
         if trained && !resume {
             bail!(

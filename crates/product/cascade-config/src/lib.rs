@@ -57,6 +57,7 @@ mod config;
 mod defaults;
 mod error;
 mod file;
+mod files;
 mod head;
 mod locator;
 mod memory;

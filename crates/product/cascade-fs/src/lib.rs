@@ -16,11 +16,14 @@
 
 mod inflation;
 mod input;
+mod leftovers;
+mod one_line;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use leftovers::Living;
 use tempfile::NamedTempFile;
 
 mod output;
@@ -29,10 +32,13 @@ pub use inflation::{Compressed, Counted, Inflated, Inflation, FREE_INFLATION, MA
 pub use input::{
     check_file, open, read, read_line, read_text, text, wide_encoding, MIB, UTF8_MARK,
 };
+pub use leftovers::{remove_leftovers, remove_temporaries};
+pub use one_line::one_line;
 pub use output::{Existing, Output, OutputError};
 
-/// Names of temporary files begin with this. One that is left over belongs to a killed process.
-pub const TEMPORARY_PREFIX: &str = ".partial-";
+/// Names of temporary files begin with this. One that no process holds a lock of is left over from
+/// one that was killed: [`remove_leftovers`] removes it.
+pub const TEMPORARY_PREFIX: &str = ".cascade-partial-";
 
 /// Replaces the content of the file at `path`, or creates the file.
 ///
@@ -52,6 +58,8 @@ pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 #[derive(Debug)]
 pub struct AtomicFile {
     temporary: NamedTempFile,
+    /// Removes it if the process is asked to end.
+    living: Living,
     path: PathBuf,
     /// Whether it may take the place of another file.
     replaces: bool,
@@ -78,13 +86,9 @@ impl AtomicFile {
             let reason = "the path does not end with the name of a file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        // `make_in`, because a temporary file is private by default, and this one will not be one.
-        let temporary = tempfile::Builder::new()
-            .prefix(TEMPORARY_PREFIX)
-            .make_in(folder, |path| {
-                OpenOptions::new().write(true).create_new(true).open(path)
-            })?;
+        let temporary = leftovers::temporary(folder.as_ref())?;
         Ok(Self {
+            living: Living::new(temporary.path()),
             temporary,
             path: path.to_owned(),
             replaces: true,
@@ -120,6 +124,7 @@ impl AtomicFile {
             true => self.temporary.persist(&self.path).map(drop)?,
             false => persist_new(self.temporary, &self.path)?,
         }
+        drop(self.living);
         sync_folder(parent(&self.path));
         Ok(())
     }

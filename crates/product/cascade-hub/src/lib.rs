@@ -62,6 +62,7 @@ mod limits;
 mod name;
 mod options;
 mod place;
+mod present;
 #[cfg(feature = "network")]
 mod repo;
 #[cfg(not(feature = "network"))]

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use crate::gguf;
 use crate::name::{is_hub_name, is_revision};
 use crate::place::{find_tokenizer, gather, Place};
+use crate::present;
 use crate::repo::{HubRepo, RepoType};
 use crate::{Error, HubOptions, ModelFile, ModelFiles, Result, TokenizerFiles};
 
@@ -132,8 +133,9 @@ impl ModelSource {
         })
     }
 
-    /// Finds the files, downloading what the cache of the hub does not have, with a progress bar on
-    /// standard error if `progress`.
+    /// Finds the files, downloading what the cache of the hub does not have, with progress on
+    /// standard error if `progress`: a bar on a terminal, else a line now and then, and for
+    /// failures after which the hub is asked again.
     ///
     /// # Errors
     /// A folder, a file or a shard that is missing; a hub that does not answer, refuses, or has no
@@ -166,6 +168,18 @@ impl ModelSource {
             Found::Embedded(model) => Ok(ModelFiles::embedded(model).tokenizer),
             Found::File(path) => Ok(gguf::tokenizer(path)),
             Found::Place(mut place) => find_tokenizer(&mut place),
+        }
+    }
+
+    /// The files on this machine that belong to the model, read or not, which nothing that is made
+    /// of it may replace: those of its folder that are named as files of models are, all parts of a
+    /// GGUF file, or the cache of the hub. Paths that do not exist may be among them.
+    pub fn present_files(&self, hub: &HubOptions) -> Vec<PathBuf> {
+        match self {
+            Self::Folder(folder) => present::of_folder(folder),
+            Self::File(file) => present::of_gguf(file),
+            Self::Hub { .. } => vec![hub.cache.clone()],
+            Self::Embedded(_) => Vec::new(),
         }
     }
 

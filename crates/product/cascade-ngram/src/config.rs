@@ -70,6 +70,12 @@ pub trait DrafterConfig: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The files that the settings name, which no output may replace. All kinds of drafters that
+    /// name files say which.
+    fn files(&self) -> Vec<&Path> {
+        Vec::new()
+    }
+
     /// Sets the `width` that stands beside the drafter's key; `false` if the drafter has none
     /// there.
     fn set_width(&mut self, width: usize) -> bool {
@@ -191,6 +197,14 @@ pub enum TableLocator {
 
 impl TableLocator {
     const EMBEDDED: &'static str = "embedded:";
+
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Embedded(_) => None,
+        }
+    }
 
     /// The same place, in `base` if it is a path that starts with a dot.
     pub fn relative_to(&self, base: &Path) -> Self {

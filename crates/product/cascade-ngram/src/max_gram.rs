@@ -2,6 +2,7 @@
 //! Appendix A).
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use cascade_core::{common_prefix, Budget, Drafter, ScoredTree, TokenId, TokenTree};
@@ -119,6 +120,10 @@ impl DrafterConfig for MaxGramConfig {
                 .map_err(OpenError::at("max_gram.bigram"))?,
             options: self.options(),
         }))
+    }
+
+    fn files(&self) -> Vec<&Path> {
+        self.bigram.iter().filter_map(TableLocator::file).collect()
     }
 
     fn tables(&mut self) -> Vec<(&'static str, &mut TableLocator)> {

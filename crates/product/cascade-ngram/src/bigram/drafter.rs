@@ -1,6 +1,7 @@
 //! Drafting from a bigram table alone.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
@@ -94,6 +95,10 @@ impl DrafterConfig for BigramConfig {
             table,
             width: self.width,
         }))
+    }
+
+    fn files(&self) -> Vec<&Path> {
+        self.table.file().into_iter().collect()
     }
 
     fn tables(&mut self) -> Vec<(&'static str, &mut TableLocator)> {

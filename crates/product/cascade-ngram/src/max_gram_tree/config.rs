@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
+use std::path::Path;
 use std::sync::Arc;
 
 use cascade_core::Drafter;
@@ -147,6 +148,11 @@ impl DrafterConfig for MaxGramTreeConfig {
                 None => drafter,
             },
         }))
+    }
+
+    fn files(&self) -> Vec<&Path> {
+        let named = self.table.iter().chain(&self.weights);
+        named.filter_map(TableLocator::file).collect()
     }
 
     fn tables(&mut self) -> Vec<(&'static str, &mut TableLocator)> {

@@ -1,0 +1,37 @@
+//! The files that a configuration names.
+
+use std::path::PathBuf;
+
+use cascade_models::HubOptions;
+
+use crate::{Config, Drafter, Neural};
+
+impl Config {
+    /// The files and folders on this machine that the configuration's models and drafters are read
+    /// from, and those that belong to them: no output may replace any of them. The configuration's
+    /// own file is not among them. Touches the disk, but not the network.
+    pub fn files(&self, hub: &HubOptions) -> Vec<PathBuf> {
+        let mut files = self.target.files(hub);
+        for drafter in self.drafters() {
+            match drafter {
+                Drafter::Neural { model, .. } => files.extend(model.files(hub)),
+                Drafter::Statistical { config, .. } => {
+                    files.extend(config.files().into_iter().map(PathBuf::from));
+                }
+            }
+        }
+        files
+    }
+}
+
+impl Neural {
+    fn files(&self, hub: &HubOptions) -> Vec<PathBuf> {
+        let sources = [&self.source].into_iter().chain(&self.tokenizer);
+        let mut files: Vec<_> = sources
+            .flat_map(|source| source.present_files(hub))
+            .collect();
+        files.extend(self.classifier.iter().map(|entry| entry.file.clone()));
+        files.extend(self.head.iter().map(|entry| entry.folder.clone()));
+        files
+    }
+}
