@@ -52,6 +52,28 @@ fn a_conversation_stays_in_the_context() {
 }
 
 #[test]
+fn bytes_that_are_no_text_do_not_end_the_conversation() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_cascade"))
+        .args(BASE)
+        .arg("4")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, b"What is 2 + 3?\nGr\xfc\xdfe\nAnd 6?\n").unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(known(&stdout(&output)).len(), 3);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("not UTF-8") && said.contains("Gr\u{fffd}"),
+        "{said}"
+    );
+}
+
+#[test]
 fn commands_change_the_conversation() {
     let text = chat(
         &["--system", "S"],

@@ -136,9 +136,8 @@ fn notes(config: &Config, variables: &[(&str, &str)]) -> String {
 fn without_a_device_the_gpu_is_used_if_it_works() {
     let config = Config::new("t5", "bf16");
     assert_eq!(notes(&config, &[]), "");
-    // No driver: the CPU, and it says why.
-    let said = notes(&config, &[("LD_LIBRARY_PATH", "/nonexistent")]);
-    assert!(said.contains("note: models compute on the CPU: "), "{said}");
+    // No driver: the CPU, as on most machines.
+    assert_eq!(notes(&config, &[("LD_LIBRARY_PATH", "/nonexistent")]), "");
 }
 
 #[test]

@@ -13,6 +13,21 @@ use crate::args::InputArgs;
 use crate::stdin;
 use crate::templates::{Asked, PromptText, Template};
 
+/// What a file of prompts is.
+const PROMPTS_FORMAT: &str =
+    "--prompts takes JSON lines, {\"prompt\": \"…\"} or {\"messages\": […]} on each; \
+     a text as it is goes in by standard input: cascade run - < FILE";
+
+/// Says what was expected where a file of prompts is not JSON.
+fn of_prompts(error: cascade_data::Error) -> anyhow::Error {
+    let is_format = error.to_string().contains("must be one JSON object");
+    let error = anyhow::Error::from(error);
+    match is_format {
+        true => error.context(PROMPTS_FORMAT),
+        false => error,
+    }
+}
+
 /// Number of demo questions if no input is given, and what they are.
 const DEMO_QUESTIONS: usize = 3;
 const DEMO: Dataset = Dataset::Problems(ProblemSet::DEFAULT);
@@ -122,7 +137,8 @@ pub(crate) fn inputs(
         return Ok(vec![Input::new(sample, template, Map::new())?]);
     }
     if let Some(file) = &args.prompts {
-        let samples = Dataset::PROMPTS.read(file, selection(args))?;
+        let samples = Dataset::PROMPTS.read(file, selection(args));
+        let samples = samples.map_err(of_prompts)?;
         let template = config.prompt.of_typed_texts();
         return with_templates(&asked, template, samples, |sample| sample.fields.clone());
     }

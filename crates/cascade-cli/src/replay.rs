@@ -184,7 +184,8 @@ impl Replay<'_> {
             done += 1;
             progress.step();
             if self.args.json {
-                writeln!(out, "{}", object(record, &generation))?;
+                let json = object(record, &generation).to_string();
+                writeln!(out, "{}", cascade_fs::one_line(json))?;
             }
         }
         drop(progress);

@@ -168,8 +168,9 @@ impl Runner {
             let (generation, comparison) =
                 runner.answer(question, &mut |_| unless_interrupted())?;
             let record = Record::new(question, &generation, comparison.as_ref());
-            serde_json::to_writer(&mut out, &with_carried_fields(question.input, &record)?)?;
-            writeln!(out)?;
+            let record = with_carried_fields(question.input, &record)?;
+            let json = serde_json::to_string(&record)?;
+            writeln!(out, "{}", cascade_fs::one_line(json))?;
             out.flush()?;
             totals.add(&generation, comparison.as_ref());
             totals.mark(question, &generation);
@@ -217,6 +218,10 @@ impl Runner {
             totals.mark(question, &generation);
             Ok(generation)
         })?;
+        if inputs.is_empty() {
+            terminal::note(format_args!("no prompt was asked: the selection is empty"));
+            return Ok(totals);
+        }
         let total = if several { "total: " } else { "" };
         writeln!(out, "\n{total}{}", totals.line())?;
         Ok(totals)

@@ -1,5 +1,6 @@
 //! Where messages come from: a terminal with line editing, or a pipe.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read as _};
 
 use anyhow::{ensure, Context, Result};
@@ -7,6 +8,7 @@ use rustyline::error::ReadlineError;
 use rustyline::{Config, DefaultEditor};
 
 use crate::stdin::LONGEST;
+use crate::terminal;
 
 const PROMPT: &str = "> ";
 const CONTINUED: &str = ". ";
@@ -109,6 +111,13 @@ impl Lines for Terminal {
             Ok(line) => Ok(Read::Text(line)),
             Err(ReadlineError::Interrupted) => Ok(Read::Interrupted),
             Err(ReadlineError::Eof) => Ok(Read::End),
+            // A paste in another encoding: what was typed is lost, but not the conversation.
+            Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                terminal::warn(
+                    "the line has bytes that are not UTF-8, and was left out; type it again",
+                );
+                self.next(prompt)
+            }
             Err(error) => Err(error).context("the terminal cannot be read"),
         }
     }
@@ -123,25 +132,38 @@ struct Piped<R>(R);
 
 impl<R: BufRead> Lines for Piped<R> {
     fn next(&mut self, _: &str) -> Result<Read> {
-        let mut line = String::new();
-        let read = self.0.by_ref().take(LONGEST + 1).read_line(&mut line);
-        if read.context("standard input cannot be read as UTF-8")? == 0 {
+        let mut line = Vec::new();
+        let mut limited = self.0.by_ref().take(LONGEST + 1);
+        let read = limited.read_until(b'\n', &mut line);
+        if read.context("standard input cannot be read")? == 0 {
             return Ok(Read::End);
         }
         check_length(line.len())?;
-        let line = line.strip_suffix('\n').unwrap_or(&line);
-        Ok(Read::Text(
-            line.strip_suffix('\r').unwrap_or(line).to_owned(),
-        ))
+        let line = line.strip_suffix(b"\n").unwrap_or(&line);
+        Ok(Read::Text(text_of(
+            line.strip_suffix(b"\r").unwrap_or(line),
+        )))
     }
+}
+
+/// A line as text. Bytes that are none are replaced, and told of.
+fn text_of(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    if let Cow::Owned(replaced) = &text {
+        terminal::warn(&format!(
+            "a line has bytes that are not UTF-8; the model is asked \"{}\"",
+            terminal::visible(replaced)
+        ));
+    }
+    text.into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn messages(input: &str) -> Vec<String> {
-        let mut lines = Piped(input.as_bytes());
+    fn messages(input: impl AsRef<[u8]>) -> Vec<String> {
+        let mut lines = Piped(input.as_ref());
         let mut all = Vec::new();
         while let Read::Text(text) = message(&mut lines).unwrap() {
             all.push(text);
@@ -185,5 +207,6 @@ mod tests {
         assert_eq!(messages("open\\"), ["open"]);
         assert_eq!(messages("\"\"\"\nopen"), ["open"]);
         assert!(messages("").is_empty());
+        assert_eq!(messages(b"a\xff\nb"), ["a\u{fffd}", "b"]);
     }
 }

@@ -1,7 +1,6 @@
 //! Prompts of an experiment.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use cascade_core::{Architecture, Prompt, TokenId};
@@ -212,8 +211,7 @@ fn samples(name: &str, choice: &Choice, default: usize) -> Result<Vec<Sample>> {
     if let Some(source) = choice.data.get(name) {
         let hub = HubOptions::from_env();
         let selection = Selection::random(size, choice.seed);
-        let progress = std::io::stderr().is_terminal();
-        return Ok(source.read(&dataset, selection, &hub, progress)?);
+        return Ok(source.read(&dataset, selection, &hub, true)?);
     }
     let dataset = match dataset {
         Dataset::Problems(set) => Dataset::Problems(ProblemSet {

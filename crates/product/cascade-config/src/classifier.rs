@@ -62,6 +62,13 @@ pub struct ClassifierEntry {
     pub longest: Option<usize>,
 }
 
+/// Whether two names are of the same model: one of the program's own is the same with and without
+/// `embedded:`.
+pub(crate) fn is_same_model(one: &str, other: &str) -> bool {
+    let bare = |name: &str| name.strip_prefix("embedded:").unwrap_or(name).to_owned();
+    bare(one) == bare(other)
+}
+
 impl ClassifierEntry {
     /// A file with the settings in it.
     pub fn new(file: impl Into<PathBuf>) -> Self {
@@ -86,7 +93,7 @@ impl ClassifierEntry {
         let threshold = self.threshold.unwrap_or(settings.threshold);
         let longest = self.longest.unwrap_or(settings.longest);
         let rule = Classifier::new(Arc::new(file.weights), threshold, longest)?;
-        let warning = (settings.drafter != drafter).then(|| {
+        let warning = (!is_same_model(&settings.drafter, drafter)).then(|| {
             format!(
                 "the classifier {} was trained for the drafter `{}`, and `{drafter}` drafts: its drafts may be too \
                  short or too long",

@@ -119,7 +119,7 @@ impl HeadEntry {
             self.shortest.unwrap_or(trained.shortest),
             self.longest.unwrap_or(trained.longest),
         )?;
-        let warning = (trained.drafter != drafter).then(|| {
+        let warning = (!crate::classifier::is_same_model(&trained.drafter, drafter)).then(|| {
             format!(
                 "the head {} was trained for the drafter `{}`, and `{drafter}` drafts: its drafts may be too short or \
                  too long",

@@ -1,7 +1,7 @@
 //! Models and tables, each opened once.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{Fingerprint, Scorer};
@@ -29,14 +29,14 @@ pub struct AssembleOptions {
     pub overcommit: Overcommit,
 }
 
-/// The configuration's device, the hub and [`Overcommit`] as the environment says, a progress bar
-/// if standard error is a terminal.
+/// The configuration's device, the hub and [`Overcommit`] as the environment says, progress on
+/// standard error.
 impl Default for AssembleOptions {
     fn default() -> Self {
         Self {
             device: None,
             hub: HubOptions::from_env(),
-            progress: io::stderr().is_terminal(),
+            progress: true,
             notices: Notices::default(),
             overcommit: Overcommit::from_env(),
         }
@@ -160,11 +160,14 @@ impl ModelPool {
         Ok(devices.entry(spec).or_insert(opened).clone())
     }
 
-    /// What was decided in the user's place when devices were opened, in sentences.
+    /// What was decided in the user's place when devices were opened, in sentences. That there is
+    /// no GPU's driver is no news unless the user has asked for a device.
     pub fn notes(&self) -> Vec<String> {
         let devices = lock(&self.devices);
         let auto = devices.get(&DeviceSpec::Auto);
-        let reason = auto.and_then(|opened| opened.no_gpu.as_ref());
+        let is_news = |opened: &&OpenDevice| !opened.no_driver || self.forced.is_some();
+        let reason = auto.filter(is_news);
+        let reason = reason.and_then(|opened| opened.no_gpu.as_ref());
         let note = reason.map(|reason| format!("models compute on the CPU: {reason}"));
         note.into_iter().collect()
     }

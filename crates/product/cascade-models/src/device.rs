@@ -46,6 +46,7 @@ impl DeviceSpec {
                 device,
                 spec: named,
                 no_gpu: None,
+                no_driver: false,
             }),
         }
     }
@@ -58,11 +59,13 @@ impl DeviceSpec {
                 device,
                 spec: FIRST,
                 no_gpu: None,
+                no_driver: false,
             },
-            Err(reason) => OpenDevice {
+            Err(NoGpu { reason, no_driver }) => OpenDevice {
                 device: Device::Cpu,
                 spec: Self::Cpu,
                 no_gpu: Some(reason),
+                no_driver,
             },
         }
     }
@@ -70,7 +73,7 @@ impl DeviceSpec {
     fn open_named(self, text: &str) -> Result<Device> {
         match self {
             Self::Auto | Self::Cpu => Ok(Device::Cpu),
-            Self::Cuda(ordinal) => Self::open_gpu(ordinal).map_err(|reason| {
+            Self::Cuda(ordinal) => Self::open_gpu(ordinal).map_err(|NoGpu { reason, .. }| {
                 let cure = "`--device cpu`, or `device: cpu` in the configuration, uses the CPU";
                 unusable(text, format!("{reason}; {cure}"))
             }),
@@ -78,16 +81,29 @@ impl DeviceSpec {
     }
 
     #[cfg(not(feature = "gpu"))]
-    fn open_gpu(_: usize) -> std::result::Result<Device, String> {
-        Err("this build has no GPU support; build with the feature `gpu`".to_owned())
+    fn open_gpu(_: usize) -> std::result::Result<Device, NoGpu> {
+        Err(NoGpu {
+            reason: "this build has no GPU support; build with the feature `gpu`".to_owned(),
+            no_driver: false,
+        })
     }
 
     #[cfg(feature = "gpu")]
-    fn open_gpu(ordinal: usize) -> std::result::Result<Device, String> {
+    fn open_gpu(ordinal: usize) -> std::result::Result<Device, NoGpu> {
         let gpu = cascade_gpu::Device::gpu(ordinal).map(Device::Gpu);
-        gpu.map_err(|error| error.to_string())
+        gpu.map_err(|error| NoGpu {
+            reason: error.to_string(),
+            no_driver: matches!(error, cascade_gpu::Error::NoDriver),
+        })
     }
 }
+
+/// Why a GPU cannot be used.
+struct NoGpu {
+    reason: String,
+    no_driver: bool,
+}
+
 impl fmt::Display for DeviceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -132,6 +148,8 @@ pub struct OpenDevice {
     pub spec: DeviceSpec,
     /// Why no GPU is used although one would have been: for [`DeviceSpec::Auto`] on the CPU.
     pub no_gpu: Option<String>,
+    /// Whether that is for want of a driver: so it is on most machines, which have no GPU.
+    pub no_driver: bool,
 }
 
 /// Where models compute, opened.

@@ -1,6 +1,5 @@
 //! Files to a model that is ready to score.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 
 use cascade_core::{Architecture, TokenId};
@@ -47,8 +46,7 @@ impl LoadOptions {
     }
 }
 
-/// f32 on the CPU, the hub and [`Overcommit`] as the environment says, a progress bar if standard
-/// error is a terminal.
+/// f32 on the CPU, the hub and [`Overcommit`] as the environment says, progress on standard error.
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
@@ -56,7 +54,7 @@ impl Default for LoadOptions {
             dtype: DType::F32,
             cache_dtype: None,
             hub: HubOptions::from_env(),
-            progress: std::io::stderr().is_terminal(),
+            progress: true,
             tokenizer: None,
             overcommit: Overcommit::from_env(),
         }

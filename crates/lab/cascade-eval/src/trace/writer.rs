@@ -128,9 +128,9 @@ impl Writer {
 }
 
 pub(super) fn line(content: &impl Serialize) -> std::io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(content)?;
-    line.push(b'\n');
-    Ok(line)
+    let mut line = cascade_fs::one_line(serde_json::to_string(content)?);
+    line.push('\n');
+    Ok(line.into_bytes())
 }
 
 pub(super) fn check_name(path: &Path) -> Result<()> {

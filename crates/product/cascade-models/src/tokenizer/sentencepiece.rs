@@ -249,8 +249,9 @@ fn pieces(pieces: Vec<proto::SentencePiece>) -> Outcome<Vec<Piece>> {
             return Err(format!("its pieces {first} and {id} are both {text:?}"));
         }
         let kind = piece.kind.unwrap_or(PieceType::Normal as i32);
-        let kind = PieceType::try_from(kind);
-        let kind = kind.map_err(|_| format!("its piece {id} is of type {:?}", piece.kind))?;
+        let known = PieceType::try_from(kind);
+        let kind =
+            known.map_err(|_| format!("its piece {id} is of type {kind}, which is unknown"))?;
         checked.push(Piece { text, score, kind });
     }
     Ok(checked)
