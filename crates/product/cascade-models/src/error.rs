@@ -336,8 +336,27 @@ pub enum Error {
         text: String,
     },
 
+    /// A weight that is NaN or infinite, or becomes so in f32.
+    #[error(
+        "{file}: tensor {tensor} has {value} at {place}, and weights are finite numbers: the file is \
+         damaged, or its training failed; copy or download it again, or take another model"
+    )]
+    NotFinite {
+        /// The weight file.
+        file: String,
+        /// Name of the tensor.
+        tensor: String,
+        /// Where in the tensor, outermost first; of a packed tensor, where the block begins.
+        place: String,
+        /// What there is.
+        value: String,
+    },
+
     /// A weight that is larger than the type can say.
-    #[error("{tensor} has a weight that {dtype} has no number for; compute in bf16 or f32")]
+    #[error(
+        "{tensor} has a weight that {dtype} has no number for; compute in {}",
+        if dtype == "bf16" { "f32" } else { "bf16 or f32" }
+    )]
     TooLargeForType {
         /// Name of the tensor.
         tensor: String,

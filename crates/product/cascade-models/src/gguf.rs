@@ -23,7 +23,7 @@ mod write;
 
 use header::{Header, List, TensorInfo, Value, ValueType};
 
-use crate::weights::Bytes;
+use crate::weights::{Bytes, Named};
 use crate::{Error, ModelFile, Result};
 
 pub use quantize::{check_quantized, quantize, Quantized};
@@ -259,6 +259,19 @@ impl Part {
                 problem: fault.problem,
                 cure: fault.cure.to_owned(),
             }),
+        }
+    }
+
+    /// Refuses a tensor with numbers that are not finite. Costs one pass over it.
+    fn finite(&self, tensor: &TensorInfo) -> Result<()> {
+        let name = Named {
+            file: Some(&self.file),
+            tensor: &tensor.name,
+        };
+        let bytes = &self.bytes[tensor.data.clone()];
+        match tensor.kind.as_float() {
+            Some(dtype) => name.check(dtype, bytes, &tensor.shape),
+            None => name.check_blocks(tensor.kind.scales(), bytes, &tensor.shape),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod bytes;
 mod file;
+mod finite;
 mod pack;
 mod pytorch;
 mod rows;
@@ -15,16 +16,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cascade_cpu::Packed;
 #[cfg(feature = "gpu")]
 use cascade_gpu::{StorageDType, TensorSource};
 use cascade_hub::WeightFormat;
 
 pub(crate) use self::bytes::Bytes;
 pub(crate) use self::file::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
+pub(crate) use self::finite::{Named, Scales};
 #[cfg(feature = "gpu")]
 use self::pack::q8_0;
-pub(crate) use self::pack::{fits, format_for, pack, Held};
+pub(crate) use self::pack::{fits, format_for, pack, pack_blocks, Held};
 pub(crate) use self::rows::{Encoding, InPlace, Rows};
 pub use self::tensors::{read_tensors, NamedTensor};
 use crate::gguf::GgufWeights;
@@ -35,7 +36,8 @@ pub trait WeightSource: Send + Sync {
     /// Whether there is a tensor `name`.
     fn has(&self, name: &str) -> bool;
 
-    /// The values of the tensor `name`, row-major.
+    /// The values of the tensor `name`, row-major. NaN and infinities are refused where they would
+    /// be rounded; else they show in the logits.
     ///
     /// # Errors
     /// If it is missing or has another shape.
@@ -53,7 +55,7 @@ pub(crate) enum Role {
     Norm,
 }
 
-/// Where the weights of a model come from, whatever the backend.
+/// Where the weights of a model come from, whatever the backend. What files give is finite.
 pub(crate) trait Provider {
     /// Whether there is a tensor `name`.
     fn has(&self, name: &str) -> bool;
@@ -81,6 +83,20 @@ pub(crate) trait Provider {
 /// Somebody's own weights.
 pub(crate) struct Given<'a>(pub(crate) &'a dyn WeightSource);
 
+impl Given<'_> {
+    fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'static>> {
+        let values = self.0.values(name, shape)?;
+        Ok(Stored {
+            dtype: FloatType::F32,
+            bytes: Cow::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect()),
+        })
+    }
+
+    fn named(tensor: &str) -> Named<'_> {
+        Named { file: None, tensor }
+    }
+}
+
 impl Provider for Given<'_> {
     fn has(&self, name: &str) -> bool {
         self.0.has(name)
@@ -91,12 +107,7 @@ impl Provider for Given<'_> {
     }
 
     fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
-        let values = self.0.values(name, &shape)?;
-        let stored = Stored {
-            dtype: FloatType::F32,
-            bytes: Cow::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect()),
-        };
-        pack(name, &stored, shape, dtype)
+        pack(Self::named(name), &self.stored(name, &shape)?, shape, dtype)
     }
 
     #[cfg(feature = "gpu")]
@@ -108,27 +119,23 @@ impl Provider for Given<'_> {
 #[cfg(feature = "gpu")]
 impl cascade_gpu::Weights for Given<'_> {
     fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let values = self.0.values(name, shape).map_err(carried)?;
+        let stored = self.stored(name, shape).map_err(carried)?;
         Ok(TensorSource::Values {
             stored: StorageDType::F32,
-            bytes: Cow::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect()),
+            bytes: stored.bytes,
         })
     }
 
     fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let values = self.0.values(name, &shape).map_err(carried)?;
-        let stored = Stored {
-            dtype: FloatType::F32,
-            bytes: Cow::Owned(values.into_iter().flat_map(f32::to_le_bytes).collect()),
-        };
-        quantized(name, &stored, shape)
+        let stored = self.stored(name, &shape).map_err(carried)?;
+        quantized(Self::named(name), &stored, shape)
     }
 }
 
 /// Blocks of 8 bits of values of any type, for the GPU's loader.
 #[cfg(feature = "gpu")]
 fn quantized(
-    name: &str,
+    name: Named<'_>,
     stored: &Stored<'_>,
     shape: [usize; 2],
 ) -> cascade_gpu::Result<TensorSource<'static>> {
@@ -284,7 +291,24 @@ impl Checkpoint {
         Ok(entry)
     }
 
-    /// The values of the tensor `name`, where they lie if they can be taken as they are.
+    /// What messages call the tensor `tensor`.
+    fn named<'a>(&'a self, tensor: &'a str) -> Named<'a> {
+        let entry = self.inner.tensors.get(tensor);
+        Named {
+            file: entry.map(|entry| self.inner.files[entry.file].name()),
+            tensor,
+        }
+    }
+
+    /// The values of the tensor `name`, all of them finite, where they lie if they can be taken as
+    /// they are.
+    pub(crate) fn finite(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
+        let stored = self.load(name, expected)?;
+        stored.finite(self.named(name), expected)?;
+        Ok(stored)
+    }
+
+    /// The same, whatever the values are.
     pub(crate) fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
         let entry = self.entry(name, expected)?;
         let file = &self.inner.files[entry.file];
@@ -329,24 +353,25 @@ impl Provider for Checkpoint {
     }
 
     fn read(&self, name: &str, shape: &[usize], _: Role) -> Result<Vec<f32>> {
-        let stored = self.load(name, shape)?;
+        let stored = self.finite(name, shape)?;
         Ok(stored.dtype.to_f32(&stored.bytes))
     }
 
     fn rows(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Rows>> {
         self.entry(name, &shape)?;
         let place = self.in_place(name);
-        if !place.is_some_and(|place| place.encoding.is(dtype)) {
+        let Some(place) = place.filter(|place| place.encoding.is(dtype)) else {
             return Ok(None);
-        }
+        };
+        place.check(self.named(name), &shape)?;
+        self.let_go(name);
         self.used().insert(name.to_owned());
         Ok(Some(Rows::new(self.clone(), name, shape)))
     }
 
     fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
         let held = self.packed(name, shape, dtype)?;
-        let entry = self.entry(name, &shape)?;
-        self.inner.files[entry.file].let_go(name);
+        self.let_go(name);
         Ok(held)
     }
 
@@ -357,6 +382,13 @@ impl Provider for Checkpoint {
 }
 
 impl Checkpoint {
+    /// Gives up memory in which a tensor was read.
+    fn let_go(&self, name: &str) {
+        if let Some(entry) = self.inner.tensors.get(name) {
+            self.inner.files[entry.file].let_go(name);
+        }
+    }
+
     /// A tensor where it lies, if its rows can be read there.
     fn in_place(&self, name: &str) -> Option<InPlace<'_>> {
         let entry = self.inner.tensors.get(name)?;
@@ -368,11 +400,9 @@ impl Checkpoint {
         let file = &self.inner.files[entry.file];
         if let Some(blocks) = file.blocks(name, dtype)? {
             self.used().insert(name.to_owned());
-            let matrix = Packed::from_blocks(blocks.format, &blocks.bytes, shape[1]);
-            let matrix = matrix.map_err(Error::no_memory(name, blocks.format, shape))?;
-            return Ok(matrix.into());
+            return pack_blocks(self.named(name), &blocks, shape);
         }
-        let mut held = pack(name, &self.load(name, &shape)?, shape, dtype)?;
+        let mut held = pack(self.named(name), &self.load(name, &shape)?, shape, dtype)?;
         let stored = &entry.info.dtype;
         if dtype == DType::Stored && held.note.is_none() && !is_float(stored) {
             held.note = Some(format!(
@@ -387,7 +417,7 @@ impl Checkpoint {
 impl cascade_gpu::Weights for Checkpoint {
     /// The tensor where it lies in the file, if the GPU knows its type.
     fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let values = self.load(name, shape).map_err(carried)?;
+        let values = self.finite(name, shape).map_err(carried)?;
         let (stored, bytes) = match values.dtype {
             FloatType::BF16 => (StorageDType::BF16, values.bytes),
             FloatType::F16 => (StorageDType::F16, values.bytes),
@@ -403,8 +433,11 @@ impl cascade_gpu::Weights for Checkpoint {
         let file = &self.inner.files[entry.file];
         let Some(blocks) = file.blocks(name, DType::Q8_0).map_err(carried)? else {
             let values = self.load(name, &shape).map_err(carried)?;
-            return quantized(name, &values, shape);
+            return quantized(self.named(name), &values, shape);
         };
+        let scales = Scales::of_format(blocks.format);
+        let checked = self.named(name).check_blocks(scales, &blocks.bytes, &shape);
+        checked.map_err(carried)?;
         self.used().insert(name.to_owned());
         Ok(TensorSource::Values {
             stored: StorageDType::Q8,

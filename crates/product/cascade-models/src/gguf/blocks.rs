@@ -7,6 +7,8 @@
 use half::{bf16, f16};
 use rayon::prelude::*;
 
+use crate::weights::{FloatType, Scales};
+
 /// Values of a large block.
 const SUPER: usize = 256;
 /// Values of a small block.
@@ -143,6 +145,33 @@ impl BlockType {
             Self::Q5K => 4 + 12 + 32 + 128,
             Self::Q6K => 128 + 64 + 16 + 2,
             Self::Iq4Xs => 2 + 2 + 4 + 128,
+        }
+    }
+
+    /// The float that it is, if it packs nothing.
+    pub(super) fn as_float(self) -> Option<FloatType> {
+        match self {
+            Self::F32 => Some(FloatType::F32),
+            Self::F16 => Some(FloatType::F16),
+            Self::BF16 => Some(FloatType::BF16),
+            Self::F64 => Some(FloatType::F64),
+            _ => None,
+        }
+    }
+
+    /// Where its blocks have what their values are multiplied with, and what is taken from those.
+    pub(super) fn scales(self) -> Scales {
+        Scales {
+            bytes: self.bytes(),
+            values: self.values(),
+            places: match self {
+                Self::F32 | Self::F16 | Self::BF16 | Self::F64 => &[],
+                Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Iq4Nl | Self::Iq4Xs => &[0],
+                Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K => &[0, 2],
+                Self::Q2K => &[80, 82],
+                Self::Q3K => &[108],
+                Self::Q6K => &[208],
+            },
         }
     }
 
@@ -422,6 +451,21 @@ mod tests {
         assert_eq!(BlockType::F32.bytes_of(&[u64::MAX, 2]), None);
         assert_eq!(BlockType::F16.bytes_of(&[1 << 31, 1 << 31]), None);
         assert_eq!(BlockType::F16.bytes_of(&[]), None);
+    }
+
+    #[test]
+    fn a_scale_that_is_no_number_is_one_of_those_that_are_looked_at() {
+        let kinds = (0..64).filter_map(|number| BlockType::of(number).ok());
+        for kind in kinds.filter(|kind| kind.as_float().is_none()) {
+            for at in 0..kind.bytes() - 1 {
+                let mut block = vec![0; kind.bytes()];
+                block[at..at + 2].copy_from_slice(&[0xff, 0x7f]);
+                let values = kind.unpack(&block);
+                let finite = FloatType::F32.first_improper(&values).is_none();
+                let looked_at = kind.scales().first_improper(&block).is_none();
+                assert_eq!(finite, looked_at, "{kind:?} at {at}");
+            }
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn plan<'a>(
         let (own, shape) = (own.clone(), info.shape.clone());
         let from = block_type(checkpoint, &own, info)?;
         let values = move || {
-            let bytes = checkpoint.load(&own, &shape)?.bytes;
+            let bytes = checkpoint.finite(&own, &shape)?.bytes;
             Ok(in_order(bytes, count, rows, heads))
         };
         let shape = info.shape.clone();

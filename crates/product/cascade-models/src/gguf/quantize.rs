@@ -43,6 +43,7 @@ pub struct Quantized {
 /// [`Error::QuantizeType`](crate::Error::QuantizeType) for [`DType::Stored`]; a file that is
 /// damaged or has settings or tensors that are not known;
 /// [`Error::CannotSay`](crate::Error::CannotSay) for a model that the format has no keys for;
+/// [`Error::NotFinite`](crate::Error::NotFinite);
 /// [`Error::TooLargeForType`](crate::Error::TooLargeForType);
 /// [`Error::Write`](crate::Error::Write).
 pub fn quantize(
@@ -67,6 +68,7 @@ pub fn quantize(
     let tensors = gguf.tensors().map(|(part, tensor)| {
         let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
         Planned::new(name, shape, tensor.kind, target, None, || {
+            part.finite(tensor)?;
             Ok(Cow::Borrowed(&part.bytes[tensor.data.clone()]))
         })
     });

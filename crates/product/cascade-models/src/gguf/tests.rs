@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::weights::{FloatType, Stored, TensorFile};
-use crate::{DType, Tokenizer};
+use crate::{DType, LoadOptions, ModelSource, Tokenizer};
 
 fn goldens() -> PathBuf {
     // Where the sources are now, if the test was built elsewhere.
@@ -371,6 +371,67 @@ fn tensors_are_compared_with_the_file() {
     );
     let alignment = llama.clone().number("general.alignment", 24);
     assert_refused(alignment.bytes(), &["power of two"]);
+}
+
+/// The message with which a file is refused that is loaded in a type.
+fn refusal_in(source: &ModelSource, dtype: DType) -> String {
+    let options = LoadOptions {
+        dtype,
+        progress: false,
+        ..LoadOptions::default()
+    };
+    let loaded = crate::load(source, &options);
+    loaded.expect_err("a weight is not finite").to_string()
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused_however_they_are_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.gguf");
+    let source = ModelSource::File(path.clone());
+    for name in [
+        "llama-f32",
+        "llama3-q8_0",
+        "mistral-f16",
+        "qwen2-q4_0",
+        "qwen3-k",
+        "t5-v1.1-q8_0",
+    ] {
+        let whole = bytes_of(&format!("{name}.gguf"));
+        let gguf = Gguf::of_bytes(name, whole.clone()).unwrap();
+        let family = settings::Family::of(&gguf).unwrap();
+        for (_, tensor) in gguf.tensors() {
+            let names::Meaning::Weight(own) = names::meaning(family, &tensor.name) else {
+                continue;
+            };
+            // In the last block.
+            let infinity: &[u8] = match tensor.kind {
+                blocks::BlockType::F32 => &[0, 0, 0x80, 0x7f],
+                _ => &[0, 0x7c],
+            };
+            let scale = tensor.kind.scales().places.first().copied().unwrap_or(0);
+            let at = tensor.data.end - tensor.kind.bytes() + scale;
+            let mut damaged = whole.clone();
+            damaged[at..at + infinity.len()].copy_from_slice(infinity);
+            std::fs::write(&path, damaged).unwrap();
+            for dtype in [DType::Stored, DType::F32, DType::Q8_0] {
+                let message = refusal_in(&source, dtype);
+                let whose = format!("damaged.gguf: tensor {} has ", own.name);
+                assert!(
+                    message.contains(&whose) && message.contains("finite"),
+                    "{message}"
+                );
+            }
+            let files = crate::locate(&source, &LoadOptions::default()).unwrap();
+            for dtype in [DType::Q4_0, DType::Q8_0, DType::F32] {
+                let none = serde_json::Value::Null;
+                let written = quantize(&files, &none, dtype, &mut Vec::new());
+                let error = written.unwrap_err();
+                let whose = format!("damaged.gguf: tensor {} has ", tensor.name);
+                assert!(error.to_string().contains(&whose), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl TensorFile for GgufWeights {
             return Ok(None);
         };
         let bytes = self.rows(part, place, rows)?;
-        Ok(Some(match floats(place.kind) {
+        Ok(Some(match place.kind.as_float() {
             Some(dtype) => Stored { dtype, bytes },
             None => Stored {
                 dtype: FloatType::F32,
@@ -151,7 +151,7 @@ impl TensorFile for GgufWeights {
             BlockType::Q4K => Encoding::Blocks(Format::Q4K),
             BlockType::Q5K => Encoding::Blocks(Format::Q5K),
             BlockType::Q6K => Encoding::Blocks(Format::Q6K),
-            kind => Encoding::Floats(floats(kind)?),
+            kind => Encoding::Floats(kind.as_float()?),
         };
         (rows == Rows::Same).then(|| InPlace {
             encoding,
@@ -163,17 +163,6 @@ impl TensorFile for GgufWeights {
         if let Some((part, place, _)) = self.get(tensor) {
             part.bytes.let_go(place.data.clone());
         }
-    }
-}
-
-/// Floats that are given as they are stored.
-fn floats(kind: BlockType) -> Option<FloatType> {
-    match kind {
-        BlockType::F32 => Some(FloatType::F32),
-        BlockType::F16 => Some(FloatType::F16),
-        BlockType::BF16 => Some(FloatType::BF16),
-        BlockType::F64 => Some(FloatType::F64),
-        _ => None,
     }
 }
 

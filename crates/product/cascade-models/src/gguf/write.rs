@@ -229,7 +229,7 @@ fn rounded(to: Target, row: &[u8]) -> Option<Vec<u8>> {
         .collect();
     let mut blocks = vec![0; values.len() / to.kind.values() * to.kind.bytes()];
     cascade_cpu::quantize(to.format, &values, &mut blocks);
-    fits(to.format, &values, &blocks).then_some(blocks)
+    fits(to.format, &blocks).then_some(blocks)
 }
 
 /// Writes a file, and returns its length. What it says of its packing is added to `entries`.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cascade_cpu::Format;
 
-use super::InPlace;
+use super::{InPlace, Named};
 use crate::{DType, Result};
 
 /// A file of tensors by name: one format, one implementation.
@@ -66,6 +66,16 @@ pub(crate) struct TensorInfo {
 pub(crate) struct Stored<'a> {
     pub(crate) dtype: FloatType,
     pub(crate) bytes: Cow<'a, [u8]>,
+}
+
+impl Stored<'_> {
+    /// Refuses values that are not finite in f32. Costs one pass over them.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`](crate::Error::NotFinite).
+    pub(crate) fn finite(&self, name: Named<'_>, shape: &[usize]) -> Result<()> {
+        name.check(self.dtype, &self.bytes, shape)
+    }
 }
 
 /// A type in which readers give values.

@@ -1,11 +1,12 @@
 //! Matrices in the formats that the CPU's kernels multiply with.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use cascade_cpu::{quantize, Format, Packed};
 use half::{bf16, f16};
 
-use super::{FloatType, Stored};
+use super::finite::{Named, Scales};
+use super::{Blocks, FloatType, Stored};
 use crate::{DType, Error, Result};
 
 /// A matrix in memory, and what about it is not as was asked for.
@@ -51,13 +52,14 @@ pub(crate) fn format_for(
     }
 }
 
-/// Packs values of any type, a few rows at a time.
+/// Packs values of any type, a few rows at a time. Looks at all values of files, and at those of
+/// others that are rounded, while a row is in the CPU's cache.
 ///
 /// # Errors
-/// [`Error::TooLargeForType`] for a value that the format has no number for;
-/// [`Error::OutOfMemory`].
+/// [`Error::NotFinite`] for a value that is NaN or infinite; [`Error::TooLargeForType`] for one
+/// that the format has no number for; [`Error::OutOfMemory`].
 pub(crate) fn pack(
-    tensor: &str,
+    name: Named<'_>,
     stored: &Stored<'_>,
     [outputs, inputs]: [usize; 2],
     dtype: DType,
@@ -70,41 +72,97 @@ pub(crate) fn pack(
             | (Format::BF16, FloatType::BF16)
             | (Format::F16, FloatType::F16)
     );
-    let too_large = AtomicBool::new(false);
+    // Somebody's own NaN that is not rounded stays NaN, and shows in the logits.
+    let looked_at = !same || name.file.is_some();
+    let (improper, too_large) = (First::default(), AtomicBool::new(false));
     let matrix = Packed::from_rows(format, inputs, outputs, |row, to| {
         let bytes = &stored.bytes[row * row_bytes..][..row_bytes];
+        if looked_at {
+            improper.note(row * inputs, stored.dtype.first_improper(bytes));
+        }
         if same {
             to.copy_from_slice(bytes);
             return;
         }
-        let values = stored.dtype.to_f32(bytes);
-        quantize(format, &values, to);
-        if !fits(format, &values, to) {
+        quantize(format, &stored.dtype.to_f32(bytes), to);
+        if !fits(format, to) {
             too_large.store(true, Relaxed);
         }
     });
-    let matrix = matrix.map_err(Error::no_memory(tensor, format, [outputs, inputs]))?;
+    let matrix = matrix.map_err(Error::no_memory(name.tensor, format, [outputs, inputs]))?;
+    if let Some(index) = improper.into_inner() {
+        let value = stored.dtype.say(&stored.bytes, index);
+        return Err(name.not_finite(&[outputs, inputs], index, value));
+    }
     match too_large.into_inner() {
-        true => Err(Error::TooLargeForType {
-            tensor: tensor.to_owned(),
-            dtype: format.to_string(),
-        }),
+        true => Err(too_large_for(name, format)),
         false => Ok(Held { matrix, note }),
+    }
+}
+
+/// Packs blocks as they are.
+///
+/// # Errors
+/// [`Error::NotFinite`] for a block with a scale that is NaN or infinite; [`Error::OutOfMemory`].
+pub(crate) fn pack_blocks(name: Named<'_>, blocks: &Blocks<'_>, shape: [usize; 2]) -> Result<Held> {
+    let (format, [outputs, inputs]) = (blocks.format, shape);
+    let per_row = inputs / format.block_values();
+    let row_bytes = per_row * format.block_bytes();
+    let (scales, improper) = (Scales::of_format(format), First::default());
+    let matrix = Packed::from_rows(format, inputs, outputs, |row, to| {
+        let bytes = &blocks.bytes[row * row_bytes..][..row_bytes];
+        improper.note(row * per_row, scales.first_improper(bytes));
+        to.copy_from_slice(bytes);
+    });
+    let matrix = matrix.map_err(Error::no_memory(name.tensor, format, shape))?;
+    match improper.into_inner() {
+        Some(block) => Err(name.improper_block(scales, &blocks.bytes, &shape, block)),
+        None => Ok(matrix.into()),
+    }
+}
+
+fn too_large_for(name: Named<'_>, format: Format) -> Error {
+    Error::TooLargeForType {
+        tensor: name.tensor.to_owned(),
+        dtype: format.to_string(),
+    }
+}
+
+/// The least of the places that several threads note.
+struct First(AtomicUsize);
+
+impl Default for First {
+    fn default() -> Self {
+        Self(AtomicUsize::new(usize::MAX))
+    }
+}
+
+impl First {
+    /// Notes a place, counted from `start` on, if there is one.
+    fn note(&self, start: usize, within: Option<usize>) {
+        if let Some(within) = within {
+            self.0.fetch_min(start + within, Relaxed);
+        }
+    }
+
+    fn into_inner(self) -> Option<usize> {
+        Some(self.0.into_inner()).filter(|&place| place < usize::MAX)
     }
 }
 
 /// The blocks of 8 bits that values of any type become, row by row as they are in a file.
 ///
 /// # Errors
-/// [`Error::TooLargeForType`] for a value that no block holds.
+/// As [`pack`].
 #[cfg(feature = "gpu")]
 pub(crate) fn q8_0(
-    tensor: &str,
+    name: Named<'_>,
     stored: &Stored<'_>,
     [outputs, inputs]: [usize; 2],
 ) -> Result<Vec<u8>> {
     use rayon::prelude::*;
 
+    name.check(stored.dtype, &stored.bytes, &[outputs, inputs])?;
     let format = Format::Q8_0;
     let row_bytes = inputs / format.block_values() * format.block_bytes();
     let mut blocks = vec![0; outputs * row_bytes];
@@ -112,27 +170,24 @@ pub(crate) fn q8_0(
     let fits = rows
         .zip(blocks.par_chunks_mut(row_bytes))
         .map(|(bytes, to)| {
-            let values = stored.dtype.to_f32(bytes);
-            quantize(format, &values, to);
-            fits(format, &values, to)
+            quantize(format, &stored.dtype.to_f32(bytes), to);
+            fits(format, to)
         });
     match fits.reduce(|| true, |a, b| a && b) {
         true => Ok(blocks),
-        false => Err(Error::TooLargeForType {
-            tensor: tensor.to_owned(),
-            dtype: format.to_string(),
-        }),
+        false => Err(too_large_for(name, format)),
     }
 }
 
-/// Whether finite values were written as finite numbers.
-pub(crate) fn fits(format: Format, values: &[f32], blocks: &[u8]) -> bool {
-    let finite = |bytes: &[u8]| f16::from_le_bytes([bytes[0], bytes[1]]).is_finite();
-    let written = match format {
-        Format::F32 | Format::BF16 => return true,
-        _ => blocks.chunks_exact(format.block_bytes()).all(finite),
-    };
-    written || !values.iter().all(|value| value.is_finite())
+/// Whether finite values were rounded to finite numbers.
+pub(crate) fn fits(format: Format, blocks: &[u8]) -> bool {
+    let floats = |dtype: FloatType| dtype.first_improper(blocks).is_none();
+    match format {
+        Format::F32 => true,
+        Format::BF16 => floats(FloatType::BF16),
+        Format::F16 => floats(FloatType::F16),
+        _ => Scales::of_format(format).first_improper(blocks).is_none(),
+    }
 }
 
 impl FloatType {
@@ -187,12 +242,17 @@ mod tests {
         }
     }
 
+    const NAME: Named<'_> = Named {
+        file: Some("a.safetensors"),
+        tensor: "a.weight",
+    };
+
     #[test]
     fn values_beyond_a_type_are_refused_by_name() {
         let mut values = [1.0; 64];
         values[40] = 1e30;
         for dtype in [DType::F16, DType::Q8_0, DType::Q4_0] {
-            let refused = pack("a.weight", &stored(&values), [2, 32], dtype).unwrap_err();
+            let refused = pack(NAME, &stored(&values), [2, 32], dtype).unwrap_err();
             let message = refused.to_string();
             assert!(
                 message.contains("a.weight") && message.contains("bf16"),
@@ -200,13 +260,102 @@ mod tests {
             );
         }
         for dtype in [DType::F32, DType::BF16, DType::Stored] {
-            pack("a.weight", &stored(&values), [2, 32], dtype).unwrap();
+            pack(NAME, &stored(&values), [2, 32], dtype).unwrap();
+        }
+        values[40] = f32::MAX;
+        let refused = pack(NAME, &stored(&values), [2, 32], DType::BF16).unwrap_err();
+        let message = refused.to_string();
+        assert!(message.ends_with("compute in f32"), "{message}");
+    }
+
+    #[test]
+    fn the_first_value_that_is_no_number_is_named_in_every_type() {
+        for (improper, said) in [(f32::NAN, "NaN"), (f32::NEG_INFINITY, "-inf")] {
+            let mut values = vec![0.25; 96 * 64];
+            // In later rows too, which another thread may find first.
+            for place in [64 * 64 + 17, 64 * 64 + 18, 95 * 64] {
+                values[place] = improper;
+            }
+            for dtype in DType::ALL {
+                let refused = pack(NAME, &stored(&values), [96, 64], dtype).unwrap_err();
+                let message = refused.to_string();
+                let expected = format!("a.safetensors: tensor a.weight has {said} at [64, 17]");
+                assert!(message.starts_with(&expected), "{dtype}: {message}");
+            }
+        }
+    }
+
+    #[test]
+    fn halves_and_doubles_are_looked_at_as_what_they_are() {
+        let of = |dtype, bytes: Vec<u8>| Stored {
+            dtype,
+            bytes: bytes.into(),
+        };
+        let refused = |stored: &Stored<'_>| {
+            let refused = pack(NAME, stored, [1, 32], DType::Q8_0).unwrap_err();
+            refused.to_string()
+        };
+        let with = |last: &[u8]| [&vec![0; 31 * last.len()], last].concat();
+        for (dtype, last, said) in [
+            (FloatType::F16, &0x7c00u16.to_le_bytes()[..], "inf"),
+            (FloatType::F16, &0xfe00u16.to_le_bytes(), "NaN"),
+            (FloatType::BF16, &0xff80u16.to_le_bytes(), "-inf"),
+            (FloatType::BF16, &0x7f81u16.to_le_bytes(), "NaN"),
+            (FloatType::F64, &f64::NAN.to_le_bytes(), "NaN"),
+            (
+                FloatType::F64,
+                &(-1e300f64).to_le_bytes(),
+                "-1e300, which is infinite in f32,",
+            ),
+        ] {
+            let message = refused(&of(dtype, with(last)));
+            assert!(
+                message.contains(&format!("has {said} at [0, 31]")),
+                "{message}"
+            );
+        }
+        for (dtype, greatest) in [
+            (FloatType::F16, &0x7bffu16.to_le_bytes()[..]),
+            (FloatType::BF16, &0xff7fu16.to_le_bytes()),
+            (FloatType::F64, &f64::from(f32::MAX).to_le_bytes()),
+        ] {
+            pack(NAME, &of(dtype, with(greatest)), [1, 32], DType::F32).unwrap();
+        }
+    }
+
+    #[test]
+    fn blocks_with_scales_that_are_no_numbers_are_named() {
+        for format in [
+            Format::Q8_0,
+            Format::Q4_0,
+            Format::Q4K,
+            Format::Q5K,
+            Format::Q6K,
+        ] {
+            let scales = Scales::of_format(format);
+            let whole = vec![0; 6 * scales.bytes];
+            let blocks = |bytes: &Vec<u8>| Blocks {
+                format,
+                bytes: bytes.clone().into(),
+            };
+            let shape = [3, 2 * scales.values];
+            pack_blocks(NAME, &blocks(&whole), shape).unwrap();
+            for scale in scales.places {
+                let mut damaged = whole.clone();
+                damaged[5 * scales.bytes + scale..][..2].copy_from_slice(&[0, 0xfc]);
+                let refused = pack_blocks(NAME, &blocks(&damaged), shape).unwrap_err();
+                let message = refused.to_string();
+                let said = format!("a.weight has a scale of -inf at [2, {}]", scales.values);
+                assert!(message.contains(&said), "{format}: {message}");
+                let error = NAME.check_blocks(scales, &damaged, &shape).unwrap_err();
+                assert_eq!(error.to_string(), message);
+            }
         }
     }
 
     #[test]
     fn rows_without_whole_blocks_are_kept_and_told() {
-        let held = pack("a.weight", &stored(&[0.5; 60]), [3, 20], DType::Q4_0).unwrap();
+        let held = pack(NAME, &stored(&[0.5; 60]), [3, 20], DType::Q4_0).unwrap();
         assert_eq!(held.matrix.format(), Format::F32);
         assert!(held.note.unwrap().contains("f32 instead of q4_0"));
     }

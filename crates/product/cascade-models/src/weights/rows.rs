@@ -4,8 +4,8 @@ use std::fmt;
 
 use cascade_cpu::{dequantize, Format};
 
-use super::{Checkpoint, FloatType};
-use crate::DType;
+use super::{Checkpoint, FloatType, Named, Scales};
+use crate::{DType, Result};
 
 /// How the rows of a matrix lie in a file, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,21 @@ impl Encoding {
 pub(crate) struct InPlace<'a> {
     pub(crate) encoding: Encoding,
     pub(crate) bytes: &'a [u8],
+}
+
+impl InPlace<'_> {
+    /// Refuses numbers and scales that are not finite. Costs one pass over the matrix.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`](crate::Error::NotFinite).
+    pub(super) fn check(self, name: Named<'_>, shape: &[usize]) -> Result<()> {
+        match self.encoding {
+            Encoding::Floats(stored) => name.check(stored, self.bytes, shape),
+            Encoding::Blocks(format) => {
+                name.check_blocks(Scales::of_format(format), self.bytes, shape)
+            }
+        }
+    }
 }
 
 /// A matrix `[rows, inputs]` whose rows are looked up: it takes no memory of its own, but the
@@ -130,7 +145,11 @@ mod tests {
                     dtype: stored,
                     bytes: Cow::Borrowed(&bytes),
                 };
-                let packed = pack("a", &tensor, [3, 64], dtype).unwrap().matrix;
+                let name = Named {
+                    file: Some("a"),
+                    tensor: "a",
+                };
+                let packed = pack(name, &tensor, [3, 64], dtype).unwrap().matrix;
                 let (mut here, mut there) = ([0.0; 64], [0.0; 64]);
                 for (row, bytes) in bytes.chunks(encoding.row_bytes(64)).enumerate() {
                     encoding.read(bytes, &mut here);

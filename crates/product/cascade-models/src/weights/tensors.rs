@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{pytorch, safetensors, TensorFile};
+use super::{pytorch, safetensors, Named, TensorFile};
 use crate::{Error, ModelFile, Result};
 
 /// A tensor in f32, row-major.
@@ -19,7 +19,7 @@ pub struct NamedTensor {
 /// For files that are no models; those of models are opened by [`load`](crate::load).
 ///
 /// # Errors
-/// A file that cannot be read or is damaged, or a tensor that is not of floats, by name.
+/// A file that cannot be read or is damaged, or a tensor that is not of finite floats, by name.
 pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, NamedTensor>> {
     let file = ModelFile::Disk(path.to_owned());
     let pickled = path.extension().is_some_and(|ending| ending == "bin");
@@ -36,6 +36,11 @@ pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, NamedTensor>> {
                 dtype: info.dtype,
             });
         };
+        let named = Named {
+            file: Some(reader.name()),
+            tensor: &name,
+        };
+        stored.finite(named, &info.shape)?;
         let values = stored.dtype.to_f32(&stored.bytes);
         let shape = info.shape;
         tensors.insert(name, NamedTensor { shape, values });

@@ -164,6 +164,90 @@ fn other_compute_types_load() {
     }
 }
 
+/// The message with which a file is refused in a type.
+fn refusal_in(source: &ModelSource, dtype: DType) -> String {
+    let options = LoadOptions { dtype, ..options() };
+    let refused = load(source, &options).expect_err("a weight is not finite");
+    refused.to_string()
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused_by_name_in_every_type() {
+    let (t5, llama) = (FAMILIES[0], FAMILIES[1]);
+    for (family, tensor, index, place) in [
+        (llama, "model.layers.0.mlp.down_proj.weight", 0, "[0, 0]"),
+        (llama, "model.norm.weight", 95, "[95]"),
+        (llama, "lm_head.weight", 96 * 1280 - 1, "[1279, 95]"),
+        (t5, "shared.weight", 97, "[1, 1]"),
+        (
+            t5,
+            "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+            4,
+            "[1, 1]",
+        ),
+    ] {
+        for (bits, said) in [(0x7fc0u16, "NaN"), (0x7f80, "inf")] {
+            let copy = copy(family);
+            let file = copy.path().join("model.safetensors");
+            demo::edit_tensor(&file, tensor, |values, _| {
+                values[2 * index..][..2].copy_from_slice(&bits.to_le_bytes());
+            });
+            for dtype in DType::ALL {
+                let message = refusal_in(&ModelSource::Folder(copy.path().to_owned()), dtype);
+                let said = format!("model.safetensors: tensor {tensor} has {said} at {place}");
+                assert_says(&message, &[&said, "download it again"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn adapters_are_refused_with_how_to_merge_them() {
+    let settings = json!({"peft_type": "LORA", "base_model_name_or_path": "org/base",
+        "task_type": "CAUSAL_LM"});
+    let put = |path: &Path, name: &str, text: &str| fs::write(path.join(name), text).unwrap();
+    let merge = "AutoPeftModelForCausalLM.from_pretrained(";
+    // Beside weights.
+    let message = refusal_after(FAMILIES[1], |path| {
+        put(path, "adapter_config.json", &settings.to_string());
+        put(path, "adapter_model.safetensors", "");
+    });
+    let beside = [
+        "an adapter (LORA, adapter_config.json) beside its weights",
+        "trained for org/base",
+        merge,
+        "merge_and_unload()",
+        "take adapter_config.json out",
+    ];
+    assert_says(&message, &beside);
+    // Instead of weights, with and without a config.json.
+    for others in [&["config.json"][..], &[]] {
+        let folder = TempDir::new().unwrap();
+        put(folder.path(), "adapter_config.json", &settings.to_string());
+        put(folder.path(), "adapter_model.safetensors", "");
+        others
+            .iter()
+            .for_each(|name| put(folder.path(), name, "{}"));
+        let said = "is an adapter (LORA, adapter_config.json), not a model";
+        assert_says(&refusal(folder.path()), &[said, "org/base", merge]);
+    }
+    // Weights alone, settings that cannot be read, and others.
+    let message = refusal_after(FAMILIES[1], |path| put(path, "adapter_model.bin", ""));
+    assert_says(&message, &["adapter_model.bin) beside", "does not name"]);
+    let message = refusal_after(FAMILIES[1], |path| put(path, "adapter_config.json", "[[["));
+    assert_says(&message, &["adapter_config.json) beside", "does not name"]);
+    for (key, value, said) in [
+        ("task_type", "SEQ_2_SEQ_LM", "AutoPeftModelForSeq2SeqLM"),
+        ("peft_type", "PROMPT_TUNING", "cannot be merged"),
+    ] {
+        let mut settings = settings.clone();
+        settings[key] = json!(value);
+        let text = settings.to_string();
+        let message = refusal_after(FAMILIES[1], |path| put(path, "adapter_config.json", &text));
+        assert_says(&message, &[said]);
+    }
+}
+
 #[test]
 fn a_folder_that_is_not_there() {
     let empty = TempDir::new().unwrap();

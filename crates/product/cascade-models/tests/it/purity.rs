@@ -376,7 +376,6 @@ fn poisoned_on_gpus(places: [&str; 2]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
         .into_iter()
         .zip(places)
     {
-        let folder = demo::poisoned(name, place, 7);
         let source = if name.contains("t5") {
             vec![1, 2]
         } else {
@@ -384,7 +383,8 @@ fn poisoned_on_gpus(places: [&str; 2]) -> Vec<(Arc<Model>, Vec<TokenId>)> {
         };
         for (device, _) in devices::gpus() {
             for dtype in [DType::F32, DType::BF16] {
-                models.push((load_on(folder.path(), &device, dtype), source.clone()));
+                let model = demo::poisoned(name, (place, 7), &device, dtype);
+                models.push((model, source.clone()));
             }
         }
     }
