@@ -98,6 +98,17 @@ pub enum Error {
         expected: String,
     },
 
+    /// The weights are those of a base class, which has no head to generate with.
+    #[error(
+        "{files} has no lm_head.weight: it was saved from the model without its head, and \
+         config.json does not say that its embedding is the head (tie_word_embeddings); take a \
+         model that generates"
+    )]
+    NoHead {
+        /// The weight files.
+        files: String,
+    },
+
     /// A GGUF file that is damaged, or has something that is not understood.
     #[error("{file}: {problem}; {cure}")]
     Gguf {

@@ -152,8 +152,10 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     )?;
     let model = Model::new(&described, &weights, &options.device, types)
         .map_err(|error| in_file(&files.config, error))?;
-    let model = Arc::new(model);
-    check_leftovers(&weights)?;
+    let warnings = check_leftovers(&weights)?
+        .into_iter()
+        .chain(weights.notes());
+    let model = Arc::new(model.with_warnings(warnings));
     tokenizer.check_fits(model.vocab_size())?;
     let ends = end_tokens(&files, &config, model.vocab_size())?;
     let mut generation_warnings = generation_warnings(&files, &config)?;
@@ -196,28 +198,62 @@ pub(crate) fn generation_warnings(files: &ModelFiles, config: &Value) -> Result<
     }
 }
 
-/// Refuses layers that no one asked for: with too few layers in config.json, a model loads and
-/// generates nonsense.
-fn check_leftovers(weights: &Checkpoint) -> Result<()> {
+/// Refuses layers that no one asked for (with too few layers in config.json, a model loads and
+/// generates nonsense), and says which other tensors nothing is computed with.
+fn check_leftovers(weights: &Checkpoint) -> Result<Option<String>> {
     let unused = weights.unused();
-    let mut layers = unused.keys().filter(|name| is_of_layer(name));
-    match layers.next() {
-        None => Ok(()),
-        Some(example) => Err(Error::LeftoverLayers {
+    let left = Leftovers::of(unused.iter().map(String::as_str));
+    match left.of_layers.first() {
+        None => Ok(left.warning("are not read")),
+        Some(&example) => Err(Error::LeftoverLayers {
             files: weights.files(),
-            example: example.clone(),
-            count: 1 + layers.count(),
+            example: example.to_owned(),
+            count: left.of_layers.len(),
         }),
     }
 }
 
-pub(crate) fn is_of_layer(tensor: &str) -> bool {
-    let of_layer = ["model.layers.", "encoder.block.", "decoder.block."];
-    // Old checkpoints hold tables that are computed, and a bias in the cross-attention that T5
-    // never uses.
-    let useless = ["rotary_emb.inv_freq", "relative_attention_bias.weight"];
-    of_layer.iter().any(|start| tensor.starts_with(start))
-        && !useless.iter().any(|end| tensor.ends_with(end))
+/// Tensors of a checkpoint that nothing is computed with.
+pub(crate) struct Leftovers<'a> {
+    /// Of layers that config.json does not describe.
+    pub(crate) of_layers: Vec<&'a str>,
+    /// Others, but those that are copies of what is read, or computed from settings.
+    others: Vec<&'a str>,
+}
+
+impl<'a> Leftovers<'a> {
+    pub(crate) fn of(names: impl Iterator<Item = &'a str>) -> Self {
+        const LAYERS: [&str; 3] = ["model.layers.", "encoder.block.", "decoder.block."];
+        // Old checkpoints hold tables that are computed, and a bias in the cross-attention that T5
+        // never uses.
+        const USELESS: [&str; 2] = ["rotary_emb.inv_freq", "relative_attention_bias.weight"];
+        const COPIES: [&str; 3] = [
+            "lm_head.weight",
+            "encoder.embed_tokens.weight",
+            "decoder.embed_tokens.weight",
+        ];
+        let useful =
+            |name: &&str| !COPIES.contains(name) && !USELESS.iter().any(|end| name.ends_with(end));
+        let of_layer = |name: &&str| LAYERS.iter().any(|start| name.starts_with(start));
+        let (of_layers, others) = names.filter(useful).partition(of_layer);
+        Self { of_layers, others }
+    }
+
+    /// What the user should know of those that are of no layer: that they `are` so.
+    pub(crate) fn warning(&self, are: &str) -> Option<String> {
+        const NAMED: usize = 8;
+        let named = self.others.iter().take(NAMED).copied().collect::<Vec<_>>();
+        let more = match self.others.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!named.is_empty()).then(|| {
+            format!(
+                "tensors that no model of this kind computes with {are}: {}{more}",
+                named.join(", ")
+            )
+        })
+    }
 }
 
 #[cfg(test)]
@@ -226,11 +262,24 @@ mod tests {
 
     #[test]
     fn distinguishes_layers_from_tables() {
-        assert!(is_of_layer("model.layers.1.mlp.up_proj.weight"));
-        assert!(is_of_layer(
-            "decoder.block.4.layer.0.SelfAttention.q.weight"
-        ));
-        assert!(!is_of_layer("model.layers.0.self_attn.rotary_emb.inv_freq"));
-        assert!(!is_of_layer("encoder.embed_tokens.weight"));
+        let of = |name| {
+            let left = Leftovers::of([name].into_iter());
+            (left.of_layers.len(), left.others.len())
+        };
+        assert_eq!(of("model.layers.1.mlp.up_proj.weight"), (1, 0));
+        let of_t5 = "decoder.block.4.layer.0.SelfAttention.q.weight";
+        assert_eq!(of(of_t5), (1, 0));
+        assert_eq!(of("model.layers.0.self_attn.rotary_emb.inv_freq"), (0, 0));
+        assert_eq!(of("encoder.embed_tokens.weight"), (0, 0));
+        assert_eq!(of("lm_head.bias"), (0, 1));
+    }
+
+    #[test]
+    fn tensors_that_nothing_is_computed_with_are_named_up_to_a_number() {
+        let names: Vec<String> = (0..10).map(|i| format!("heads.{i}")).collect();
+        let left = Leftovers::of(names.iter().map(String::as_str));
+        let said = left.warning("are not read").unwrap();
+        assert!(said.ends_with("are not read: heads.0, heads.1, heads.2, heads.3, heads.4, heads.5, heads.6, heads.7 and 2 more"), "{said}");
+        assert_eq!(Leftovers::of([].into_iter()).warning("are not read"), None);
     }
 }

@@ -36,6 +36,12 @@ impl Model {
         Ok(Self { network, warnings })
     }
 
+    /// The same, with more that the user should know.
+    pub(crate) fn with_warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+
     /// The model that `config` (the content of a config.json) describes, with somebody's own
     /// weights, computing in `dtype` on `device`.
     ///
@@ -57,8 +63,8 @@ impl Model {
     }
 
     /// What the user should know of the model's settings, in sentences: settings of its config.json
-    /// that are not known here, limits that follow from others, and weights that are held in
-    /// another type than was asked for.
+    /// that are not known here, limits that follow from others, weights that are held in another
+    /// type than was asked for, and those in its files that nothing is computed with.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

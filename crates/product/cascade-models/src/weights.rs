@@ -13,7 +13,7 @@ mod safetensors;
 mod tensors;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "gpu")]
@@ -164,6 +164,8 @@ pub(crate) struct Checkpoint {
 struct Inner {
     files: Vec<Box<dyn TensorFile>>,
     tensors: HashMap<String, Entry>,
+    /// Whether they are of a decoder without its head, as its base class saves them.
+    headless: bool,
     /// Names of the tensors that were read.
     used: Mutex<HashSet<String>>,
 }
@@ -171,6 +173,8 @@ struct Inner {
 /// Where a tensor is.
 struct Entry {
     file: usize,
+    /// What the file calls it.
+    own: String,
     info: TensorInfo,
 }
 
@@ -190,7 +194,10 @@ impl Checkpoint {
             for (name, info) in file.tensors() {
                 match model.weight_map.get(&name) {
                     Some(&place) if place != index => {}
-                    _ => _ = tensors.insert(name, Entry { file: index, info }),
+                    _ => {
+                        let (file, own) = (index, name.clone());
+                        tensors.insert(name, Entry { file, own, info });
+                    }
                 }
             }
         }
@@ -203,10 +210,15 @@ impl Checkpoint {
                 tensor: name.clone(),
             });
         }
+        let headless = is_base_model(&tensors);
         Ok(Self {
             inner: Arc::new(Inner {
                 files,
-                tensors,
+                tensors: match headless {
+                    true => with_prefix(tensors),
+                    false => tensors,
+                },
+                headless,
                 used: Mutex::default(),
             }),
         })
@@ -221,13 +233,19 @@ impl Checkpoint {
         }
     }
 
-    /// Names and shapes of the tensors that were not read so far.
-    pub(crate) fn unused(&self) -> BTreeMap<String, Vec<usize>> {
+    /// Names of the tensors that were not read so far, in order.
+    pub(crate) fn unused(&self) -> BTreeSet<String> {
         let used = self.used();
-        let all = self.inner.tensors.iter();
-        all.filter(|(name, _)| !used.contains(*name))
-            .map(|(name, entry)| (name.clone(), entry.info.shape.clone()))
+        let names = self.inner.tensors.keys();
+        names
+            .filter(|name| !used.contains(*name))
+            .cloned()
             .collect()
+    }
+
+    /// What the user should know of the files, in sentences.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        self.inner.files.iter().filter_map(|file| file.note())
     }
 
     /// What the files say of their tensors, by name.
@@ -273,6 +291,11 @@ impl Checkpoint {
     /// Where the tensor `name` is, which has the shape that is expected.
     fn entry(&self, name: &str, expected: &[usize]) -> Result<&Entry> {
         let Some(entry) = self.inner.tensors.get(name) else {
+            if self.inner.headless && name == HEAD {
+                return Err(Error::NoHead {
+                    files: self.files(),
+                });
+            }
             return Err(Error::MissingTensor {
                 files: self.files(),
                 tensor: name.to_owned(),
@@ -296,7 +319,7 @@ impl Checkpoint {
         let entry = self.inner.tensors.get(tensor);
         Named {
             file: entry.map(|entry| self.inner.files[entry.file].name()),
-            tensor,
+            tensor: entry.map_or(tensor, |entry| &entry.own),
         }
     }
 
@@ -313,7 +336,7 @@ impl Checkpoint {
         let entry = self.entry(name, expected)?;
         let file = &self.inner.files[entry.file];
         let stored = file
-            .load(name)?
+            .load(&entry.own)?
             .ok_or_else(|| Error::UnsupportedTensorType {
                 file: file.name().to_owned(),
                 tensor: name.to_owned(),
@@ -322,6 +345,26 @@ impl Checkpoint {
         self.used().insert(name.to_owned());
         Ok(stored)
     }
+}
+
+/// The tensor that gives logits.
+pub(crate) const HEAD: &str = "lm_head.weight";
+/// What tensors of a decoder are called in the class that adds a head to it.
+const PREFIX: &str = "model.";
+
+/// Whether tensors are called as the base class of a decoder calls them.
+fn is_base_model(tensors: &HashMap<String, Entry>) -> bool {
+    let prefixed = |name: &String| name.starts_with(PREFIX);
+    tensors.contains_key("embed_tokens.weight") && !tensors.keys().any(prefixed)
+}
+
+/// The same tensors as the class calls them that has a head too.
+fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
+    let renamed = |(name, entry): (String, Entry)| match name.starts_with("lm_head.") {
+        true => (name, entry),
+        false => (format!("{PREFIX}{name}"), entry),
+    };
+    tensors.into_iter().map(renamed).collect()
 }
 
 fn open(model: &ModelFiles) -> Result<Vec<Box<dyn TensorFile>>> {
@@ -385,20 +428,20 @@ impl Checkpoint {
     /// Gives up memory in which a tensor was read.
     fn let_go(&self, name: &str) {
         if let Some(entry) = self.inner.tensors.get(name) {
-            self.inner.files[entry.file].let_go(name);
+            self.inner.files[entry.file].let_go(&entry.own);
         }
     }
 
     /// A tensor where it lies, if its rows can be read there.
     fn in_place(&self, name: &str) -> Option<InPlace<'_>> {
         let entry = self.inner.tensors.get(name)?;
-        self.inner.files[entry.file].in_place(name)
+        self.inner.files[entry.file].in_place(&entry.own)
     }
 
     fn packed(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
         let entry = self.entry(name, &shape)?;
         let file = &self.inner.files[entry.file];
-        if let Some(blocks) = file.blocks(name, dtype)? {
+        if let Some(blocks) = file.blocks(&entry.own, dtype)? {
             self.used().insert(name.to_owned());
             return pack_blocks(self.named(name), &blocks, shape);
         }
@@ -431,7 +474,7 @@ impl cascade_gpu::Weights for Checkpoint {
     fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
         let entry = self.entry(name, &shape).map_err(carried)?;
         let file = &self.inner.files[entry.file];
-        let Some(blocks) = file.blocks(name, DType::Q8_0).map_err(carried)? else {
+        let Some(blocks) = file.blocks(&entry.own, DType::Q8_0).map_err(carried)? else {
             let values = self.load(name, &shape).map_err(carried)?;
             return quantized(self.named(name), &values, shape);
         };

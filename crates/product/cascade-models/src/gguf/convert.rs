@@ -19,8 +19,8 @@ use super::names::{self, Meaning, Renamed, Rows};
 use super::write::{write, Entries, Planned, Target, ALIGNMENT};
 use super::{vocabulary, Gguf, GgufWeights, Quantized};
 use crate::config::{check_kind, ModelConfig};
-use crate::load::{end_tokens, generation_warnings, is_of_layer, read_config};
-use crate::weights::{Checkpoint, FloatType, TensorInfo};
+use crate::load::{end_tokens, generation_warnings, read_config, Leftovers};
+use crate::weights::{Checkpoint, FloatType, TensorInfo, HEAD};
 use crate::{Error, ModelFile, ModelFiles, Result, Tokenizer};
 
 /// A checkpoint, and what is known of its model.
@@ -254,29 +254,14 @@ fn leftovers(
     warnings: &mut Vec<String>,
 ) -> Result<()> {
     let left = infos.keys().filter(|name| !used.contains(*name));
-    let left: Vec<&str> = left.map(String::as_str).collect();
-    if let Some(layer) = left.iter().find(|name| is_of_layer(name)) {
-        return Err(original.cannot_say(format!(
+    let left = Leftovers::of(left.map(String::as_str));
+    warnings.extend(left.warning("are left out"));
+    match left.of_layers.first() {
+        None => Ok(()),
+        Some(layer) => Err(original.cannot_say(format!(
             "tensor {layer}, which config.json has no place for"
-        )));
+        ))),
     }
-    let computed = ["rotary_emb.inv_freq", "relative_attention_bias.weight"];
-    let copies = [
-        "lm_head.weight",
-        "encoder.embed_tokens.weight",
-        "decoder.embed_tokens.weight",
-    ];
-    let unknown = left
-        .into_iter()
-        .filter(|name| !copies.contains(name) && !computed.iter().any(|end| name.ends_with(end)));
-    let unknown: Vec<&str> = unknown.collect();
-    if !unknown.is_empty() {
-        warnings.push(format!(
-            "tensors that no forward reads were left out: {}",
-            unknown.join(", ")
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub(super) struct Header {
     /// Keys in the order of the file, and where each lies with its value.
     pub(super) entries: Vec<(String, Range<usize>)>,
     pub(super) tensors: Vec<TensorInfo>,
+    /// Bytes behind the last tensor and what it is padded with.
+    pub(super) behind: u64,
 }
 
 /// A tensor, all of which is in the file.
@@ -202,6 +204,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<Header> {
         metadata,
         entries,
         tensors,
+        behind: (bytes.len() as u64).saturating_sub(start + next),
     })
 }
 

@@ -373,6 +373,16 @@ fn tensors_are_compared_with_the_file() {
     assert_refused(alignment.bytes(), &["power of two"]);
 }
 
+#[test]
+fn bytes_behind_the_tensors_are_told() {
+    let note = |bytes| GgufWeights::open(&[memory(bytes)]).unwrap().note();
+    let mut bytes = Maker::llama().bytes();
+    assert_eq!(note(bytes.clone()), None);
+    bytes.extend([0; 64]);
+    let told = note(bytes).unwrap();
+    assert!(told.contains("test.gguf is 64 bytes longer"), "{told}");
+}
+
 /// The message with which a file is refused that is loaded in a type.
 fn refusal_in(source: &ModelSource, dtype: DType) -> String {
     let options = LoadOptions {

@@ -159,6 +159,18 @@ impl TensorFile for GgufWeights {
         })
     }
 
+    fn note(&self) -> Option<String> {
+        let parts = self.gguf.parts.iter();
+        let mut longer = parts.filter(|part| part.header.behind > 0);
+        longer.next().map(|part| {
+            format!(
+                "{} is {} bytes longer than its tensors take: unless something was added to it, \
+                 they are damaged",
+                part.file, part.header.behind
+            )
+        })
+    }
+
     fn let_go(&self, tensor: &str) {
         if let Some((part, place, _)) = self.get(tensor) {
             part.bytes.let_go(place.data.clone());

@@ -41,6 +41,11 @@ pub(crate) trait TensorFile: Send + Sync {
         None
     }
 
+    /// What the user should know of the file, as a sentence.
+    fn note(&self) -> Option<String> {
+        None
+    }
+
     /// Gives up memory in which one of [`tensors`](Self::tensors) has been read.
     fn let_go(&self, _tensor: &str) {}
 }

@@ -1,9 +1,11 @@
 //! Loading models: what is loaded, and what is said of files that are damaged, missing, or do not
 //! belong together.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use candle_core::{safetensors, Device, Tensor};
 use cascade_core::{Architecture, Prompt, Scorer, TextCodec, TokenTree, Want};
 use cascade_models::{load, DType, EmbeddedModel, LoadOptions, LoadedModel, ModelSource};
 use serde_json::{json, Value};
@@ -162,6 +164,68 @@ fn other_compute_types_load() {
             assert_eq!(greedy(&model, "Question: 1.", 2).len(), 2);
         }
     }
+}
+
+/// Rewrites the weights of a folder with other tensors.
+fn edit_tensors(path: &Path, edit: impl FnOnce(&mut HashMap<String, Tensor>)) {
+    let file = path.join("model.safetensors");
+    let mut tensors = safetensors::load(&file, &Device::Cpu).unwrap();
+    edit(&mut tensors);
+    safetensors::save(&tensors, file).unwrap();
+}
+
+#[test]
+fn the_weights_of_a_base_class_load_if_the_embedding_is_the_head() {
+    let expected = {
+        let whole = copy(FAMILIES[1]);
+        edit_tensors(whole.path(), |tensors| {
+            let embedding = tensors["model.embed_tokens.weight"].copy().unwrap();
+            tensors.insert("lm_head.weight".to_owned(), embedding);
+        });
+        greedy(&open(whole.path()).unwrap(), "Question: How many?", 6)
+    };
+    let base = copy(FAMILIES[1]);
+    edit_tensors(base.path(), |tensors| {
+        tensors.remove("lm_head.weight");
+        let renamed = |(name, tensor): (String, Tensor)| {
+            (name.strip_prefix("model.").unwrap().to_owned(), tensor)
+        };
+        *tensors = tensors.drain().map(renamed).collect();
+    });
+    let message = refusal(base.path());
+    assert_says(
+        &message,
+        &["no lm_head.weight", "without its head", "generates"],
+    );
+    edit_json(&base.path().join("config.json"), |json| {
+        json["tie_word_embeddings"] = json!(true);
+    });
+    for shards in [1, 3] {
+        if shards > 1 {
+            demo::shard(base.path(), shards);
+        }
+        let model = open(base.path()).unwrap();
+        assert_eq!(greedy(&model, "Question: How many?", 6), expected);
+        assert_eq!(model.model.warnings(), [""; 0]);
+    }
+}
+
+#[test]
+fn tensors_that_nothing_is_computed_with_are_told() {
+    let copy = copy(FAMILIES[1]);
+    edit_tensors(copy.path(), |tensors| {
+        let other = Tensor::zeros(1280, candle_core::DType::BF16, &Device::Cpu).unwrap();
+        for name in ["lm_head.bias", "model.norm.bias"] {
+            tensors.insert(name.to_owned(), other.clone());
+        }
+        let tables = "model.layers.0.self_attn.rotary_emb.inv_freq";
+        tensors.insert(tables.to_owned(), other);
+    });
+    let model = open(copy.path()).unwrap();
+    let [warning] = model.model.warnings() else {
+        panic!("{:?}", model.model.warnings());
+    };
+    assert_says(warning, &["are not read: lm_head.bias, model.norm.bias"]);
 }
 
 /// The message with which a file is refused in a type.
