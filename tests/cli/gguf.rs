@@ -117,18 +117,31 @@ fn a_folder_becomes_a_file_that_says_the_same() {
 fn what_cannot_be_written_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("none.gguf");
-    let phi = project("tests/goldens/models/tiny-phi3");
-    let place = folder.path().join("phi");
-    std::fs::create_dir(&place).unwrap();
-    for name in ["config.json", "model.safetensors"] {
-        std::fs::copy(format!("{phi}/{name}"), place.join(name)).unwrap();
-    }
     let words = r#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}"#;
-    std::fs::write(place.join("tokenizer.json"), words).unwrap();
-    let quantize = ["quantize", place.to_str().unwrap(), "--dtype", "q8_0"];
-    let message = error(&cascade(
-        &[&quantize[..], &["--out", file.to_str().unwrap()]].concat(),
-    ));
-    assert!(message.contains("Phi-3"), "{message}");
-    assert!(!file.exists());
+    // What the format has no words for, and a weight that is NaN.
+    for (model, last, said) in [
+        ("tiny-smollm3", None, "positions that some do not have"),
+        (
+            "tiny-llama-mha",
+            Some(f32::NAN),
+            "model.safetensors: tensor model.norm.weight has NaN",
+        ),
+    ] {
+        let original = project(&format!("tests/goldens/models/{model}"));
+        let place = folder.path().join(model);
+        std::fs::create_dir(&place).unwrap();
+        std::fs::copy(format!("{original}/config.json"), place.join("config.json")).unwrap();
+        let mut weights = std::fs::read(format!("{original}/model.safetensors")).unwrap();
+        let end = weights.len() - 4;
+        if let Some(last) = last {
+            weights[end..].copy_from_slice(&last.to_le_bytes());
+        }
+        std::fs::write(place.join("model.safetensors"), weights).unwrap();
+        std::fs::write(place.join("tokenizer.json"), words).unwrap();
+        let quantize = ["quantize", place.to_str().unwrap(), "--dtype", "q8_0"];
+        let out = ["--out", file.to_str().unwrap()];
+        let message = error(&cascade(&[&quantize[..], &out].concat()));
+        assert!(message.contains(said), "{message}");
+        assert!(!file.exists());
+    }
 }

@@ -51,19 +51,21 @@ pub(crate) fn run(args: &QuantizeArgs) -> Result<ExitCode> {
     let writing = || format!("cannot write {}", args.out.display());
     let file = output.begin().with_context(writing)?;
     let mut buffered = BufWriter::with_capacity(1 << 20, file.file());
-    let done = quantize(&files, &conversations, args.dtype, &mut buffered)?;
+    let mut warnings = Vec::new();
+    let mut tell = |warning: &str| {
+        terminal::note(format_args!("warning: {warning}"));
+        warnings.push(warning.to_owned());
+    };
+    let done = quantize(&files, &conversations, args.dtype, &mut tell, &mut buffered)?;
     buffered.flush().with_context(writing)?;
     drop(buffered);
     check_quantized(&files, &ModelFile::Disk(file.temporary().to_owned()))?;
     file.commit().with_context(writing)?;
-    report(args, &done)?;
+    report(args, done, &warnings)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(args: &QuantizeArgs, done: &Quantized) -> Result<()> {
-    for warning in &done.warnings {
-        terminal::note(format_args!("warning: {warning}"));
-    }
+fn report(args: &QuantizeArgs, done: Quantized, warnings: &[String]) -> Result<()> {
     let mut out = terminal::stdout();
     let path = args.out.display();
     if args.json {
@@ -72,7 +74,7 @@ fn report(args: &QuantizeArgs, done: &Quantized) -> Result<()> {
             "dtype": args.dtype.as_str(),
             "matrices": done.matrices,
             "bytes": done.bytes,
-            "warnings": done.warnings,
+            "warnings": warnings,
         });
         writeln!(out, "{found}")?;
     } else {

@@ -9,6 +9,7 @@ mod tokenizer;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
+use std::ops::Range;
 
 use cascade_core::TokenId;
 use cascade_hub::TokenizerFiles;
@@ -17,7 +18,7 @@ use serde_json::Value as Json;
 use super::blocks::BlockType;
 use super::names::{self, Meaning, Renamed, Rows};
 use super::write::{write, Entries, Planned, Target, ALIGNMENT};
-use super::{vocabulary, Gguf, GgufWeights, Quantized};
+use super::{quantize, vocabulary, Gguf, GgufWeights, Quantized};
 use crate::config::{check_kind, ModelConfig};
 use crate::load::{end_tokens, generation_warnings, read_config, Leftovers};
 use crate::weights::{Checkpoint, FloatType, TensorInfo, HEAD};
@@ -70,23 +71,33 @@ pub(super) fn convert(
     files: &ModelFiles,
     conversations: &Json,
     target: Target,
+    tell: &mut dyn FnMut(&str),
     out: &mut dyn Write,
 ) -> Result<Quantized> {
     let original = Original::read(files)?;
     let checkpoint = Checkpoint::open(files)?;
     let stated = settings::of(&original.config).map_err(|what| original.cannot_say(what))?;
+    let own_head = stated.keeps_head(&checkpoint)?;
     let mut entries = Entries::default();
     entries.text("general.architecture", stated.family.name());
     entries.text("general.type", "model");
     entries.text("general.name", last_part(&files.name));
-    stated.put(&mut entries);
+    stated.put(&mut entries, own_head);
     let mut warnings = original.warnings.clone();
+    warnings.extend(stated.unknown_elsewhere());
     warnings.extend(tokenizer::put(&original, conversations, &mut entries)?);
-    let tensors = plan(&original, &checkpoint, &stated, target, &mut warnings)?;
+    let tensors = plan(
+        &original,
+        &checkpoint,
+        &stated,
+        target,
+        own_head,
+        &mut warnings,
+    )?;
+    warnings.extend(quantize::warnings(&tensors, target));
+    warnings.iter().for_each(|warning| tell(warning));
     let bytes = write(entries, &tensors, target, ALIGNMENT, out)?;
-    let mut done = Quantized::of(&tensors, target, bytes);
-    warnings.append(&mut done.warnings);
-    Ok(Quantized { warnings, ..done })
+    Ok(Quantized::of(&tensors, bytes))
 }
 
 /// Of a folder, its own name: where it lay says nothing of the model.
@@ -126,43 +137,26 @@ fn plan<'a>(
     checkpoint: &'a Checkpoint,
     stated: &settings::Stated,
     target: Target,
+    own_head: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Planned<'a>>> {
     let infos = checkpoint.infos();
-    let own_head = stated
-        .has_own_head(infos.contains_key("lm_head.weight"))
-        .map_err(|what| original.cannot_say(what))?;
     let mut tensors = Vec::new();
     let mut used = HashSet::new();
     for name in names::all(stated.family, stated.layers) {
         let Some(Renamed { name: own, rows }) = own_name(stated, &name) else {
             continue;
         };
-        let place = places(&own).find_map(|place| infos.get_key_value(place));
-        let Some((own, info)) = place.filter(|(own, _)| own_head || *own != "lm_head.weight")
-        else {
+        if own == HEAD && !own_head {
+            continue;
+        }
+        let Some(piece) = Piece::of(stated, &infos, &own, rows) else {
             continue;
         };
-        used.insert(own.clone());
-        let heads = match rows {
-            Rows::Same => 1,
-            Rows::QueryPairs => stated.heads.0,
-            Rows::KeyPairs => stated.heads.1,
-        };
-        let count = info.shape.first().copied().unwrap_or(1);
-        if rows != Rows::Same && !count.is_multiple_of(2 * heads) {
-            let shape = &info.shape;
-            return Err(
-                original.cannot_say(format!("tensor {own} of shape {shape:?} for {heads} heads"))
-            );
-        }
-        let (own, shape) = (own.clone(), info.shape.clone());
-        let from = block_type(checkpoint, &own, info)?;
-        let values = move || {
-            let bytes = checkpoint.finite(&own, &shape)?.bytes;
-            Ok(in_order(bytes, count, rows, heads))
-        };
-        let shape = info.shape.clone();
+        used.insert(piece.tensor.clone());
+        let (shape, from) = (piece.shape(), block_type(checkpoint, &piece)?);
+        piece.check().map_err(|what| original.cannot_say(what))?;
+        let values = move || piece.values(checkpoint);
         let other = Some(Target::F32);
         tensors.push(Planned::new(name, shape, from, target, other, values));
     }
@@ -170,6 +164,90 @@ fn plan<'a>(
     check_all_there(original, &tensors, own_head)?;
     leftovers(original, &infos, &used, warnings)?;
     Ok(tensors)
+}
+
+/// A tensor of the file as part of one of the checkpoint.
+struct Piece {
+    tensor: String,
+    /// Of the checkpoint's tensor.
+    whole: Vec<usize>,
+    /// Of its rows, those that are taken.
+    taken: Range<usize>,
+    /// The order of rows, and heads that they are of.
+    rows: Rows,
+    heads: usize,
+}
+
+impl Piece {
+    /// What a checkpoint has of the tensor `own`.
+    fn of(
+        stated: &settings::Stated,
+        infos: &BTreeMap<String, TensorInfo>,
+        own: &str,
+        rows: Rows,
+    ) -> Option<Self> {
+        let heads = match rows {
+            Rows::Same => 1,
+            Rows::QueryPairs => stated.heads.0,
+            Rows::KeyPairs => stated.heads.1,
+        };
+        let (tensor, taken) = match stated.part(own) {
+            Some((tensor, taken)) => (tensor, Some(taken)),
+            None => (
+                places(own)
+                    .find(|place| infos.contains_key(*place))?
+                    .to_owned(),
+                None,
+            ),
+        };
+        let whole = infos.get(&tensor)?.shape.clone();
+        let count = whole.first().copied().unwrap_or(1);
+        Some(Self {
+            tensor,
+            whole,
+            taken: taken.unwrap_or(0..count),
+            rows,
+            heads,
+        })
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        let mut shape = self.whole.clone();
+        if let Some(rows) = shape.first_mut() {
+            *rows = self.taken.len();
+        }
+        shape
+    }
+
+    /// Refuses tensors that have not the rows of all heads.
+    fn check(&self) -> std::result::Result<(), String> {
+        let even = self.rows == Rows::Same || self.taken.len().is_multiple_of(2 * self.heads);
+        let there = self
+            .whole
+            .first()
+            .is_none_or(|&rows| self.taken.end <= rows);
+        match even && there {
+            true => Ok(()),
+            false => {
+                let (tensor, shape, heads) = (&self.tensor, &self.whole, self.heads);
+                Err(format!(
+                    "tensor {tensor} of shape {shape:?} for {heads} heads"
+                ))
+            }
+        }
+    }
+
+    /// The values in the order of a GGUF file.
+    fn values<'a>(&self, checkpoint: &'a Checkpoint) -> Result<Cow<'a, [u8]>> {
+        let bytes = checkpoint.finite(&self.tensor, &self.whole)?.bytes;
+        let row = bytes.len() / self.whole.first().copied().unwrap_or(1).max(1);
+        let taken = self.taken.start * row..self.taken.end * row;
+        let bytes = match bytes {
+            Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[taken]),
+            Cow::Owned(bytes) => Cow::Owned(bytes[taken].to_vec()),
+        };
+        Ok(in_order(bytes, self.taken.len(), self.rows, self.heads))
+    }
 }
 
 /// What a checkpoint calls a tensor of a file.
@@ -196,8 +274,8 @@ fn places(name: &str) -> impl Iterator<Item = &str> {
     [name].into_iter().chain(others.iter().copied())
 }
 
-fn block_type(checkpoint: &Checkpoint, name: &str, info: &TensorInfo) -> Result<BlockType> {
-    let stored = checkpoint.load(name, &info.shape)?;
+fn block_type(checkpoint: &Checkpoint, piece: &Piece) -> Result<BlockType> {
+    let stored = checkpoint.load(&piece.tensor, &piece.whole)?;
     Ok(match stored.dtype {
         FloatType::F32 => BlockType::F32,
         FloatType::F16 => BlockType::F16,

@@ -13,21 +13,22 @@ use super::{convert, settings, Gguf, GgufWeights};
 use crate::{DType, ModelFiles, Result};
 
 /// What [`quantize`] did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quantized {
     /// Matrices that have the type now.
     pub matrices: usize,
     /// Bytes that were written.
     pub bytes: u64,
-    /// What the user should know, in sentences.
-    pub warnings: Vec<String>,
 }
 
 /// Writes a model as one GGUF file whose matrices are rounded to `dtype`. The same files give the
 /// same bytes on every machine, and loading what was written as it is [stored](DType::Stored) gives
 /// the model that loading the original in `dtype` gives. A matrix whose rows have no whole blocks
 /// is written in f32.
+///
+/// `tell` hears what the user should know, in sentences, before anything is written: what is lost,
+/// and where other programs would take the file for another model, or for none.
 ///
 /// Of a GGUF file, or of all parts of one, everything else stays: the tokenizer and all settings
 /// are copied byte by byte, but for those that say how the file is packed, and tensors that are no
@@ -50,16 +51,20 @@ pub fn quantize(
     files: &ModelFiles,
     conversations: &Json,
     dtype: DType,
+    tell: &mut dyn FnMut(&str),
     out: &mut dyn Write,
 ) -> Result<Quantized> {
     let target = Target::of(dtype)?;
     if files.weight_format != WeightFormat::Gguf {
-        return convert::convert(files, conversations, target, out);
+        return convert::convert(files, conversations, target, tell, out);
     }
     // Refuses what is not understood.
     GgufWeights::open(&files.weights)?;
     let gguf = Gguf::open(&files.weights)?;
-    settings::config(&gguf)?;
+    let config = settings::config(&gguf)?;
+    if let Some(window) = config["sliding_window"].as_u64() {
+        tell(&unknown_window(window));
+    }
     let mut entries = Entries::default();
     let first = gguf.first();
     let kept = first.header.entries.iter();
@@ -73,8 +78,19 @@ pub fn quantize(
         })
     });
     let tensors: Vec<Planned<'_>> = tensors.collect();
+    warnings(&tensors, target)
+        .iter()
+        .for_each(|warning| tell(warning));
     let bytes = write(entries, &tensors, target, alignment(&gguf), out)?;
-    Ok(Quantized::of(&tensors, target, bytes))
+    Ok(Quantized::of(&tensors, bytes))
+}
+
+/// What the user should know of a window in a file of architecture `llama`.
+pub(super) fn unknown_window(window: u64) -> String {
+    format!(
+        "the model sees {window} tokens at most, and other programs (llama.cpp) do not read that of \
+         a file of this architecture: longer texts go on in another way there"
+    )
 }
 
 /// Reads the file that [`quantize`] has written again, and compares what it says with the original:
@@ -90,11 +106,10 @@ pub fn check_quantized(files: &ModelFiles, written: &crate::ModelFile) -> Result
 }
 
 impl Quantized {
-    pub(super) fn of(tensors: &[Planned<'_>], target: Target, bytes: u64) -> Self {
+    pub(super) fn of(tensors: &[Planned<'_>], bytes: u64) -> Self {
         Self {
             matrices: tensors.iter().filter(|tensor| tensor.rounded).count(),
             bytes,
-            warnings: warnings(tensors, target),
         }
     }
 }
@@ -111,7 +126,8 @@ fn alignment(gguf: &Gguf) -> u64 {
     stated.unwrap_or(ALIGNMENT)
 }
 
-fn warnings(tensors: &[Planned<'_>], target: Target) -> Vec<String> {
+/// What the user should know of how tensors are rounded.
+pub(super) fn warnings(tensors: &[Planned<'_>], target: Target) -> Vec<String> {
     let mut before: BTreeMap<&str, usize> = BTreeMap::new();
     let floats = [
         BlockType::F32,

@@ -8,6 +8,9 @@ use serde_json::{json, Value as Json};
 use super::{vocabulary, Gguf, OTHER_FILE};
 use crate::Result;
 
+/// The key of what logits are multiplied with.
+pub(super) const LOGIT_SCALE: &str = "logit_scale";
+
 /// The architectures that are read, by what llama.cpp calls them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
@@ -333,7 +336,7 @@ fn refuse_extras(keys: &Keys<'_>) -> Result<()> {
         ("attention.causal", 1.0),
         ("attention.max_alibi_bias", 0.0),
         ("attention.clamp_kqv", 0.0),
-        ("logit_scale", 1.0),
+        (LOGIT_SCALE, 1.0),
         ("embedding_scale", 1.0),
         ("residual_scale", 1.0),
         ("rope.scaling.attn_factor", 1.0),
@@ -453,14 +456,7 @@ fn t5(keys: &Keys<'_>) -> Result<Json> {
     keys.key("context_length");
     let gated = gguf.has("enc.blk.0.ffn_gate.weight");
     let tied = is_tied(gguf);
-    if !tied && !gated {
-        return Err(gguf.fault(
-            "it has a head of its own without gates in its layers: it does not say whether \
-             hidden states are scaled before that head"
-                .to_owned(),
-            "take the model's safetensors files",
-        ));
-    }
+    let scaled = scales_outputs(keys, width, tied, gated)?;
     let layers = keys.required("block_count")?;
     let start = keys.size("decoder_start_token_id")?;
     Ok(json!({
@@ -479,10 +475,35 @@ fn t5(keys: &Keys<'_>) -> Result<Json> {
             .ok_or_else(|| keys.missing("attention.layer_norm_rms_epsilon"))?,
         "feed_forward_proj": if gated { "gated-gelu" } else { "relu" },
         "tie_word_embeddings": tied,
-        "scale_decoder_outputs": tied,
+        "scale_decoder_outputs": scaled,
         "decoder_start_token_id": start,
         "pad_token_id": gguf.unsigned("tokenizer.ggml.padding_token_id")?.unwrap_or(0),
     }))
+}
+
+/// Whether hidden states of a T5 are scaled by d_model^-0.5 before the head. Files do not say it,
+/// but for those that would be taken for the other otherwise: tied heads are scaled in all that
+/// were released, and others are not.
+fn scales_outputs(keys: &Keys<'_>, width: u64, tied: bool, gated: bool) -> Result<bool> {
+    let gguf = keys.gguf;
+    match keys.number(LOGIT_SCALE)? {
+        None if !tied && !gated => Err(gguf.fault(
+            "it has a head of its own without gates in its layers: it does not say whether \
+             hidden states are scaled before that head"
+                .to_owned(),
+            "take the model's safetensors files",
+        )),
+        None => Ok(tied),
+        Some(1.0) => Ok(false),
+        Some(scale) if scale as f32 == (width as f64).powf(-0.5) as f32 => Ok(true),
+        Some(scale) => Err(gguf.fault(
+            format!(
+                "`{}` is {scale}, and T5 scales logits by 1 or d_model^-0.5",
+                keys.key(LOGIT_SCALE)
+            ),
+            OTHER_FILE,
+        )),
+    }
 }
 
 /// Whether the embedding is the head too: there is none, or a copy.

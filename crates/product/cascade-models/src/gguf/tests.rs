@@ -435,7 +435,7 @@ fn weights_that_are_no_numbers_are_refused_however_they_are_packed() {
             let files = crate::locate(&source, &LoadOptions::default()).unwrap();
             for dtype in [DType::Q4_0, DType::Q8_0, DType::F32] {
                 let none = serde_json::Value::Null;
-                let written = quantize(&files, &none, dtype, &mut Vec::new());
+                let written = quantize(&files, &none, dtype, &mut |_| {}, &mut Vec::new());
                 let error = written.unwrap_err();
                 let whose = format!("damaged.gguf: tensor {} has ", tensor.name);
                 assert!(error.to_string().contains(&whose), "{error}");

@@ -1,8 +1,10 @@
 //! GGUF files: logits and ids against llama.cpp and Hugging Face, models in parts, and what is said
 //! of files that are not there; see tests/goldens.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use candle_core::{safetensors, Tensor};
@@ -388,20 +390,60 @@ fn says(source: &ModelSource, dtype: DType, cache_dtype: Option<CacheType>) -> V
     scores.unwrap().logits.unwrap().row(0).to_vec()
 }
 
-fn quantized(name: &str, dtype: DType, folder: &TempDir) -> (ModelSource, Quantized) {
-    let original = ModelSource::File(goldens().join(name));
-    let files = locate(&original, &LoadOptions::default()).unwrap();
-    let mut bytes = Vec::new();
-    let done = quantize(&files, &Value::Null, dtype, &mut bytes).unwrap();
+/// A file that was written, and what was told of it.
+#[derive(Debug)]
+struct Written {
+    bytes: Vec<u8>,
+    done: Quantized,
+    warnings: Vec<String>,
+}
+
+/// What is written counts.
+struct Counting<'a>(&'a Cell<usize>, Vec<u8>);
+
+impl Write for Counting<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.set(self.0.get() + bytes.len());
+        self.1.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The file of a model in a type. All warnings come before the first byte.
+fn write(original: &ModelSource, dtype: DType) -> cascade_models::Result<Written> {
+    let files = locate(original, &LoadOptions::default()).unwrap();
+    let (count, mut warnings) = (Cell::new(0), Vec::new());
+    let mut tell = |warning: &str| {
+        assert_eq!(count.get(), 0, "{warning}");
+        warnings.push(warning.to_owned());
+    };
+    let mut out = Counting(&count, Vec::new());
+    let done = quantize(&files, &Value::Null, dtype, &mut tell, &mut out)?;
+    let bytes = out.1;
     assert_eq!(done.bytes, bytes.len() as u64);
-    let mut again = Vec::new();
-    quantize(&files, &Value::Null, dtype, &mut again).unwrap();
-    assert!(bytes == again, "{name}: other bytes the second time");
+    Ok(Written {
+        bytes,
+        done,
+        warnings,
+    })
+}
+
+fn quantized(name: &str, dtype: DType, folder: &TempDir) -> (ModelSource, Written) {
+    let original = ModelSource::File(goldens().join(name));
+    let written = write(&original, dtype).unwrap();
+    let again = write(&original, dtype).unwrap();
+    assert!(
+        written.bytes == again.bytes,
+        "{name}: other bytes the second time"
+    );
     // One file, whatever it was made from.
     let name = name.replace("-00001-of-00002", "-of-parts");
     let path = folder.path().join(format!("{dtype}-{name}"));
-    fs::write(&path, bytes).unwrap();
-    (ModelSource::File(path), done)
+    fs::write(&path, &written.bytes).unwrap();
+    (ModelSource::File(path), written)
 }
 
 #[test]
@@ -418,7 +460,7 @@ fn quantized_files_are_the_models_that_rounding_at_load_gives() {
     ] {
         let original = ModelSource::File(goldens().join(name));
         for dtype in [DType::Q8_0, DType::Q4_0, DType::BF16, DType::F32] {
-            let (written, done) = quantized(name, dtype, &folder);
+            let (written, Written { done, .. }) = quantized(name, dtype, &folder);
             // Rows of the others have no whole blocks.
             let whole = ["llama3-q8_0.gguf", "qwen3-k.gguf", "t5-v1.1-q8_0.gguf"];
             assert!(done.matrices > 0 || !whole.contains(&name), "{name}");
@@ -434,28 +476,19 @@ fn quantized_files_are_the_models_that_rounding_at_load_gives() {
 #[test]
 fn quantizing_what_has_the_type_changes_nothing() {
     let folder = TempDir::new().unwrap();
-    let (once, done) = quantized("qwen3-k.gguf", DType::Q8_0, &folder);
-    assert_eq!(done.matrices, 8);
-    let files = locate(&once, &LoadOptions::default()).unwrap();
-    let mut twice = Vec::new();
-    quantize(&files, &Value::Null, DType::Q8_0, &mut twice).unwrap();
-    let ModelSource::File(path) = once else {
-        unreachable!()
-    };
-    assert!(fs::read(path).unwrap() == twice);
+    let (once, first) = quantized("qwen3-k.gguf", DType::Q8_0, &folder);
+    assert_eq!(first.done.matrices, 8);
+    let twice = write(&once, DType::Q8_0).unwrap();
+    assert!(first.bytes == twice.bytes);
 }
 
 #[test]
 fn rounding_twice_is_told_and_other_files_are_refused() {
     let folder = TempDir::new().unwrap();
-    let (_, done) = quantized("llama3-q8_0.gguf", DType::Q4_0, &folder);
-    assert!(done.warnings[0].contains("Q8_0"), "{:?}", done.warnings);
-    let files = locate(
-        &ModelSource::File(goldens().join("llama-f32.gguf")),
-        &LoadOptions::default(),
-    )
-    .unwrap();
-    let refused = quantize(&files, &Value::Null, DType::Stored, &mut Vec::new());
+    let (_, Written { warnings, .. }) = quantized("llama3-q8_0.gguf", DType::Q4_0, &folder);
+    assert!(warnings[0].contains("Q8_0"), "{warnings:?}");
+    let original = ModelSource::File(goldens().join("llama-f32.gguf"));
+    let refused = write(&original, DType::Stored).map(|written| written.done);
     assert!(refused.unwrap_err().to_string().contains("q4_0"));
 }
 
@@ -481,18 +514,12 @@ fn small_tokenizer(folder: &TempDir) -> PathBuf {
     path
 }
 
-fn converted(
-    original: &ModelSource,
-    dtype: DType,
-    path: &Path,
-) -> cascade_models::Result<Quantized> {
+fn converted(original: &ModelSource, dtype: DType, path: &Path) -> cascade_models::Result<Written> {
     let files = locate(original, &LoadOptions::default()).unwrap();
-    let mut bytes = Vec::new();
-    let done = quantize(&files, &Value::Null, dtype, &mut bytes)?;
-    assert_eq!(done.bytes, bytes.len() as u64);
-    fs::write(path, bytes).unwrap();
+    let written = write(original, dtype)?;
+    fs::write(path, &written.bytes).unwrap();
     check_quantized(&files, &ModelFile::Disk(path.to_owned()))?;
-    Ok(done)
+    Ok(written)
 }
 
 #[test]
@@ -508,6 +535,7 @@ fn folders_become_the_models_that_rounding_at_load_gives() {
         "tiny-llama-yarn",
         "tiny-mistral",
         "tiny-mistral-window",
+        "tiny-phi3",
         "tiny-qwen2",
         "tiny-qwen3",
         "tiny-t5-v1.0",
@@ -515,13 +543,15 @@ fn folders_become_the_models_that_rounding_at_load_gives() {
         let original = ModelSource::Folder(folder_of(name, &tokenizer, &folder));
         for dtype in [DType::Q8_0, DType::BF16, DType::F32] {
             let path = folder.path().join(format!("{name}-{dtype}.gguf"));
-            let done = converted(&original, dtype, &path).unwrap();
-            // Nobody else knows a tokenizer of words.
-            assert!(
-                done.warnings
-                    .iter()
-                    .any(|warning| warning.contains("WordLevel")),
-                "{done:?}"
+            let Written { warnings, .. } = converted(&original, dtype, &path).unwrap();
+            let told = |what: &str| warnings.iter().any(|warning| warning.contains(what));
+            // Nobody else knows a tokenizer of words, or reads a window.
+            assert!(told("WordLevel") && told("do not load it"), "{warnings:?}");
+            let windowed = ["tiny-mistral-window", "tiny-phi3"].contains(&name);
+            assert_eq!(
+                told("longer texts go on in another way"),
+                windowed,
+                "{warnings:?}"
             );
             let written = ModelSource::File(path);
             assert_eq!(
@@ -555,7 +585,7 @@ fn what_the_format_has_no_words_for_is_refused_by_name() {
     let folder = TempDir::new().unwrap();
     let tokenizer = small_tokenizer(&folder);
     for (name, word) in [
-        ("tiny-phi3", "Phi-3"),
+        ("tiny-phi3-longrope", "LongRoPE"),
         ("tiny-smollm3", "layers"),
         ("tiny-qwen2-window", "windows"),
         ("tiny-t5-v1.1", "relative_attention_max_distance of 50"),
@@ -600,6 +630,95 @@ fn what_a_generation_config_asks_for_is_told_before_it_is_lost() {
     let told = |warning: &String| warning.contains("repetition_penalty");
     assert!(done.warnings.iter().any(told), "{:?}", done.warnings);
     assert_eq!(open(&path).unwrap().eos_token_ids, [2]);
+}
+
+/// A tiny T5 whose config.json and head are changed.
+fn t5_with(
+    name: &str,
+    settings: &[(&str, Value)],
+    head: Option<Head>,
+    folder: &TempDir,
+) -> ModelSource {
+    let place = folder_of(name, &small_tokenizer(folder), folder);
+    let config = fs::read_to_string(place.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    // A file says no other.
+    config["relative_attention_max_distance"] = 128.into();
+    config["feed_forward_proj"] = match name {
+        "tiny-t5-v1.0" => "relu".into(),
+        _ => "gated-gelu".into(),
+    };
+    for (key, value) in settings {
+        config[*key] = value.clone();
+    }
+    fs::write(place.join("config.json"), config.to_string()).unwrap();
+    let weights = place.join("model.safetensors");
+    let mut tensors = safetensors::load(&weights, &candle_core::Device::Cpu).unwrap();
+    tensors.remove("lm_head.weight");
+    let embedding = tensors["shared.weight"].clone();
+    let own = match head {
+        None => None,
+        Some(Head::Copy) => Some(embedding.copy().unwrap()),
+        Some(Head::Own) => Some((embedding * 0.5).unwrap()),
+    };
+    tensors.extend(own.map(|own| ("lm_head.weight".to_owned(), own)));
+    safetensors::save(&tensors, weights).unwrap();
+    ModelSource::Folder(place)
+}
+
+/// A head beside an embedding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Head {
+    Copy,
+    Own,
+}
+
+#[test]
+fn every_head_of_a_t5_can_be_said() {
+    for name in ["tiny-t5-v1.0", "tiny-t5-v1.1"] {
+        for head in [None, Some(Head::Copy), Some(Head::Own)] {
+            for scaled in [true, false] {
+                let folder = TempDir::new().unwrap();
+                let settings = [
+                    ("tie_word_embeddings", true.into()),
+                    ("scale_decoder_outputs", scaled.into()),
+                ];
+                let original = t5_with(name, &settings, head, &folder);
+                let path = folder.path().join("written.gguf");
+                for dtype in [DType::F32, DType::Q8_0] {
+                    let written = converted(&original, dtype, &path).unwrap();
+                    let has = |name: &[u8]| written.bytes.windows(name.len()).any(|w| w == name);
+                    // A copy is not written, and what is taken for granted is not said.
+                    let own = head == Some(Head::Own);
+                    assert_eq!(has(b"\x0d\0\0\0\0\0\0\0output.weight"), own);
+                    let granted = scaled != own && (name == "tiny-t5-v1.1" || !own);
+                    assert_eq!(has(b"t5.logit_scale"), !granted, "{name} {head:?} {scaled}");
+                    assert_eq!(
+                        says(&ModelSource::File(path.clone()), DType::Stored, None),
+                        says(&original, dtype, None),
+                        "{name} {head:?} {scaled} in {dtype}"
+                    );
+                }
+            }
+        }
+        // As transformers 4 writes them: whether they are tied says it all.
+        for (tied, head) in [
+            (true, None),
+            (true, Some(Head::Own)),
+            (false, Some(Head::Copy)),
+        ] {
+            let folder = TempDir::new().unwrap();
+            let original = t5_with(name, &[("tie_word_embeddings", tied.into())], head, &folder);
+            let path = folder.path().join("written.gguf");
+            converted(&original, DType::F32, &path).unwrap();
+            let written = says(&ModelSource::File(path), DType::Stored, None);
+            assert_eq!(
+                written,
+                says(&original, DType::F32, None),
+                "{name} {tied} {head:?}"
+            );
+        }
+    }
 }
 
 #[test]

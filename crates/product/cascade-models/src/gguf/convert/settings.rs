@@ -1,14 +1,19 @@
 //! What config.json says, in the keys of a GGUF file.
 
 use std::fmt::Debug;
+use std::num::NonZeroUsize;
+use std::ops::Range;
 
+use super::places;
 use crate::backend::{Activation, Heads};
 use crate::config::ModelConfig;
 use crate::decoder::{Arrangement, DecoderConfig, Rotations};
 use crate::gguf::blocks::BlockType;
-use crate::gguf::settings::Family;
+use crate::gguf::quantize::unknown_window;
+use crate::gguf::settings::{Family, LOGIT_SCALE};
 use crate::gguf::write::{Entries, Planned, Target};
 use crate::t5::FeedForwardProj;
+use crate::weights::{Checkpoint, HEAD};
 use crate::T5Config;
 
 /// The tensor of what each rotary frequency is divided by.
@@ -25,8 +30,12 @@ pub(super) struct Stated {
     pub(super) ungated: bool,
     /// Whether a head among the tensors is passed over.
     tied: bool,
-    /// Whether a T5 scales hidden states before its head.
-    scales: Option<bool>,
+    /// What a T5 multiplies logits with.
+    scale: Option<f64>,
+    /// How matrices of the same input lie in the checkpoint.
+    together: Option<Together>,
+    /// How many positions a token sees, if not all.
+    window: Option<usize>,
     keys: Vec<(&'static str, Value)>,
     factors: Option<Vec<f32>>,
 }
@@ -37,28 +46,68 @@ enum Value {
     Text(&'static str),
 }
 
+/// Rows of matrices of the same input that lie below one another.
+struct Together {
+    queries: usize,
+    keys: usize,
+    inner: usize,
+}
+
 impl Stated {
-    /// Whether the model has a head of its own, if the checkpoint has a tensor for one or not.
-    ///
-    /// # Errors
-    /// A T5 whose head goes with hidden states in another way than the format takes for granted.
-    pub(super) fn has_own_head(&self, there: bool) -> Result<bool, String> {
-        let own = there && !self.tied;
-        match self.scales {
-            Some(true) if own => Err("that hidden states are scaled before a head of its own"),
-            Some(false) if !own => Err("that hidden states are not scaled before a tied head"),
-            _ => Ok(own),
-        }
-        .map_err(str::to_owned)
+    /// Whether the head of a checkpoint is written: the model has one, which is not the embedding.
+    pub(super) fn keeps_head(&self, checkpoint: &Checkpoint) -> crate::Result<bool> {
+        let infos = checkpoint.infos();
+        let Some(head) = infos.get(HEAD).filter(|_| !self.tied) else {
+            return Ok(false);
+        };
+        // Readers take a copy for the embedding. Heads of decoders are read whatever they are.
+        let embedding = places("shared.weight").find(|place| infos.contains_key(*place));
+        let Some(embedding) = embedding.filter(|place| infos[*place] == *head) else {
+            return Ok(true);
+        };
+        let of = |name| checkpoint.load(name, &head.shape);
+        Ok(of(HEAD)?.bytes != of(embedding)?.bytes)
     }
 
-    pub(super) fn put(&self, entries: &mut Entries) {
+    /// Where the tensor `own` lies, if the checkpoint has it as rows of another.
+    pub(super) fn part(&self, own: &str) -> Option<(String, Range<usize>)> {
+        let Together {
+            queries: q,
+            keys: k,
+            inner,
+        } = *self.together.as_ref()?;
+        let (at, name) = own.strip_suffix(".weight")?.rsplit_once('.')?;
+        let (whole, rows) = match name {
+            "q_proj" => ("qkv_proj", 0..q),
+            "k_proj" => ("qkv_proj", q..q + k),
+            "v_proj" => ("qkv_proj", q + k..q + 2 * k),
+            "gate_proj" => ("gate_up_proj", 0..inner),
+            "up_proj" => ("gate_up_proj", inner..2 * inner),
+            _ => return None,
+        };
+        Some((format!("{at}.{whole}.weight"), rows))
+    }
+
+    /// What other programs do not read of such a file, in sentences.
+    pub(super) fn unknown_elsewhere(&self) -> Option<String> {
+        self.window.map(|window| unknown_window(window as u64))
+    }
+
+    pub(super) fn put(&self, entries: &mut Entries, own_head: bool) {
         for (key, value) in &self.keys {
             let key = format!("{}.{key}", self.family.name());
             match value {
                 Value::Unsigned(number) => entries.unsigned(&key, *number as u32),
                 Value::Number(number) => entries.number(&key, *number as f32),
                 Value::Text(text) => entries.text(&key, text),
+            }
+        }
+        // Readers take it for granted that a tied head goes with scaled states, and no other; of a
+        // head of its own without gates they cannot know.
+        if let Some(scale) = self.scale {
+            if (scale == 1.0) != own_head || own_head && self.ungated {
+                let key = format!("{}.{LOGIT_SCALE}", self.family.name());
+                entries.number(&key, scale as f32);
             }
         }
     }
@@ -139,7 +188,13 @@ fn decoder(config: &DecoderConfig) -> Result<Stated, String> {
         ungated: false,
         // A head that is there counts, whatever config.json says.
         tied: false,
-        scales: None,
+        scale: None,
+        together: (config.stored == Arrangement::Together).then_some(Together {
+            queries: queries * size,
+            keys: kv * size,
+            inner: config.inner,
+        }),
+        window: window.map(NonZeroUsize::get),
         keys,
         factors,
     })
@@ -150,10 +205,6 @@ fn family(config: &DecoderConfig) -> Result<Family, String> {
     let mut layers = config.layers.iter();
     let first = layers.next();
     let refused = [
-        (
-            config.stored == Arrangement::Together,
-            "matrices that are stored as one (Phi-3)",
-        ),
         (
             config.activation != Activation::Silu,
             "another activation than SiLU in an architecture that is read here",
@@ -198,7 +249,12 @@ fn t5(config: &T5Config) -> Result<Stated, String> {
         heads: (config.num_heads, config.num_heads),
         ungated: !config.feed_forward_proj.is_gated(),
         tied: config.tie_word_embeddings && config.scale_decoder_outputs.is_none(),
-        scales: Some(config.scales_outputs()),
+        scale: Some(match config.scales_outputs() {
+            true => (config.d_model as f64).powf(-0.5),
+            false => 1.0,
+        }),
+        together: None,
+        window: None,
         keys: vec![
             ("vocab_size", Unsigned(config.vocab_size)),
             // Positions are relative; other programs want a number.
@@ -264,6 +320,7 @@ pub(super) fn compare(
             }
             let expected = DecoderConfig {
                 tied: !own_head,
+                stored: Arrangement::Apart,
                 rope: read.rope.clone(),
                 warnings: read.warnings.clone(),
                 ..(**original).clone()
@@ -296,10 +353,61 @@ fn equal<T: Debug + PartialEq>(expected: &T, read: &T) -> Result<(), String> {
 /// The settings that differ.
 fn differences(expected: &impl Debug, read: &impl Debug) -> String {
     let (expected, read) = (format!("{expected:#?}"), format!("{read:#?}"));
-    let pairs = expected.lines().zip(read.lines());
-    let pairs = pairs
-        .map(|(a, b)| (a.trim(), b.trim()))
-        .filter(|(a, b)| a != b);
-    let said: Vec<String> = pairs.map(|(a, b)| format!("{a} (but {b})")).collect();
-    said.join(" ")
+    let pairs = settings(&expected).into_iter().zip(settings(&read));
+    let different = pairs.filter(|(a, b)| a != b);
+    let said: Vec<String> = different
+        .map(|((name, expected), (_, read))| format!("{name} {expected} (but {read})"))
+        .collect();
+    said.join(", ")
+}
+
+/// Names and values in what `{:#?}` writes of settings, line by line; what a value is wrapped in is
+/// part of its name.
+fn settings(debugged: &str) -> Vec<(String, &str)> {
+    let (mut outer, mut found) = (Vec::new(), Vec::new());
+    for line in debugged.lines() {
+        let line = line.trim().trim_end_matches(',');
+        if let Some(opened) = line.strip_suffix(['{', '(', '[']) {
+            let name = opened.split(':').next().unwrap_or_default();
+            outer.push(name.trim());
+        } else if matches!(line, "}" | ")" | "]") {
+            outer.pop();
+        } else {
+            let (name, value) = line.split_once(": ").unwrap_or(("", line));
+            // The outermost is the whole.
+            let names = outer.iter().skip(1).copied().chain([name]);
+            let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+            found.push((names.join("."), value));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_named_once_with_both_values() {
+        #[derive(Debug)]
+        #[allow(dead_code)]
+        struct Settings {
+            tied: bool,
+            start: Option<u32>,
+            heads: Heads,
+        }
+        let settings = |tied, start, size| Settings {
+            tied,
+            start: Some(start),
+            heads: Heads {
+                queries: 4,
+                kv: 2,
+                size,
+            },
+        };
+        let (a, b) = (settings(false, 3, 64), settings(true, 0, 128));
+        let said = "tied false (but true), start 3 (but 0), heads.size 64 (but 128)";
+        assert_eq!(differences(&a, &b), said);
+        assert_eq!(differences(&a, &a), "");
+    }
 }

@@ -72,7 +72,9 @@ pub(super) fn put(
 }
 
 fn unread(reason: &str) -> String {
-    format!("other programs cannot read the tokenizer from the file: {reason}")
+    format!(
+        "other programs cannot read the tokenizer from the file, and so do not load it: {reason}"
+    )
 }
 
 /// What two tokenizers differ in: their vocabularies, or how they read one of the probes.
