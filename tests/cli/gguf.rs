@@ -140,8 +140,15 @@ fn what_cannot_be_written_leaves_no_file() {
         std::fs::write(place.join("tokenizer.json"), words).unwrap();
         let quantize = ["quantize", place.to_str().unwrap(), "--dtype", "q8_0"];
         let out = ["--out", file.to_str().unwrap()];
-        let message = error(&cascade(&[&quantize[..], &out].concat()));
-        assert!(message.contains(said), "{message}");
+        let output = cascade(&[&quantize[..], &out].concat());
+        assert_eq!(output.status.code(), Some(2));
+        // Warnings come before the work.
+        let message = String::from_utf8(output.stderr).unwrap();
+        let error = message.lines().last().unwrap();
+        assert!(
+            error.starts_with("error: ") && error.contains(said),
+            "{message}"
+        );
         assert!(!file.exists());
     }
 }

@@ -440,6 +440,11 @@ def safetensors(reader, good):
 MODELS = REPO / "tests/goldens/models"
 WEIGHTS = (REPO / "crates/testing/cascade-hostile/good/model.safetensors").read_bytes()
 safetensors("weights", WEIGHTS)
+write("weights", "infinite.safetensors", WEIGHTS[:-4] + struct.pack("<f", float("inf")))
+# As the class without a head calls them; the header stays as long as it is.
+PREFIXES = 6 * WEIGHTS.count(b'"model.')
+BASE = WEIGHTS.replace(b'"model.', b'"').replace(b"}}", b"}}" + b" " * PREFIXES, 1)
+write("weights", "base-class.safetensors", BASE)
 
 write("table-json", "good.json", json.dumps([1, 2, 0]))
 write("table-json", "outside.json", json.dumps([1, 2, 3]))

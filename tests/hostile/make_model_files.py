@@ -67,6 +67,10 @@ def pytorch():
     repacked(pickle(b"\x80\x02" + b"]" * 200_000 + b"."), "deep.bin")
     repacked(lambda name, old: ("../../../evil/" + name, old), "names.bin")
     repacked(lambda name, old: (name, old[:4] if "/data/" in name else old), "short-data.bin")
+    repacked(lambda name, old: (name, b"\xff" * len(old) if "/data/" in name else old), "nan.bin")
+    # A library that keeps entries by name has the last of them.
+    renamed = lambda name, old: (name.replace("/data/1", "/data/0") if name.endswith("/data/1") else name, old)
+    repacked(renamed, "two-entries.bin")
 
 
 def gguf():
@@ -74,6 +78,19 @@ def gguf():
     shutil.copy(ROOT / "tests/goldens/gguf/llama-f32.gguf", path / "good.gguf")
     good = (path / "good.gguf").read_bytes()
     count = lambda at, value: good[:at] + struct.pack("<Q", value) + good[at + 8 : 200]
+
+    def typed(name, kind):
+        """The same with a tensor of another type, which takes fewer bytes."""
+        at = good.index(name) + len(name)
+        at += 4 + 8 * struct.unpack("<I", good[at : at + 4])[0]
+        return good[:at] + struct.pack("<I", kind) + good[at + 4 :]
+
+    def stated(key, value):
+        """The same with one text more, which takes a multiple of 32 bytes."""
+        value = value.ljust(32 - (8 + len(key) + 4 + 8) % 32)
+        text = lambda of: struct.pack("<Q", len(of)) + of
+        entries = struct.pack("<Q", struct.unpack("<Q", good[16:24])[0] + 1)
+        return good[:16] + entries + text(key) + struct.pack("<I", 8) + text(value) + good[24:]
     write(
         path,
         {
@@ -87,6 +104,9 @@ def gguf():
             "tensors.gguf": count(8, 2**63),
             "metadata.gguf": count(16, 2**62),
             "string.gguf": count(24, 2**60),
+            "gap.gguf": typed(b"blk.0.attn_q.weight", 1),
+            "nan.gguf": good[:-256] + b"\xff" * 256,
+            "adapter.gguf": stated(b"adapter.type", b"lora"),
         },
     )
 

@@ -164,6 +164,9 @@ pub(crate) fn find_tokenizer(place: &mut Place<'_>) -> Result<TokenizerFiles> {
             return Ok(TokenizerFiles::SentencePiece(files));
         }
     }
+    // What has no tokenizer because it is no model is called what it is.
+    let model = place.find(CONFIG)?.is_some();
+    adapter::refuse(place, model)?;
     let error = place.unknown(TOKENIZER);
     Err(error.unwrap_or_else(|| no_tokenizer(place)))
 }

@@ -79,7 +79,7 @@ fn check_kind(gguf: &Gguf) -> Result<()> {
 /// The error of what changes the weights of another model.
 fn adapter(gguf: &Gguf) -> crate::Error {
     let text = |key| gguf.text(key).ok().flatten();
-    let kind = text("adapter.type").unwrap_or("of no stated type");
+    let kind = text("adapter.type").map_or("of no stated type", str::trim);
     let names = ["repo_url", "name"].map(|name| format!("general.base_model.0.{name}"));
     let base = names.iter().find_map(|key| text(key));
     gguf.fault(

@@ -1,8 +1,8 @@
-//! Weights that are no numbers.
+//! NaN and infinities among weights.
 //!
-//! NaN and infinities mean that a file is damaged, or that its training failed. Rounding to integers
-//! would make zeros of the one and noise of the other, and a damaged model would answer as if it were
-//! whole: nothing is packed or written that was not looked at here.
+//! They mean that a file is damaged, or that its training failed. Rounding to integers would make
+//! zeros of the one and noise of the other, and a damaged model would answer as if it were whole:
+//! nothing is packed or written that was not looked at here.
 
 use cascade_cpu::Format;
 use half::f16;
@@ -94,7 +94,7 @@ impl Named<'_> {
 impl FloatType {
     /// The first of some values that is not finite in f32.
     pub(crate) fn first_improper(self, bytes: &[u8]) -> Option<usize> {
-        // Infinities are the least magnitudes that are no numbers.
+        // As integers, magnitudes from that of infinity on are not finite.
         let (single, half, brain) = (0x7f80_0000, 0x7c00, 0x7f80);
         match self {
             Self::F32 => first(bytes, single, |v| i32::from_le_bytes(v) & i32::MAX),
