@@ -229,12 +229,12 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
 
     /// Lets the target review a draft, strictly if nothing else was asked for.
     fn verify(&mut self, draft: &Draft) -> Result<Verified> {
-        let models = &mut self.cascade.borrow_mut().models;
+        let cascade = self.cascade.borrow_mut();
         let observed = match self.speculate {
-            true => models.observed_top(),
+            true => cascade.models.observed_top(&*cascade.recursion.schedule),
             false => 0,
         };
-        let target = &mut models.target;
+        let target = &mut cascade.models.target;
         let want = self
             .decoding
             .want(LeniencePolicy::STRICT, &Branching::chain());
@@ -294,7 +294,8 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             &scores.argmax,
         );
         let observation = observation.with_top(scores.top.as_ref());
-        cascade.models.observe_step(&observation);
+        let schedule = &mut *cascade.recursion.schedule;
+        cascade.models.observe_step(&observation, schedule, !drawn);
     }
 
     fn emit(

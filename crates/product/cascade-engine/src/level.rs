@@ -1,6 +1,7 @@
 //! The models of a cascade, with their names, ledgers and drafting settings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cascade_core::{
     Advice, Architecture, Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, Scores,
@@ -10,7 +11,7 @@ use cascade_verify::{ReviewRule, Rule};
 
 use crate::contract::check_proposal;
 use crate::level_checks::{LevelSpec, NeuralSpec};
-use crate::policy::{ForwardCost, Outcome, StopRule};
+use crate::policy::{ForwardCost, Outcome, Schedule, StopRule};
 use crate::shared_vocabulary::SharedVocabulary;
 use crate::{Branching, Clock, DraftVocabulary, Error, Metered, ModelUsage, Result, Role, Usage};
 
@@ -205,6 +206,16 @@ pub(crate) struct Statistical {
     pub(crate) name: String,
     drafter: Metered<BoxedDrafter>,
     pub(crate) stop_rule: Option<Box<dyn StopRule>>,
+    untold: Untold,
+}
+
+/// Text that a resting drafter was not told yet.
+#[derive(Default)]
+struct Untold {
+    /// The text before it, and it.
+    text: Vec<TokenId>,
+    /// Where it begins.
+    start: usize,
 }
 
 impl Statistical {
@@ -213,7 +224,48 @@ impl Statistical {
             name,
             drafter: Metered::new(drafter),
             stop_rule: None,
+            untold: Untold::default(),
         }
+    }
+
+    /// Puts a step off, until the drafter proposes again or the generation is over: then it is told
+    /// the text of all such steps at once.
+    fn rest(&mut self, step: &Observation<'_>) {
+        let Untold { text, start } = &mut self.untold;
+        if text.is_empty() {
+            text.extend_from_slice(step.context);
+            *start = text.len();
+        }
+        text.extend_from_slice(step.emitted);
+    }
+
+    /// Tells the drafter what was put off.
+    fn catch_up(&mut self) {
+        let Untold { text, start } = &mut self.untold;
+        if !text.is_empty() {
+            let (context, emitted) = text.split_at(*start);
+            self.drafter
+                .observe(&Observation::of_text(context, emitted));
+            text.clear();
+        }
+    }
+
+    /// Lets the drafter learn from a step, and returns how long that took.
+    fn observe(&mut self, step: &Observation<'_>) -> Duration {
+        self.catch_up();
+        let before = self.drafter.usage().time;
+        self.drafter.observe(step);
+        self.drafter.usage().time.saturating_sub(before)
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) {
+        self.catch_up();
+        self.drafter.set_source(source);
+    }
+
+    fn forget(&mut self) {
+        self.untold.text.clear();
+        self.drafter.forget();
     }
 
     /// Whether it mixes its estimates with a neural drafter's.
@@ -228,6 +280,7 @@ impl Statistical {
         advice: Option<&Advice>,
         vocab_size: usize,
     ) -> Result<ScoredTree> {
+        self.catch_up();
         let proposed = match advice {
             None => self.drafter.propose(context, budget),
             Some(advice) => self.drafter.propose_with(context, budget, advice),
@@ -274,7 +327,7 @@ impl Level {
         match self {
             Self::Neural(neural) => neural.set_source(source),
             Self::Statistical(statistical) => {
-                statistical.drafter.set_source(source);
+                statistical.set_source(source);
                 Ok(())
             }
         }
@@ -323,11 +376,13 @@ impl Models {
     }
 
     /// How many of the target's most probable tokens statistical drafters observe, as far as the
-    /// target can tell.
-    pub(crate) fn observed_top(&self) -> usize {
-        let wanted = self.drafters.iter().map(|level| match level {
-            Level::Statistical(statistical) => statistical.drafter.observed_top(),
-            Level::Neural(_) => 0,
+    /// target can tell. Those that rest observe none.
+    pub(crate) fn observed_top(&self, schedule: &dyn Schedule) -> usize {
+        let wanted = self.drafters.iter().zip(1..).map(|level| match level {
+            (Level::Statistical(statistical), level) if !schedule.rests(LevelId(level)) => {
+                statistical.drafter.observed_top()
+            }
+            _ => 0,
         });
         let most = self.target.scorer.max_top().unwrap_or(usize::MAX);
         wanted.max().unwrap_or(0).min(most)
@@ -340,7 +395,7 @@ impl Models {
                 rule.forget();
             }
             if let Level::Statistical(statistical) = level {
-                statistical.drafter.forget();
+                statistical.forget();
             }
         }
     }
@@ -373,11 +428,25 @@ impl Models {
         std::iter::once(Role::Target).chain(drafters).collect()
     }
 
-    /// Lets statistical drafters learn from a step of the target.
-    pub(crate) fn observe_step(&mut self, observation: &Observation<'_>) {
-        for level in &mut self.drafters {
-            if let Level::Statistical(statistical) = level {
-                statistical.drafter.observe(observation);
+    /// Lets statistical drafters learn from a step of the target, unless the schedule lets them
+    /// rest. It is told how long that took, if it may see times.
+    pub(crate) fn observe_step(
+        &mut self,
+        step: &Observation<'_>,
+        schedule: &mut dyn Schedule,
+        timed: bool,
+    ) {
+        for (level, id) in self.drafters.iter_mut().zip(1..) {
+            let Level::Statistical(statistical) = level else {
+                continue;
+            };
+            if schedule.rests(LevelId(id)) {
+                statistical.rest(step);
+                continue;
+            }
+            let time = statistical.observe(step);
+            if timed {
+                schedule.learned(LevelId(id), time);
             }
         }
     }

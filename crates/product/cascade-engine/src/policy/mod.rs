@@ -10,6 +10,7 @@
 
 mod acceptance;
 mod adaptive_confidence;
+mod asking;
 mod classifier;
 mod confidence;
 mod fixed_length;

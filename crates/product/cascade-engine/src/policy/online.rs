@@ -1,10 +1,12 @@
 //! The online scheduler: one price for every drafted token.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use cascade_core::{LevelId, NodeId, ScoredTree, Want};
 
 use super::acceptance::Acceptance;
+use super::asking::{Asking, Lately};
 use super::pending::Pending;
 use super::row_costs::RowCosts;
 use super::shadow::Shadow;
@@ -19,8 +21,9 @@ use crate::Role;
 /// forward. The length of chains, the size of trees, the choice of the drafter and drafting nothing
 /// are that one comparison, at every level of the cascade:
 ///
-/// * Of a statistical drafter's proposal, which costs next to nothing, the most probable paths are
-///   kept, as many as maximize expected tokens − ρ · time.
+/// * Of a statistical drafter's proposal the most probable paths are kept, as many as maximize
+///   expected tokens − ρ · time. It is asked where its proposals of late saved more than the time
+///   that asking took, learning from the text included.
 /// * A neural drafter drafts if its best length has a positive balance, and goes on while the next
 ///   token has.
 /// * A chain of a statistical drafter is cut where it is better to let a neural one go on.
@@ -32,7 +35,8 @@ use crate::Role;
 /// generating. What a statistical drafter proposed in vain or what was cut is compared with the
 /// text as well, so that drafting goes on when it pays again. Where nothing seems to pay, a token
 /// is tried now and then, and so is a token of a neural drafter larger than the one that pays, for
-/// at most 0.7% of the time spent in vain.
+/// at most 0.7% of the time spent in vain; and for as much time a statistical drafter that does not
+/// pay is asked.
 ///
 /// # Determinism
 /// Decisions are a function of outcomes and times; greedy and coupled texts are not changed by
@@ -46,6 +50,18 @@ pub struct OnlineSchedule {
     /// By level: the target, then each drafter as a reviewer of those below it.
     reviewers: Vec<ReviewerState>,
     pending: Pending,
+    /// By level, of statistical drafters.
+    learners: Vec<Learner>,
+}
+
+/// What a statistical drafter does in a step of the target.
+#[derive(Clone, Copy, Debug, Default)]
+struct Learner {
+    /// How long it takes to learn from a step.
+    learning: Lately,
+    /// Whether it was not worth asking, and whether somebody asked it anyway.
+    declined: bool,
+    asked: bool,
 }
 
 /// What forwards cost before they are measured, and where times are withheld.
@@ -106,6 +122,8 @@ struct ReviewerState {
     drafters: Vec<DrafterState>,
     draft: Progress,
     trials: f64,
+    /// Time saved up for asking statistical drafters that do not pay, in the same unit.
+    questions: f64,
     /// Reviews so far.
     reviews: u64,
     /// The review after which costs were checked last.
@@ -164,6 +182,8 @@ struct DrafterState {
     beside: (f64, f64),
     /// Nodes to ask for.
     ask: usize,
+    /// Of a statistical drafter.
+    asking: Asking,
     /// The review before which it may not be tried again.
     rests_until: u64,
 }
@@ -173,6 +193,8 @@ struct Kept {
     nodes: Vec<bool>,
     /// Probability of the main path's end.
     survival: f64,
+    /// Expected tokens less their price, beside what a neural drafter would save.
+    gain: f64,
     /// If nothing pays, the best node and what it costs more than it is worth.
     trial: Option<(NodeId, f64)>,
 }
@@ -227,12 +249,14 @@ impl OnlineSchedule {
             roles: Vec::new(),
             reviewers: Vec::new(),
             pending: Pending::default(),
+            learners: Vec::new(),
         }
     }
 
     /// Forgets everything.
     fn begin(&mut self, untimed: bool) {
         self.pending = Pending::default();
+        self.learners = vec![Learner::default(); self.roles.len()];
         let drafters = self.roles.iter().map(|role| {
             DrafterState::new(match role {
                 Role::Statistical => STATISTICAL_PRIOR,
@@ -249,6 +273,7 @@ impl OnlineSchedule {
             drafters: drafters.clone(),
             draft: Progress::new(level),
             trials: TRIALS,
+            questions: TRIALS,
             reviews: 0,
             checked: 0,
             untimed,
@@ -335,12 +360,37 @@ impl OnlineSchedule {
         balances.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
+    /// Whether what a statistical drafter saves is worth the time that it takes.
+    fn pays(&self, reviewer: usize, drafter: usize) -> bool {
+        let own = &self.reviewers[reviewer];
+        let price = own.rate.per_forward() * self.question(reviewer, drafter);
+        own.drafters[drafter].asking.gain() >= price
+    }
+
+    /// What asking a statistical drafter takes, in forwards of the reviewer.
+    fn question(&self, reviewer: usize, drafter: usize) -> f64 {
+        let asking = &self.reviewers[reviewer].drafters[drafter].asking;
+        let learning = self.learners[drafter].learning.seconds();
+        (asking.seconds() + learning) / self.forward(reviewer)
+    }
+
+    /// Whether a statistical drafter is asked: if it pays, or if there is time to try.
+    fn is_asked(&mut self, reviewer: usize, drafter: usize) -> bool {
+        let asked = self.pays(reviewer, drafter)
+            || self.reviewers[reviewer].questions >= self.question(reviewer, drafter);
+        let learner = &mut self.learners[drafter];
+        learner.asked |= asked;
+        learner.declined |= !asked;
+        asked
+    }
+
     /// The next statistical level that was not asked at this tip.
-    fn statistical_turn(&self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
+    fn statistical_turn(&mut self, reviewer: usize, state: &DraftState<'_>) -> Option<Turn> {
         let last = state.turns.last().map(|last| last.turn.drafter.0);
         let asked = last.filter(|&last| !self.is_neural(last));
         let mut levels = asked.unwrap_or(reviewer) + 1..self.roles.len();
-        let level = levels.find(|&level| !self.is_neural(level))?;
+        let level =
+            levels.find(|&level| !self.is_neural(level) && self.is_asked(reviewer, level))?;
         let left = state.budget.nodes.saturating_sub(state.nodes);
         let nodes = self.reviewers[reviewer].drafters[level].ask.min(left);
         let depth = state.budget.depth.saturating_sub(state.depth);
@@ -435,6 +485,7 @@ impl OnlineSchedule {
         let chain = proposal.first_children();
         let mut tokens = 0.0;
         let mut cut = None;
+        let mut without = 0.0;
         for length in 0..=chain.len() {
             let at = match length.checked_sub(1) {
                 None => survival,
@@ -446,6 +497,7 @@ impl OnlineSchedule {
                 break;
             };
             let balance = tokens - price(length) + next;
+            without = if length == 0 { next } else { without };
             if balance > best {
                 (best, cut) = (balance, Some(length));
             }
@@ -462,6 +514,7 @@ impl OnlineSchedule {
         Kept {
             nodes: keep,
             survival: tip.map_or(1.0, |tip| paths[tip]),
+            gain: best - without,
             trial: first.map(|node| (node, price(1) - survival * paths[node])),
         }
     }
@@ -493,6 +546,7 @@ impl OnlineSchedule {
             rate.tokens = KEEP * rate.tokens + (outcome.accepted.len() + 1) as f64;
             rate.time = KEEP * rate.time + spent;
             own.trials = (own.trials + TRIAL_SHARE * spent).min(MOST_TRIALS);
+            own.questions = (own.questions + TRIAL_SHARE * spent).min(MOST_TRIALS);
         }
         if !usual {
             for level in &mut self.reviewers[..reviewer] {
@@ -513,6 +567,31 @@ impl OnlineSchedule {
         let drafting = neural
             .map(|turn| turn.path.len() as f64 * self.token_cost(reviewer, turn.turn.drafter.0));
         forward + drafting.sum::<f64>() * self.forward(reviewer)
+    }
+
+    /// Learns how long statistical drafters took, and takes what they took in vain from the time for
+    /// trying them.
+    fn learn_questions(&mut self, outcome: &Outcome<'_>) {
+        let reviewer = outcome.reviewer.0;
+        let one = self.forward(reviewer);
+        for turn in outcome.turns {
+            let drafter = turn.turn.drafter;
+            if self.is_neural(drafter.0) {
+                continue;
+            }
+            let learning = self.learners[drafter.0].learning.seconds();
+            let spent = (turn.time.as_secs_f64() + learning) / one;
+            let proposer = |node: &&NodeId| outcome.draft.proposer(**node) == drafter;
+            let kept = outcome.accepted.iter().filter(proposer).count();
+            let paid = self.pays(reviewer, drafter.0);
+            let own = &mut self.reviewers[reviewer];
+            let asking = &mut own.drafters[drafter.0].asking;
+            asking.took(turn.time.as_secs_f64());
+            if !paid {
+                let saved = kept as f64 / own.rate.per_forward();
+                own.questions -= (spent - saved).max(0.0);
+            }
+        }
     }
 
     fn learn_acceptance(&mut self, outcome: &Outcome<'_>) {
@@ -567,6 +646,7 @@ impl DrafterState {
             // As if every branch had paid.
             beside: (8.0, 8.0),
             ask: FIRST,
+            asking: Asking::new(),
             rests_until: 0,
         }
     }
@@ -587,6 +667,11 @@ impl Schedule for OnlineSchedule {
         let reviewer = reviewer.0;
         if state.turns.is_empty() {
             self.reviewers[reviewer].draft = Progress::new(reviewer);
+            if reviewer == 0 {
+                for learner in &mut self.learners {
+                    (learner.declined, learner.asked) = (false, false);
+                }
+            }
         }
         if state.ended || state.depth >= state.budget.depth || state.nodes >= state.budget.nodes {
             return None;
@@ -625,6 +710,7 @@ impl Schedule for OnlineSchedule {
         let Kept {
             nodes: mut keep,
             survival,
+            gain,
             trial,
         } = self.worthwhile(reviewer.0, state, &proposal);
         let own = &mut self.reviewers[reviewer.0];
@@ -635,6 +721,7 @@ impl Schedule for OnlineSchedule {
             keep[node] = true;
         }
         let kept = keep.iter().filter(|&&kept| kept).count();
+        own.drafters[drafter.0].asking.gained(gain);
         let ask = &mut own.drafters[drafter.0].ask;
         *ask = match (2 * kept).cmp(ask) {
             Ordering::Greater => 2 * *ask,
@@ -654,6 +741,18 @@ impl Schedule for OnlineSchedule {
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
         self.learn_acceptance(outcome);
+        self.learn_questions(outcome);
         self.learn_costs(outcome);
+    }
+
+    fn rests(&self, drafter: LevelId) -> bool {
+        let learner = self.learners.get(drafter.0);
+        learner.is_some_and(|learner| learner.declined && !learner.asked)
+    }
+
+    fn learned(&mut self, drafter: LevelId, time: Duration) {
+        if let Some(learner) = self.learners.get_mut(drafter.0) {
+            learner.learning.learn(time.as_secs_f64());
+        }
     }
 }

@@ -95,6 +95,20 @@ pub trait Schedule: Send {
         let _ = outcome;
     }
 
+    /// Whether a statistical drafter rests in this step: it is then told the text alone, later, and
+    /// does not learn from what the target says. Asked once the draft is complete. Never by
+    /// default.
+    fn rests(&self, drafter: LevelId) -> bool {
+        let _ = drafter;
+        false
+    }
+
+    /// Learns how long a statistical drafter took to learn from a step of the target. Not called in
+    /// a generation without times (see [`Outcome::forward`]). Does nothing by default.
+    fn learned(&mut self, drafter: LevelId, time: Duration) {
+        let _ = (drafter, time);
+    }
+
     /// Forgets what it has learned. Called before each generation whose samples depend on what is
     /// drafted. Does nothing by default.
     fn forget(&mut self) {}
@@ -141,6 +155,14 @@ impl Schedule for Box<dyn Schedule> {
 
     fn observe(&mut self, outcome: &Outcome<'_>) {
         (**self).observe(outcome);
+    }
+
+    fn rests(&self, drafter: LevelId) -> bool {
+        (**self).rests(drafter)
+    }
+
+    fn learned(&mut self, drafter: LevelId, time: Duration) {
+        (**self).learned(drafter, time);
     }
 
     fn forget(&mut self) {

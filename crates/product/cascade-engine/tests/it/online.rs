@@ -1,10 +1,13 @@
 //! The online schedule: what it gains, what it never loses, and what it must not depend on.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use cascade_engine::{AssumedCosts, Convention, KMatrix, OnlineSchedule};
+use cascade_core::{Architecture, Budget, Drafter, Observation, Prompt, ScoredTree, TokenId};
+use cascade_engine::{AssumedCosts, Convention, KMatrix, OnlineSchedule, Options, VirtualClock};
 
-use crate::replays::{Regime, Replay};
+use crate::replays::{token, Regime, Replay};
 
 fn regime(positions: Range<usize>, acceptance: f64, forward: f64, row: f64) -> Regime {
     Regime {
@@ -76,6 +79,129 @@ fn what_does_not_pay_is_not_drafted() {
         let most = (plain + 3e-3) / 0.97;
         assert!(found < most, "{acceptance} {row}: {found}");
     }
+}
+
+/// Seconds of tokens of a text whose drafter takes so many seconds to propose, and to learn.
+fn asked(regimes: Vec<Regime>, asking: f64, k: Option<KMatrix>, tokens: usize) -> Vec<f64> {
+    let replay = Replay::new(regimes);
+    let drafter = replay.slow_drafter(5, asking);
+    let builder = replay.builder().statistical("drafter", drafter);
+    let builder = match k {
+        Some(k) => builder.k_matrix(k),
+        None => builder.schedule(OnlineSchedule::default()),
+    };
+    replay.times(builder, tokens)
+}
+
+/// Where forwards take as little time as asking a drafter does, that is what is saved.
+#[test]
+fn what_takes_longer_to_ask_than_it_saves_is_rarely_asked() {
+    for acceptance in [0.0, 0.05, 0.2] {
+        for asking in [0.02e-3, 0.1e-3, 0.3e-3, 2e-3] {
+            let found = asked(everywhere(acceptance, 0.1), asking, None, 1200);
+            let plain = 1199.0 * 1e-3;
+            // What it takes to learn what tokens, rows and asking are worth.
+            let most = (plain + 4e-3 + 4.0 * asking) / 0.97;
+            let found = seconds(&found, 0..1200);
+            assert!(found < most, "{acceptance} {asking}: {found} {plain}");
+        }
+    }
+}
+
+#[test]
+fn what_saves_more_than_asking_takes_is_asked() {
+    for (acceptance, asking) in [(0.9, 0.02e-3), (0.9, 0.2e-3), (0.6, 0.1e-3)] {
+        let regimes = everywhere(acceptance, 0.02);
+        let found = seconds(&asked(regimes.clone(), asking, None, 800), 0..800);
+        let fixed = [1, 2, 3, 4, 6, 8, 12]
+            .map(|length| asked(regimes.clone(), asking, Some(k(length)), 800))
+            .map(|times| seconds(&times, 0..800));
+        let best = fixed.into_iter().fold(f64::INFINITY, f64::min);
+        assert!(found < best / 0.93, "{acceptance} {asking}: {found} {best}");
+    }
+}
+
+#[test]
+fn a_drafter_that_rests_is_asked_again_when_the_text_changes() {
+    let regimes = vec![
+        regime(0..1000, 0.0, 1e-3, 0.05),
+        regime(1000..usize::MAX, 0.95, 1e-3, 0.05),
+    ];
+    let times = asked(regimes, 0.1e-3, None, 2000);
+    assert!(
+        seconds(&times, 0..1000) < 1.03,
+        "{}",
+        seconds(&times, 0..1000)
+    );
+    let found = seconds(&times, 1200..2000);
+    let best = asked(everywhere(0.95, 0.05), 0.1e-3, Some(k(8)), 2000);
+    let best = seconds(&best, 1200..2000);
+    assert!(found < best / 0.9, "{found} {best}");
+}
+
+/// Remembers what it was told.
+#[derive(Clone, Default)]
+struct Listener {
+    clock: VirtualClock,
+    /// Text that was observed, and whether alone.
+    told: Arc<Mutex<Vec<(Vec<TokenId>, Vec<TokenId>, bool)>>>,
+}
+
+impl Drafter for Listener {
+    fn set_source(&mut self, _source: &[TokenId]) {}
+
+    fn propose(&mut self, context: &[TokenId], _budget: Budget) -> ScoredTree {
+        let told = self.told.lock().unwrap();
+        let last = told.last().filter(|last| context.len() > last.0.len());
+        if let Some((before, emitted, _)) = last {
+            assert_eq!(
+                context,
+                [&before[..], &emitted[..]].concat(),
+                "nothing is missing"
+            );
+        }
+        self.clock.advance(Duration::from_millis(1));
+        ScoredTree::default()
+    }
+
+    fn observe(&mut self, seen: &Observation<'_>) {
+        let told = (
+            seen.context.to_vec(),
+            seen.emitted.to_vec(),
+            seen.is_text_alone(),
+        );
+        self.told.lock().unwrap().push(told);
+    }
+}
+
+/// A drafter that rests is told all of the text all the same: before it proposes, and at the end.
+#[test]
+fn a_drafter_that_rests_misses_no_text() {
+    let replay = Replay::new(everywhere(0.0, 0.05));
+    let listener = Listener {
+        clock: replay.clock.clone(),
+        ..Listener::default()
+    };
+    let builder = replay.builder().statistical("listener", listener.clone());
+    let mut cascade = builder.schedule(OnlineSchedule::default()).build().unwrap();
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![token(0)]);
+    let options = Options::default().with_max_new_tokens(300);
+    let said = cascade.generate_tokens(&prompt, &options).unwrap().tokens;
+    cascade
+        .generate_tokens(&prompt, &options.with_max_new_tokens(1))
+        .unwrap();
+    let told = listener.told.lock().unwrap();
+    let mut text = prompt.context.clone();
+    for (context, emitted, _) in told.iter() {
+        if text.len() > said.len() {
+            break;
+        }
+        assert_eq!(context, &text);
+        text.extend(emitted);
+    }
+    assert_eq!(text[1..], said[..]);
+    assert!(told.iter().any(|told| told.2) && told.iter().any(|told| !told.2));
+    assert!(told.len() < 100, "it rested: {}", told.len());
 }
 
 /// Acceptance falls and rises, and load and the cost of rows change at the same time.

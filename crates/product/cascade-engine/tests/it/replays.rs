@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Prompt, Result, ScoredTree, Scorer, Scores, TokenId, TokenTree,
-    Want,
+    Architecture, Budget, Drafter, Observation, Prompt, Result, ScoredTree, Scorer, Scores,
+    TokenId, TokenTree, Want,
 };
 use cascade_engine::{Cascade, CascadeBuilder, Clock, Options, VirtualClock};
 
@@ -58,6 +58,8 @@ pub(crate) struct Said {
     pub(crate) clock: VirtualClock,
     /// Of a drafter: its seed, and its forward as a share of the target's.
     pub(crate) drafter: Option<(u64, f64)>,
+    /// Seconds of a proposal, and as many of learning from a step.
+    pub(crate) asking: f64,
 }
 
 impl Said {
@@ -113,9 +115,16 @@ impl Drafter for Said {
     fn set_source(&mut self, _source: &[TokenId]) {}
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
+        self.clock.advance(Duration::from_secs_f64(self.asking));
         let depth = budget.depth.min(budget.nodes);
         let positions = context.len()..context.len() + depth;
         TokenTree::chain(positions.map(|position| self.says(position))).into()
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) {
+        if !observation.is_text_alone() {
+            self.clock.advance(Duration::from_secs_f64(self.asking));
+        }
     }
 }
 
@@ -138,6 +147,15 @@ impl Replay {
             regimes: Arc::clone(&self.regimes),
             clock: self.clock.clone(),
             drafter: Some((seed, share)),
+            asking: 0.0,
+        }
+    }
+
+    /// A statistical drafter that takes so many seconds to propose, and as many to learn.
+    pub(crate) fn slow_drafter(&self, seed: u64, asking: f64) -> Said {
+        Said {
+            asking,
+            ..self.drafter(seed, 0.0)
         }
     }
 

@@ -297,10 +297,12 @@ impl Drafter for MaxGramTree {
 
     fn observe(&mut self, observation: &Observation<'_>) {
         self.begin(observation.context);
-        if self.options.hints > 0 {
+        if self.options.hints > 0 && !observation.is_text_alone() {
             self.remember(observation);
         }
         match self.options.learning_rate {
+            // Learning takes as long as drafting: a drafter that rests is not to spend that.
+            _ if observation.is_text_alone() => self.skip(observation.emitted),
             0.0 => self.skip(observation.emitted),
             rate => self.read(observation.emitted, |gradient, weights| {
                 gradient.climb(rate, weights);
