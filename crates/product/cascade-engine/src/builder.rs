@@ -32,6 +32,7 @@ pub struct CascadeBuilder {
     codec: Option<Arc<dyn TextCodec>>,
     clock: Option<Arc<dyn Clock>>,
     notices: Option<NoticeSink>,
+    work_clock: Option<Arc<dyn Clock>>,
 }
 
 impl CascadeBuilder {
@@ -159,6 +160,14 @@ impl CascadeBuilder {
         self
     }
 
+    /// Sets another clock for what models and policies take time for, where the time that passes
+    /// is to be that of [`clock`](Self::clock): [`ThreadClock`](crate::ThreadClock), where the
+    /// thread that generates computes alone.
+    pub fn work_clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.work_clock = Some(Arc::new(clock));
+        self
+    }
+
     /// Checks that the parts fit together and builds the cascade.
     ///
     /// # Errors
@@ -209,7 +218,8 @@ impl CascadeBuilder {
             reorders: levels.iter().any(LevelSpec::reorders),
             vocab_size: target_rows,
         };
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let wall = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let clock = self.work_clock.unwrap_or_else(|| Arc::clone(&wall));
         let mut models = Models { target, drafters };
         models.set_clock(&clock);
         schedule.prepare(&models.roles());
@@ -220,6 +230,7 @@ impl CascadeBuilder {
                 schedule,
                 clock,
             },
+            wall,
             codec: self.codec,
         })
     }

@@ -8,7 +8,7 @@ use cascade_core::{Prompt, TextCodec};
 use crate::level::{Level, Models};
 use crate::policy::idle_drafters;
 use crate::recursion::Recursion;
-use crate::{CascadeBuilder, Error, Event, Generation, GenerationOutput, Options, Result};
+use crate::{CascadeBuilder, Clock, Error, Event, Generation, GenerationOutput, Options, Result};
 
 /// A target and its drafters.
 ///
@@ -40,6 +40,8 @@ use crate::{CascadeBuilder, Error, Event, Generation, GenerationOutput, Options,
 pub struct Cascade {
     pub(crate) models: Models,
     pub(crate) recursion: Recursion,
+    /// What generations are timed by.
+    pub(crate) wall: Arc<dyn Clock>,
     pub(crate) codec: Option<Arc<dyn TextCodec>>,
 }
 

@@ -22,6 +22,32 @@ impl Clock for SystemClock {
     }
 }
 
+/// The time that the processor has spent on the calling thread: what forwards and drafts take where
+/// that thread computes them alone, however busy the machine is. The machine's clock where the
+/// system does not tell.
+///
+/// Only times that one thread reads can be compared, as ledgers and policies do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadClock;
+
+impl Clock for ThreadClock {
+    fn now(&self) -> Duration {
+        of_thread().unwrap_or_else(|| SystemClock.now())
+    }
+}
+
+#[cfg(unix)]
+fn of_thread() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let (seconds, nanoseconds) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
+    Some(Duration::new(seconds.ok()?, nanoseconds.ok()?))
+}
+
+#[cfg(not(unix))]
+fn of_thread() -> Option<Duration> {
+    None
+}
+
 /// A clock that stands still unless it is moved: for replays and tests, in which forwards take an
 /// assumed time. Clones show the same time.
 #[derive(Clone, Debug, Default)]
@@ -59,5 +85,23 @@ impl<'c> Laps<'c> {
     pub(crate) fn lap(&mut self) -> Duration {
         let now = self.clock.now();
         now.saturating_sub(std::mem::replace(&mut self.last, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_thread_that_waits_takes_no_time() {
+        let (wall, work) = (SystemClock.now(), ThreadClock.now());
+        std::thread::sleep(Duration::from_millis(20));
+        let (wall, work) = (SystemClock.now() - wall, ThreadClock.now() - work);
+        assert!(work < wall / 2, "{work:?} of {wall:?}");
+        let before = ThreadClock.now();
+        while ThreadClock.now() == before {
+            std::hint::black_box(());
+        }
     }
 }

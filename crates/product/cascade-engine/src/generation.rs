@@ -70,7 +70,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let models = cascade.borrow_mut();
         models.check(prompt)?;
         let emission = Emission::new(options, models.codec.clone())?;
-        let started = models.recursion.clock.now();
+        let started = models.wall.now();
         models.models.set_source(&prompt.source)?;
         let lossy = options.effective_budget();
         // Lossy samples are drawn: their distribution depends on what is drafted in any case.
@@ -79,7 +79,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         if decoding.is_drawn() {
             models.forget();
         }
-        let wall = models.recursion.clock.now().saturating_sub(started);
+        let wall = models.wall.now().saturating_sub(started);
         Ok(Self {
             cascade,
             decoding,
@@ -138,7 +138,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         if self.finish.is_some() {
             return Ok(None);
         }
-        let clock = Arc::clone(&self.cascade.borrow().recursion.clock);
+        let clock = Arc::clone(&self.cascade.borrow().wall);
         let started = clock.now();
         let report = match self.draft_limit() {
             Err(finish) => {

@@ -55,7 +55,7 @@ pub use cascade::Cascade;
 pub use cascade_verify::{
     InvalidLenience, InvalidLossBudget, Lenience, LossBudget, ReviewRule, Rule, UnknownRule,
 };
-pub use clock::{Clock, SystemClock, VirtualClock};
+pub use clock::{Clock, SystemClock, ThreadClock, VirtualClock};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use generation::Generation;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use cascade_core::{Architecture, Result as CoreResult, TokenId};
 pub(crate) use cascade_cpu::{Activation, CacheShape};
+pub use cpu::compute_threads;
 
 use crate::dtype::Types;
 use crate::network::{LaunchCost, Network, Sequence};

@@ -38,6 +38,7 @@ mod t5;
 mod tokenizer;
 mod weights;
 
+pub use backend::compute_threads;
 pub use cascade_hub::{
     EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles, VocabularyFiles,
     WeightFormat,

@@ -336,11 +336,18 @@ impl HostBackend for Cpu {
         write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
     ) -> Result<Answer> {
         let run = || run(info, input, write);
-        Ok(match self.held.bytes >= WITHIN_THE_POOL {
-            true => rayon::scope(|_| run()),
-            false => run(),
-        })
+        Ok(
+            match self.held.bytes >= WITHIN_THE_POOL && compute_threads() > 1 {
+                true => rayon::scope(|_| run()),
+                false => run(),
+            },
+        )
     }
+}
+
+/// Threads that compute forwards on the CPU. If it is one, it is the thread that asks for them.
+pub fn compute_threads() -> usize {
+    rayon::current_num_threads()
 }
 
 /// Bytes of weights from which on a forward as a whole is run by a thread of the pool. From any
