@@ -150,8 +150,8 @@ pub trait Drafter {
 
     /// Learns from a step of the target. Called after each step of a generation with speculation
     /// on, whichever models drafted. Of steps in which the schedule let it rest, it is told [the
-    /// text alone](Observation::of_text), before it proposes again or the next generation begins.
-    /// Does nothing by default.
+    /// text alone](Observation::of_text), before it proposes again; never, if the generation ends
+    /// before. Does nothing by default.
     fn observe(&mut self, observation: &Observation<'_>) {
         let _ = observation;
     }

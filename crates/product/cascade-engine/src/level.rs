@@ -228,8 +228,8 @@ impl Statistical {
         }
     }
 
-    /// Puts a step off, until the drafter proposes again or the generation is over: then it is told
-    /// the text of all such steps at once.
+    /// Puts a step off, until the drafter proposes again in this generation: then it is told the text
+    /// of all such steps at once.
     fn rest(&mut self, step: &Observation<'_>) {
         let Untold { text, start } = &mut self.untold;
         if text.is_empty() {
@@ -259,7 +259,8 @@ impl Statistical {
     }
 
     fn set_source(&mut self, source: &[TokenId]) {
-        self.catch_up();
+        // A drafter that rests to the end does not pay for this text either.
+        self.untold.text.clear();
         self.drafter.set_source(source);
     }
 
