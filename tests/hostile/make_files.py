@@ -658,3 +658,21 @@ def ngram_tables():
 
 
 ngram_tables()
+costs = {
+    "format": "cascade-costs", "version": 1, "program": "cascade 0.1.0", "machine": "linux x86_64, a processor",
+    "of": {"model": "embedded:demo-t5-target", "dtype": "f32", "cache_dtype": "f32", "device": "cpu", "threads": 2},
+    "clock": "wall", "source": 128,
+    "forwards": [{"context": 128, "rows": rows, "seconds": seconds, "fastest": seconds / 2, "slowest": 2 * seconds}
+                 for rows, seconds in [(1, 0.001), (2, 0.00125), (8, 0.0015)]],
+}
+write("costs", "good.json", json.dumps(costs, indent=2))
+for name, key, value in [("format", "format", "another"), ("version", "version", 2), ("unknown", "more", 1),
+                         ("clock", "clock", "sun"), ("threads", "of", costs["of"] | {"threads": -1}),
+                         ("no-forwards", "forwards", []), ("no-single-row", "forwards", costs["forwards"][1:]),
+                         ("rows", "forwards", [costs["forwards"][0] | {"rows": 0}]),
+                         ("seconds", "forwards", [costs["forwards"][0] | {"seconds": -1.0}]),
+                         ("huge", "forwards", [costs["forwards"][0] | {"rows": 1 << 70}])]:
+    write("costs", f"{name}.json", json.dumps(costs | {key: value}))
+write("costs", "infinite.json", json.dumps(costs).replace("0.001,", "1e999,"))
+write("costs", "empty.json", "")
+write("costs", "deep.json", "[" * 20000)

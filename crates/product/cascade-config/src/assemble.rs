@@ -6,7 +6,7 @@ use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
 use cascade_engine::{
     AcceptanceHead, AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Classifier,
-    DraftVocabulary, NeuralOptions, Role, RowTimes, Rule, Schedule, VirtualClock,
+    DraftVocabulary, NeuralOptions, Role, RowTimes, Rule, Schedule, ThreadClock, VirtualClock,
 };
 use cascade_models::{LoadedModel, Model};
 use cascade_ngram::DrafterFactory;
@@ -286,11 +286,17 @@ impl ModelPool {
             .flat_map(|(name, model)| model.warnings(name));
         let notes: Vec<String> = models.iter().filter_map(Drafting::note).collect();
         let warnings = config.warnings().into_iter().chain(of_drafters).collect();
-        let own = || {
-            config
-                .schedule()
-                .schedule(config.placement, assumed_costs(&parts))
+        let live = target.times.is_none();
+        let assumed = AssumedCosts {
+            measured: match live {
+                true => self.known_costs(levels(config))?,
+                false => Vec::new(),
+            },
+            fixed: self.fixed_costs,
+            ..assumed_costs(&parts)
         };
+        let alone = live && target.model.is_some() && self.is_alone(levels(config).flatten());
+        let own = || config.schedule().schedule(config.placement, assumed);
         let schedule = schedule.unwrap_or_else(own);
         let mut times = target.times.map(Times::new);
         let scorer = match &mut times {
@@ -307,6 +313,10 @@ impl ModelPool {
             .notices(self.once());
         if let Some(times) = &times {
             builder = builder.clock(times.assumed.clock.clone());
+        }
+        if alone {
+            // What a busy machine adds to the time that passes is no cost of rows or drafters.
+            builder = builder.work_clock(ThreadClock);
         }
         if let Some(inner) = target.codec {
             builder = builder.codec(Arc::new(GuardedCodec {
@@ -473,6 +483,15 @@ fn stood_in(config: &Config, key: &str, neural: &Neural, stand_in: &StandIn) -> 
             .into(),
         }),
     }
+}
+
+/// The target, and each drafter that is neural.
+fn levels(config: &Config) -> impl Iterator<Item = Option<&Neural>> {
+    let drafters = config.drafters().iter().map(|drafter| match drafter {
+        Drafter::Neural { model, .. } => Some(&**model),
+        Drafter::Statistical { .. } => None,
+    });
+    std::iter::once(Some(&config.target)).chain(drafters)
 }
 
 /// A drafter of a cascade, or what stands for it.

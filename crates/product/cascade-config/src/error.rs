@@ -54,6 +54,14 @@ pub enum Error {
         cure: String,
     },
 
+    /// A device that is not there.
+    #[error(transparent)]
+    Device(cascade_models::Error),
+
+    /// Costs of forwards that are not those of the cascade's models.
+    #[error(transparent)]
+    Costs(crate::CostError),
+
     /// Parts of the cascade that do not fit each other.
     #[error("{file}: {source}")]
     Cascade {

@@ -5,13 +5,17 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cascade_core::{Fingerprint, Scorer};
+use cascade_engine::RowTimes;
 use cascade_models::{
-    load_files, locate, CacheType, DType, HubOptions, LoadOptions, LoadedModel, MemoryEstimate,
-    ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer,
+    compute_threads, load_files, locate, CacheType, DType, HubOptions, LoadOptions, LoadedModel,
+    MemoryEstimate, ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer,
 };
 use cascade_ngram::{BigramTable, NgramTable, Resources, TableLocator};
 
-use crate::{locator, DeviceSpec, Neural, Notices};
+use crate::{locator, CostFile, DeviceSpec, Error, Measured, Neural, Notices, Result};
+
+/// Of the contexts of a file with costs, the nearest to this one is taken.
+const TYPICAL_CONTEXT: usize = 256;
 
 /// How models are loaded.
 #[derive(Clone, Debug)]
@@ -27,6 +31,11 @@ pub struct AssembleOptions {
     pub notices: Notices,
     /// What happens to models that are larger together than the memory that can be had.
     pub overcommit: Overcommit,
+    /// What forwards cost, measured before: what the online schedule begins with. The name of each
+    /// is for errors.
+    pub costs: Vec<(String, CostFile)>,
+    /// Whether the online schedule keeps these costs, whatever forwards take.
+    pub fixed_costs: bool,
 }
 
 /// The configuration's device, the hub and [`Overcommit`] as the environment says, progress on
@@ -39,6 +48,8 @@ impl Default for AssembleOptions {
             progress: true,
             notices: Notices::default(),
             overcommit: Overcommit::from_env(),
+            costs: Vec::new(),
+            fixed_costs: false,
         }
     }
 }
@@ -57,6 +68,16 @@ impl AssembleOptions {
     /// The same with another fate of models that are too large.
     pub fn with_overcommit(self, overcommit: Overcommit) -> Self {
         Self { overcommit, ..self }
+    }
+
+    /// The same with costs that were measured before, which the online schedule keeps if they are
+    /// `fixed`.
+    pub fn with_costs(self, costs: Vec<(String, CostFile)>, fixed: bool) -> Self {
+        Self {
+            costs,
+            fixed_costs: fixed,
+            ..self
+        }
     }
 
     /// The same with another hub.
@@ -80,6 +101,8 @@ pub struct ModelPool {
     pub(crate) overcommit: Overcommit,
     /// Models that were said not to fit into memory.
     pub(crate) too_large: Mutex<HashSet<String>>,
+    costs: Vec<(String, CostFile)>,
+    pub(crate) fixed_costs: bool,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
     /// Files of models that have been looked for, so that the hub is asked once.
@@ -123,6 +146,8 @@ impl ModelPool {
             said: Arc::default(),
             overcommit: options.overcommit,
             too_large: Mutex::default(),
+            costs: options.costs.clone(),
+            fixed_costs: options.fixed_costs,
             devices: Mutex::default(),
             models: Mutex::default(),
             located: Mutex::default(),
@@ -170,6 +195,74 @@ impl ModelPool {
         let reason = reason.and_then(|opened| opened.no_gpu.as_ref());
         let note = reason.map(|reason| format!("models compute on the CPU: {reason}"));
         note.into_iter().collect()
+    }
+
+    /// What costs must be of to be those of a model. Nothing is loaded.
+    ///
+    /// # Errors
+    /// A device that is not there.
+    pub fn measured(&self, neural: &Neural) -> cascade_models::Result<Measured> {
+        let opened = self.device(neural)?;
+        let on_cpu = opened.device.is_cpu();
+        Ok(Measured {
+            model: neural.source.to_string(),
+            dtype: neural.dtype_on(on_cpu).as_str().to_owned(),
+            cache_dtype: match neural.cache_dtype {
+                Some(cache) => cache.as_str().to_owned(),
+                None if on_cpu => CacheType::F32.as_str().to_owned(),
+                None => "default".to_owned(),
+            },
+            device: opened.spec.to_string(),
+            threads: match on_cpu {
+                true => compute_threads(),
+                false => 1,
+            },
+        })
+    }
+
+    /// Costs of these models that were measured before, as far as there are files of them.
+    ///
+    /// # Errors
+    /// A file that is of none of them, or of one in another type, on another device or by another
+    /// number of threads; a device that is not there.
+    pub(crate) fn known_costs<'n>(
+        &self,
+        neural: impl Iterator<Item = Option<&'n Neural>>,
+    ) -> Result<Vec<Option<RowTimes>>> {
+        if self.costs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let used: Vec<Option<Measured>> = neural
+            .map(|neural| neural.map(|neural| self.measured(neural)).transpose())
+            .collect::<cascade_models::Result<_>>()
+            .map_err(Error::Device)?;
+        for (name, file) in &self.costs {
+            let same = used
+                .iter()
+                .flatten()
+                .find(|used| used.model == file.of.model);
+            let first = used.iter().flatten().next();
+            if let Some(expected) = same.or(first) {
+                file.check(name, expected).map_err(Error::Costs)?;
+            }
+        }
+        let of = |used: Option<Measured>| {
+            let found = self
+                .costs
+                .iter()
+                .find(|(_, file)| Some(&file.of) == used.as_ref());
+            found.map(|(_, file)| file.times(TYPICAL_CONTEXT))
+        };
+        Ok(used.into_iter().map(of).collect())
+    }
+
+    /// Whether the thread that generates computes all of these models alone.
+    pub(crate) fn is_alone<'n>(&self, mut neural: impl Iterator<Item = &'n Neural>) -> bool {
+        let on_cpu = |neural| {
+            let opened = self.device(neural);
+            opened.is_ok_and(|opened| opened.device.is_cpu())
+        };
+        compute_threads() == 1 && neural.all(on_cpu)
     }
 
     /// A model: loaded if it is new, shared if it has been loaded.
@@ -227,6 +320,7 @@ impl ModelPool {
                     progress: self.progress,
                     notices: self.notices(),
                     overcommit: self.overcommit,
+                    ..AssembleOptions::default()
                 };
                 target.load_tokenizer(&options).ok()?
             }

@@ -46,6 +46,7 @@ pub const READERS: &[Reader] = &[
     reader("dataset-parquet", "questions.parquet", readers::gsm8k),
     reader("corpus", "corpus", readers::corpus),
     reader("wikitext", "wikitext", readers::wikitext),
+    reader("costs", "costs.json", readers::costs),
     reader("table", "table.safetensors", readers::table),
     reader("ngram-table", "table.safetensors", readers::ngram_table),
     reader("table-json", "table.json", readers::table_json),

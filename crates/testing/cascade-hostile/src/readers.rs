@@ -5,7 +5,9 @@ use std::path::Path;
 
 use cascade_bigram::Reduction;
 use cascade_chat::{ChatFile, ChatTemplates, Message, Role};
-use cascade_config::{ClassifierFile, Config, Content, HeadFolder, PromptTemplate, Turns};
+use cascade_config::{
+    ClassifierFile, Config, Content, CostFile, HeadFolder, PromptTemplate, Turns,
+};
 use cascade_corpus::{Corpus, Input, Options};
 use cascade_data::{Dataset, Selection};
 use cascade_engine::CLASSIFIER_FEATURES;
@@ -110,6 +112,14 @@ fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
 pub(crate) fn config(path: &Path) -> Outcome {
     let config = said(Config::open(path))?;
     config.warnings();
+    Ok(())
+}
+
+pub(crate) fn costs(path: &Path) -> Outcome {
+    let costs = said(CostFile::open(path))?;
+    for context in costs.contexts() {
+        costs.times(context).seconds(usize::MAX);
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use super::pending::Pending;
 use super::row_costs::RowCosts;
 use super::shadow::Shadow;
 use super::{DraftState, DraftedToken, Outcome, Schedule, Turn, TurnStart};
-use crate::Role;
+use crate::{Role, RowTimes};
 
 /// Drafts what pays at present: every token that is expected to save more time than it costs.
 ///
@@ -72,6 +72,20 @@ pub struct AssumedCosts {
     /// A forward of each drafter in forwards of the target, largest drafter first; 0 for
     /// statistical ones. Missing ones cost a fifth.
     pub drafters: Vec<f64>,
+    /// What forwards cost by rows where that was measured before, by level, the target first, in
+    /// place of the above.
+    pub measured: Vec<Option<RowTimes>>,
+    /// Whether these costs are kept, whatever forwards take.
+    pub fixed: bool,
+}
+
+impl AssumedCosts {
+    fn of_level(&self, level: usize) -> RowCosts {
+        match self.measured.get(level).and_then(Option::as_ref) {
+            Some(times) => RowCosts::known(times),
+            None => RowCosts::assumed(self.row),
+        }
+    }
 }
 
 impl Default for AssumedCosts {
@@ -80,6 +94,8 @@ impl Default for AssumedCosts {
         Self {
             row: 0.02,
             drafters: Vec::new(),
+            measured: Vec::new(),
+            fixed: false,
         }
     }
 }
@@ -265,7 +281,7 @@ impl OnlineSchedule {
         });
         let drafters: Vec<_> = drafters.collect();
         let reviewer = |level| ReviewerState {
-            costs: RowCosts::assumed(self.assumed.row),
+            costs: self.assumed.of_level(level),
             rate: Rate {
                 tokens: RATE_PRIOR,
                 time: RATE_PRIOR,
@@ -525,7 +541,7 @@ impl OnlineSchedule {
         let usual = outcome.has_usual_rows();
         let rows = outcome.forward.rows;
         let seconds = outcome.forward.time.as_secs_f64();
-        if usual {
+        if usual && !self.assumed.fixed {
             self.reviewers[reviewer].costs.learn(rows, seconds);
         }
         let drafting: f64 = outcome

@@ -1,5 +1,7 @@
 //! What a forward costs by the number of its rows, as outcomes show.
 
+use crate::RowTimes;
+
 /// Numbers of rows at which the curve is kept; linear between them and beyond.
 const KNOTS: [usize; N] = [1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64, 128];
 const N: usize = 12;
@@ -84,6 +86,20 @@ impl RowCosts {
             streak: 0,
             wanted: SAMPLES,
             fastest: f64::INFINITY,
+        }
+    }
+
+    /// Measured before: what a schedule begins with, as uncertain as an assumption.
+    pub(super) fn known(times: &RowTimes) -> Self {
+        let one = times.seconds(1);
+        let assumed = rising(KNOTS.map(|rows| times.seconds(rows) / one));
+        Self {
+            one: Some(one),
+            estimate: assumed,
+            curve: assumed,
+            assumed,
+            wanted: 0,
+            ..Self::assumed(0.0)
         }
     }
 
@@ -319,6 +335,18 @@ mod tests {
             paused.learn(5, 1.1e-3);
         }
         assert!((paused.of(5) - 1.1).abs() < 0.1, "{}", paused.of(5));
+    }
+
+    #[test]
+    fn what_was_measured_before_is_known_at_once_and_corrected() {
+        let times = RowTimes::measured([(1, 2e-3), (9, 4e-3), (17, 8e-3)]).unwrap();
+        let mut costs = RowCosts::known(&times);
+        assert_eq!(costs.one(), Some(2e-3));
+        assert!(!costs.needs_check() && (costs.of(9) - 2.0).abs() < 0.1);
+        for _ in 0..30 {
+            costs.learn(if costs.needs_check() { 1 } else { 9 }, 2e-3);
+        }
+        assert!(costs.of(9) < 1.5, "{costs:?}");
     }
 
     fn measured(of: impl Fn(usize) -> f64, forwards: &[usize]) -> RowCosts {

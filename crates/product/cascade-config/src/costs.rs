@@ -1,0 +1,352 @@
+//! What forwards of a model cost, as a file: measured once for each machine and model.
+
+use std::path::Path;
+
+use cascade_engine::RowTimes;
+use serde::{Deserialize, Serialize};
+
+/// What the file says it is.
+const FORMAT: &str = "cascade-costs";
+const VERSION: u32 = 1;
+/// Bytes of a file at most.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Times of forwards of one model, in one type, on one device of one machine: what `cascade bench
+/// model --save` writes and schedules, `tune`, `replay` and `reproduce` read. `docs/schedules.md`
+/// has the format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostFile {
+    format: String,
+    version: u32,
+    /// The program that measured, with its version.
+    pub program: String,
+    /// Operating system and processor.
+    pub machine: String,
+    /// What was measured.
+    pub of: Measured,
+    /// What the times are of.
+    pub clock: CostClock,
+    /// Tokens of the source, of an encoder-decoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<usize>,
+    /// The forwards.
+    pub forwards: Vec<ForwardTime>,
+}
+
+/// A model and where it computes: times of one are not those of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The model, as reports name it.
+    pub model: String,
+    /// Data type of the weights.
+    pub dtype: String,
+    /// Data type of keys and values.
+    pub cache_dtype: String,
+    /// `cpu` or `cuda:N`.
+    pub device: String,
+    /// Threads that compute.
+    pub threads: usize,
+}
+
+/// What measured times are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CostClock {
+    /// What passed while a forward was computed.
+    Wall,
+    /// What the processor computed: a busy machine counts for little. Of a single thread alone.
+    Cpu,
+}
+
+/// The time of forwards of so many rows after a context of so many tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardTime {
+    /// Tokens of the context.
+    pub context: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Seconds of a forward.
+    pub seconds: f64,
+    /// Of the shortest and the longest.
+    pub fastest: f64,
+    /// Of the longest.
+    pub slowest: f64,
+}
+
+/// Why a file with costs cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CostError {
+    /// It cannot be read or written.
+    #[error("{file}: {source}")]
+    File {
+        /// The file.
+        file: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// It is no file of costs.
+    #[error("{file}: {problem}; write one with `cascade bench model MODEL --save FILE`")]
+    Content {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It is of something else.
+    #[error(
+        "{file}: costs of {what} {found}, and not of {expected}; measure them with `cascade bench \
+         model {model} --save FILE` and the same --dtype, --device and --threads"
+    )]
+    Other {
+        /// The file.
+        file: String,
+        /// What differs.
+        what: &'static str,
+        /// In the file.
+        found: String,
+        /// Where it is to be used.
+        expected: String,
+        /// The model that it is to be used for.
+        model: String,
+    },
+}
+
+impl CostFile {
+    /// Costs that were just measured.
+    pub fn new(
+        program: String,
+        machine: String,
+        of: Measured,
+        clock: CostClock,
+        source: Option<usize>,
+        forwards: Vec<ForwardTime>,
+    ) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            program,
+            machine,
+            of,
+            clock,
+            source,
+            forwards,
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// One that cannot be read, or holds anything else.
+    pub fn open(path: &Path) -> Result<Self, CostError> {
+        let file = path.display().to_string();
+        let text = cascade_fs::read_text(path, MOST_BYTES).map_err(|source| CostError::File {
+            file: file.clone(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|problem| CostError::Content { file, problem })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let costs: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if costs.format != FORMAT || costs.version != VERSION {
+            return Err(format!(
+                "format {} {}, where {FORMAT} {VERSION} is known",
+                costs.format, costs.version
+            ));
+        }
+        let is_time = |seconds: f64| seconds.is_finite() && seconds > 0.0;
+        let good = |f: &ForwardTime| {
+            f.rows > 0 && [f.seconds, f.fastest, f.slowest].into_iter().all(is_time)
+        };
+        if let Some(bad) = costs.forwards.iter().find(|forward| !good(forward)) {
+            return Err(format!("{bad:?} is no forward"));
+        }
+        match costs.forwards.iter().any(|forward| forward.rows == 1) {
+            true => Ok(costs),
+            false => Err("no forward of one row, which others are compared with".to_owned()),
+        }
+    }
+
+    /// Writes the file, in place of what is there.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn save(&self, path: &Path) -> Result<(), CostError> {
+        let failed = |source| CostError::File {
+            file: path.display().to_string(),
+            source,
+        };
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
+        text.push('\n');
+        cascade_fs::write(path, text.as_bytes()).map_err(failed)
+    }
+
+    /// Checks that these are costs of `used`, which is about to be computed or to be modelled.
+    /// `file` names the file in errors.
+    ///
+    /// # Errors
+    /// What differs: [`CostError::Other`].
+    pub fn check(&self, file: &str, used: &Measured) -> Result<(), CostError> {
+        let Measured {
+            model,
+            dtype,
+            cache_dtype,
+            device,
+            threads,
+        } = &self.of;
+        let pairs = [
+            ("the model", model.clone(), used.model.clone()),
+            ("the type", dtype.clone(), used.dtype.clone()),
+            (
+                "the type of keys and values",
+                cache_dtype.clone(),
+                used.cache_dtype.clone(),
+            ),
+            ("the device", device.clone(), used.device.clone()),
+            (
+                "the number of threads",
+                threads.to_string(),
+                used.threads.to_string(),
+            ),
+        ];
+        match pairs.into_iter().find(|(_, found, used)| found != used) {
+            None => Ok(()),
+            Some((what, found, expected)) => Err(CostError::Other {
+                file: file.to_owned(),
+                what,
+                found,
+                expected,
+                model: used.model.clone(),
+            }),
+        }
+    }
+
+    /// Context lengths, rising.
+    pub fn contexts(&self) -> Vec<usize> {
+        let mut contexts: Vec<usize> = self.forwards.iter().map(|f| f.context).collect();
+        contexts.sort_unstable();
+        contexts.dedup();
+        contexts
+    }
+
+    /// Seconds by rows at the measured context nearest to this one at which a forward of one row
+    /// was measured.
+    pub fn times(&self, context: usize) -> RowTimes {
+        let single = self.forwards.iter().filter(|forward| forward.rows == 1);
+        let nearest = single
+            .map(|forward| forward.context)
+            .min_by_key(|&known| (known.abs_diff(context), known));
+        let at = self.forwards.iter().filter(|f| Some(f.context) == nearest);
+        let times = RowTimes::measured(at.map(|forward| (forward.rows, forward.seconds)));
+        // Files without a forward of one row are refused.
+        times.unwrap_or_else(|| RowTimes::linear(1.0, 0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs() -> CostFile {
+        let of = Measured {
+            model: "org/name".into(),
+            dtype: "q8_0".into(),
+            cache_dtype: "f32".into(),
+            device: "cpu".into(),
+            threads: 2,
+        };
+        let forward = |context, rows, seconds| ForwardTime {
+            context,
+            rows,
+            seconds,
+            fastest: 0.9 * seconds,
+            slowest: 1.5 * seconds,
+        };
+        CostFile::new(
+            "cascade 0.1.0".into(),
+            "linux".into(),
+            of,
+            CostClock::Wall,
+            None,
+            vec![
+                forward(128, 1, 2.0),
+                forward(128, 9, 3.0),
+                forward(1024, 1, 4.0),
+            ],
+        )
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("costs.json");
+        costs().save(&file).unwrap();
+        let read = CostFile::open(&file).unwrap();
+        assert_eq!(read, costs());
+        assert_eq!(read.contexts(), [128, 1024]);
+        assert_eq!(read.times(200).seconds(5), 2.5);
+        assert_eq!(read.times(5000).seconds(1), 4.0);
+    }
+
+    #[test]
+    fn costs_of_something_else_are_refused_by_what_differs() {
+        let costs = costs();
+        costs.check("costs.json", &costs.of).unwrap();
+        for (used, named) in [
+            (
+                Measured {
+                    model: "org/other".into(),
+                    ..costs.of.clone()
+                },
+                "org/other",
+            ),
+            (
+                Measured {
+                    dtype: "f32".into(),
+                    ..costs.of.clone()
+                },
+                "the type q8_0, and not of f32",
+            ),
+            (
+                Measured {
+                    device: "cuda:0".into(),
+                    ..costs.of.clone()
+                },
+                "cuda:0",
+            ),
+            (
+                Measured {
+                    threads: 8,
+                    ..costs.of.clone()
+                },
+                "number of threads 2",
+            ),
+        ] {
+            let error = costs.check("costs.json", &used).unwrap_err().to_string();
+            assert!(
+                error.contains(named) && error.contains("costs.json"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_cost_is_refused() {
+        let good = serde_json::to_string(&costs()).unwrap();
+        CostFile::parse(&good).unwrap();
+        for (from, to) in [
+            ("\"version\":1", "\"version\":2"),
+            ("cascade-costs", "other"),
+            ("\"seconds\":3.0", "\"seconds\":-3.0"),
+            ("\"rows\":1,", "\"rows\":2,"),
+            ("\"machine\"", "\"machines\""),
+        ] {
+            assert_ne!(good.replace(from, to), good);
+            CostFile::parse(&good.replace(from, to)).unwrap_err();
+        }
+    }
+}
