@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use cascade_core::{Architecture, Error, Result, Scorer, TokenId, TokenTree, Want};
 use rand::{Rng, SeedableRng};
 
+use crate::cpu_time;
 use crate::forward_check::with_siblings;
 use rand_chacha::ChaCha8Rng;
 
@@ -31,6 +32,29 @@ pub struct ForwardBench {
     pub tree: bool,
     /// Seed of the random input tokens.
     pub seed: u64,
+    /// What is timed.
+    pub clock: ForwardClock,
+}
+
+/// What is timed of a forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardClock {
+    /// The time that passes.
+    #[default]
+    Wall,
+    /// The time that the processors spend on this process, all of its threads together
+    /// ([`cpu_time`]): of a single thread the time of a forward, however busy the machine is.
+    Cpu,
+}
+
+impl ForwardClock {
+    fn now(self, start: Instant) -> Duration {
+        let cpu = match self {
+            Self::Wall => None,
+            Self::Cpu => cpu_time(),
+        };
+        cpu.unwrap_or_else(|| start.elapsed())
+    }
 }
 
 impl Default for ForwardBench {
@@ -42,6 +66,7 @@ impl Default for ForwardBench {
             repeats: 9,
             tree: false,
             seed: 0,
+            clock: ForwardClock::Wall,
         }
     }
 }
@@ -55,10 +80,27 @@ pub struct ForwardCost {
     pub rows: usize,
     /// Median time.
     pub median: Duration,
+    /// The time that a quarter of the forwards do not exceed: what they take where nothing else is
+    /// computed, if that is so for a part of them.
+    pub typical: Duration,
     /// Shortest time.
     pub fastest: Duration,
     /// Longest time.
     pub slowest: Duration,
+}
+
+impl ForwardCost {
+    /// Both measurements of the same forwards.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let mean = |a: Duration, b: Duration| (a + b) / 2;
+        Self {
+            median: mean(self.median, other.median),
+            typical: mean(self.typical, other.typical),
+            fastest: self.fastest.min(other.fastest),
+            slowest: self.slowest.max(other.slowest),
+            ..*self
+        }
+    }
 }
 
 impl ForwardBench {
@@ -121,13 +163,14 @@ impl ForwardBench {
             .filter(|&rows| rows > 0 && length.saturating_add(rows - 1) <= limit)
             .collect();
         let mut times = vec![Vec::new(); rows.len()];
+        let start = Instant::now();
         for round in 0..WARM_UP + self.repeats {
             for (times, &rows) in times.iter_mut().zip(&rows) {
                 let tree = self.draft(tokens.take(rows - 1));
-                let started = Instant::now();
+                let started = self.clock.now(start);
                 scorer.score(&context, &tree, Want::ARGMAX)?;
                 if round >= WARM_UP {
-                    times.push(started.elapsed());
+                    times.push(self.clock.now(start).saturating_sub(started));
                 }
             }
         }
@@ -137,6 +180,7 @@ impl ForwardBench {
                 context: length,
                 rows,
                 median: times[times.len() / 2],
+                typical: times[times.len() / 4],
                 fastest: times[0],
                 slowest: times[times.len() - 1],
             }

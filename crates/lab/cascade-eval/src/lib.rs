@@ -6,24 +6,29 @@
 //! * [`tune`]: search for a K matrix and lenience by predicted SWI.
 //! * [`ngram`]: what n-gram tables and the weights of the Max-Gram tree are worth.
 //! * [`Marks`], [`Endings`]: whether answers are right, and how they end.
-//! * [`ForwardBench`], [`CostTable`], [`Bootstrap`]: costs of forwards, and confidence intervals.
+//! * [`ForwardBench`], [`steady_times`], [`CostTable`], [`Bootstrap`]: costs of forwards, and
+//!   confidence intervals; [`cpu_time`].
 
 #![forbid(unsafe_code)]
 
 mod answers;
 mod bootstrap;
+mod cpu_time;
 mod error;
 mod forward_check;
 mod forward_cost;
 pub mod lossless;
 pub mod ngram;
+mod steady;
 mod swi;
 pub mod trace;
 pub mod tune;
 
 pub use answers::{share_interval, Ending, Endings, Marks};
 pub use bootstrap::{median, Bootstrap};
+pub use cpu_time::cpu_time;
 pub use error::{Error, Result};
 pub use forward_check::{CheckedForward, Compared, ForwardCheck};
-pub use forward_cost::{read_bandwidth, ForwardBench, ForwardCost, LONGEST_CONTEXT};
+pub use forward_cost::{read_bandwidth, ForwardBench, ForwardClock, ForwardCost, LONGEST_CONTEXT};
+pub use steady::{rounded_times, steady_times, Halves, Problem, TimesError};
 pub use swi::{CostError, CostTable};

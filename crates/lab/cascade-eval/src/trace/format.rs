@@ -22,6 +22,13 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Tokens of the context in the middle of an answer, on average over the records.
+    pub fn typical_context(&self) -> usize {
+        let of = |record: &Record| record.context.len() + record.output.len() / 2;
+        let sum: usize = self.records.iter().map(of).sum();
+        sum / self.records.len().max(1)
+    }
+
     /// A trace of records that are consistent with the header.
     ///
     /// # Errors

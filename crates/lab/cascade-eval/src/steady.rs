@@ -1,0 +1,285 @@
+//! Times of forwards that can be: measured until two measurements agree, and no curve is absurd.
+
+use std::fmt;
+
+use cascade_core::{Error, Scorer};
+use cascade_engine::RowTimes;
+
+use crate::{ForwardBench, ForwardCost};
+
+/// How far two measurements of the same thing may differ, and a curve from what can be.
+const TOLERANCE: f64 = 1.3;
+/// Measurements, each with twice as many forwards as the one before.
+const ATTEMPTS: u32 = 4;
+
+/// Why there are no times.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimesError {
+    /// The model failed.
+    #[error(transparent)]
+    Model(#[from] Error),
+
+    /// Nothing was measured: contexts and rows exceed the model's positions.
+    #[error("the model has fewer positions than the forwards that are to be measured")]
+    TooShort,
+
+    /// The measurements contradict each other or what can be.
+    #[error(
+        "times of forwards could not be measured, {ATTEMPTS} times: {problem} ({measured}); \
+         wait until the machine has less to do, or give costs that were measured then, or numbers"
+    )]
+    Implausible {
+        /// What is wrong with the last measurement.
+        problem: Problem,
+        /// Rows and seconds of both halves of it.
+        measured: Halves,
+    },
+}
+
+/// What is wrong with a measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Two measurements of the same forwards differ.
+    Unsteady {
+        /// Rows of the forwards.
+        rows: usize,
+        /// The greater time as a multiple of the smaller.
+        ratio: f64,
+    },
+    /// A forward of more rows takes more than it would take row by row, or less than one of fewer.
+    Absurd {
+        /// Rows of both forwards.
+        rows: (usize, usize),
+        /// The time of the second as a multiple of that of the first.
+        ratio: f64,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsteady { rows, ratio } => write!(
+                f,
+                "two measurements of the same forwards of {rows} rows differ by {ratio:.2} times"
+            ),
+            Self::Absurd {
+                rows: (fewer, more),
+                ratio,
+            } => write!(
+                f,
+                "a forward of {more} rows seems to take {ratio:.2} times as long as one of {fewer}"
+            ),
+        }
+    }
+}
+
+/// Rows, and seconds in both halves of a measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Halves(pub Vec<(usize, f64, f64)>);
+
+impl fmt::Display for Halves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (rows, first, second)) in self.0.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            let (first, second) = (1e3 * first, 1e3 * second);
+            write!(f, "{comma}{rows} rows: {first:.3} and {second:.3} ms")?;
+        }
+        Ok(())
+    }
+}
+
+/// Seconds of forwards by rows after the bench's first context. What is measured is measured twice;
+/// if the halves differ by more than 30%, or the curve is one that cannot be, it is measured again,
+/// with more forwards.
+///
+/// # Errors
+/// [`TimesError::Implausible`] with the numbers, if that does not help; errors of the model.
+pub fn steady_times(
+    bench: &ForwardBench,
+    scorer: &mut dyn Scorer,
+) -> Result<Vec<ForwardCost>, TimesError> {
+    settle(|attempt| {
+        let bench = ForwardBench {
+            repeats: bench.repeats << attempt,
+            ..bench.clone()
+        };
+        Ok([bench.run(scorer)?, bench.run(scorer)?])
+    })
+}
+
+/// The first measurement that can be, of both halves together.
+fn settle(
+    mut measure: impl FnMut(u32) -> Result<[Vec<ForwardCost>; 2], TimesError>,
+) -> Result<Vec<ForwardCost>, TimesError> {
+    let mut failed = TimesError::TooShort;
+    for attempt in 0..ATTEMPTS {
+        let [first, second] = measure(attempt)?;
+        if first.is_empty() {
+            return Err(TimesError::TooShort);
+        }
+        let pairs = first.iter().zip(&second);
+        let halves = pairs.map(|(a, b)| {
+            let seconds = |cost: &ForwardCost| cost.typical.as_secs_f64();
+            (a.rows, seconds(a), seconds(b))
+        });
+        let halves: Vec<_> = halves.collect();
+        let Some(problem) = problem(&halves) else {
+            let together = first.iter().zip(&second);
+            return Ok(together.map(|(a, b)| a.and(b)).collect());
+        };
+        failed = TimesError::Implausible {
+            problem,
+            measured: Halves(halves),
+        };
+    }
+    Err(failed)
+}
+
+/// What cannot be about times of forwards by rows, measured twice.
+fn problem(halves: &[(usize, f64, f64)]) -> Option<Problem> {
+    let unsteady = halves.iter().find_map(|&(rows, a, b)| {
+        let ratio = a.max(b) / a.min(b);
+        (ratio > TOLERANCE).then_some(Problem::Unsteady { rows, ratio })
+    });
+    let times: Vec<(usize, f64)> = halves
+        .iter()
+        .map(|&(rows, a, b)| (rows, a.min(b)))
+        .collect();
+    unsteady.or_else(|| absurd(&times))
+}
+
+/// Two forwards whose times contradict each other: more rows take no less, and no more than they
+/// would take in several forwards.
+fn absurd(times: &[(usize, f64)]) -> Option<Problem> {
+    let pairs = times.iter().flat_map(|&fewer| {
+        let more = times.iter().filter(move |more| more.0 > fewer.0);
+        more.map(move |&more| (fewer, more))
+    });
+    pairs
+        .map(|((fewer, short), (more, long))| (fewer, more, long / short))
+        .find(|&(fewer, more, ratio)| {
+            let most = TOLERANCE * more.div_ceil(fewer) as f64;
+            !(1.0 / TOLERANCE..=most).contains(&ratio)
+        })
+        .map(|(fewer, more, ratio)| Problem::Absurd {
+            rows: (fewer, more),
+            ratio,
+        })
+}
+
+/// Times relative to a forward of one row, in steps of 5%: two measurements of one machine then
+/// mostly lead to the same settings. A forward of one row keeps its time.
+///
+/// # Panics
+/// If there is no forward.
+pub fn rounded_times(costs: &[ForwardCost], unit: f64) -> RowTimes {
+    const STEP: f64 = 1.05;
+    let round = |seconds: f64| {
+        let steps = ((seconds / unit).ln() / STEP.ln()).round();
+        unit * STEP.powf(steps)
+    };
+    let times = costs
+        .iter()
+        .map(|cost| (cost.rows, round(cost.typical.as_secs_f64())));
+    RowTimes::measured(times).expect("at least one forward")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn cost(rows: usize, milliseconds: f64) -> ForwardCost {
+        let time = Duration::from_secs_f64(1e-3 * milliseconds);
+        ForwardCost {
+            context: 128,
+            rows,
+            median: time,
+            typical: time,
+            fastest: time,
+            slowest: time,
+        }
+    }
+
+    fn curve(times: &[(usize, f64)]) -> Vec<ForwardCost> {
+        times.iter().map(|&(rows, time)| cost(rows, time)).collect()
+    }
+
+    #[test]
+    fn what_differs_is_measured_again_until_it_agrees() {
+        let good = [(1, 1.0), (4, 1.1), (8, 1.6)];
+        let mut attempts = Vec::new();
+        let found = settle(|attempt| {
+            attempts.push(attempt);
+            let busy = [(1, 1.0), (4, 2.9), (8, 1.6)];
+            let second = if attempt < 2 { busy } else { good };
+            Ok([curve(&good), curve(&second)])
+        });
+        let found: Vec<_> = found.unwrap().iter().map(|cost| cost.typical).collect();
+        assert_eq!(found[1], Duration::from_micros(1100));
+        assert_eq!(attempts, [0, 1, 2]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_an_error_with_the_numbers() {
+        for (times, named) in [
+            (
+                [(1, 1.0), (4, 1.2), (9, 18.0)],
+                "9 rows seems to take 18.00 times as long as one of 1",
+            ),
+            (
+                [(1, 1.0), (4, 0.5), (9, 1.2)],
+                "4 rows seems to take 0.50 times as long as one of 1",
+            ),
+        ] {
+            let mut attempts = 0;
+            let error = settle(|_| {
+                attempts += 1;
+                Ok([curve(&times), curve(&times)])
+            });
+            let error = error.unwrap_err().to_string();
+            assert!(
+                error.contains(named) && error.contains("9 rows:"),
+                "{error}"
+            );
+            assert_eq!(attempts, ATTEMPTS);
+        }
+        let error = settle(|attempt| {
+            let busy = 1.0 + f64::from(attempt);
+            Ok([curve(&[(1, 1.0)]), curve(&[(1, 1.4 * busy)])])
+        });
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("of 1 rows differ by 5.60 times"), "{error}");
+    }
+
+    #[test]
+    fn steps_and_free_rows_can_be() {
+        for times in [
+            vec![
+                (1, 0.1, 0.1),
+                (2, 0.09, 0.095),
+                (8, 0.1, 0.11),
+                (9, 0.17, 0.18),
+            ],
+            vec![(1, 1.0, 1.1), (2, 2.1, 2.0), (32, 36.0, 35.0)],
+        ] {
+            assert_eq!(problem(&times), None, "{times:?}");
+        }
+        assert!(matches!(
+            settle(|_| Ok([vec![], vec![]])),
+            Err(TimesError::TooShort)
+        ));
+    }
+
+    /// Times that differ by little become the same curve.
+    #[test]
+    fn rounded_times_do_not_tell_two_measurements_apart() {
+        let first = rounded_times(&curve(&[(1, 1.0), (9, 1.478)]), 1e-3);
+        let second = rounded_times(&curve(&[(1, 1.01), (9, 1.462)]), 1e-3);
+        assert_eq!(first, second);
+        assert!((first.seconds(9) / 1.47e-3 - 1.0).abs() < 0.03);
+    }
+}
