@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
 use cascade_core::Decoding;
 use cascade_engine::GenerationOutput;
-use cascade_eval::Bootstrap;
+use cascade_eval::{cpu_time, Bootstrap};
 
 /// Rounds below which no interval is given, and no verdict: a single short run says little.
 pub(crate) const FEWEST: usize = 5;
@@ -20,63 +21,121 @@ pub(crate) struct Comparison {
     pub(crate) rounds: Vec<Round>,
 }
 
+/// A generation, and what it took.
+pub(crate) struct Timed {
+    pub(crate) generation: GenerationOutput,
+    /// Time that the processors spent on it; `None` where the system does not tell.
+    cpu: Option<Duration>,
+}
+
+impl Timed {
+    /// Times what `generate` does.
+    pub(crate) fn of(generate: impl FnOnce() -> Result<GenerationOutput>) -> Result<Self> {
+        let before = cpu_time();
+        let generation = generate()?;
+        let cpu = cpu_time().zip(before);
+        Ok(Self {
+            generation,
+            cpu: cpu.map(|(after, before)| after.saturating_sub(before)),
+        })
+    }
+
+    fn side(&self) -> Side {
+        Side {
+            tokens: self.generation.tokens.len(),
+            wall: self.generation.wall,
+            cpu: self.cpu,
+        }
+    }
+}
+
 /// What the same prompt took both ways.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    tokens: usize,
+    own: Side,
+    plain: Side,
+}
+
+/// Tokens, and what they took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Side {
+    pub(crate) tokens: usize,
     wall: Duration,
-    plain_tokens: usize,
-    plain_wall: Duration,
+    pub(crate) cpu: Option<Duration>,
+}
+
+impl Side {
+    /// The sum over one side of all rounds.
+    pub(crate) fn sum<'r>(rounds: &'r [Round], side: impl Fn(&'r Round) -> &'r Self) -> Self {
+        let sides = rounds.iter().map(side);
+        let zero = Self {
+            cpu: Some(Duration::ZERO),
+            ..Self::default()
+        };
+        sides.fold(zero, |sum, side| Self {
+            tokens: sum.tokens + side.tokens,
+            wall: sum.wall + side.wall,
+            cpu: sum.cpu.zip(side.cpu).map(|(sum, side)| sum + side),
+        })
+    }
 }
 
 impl Round {
-    fn new(generation: &GenerationOutput, plain: &GenerationOutput) -> Self {
+    fn new(generation: &Timed, plain: &Timed) -> Self {
         Self {
-            tokens: generation.tokens.len(),
-            wall: generation.wall,
-            plain_tokens: plain.tokens.len(),
-            plain_wall: plain.wall,
+            own: generation.side(),
+            plain: plain.side(),
         }
+    }
+
+    pub(crate) const fn own(&self) -> &Side {
+        &self.own
+    }
+
+    pub(crate) const fn plain(&self) -> &Side {
+        &self.plain
     }
 }
 
 impl Comparison {
-    pub(crate) fn new(
-        generation: &GenerationOutput,
-        plain: GenerationOutput,
-        decoding: Decoding,
-    ) -> Self {
+    pub(crate) fn new(generation: &Timed, plain: Timed, decoding: Decoding) -> Self {
         let comparable = decoding.is_greedy();
         Self {
             comparable,
-            first_difference: comparable
-                .then(|| first_difference(&generation.tokens, &plain.tokens))
-                .flatten(),
+            first_difference: comparable.then(|| differs(generation, &plain)).flatten(),
             rounds: vec![Round::new(generation, &plain)],
-            plain,
+            plain: plain.generation,
         }
     }
 
     /// Adds a further round of the same prompt and seed.
-    pub(crate) fn add(&mut self, generation: &GenerationOutput, plain: &GenerationOutput) {
+    pub(crate) fn add(&mut self, generation: &Timed, plain: &Timed) {
         self.rounds.push(Round::new(generation, plain));
         if self.comparable && self.first_difference.is_none() {
-            self.first_difference = first_difference(&generation.tokens, &plain.tokens);
+            self.first_difference = differs(generation, plain);
         }
     }
 }
 
 /// Ratio of tokens per second over rounds.
 pub(crate) fn speedup<'r>(rounds: impl IntoIterator<Item = &'r Round>) -> f64 {
-    let (mut tokens, mut plain_tokens) = (0, 0);
-    let (mut wall, mut plain_wall) = (Duration::ZERO, Duration::ZERO);
+    ratio(rounds, |side| side.wall)
+}
+
+/// Ratio of tokens per second of CPU time over rounds; `None` where the system does not tell it.
+pub(crate) fn cpu_speedup(rounds: &[Round]) -> Option<f64> {
+    let told = |round: &Round| round.own.cpu.is_some() && round.plain.cpu.is_some();
+    let all = rounds.iter().all(told);
+    all.then(|| ratio(rounds, |side| side.cpu.unwrap_or_default()))
+}
+
+fn ratio<'r>(rounds: impl IntoIterator<Item = &'r Round>, time: impl Fn(&Side) -> Duration) -> f64 {
+    let (mut own, mut plain) = ((0, Duration::ZERO), (0, Duration::ZERO));
     for round in rounds {
-        tokens += round.tokens;
-        plain_tokens += round.plain_tokens;
-        wall += round.wall;
-        plain_wall += round.plain_wall;
+        own = (own.0 + round.own.tokens, own.1 + time(&round.own));
+        plain = (plain.0 + round.plain.tokens, plain.1 + time(&round.plain));
     }
-    (tokens as f64 * plain_wall.as_secs_f64()) / (plain_tokens as f64 * wall.as_secs_f64())
+    (own.0 as f64 * plain.1.as_secs_f64()) / (plain.0 as f64 * own.1.as_secs_f64())
 }
 
 /// The 95% interval of the speedup: percentiles of resampled rounds. `None` if there are too few.
@@ -86,6 +145,10 @@ pub(crate) fn interval(rounds: &[Round]) -> Option<(f64, f64)> {
     }
     let of = |chosen: &[usize]| speedup(chosen.iter().map(|&i| &rounds[i]));
     Bootstrap::default().interval(rounds.len(), of)
+}
+
+fn differs(generation: &Timed, plain: &Timed) -> Option<usize> {
+    first_difference(&generation.generation.tokens, &plain.generation.tokens)
 }
 
 fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
@@ -98,12 +161,25 @@ mod tests {
     use super::*;
 
     fn round(milliseconds: u64, plain: u64) -> Round {
-        Round {
+        let side = |milliseconds| Side {
             tokens: 10,
             wall: Duration::from_millis(milliseconds),
-            plain_tokens: 10,
-            plain_wall: Duration::from_millis(plain),
+            cpu: Some(Duration::from_millis(2 * milliseconds + 1)),
+        };
+        Round {
+            own: side(milliseconds),
+            plain: side(plain),
         }
+    }
+
+    #[test]
+    fn cpu_time_has_a_ratio_of_its_own_if_it_is_known() {
+        let mut rounds = [round(100, 150), round(200, 150)];
+        assert!((cpu_speedup(&rounds).unwrap() - 602.0 / 602.0).abs() < 1e-9);
+        assert_eq!(Side::sum(&rounds, Round::own).tokens, 20);
+        rounds[1].plain.cpu = None;
+        assert_eq!(cpu_speedup(&rounds), None);
+        assert_eq!(Side::sum(&rounds, Round::plain).cpu, None);
     }
 
     #[test]

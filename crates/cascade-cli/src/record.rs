@@ -6,7 +6,7 @@ use cascade_eval::Ending;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::comparison::{interval, speedup, Comparison};
+use crate::comparison::{cpu_speedup, interval, speedup, Comparison, Round, Side};
 use crate::inputs::{Input, Question};
 use crate::show;
 
@@ -84,12 +84,42 @@ struct ComparisonRecord {
     plain_wall_seconds: f64,
     plain_tokens_per_second: f64,
     speedup: f64,
+    /// Of all rounds: tokens, and time that the processors spent on them, both ways. Absent where
+    /// the system does not tell.
+    #[serde(flatten)]
+    cpu: Option<CpuRecord>,
     /// How often the prompt was asked both ways, if more than once.
     #[serde(skip_serializing_if = "Option::is_none")]
     rounds: Option<usize>,
     /// 95% interval of the speedup, if there are enough rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     speedup_interval: Option<[f64; 2]>,
+}
+
+/// CPU time, summed over rounds.
+#[derive(Serialize)]
+struct CpuRecord {
+    tokens_timed: usize,
+    cpu_seconds: f64,
+    plain_tokens_timed: usize,
+    plain_cpu_seconds: f64,
+    cpu_speedup: f64,
+}
+
+impl CpuRecord {
+    fn new(rounds: &[Round]) -> Option<Self> {
+        let (own, plain) = (
+            Side::sum(rounds, Round::own),
+            Side::sum(rounds, Round::plain),
+        );
+        Some(Self {
+            tokens_timed: own.tokens,
+            cpu_seconds: own.cpu?.as_secs_f64(),
+            plain_tokens_timed: plain.tokens,
+            plain_cpu_seconds: plain.cpu?.as_secs_f64(),
+            cpu_speedup: cpu_speedup(rounds)?,
+        })
+    }
 }
 
 impl<'a> Record<'a> {
@@ -131,6 +161,7 @@ impl<'a> Record<'a> {
                 plain_wall_seconds: comparison.plain.wall.as_secs_f64(),
                 plain_tokens_per_second: comparison.plain.tokens_per_second(),
                 speedup: speedup(&comparison.rounds),
+                cpu: CpuRecord::new(&comparison.rounds),
                 rounds: Some(comparison.rounds.len()).filter(|&rounds| rounds > 1),
                 speedup_interval: interval(&comparison.rounds).map(|(low, high)| [low, high]),
             }),

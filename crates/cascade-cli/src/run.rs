@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::args::{InputArgs, JobArgs};
 use crate::at_most;
-use crate::comparison::Comparison;
+use crate::comparison::{Comparison, Timed};
 use crate::inputs::{Input, Question};
 use crate::interrupt;
 use crate::job::Job;
@@ -265,13 +265,14 @@ impl Runner {
         let tokens = prompt.encode(&self.cascade)?;
         let plain_first = (question.index + question.turn) % 2 == 1;
         let before = self.plainly(prompt, plain_first)?;
-        let generation = self
-            .cascade
-            .generate_tokens_with(&tokens, &self.options, on_event)
-            .with_context(|| match question.input.turns() {
-                1 => format!("prompt {}", question.index + 1),
-                _ => format!("prompt {}, turn {}", question.index + 1, question.turn + 1),
-            })?;
+        let generation = Timed::of(|| {
+            self.cascade
+                .generate_tokens_with(&tokens, &self.options, on_event)
+                .with_context(|| match question.input.turns() {
+                    1 => format!("prompt {}", question.index + 1),
+                    _ => format!("prompt {}, turn {}", question.index + 1, question.turn + 1),
+                })
+        })?;
         let after = self.plainly(prompt, !plain_first)?;
         let mut comparison = before
             .or(after)
@@ -280,7 +281,7 @@ impl Runner {
         if let Some(comparison) = &mut comparison {
             self.repeat(prompt, comparison)?;
         }
-        Ok((generation, comparison))
+        Ok((generation.generation, comparison))
     }
 
     /// The further rounds, each in the other order.
@@ -290,9 +291,12 @@ impl Runner {
             let before = self.plainly(prompt, plain_first)?;
             let tokens = prompt.encode(&self.cascade)?;
             let on_event = |_: Event<'_>| unless_interrupted();
-            let generation = self
-                .cascade
-                .generate_tokens_with(&tokens, &self.options, on_event)?;
+            let generation = Timed::of(|| {
+                let options = &self.options;
+                Ok(self
+                    .cascade
+                    .generate_tokens_with(&tokens, options, on_event)?)
+            })?;
             let after = self.plainly(prompt, !plain_first)?;
             match before.or(after).filter(|_| !interrupt::requested()) {
                 Some(plain) => comparison.add(&generation, &plain),
@@ -302,14 +306,15 @@ impl Runner {
         Ok(())
     }
 
-    fn plainly(&mut self, prompt: &PromptText, now: bool) -> Result<Option<GenerationOutput>> {
+    fn plainly(&mut self, prompt: &PromptText, now: bool) -> Result<Option<Timed>> {
         let Some(plain) = self.plain.as_mut().filter(|_| now) else {
             return Ok(None);
         };
         let tokens = prompt.encode(plain)?;
         let on_event = |_: Event<'_>| unless_interrupted();
-        let generation = plain.generate_tokens_with(&tokens, &self.options, on_event)?;
-        Ok(Some(generation))
+        let options = &self.options;
+        let plain = Timed::of(|| Ok(plain.generate_tokens_with(&tokens, options, on_event)?))?;
+        Ok(Some(plain))
     }
 }
 

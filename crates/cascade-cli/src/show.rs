@@ -11,7 +11,7 @@ use cascade_data::Mark;
 use cascade_engine::{Finish, GenerationOutput, Loss, ModelUsage};
 use cascade_eval::{Ending, Endings, Marks};
 
-use crate::comparison::{interval, speedup, Comparison, Round};
+use crate::comparison::{cpu_speedup, interval, speedup, Comparison, Round};
 use crate::inputs::Question;
 use crate::terminal::Out;
 
@@ -231,7 +231,9 @@ impl Totals {
             (None, 1) => "one run; --rounds 5 shows how sure that is".to_owned(),
             (None, runs) => format!("{runs} runs; --rounds 5 shows how sure that is"),
         };
-        format!("{equality}, {speedup:.2}x its speed ({evidence})")
+        let cpu = cpu_speedup(&compared.rounds)
+            .map_or_else(String::new, |cpu| format!(", {cpu:.2}x by CPU time"));
+        format!("{equality}, {speedup:.2}x its speed{cpu} ({evidence})")
     }
 }
 
