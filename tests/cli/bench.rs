@@ -265,3 +265,93 @@ fn a_drafter_that_is_not_there_is_simulated() {
         assert!(message.contains(word), "{message}");
     }
 }
+
+/// Costs of a tiny model, which tests measure in no time.
+fn saved(model: &str, file: &str) {
+    let args = [
+        "bench",
+        "model",
+        model,
+        "--contexts",
+        "16",
+        "--rows",
+        "1,2,4",
+        "--save",
+        file,
+    ];
+    // A busy machine may keep two measurements from agreeing; that is said, with the numbers.
+    for _ in 0..20 {
+        let output = cascade(&args);
+        if output.status.success() {
+            return;
+        }
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains("could not be measured") && said.contains("4 rows:"),
+            "{said}"
+        );
+    }
+    panic!("{model}: no two measurements agree");
+}
+
+#[test]
+fn costs_are_saved_read_and_refused_for_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (target, base) = (file("target.json"), file("base.json"));
+    let model = "embedded:demo-t5-small";
+    saved(model, &target);
+    saved("embedded:demo-t5-base", &base);
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(&target).unwrap()).unwrap();
+    assert_eq!(written["format"], "cascade-costs");
+    assert_eq!(written["of"]["dtype"], "f32");
+    assert_eq!(written["forwards"].as_array().unwrap().len(), 3);
+    let run = |more: &[&str]| {
+        let args = [
+            "run",
+            "-m",
+            model,
+            "--max-gram",
+            "--device",
+            "cpu",
+            "--max-new-tokens",
+            "8",
+            "Tom has 3",
+        ];
+        cascade(&[&args[..], more].concat())
+    };
+    let plain = stdout(&run(&["--json", "--no-speculation"]));
+    let ids = |text: &str| serde_json::from_str::<Value>(text).unwrap()["token_ids"].clone();
+    for more in [
+        &["--json", "--costs", &target][..],
+        &["--json", "--fixed-costs", "--costs", &target],
+    ] {
+        let output = run(more);
+        assert_eq!(ids(&stdout(&output)), ids(&plain));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains("costs: ") && said.contains("demo-t5-small in f32 on cpu"),
+            "{said}"
+        );
+    }
+    let other = common::error(&run(&["--costs", &base]));
+    assert!(
+        other.contains("demo-t5-base") && other.contains("demo-t5-small"),
+        "{other}"
+    );
+    let dtype = common::error(&run(&["--costs", &target, "--dtype", "q8_0"]));
+    assert!(dtype.contains("the type f32, and not of q8_0"), "{dtype}");
+    let elsewhere = std::fs::read_to_string(&target)
+        .unwrap()
+        .replace("x86_64", "riscv");
+    let moved = file("moved.json");
+    std::fs::write(&moved, elsewhere.replace("aarch64", "riscv")).unwrap();
+    let machine = common::error(&run(&["--costs", &moved]));
+    assert!(machine.contains("another machine"), "{machine}");
+    let trace = project("traces/demo-t5-problems.jsonl");
+    let missing = error(&["replay", "--trace", &trace, "--costs", &target]);
+    assert!(
+        missing.contains("no file has costs of demo-t5-target"),
+        "{missing}"
+    );
+}

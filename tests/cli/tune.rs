@@ -42,7 +42,7 @@ fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let best = &report["frontier"][0];
     // On the half that was searched on.
-    let predicted = best["predicted_swi"].as_f64().unwrap();
+    let predicted = best["predicted"]["swi"].as_f64().unwrap();
     let replayed = best["replayed_swi"].as_f64().unwrap();
     assert!(
         (predicted / replayed - 1.0).abs() < 0.05,
@@ -55,7 +55,7 @@ fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
         .unwrap()
         .iter()
         .map(|candidate| {
-            let calls = candidate["predicted_calls"].as_array().unwrap();
+            let calls = candidate["predicted"]["calls"].as_array().unwrap();
             220 * calls[1].as_u64().unwrap() + 60 * calls[2].as_u64().unwrap()
         })
         .collect();
@@ -106,8 +106,12 @@ fn rows_are_priced_and_the_result_is_that_of_other_texts() {
         let speedup = always[3]["speedup"].as_f64().unwrap();
         assert!(interval[0].as_f64() <= Some(speedup) && Some(speedup) <= interval[1].as_f64());
     }
-    let speedup = |report: &Value| report["frontier"][0]["predicted_speedup"].as_f64().unwrap();
-    let swi = |report: &Value| report["frontier"][0]["predicted_swi"].as_f64().unwrap();
+    let speedup = |report: &Value| {
+        report["frontier"][0]["predicted"]["speedup"]
+            .as_f64()
+            .unwrap()
+    };
+    let swi = |report: &Value| report["frontier"][0]["predicted"]["swi"].as_f64().unwrap();
     assert!(
         (speedup(&cheap) / swi(&cheap) - 1.0).abs() < 1e-3,
         "rows cost nothing"

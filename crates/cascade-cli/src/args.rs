@@ -101,6 +101,16 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "L", requires = "model", conflicts_with = "config")]
     pub(crate) lenience: Option<f32>,
 
+    /// Costs of forwards of a model of the cascade, as `cascade bench model --save` wrote them on
+    /// this machine; repeat it, one file for each model. `online` begins with them in place of
+    /// assumptions. Changes the speed, never the output.
+    #[arg(long = "costs", value_name = "FILE")]
+    pub(crate) costs: Vec<PathBuf>,
+
+    /// Keep to the costs of --costs, whatever forwards take.
+    #[arg(long, requires = "costs")]
+    pub(crate) fixed_costs: bool,
+
     /// Data type of the weights of all models, overriding the configuration: f32, f16, bf16, q8_0,
     /// on a CPU also q4_0, or stored (as the file has them) [default: stored for GGUF files; else
     /// bf16 on a GPU, f32 on a CPU].

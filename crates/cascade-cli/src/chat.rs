@@ -15,6 +15,7 @@ use clap::Args;
 use self::command::{Command, Input};
 use self::lines::{Lines, Read};
 use crate::args::{DecodingArgs, ModelArgs};
+use crate::costs::with_costs;
 use crate::interrupt;
 use crate::job;
 use crate::models::{assemble, configuration, set_decoding};
@@ -65,7 +66,8 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
     let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
     set_decoding(&mut config, &args.decoding)?;
     let chat = chat(args, &config)?;
-    let pool = config.pool(&AssembleOptions::default().with_device(args.device));
+    let options = AssembleOptions::default().with_device(args.device);
+    let pool = config.pool(&with_costs(options, &args.models)?);
     let assembled = assemble(&pool, &config, Some(&chat.template))?;
     job::say(&assembled);
     let options = config.generation.options();

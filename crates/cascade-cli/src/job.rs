@@ -2,12 +2,13 @@
 
 use anyhow::{bail, Result};
 use cascade_config::{
-    AssembleOptions, Assembled, ChatTemplate, Config, DeviceSpec, ModelPool, SamplingSettings,
+    AssembleOptions, Assembled, ChatTemplate, Config, ModelPool, SamplingSettings,
 };
 use cascade_core::TokenId;
 use cascade_engine::Options;
 
 use crate::args::{DecodingArgs, JobArgs};
+use crate::costs::with_costs;
 use crate::inputs::{cut_short, inputs, Input};
 use crate::models::{assemble, configuration, set_decoding};
 use crate::templates::Template;
@@ -21,8 +22,8 @@ pub(crate) struct Job {
     /// The configuration, its settings overridden by the arguments.
     pub(crate) config: Config,
     pub(crate) inputs: Vec<Input>,
-    /// The device of all models, if the arguments name one.
-    device: Option<DeviceSpec>,
+    /// How models are loaded: on which device, with which costs.
+    assembly: AssembleOptions,
 }
 
 impl Job {
@@ -47,10 +48,11 @@ impl Job {
                 "--seed has no effect at temperature 0 (greedy decoding); also give --temperature",
             );
         }
+        let assembly = AssembleOptions::default().with_device(args.device);
         Ok(Self {
             config,
             inputs,
-            device: args.device,
+            assembly: with_costs(assembly, &args.models)?,
         })
     }
 
@@ -61,8 +63,7 @@ impl Job {
 
     /// The models, to be loaded.
     pub(crate) fn pool(&self) -> ModelPool {
-        self.config
-            .pool(&AssembleOptions::default().with_device(self.device))
+        self.config.pool(&self.assembly)
     }
 
     /// The cascade of this job's configuration with other drafters or settings.

@@ -8,6 +8,7 @@ mod chat;
 mod check_lossless;
 mod comparison;
 mod config_check;
+mod costs;
 mod demo;
 mod doctor;
 mod ewif;

@@ -73,6 +73,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         return Err(Error::NotGreedy).context(format!("{}: generation", config.label));
     }
     let trace = Arc::new(Trace::open(&args.trace)?);
+    args.assumed.check()?;
     if args.assumed.is_asked_for() {
         return assumed::run(args, &config, &trace);
     }

@@ -14,6 +14,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::at_most;
+use crate::costs::with_costs;
 use crate::models::{configuration, set_decoding};
 use crate::templates::{Asked, Template};
 use crate::terminal;
@@ -185,7 +186,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let template = template(args, &config)?;
     let notices = Notices::new(|notice| tracing::warn!("{notice}"));
     let assembly = AssembleOptions::default().with_notices(notices);
-    let pool = config.pool(&assembly.with_device(args.device));
+    let assembly = with_costs(assembly.with_device(args.device), &args.models)?;
+    let pool = config.pool(&assembly);
     let served = Served::new(config, pool, template)?;
     say(&served, &options)?;
     let server = Server::bind(served, options)?;

@@ -11,13 +11,14 @@ use cascade_core::Drafter;
 use cascade_engine::RowTimes;
 use cascade_eval::trace::{Record, Trace};
 use cascade_eval::tune::{search, Candidate, Recording, Recordings, Setting, Space, Times};
-use cascade_eval::ForwardBench;
-use cascade_models::Session;
+use cascade_eval::{rounded_times, steady_times, ForwardBench, ForwardCost};
+use cascade_models::{LoadedModel, Session};
 use clap::Args;
 
 use crate::at_most;
 use crate::models::refuse_another_kind;
 use crate::progress::Progress;
+use crate::{costs, terminal};
 
 mod halves;
 mod held_out;
@@ -55,9 +56,10 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 
-    /// Time of a forward: `measured` (by rows, on this machine) or `parameters` (in proportion to
-    /// parameter counts), which both load the target; or values for the target and each neural
-    /// drafter, such as 11300,220,60.
+    /// Time of a forward: `measured` (by rows, on this machine, until two measurements agree) or
+    /// `parameters` (in proportion to parameter counts), which both load the target; or values for
+    /// the target and each neural drafter, such as 11300,220,60; or files that `cascade bench model
+    /// --save` wrote, one for each model, by commas: the same files give the same result.
     #[arg(long, value_name = "COSTS", default_value = "measured")]
     costs: Costs,
 
@@ -96,6 +98,7 @@ enum Costs {
     Parameters,
     Measured,
     Given(Vec<f64>),
+    Files(Vec<PathBuf>),
 }
 
 fn row_cost(text: &str) -> Result<f64, String> {
@@ -114,10 +117,16 @@ impl FromStr for Costs {
             "measured" => return Ok(Self::Measured),
             _ => {}
         }
+        if text.split(',').all(|cost| cost.trim().ends_with(".json")) {
+            let files = text.split(',').map(|file| PathBuf::from(file.trim()));
+            return Ok(Self::Files(files.collect()));
+        }
         let costs = text.split(',').map(|cost| cost.trim().parse::<f64>());
-        let costs: Vec<f64> = costs
-            .collect::<Result<_, _>>()
-            .map_err(|_| "give `parameters`, `measured`, or comma-separated numbers".to_owned())?;
+        let costs: Vec<f64> = costs.collect::<Result<_, _>>().map_err(|_| {
+            "give `parameters`, `measured`, comma-separated numbers, or files (.json) of \
+                 `cascade bench model --save`"
+                .to_owned()
+        })?;
         if costs.iter().all(|cost| cost.is_finite() && *cost > 0.0) {
             Ok(Self::Given(costs))
         } else {
@@ -147,7 +156,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     }
     let tuner = Tuner {
         args,
-        times: times(args, &config, &drafters, &pool)?,
+        times: times(args, &config, &trace, &drafters, &pool)?,
         config,
         trace: Arc::new(trace),
         drafters,
@@ -162,6 +171,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
 fn times(
     args: &TuneArgs,
     config: &Config,
+    trace: &Trace,
     models: &[DrafterModel],
     pool: &ModelPool,
 ) -> Result<Times> {
@@ -190,36 +200,68 @@ fn times(
                 .collect(),
         });
     }
+    if let Costs::Files(files) = &args.costs {
+        return of_files(files, trace, &neural);
+    }
     let target = pool.target(config).context(
         "its forwards are measured or its parameters counted; \
-         give --costs as numbers to tune on a trace alone",
+         give --costs as numbers or files to tune on a trace alone",
     )?;
-    let parameters = target.num_parameters() as f64;
-    let of = |model: &cascade_models::LoadedModel| match &args.costs {
-        Costs::Measured => measured(&mut model.session()),
-        _ => Ok(linear(model.num_parameters() as f64 / parameters)),
+    if let Costs::Parameters = &args.costs {
+        let parameters = target.num_parameters() as f64;
+        let of = |model: &LoadedModel| linear(model.num_parameters() as f64 / parameters);
+        let drafters = neural.iter().map(|model| model.as_deref().map(of));
+        return Ok(Times {
+            target: of(&target),
+            drafters: drafters.collect(),
+        });
+    }
+    let costs = measured(&target)?;
+    // In units of the target's forward: so little noise that the same settings come out.
+    let unit = costs[0].typical.as_secs_f64();
+    let of = |model: &Arc<LoadedModel>| -> Result<RowTimes> {
+        Ok(rounded_times(&measured(model)?, unit))
     };
+    let drafters = neural
+        .iter()
+        .map(|model| model.as_ref().map(of).transpose());
     Ok(Times {
-        target: of(&target)?,
-        drafters: neural
-            .iter()
-            .map(|model| model.as_deref().map(of).transpose())
-            .collect::<Result<_>>()?,
+        drafters: drafters.collect::<Result<_>>()?,
+        target: rounded_times(&costs, unit),
     })
 }
 
-/// Seconds of forwards by rows.
-fn measured(scorer: &mut dyn cascade_core::Scorer) -> Result<RowTimes> {
+/// Times that were measured before.
+fn of_files(
+    files: &[PathBuf],
+    trace: &Trace,
+    neural: &[Option<Arc<LoadedModel>>],
+) -> Result<Times> {
+    let files = costs::open(files)?;
+    let context = trace.typical_context();
+    let of = |model: &str| -> Result<RowTimes> {
+        let (name, file) = costs::of_model(&files, model)?;
+        terminal::note(format_args!("costs: {}", costs::describe(name, file)));
+        Ok(file.times(context))
+    };
+    let drafters = neural
+        .iter()
+        .map(|model| model.as_ref().map(|model| of(&model.name)).transpose());
+    Ok(Times {
+        target: of(&trace.header.model)?,
+        drafters: drafters.collect::<Result<_>>()?,
+    })
+}
+
+/// Forwards by rows, the first of one row.
+fn measured(model: &LoadedModel) -> Result<Vec<ForwardCost>> {
     let bench = ForwardBench {
         contexts: vec![128],
         rows: MEASURED_ROWS.to_vec(),
+        clock: costs::clock(&model.model),
         ..ForwardBench::default()
     };
-    let costs = bench.run(scorer)?;
-    let times = costs
-        .iter()
-        .map(|cost| (cost.rows, cost.median.as_secs_f64()));
-    RowTimes::measured(times).context("the model has fewer than 128 positions")
+    steady_times(&bench, &mut model.session()).with_context(|| format!("{}", model.name))
 }
 
 /// A drafter while it is recorded.

@@ -3,17 +3,20 @@
 mod check;
 mod show;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{bail, Result};
-use cascade_config::model_source;
+use anyhow::{bail, Context, Result};
+use cascade_config::{model_source, CostClock, CostFile, ForwardTime};
 use cascade_core::Architecture;
-use cascade_eval::{ForwardBench, ForwardCost};
-use cascade_models::{load, parse_cache_type, CacheType, Device, LoadOptions, Model, Session};
+use cascade_eval::{steady_times, ForwardBench, ForwardClock, ForwardCost, TimesError};
+use cascade_models::{
+    compute_threads, load, parse_cache_type, CacheType, Device, LoadOptions, Model, Session,
+};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 
-use crate::{at_most, bounded};
+use crate::{at_most, bounded, costs};
 
 use super::options::{bandwidth, load_options, of_shape, ShapeArgs};
 
@@ -83,6 +86,11 @@ pub(crate) struct ModelArgs {
     /// differ.
     #[arg(long, conflicts_with = "profile")]
     check: bool,
+
+    /// Write the times to a file, which --costs of `run`, `tune` and `replay` reads. They are
+    /// measured until two measurements agree; fails if they never do.
+    #[arg(long, value_name = "FILE", requires = "model", conflicts_with_all = ["check", "profile", "tree"])]
+    save: Option<PathBuf>,
 
     /// Print one JSON object and nothing else.
     #[arg(long)]
@@ -183,9 +191,15 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         ..ForwardBench::default()
     };
     let mut session = model.session();
-    let costs = bench.run(&mut session)?;
+    let costs = match args.save.is_some() {
+        true => steady(&bench, &model, &mut session)?,
+        false => bench.run(&mut session)?,
+    };
     if costs.is_empty() {
         bail!("none of these contexts and rows fit into the model; use smaller ones");
+    }
+    if let Some(file) = &args.save {
+        saved(args, &name, &options, &model, &costs).save(file)?;
     }
     let profiles = match args.profile {
         true => profiles(&bench, &costs, &model, &mut session)?,
@@ -214,6 +228,64 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
             .collect(),
         profiles,
     })
+}
+
+/// Forwards whose times agree, at each context on its own.
+fn steady(bench: &ForwardBench, model: &Model, session: &mut Session) -> Result<Vec<ForwardCost>> {
+    let mut all = Vec::new();
+    for &context in &bench.contexts {
+        let bench = ForwardBench {
+            contexts: vec![context],
+            clock: costs::clock(model),
+            ..bench.clone()
+        };
+        match steady_times(&bench, session) {
+            Ok(costs) => all.extend(costs),
+            Err(TimesError::TooShort) => {}
+            Err(error) => return Err(error).with_context(|| format!("context {context}")),
+        }
+    }
+    Ok(all)
+}
+
+/// The file that --save writes.
+fn saved(
+    args: &ModelArgs,
+    name: &str,
+    options: &LoadOptions,
+    model: &Model,
+    forwards: &[ForwardCost],
+) -> CostFile {
+    let on_cpu = options.device.is_cpu();
+    let cache = options.cache_dtype.or(on_cpu.then_some(CacheType::F32));
+    let of = cascade_config::Measured {
+        model: name.to_owned(),
+        dtype: options.dtype.as_str().to_owned(),
+        cache_dtype: cache.map_or("default", CacheType::as_str).to_owned(),
+        device: match (on_cpu, args.device.as_str()) {
+            (true, _) => "cpu".to_owned(),
+            (false, "auto") => "cuda:0".to_owned(),
+            (false, named) => named.to_owned(),
+        },
+        threads: match on_cpu {
+            true => compute_threads(),
+            false => 1,
+        },
+    };
+    let clock = match costs::clock(model) {
+        ForwardClock::Cpu => CostClock::Cpu,
+        ForwardClock::Wall => CostClock::Wall,
+    };
+    let forwards = forwards.iter().map(|cost| ForwardTime {
+        context: cost.context,
+        rows: cost.rows,
+        seconds: cost.typical.as_secs_f64(),
+        fastest: cost.fastest.as_secs_f64(),
+        slowest: cost.slowest.as_secs_f64(),
+    });
+    let source = (model.architecture() == Architecture::EncoderDecoder).then_some(args.source);
+    let (program, machine) = (costs::PROGRAM.to_owned(), costs::machine());
+    CostFile::new(program, machine, of, clock, source, forwards.collect())
 }
 
 /// Refuses forwards whose attention would take too much memory.

@@ -2,6 +2,7 @@
 //! much.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use serde_json::{json, Value};
 
 use super::{target, warnings, ReplayArgs};
 use crate::progress::Progress;
-use crate::{at_most, interrupt, terminal};
+use crate::{at_most, costs, interrupt, terminal};
 
 /// Seconds of a forward of one row; only ratios are shown.
 const FORWARD: f64 = 1e-3;
@@ -36,19 +37,29 @@ pub(super) struct AssumedArgs {
     #[arg(long, value_name = "C,…", value_delimiter = ',', value_parser = cost, requires = "row_cost")]
     drafter_cost: Vec<f64>,
 
-    /// With --row-cost and a single drafter: also replay drafts of these fixed lengths, the best of
+    /// Let forwards take the times of these files, which `cascade bench model --save` wrote: one for
+    /// the target and one for each neural drafter, in any order and by commas.
+    #[arg(
+        long = "costs",
+        value_name = "FILE,…",
+        value_delimiter = ',',
+        conflicts_with = "row_cost"
+    )]
+    files: Vec<PathBuf>,
+
+    /// With --row-cost or --costs and a single drafter: also replay drafts of these fixed lengths, the best of
     /// which is the best static length in hindsight.
     #[arg(
         long,
         value_name = "N,…",
         value_delimiter = ',',
-        value_parser = at_most(LONGEST),
-        requires = "row_cost"
+        value_parser = at_most(LONGEST)
     )]
     lengths: Vec<usize>,
 
-    /// With --row-cost: also replay the oracle, which drafts exactly what will be accepted.
-    #[arg(long, requires = "row_cost")]
+    /// With --row-cost or --costs: also replay the oracle, which drafts exactly what will be
+    /// accepted.
+    #[arg(long)]
     oracle: bool,
 }
 
@@ -61,13 +72,38 @@ fn cost(text: &str) -> Result<f64, String> {
 
 impl AssumedArgs {
     pub(super) const fn is_asked_for(&self) -> bool {
-        !self.row_cost.is_empty()
+        !self.row_cost.is_empty() || !self.files.is_empty()
     }
+
+    /// Refuses what says nothing without costs.
+    pub(super) fn check(&self) -> Result<()> {
+        let needing = [
+            ("--lengths", !self.lengths.is_empty()),
+            ("--oracle", self.oracle),
+        ];
+        match needing.into_iter().find(|(_, given)| *given) {
+            Some((flag, _)) if !self.is_asked_for() => {
+                bail!("{flag} compares times: say what forwards cost, by --row-cost or --costs")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What forwards take in a replay.
+struct Assumed {
+    /// Above its column.
+    name: String,
+    row_cost: Option<f64>,
+    target: RowTimes,
+    /// Of neural drafters, largest first.
+    drafters: Vec<RowTimes>,
 }
 
 /// What one cascade did with one cost of rows.
 struct Outcome {
-    row_cost: f64,
+    name: String,
+    row_cost: Option<f64>,
     /// Tokens, and times in forwards, of each record.
     records: Vec<(f64, f64)>,
     forwards: usize,
@@ -135,6 +171,7 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
     }
     let pool = config.pool(&AssembleOptions::default().with_device(args.device));
     let replays = Replays {
+        costs: assumed(&args.assumed, config, trace)?,
         args,
         config,
         trace,
@@ -152,7 +189,51 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
+/// What forwards take, in each column.
+fn assumed(args: &AssumedArgs, config: &Config, trace: &Trace) -> Result<Vec<Assumed>> {
+    if !args.files.is_empty() {
+        return Ok(vec![of_files(&args.files, config, trace)?]);
+    }
+    let of = |&row: &f64| Assumed {
+        name: row.to_string(),
+        row_cost: Some(row),
+        target: RowTimes::linear(FORWARD, row),
+        drafters: {
+            let drafters = args.drafter_cost.iter();
+            drafters
+                .map(|cost| RowTimes::linear(cost * FORWARD, row))
+                .collect()
+        },
+    };
+    Ok(args.row_cost.iter().map(of).collect())
+}
+
+/// The times of files, each for the model that it is of.
+fn of_files(files: &[PathBuf], config: &Config, trace: &Trace) -> Result<Assumed> {
+    let files = costs::open(files)?;
+    let context = trace.typical_context();
+    let of = |model: &str| -> Result<RowTimes> {
+        let (name, file) = costs::of_model(&files, model)?;
+        terminal::note(format_args!("costs: {}", costs::describe(name, file)));
+        Ok(file.times(context))
+    };
+    let neural = config
+        .drafters()
+        .iter()
+        .filter_map(|drafter| match drafter {
+            Drafter::Neural { model, .. } => Some(model.source.to_string()),
+            _ => None,
+        });
+    Ok(Assumed {
+        name: "files".to_owned(),
+        row_cost: None,
+        target: of(&trace.header.model)?,
+        drafters: neural.map(|model| of(&model)).collect::<Result<_>>()?,
+    })
+}
+
 struct Replays<'a> {
+    costs: Vec<Assumed>,
     args: &'a ReplayArgs,
     config: &'a Config,
     trace: &'a Arc<Trace>,
@@ -172,15 +253,15 @@ impl Replays<'_> {
         if assumed.oracle {
             ways.push(("oracle".to_owned(), Way::Oracle));
         }
-        let mut progress = Progress::new(ways.len() * assumed.row_cost.len(), "replays");
+        let mut progress = Progress::new(ways.len() * self.costs.len(), "replays");
         let mut tried = Vec::with_capacity(ways.len());
         for (name, way) in ways {
-            let mut outcomes = Vec::with_capacity(assumed.row_cost.len());
-            for &row_cost in &assumed.row_cost {
+            let mut outcomes = Vec::with_capacity(self.costs.len());
+            for costs in &self.costs {
                 if interrupt::requested() {
                     return Ok(tried);
                 }
-                outcomes.push(self.replay(&way, row_cost)?);
+                outcomes.push(self.replay(&way, costs)?);
                 progress.step();
             }
             tried.push(Tried { name, outcomes });
@@ -194,16 +275,14 @@ impl Replays<'_> {
         records.filter(|record| !record.output.is_empty())
     }
 
-    fn replay(&self, way: &Way, row_cost: f64) -> Result<Outcome> {
+    fn replay(&self, way: &Way, costs: &Assumed) -> Result<Outcome> {
         let clock = VirtualClock::default();
-        let drafters = self.args.assumed.drafter_cost.iter();
         let times = AssumedTimes {
             clock: clock.clone(),
-            target: RowTimes::linear(FORWARD, row_cost),
-            drafters: drafters
-                .map(|cost| RowTimes::linear(cost * FORWARD, row_cost))
-                .collect(),
+            target: costs.target.clone(),
+            drafters: costs.drafters.clone(),
         };
+        let one = costs.target.seconds(1);
         let target = target(self.trace)?.with_times(times);
         let mut text: Option<OracleText> = None;
         let assembled = match way {
@@ -224,7 +303,8 @@ impl Replays<'_> {
         let mut cascade = assembled.cascade;
         let options = self.config.generation.options();
         let mut outcome = Outcome {
-            row_cost,
+            name: costs.name.clone(),
+            row_cost: costs.row_cost,
             records: Vec::new(),
             forwards: 0,
             drafted: 0,
@@ -235,7 +315,7 @@ impl Replays<'_> {
             }
             let before = clock.now();
             let generation = replay(&mut cascade, record, &options)?;
-            let time = clock.now().saturating_sub(before).as_secs_f64() / FORWARD;
+            let time = clock.now().saturating_sub(before).as_secs_f64() / one;
             outcome.records.push((generation.tokens.len() as f64, time));
             outcome.forwards += generation.steps.len();
             outcome.drafted += generation.num_draft_tokens();
@@ -250,7 +330,7 @@ impl Replays<'_> {
             .skip(1)
             .take(self.args.assumed.lengths.len())
             .collect();
-        let costs = 0..self.args.assumed.row_cost.len();
+        let costs = 0..self.costs.len();
         costs
             .map(|at| {
                 let speedups = lengths
@@ -267,15 +347,21 @@ impl Replays<'_> {
         writeln!(
             out,
             "replayed from {} ({} outputs of {}) with the drafters of {}.\nSpeedup over plain decoding \
-             if each further row of a forward adds the share above the column of a forward of one \
-             row, and drafting from statistics takes no time: an assumption, not a measurement\n",
+             if {}, and drafting from statistics takes no time: an assumption, not a measurement\n",
             self.trace.label,
             header.provenance.as_str(),
             header.model,
-            self.config.label
+            self.config.label,
+            match self.args.assumed.files.is_empty() {
+                true => "each further row of a forward adds the share above the column of a forward of one row",
+                false => "forwards take the times of the files",
+            }
         )?;
-        let costs = self.args.assumed.row_cost.iter();
-        let costs: String = costs.map(|cost| format!("{cost:>9}")).collect();
+        let costs: String = self
+            .costs
+            .iter()
+            .map(|costs| format!("{:>9}", costs.name))
+            .collect();
         writeln!(out, "{:<24}{costs}", "")?;
         for tried in tried {
             let cells = tried.outcomes.iter().map(Outcome::speedup);
@@ -293,7 +379,7 @@ impl Replays<'_> {
                     "\n{} at {}: {:.3} [{low:.3}, {high:.3}] (95% of resampled records), {:.2} tokens \
                      per forward, {:.2} drafted for each token",
                     tried[0].name,
-                    outcome.row_cost,
+                    outcome.name,
                     outcome.speedup(),
                     outcome.tokens() / outcome.forwards as f64,
                     outcome.drafted as f64 / outcome.tokens()

@@ -17,7 +17,7 @@ use cascade_models::{HubOptions, LoadedModel, ModelFile, ModelSource};
 use super::RecordArgs;
 use crate::args::InputArgs;
 use crate::bigram::grouped;
-use crate::doctor;
+use crate::costs;
 use crate::inputs::Input;
 use crate::job::{self, Job};
 use crate::progress::Progress;
@@ -132,13 +132,8 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
     header.revision = commit(target).or(named);
     header.dtype = Some(target.dtype.as_str().to_owned());
     header.device = Some(device.to_string());
-    header.machine = Some(format!(
-        "{} {}, {}",
-        std::env::consts::OS,
-        std::env::consts::ARCH,
-        doctor::cpu_model()
-    ));
-    header.program = Some(concat!("cascade ", env!("CARGO_PKG_VERSION")).to_owned());
+    header.machine = Some(costs::machine());
+    header.program = Some(costs::PROGRAM.to_owned());
     header.max_context = session.max_context();
     header.dataset = dataset(&args.job.input);
     header.template = job

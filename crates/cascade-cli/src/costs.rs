@@ -1,0 +1,89 @@
+//! Files with costs of forwards.
+
+use std::path::PathBuf;
+
+use anyhow::{bail, Result};
+use cascade_config::{AssembleOptions, CostFile};
+use cascade_eval::ForwardClock;
+use cascade_models::{compute_threads, Model};
+
+use crate::args::ModelArgs;
+use crate::doctor;
+use crate::terminal;
+
+/// Operating system and processor.
+pub(crate) fn machine() -> String {
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    format!("{os} {arch}, {}", doctor::cpu_model())
+}
+
+/// This program and its version.
+pub(crate) const PROGRAM: &str = concat!("cascade ", env!("CARGO_PKG_VERSION"));
+
+/// What forwards of a model are timed by: a busy machine counts for nothing where a single thread
+/// computes.
+pub(crate) fn clock(model: &Model) -> ForwardClock {
+    let on_cpu = model.launches(1).is_none();
+    match on_cpu && compute_threads() == 1 {
+        true => ForwardClock::Cpu,
+        false => ForwardClock::Wall,
+    }
+}
+
+/// Reads files with costs, with their names.
+pub(crate) fn open(files: &[PathBuf]) -> Result<Vec<(String, CostFile)>> {
+    let opened = files.iter().map(|path| {
+        let file = CostFile::open(path)?;
+        Ok((path.display().to_string(), file))
+    });
+    opened.collect()
+}
+
+/// The options with the costs of the arguments, which must have been measured on this machine.
+pub(crate) fn with_costs(options: AssembleOptions, args: &ModelArgs) -> Result<AssembleOptions> {
+    let costs = open(&args.costs)?;
+    let here = machine();
+    if let Some((name, file)) = costs.iter().find(|(_, file)| file.machine != here) {
+        bail!(
+            "{name}: costs of another machine ({}), and this one is {here}; measure them here with \
+             `cascade bench model {} --save FILE`",
+            file.machine,
+            file.of.model
+        );
+    }
+    for (name, file) in &costs {
+        terminal::note(format_args!("costs: {}", describe(name, file)));
+    }
+    Ok(options.with_costs(costs, args.fixed_costs))
+}
+
+/// Whose costs a file has.
+pub(crate) fn describe(name: &str, file: &CostFile) -> String {
+    let of = &file.of;
+    format!(
+        "{name}: {} in {} on {}, threads: {}, {}",
+        of.model, of.dtype, of.device, of.threads, file.machine
+    )
+}
+
+/// The file with the costs of a model, and its name.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn of_model<'c>(
+    costs: &'c [(String, CostFile)],
+    model: &str,
+) -> Result<&'c (String, CostFile)> {
+    let Some(found) = costs.iter().find(|(_, file)| file.of.model == model) else {
+        let known: Vec<_> = costs
+            .iter()
+            .map(|(_, file)| file.of.model.as_str())
+            .collect();
+        bail!(
+            "--costs: no file has costs of {model}, only of {}; measure them with `cascade bench \
+             model {model} --save FILE`",
+            known.join(", ")
+        );
+    };
+    Ok(found)
+}
