@@ -9,7 +9,6 @@ use cascade_models::{compute_threads, Model};
 
 use crate::args::ModelArgs;
 use crate::doctor;
-use crate::terminal;
 
 /// Operating system and processor.
 pub(crate) fn machine() -> String {
@@ -51,19 +50,7 @@ pub(crate) fn with_costs(options: AssembleOptions, args: &ModelArgs) -> Result<A
             file.of.model
         );
     }
-    for (name, file) in &costs {
-        terminal::note(format_args!("costs: {}", describe(name, file)));
-    }
     Ok(options.with_costs(costs, args.fixed_costs))
-}
-
-/// Whose costs a file has.
-pub(crate) fn describe(name: &str, file: &CostFile) -> String {
-    let of = &file.of;
-    format!(
-        "{name}: {} in {} on {}, threads: {}, {}",
-        of.model, of.dtype, of.device, of.threads, file.machine
-    )
 }
 
 /// The file with the costs of a model, and its name.

@@ -241,7 +241,7 @@ fn of_files(
     let context = trace.typical_context();
     let of = |model: &str| -> Result<RowTimes> {
         let (name, file) = costs::of_model(&files, model)?;
-        terminal::note(format_args!("costs: {}", costs::describe(name, file)));
+        terminal::note(format_args!("{}", file.describe(name)));
         Ok(file.times(context))
     };
     let drafters = neural

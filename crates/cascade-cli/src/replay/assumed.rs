@@ -37,8 +37,8 @@ pub(super) struct AssumedArgs {
     #[arg(long, value_name = "C,…", value_delimiter = ',', value_parser = cost, requires = "row_cost")]
     drafter_cost: Vec<f64>,
 
-    /// Let forwards take the times of these files, which `cascade bench model --save` wrote: one for
-    /// the target and one for each neural drafter, in any order and by commas.
+    /// Let forwards take the times of these files, which `cascade bench model --save` wrote: one
+    /// for the target and one for each neural drafter, in any order and by commas.
     #[arg(
         long = "costs",
         value_name = "FILE,…",
@@ -47,8 +47,8 @@ pub(super) struct AssumedArgs {
     )]
     files: Vec<PathBuf>,
 
-    /// With --row-cost or --costs and a single drafter: also replay drafts of these fixed lengths, the best of
-    /// which is the best static length in hindsight.
+    /// With --row-cost or --costs and a single drafter: also replay drafts of these fixed lengths,
+    /// the best of which is the best static length in hindsight.
     #[arg(
         long,
         value_name = "N,…",
@@ -214,7 +214,7 @@ fn of_files(files: &[PathBuf], config: &Config, trace: &Trace) -> Result<Assumed
     let context = trace.typical_context();
     let of = |model: &str| -> Result<RowTimes> {
         let (name, file) = costs::of_model(&files, model)?;
-        terminal::note(format_args!("costs: {}", costs::describe(name, file)));
+        terminal::note(format_args!("{}", file.describe(name)));
         Ok(file.times(context))
     };
     let neural = config

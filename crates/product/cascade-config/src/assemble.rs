@@ -339,7 +339,11 @@ impl ModelPool {
                 .map_err(|source| Error::cascade(&config.label, source))?,
             parts,
             warnings,
-            notes: self.notes().into_iter().chain(notes).collect(),
+            notes: self
+                .notes_on_costs(live)
+                .chain(self.notes())
+                .chain(notes)
+                .collect(),
         })
     }
 

@@ -56,7 +56,7 @@ pub struct Measured {
 pub enum CostClock {
     /// What passed while a forward was computed.
     Wall,
-    /// What the processor computed: a busy machine counts for little. Of a single thread alone.
+    /// The time of the CPU: a busy machine counts for little. Of a single thread alone.
     Cpu,
 }
 
@@ -223,6 +223,15 @@ impl CostFile {
                 model: used.model.clone(),
             }),
         }
+    }
+
+    /// Whose costs the file of this name has, for people.
+    pub fn describe(&self, file: &str) -> String {
+        let of = &self.of;
+        format!(
+            "costs: {file}: {} in {} on {}, threads: {}, {}",
+            of.model, of.dtype, of.device, of.threads, self.machine
+        )
     }
 
     /// Context lengths, rising.

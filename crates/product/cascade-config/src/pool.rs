@@ -256,6 +256,12 @@ impl ModelPool {
         Ok(used.into_iter().map(of).collect())
     }
 
+    /// Which costs a cascade begins with, if its forwards are `live`.
+    pub(crate) fn notes_on_costs(&self, live: bool) -> impl Iterator<Item = String> + '_ {
+        let costs = self.costs.iter().filter(move |_| live);
+        costs.map(|(name, file)| file.describe(name))
+    }
+
     /// Whether the thread that generates computes all of these models alone.
     pub(crate) fn is_alone<'n>(&self, mut neural: impl Iterator<Item = &'n Neural>) -> bool {
         let on_cpu = |neural| {

@@ -65,7 +65,7 @@ pub struct Observation<'a> {
     /// The target's most probable token after the context and after each node ([`TokenTree::row`]),
     /// rejected nodes included: `draft.len() + 1` tokens. [`UNKNOWN`](Self::UNKNOWN) where the
     /// target cannot tell, as a recording cannot after tokens that were not recorded. Empty if
-    /// [the text alone](Self::of_text) is told.
+    /// [the text alone](Self::of_text) is given.
     pub argmax: &'a [TokenId],
     /// The target's most probable tokens after the context and after each node, with their
     /// probabilities at temperature 1: `draft.len() + 1` rows. Present if a drafter
@@ -96,14 +96,14 @@ impl<'a> Observation<'a> {
         }
     }
 
-    /// Text that followed `context`, of which nothing else is told: no draft, and nothing of what
+    /// Text that followed `context`, of which nothing else is known: no draft, and nothing of what
     /// the target would have said in its place. It may be that of several steps.
     pub const fn of_text(context: &'a [TokenId], emitted: &'a [TokenId]) -> Self {
         const NOTHING: &TokenTree = &TokenTree::new();
         Self::new(context, NOTHING, &[], emitted, &[])
     }
 
-    /// Whether it tells [the text alone](Self::of_text).
+    /// Whether it is of [the text alone](Self::of_text).
     pub const fn is_text_alone(&self) -> bool {
         self.argmax.is_empty()
     }
@@ -149,7 +149,7 @@ pub trait Drafter {
     }
 
     /// Learns from a step of the target. Called after each step of a generation with speculation
-    /// on, whichever models drafted. Of steps in which the schedule let it rest, it is told [the
+    /// on, whichever models drafted. Of steps in which the schedule let it rest, it is given [the
     /// text alone](Observation::of_text), before it proposes again; never, if the generation ends
     /// before. Does nothing by default.
     fn observe(&mut self, observation: &Observation<'_>) {

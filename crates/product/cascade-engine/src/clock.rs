@@ -22,9 +22,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time that the processor has spent on the calling thread: what forwards and drafts take where
-/// that thread computes them alone, however busy the machine is. The machine's clock where the
-/// system does not tell.
+/// The CPU time of the calling thread: what forwards and drafts take where that thread computes
+/// them alone, however busy the machine is. The machine's clock where the system has no such one.
 ///
 /// Only times that one thread reads can be compared, as ledgers and policies do.
 #[derive(Clone, Copy, Debug, Default)]

@@ -228,8 +228,8 @@ impl Statistical {
         }
     }
 
-    /// Puts a step off, until the drafter proposes again in this generation: then it is told the text
-    /// of all such steps at once.
+    /// Puts a step off, until the drafter proposes again in this generation: then it is given the
+    /// text of all such steps at once.
     fn rest(&mut self, step: &Observation<'_>) {
         let Untold { text, start } = &mut self.untold;
         if text.is_empty() {
@@ -239,7 +239,7 @@ impl Statistical {
         text.extend_from_slice(step.emitted);
     }
 
-    /// Tells the drafter what was put off.
+    /// Gives the drafter what was put off.
     fn catch_up(&mut self) {
         let Untold { text, start } = &mut self.untold;
         if !text.is_empty() {
@@ -430,7 +430,7 @@ impl Models {
     }
 
     /// Lets statistical drafters learn from a step of the target, unless the schedule lets them
-    /// rest. It is told how long that took, if it may see times.
+    /// rest. The schedule learns how long that took, if it may see times.
     pub(crate) fn observe_step(
         &mut self,
         step: &Observation<'_>,

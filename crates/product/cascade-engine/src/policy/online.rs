@@ -585,8 +585,8 @@ impl OnlineSchedule {
         forward + drafting.sum::<f64>() * self.forward(reviewer)
     }
 
-    /// Learns how long statistical drafters took, and takes what they took in vain from the time for
-    /// trying them.
+    /// Learns how long statistical drafters took, and takes what they took in vain from the time
+    /// for trying them.
     fn learn_questions(&mut self, outcome: &Outcome<'_>) {
         let reviewer = outcome.reviewer.0;
         let one = self.forward(reviewer);

@@ -139,7 +139,7 @@ fn a_drafter_that_rests_is_asked_again_when_the_text_changes() {
     assert!(found < best / 0.9, "{found} {best}");
 }
 
-/// Remembers what it was told.
+/// Remembers what it was given.
 #[derive(Clone, Default)]
 struct Listener {
     clock: VirtualClock,
@@ -174,7 +174,7 @@ impl Drafter for Listener {
     }
 }
 
-/// A drafter that rests is told all of the text before it proposes again.
+/// A drafter that rests is given all of the text before it proposes again.
 #[test]
 fn a_drafter_that_rests_misses_no_text() {
     let replay = Replay::new(everywhere(0.0, 0.05));
