@@ -58,8 +58,8 @@ pub trait Noise {
 /// E    = −ln(1 − (n + ½) / 2⁶⁴)               exponential
 /// ```
 ///
-/// with −ln as [`exponential_of`] computes it, which rounds as documented there. The Gumbel variable
-/// −ln E lies between −3.81 and 45.06.
+/// with −ln as [`exponential_of`] computes it, which rounds as documented there. The Gumbel
+/// variable −ln E lies between −3.81 and 45.06.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeededNoise {
     key: [u32; 2],
@@ -250,9 +250,9 @@ impl Leaders {
 /// Every operation is one of IEEE 754 in double precision, rounded to nearest, in this order and
 /// without fused ones, so the result has the same bits everywhere (a library's logarithm has not).
 /// With y = 1 − x, of which the smaller of x and y is computed from n or 2⁶⁴ − 1 − n without
-/// cancellation: y is scaled to f · 2⁻ᵉ with √½ ≤ f < √2, and −ln y = e · ln 2 + ln((1 + s)/(1 − s))
-/// with s = (1 − f)/(1 + f), by the series of the area tangent up to s²³. If e is 0 and x < ½, s is
-/// x/(2 − x).
+/// cancellation: y is scaled to f · 2⁻ᵉ with √½ ≤ f < √2, and −ln y = e · ln 2 + ln((1 + s)/(1 −
+/// s)) with s = (1 − f)/(1 + f), by the series of the area tangent up to s²³. If e is 0 and x < ½,
+/// s is x/(2 − x).
 pub fn exponential_of(n: u64) -> f64 {
     const UNIT: f64 = 1.0 / (1u128 << 64) as f64;
     let share = |n: u64| (n as f64 + 0.5) * UNIT;

@@ -274,8 +274,8 @@ impl<'a> NeuralDrafting<'a> {
         Ok(())
     }
 
-    /// Gives `parent` children from the row after a node of the scored tree, beside `on_path` if that is one of them, within the
-    /// budget that the main path's remaining quota leaves.
+    /// Gives `parent` children from the row after a node of the scored tree, beside `on_path` if
+    /// that is one of them, within the budget that the main path's remaining quota leaves.
     ///
     /// Their number is fixed before any of them is drawn: omitting a child depending on its token
     /// would bias the others.

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascade_core::{
-    Distribution, Draft, GatheredProbs, LevelId, Matrix, NodeId, Proposal, Proposed, RandomSource,
-    Sampling, Scores, SeededRandom, TokenId,
+    Distribution, Draft, GatheredProbs, LevelId, Matrix, NodeId, Noise, Proposal, Proposed,
+    RandomSource, Sampling, Scores, SeededNoise, SeededRandom, TokenId,
 };
-use cascade_verify::{greedy, sampled, Lenience, LeniencePolicy, Rule, SampledRows};
+use cascade_verify::{coupled, greedy, sampled, Lenience, LeniencePolicy, Rule, SampledRows};
 use criterion::{BenchmarkId, Criterion};
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
-const VOCABULARIES: [usize; 2] = [32_000, 32_128];
+const VOCABULARIES: [usize; 2] = [32_000, 151_936];
 const CASES: usize = 8;
 /// Children of the leading node of each depth.
 const WIDTH: usize = 8;
@@ -242,6 +242,7 @@ fn rows(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Vec<f32>)])
     line("-", "plain sum", &mut |i| {
         black_box(sum(&at(i).0));
     });
+    let noise = SeededNoise::new(0);
     let mut modes = modes();
     modes.push(("min-p 0.05", modes[0].1.with_min_p(0.05).expect("a share")));
     // As flat as it gets: nothing can be left out early.
@@ -257,6 +258,12 @@ fn rows(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Vec<f32>)])
         });
         line(mode, "at_quantile", &mut |i| {
             black_box(made(i)[0].at_quantile((i * 37 % 64) as f64 / 64.0));
+        });
+        line(mode, "winner of a race", &mut |i| {
+            black_box(noise.winner(i as u64, &made(i)[0]));
+        });
+        line(mode, "first 8 of a race", &mut |i| {
+            black_box(noise.first(i as u64, &made(i)[0], 8));
         });
         line(mode, "residual", &mut |i| {
             black_box(made(i)[0].residual(&made(i)[1]));
@@ -396,6 +403,27 @@ fn sampled_steps(criterion: &mut Criterion, table: &Table, pool: &[(Vec<f32>, Ve
         for (shape, nodes) in drafts() {
             let cases = cases(pool, Some(&sampling), shape, nodes);
             let sum = plain_sum(criterion, table, mode, shape, &cases);
+            for leniences in [LeniencePolicy::STRICT, leniences(LENIENCE)] {
+                let step = Step {
+                    mode,
+                    rule: Rule::Coupled.name(),
+                    leniences,
+                    shape,
+                    nodes,
+                    cases: &cases,
+                    sum,
+                };
+                let noise = SeededNoise::new(0);
+                let mut context = 0;
+                step.measure(criterion, table, |case, draft| {
+                    context += nodes + 1;
+                    let rows = &mut SampledRows::new(&case.rows, &sampling);
+                    coupled::review(draft, None, rows, &noise, context, leniences)
+                        .expect("finite logits")
+                        .emitted
+                        .len()
+                });
+            }
             for rule in Rule::DRAWN {
                 for leniences in [LeniencePolicy::STRICT, leniences(LENIENCE)] {
                     let step = Step {

@@ -40,9 +40,10 @@ use crate::{Role, RowTimes};
 ///
 /// # Determinism
 /// Decisions are a function of outcomes and times; greedy and coupled texts are not changed by
-/// them. Where what is drafted changes which tokens a seed draws ([`Rule::DRAWN`](crate::Rule::DRAWN)),
-/// the schedule begins anew and sees no times: then it decides by [`AssumedCosts`], and a seed's
-/// answer depends neither on the machine nor on earlier requests.
+/// them. Where what is drafted changes which tokens a seed draws
+/// ([`Rule::DRAWN`](crate::Rule::DRAWN)), the schedule begins anew and sees no times: then it
+/// decides by [`AssumedCosts`], and a seed's answer depends neither on the machine nor on earlier
+/// requests.
 #[derive(Clone, Debug)]
 pub struct OnlineSchedule {
     assumed: AssumedCosts,

@@ -59,8 +59,8 @@ fn random_sampling(rng: &mut ChaCha8Rng) -> Sampling {
     }
 }
 
-/// Random matrices, trees, leniences, stop rules and lengths; one cascade for several seeds, so that
-/// what it learned from one text drafts for the next.
+/// Random matrices, trees, leniences, stop rules and lengths; one cascade for several seeds, so
+/// that what it learned from one text drafts for the next.
 #[test]
 fn texts_are_those_of_plain_decoding_with_the_same_seed() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);

@@ -97,8 +97,8 @@ proptest! {
     }
 }
 
-/// By a rule that draws, a seed gives the same sample whatever was generated before, though the tree
-/// learns.
+/// By a rule that draws, a seed gives the same sample whatever was generated before, though the
+/// tree learns.
 #[test]
 fn samples_do_not_depend_on_earlier_generations() {
     let cascade = || {
