@@ -4,14 +4,16 @@
 #
 #   scripts/stress-lossless.sh SEED [PROCESSES [GENERATIONS]]
 #
-# By default 8 processes and 1,200 greedy generations.
+# By default 8 processes, 1,200 greedy generations and as many coupled ones.
 #
 # Half of the processes run the T5 family, half the LLaMA family; some with the demo's drafters,
 # some with several statistical drafters. Every generation has its own K matrix, leniences, rules,
-# branching, siblings, placement, node budget, length and prompt. Each process then compares samples
-# with the target's distribution, with its own temperature, top-k, top-p or min-p. Prints totals and
-# seeds; exits with 1 if there was a violation, with 2 if a process failed. $CASCADE is the program,
-# by default a release build; $SAMPLES the samples of each of $PROMPTS prompts.
+# branching, siblings, placement, node budget, length and prompt. Each process then generates as many
+# coupled samples, at random temperatures and truncations, which are re-scored and compared with plain
+# decoding of the same seed, and compares samples by rules that draw with the target's distribution,
+# with its own temperature, top-k, top-p or min-p. Prints totals and seeds; exits with 1 if there was a
+# violation, with 2 if a process failed. $CASCADE is the program, by default a release build; $SAMPLES
+# the samples of each of $PROMPTS prompts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seed=${1:?usage: $0 SEED [PROCESSES [GENERATIONS]]}
@@ -55,9 +57,11 @@ run() {
   own=$((seed + number * 1000000))
   local common=(--config "$config" --device cpu --dataset problems --sample 300 --sample-seed "$own" --random-settings "$own" --json)
   "$CASCADE" check-lossless "${common[@]}" --generations "$each" > "$work/$number.greedy.json" || echo $? > "$work/$number.greedy.status"
+  "$CASCADE" check-lossless "${common[@]}" --temperature 1 --seed "$own" --generations "$each" > "$work/$number.coupled.json" \
+    || echo $? > "$work/$number.coupled.status"
   # shellcheck disable=SC2086 # The settings are words.
   "$CASCADE" check-lossless "${common[@]}" ${samplings[$((number / 2 % 4))]} --seed "$own" --generations "$prompts" \
-    --samples "$samples" > "$work/$number.sampled.json" || echo $? > "$work/$number.sampled.status"
+    --rule iterated --samples "$samples" > "$work/$number.sampled.json" || echo $? > "$work/$number.sampled.status"
   echo "process $number: $(basename "$config"), $family, seed $own"
 }
 for ((number = 0; number < processes; number++)); do run "$number" & done
@@ -68,25 +72,31 @@ import json, pathlib, sys
 
 work, processes, seed = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 failed, violations = [], []
-total = dict.fromkeys(("generations", "tokens", "agreements", "near_ties", "violations"), 0)
+keys = ("generations", "tokens", "agreements", "near_ties", "violations")
+totals = {mode: dict.fromkeys(keys, 0) for mode in ("greedy", "coupled")}
+equal = 0
 prompts = samples = 0
 for number in range(processes):
-    for mode in ("greedy", "sampled"):
+    for mode in ("greedy", "coupled", "sampled"):
         try:
             report = json.loads((work / f"{number}.{mode}.json").read_text())
         except (OSError, ValueError) as error:
             failed.append(f"process {number}, {mode}: {error}")
             continue
-        if mode == "greedy":
-            for key in total:
-                total[key] += len(report[key]) if isinstance(report[key], list) else report[key]
-            violations += [f"process {number}: {found}" for found in report["violations"]]
+        if mode in totals:
+            for key in keys:
+                totals[mode][key] += len(report[key]) if isinstance(report[key], list) else report[key]
+            equal += report.get("equal_to_plain", 0)
+            violations += [f"process {number}, {mode}: {found}" for found in report["violations"]]
         else:
             prompts += len(report["prompts"])
             samples += sum(prompt["samples"] for prompt in report["prompts"])
             violations += [f"process {number}: {found}" for found in report["prompts"] if found["violated"]]
 print(f"seed {seed}, {processes} processes at once")
-print("greedy: {generations} generations, {tokens} tokens: {agreements} agree, {near_ties} near-ties, {violations} violations".format(**total))
+for mode, total in totals.items():
+    counts = "{generations} generations, {tokens} tokens: {agreements} agree, {near_ties} near-ties, {violations} violations"
+    print(f"{mode}: " + counts.format(**total))
+print(f"{equal} coupled generations equal plain decoding of the same seed")
 print(f"sampled: {prompts} prompts, {samples} samples")
 for line in violations + failed:
     print(line)

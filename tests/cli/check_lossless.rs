@@ -93,7 +93,8 @@ fn the_same_settings_come_from_the_same_seed() {
             "--samples",
             "5",
         ];
-        report(&args, 0)["prompts"][0]["settings"].clone()
+        // Five samples test nothing.
+        report(&args, 1)["prompts"][0]["settings"].clone()
     };
     assert_eq!(run("5"), run("5"));
     assert_ne!(run("5"), run("6"));
@@ -137,6 +138,51 @@ fn hundreds_of_random_settings_are_lossless() {
     }
 }
 
+/// A test that could not have failed is no assurance.
+#[test]
+fn a_test_without_power_says_so_and_fails() {
+    let dataset = ["--dataset", "problems", "--limit", "2", "--seed", "4711"];
+    let samples = ["--temperature", "0.2", "--samples", "100"];
+    let report = report(&[&dataset[..], &samples].concat(), 1);
+    assert_eq!(report["lossless"], false);
+    assert_eq!(report["tested"], 0);
+    assert!(report["prompts"][0]["p_value"].is_null());
+}
+
+/// Samples are those of plain decoding with the same seed, whatever drafts.
+#[test]
+fn sampled_demos_equal_plain_decoding() {
+    for (name, settings) in [("demo-t5.yaml", "31"), ("demo-llama.yaml", "32")] {
+        let config = config(name);
+        let args = [
+            "--config",
+            &config,
+            "--temperature",
+            "1",
+            "--random-settings",
+            settings,
+        ];
+        let report = report(&[&args[..], &["--generations", "4"]].concat(), 0);
+        assert_eq!(report["mode"], "coupled");
+        assert_eq!(report["equal_to_plain"], 4);
+        assert_eq!(report["tokens"], report["agreements"]);
+    }
+}
+
+#[test]
+#[ignore = "two minutes in release: run with --run-ignored all"]
+fn hundreds_of_samples_under_random_settings_equal_plain_decoding() {
+    for (name, generations) in [("demo-t5.yaml", "200"), ("demo-llama.yaml", "200")] {
+        let config = config(name);
+        let settings = ["--random-settings", "3000", "--temperature", "1"];
+        let args = ["--config", &config, "--generations", generations];
+        let dataset = ["--dataset", "problems"];
+        let report = report(&[&args[..], &settings, &dataset].concat(), 0);
+        assert_eq!(report["equal_to_plain"], 200);
+        assert_eq!(report["tokens"], report["agreements"]);
+    }
+}
+
 #[test]
 #[ignore = "half a minute in release: run with --run-ignored all"]
 fn samples_under_random_settings_are_lossless() {
@@ -159,6 +205,8 @@ fn samples_under_random_settings_are_lossless() {
             "problems",
             "--samples",
             "2000",
+            "--rule",
+            "iterated",
         ];
         assert_eq!(
             report(&[&args[..], &settings].concat(), 0)["lossless"],

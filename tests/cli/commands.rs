@@ -463,21 +463,26 @@ fn samples_follow_their_seed() {
 }
 
 #[test]
-fn samples_are_not_compared_token_by_token() {
-    let output = cascade(&[
-        "run",
-        "--limit",
-        "1",
-        "--max-new-tokens",
-        "12",
-        "--temperature",
-        "1",
-        "--compare",
-        "--json",
-    ]);
-    let record = &records(&output)[0];
-    assert!(record.get("equal_to_plain").is_none());
-    assert!(record["speedup"].as_f64().unwrap() > 0.0);
+fn samples_equal_plain_decoding_unless_their_rule_draws() {
+    let compared = |rule: &[&str]| {
+        let run = [
+            "run",
+            "--limit",
+            "1",
+            "--max-new-tokens",
+            "24",
+            "--temperature",
+            "1",
+            "--compare",
+            "--json",
+        ];
+        let record = records(&cascade(&[&run[..], rule].concat())).swap_remove(0);
+        assert!(record["speedup"].as_f64().unwrap() > 0.0);
+        record.get("equal_to_plain").cloned()
+    };
+    assert_eq!(compared(&[]), Some(true.into()));
+    assert_eq!(compared(&["--rule", "coupled"]), Some(true.into()));
+    assert_eq!(compared(&["--rule", "iterated"]), None);
 }
 
 #[test]

@@ -405,14 +405,23 @@ fn rules_and_branches_that_make_no_sense() {
             "bad.yaml: target.rule",
             "`guess`",
             "speculative",
-            "`iterated` is the default",
+            "`coupled` is the default",
+        ],
+    );
+    let small = "- model: embedded:demo-t5-small";
+    assert_says(
+        &message(small, &format!("{small}\n    rule: iterated")),
+        &[
+            "drafters[0].rule",
+            "`iterated`",
+            "`coupled`",
+            "give the target",
         ],
     );
     assert_says(
         &message(target, &format!("{target}, lenience: 2")),
         &["target.lenience", "strictly", "drafters"],
     );
-    let small = "- model: embedded:demo-t5-small";
     let branches = |text: &str| message(small, &format!("{small}\n    branches: {text}"));
     assert_says(
         &branches("{ widths: [] }"),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use cascade_config::{DeviceSpec, StopRuleConfig, Variables};
 use cascade_data::{DataSource, Dataset};
+use cascade_engine::Rule;
 use cascade_models::{parse_cache_type, CacheType, DType};
 use clap::{Args, ValueEnum};
 
@@ -247,9 +248,16 @@ pub(crate) struct DecodingArgs {
     #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
     pub(crate) lossy: Option<f64>,
 
-    /// Sampling seed: the same seed gives the same output. Prompt i uses seed + i.
+    /// Sampling seed: the same seed gives the same output. Each further prompt, and each further
+    /// turn, uses a hash of it.
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
+
+    /// Rule by which samples are verified: coupled (a seed's text does not depend on what is
+    /// drafted), match, speculative, iterated or spec_infer (only its distribution does not)
+    /// [default: that of the configuration, or coupled].
+    #[arg(long, value_name = "RULE")]
+    pub(crate) rule: Option<Rule>,
 
     /// Text that ends an answer, and is not part of it; repeat it for several. Replaces those of
     /// the configuration.

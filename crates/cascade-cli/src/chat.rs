@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_config::{AssembleOptions, Config, DeviceSpec, Message, Role, Variables};
+use cascade_core::seed_of;
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
 use clap::Args;
 
@@ -73,6 +74,8 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
     let options = config.generation.options();
     let mut conversation = Conversation {
         cascade: assembled.cascade,
+        seed: options.seed,
+        answers: 0,
         options: options.with_speculation(!args.no_speculation),
         chat,
         history: Vec::new(),
@@ -100,6 +103,10 @@ fn chat(args: &ChatArgs, config: &Config) -> Result<Chat> {
 struct Conversation {
     cascade: Cascade,
     options: Options,
+    /// Seed of the first answer.
+    seed: u64,
+    /// Answers so far, interrupted ones included.
+    answers: u64,
     chat: Chat,
     /// What was said, without the system message.
     history: Vec<Message>,
@@ -198,8 +205,8 @@ impl Conversation {
         out.styled(dim, &line)?;
         writeln!(out, "\n")?;
         self.totals.add(&generation, None);
-        // Each answer draws from another place of the random source.
-        self.options.seed = self.options.seed.wrapping_add(1);
+        self.answers += 1;
+        self.options.seed = seed_of(self.seed, self.answers);
         let answer = generation.text.unwrap_or_default().trim().to_owned();
         if !(interrupted && answer.is_empty()) {
             self.history.push(asked);

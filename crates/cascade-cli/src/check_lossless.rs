@@ -1,7 +1,7 @@
 //! `cascade check-lossless`: whether a configuration is lossless.
 
-mod greedy;
 mod random_settings;
+mod rescoring;
 mod sampled;
 
 use std::io::Write;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{Config, ModelPool};
-use cascade_core::{Decoding, Prompt, Sampling, TokenId};
-use cascade_engine::{Cascade, Options};
-use cascade_eval::lossless::{agreement, rescore, Cells, Tolerance};
+use cascade_core::{seed_of, Decoding, Noise, Prompt, Sampling, SeededNoise, TokenId};
+use cascade_engine::{Cascade, Options, Rule};
+use cascade_eval::lossless::{agreement, rescore, rescore_sampled, Cells, Rescored, Tolerance};
 use cascade_models::{DType, LoadedModel};
 use clap::Args;
 use serde::Serialize;
 
-use self::greedy::Findings;
 use self::random_settings::with_random_settings;
+use self::rescoring::Findings;
 use self::sampled::{Compared, Comparisons};
 use crate::args::JobArgs;
 use crate::job::Job;
@@ -28,6 +28,9 @@ use crate::{interrupt, terminal};
 
 /// Exit status of a configuration that is not lossless.
 const VIOLATED: u8 = 1;
+
+/// Samples per prompt.
+const SAMPLES: u64 = 5000;
 
 /// Tokens generated beyond those that are compared, so that drafts are deep.
 const FURTHER_TOKENS: usize = 5;
@@ -41,27 +44,30 @@ pub(crate) struct CheckLosslessArgs {
     #[arg(long, value_name = "N")]
     generations: Option<usize>,
 
-    /// Randomise the settings of each generation: K matrix, lenience, rules, branching and node
-    /// budget; if greedy, also 64 to 128 new tokens, ignoring EOS. The same seed gives the same
-    /// settings.
+    /// Randomise the settings of each generation: K matrix, lenience, rules that draw, branching,
+    /// node budget, stop rules and schedule; if tokens are re-scored, also 64 to 128 new tokens,
+    /// ignoring EOS, and if they are sampled, also a temperature from 0.3 to 1.5, top-k, top-p and
+    /// min-p. The same seed gives the same settings.
     #[arg(long, value_name = "SEED")]
     random_settings: Option<u64>,
 
-    /// Greedy: logits at most this far apart are a near-tie, which is counted but is not a
-    /// violation [default: 4 ε times the greatest absolute logit of the row, at least 0.001, where
-    /// ε is 2⁻²³ in f32, 2⁻¹⁰ in f16 and 2⁻⁷ in bf16].
+    /// Logits at most this far apart are a near-tie, which is counted but is not a violation, where
+    /// tokens are re-scored [default: 4 ε times the greatest absolute logit of the row, at least
+    /// 0.001, where ε is 2⁻²³ in f32, 2⁻¹⁰ in f16 and 2⁻⁷ in bf16].
     #[arg(long, value_name = "GAP", allow_negative_numbers = true)]
     tolerance: Option<f32>,
 
-    /// Sampled: samples per prompt.
-    #[arg(long, value_name = "N", default_value_t = 5000)]
-    samples: u64,
+    /// Sampled: test the distribution of so many samples per prompt, instead of re-scoring tokens
+    /// and comparing them with plain decoding of the same seed [default: 5000 for rules other than
+    /// coupled, whose tokens differ from plain decoding].
+    #[arg(long, value_name = "N")]
+    samples: Option<u64>,
 
-    /// Sampled: tokens per sample, compared jointly.
+    /// With samples: tokens per sample, compared jointly.
     #[arg(long, value_name = "N", default_value_t = 3)]
     length: usize,
 
-    /// Sampled: significance level over all prompts together, the probability of reporting a
+    /// With samples: significance level over all prompts together, the probability of reporting a
     /// violation for a lossless configuration.
     #[arg(long, value_name = "P", default_value_t = 0.001)]
     level: f64,
@@ -83,9 +89,17 @@ pub(crate) fn run(args: &CheckLosslessArgs) -> Result<ExitCode> {
         target: pool.target(&job.config)?,
         pool,
     };
-    let lossless = match job.options().decoding {
-        Decoding::Greedy => checker.greedy()?,
-        Decoding::Sampled(sampling) => checker.sampled(&sampling)?,
+    let lossless = match (job.options().decoding, args.samples) {
+        (Decoding::Greedy, Some(_)) => {
+            bail!("--samples has no effect at temperature 0; also give --temperature")
+        }
+        (Decoding::Greedy, None) => checker.re_scored()?,
+        (Decoding::Sampled(_), None) if job.config.target.rule == Rule::Coupled => {
+            checker.re_scored()?
+        }
+        (Decoding::Sampled(sampling), samples) => {
+            checker.sampled(&sampling, samples.unwrap_or(SAMPLES))?
+        }
     };
     Ok(if lossless {
         ExitCode::SUCCESS
@@ -95,7 +109,7 @@ pub(crate) fn run(args: &CheckLosslessArgs) -> Result<ExitCode> {
 }
 
 fn check(args: &CheckLosslessArgs) -> Result<()> {
-    if args.generations == Some(0) || args.samples == 0 || args.length == 0 {
+    if args.generations == Some(0) || args.samples == Some(0) || args.length == 0 {
         bail!("--generations, --samples and --length must be 1 or more");
     }
     if let Some(gap) = args.tolerance.filter(|gap| !gap.is_finite() || *gap < 0.0) {
@@ -143,7 +157,8 @@ impl Checker<'_> {
     fn trial(&self, number: usize) -> Result<Trial> {
         let mut config = self.job.config.clone();
         if let Some(seed) = self.args.random_settings {
-            config = with_random_settings(&config, seed.wrapping_add(number as u64))?;
+            let of_sampling = self.args.samples.is_none();
+            config = with_random_settings(&config, seed_of(seed, number as u64), of_sampling)?;
         }
         let cascade = self.job.assemble_as(&self.pool, &config)?.cascade;
         let eos = self.job.end_tokens(&self.pool, &config)?;
@@ -158,42 +173,54 @@ impl Checker<'_> {
         })
     }
 
-    fn greedy(&self) -> Result<bool> {
-        let tolerance = match self.args.tolerance {
-            Some(gap) => Tolerance::fixed(gap),
-            None => Tolerance::of_rounding(epsilon(self.target.dtype)),
-        };
+    /// Re-scores every token by the target alone; sampled ones are compared with plain decoding of
+    /// the same seed too.
+    fn re_scored(&self) -> Result<bool> {
         let mut progress = Progress::new(self.trials(), "generations");
-        let mut findings = Findings::default();
+        let mut findings = Findings::new(self.job.options().decoding);
         let so_far = say_if_interrupted("generations", self.trials());
         for number in 0..self.trials() {
             let mut trial = self.trial(number)?;
-            let tokens = trial
-                .generate(&trial.config.generation.options())
-                .with_context(|| format!("prompt {}", number + 1))?;
-            let mut target = self.target.session();
-            let found = rescore(&mut target, &trial.prompt, &tokens, tolerance)?;
+            let options = trial.options();
+            let name = || format!("prompt {}", number + 1);
+            let tokens = trial.generate(&options).with_context(name)?;
+            let found = self.rescore(&trial, &tokens, &options)?;
+            if !options.decoding.is_greedy() {
+                let plain = trial.generate(&options.clone().with_speculation(false))?;
+                let of_plain = self.rescore(&trial, &plain, &options)?;
+                findings.compare(&trial, (&tokens, &found), (&plain, &of_plain));
+            }
             findings.add(&trial, found);
             progress.step();
             so_far.done(findings.violations.len());
         }
         drop(progress);
         self.print(&findings, |out| findings.show(out))?;
-        Ok(findings.violations.is_empty())
+        Ok(findings.is_lossless())
     }
 
-    fn sampled(&self, sampling: &Sampling) -> Result<bool> {
-        let trials = self.trials();
-        let samples = usize::try_from(self.args.samples).unwrap_or(usize::MAX);
-        let mut progress = Progress::new(trials.saturating_mul(samples), "samples");
-        let so_far = say_if_interrupted("prompts", trials);
-        let mut report = Comparisons {
-            mode: "sampled",
-            lossless: true,
-            level: self.args.level,
-            length: self.args.length,
-            prompts: Vec::with_capacity(trials),
+    fn rescore(&self, trial: &Trial, tokens: &[TokenId], options: &Options) -> Result<Rescored> {
+        let tolerance = match self.args.tolerance {
+            Some(gap) => Tolerance::fixed(gap),
+            None => Tolerance::of_rounding(epsilon(self.target.dtype)),
         };
+        let mut target = self.target.session();
+        Ok(match options.decoding {
+            Decoding::Greedy => rescore(&mut target, &trial.prompt, tokens, tolerance)?,
+            Decoding::Sampled(sampling) => {
+                let noise: &dyn Noise = &SeededNoise::new(options.seed);
+                let races = (&sampling, noise);
+                rescore_sampled(&mut target, &trial.prompt, tokens, races, tolerance)?
+            }
+        })
+    }
+
+    fn sampled(&self, sampling: &Sampling, samples: u64) -> Result<bool> {
+        let trials = self.trials();
+        let all = usize::try_from(samples).unwrap_or(usize::MAX);
+        let mut progress = Progress::new(trials.saturating_mul(all), "samples");
+        let so_far = say_if_interrupted("prompts", trials);
+        let mut report = Comparisons::new(self.args.level, self.args.length);
         for number in 0..trials {
             let mut trial = self.trial(number)?;
             let cells = Cells::new(
@@ -202,43 +229,33 @@ impl Checker<'_> {
                 sampling,
                 &trial.eos,
                 self.args.length,
-                self.args.samples,
+                samples,
             )?;
-            let samples = self.samples(&mut trial, &mut progress)?;
+            let samples = self.samples(&mut trial, samples, &mut progress)?;
             let found = agreement(&cells, samples.iter().map(Vec::as_slice));
             // Bonferroni correction: the level holds for all prompts together.
-            let violated = found.p_value < self.args.level / trials as f64;
-            report.lossless &= !violated;
-            report
-                .prompts
-                .push(Compared::new(&trial, &cells, found, violated));
-            so_far.done(
-                report
-                    .prompts
-                    .iter()
-                    .filter(|prompt| prompt.violated)
-                    .count(),
-            );
+            let level = self.args.level / trials as f64;
+            report.add(Compared::new(&trial, &cells, found, level));
+            so_far.done(report.violations());
         }
         drop(progress);
         self.print(&report, |out| report.show(out))?;
         Ok(report.lossless)
     }
 
-    fn samples(&self, trial: &mut Trial, progress: &mut Progress) -> Result<Vec<Vec<TokenId>>> {
-        let first = trial
-            .config
-            .generation
-            .seed
-            .wrapping_add((trial.number as u64) << 32);
-        (0..self.args.samples)
+    fn samples(
+        &self,
+        trial: &mut Trial,
+        count: u64,
+        progress: &mut Progress,
+    ) -> Result<Vec<Vec<TokenId>>> {
+        let options = trial.options();
+        (0..count)
             .map(|i| {
-                let options = trial
-                    .config
-                    .generation
-                    .options()
+                let options = options
+                    .clone()
                     .with_max_new_tokens(self.args.length + FURTHER_TOKENS)
-                    .with_seed(first.wrapping_add(i))
+                    .with_seed(seed_of(options.seed, i))
                     .with_stop(None);
                 progress.step();
                 let mut tokens = trial.generate(&options)?;
@@ -265,6 +282,13 @@ impl Checker<'_> {
 }
 
 impl Trial {
+    /// With a seed of its own.
+    fn options(&self) -> Options {
+        let options = self.config.generation.options();
+        let seed = seed_of(options.seed, self.number as u64);
+        options.with_seed(seed)
+    }
+
     fn generate(&mut self, options: &Options) -> Result<Vec<TokenId>> {
         let generation = self.cascade.generate_tokens(&self.prompt, options)?;
         Ok(generation.tokens)

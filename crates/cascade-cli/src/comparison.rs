@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use cascade_core::Decoding;
 use cascade_engine::GenerationOutput;
 use cascade_eval::{cpu_time, Bootstrap};
 
@@ -13,7 +12,7 @@ pub(crate) const FEWEST: usize = 5;
 /// Plain decoding of a prompt, and how a generation of the same prompt compares with it.
 pub(crate) struct Comparison {
     pub(crate) plain: GenerationOutput,
-    /// Whether tokens can be compared: samples cannot.
+    /// Whether tokens can be compared: samples cannot if they depend on what is drafted.
     pub(crate) comparable: bool,
     /// Index of the first token that differs.
     pub(crate) first_difference: Option<usize>,
@@ -98,8 +97,7 @@ impl Round {
 }
 
 impl Comparison {
-    pub(crate) fn new(generation: &Timed, plain: Timed, decoding: Decoding) -> Self {
-        let comparable = decoding.is_greedy();
+    pub(crate) fn new(generation: &Timed, plain: Timed, comparable: bool) -> Self {
         Self {
             comparable,
             first_difference: comparable.then(|| differs(generation, &plain)).flatten(),

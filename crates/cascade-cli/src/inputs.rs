@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config};
+use cascade_core::seed_of;
 use cascade_data::{
     Content, Dataset, ProblemSet, PromptTemplate, RandomSample, Sample, Selection, Solution,
 };
@@ -109,11 +110,9 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Its seed: consecutive for inputs, and far apart for the turns of one input.
+    /// Its seed, by that of the first turn of the first input.
     pub(crate) fn seed(&self, first: u64) -> u64 {
-        first
-            .wrapping_add(self.index as u64)
-            .wrapping_add((self.turn as u64) << 32)
+        seed_of(seed_of(first, self.index as u64), self.turn as u64)
     }
 }
 

@@ -43,10 +43,16 @@ impl Job {
         let inputs = inputs(&args.input, &config, piped)?;
         warn_of_unasked_turns(&inputs);
         set_decoding(&mut config, &args.decoding)?;
-        if args.decoding.seed.is_some() && config.generation.options().decoding.is_greedy() {
-            terminal::warn(
-                "--seed has no effect at temperature 0 (greedy decoding); also give --temperature",
-            );
+        if config.generation.options().decoding.is_greedy() {
+            let given = [
+                ("--seed", args.decoding.seed.is_some()),
+                ("--rule", args.decoding.rule.is_some()),
+            ];
+            for (name, _) in given.into_iter().filter(|(_, given)| *given) {
+                terminal::warn(format_args!(
+                    "{name} has no effect at temperature 0 (greedy decoding); also give --temperature"
+                ));
+            }
         }
         let assembly = AssembleOptions::default().with_device(args.device);
         Ok(Self {

@@ -5,7 +5,7 @@ use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
     Drafter, ModelPool, Neural, NgramTable, ScheduleConfig, StopRuleConfig, TextDrafter,
 };
-use cascade_engine::{Lenience, LossBudget, Placement, StopSequences};
+use cascade_engine::{Lenience, LossBudget, Placement, Rule, StopSequences};
 use cascade_eval::trace::Trace;
 use cascade_models::LoadedModel;
 
@@ -117,6 +117,10 @@ pub(crate) fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<(
     if let Some(seed) = args.seed {
         generation.seed = seed;
     }
+    if let Some(rule) = args.rule {
+        set_rule(config, rule);
+    }
+    let generation = &mut config.generation;
     if let Some(distance) = args.lossy {
         generation.lossy = Some(LossBudget::new(distance).context("--lossy")?);
         if generation.sampling.decoding().is_greedy() {
@@ -130,6 +134,16 @@ pub(crate) fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<(
         generation.stop = Some(StopSequences::new(&args.stop)?);
     }
     Ok(())
+}
+
+/// Sets the rule of all reviews.
+fn set_rule(config: &mut Config, rule: Rule) {
+    config.target.rule = rule;
+    for drafter in config.drafters_mut() {
+        if let Drafter::Neural { model, .. } = drafter {
+            model.rule = rule;
+        }
+    }
 }
 
 /// The cascade of a configuration, for conversations if there is a chat template.

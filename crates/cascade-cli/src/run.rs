@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options};
+use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options, Rule};
 use clap::{Args, ValueEnum};
 
 use crate::args::{InputArgs, JobArgs};
@@ -77,7 +77,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         false => None,
     };
     let options = job.options().with_speculation(!args.no_speculation);
+    let coupled = job.config.target.rule == Rule::Coupled && options.is_lossless();
+    let comparable = options.decoding.is_greedy() || coupled;
     let mut runner = Runner::new(cascade, plain, options)?;
+    runner.comparable = comparable;
     runner.rounds = args.rounds;
     interrupt::cooperate();
     let totals = if args.json {
@@ -131,6 +134,8 @@ struct Runner {
     /// The target alone, with its own session: neither side benefits from the other's cache.
     plain: Option<Cascade>,
     options: Options,
+    /// Whether the text is that of plain decoding with the same seed.
+    comparable: bool,
     /// Seed of the first prompt.
     seed: u64,
     /// How often each prompt is asked both ways.
@@ -142,6 +147,7 @@ impl Runner {
         let mut runner = Self {
             cascade,
             plain,
+            comparable: true,
             seed: options.seed,
             rounds: 1,
             options,
@@ -277,7 +283,7 @@ impl Runner {
         let mut comparison = before
             .or(after)
             .filter(|_| !interrupt::requested())
-            .map(|plain| Comparison::new(&generation, plain, self.options.decoding));
+            .map(|plain| Comparison::new(&generation, plain, self.comparable));
         if let Some(comparison) = &mut comparison {
             self.repeat(prompt, comparison)?;
         }

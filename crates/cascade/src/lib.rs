@@ -3,9 +3,9 @@
 
 pub use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, ModelPool, Target};
 pub use cascade_core::{
-    Architecture, Budget, Decoding, Drafter, GatheredProbs, LevelId, Matrix, NodeId, Observation,
-    Prompt, RowDetail, Sampling, ScoredTree, Scorer, Scores, TextCodec, TextDecoder, TokenId,
-    TokenTree, Top, Want,
+    seed_of, Architecture, Budget, Decoding, Drafter, GatheredProbs, LevelId, Matrix, NodeId,
+    Observation, Prompt, RowDetail, Sampling, ScoredTree, Scorer, Scores, TextCodec, TextDecoder,
+    TokenId, TokenTree, Top, Want,
 };
 pub use cascade_engine::*;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use cascade_config::{Config, Drafter, ScheduleConfig, StopRuleConfig};
+use cascade_config::{Config, Drafter, SamplingSettings, ScheduleConfig, StopRuleConfig};
 use cascade_engine::{Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -12,10 +12,15 @@ use rand_chacha::ChaCha8Rng;
 /// Tokens of a random length: at least this many, at most twice as many.
 const TOKENS: usize = 64;
 
-/// The same models with everything else at random, by a seed: the K matrix, leniences, rules,
-/// branches, placement and budget, stop rules and schedule, and a length of 64 to 128 tokens that
-/// EOS does not cut short. None of it may change what comes out.
-pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config> {
+/// The same models with everything else at random, by a seed: the K matrix, leniences, rules (if
+/// they draw; where they are coupled and `of_sampling`, how samples are drawn), branches, placement
+/// and budget, stop rules and schedule, and a length of 64 to 128 tokens that EOS does not cut
+/// short. None of it may change what comes out.
+pub(super) fn with_random_settings(
+    config: &Config,
+    seed: u64,
+    of_sampling: bool,
+) -> Result<Config> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut config = config.clone();
     let siblings = *pick(
@@ -27,10 +32,15 @@ pub(super) fn with_random_settings(config: &Config, seed: u64) -> Result<Config>
         ],
     );
     // A rule that reorders would be refused for siblings that depend on each other.
-    let rules = match siblings {
-        Siblings::WithoutReplacement => &Rule::ALL[..3],
-        _ => &Rule::ALL[..],
+    let rules = match (config.target.rule, siblings) {
+        (Rule::Coupled, _) => &[Rule::Coupled][..],
+        (_, Siblings::WithoutReplacement) => &Rule::DRAWN[..3],
+        _ => &Rule::DRAWN[..],
     };
+    let greedy = config.generation.sampling.decoding().is_greedy();
+    if of_sampling && !greedy && config.target.rule == Rule::Coupled {
+        config.generation.sampling = random_sampling(&mut rng)?;
+    }
     config.target.rule = *pick(&mut rng, rules);
     for drafter in config.drafters_mut() {
         match drafter {
@@ -114,12 +124,13 @@ pub(super) fn settings(config: &Config) -> String {
     };
     let mut line = format!(
         "{schedule}, lenience {}, statistical_lenience {}, max_nodes {}, placement {:?}, \
-         max_new_tokens {}, target rule {}",
+         max_new_tokens {}, sampling {:?}, target rule {}",
         config.lenience.get(),
         config.statistical_lenience.get(),
         config.max_nodes,
         config.placement,
         config.generation.max_new_tokens,
+        config.generation.sampling.decoding(),
         config.target.rule
     );
     for drafter in config.drafters() {
@@ -141,6 +152,15 @@ pub(super) fn settings(config: &Config) -> String {
         }
     }
     line
+}
+
+fn random_sampling(rng: &mut ChaCha8Rng) -> Result<SamplingSettings> {
+    let one_in = |rng: &mut ChaCha8Rng, n: u32| rng.random_ratio(1, n);
+    let top_k = one_in(rng, 3).then(|| rng.random_range(1..200));
+    let top_p = one_in(rng, 3).then(|| rng.random_range(0.5..1.0));
+    let min_p = one_in(rng, 4).then(|| rng.random_range(0.0..0.2));
+    let temperature = rng.random_range(0.3..1.5);
+    Ok(SamplingSettings::new(temperature, top_k, top_p, min_p)?)
 }
 
 fn random_branching(rng: &mut ChaCha8Rng, siblings: Siblings) -> Branching {

@@ -252,7 +252,7 @@ impl Models {
                 model, branching, ..
             } = drafter
             {
-                model.rule = Rule::default();
+                model.rule = Rule::Iterated;
                 *branching = Branching::main_path(variant.children);
             }
         }
@@ -397,7 +397,7 @@ fn assumed_times(costs: AssumedCosts) -> AssumedTimes {
 fn in_the_papers_settings(config: &Config) -> Config {
     let mut base = config.plain();
     base.target.name = "target".to_owned();
-    base.target.rule = Rule::default();
+    base.target.rule = Rule::Iterated;
     base.lenience = Lenience::STRICT;
     base.statistical_lenience = Lenience::STRICT;
     base.placement = Placement::Sequential;

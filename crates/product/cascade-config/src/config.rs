@@ -79,7 +79,8 @@ pub struct Neural {
     /// What keys and values are held in, if not what is usual: see
     /// [`LoadOptions`](cascade_models::LoadOptions).
     pub cache_dtype: Option<CacheType>,
-    /// The rule of its reviews when tokens are sampled.
+    /// The rule of its reviews when tokens are sampled. If the target's is [`Rule::Coupled`], the
+    /// default, all reviews are coupled; otherwise a drafter's `Coupled` is [`Rule::Iterated`].
     pub rule: Rule,
     /// Where it computes, if not on the configuration's device.
     pub device: Option<DeviceSpec>,

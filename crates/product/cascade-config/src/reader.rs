@@ -49,6 +49,7 @@ impl Reader<'_> {
         self.label.clone_into(&mut config.label);
         let schedule = self.schedule(file.schedule, file.k, drafters.len())?;
         config = config.with_drafters(drafters, schedule)?;
+        self.check_rules(&config)?;
         self.check_levels(&config)?;
         config.lenience = self.lenience("lenience", file.lenience)?;
         config.statistical_lenience =
@@ -125,6 +126,28 @@ impl Reader<'_> {
                 self.error(&format!("{key}.rule"), error.to_string(), cure)
             }),
         }
+    }
+
+    /// Refuses a drafter's rule that would never be used.
+    fn check_rules(&self, config: &Config) -> Result<()> {
+        if config.target.rule != Rule::Coupled {
+            return Ok(());
+        }
+        for (j, drafter) in config.drafters().iter().enumerate() {
+            if let Drafter::Neural { model, .. } = drafter {
+                if model.rule != Rule::Coupled {
+                    return Err(self.error(
+                        &format!("drafters[{j}].rule"),
+                        format!(
+                            "it is `{}`, but the target's rule is `coupled`, by which all models draw",
+                            model.rule
+                        ),
+                        "remove it, or give the target a `rule` too",
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn branching(&self, key: &str, entry: Option<BranchesEntry>) -> Result<Branching> {

@@ -1,6 +1,10 @@
 //! Tests samples against a known distribution.
 
-use cascade_core::TokenId;
+use cascade_core::{seed_of, TokenId};
+use rand::distr::weighted::WeightedIndex;
+use rand::distr::Distribution as _;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use crate::lossless::Cells;
@@ -19,8 +23,9 @@ pub struct Agreement {
     pub statistic: f64,
     /// Number of cells minus one.
     pub degrees_of_freedom: usize,
-    /// Probability of a statistic at least as large if the samples have the distribution.
-    pub p_value: f64,
+    /// Probability of a statistic at least as large if the samples have the distribution. `None` if
+    /// all samples fall into one cell, whatever they are: the test has no power then.
+    pub p_value: Option<f64>,
     /// Total variation distance of the observed frequencies from the probabilities, over the cells.
     /// Positive for a finite sample, however exact.
     pub total_variation: f64,
@@ -51,27 +56,23 @@ pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [Token
         }
     }
     let n = total as f64;
-    let pairs = || cells.probabilities().iter().zip(&counts);
-    let statistic = pairs()
-        .filter(|(&p, _)| p > 0.0)
-        .map(|(&p, &count)| (count as f64 - n * p).powi(2) / (n * p))
-        .sum();
+    let probabilities = cells.probabilities();
+    let statistic = chi_square(probabilities, &counts);
+    let pairs = probabilities.iter().zip(&counts);
     let total_variation = 0.5
-        * pairs()
+        * pairs
             .map(|(&p, &count)| (count as f64 / n - p).abs())
             .sum::<f64>();
     let noise = 0.5 * ((cells.len() - 1) as f64 / n).sqrt();
     let deviation = ((1.0 - CONFIDENCE).recip().ln() / (2.0 * n)).sqrt();
-    let degrees_of_freedom = cells.len() - 1;
     Agreement {
         samples: total,
         cells: cells.len(),
         statistic,
-        degrees_of_freedom,
-        p_value: if impossible.is_some() {
-            0.0
-        } else {
-            p_value(statistic, degrees_of_freedom)
+        degrees_of_freedom: cells.len() - 1,
+        p_value: match impossible {
+            Some(_) => Some(0.0),
+            None => p_value(probabilities, total, statistic),
         },
         total_variation,
         at_least: (total_variation - noise - deviation).max(0.0),
@@ -80,9 +81,76 @@ pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [Token
     }
 }
 
-fn p_value(statistic: f64, degrees_of_freedom: usize) -> f64 {
-    // One cell agrees with anything.
-    ChiSquared::new(degrees_of_freedom as f64).map_or(1.0, |chi_square| chi_square.sf(statistic))
+/// Pearson's statistic of counts.
+fn chi_square(probabilities: &[f64], counts: &[u64]) -> f64 {
+    let n = counts.iter().sum::<u64>() as f64;
+    let pairs = probabilities.iter().zip(counts);
+    pairs
+        .filter(|(&p, _)| p > 0.0)
+        .map(|(&p, &count)| (count as f64 - n * p).powi(2) / (n * p))
+        .sum()
+}
+
+/// Draws of all simulations at first, and simulations at most and at least.
+const DRAWS: u64 = 20_000_000;
+const SIMULATIONS: (u64, u64) = (200, 2_000);
+/// Simulations once more, as many times as many, where the first ones say that p is below this.
+const AGAIN: u64 = 25;
+const SMALL: f64 = 0.02;
+
+/// Probability that samples of the distribution have a statistic at least as large, by simulation:
+/// the rank of the statistic among those of simulated samples, in which ties are broken at random.
+/// So it is uniformly distributed if the samples have the distribution, for any number of cells
+/// and samples, of which the chi-square distribution is only the limit. Below what simulations
+/// resolve, that distribution's tail is given. `None` without two cells: nothing is tested then.
+fn p_value(probabilities: &[f64], samples: u64, statistic: f64) -> Option<f64> {
+    let limit = ChiSquared::new(probabilities.len() as f64 - 1.0).ok()?;
+    let draw = WeightedIndex::new(probabilities).ok()?;
+    // The same samples have the same p.
+    let mut rng = ChaCha8Rng::seed_from_u64(seed_of(samples, statistic.to_bits()));
+    let mut ranks = Ranks::default();
+    let first = (DRAWS / samples.max(1)).clamp(SIMULATIONS.0, SIMULATIONS.1);
+    let mut simulate = |count: u64, ranks: &mut Ranks| {
+        let mut counts = vec![0; probabilities.len()];
+        for _ in 0..count {
+            counts.fill(0);
+            (0..samples).for_each(|_| counts[draw.sample(&mut rng)] += 1);
+            ranks.add(chi_square(probabilities, &counts), statistic);
+        }
+    };
+    simulate(first, &mut ranks);
+    if ranks.share(0.5) < SMALL {
+        simulate(AGAIN * first, &mut ranks);
+    }
+    if ranks.greater + ranks.equal == 0 {
+        return Some(limit.sf(statistic).min(ranks.share(1.0)));
+    }
+    Some(ranks.share(rng.random()))
+}
+
+/// How the statistics of simulations compare.
+#[derive(Default)]
+struct Ranks {
+    greater: u64,
+    equal: u64,
+    all: u64,
+}
+
+impl Ranks {
+    fn add(&mut self, simulated: f64, statistic: f64) {
+        self.all += 1;
+        // The same counts in other cells of the same probability differ by rounding.
+        if (simulated - statistic).abs() <= 1e-9 * (1.0 + statistic) {
+            self.equal += 1;
+        } else if simulated > statistic {
+            self.greater += 1;
+        }
+    }
+
+    /// The share of simulations that are as far off, with this part of the equal ones.
+    fn share(&self, of_equal: f64) -> f64 {
+        (self.greater as f64 + of_equal * (self.equal + 1) as f64) / (self.all + 1) as f64
+    }
 }
 
 #[cfg(test)]
@@ -124,15 +192,28 @@ mod tests {
     #[test]
     fn samples_of_the_target_agree_and_those_of_another_model_do_not() {
         let same = check(ToyScorer::target("same", 6, 3));
-        assert!(same.p_value > 0.001 && same.at_least == 0.0, "{same:?}");
+        assert!(
+            same.p_value > Some(0.001) && same.at_least == 0.0,
+            "{same:?}"
+        );
         assert!(same.total_variation < same.at_most && same.at_most < 0.1);
         assert_eq!(same.degrees_of_freedom + 1, same.cells);
         let other = check(ToyScorer::target("other", 6, 4));
-        assert!(other.p_value < 1e-12 && other.at_least > 0.05, "{other:?}");
+        assert!(
+            other.p_value < Some(1e-12) && other.at_least > 0.05,
+            "{other:?}"
+        );
     }
 
     #[test]
-    fn one_cell_agrees_with_anything() {
-        assert_eq!(p_value(0.0, 0), 1.0);
+    fn one_cell_tests_nothing() {
+        assert_eq!(p_value(&[1.0], 1500, 0.0), None);
+        assert!(p_value(&[0.5, 0.5], 1500, 0.0).is_some());
+    }
+
+    /// Beyond what is simulated, p still falls.
+    #[test]
+    fn a_great_difference_has_a_tiny_p() {
+        assert!(p_value(&[0.5, 0.5], 1000, 100.0).is_some_and(|p| p < 1e-20));
     }
 }

@@ -1,6 +1,7 @@
 //! Recordings and their replays.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+mod lossless;
 mod ngram;
 mod online;
 mod timed_replay;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{Response, StatusCode};
-use cascade_core::Prompt;
+use cascade_core::{seed_of, Prompt};
 use cascade_engine::{Finish, Options};
 use futures_util::StreamExt;
 use serde_json::{json, Value};
@@ -184,7 +184,7 @@ fn submit(
         let (sender, receiver) = channel(most_unread);
         let question = asking.question_of(choice);
         let options = asking.options(question);
-        let seed = options.seed.wrapping_add(choice as u64);
+        let seed = seed_of(options.seed, choice as u64);
         jobs.push(Job {
             id: Arc::clone(&asking.head.id),
             prompt: question.prompt.clone(),

@@ -1,6 +1,6 @@
 //! Answers are those of the engine alone.
 
-use cascade_core::Decoding;
+use cascade_core::{seed_of, Decoding};
 use cascade_engine::Finish;
 use serde_json::{json, Value};
 
@@ -100,7 +100,7 @@ fn choices_draw_from_seeds_in_order() {
     for (index, prompt) in prompts.into_iter().enumerate() {
         let sampled = options(12)
             .with_decoding(decoding)
-            .with_seed(10 + index as u64);
+            .with_seed(seed_of(10, index as u64));
         let choice = &answer["choices"][index];
         assert_eq!(choice["index"], index);
         assert_eq!(

@@ -60,7 +60,11 @@ impl Kind {
         let mut options = options(self.tokens).with_speculation(!self.plain);
         if let Some(seed) = self.seed {
             let decoding = Decoding::new(0.75, None, None, None).unwrap();
-            options = options.with_decoding(decoding).with_seed(seed);
+            // Samples too are those of plain decoding.
+            options = options
+                .with_decoding(decoding)
+                .with_seed(seed)
+                .with_speculation(false);
         }
         let question = QUESTIONS[self.question];
         let output = match self.chat {

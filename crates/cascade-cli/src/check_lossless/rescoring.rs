@@ -1,8 +1,9 @@
-//! Greedy decoding: every emitted token is re-scored by the target alone.
+//! Every emitted token is re-scored by the target alone; sampled ones are compared with plain
+//! decoding of the same seed too.
 
 use std::io::Write;
 
-use cascade_core::TokenId;
+use cascade_core::{Decoding, TokenId};
 use cascade_eval::lossless::{Difference, Rescored};
 use serde::Serialize;
 
@@ -18,11 +19,14 @@ pub(super) struct Findings {
     mode: &'static str,
     lossless: bool,
     generations: usize,
+    /// Of them, those that equal plain decoding of the same seed token by token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    equal_to_plain: Option<usize>,
     tokens: usize,
     agreements: usize,
     /// Logits at most this far apart are a near-tie: the greatest tolerance of a row.
     tolerance: f32,
-    /// The smallest margin of a top logit over the runner-up.
+    /// The smallest margin of a token's logit, with noise if sampled, over the runner-up's.
     smallest_lead: f32,
     near_ties: Vec<Finding>,
     pub(super) violations: Vec<Finding>,
@@ -39,12 +43,14 @@ pub(super) struct Finding {
     settings: String,
 }
 
-impl Default for Findings {
-    fn default() -> Self {
+impl Findings {
+    pub(super) fn new(decoding: Decoding) -> Self {
+        let greedy = decoding.is_greedy();
         Self {
-            mode: "greedy",
+            mode: if greedy { "greedy" } else { "coupled" },
             lossless: true,
             generations: 0,
+            equal_to_plain: (!greedy).then_some(0),
             tokens: 0,
             agreements: 0,
             tolerance: 0.0,
@@ -53,18 +59,42 @@ impl Default for Findings {
             violations: Vec::new(),
         }
     }
-}
 
-impl Findings {
+    pub(super) fn is_lossless(&self) -> bool {
+        self.lossless
+    }
+
+    /// Compares a text with that of plain decoding. Where they part, one of them had a near-tie, or
+    /// is wrong: then it is a violation, whichever it is. (Those of the text itself are added with
+    /// it.)
+    pub(super) fn compare(
+        &mut self,
+        trial: &Trial,
+        (tokens, found): (&[TokenId], &Rescored),
+        (plain, of_plain): (&[TokenId], &Rescored),
+    ) {
+        if tokens == plain {
+            *self.equal_to_plain.get_or_insert(0) += 1;
+            return;
+        }
+        let parted = tokens.iter().zip(plain).take_while(|(a, b)| a == b).count();
+        let tie = |found: &Rescored| found.near_ties.iter().any(|tie| tie.position == parted);
+        let wrong = |found: &Rescored| found.violations.iter().any(|v| v.position == parted);
+        if !tie(found) && !tie(of_plain) && !wrong(found) {
+            let token = |text: &[TokenId]| text.get(parted).copied().unwrap_or(TokenId::MAX);
+            let difference = Difference {
+                position: parted,
+                emitted: token(tokens),
+                expected: token(plain),
+                gap: f32::INFINITY,
+            };
+            self.violations.push(finding(trial, difference));
+            self.lossless = false;
+        }
+    }
+
     pub(super) fn add(&mut self, trial: &Trial, found: Rescored) {
-        let finding = |difference: Difference| Finding {
-            generation: trial.number,
-            position: difference.position,
-            emitted: difference.emitted,
-            expected: difference.expected,
-            gap: difference.gap,
-            settings: settings(&trial.config),
-        };
+        let finding = |difference| finding(trial, difference);
         self.generations += 1;
         self.tokens += found.tokens;
         self.agreements += found.agreements;
@@ -80,8 +110,9 @@ impl Findings {
     pub(super) fn show(&self, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(
             out,
-            "greedy: {} generations, {} tokens re-scored by the target alone: {} agree, \
+            "{}: {} generations, {} tokens re-scored by the target alone: {} agree, \
              {} near-ties (logits within {}), {} violations",
+            self.mode,
             self.generations,
             self.tokens,
             self.agreements,
@@ -89,6 +120,13 @@ impl Findings {
             self.tolerance,
             self.violations.len()
         )?;
+        if let Some(equal) = self.equal_to_plain {
+            writeln!(
+                out,
+                "{equal} of {} equal plain decoding of the same seed, token by token",
+                self.generations
+            )?;
+        }
         writeln!(
             out,
             "smallest margin of a top logit over the runner-up: {:.1e}",
@@ -115,5 +153,16 @@ impl Findings {
             }
         }
         writeln!(out, "{}", verdict(self.lossless))
+    }
+}
+
+fn finding(trial: &Trial, difference: Difference) -> Finding {
+    Finding {
+        generation: trial.number,
+        position: difference.position,
+        emitted: difference.emitted,
+        expected: difference.expected,
+        gap: difference.gap,
+        settings: settings(&trial.config),
     }
 }
