@@ -196,7 +196,7 @@ impl ChatTemplate {
 
     /// The text of other variables than messages.
     #[cfg(test)]
-    pub(crate) fn with_variables(&self, variables: Value) -> Result<String> {
+    pub(crate) fn text_of(&self, variables: Value) -> Result<String> {
         limits::open(0);
         self.text(variables).map_err(|error| self.failed(&error))
     }

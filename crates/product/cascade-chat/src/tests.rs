@@ -261,7 +261,7 @@ fn charged_templates_say_what_the_library_says() {
     let written = EXPRESSIONS.iter().map(|code| format!("{{{{ {code} }}}}"));
     for source in written.chain(STATEMENTS.iter().map(|code| code.to_string())) {
         let ours = ChatTemplate::new("ours", &source).unwrap();
-        let found = ours.with_variables(variables.clone()).map_err(|_| ());
+        let found = ours.text_of(variables.clone()).map_err(|_| ());
         let expected = plain.render_str(&source, variables.clone()).map_err(|_| ());
         assert_eq!(found, expected, "{source}");
     }
