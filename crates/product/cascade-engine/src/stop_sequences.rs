@@ -20,7 +20,7 @@ pub struct StopSequences {
     automaton: Arc<PrefixAutomaton>,
 }
 
-/// An Aho-Corasick automaton that also tells how much of a sequence has been read.
+/// An Aho-Corasick automaton that also knows how much of a sequence has been read.
 #[derive(Debug)]
 struct PrefixAutomaton {
     automaton: NFA,

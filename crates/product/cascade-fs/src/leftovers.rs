@@ -49,8 +49,8 @@ pub fn remove_temporaries() {
 
 /// Removes the temporary files in a folder that killed processes have left, and returns them. Those
 /// of living processes stay, also of other machines where the file system locks files for them.
-/// What cannot be read, locked or removed stays, too; on Windows, where a lock would keep the process
-/// itself from reading its file, all do.
+/// What cannot be read, locked or removed stays, too; on Windows, where a lock would keep the
+/// process itself from reading its file, all do.
 pub fn remove_leftovers(folder: impl AsRef<Path>) -> Vec<PathBuf> {
     let folder = cfg!(unix).then(|| std::fs::read_dir(folder));
     let entries = folder.into_iter().flatten().flatten().flatten();
