@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use candle_core::{safetensors, Device, Tensor};
+use candle_core::{Device, Tensor};
 use cascade_core::{Architecture, Prompt, Scorer, TextCodec, TokenTree, Want};
 use cascade_models::{load, DType, EmbeddedModel, LoadOptions, LoadedModel, ModelSource};
 use serde_json::{json, Value};
@@ -169,9 +169,9 @@ fn other_compute_types_load() {
 /// Rewrites the weights of a folder with other tensors.
 fn edit_tensors(path: &Path, edit: impl FnOnce(&mut HashMap<String, Tensor>)) {
     let file = path.join("model.safetensors");
-    let mut tensors = safetensors::load(&file, &Device::Cpu).unwrap();
+    let mut tensors = candle_core::safetensors::load(&file, &Device::Cpu).unwrap();
     edit(&mut tensors);
-    safetensors::save(&tensors, file).unwrap();
+    candle_core::safetensors::save(&tensors, file).unwrap();
 }
 
 #[test]
