@@ -137,7 +137,12 @@ fn reply(state: &State, request: &Request) -> (String, Vec<u8>) {
         .get(revision)
         .map_or(revision, String::as_str);
     let Some(bytes) = state.files.get(&(commit.to_owned(), file.to_owned())) else {
-        return plain("404 Not Found");
+        return match state.files.keys().any(|(known, _)| known == commit) {
+            true => plain(&format!(
+                "404 Not Found\r\nX-Error-Code: EntryNotFound\r\nX-Repo-Commit: {commit}"
+            )),
+            false => plain("404 Not Found"),
+        };
     };
     if file.ends_with(".safetensors") {
         let address = request.header("host").unwrap_or_default();
