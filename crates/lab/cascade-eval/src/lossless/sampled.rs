@@ -48,10 +48,15 @@ pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [Token
     let mut counts = vec![0u64; cells.len()];
     let mut impossible = None;
     let mut total = 0;
+    // Of the order in which the cells came, of which the counts say nothing.
+    let mut order = 0;
     for sample in samples {
         total += 1;
         match cells.cell(sample) {
-            Some(cell) => counts[cell] += 1,
+            Some(cell) => {
+                counts[cell] += 1;
+                order = seed_of(order, cell as u64 + 1);
+            }
             None => impossible = impossible.or_else(|| Some(sample.to_vec())),
         }
     }
@@ -72,7 +77,7 @@ pub fn agreement<'t>(cells: &Cells, samples: impl IntoIterator<Item = &'t [Token
         degrees_of_freedom: cells.len() - 1,
         p_value: match impossible {
             Some(_) => Some(0.0),
-            None => p_value(probabilities, total, statistic),
+            None => p_value(probabilities, total, statistic, order),
         },
         total_variation,
         at_least: (total_variation - noise - deviation).max(0.0),
@@ -102,12 +107,12 @@ const SMALL: f64 = 0.02;
 /// the rank of the statistic among those of simulated samples, in which ties are broken at random.
 /// So it is uniformly distributed if the samples have the distribution, for any number of cells
 /// and samples, of which the chi-square distribution is only the limit. Below what simulations
-/// resolve, that distribution's tail is given. `None` without two cells: nothing is tested then.
-fn p_value(probabilities: &[f64], samples: u64, statistic: f64) -> Option<f64> {
+/// resolve, that distribution's tail is given. `seed` has to differ between checks of the same
+/// statistic, or ties would not be broken at random. `None` without two cells: nothing is tested then.
+fn p_value(probabilities: &[f64], samples: u64, statistic: f64, seed: u64) -> Option<f64> {
     let limit = ChiSquared::new(probabilities.len() as f64 - 1.0).ok()?;
     let draw = WeightedIndex::new(probabilities).ok()?;
-    // The same samples have the same p.
-    let mut rng = ChaCha8Rng::seed_from_u64(seed_of(samples, statistic.to_bits()));
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut ranks = Ranks::default();
     let first = (DRAWS / samples.max(1)).clamp(SIMULATIONS.0, SIMULATIONS.1);
     let mut simulate = |count: u64, ranks: &mut Ranks| {
@@ -207,13 +212,13 @@ mod tests {
 
     #[test]
     fn one_cell_tests_nothing() {
-        assert_eq!(p_value(&[1.0], 1500, 0.0), None);
-        assert!(p_value(&[0.5, 0.5], 1500, 0.0).is_some());
+        assert_eq!(p_value(&[1.0], 1500, 0.0, 1), None);
+        assert!(p_value(&[0.5, 0.5], 1500, 0.0, 1).is_some());
     }
 
     /// Beyond what is simulated, p still falls.
     #[test]
     fn a_great_difference_has_a_tiny_p() {
-        assert!(p_value(&[0.5, 0.5], 1000, 100.0).is_some_and(|p| p < 1e-20));
+        assert!(p_value(&[0.5, 0.5], 1000, 100.0, 1).is_some_and(|p| p < 1e-20));
     }
 }
