@@ -1,6 +1,7 @@
 //! Stop sequences: texts that end a generation.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use aho_corasick::automaton::{Automaton, StateID};
@@ -14,14 +15,13 @@ use crate::{Error, Result};
 /// The match that ends first wins, and of those that end together the longest, so the outcome does
 /// not depend on how the text is split into tokens. Cost: constant time for each byte of the text,
 /// however many sequences there are; some 50 bytes for each byte of a sequence.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StopSequences {
     texts: Arc<[String]>,
     automaton: Arc<PrefixAutomaton>,
 }
 
 /// An Aho-Corasick automaton that also knows how much of a sequence has been read.
-#[derive(Debug)]
 struct PrefixAutomaton {
     automaton: NFA,
     /// Bytes of the prefix that a state stands for; the start is not listed.
@@ -64,6 +64,13 @@ impl PrefixAutomaton {
         matches
             .map(|at| self.automaton.match_pattern(state, at).as_usize())
             .min_by_key(|&index| (std::cmp::Reverse(texts[index].len()), index))
+    }
+}
+
+/// The sequences.
+impl fmt::Debug for StopSequences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
