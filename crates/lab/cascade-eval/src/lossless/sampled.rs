@@ -105,10 +105,10 @@ const SMALL: f64 = 0.02;
 
 /// Probability that samples of the distribution have a statistic at least as large, by simulation:
 /// the rank of the statistic among those of simulated samples, in which ties are broken at random.
-/// So it is uniformly distributed if the samples have the distribution, for any number of cells
-/// and samples, of which the chi-square distribution is only the limit. Below what simulations
-/// resolve, that distribution's tail is given. `seed` has to differ between checks of the same
-/// statistic, or ties would not be broken at random. `None` without two cells: nothing is tested then.
+/// So it is uniformly distributed if the samples have the distribution, for any number of cells and
+/// samples, of which the chi-square distribution is only the limit. Below what simulations resolve,
+/// that distribution's tail is given. `seed` has to differ between checks of the same statistic, or
+/// ties would not be broken at random. `None` without two cells: nothing is tested then.
 fn p_value(probabilities: &[f64], samples: u64, statistic: f64, seed: u64) -> Option<f64> {
     let limit = ChiSquared::new(probabilities.len() as f64 - 1.0).ok()?;
     let draw = WeightedIndex::new(probabilities).ok()?;
