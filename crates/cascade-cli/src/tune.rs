@@ -261,7 +261,7 @@ fn measured(model: &LoadedModel) -> Result<Vec<ForwardCost>> {
         clock: costs::clock(&model.model),
         ..ForwardBench::default()
     };
-    steady_times(&bench, &mut model.session()).with_context(|| format!("{}", model.name))
+    steady_times(&bench, &mut model.session()).with_context(|| model.name.to_string())
 }
 
 /// A drafter while it is recorded.

@@ -150,7 +150,7 @@ impl<R: BufRead> Lines for Piped<R> {
 fn text_of(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     if let Cow::Owned(replaced) = &text {
-        terminal::warn(&format!(
+        terminal::warn(format!(
             "a line has bytes that are not UTF-8; the model is asked \"{}\"",
             terminal::visible(replaced)
         ));

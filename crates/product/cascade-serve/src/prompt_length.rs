@@ -109,8 +109,8 @@ mod tests {
         let longest = longest_token(&tokenizer);
         // Of the longest tokens, and of ordinary text, as many as fit.
         let ids = 0..tokenizer.id_bound() as u32;
-        let pieces = ids.filter_map(|id| tokenizer.id_to_token(id));
-        let long = pieces.filter(|piece| piece.len() == longest).last();
+        let mut pieces = ids.filter_map(|id| tokenizer.id_to_token(id));
+        let long = pieces.rfind(|piece| piece.len() == longest);
         let long = long.unwrap().replace('\u{2581}', " ");
         for word in [&*long, "apples and ", "漢", "𝔞", "\u{ff21}", "12 "] {
             for repeats in [1, 10, 100, 3000] {

@@ -276,7 +276,7 @@ fn winners_have_the_distribution_and_are_independent_of_each_other() {
         let winner = noise.winner(position, &p) as usize;
         counts[winner] += 1;
         if let Some(last) = last.replace(winner) {
-            pairs[last as usize][winner] += 1;
+            pairs[last][winner] += 1;
         }
     }
     let n = SAMPLES as f64;

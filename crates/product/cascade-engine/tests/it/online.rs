@@ -139,12 +139,14 @@ fn a_drafter_that_rests_is_asked_again_when_the_text_changes() {
     assert!(found < best / 0.9, "{found} {best}");
 }
 
+/// A context, the text behind it, and whether that was told alone.
+type Told = (Vec<TokenId>, Vec<TokenId>, bool);
+
 /// Remembers what it was given.
 #[derive(Clone, Default)]
 struct Listener {
     clock: VirtualClock,
-    /// Text that was observed, and whether alone.
-    told: Arc<Mutex<Vec<(Vec<TokenId>, Vec<TokenId>, bool)>>>,
+    told: Arc<Mutex<Vec<Told>>>,
 }
 
 impl Drafter for Listener {

@@ -282,12 +282,14 @@ fn lenience_keeps_what_is_little_behind() {
     }
 }
 
+type Review<'a> = dyn Fn(&Chosen, &[TokenId], &Draft) -> Vec<TokenId> + 'a;
+
 /// Reviews that are wrong, each in its own way, do not have the target's distribution.
 #[test]
 fn wrong_reviews_are_caught() {
     let cast = Cast::new(Family::Random, 3, 9);
     let all = all_noise(&cast.target, &mut SeededRandom::new(7));
-    let error = |review: &dyn Fn(&Chosen, &[TokenId], &Draft) -> Vec<TokenId>| {
+    let error = |review: &Review| {
         let mut sums: HashMap<Vec<TokenId>, f64> = HashMap::new();
         for (noise, probability) in &all {
             let mut text = Vec::new();
