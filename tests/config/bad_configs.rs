@@ -333,7 +333,7 @@ fn models_of_different_families() {
             "flan-t5-small",
             "demo-t5-target",
             "another vocabulary",
-            "token 1 is \"</s>\" in the drafter and \"<s>\" in the target",
+            "token 3 is \"▁\" in the drafter and \"<unk>\" in the target",
             "Max-Gram alone",
         ],
     );

@@ -171,7 +171,7 @@ fn other_vocabularies_are_refused_before_weights_are_read() {
     let message = message(&CascadeSpec::new(neural("demo-llama-target"), drafters));
     for part in [
         "has another vocabulary than target `demo-llama-target`",
-        "token 0 is \"▁<unk>\" in the drafter and \"<pad>\" in the target",
+        "token 3 is \"<0x00>\" in the drafter and \"<unk>\" in the target",
         "models of one family",
         "Max-Gram alone",
     ] {
