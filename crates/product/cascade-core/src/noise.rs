@@ -13,7 +13,7 @@ use crate::philox::{self, LANES};
 use crate::vector::{blocks, vectorized, Weight, BLOCK};
 use crate::{Distribution, TokenId};
 
-/// A race among the tokens of distributions: see the [module](self).
+/// A race among the tokens of distributions.
 pub trait Noise {
     /// E(`position`, `token`): positive and finite; exponentially distributed with mean 1, and
     /// independent between tokens and positions.
