@@ -95,7 +95,9 @@ fn text(ready: &Ready, tokenizer: Option<&Tokenizer>) -> Result<String> {
     let tokens = [ready.prompt.source.as_slice(), &ready.prompt.context].concat();
     Ok(match (&ready.text, tokenizer) {
         (Some(text), _) => text.clone(),
-        (None, Some(tokenizer)) => tokenizer.decode(&tokens)?,
+        (None, Some(tokenizer)) => tokenizer
+            .decode(&tokens)
+            .map_err(cascade_models::Error::from)?,
         (None, None) => format!(
             "{} tokens; the tokenizer of the recording would show their text",
             tokens.len()

@@ -25,7 +25,12 @@ pub(crate) fn token_texts(
     let bytes: Vec<Option<u8>> = names.map(|name| byte(&name?)).collect();
     let mut pieces = settled(&streamed, &bytes).unwrap_or(streamed);
     for (piece, &token) in pieces.iter_mut().zip(tokens) {
-        if piece.is_empty() && tokenizer.decode(&[token])?.is_empty() {
+        let decode = |token| {
+            tokenizer
+                .decode(&[token])
+                .map_err(cascade_models::Error::from)
+        };
+        if piece.is_empty() && decode(token)?.is_empty() {
             *piece = tokenizer.id_to_token(token).unwrap_or_default();
         }
     }

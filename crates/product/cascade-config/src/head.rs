@@ -226,7 +226,11 @@ impl HeadFolder {
         let weights = weights.ok_or_else(|| HeadError::NoWeights {
             folder: folder.to_owned(),
         })?;
-        let weights = network(&keys, read_tensors(&weights)?).map_err(format)?;
+        let weights = network(
+            &keys,
+            read_tensors(&weights).map_err(cascade_models::Error::from)?,
+        )
+        .map_err(format)?;
         weights.check().map_err(|error| format(error.to_string()))?;
         let settings = keys.cascade;
         if let Some(settings) = &settings {

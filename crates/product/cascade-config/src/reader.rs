@@ -95,7 +95,7 @@ impl Reader<'_> {
             parse_dtype(&text).map_err(|source| Error::Model {
                 file: self.label.to_owned(),
                 key: format!("{key}.dtype"),
-                source: Box::new(source),
+                source: Box::new(source.into()),
             })
         });
         let dtype = dtype.transpose()?;

@@ -258,6 +258,6 @@ impl Neural {
     pub fn load_tokenizer(&self, options: &AssembleOptions) -> cascade_models::Result<Tokenizer> {
         let source = self.tokenizer.as_ref().unwrap_or(&self.source);
         let file = source.tokenizer(&options.hub, options.progress)?;
-        Tokenizer::load(&file)
+        Ok(Tokenizer::load(&file)?)
     }
 }

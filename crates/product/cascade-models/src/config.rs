@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cascade_checkpoint::{gguf_config, read_json};
+use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
 use serde_json::Value;
 
 use crate::backend::{self, Activation, Describe, ModelInfo};
@@ -10,7 +12,7 @@ use crate::network::Network;
 use crate::settings::unsupported;
 use crate::t5::T5Class;
 use crate::weights::Provider;
-use crate::{decoder, DecoderConfig, Device, Error, ModelFile, Result, T5Config};
+use crate::{decoder, DecoderConfig, Device, Error, Result, T5Config};
 
 /// What config.json describes.
 #[derive(Clone, Debug)]
@@ -65,6 +67,14 @@ impl ModelConfig {
             Self::Decoder(config) => backend::network(&**config, weights, device, types),
         }
     }
+}
+
+/// The content of a model's config.json, or what stands for it.
+pub(crate) fn read_config(files: &ModelFiles) -> Result<Value> {
+    Ok(match files.weight_format {
+        WeightFormat::Gguf => gguf_config(&files.weights)?,
+        _ => read_json(&files.config)?,
+    })
 }
 
 /// Refuses kinds of models that there is no code for, and quantized weights, whatever else the file

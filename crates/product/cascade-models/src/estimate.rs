@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use cascade_checkpoint::Checkpoint;
+use cascade_hub::{ModelFile, ModelFiles};
+
 use crate::backend::ModelInfo;
-use crate::config::ModelConfig;
-use crate::load::read_config;
-use crate::weights::Checkpoint;
-use crate::{
-    CacheType, DType, Device, Error, LoadOptions, ModelFile, ModelFiles, Overcommit, Result,
-};
+use crate::config::{read_config, ModelConfig};
+use crate::weights::CheckpointWeights;
+use crate::{CacheType, DType, Device, Error, Overcommit, Result};
 
 /// Rows of the largest forward: a piece of a long prompt.
 const ROWS: usize = 512;
@@ -53,7 +53,7 @@ impl MemoryEstimate {
     ) -> Result<Self> {
         let config = ModelConfig::parse(&files.config, &read_config(files)?)?;
         let dtype = match dtype == DType::Stored && !device.is_cpu() {
-            true => Checkpoint::open(files)?.dtype_on(device, dtype),
+            true => CheckpointWeights(Checkpoint::open(files)?).dtype_on(device, dtype),
             false => dtype,
         };
         let mut estimate = Self::of_info(&config.info(), dtype, tokens, nodes);
@@ -67,7 +67,7 @@ impl MemoryEstimate {
     }
 
     fn of_info(info: &ModelInfo, dtype: DType, tokens: usize, nodes: usize) -> Self {
-        let bytes = dtype.bytes_on_gpu();
+        let bytes = bytes_on_gpu(dtype);
         let tokens = tokens.min(info.max_context.unwrap_or(usize::MAX));
         let heads = info.heads.kv * info.heads.size;
         let activations = ROWS * BUFFERS_PER_ROW * info.size;
@@ -112,6 +112,14 @@ impl fmt::Display for MemoryEstimate {
     }
 }
 
+/// Bytes of an activation, and of an element of keys and values, on a GPU.
+fn bytes_on_gpu(dtype: DType) -> usize {
+    match dtype {
+        DType::BF16 | DType::F16 | DType::Q8_0 => 2,
+        _ => 4,
+    }
+}
+
 /// Bytes of the weights of a model: what its files take if only they know.
 fn weight_bytes(
     config: &ModelConfig,
@@ -136,24 +144,23 @@ fn file_bytes(file: &ModelFile) -> Option<usize> {
 }
 
 /// Refuses weights that are larger than the memory that can be had, as far as that is known, or
-/// what the options say of them.
+/// does with them what `overcommit` says. The model is described by a file, and has files of
+/// weights unless they are made up.
 ///
 /// # Errors
 /// [`Error::DoesNotFit`].
 pub(crate) fn check_weights(
-    file: &ModelFile,
-    config: &ModelConfig,
+    (file, config, files): (&ModelFile, &ModelConfig, Option<&ModelFiles>),
     dtype: DType,
-    options: &LoadOptions,
-    files: Option<&ModelFiles>,
+    device: &Device,
+    overcommit: Overcommit,
 ) -> Result<()> {
-    let device = &options.device;
     let parameters = config.info().parameters;
     let bytes = weight_bytes(config, device, dtype, files);
     let Some(free) = device.free_memory()?.filter(|free| bytes > free.bytes) else {
         return Ok(());
     };
-    match options.overcommit {
+    match overcommit {
         Overcommit::Allow => Ok(()),
         Overcommit::Warn => {
             let gb = bytes as f64 / 1e9;

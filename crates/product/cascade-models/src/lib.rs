@@ -7,7 +7,8 @@
 //! * [`DeviceSpec`], [`DType`]: where a model computes, and in what.
 //! * [`shape`], [`random_model`]: the shape of a released model with random weights, for
 //!   measurements.
-//! * [`Tokenizer`]: tokenizer.json as a [`TextCodec`](cascade_core::TextCodec).
+//! * [`Tokenizer`]: the model's tokenizer as a [`TextCodec`](cascade_core::TextCodec). Formats of
+//!   files are those of `cascade-checkpoint`.
 //!
 //! A model is a set of weights; what it has read lives in sessions, which are the
 //! [`Scorer`](cascade_core::Scorer)s of the engine. Any number of sessions share one model. Layers
@@ -24,40 +25,42 @@ mod dtype;
 mod error;
 mod estimate;
 mod generation;
-mod gguf;
+mod info;
 mod load;
 mod memory;
 mod network;
 mod plan;
+mod quantize;
 mod random;
 mod readout;
 mod session;
 mod settings;
 mod shapes;
 mod t5;
-mod tokenizer;
 mod weights;
 
 pub use backend::compute_threads;
+pub use cascade_checkpoint::{
+    gguf_tokenizer_config, parse_dtype, read_tensors, DType, NamedTensor, Tokenizer,
+};
 pub use cascade_hub::{
     EmbeddedModel, HubOptions, ModelFile, ModelFiles, ModelSource, TokenizerFiles, VocabularyFiles,
     WeightFormat,
 };
 pub use decoder::DecoderConfig;
 pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
-pub use dtype::{parse_cache_type, parse_dtype, CacheType, DType};
+pub use dtype::{parse_cache_type, CacheType};
 pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;
-pub use gguf::{check_quantized, gguf_tokenizer_config, quantize, Quantized};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use memory::{FreeMemory, MemoryLimit, Overcommit};
 pub use network::LaunchCost;
+pub use quantize::{check_quantized, quantize, Quantized};
 pub use random::{random_model, random_twin};
 pub use session::{Model, Session};
 pub use shapes::{shape, shape_names};
 pub use t5::{relative_position_bucket, FeedForwardProj, T5Config};
-pub use tokenizer::Tokenizer;
-pub use weights::{read_tensors, NamedTensor, WeightSource};
+pub use weights::WeightSource;
 
 /// Instruction sets of this CPU that forward passes can use, the widest first. It is the one that
 /// they do use, unless the environment variable `CASCADE_CPU` names another.

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
+use cascade_checkpoint::{read_json, Checkpoint, Leftovers};
 use cascade_core::{Architecture, TokenId};
-use cascade_hub::WeightFormat;
 use serde_json::Value;
 
-use crate::config::{check_kind, in_file, ModelConfig};
+use crate::config::{check_kind, in_file, read_config, ModelConfig};
 use crate::dtype::Types;
 use crate::estimate::check_weights;
 use crate::generation::{self, Ends};
-use crate::gguf::{self, Gguf};
-use crate::weights::Checkpoint;
+use crate::weights::CheckpointWeights;
 use crate::{
-    CacheType, DType, Device, Error, HubOptions, Model, ModelFile, ModelFiles, ModelSource,
-    Overcommit, Result, Session, Tokenizer,
+    CacheType, DType, Device, Error, HubOptions, Model, ModelFiles, ModelSource, Overcommit,
+    Result, Session, Tokenizer,
 };
 
 /// How a model is loaded.
@@ -121,14 +120,6 @@ pub fn locate(source: &ModelSource, options: &LoadOptions) -> Result<ModelFiles>
     Ok(files)
 }
 
-/// The content of a model's config.json, or what stands for it.
-pub(crate) fn read_config(files: &ModelFiles) -> Result<Value> {
-    match files.weight_format {
-        WeightFormat::Gguf => gguf::config(&Gguf::open(&files.weights)?),
-        _ => read_json(&files.config),
-    }
-}
-
 /// Checks and loads a model whose files have been [located](locate).
 ///
 /// # Errors
@@ -137,24 +128,20 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     let config = read_config(&files)?;
     check_kind(&files.config, &config)?;
     let tokenizer = Tokenizer::load(&files.tokenizer)?;
-    let weights = Checkpoint::open(&files)?;
+    let weights = CheckpointWeights(Checkpoint::open(&files)?);
     let described = ModelConfig::parse(&files.config, &config)?;
     let types = Types {
         weights: weights.dtype_on(&options.device, options.dtype),
         ..options.types()
     };
-    check_weights(
-        &files.config,
-        &described,
-        types.weights,
-        options,
-        Some(&files),
-    )?;
+    let (device, overcommit) = (&options.device, options.overcommit);
+    let model = (&files.config, &described, Some(&files));
+    check_weights(model, types.weights, device, overcommit)?;
     let model = Model::new(&described, &weights, &options.device, types)
         .map_err(|error| in_file(&files.config, error))?;
-    let warnings = check_leftovers(&weights)?
+    let warnings = check_leftovers(&weights.0)?
         .into_iter()
-        .chain(weights.notes());
+        .chain(weights.0.notes());
     let model = Arc::new(model.with_warnings(warnings));
     tokenizer.check_fits(model.vocab_size())?;
     let ends = end_tokens(&files, &config, model.vocab_size())?;
@@ -171,17 +158,10 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
     })
 }
 
-fn read_json(file: &ModelFile) -> Result<Value> {
-    serde_json::from_slice(&file.read()?).map_err(|source| Error::Json {
-        file: file.to_string(),
-        source,
-    })
-}
-
 /// The tokens that end a generation, as [`LoadedModel::eos_token_ids`] has them.
 pub(crate) fn end_tokens(files: &ModelFiles, config: &Value, vocab_size: usize) -> Result<Ends> {
     let generation = files.generation_config.as_ref();
-    let generation = generation.map(|file| Ok::<_, Error>((file, read_json(file)?)));
+    let generation = generation.map(|file| Ok::<_, Error>((file, read_json::<Value>(file)?)));
     let generation = generation.transpose()?;
     let stated = generation.iter().map(|(file, json)| (*file, json));
     let stated: Vec<_> = stated.chain([(&files.config, config)]).collect();
@@ -210,76 +190,5 @@ fn check_leftovers(weights: &Checkpoint) -> Result<Option<String>> {
             example: example.to_owned(),
             count: left.of_layers.len(),
         }),
-    }
-}
-
-/// Tensors of a checkpoint that nothing is computed with.
-pub(crate) struct Leftovers<'a> {
-    /// Of layers that config.json does not describe.
-    pub(crate) of_layers: Vec<&'a str>,
-    /// Others, but those that are copies of what is read, or computed from settings.
-    others: Vec<&'a str>,
-}
-
-impl<'a> Leftovers<'a> {
-    pub(crate) fn of(names: impl Iterator<Item = &'a str>) -> Self {
-        const LAYERS: [&str; 3] = ["model.layers.", "encoder.block.", "decoder.block."];
-        // Old checkpoints hold tables that are computed, and a bias in the cross-attention that T5
-        // never uses.
-        const USELESS: [&str; 2] = ["rotary_emb.inv_freq", "relative_attention_bias.weight"];
-        const COPIES: [&str; 3] = [
-            "lm_head.weight",
-            "encoder.embed_tokens.weight",
-            "decoder.embed_tokens.weight",
-        ];
-        let useful =
-            |name: &&str| !COPIES.contains(name) && !USELESS.iter().any(|end| name.ends_with(end));
-        let of_layer = |name: &&str| LAYERS.iter().any(|start| name.starts_with(start));
-        let (of_layers, others) = names.filter(useful).partition(of_layer);
-        Self { of_layers, others }
-    }
-
-    /// What the user should know of those that are of no layer: that they `are` so.
-    pub(crate) fn warning(&self, are: &str) -> Option<String> {
-        const NAMED: usize = 8;
-        let named = self.others.iter().take(NAMED).copied().collect::<Vec<_>>();
-        let more = match self.others.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        (!named.is_empty()).then(|| {
-            format!(
-                "tensors that no model of this kind computes with {are}: {}{more}",
-                named.join(", ")
-            )
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distinguishes_layers_from_tables() {
-        let of = |name| {
-            let left = Leftovers::of([name].into_iter());
-            (left.of_layers.len(), left.others.len())
-        };
-        assert_eq!(of("model.layers.1.mlp.up_proj.weight"), (1, 0));
-        let of_t5 = "decoder.block.4.layer.0.SelfAttention.q.weight";
-        assert_eq!(of(of_t5), (1, 0));
-        assert_eq!(of("model.layers.0.self_attn.rotary_emb.inv_freq"), (0, 0));
-        assert_eq!(of("encoder.embed_tokens.weight"), (0, 0));
-        assert_eq!(of("lm_head.bias"), (0, 1));
-    }
-
-    #[test]
-    fn tensors_that_nothing_is_computed_with_are_named_up_to_a_number() {
-        let names: Vec<String> = (0..10).map(|i| format!("heads.{i}")).collect();
-        let left = Leftovers::of(names.iter().map(String::as_str));
-        let said = left.warning("are not read").unwrap();
-        assert!(said.ends_with("are not read: heads.0, heads.1, heads.2, heads.3, heads.4, heads.5, heads.6, heads.7 and 2 more"), "{said}");
-        assert_eq!(Leftovers::of([].into_iter()).warning("are not read"), None);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cascade_core::{Result, Scores, TokenId, Want};
 
-use crate::backend::ModelInfo;
+use crate::info::ModelInfo;
 use crate::plan::Plan;
 
 /// What the launches of a forward on a GPU that are for one purpose take.

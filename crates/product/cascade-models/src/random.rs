@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use cascade_checkpoint::FloatType;
 use cascade_cpu::{quantize, Format, Packed};
 #[cfg(feature = "gpu")]
 use cascade_gpu::{StorageDType, TensorSource};
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use crate::config::ModelConfig;
 use crate::estimate::check_weights;
-use crate::weights::{format_for, FloatType, Held, Provider, Role};
+use crate::weights::{format_for, PackedMatrix, Provider, Role};
 use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
 
 /// A model of the shape that `config` (the content of a config.json) describes, with random
@@ -48,7 +49,8 @@ fn of_weights(config: Value, options: &LoadOptions, weights: &RandomWeights) -> 
         bytes: &[],
     };
     let config = ModelConfig::parse(&file, &config)?;
-    check_weights(&file, &config, options.dtype, options, None)?;
+    let (device, overcommit) = (&options.device, options.overcommit);
+    check_weights((&file, &config, None), options.dtype, device, overcommit)?;
     let model = Model::new(&config, weights, &options.device, options.types())?;
     Ok(Arc::new(model))
 }
@@ -128,14 +130,19 @@ impl Provider for RandomWeights {
         Ok(Self::values(name, shape, role))
     }
 
-    fn pack(&self, name: &str, [outputs, inputs]: [usize; 2], dtype: DType) -> Result<Held> {
+    fn pack(
+        &self,
+        name: &str,
+        [outputs, inputs]: [usize; 2],
+        dtype: DType,
+    ) -> Result<PackedMatrix> {
         let (format, note) = format_for(dtype, FloatType::F32, inputs);
         let (seed, scale) = (seed(name), Self::scale(&[outputs, inputs]));
         let matrix = Packed::from_rows(format, inputs, outputs, |row, to| {
             fill_row(format, (seed, scale), row * inputs, inputs, to);
         });
         let matrix = matrix.map_err(Error::no_memory(name, format, [outputs, inputs]))?;
-        Ok(Held { matrix, note })
+        Ok(PackedMatrix { matrix, note })
     }
 
     #[cfg(feature = "gpu")]

@@ -11,7 +11,7 @@ use crate::config::ModelConfig;
 use crate::dtype::Types;
 use crate::network::{LaunchCost, Network, Sequence};
 use crate::plan::Plan;
-use crate::weights::{Given, Provider};
+use crate::weights::{CallerWeights, Provider};
 use crate::{DType, Device, ModelFile, WeightSource};
 
 /// The weights of a model on a device, of any architecture, shared by any number of
@@ -59,7 +59,7 @@ impl Model {
             bytes: &[],
         };
         let config = ModelConfig::parse(&file, &config)?;
-        Self::new(&config, &Given(weights), device, dtype.into())
+        Self::new(&config, &CallerWeights(weights), device, dtype.into())
     }
 
     /// What the user should know of the model's settings, in sentences: settings of its config.json

@@ -1,35 +1,19 @@
-//! Weights by name: from the files of a checkpoint, or from whoever has them.
-//!
-//! Each format has a reader ([`TensorFile`]) in a file of its own; a [`Checkpoint`] is one or more
-//! files of one format.
+//! Weights by name, for backends: from a checkpoint, or from whoever has them.
 
-mod bytes;
-mod file;
-mod finite;
 mod pack;
-mod pytorch;
-mod rows;
-mod safetensors;
-mod tensors;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+#[cfg(feature = "gpu")]
+use cascade_checkpoint::Scales;
+use cascade_checkpoint::{Checkpoint, FloatType, Named, Rows, Stored, TensorInfo};
 #[cfg(feature = "gpu")]
 use cascade_gpu::{StorageDType, TensorSource};
-use cascade_hub::WeightFormat;
 
-pub(crate) use self::bytes::Bytes;
-pub(crate) use self::file::{Blocks, FloatType, Stored, TensorFile, TensorInfo};
-pub(crate) use self::finite::{Named, Scales};
 #[cfg(feature = "gpu")]
 use self::pack::q8_0;
-pub(crate) use self::pack::{fits, format_for, pack, pack_blocks, Held};
-pub(crate) use self::rows::{Encoding, InPlace, Rows};
-pub use self::tensors::{read_tensors, NamedTensor};
-use crate::gguf::GgufWeights;
-use crate::{DType, Device, Error, ModelFile, ModelFiles, Result};
+pub(crate) use self::pack::{format_for, pack, pack_blocks, PackedMatrix};
+use crate::{DType, Device, Error, Result};
 
 /// Gives the weights of a model by name, as a checkpoint of Hugging Face names them.
 pub trait WeightSource: Send + Sync {
@@ -73,17 +57,17 @@ pub(crate) trait Provider {
     }
 
     /// The matrix `name`, `[outputs, inputs]`, as the CPU's kernels read it.
-    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held>;
+    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<PackedMatrix>;
 
     /// The same weights for GPUs.
     #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights;
 }
 
-/// Somebody's own weights.
-pub(crate) struct Given<'a>(pub(crate) &'a dyn WeightSource);
+/// The weights of a [`WeightSource`].
+pub(crate) struct CallerWeights<'a>(pub(crate) &'a dyn WeightSource);
 
-impl Given<'_> {
+impl CallerWeights<'_> {
     fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'static>> {
         let values = self.0.values(name, shape)?;
         Ok(Stored {
@@ -97,7 +81,7 @@ impl Given<'_> {
     }
 }
 
-impl Provider for Given<'_> {
+impl Provider for CallerWeights<'_> {
     fn has(&self, name: &str) -> bool {
         self.0.has(name)
     }
@@ -106,7 +90,7 @@ impl Provider for Given<'_> {
         self.0.values(name, shape)
     }
 
-    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
+    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<PackedMatrix> {
         pack(Self::named(name), &self.stored(name, &shape)?, shape, dtype)
     }
 
@@ -117,7 +101,7 @@ impl Provider for Given<'_> {
 }
 
 #[cfg(feature = "gpu")]
-impl cascade_gpu::Weights for Given<'_> {
+impl cascade_gpu::Weights for CallerWeights<'_> {
     fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
         let stored = self.stored(name, shape).map_err(carried)?;
         Ok(TensorSource::Values {
@@ -148,113 +132,14 @@ fn quantized(
 
 /// An error on its way through the GPU's loader, which [`Error`]'s conversion takes out again.
 #[cfg(feature = "gpu")]
-fn carried(error: Error) -> cascade_gpu::Error {
-    cascade_gpu::Error::Weights(Box::new(error))
+fn carried(error: impl Into<Error>) -> cascade_gpu::Error {
+    cascade_gpu::Error::Weights(Box::new(error.into()))
 }
 
-/// The tensors of one or more files.
-///
-/// Remembers which were read. Files are mapped into memory; tensors are copied to the device when
-/// they are read, one at a time, but for [`Rows`], which keep the files open.
-#[derive(Clone)]
-pub(crate) struct Checkpoint {
-    inner: Arc<Inner>,
-}
+/// The weights of a checkpoint.
+pub(crate) struct CheckpointWeights(pub(crate) Checkpoint);
 
-struct Inner {
-    files: Vec<Box<dyn TensorFile>>,
-    tensors: HashMap<String, Entry>,
-    /// Whether they are of a decoder without its head, as its base class saves them.
-    headless: bool,
-    /// Names of the tensors that were read.
-    used: Mutex<HashSet<String>>,
-}
-
-/// Where a tensor is.
-struct Entry {
-    file: usize,
-    /// What the file calls it.
-    own: String,
-    info: TensorInfo,
-}
-
-impl Checkpoint {
-    /// Opens the weights of a model, and checks what the files say of their tensors. Reads no
-    /// tensors.
-    ///
-    /// If two files have a tensor of one name, the index decides, else the later one counts.
-    ///
-    /// # Errors
-    /// A file that cannot be read, is cut off, or is not of its format; a tensor that is not where
-    /// the index says.
-    pub(crate) fn open(model: &ModelFiles) -> Result<Self> {
-        let files = open(model)?;
-        let mut tensors = HashMap::new();
-        for (index, file) in files.iter().enumerate() {
-            for (name, info) in file.tensors() {
-                match model.weight_map.get(&name) {
-                    Some(&place) if place != index => {}
-                    _ => {
-                        let (file, own) = (index, name.clone());
-                        tensors.insert(name, Entry { file, own, info });
-                    }
-                }
-            }
-        }
-        let misplaced = |(name, &file): &(&String, &usize)| {
-            tensors.get(*name).is_none_or(|entry| entry.file != file)
-        };
-        if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
-            return Err(Error::MisplacedTensor {
-                file: files[file].name().to_owned(),
-                tensor: name.clone(),
-            });
-        }
-        let headless = is_base_model(&tensors);
-        Ok(Self {
-            inner: Arc::new(Inner {
-                files,
-                tensors: match headless {
-                    true => with_prefix(tensors),
-                    false => tensors,
-                },
-                headless,
-                used: Mutex::default(),
-            }),
-        })
-    }
-
-    /// The files, joined for messages.
-    pub(crate) fn files(&self) -> String {
-        let files: Vec<&str> = self.inner.files.iter().map(|file| file.name()).collect();
-        match files.as_slice() {
-            [first, .., last] => format!("{first} … {last}"),
-            files => files.concat(),
-        }
-    }
-
-    /// Names of the tensors that were not read so far, in order.
-    pub(crate) fn unused(&self) -> BTreeSet<String> {
-        let used = self.used();
-        let names = self.inner.tensors.keys();
-        names
-            .filter(|name| !used.contains(*name))
-            .cloned()
-            .collect()
-    }
-
-    /// What the user should know of the files, in sentences.
-    pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
-        self.inner.files.iter().filter_map(|file| file.note())
-    }
-
-    /// What the files say of their tensors, by name.
-    pub(crate) fn infos(&self) -> BTreeMap<String, TensorInfo> {
-        let all = self.inner.tensors.iter();
-        all.map(|(name, entry)| (name.clone(), entry.info.clone()))
-            .collect()
-    }
-
+impl CheckpointWeights {
     /// What a model of these weights computes in on a device where `dtype` is asked for: on a GPU,
     /// [`DType::Stored`] is what all matrices have, or bf16.
     pub(crate) fn dtype_on(&self, device: &Device, dtype: DType) -> DType {
@@ -262,18 +147,15 @@ impl Checkpoint {
             return dtype;
         }
         // Tables of biases by distance are read in f32 whatever they are in.
-        let is_matrix = |(name, entry): &(&String, &Entry)| {
-            entry.info.shape.len() == 2 && !name.contains("relative_attention_bias")
+        let infos = self.0.infos();
+        let is_matrix = |(name, info): &(&String, &TensorInfo)| {
+            info.shape.len() == 2 && !name.contains("relative_attention_bias")
         };
-        let entries = self.inner.tensors.iter().filter(is_matrix);
-        let mut matrices = entries.map(|(_, entry)| &entry.info);
+        let mut matrices = infos.iter().filter(is_matrix).map(|(_, info)| &info.dtype);
         let Some(first) = matrices.next() else {
             return DType::BF16;
         };
-        match (
-            matrices.all(|info| info.dtype == first.dtype),
-            &*first.dtype,
-        ) {
+        match (matrices.all(|dtype| dtype == first), &**first) {
             (true, "F32" | "F64") => DType::F32,
             (true, "F16") => DType::F16,
             (true, "Q8_0") => DType::Q8_0,
@@ -281,141 +163,40 @@ impl Checkpoint {
         }
     }
 
-    fn used(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.inner
-            .used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Where the tensor `name` is, which has the shape that is expected.
-    fn entry(&self, name: &str, expected: &[usize]) -> Result<&Entry> {
-        let Some(entry) = self.inner.tensors.get(name) else {
-            if self.inner.headless && name == HEAD {
-                return Err(Error::NoHead {
-                    files: self.files(),
-                });
-            }
-            return Err(Error::MissingTensor {
-                files: self.files(),
-                tensor: name.to_owned(),
-                expected: format!("{expected:?}"),
-            });
-        };
-        let file = &self.inner.files[entry.file];
-        if entry.info.shape != expected {
-            return Err(Error::WrongShape {
-                file: file.name().to_owned(),
-                tensor: name.to_owned(),
-                expected: format!("{expected:?}"),
-                found: format!("{:?}", entry.info.shape),
-            });
+    fn packed(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<PackedMatrix> {
+        let named = self.0.named(name);
+        if let Some(blocks) = self.0.blocks(name, shape, dtype)? {
+            return pack_blocks(named, &blocks, shape);
         }
-        Ok(entry)
-    }
-
-    /// What messages call the tensor `tensor`.
-    fn named<'a>(&'a self, tensor: &'a str) -> Named<'a> {
-        let entry = self.inner.tensors.get(tensor);
-        Named {
-            file: entry.map(|entry| self.inner.files[entry.file].name()),
-            tensor: entry.map_or(tensor, |entry| &entry.own),
+        let mut packed = pack(named, &self.0.load(name, &shape)?, shape, dtype)?;
+        let stored = self.0.stored_as(name).filter(|stored| !is_float(stored));
+        if let Some(stored) = stored.filter(|_| dtype == DType::Stored && packed.note.is_none()) {
+            packed.note = Some(format!(
+                "f32 instead of {stored}, which there are no kernels for"
+            ));
         }
-    }
-
-    /// The values of the tensor `name`, all of them finite, where they lie if they can be taken as
-    /// they are.
-    pub(crate) fn finite(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
-        let stored = self.load(name, expected)?;
-        stored.finite(self.named(name), expected)?;
-        Ok(stored)
-    }
-
-    /// The same, whatever the values are.
-    pub(crate) fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
-        let entry = self.entry(name, expected)?;
-        let file = &self.inner.files[entry.file];
-        let stored = file
-            .load(&entry.own)?
-            .ok_or_else(|| Error::UnsupportedTensorType {
-                file: file.name().to_owned(),
-                tensor: name.to_owned(),
-                dtype: entry.info.dtype.clone(),
-            })?;
-        self.used().insert(name.to_owned());
-        Ok(stored)
+        Ok(packed)
     }
 }
 
-/// The tensor that gives logits.
-pub(crate) const HEAD: &str = "lm_head.weight";
-/// What tensors of a decoder are called in the class that adds a head to it.
-const PREFIX: &str = "model.";
-
-/// Whether tensors are called as the base class of a decoder calls them.
-fn is_base_model(tensors: &HashMap<String, Entry>) -> bool {
-    let prefixed = |name: &String| name.starts_with(PREFIX);
-    tensors.contains_key("embed_tokens.weight") && !tensors.keys().any(prefixed)
-}
-
-/// The same tensors as the class calls them that has a head too.
-fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
-    let renamed = |(name, entry): (String, Entry)| match name.starts_with("lm_head.") {
-        true => (name, entry),
-        false => (format!("{PREFIX}{name}"), entry),
-    };
-    tensors.into_iter().map(renamed).collect()
-}
-
-fn open(model: &ModelFiles) -> Result<Vec<Box<dyn TensorFile>>> {
-    match model.weight_format {
-        // The parts of a model tell only together what they are.
-        WeightFormat::Gguf => Ok(vec![Box::new(GgufWeights::open(&model.weights)?)]),
-        format => model
-            .weights
-            .iter()
-            .map(|file| open_file(format, file))
-            .collect(),
-    }
-}
-
-fn open_file(format: WeightFormat, file: &ModelFile) -> Result<Box<dyn TensorFile>> {
-    match format {
-        WeightFormat::Safetensors => Ok(Box::new(safetensors::Safetensors::open(file)?)),
-        WeightFormat::PyTorch => Ok(Box::new(pytorch::PyTorch::open(file)?)),
-        other => Err(Error::UnsupportedWeights {
-            file: file.to_string(),
-            format: format!("{other:?}"),
-        }),
-    }
-}
-
-impl Provider for Checkpoint {
+impl Provider for CheckpointWeights {
     fn has(&self, name: &str) -> bool {
-        self.inner.tensors.contains_key(name)
+        self.0.has(name)
     }
 
     fn read(&self, name: &str, shape: &[usize], _: Role) -> Result<Vec<f32>> {
-        let stored = self.finite(name, shape)?;
+        let stored = self.0.finite(name, shape)?;
         Ok(stored.dtype.to_f32(&stored.bytes))
     }
 
     fn rows(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Rows>> {
-        self.entry(name, &shape)?;
-        let place = self.in_place(name);
-        let Some(place) = place.filter(|place| place.encoding.is(dtype)) else {
-            return Ok(None);
-        };
-        place.check(self.named(name), &shape)?;
-        self.let_go(name);
-        self.used().insert(name.to_owned());
-        Ok(Some(Rows::new(self.clone(), name, shape)))
+        Ok(self.0.rows(name, shape, dtype)?)
     }
 
-    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
-        let held = self.packed(name, shape, dtype)?;
-        self.let_go(name);
-        Ok(held)
+    fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<PackedMatrix> {
+        let packed = self.packed(name, shape, dtype)?;
+        self.0.let_go(name);
+        Ok(packed)
     }
 
     #[cfg(feature = "gpu")]
@@ -424,43 +205,11 @@ impl Provider for Checkpoint {
     }
 }
 
-impl Checkpoint {
-    /// Gives up memory in which a tensor was read.
-    fn let_go(&self, name: &str) {
-        if let Some(entry) = self.inner.tensors.get(name) {
-            self.inner.files[entry.file].let_go(&entry.own);
-        }
-    }
-
-    /// A tensor where it lies, if its rows can be read there.
-    fn in_place(&self, name: &str) -> Option<InPlace<'_>> {
-        let entry = self.inner.tensors.get(name)?;
-        self.inner.files[entry.file].in_place(&entry.own)
-    }
-
-    fn packed(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Held> {
-        let entry = self.entry(name, &shape)?;
-        let file = &self.inner.files[entry.file];
-        if let Some(blocks) = file.blocks(&entry.own, dtype)? {
-            self.used().insert(name.to_owned());
-            return pack_blocks(self.named(name), &blocks, shape);
-        }
-        let mut held = pack(self.named(name), &self.load(name, &shape)?, shape, dtype)?;
-        let stored = &entry.info.dtype;
-        if dtype == DType::Stored && held.note.is_none() && !is_float(stored) {
-            held.note = Some(format!(
-                "f32 instead of {stored}, which there are no kernels for"
-            ));
-        }
-        Ok(held)
-    }
-}
-
 #[cfg(feature = "gpu")]
-impl cascade_gpu::Weights for Checkpoint {
+impl cascade_gpu::Weights for CheckpointWeights {
     /// The tensor where it lies in the file, if the GPU knows its type.
     fn tensor(&self, name: &str, shape: &[usize]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let values = self.finite(name, shape).map_err(carried)?;
+        let values = self.0.finite(name, shape).map_err(carried)?;
         let (stored, bytes) = match values.dtype {
             FloatType::BF16 => (StorageDType::BF16, values.bytes),
             FloatType::F16 => (StorageDType::F16, values.bytes),
@@ -472,16 +221,15 @@ impl cascade_gpu::Weights for Checkpoint {
 
     /// Those of the file, if it has them; else what the CPU's quantizer makes of the values.
     fn blocks(&self, name: &str, shape: [usize; 2]) -> cascade_gpu::Result<TensorSource<'_>> {
-        let entry = self.entry(name, &shape).map_err(carried)?;
-        let file = &self.inner.files[entry.file];
-        let Some(blocks) = file.blocks(&entry.own, DType::Q8_0).map_err(carried)? else {
-            let values = self.load(name, &shape).map_err(carried)?;
-            return quantized(self.named(name), &values, shape);
+        let named = self.0.named(name);
+        let blocks = self.0.blocks(name, shape, DType::Q8_0);
+        let Some(blocks) = blocks.map_err(carried)? else {
+            let values = self.0.load(name, &shape).map_err(carried)?;
+            return quantized(named, &values, shape);
         };
         let scales = Scales::of_format(blocks.format);
-        let checked = self.named(name).check_blocks(scales, &blocks.bytes, &shape);
+        let checked = named.check_blocks(scales, &blocks.bytes, &shape);
         checked.map_err(carried)?;
-        self.used().insert(name.to_owned());
         Ok(TensorSource::Values {
             stored: StorageDType::Q8,
             bytes: blocks.bytes,

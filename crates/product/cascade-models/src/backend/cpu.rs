@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cascade_checkpoint::Rows;
 use cascade_cpu::{
     attend, start_threads, Cache, CacheShape, CacheType, Isa, KeysValues, Linear, Packed, Part,
     ScoreBias,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::dtype::Types;
 use crate::network::Sequence;
-use crate::weights::{Provider, Role, Rows};
+use crate::weights::{Provider, Role};
 use crate::{DType, Error, Result};
 
 #[derive(Debug)]

@@ -140,7 +140,7 @@ impl<'a> GpuLoader<'a> {
             DType::Q8_0 => cascade_gpu::DType::Q8,
             // What is stored has been looked up; somebody's own weights are in f32.
             DType::Stored => cascade_gpu::DType::F32,
-            DType::Q4_0 => {
+            _ => {
                 return Err(Error::GpuComputeType {
                     dtype: dtype.to_string(),
                 })

@@ -2,21 +2,19 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use cascade_checkpoint::{fits, Blocks, DType, FloatType, Named, Scales, Stored};
 use cascade_cpu::{quantize, Format, Packed};
-use half::{bf16, f16};
 
-use super::finite::{Named, Scales};
-use super::{Blocks, FloatType, Stored};
-use crate::{DType, Error, Result};
+use crate::{Error, Result};
 
 /// A matrix in memory, and what about it is not as was asked for.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct PackedMatrix {
     pub(crate) matrix: Packed,
     pub(crate) note: Option<String>,
 }
 
-impl From<Packed> for Held {
+impl From<Packed> for PackedMatrix {
     fn from(matrix: Packed) -> Self {
         Self { matrix, note: None }
     }
@@ -28,18 +26,7 @@ pub(crate) fn format_for(
     stored: FloatType,
     inputs: usize,
 ) -> (Format, Option<String>) {
-    let format = match dtype {
-        DType::F32 => Format::F32,
-        DType::BF16 => Format::BF16,
-        DType::F16 => Format::F16,
-        DType::Q8_0 => Format::Q8_0,
-        DType::Q4_0 => Format::Q4_0,
-        DType::Stored => match stored {
-            FloatType::F32 | FloatType::F64 => Format::F32,
-            FloatType::BF16 => Format::BF16,
-            FloatType::F16 => Format::F16,
-        },
-    };
+    let format = dtype.format(stored);
     let block = format.block_values();
     match inputs.is_multiple_of(block) {
         true => (format, None),
@@ -56,14 +43,15 @@ pub(crate) fn format_for(
 /// others that are rounded, while a row is in the CPU's cache.
 ///
 /// # Errors
-/// [`Error::NotFinite`] for a value that is NaN or infinite; [`Error::TooLargeForType`] for one
-/// that the format has no number for; [`Error::OutOfMemory`].
+/// [`NotFinite`](cascade_checkpoint::Error::NotFinite) for a value that is NaN or infinite;
+/// [`TooLargeForType`](cascade_checkpoint::Error::TooLargeForType) for one that the format has no
+/// number for; [`Error::OutOfMemory`].
 pub(crate) fn pack(
     name: Named<'_>,
     stored: &Stored<'_>,
     [outputs, inputs]: [usize; 2],
     dtype: DType,
-) -> Result<Held> {
+) -> Result<PackedMatrix> {
     let (format, note) = format_for(dtype, stored.dtype, inputs);
     let row_bytes = inputs * stored.dtype.bytes();
     let same = matches!(
@@ -92,19 +80,24 @@ pub(crate) fn pack(
     let matrix = matrix.map_err(Error::no_memory(name.tensor, format, [outputs, inputs]))?;
     if let Some(index) = improper.into_inner() {
         let value = stored.dtype.say(&stored.bytes, index);
-        return Err(name.not_finite(&[outputs, inputs], index, value));
+        return Err(name.not_finite(&[outputs, inputs], index, value).into());
     }
     match too_large.into_inner() {
-        true => Err(too_large_for(name, format)),
-        false => Ok(Held { matrix, note }),
+        true => Err(too_large_for(name, format).into()),
+        false => Ok(PackedMatrix { matrix, note }),
     }
 }
 
 /// Packs blocks as they are.
 ///
 /// # Errors
-/// [`Error::NotFinite`] for a block with a scale that is NaN or infinite; [`Error::OutOfMemory`].
-pub(crate) fn pack_blocks(name: Named<'_>, blocks: &Blocks<'_>, shape: [usize; 2]) -> Result<Held> {
+/// [`NotFinite`](cascade_checkpoint::Error::NotFinite) for a block with a scale that is NaN or
+/// infinite; [`Error::OutOfMemory`].
+pub(crate) fn pack_blocks(
+    name: Named<'_>,
+    blocks: &Blocks<'_>,
+    shape: [usize; 2],
+) -> Result<PackedMatrix> {
     let (format, [outputs, inputs]) = (blocks.format, shape);
     let per_row = inputs / format.block_values();
     let row_bytes = per_row * format.block_bytes();
@@ -116,13 +109,15 @@ pub(crate) fn pack_blocks(name: Named<'_>, blocks: &Blocks<'_>, shape: [usize; 2
     });
     let matrix = matrix.map_err(Error::no_memory(name.tensor, format, shape))?;
     match improper.into_inner() {
-        Some(block) => Err(name.improper_block(scales, &blocks.bytes, &shape, block)),
+        Some(block) => Err(name
+            .improper_block(scales, &blocks.bytes, &shape, block)
+            .into()),
         None => Ok(matrix.into()),
     }
 }
 
-fn too_large_for(name: Named<'_>, format: Format) -> Error {
-    Error::TooLargeForType {
+fn too_large_for(name: Named<'_>, format: Format) -> cascade_checkpoint::Error {
+    cascade_checkpoint::Error::TooLargeForType {
         tensor: name.tensor.to_owned(),
         dtype: format.to_string(),
     }
@@ -175,53 +170,7 @@ pub(crate) fn q8_0(
         });
     match fits.reduce(|| true, |a, b| a && b) {
         true => Ok(blocks),
-        false => Err(too_large_for(name, format)),
-    }
-}
-
-/// Whether finite values were rounded to finite numbers.
-pub(crate) fn fits(format: Format, blocks: &[u8]) -> bool {
-    let floats = |dtype: FloatType| dtype.first_improper(blocks).is_none();
-    match format {
-        Format::F32 => true,
-        Format::BF16 => floats(FloatType::BF16),
-        Format::F16 => floats(FloatType::F16),
-        _ => Scales::of_format(format).first_improper(blocks).is_none(),
-    }
-}
-
-impl FloatType {
-    /// Bytes of a value.
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::BF16 => 2,
-            Self::F64 => 8,
-        }
-    }
-
-    /// Values, rounded if they are in f64.
-    pub(crate) fn to_f32(self, bytes: &[u8]) -> Vec<f32> {
-        let (twos, fours, eights) = (
-            bytes.as_chunks().0,
-            bytes.as_chunks().0,
-            bytes.as_chunks().0,
-        );
-        match self {
-            Self::F32 => fours.iter().map(|b| f32::from_le_bytes(*b)).collect(),
-            Self::BF16 => twos
-                .iter()
-                .map(|b| bf16::from_le_bytes(*b).to_f32())
-                .collect(),
-            Self::F16 => twos
-                .iter()
-                .map(|b| f16::from_le_bytes(*b).to_f32())
-                .collect(),
-            Self::F64 => eights
-                .iter()
-                .map(|b| f64::from_le_bytes(*b) as f32)
-                .collect(),
-        }
+        false => Err(too_large_for(name, format).into()),
     }
 }
 

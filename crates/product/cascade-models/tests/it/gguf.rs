@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use candle_core::{safetensors, Tensor};
+use cascade_checkpoint::{Checkpoint, FloatType, Scales};
 use cascade_core::{Architecture, Scorer, TextCodec, TokenId, TokenTree, Want};
 use cascade_models::{
     check_quantized, load, locate, quantize, CacheType, DType, Device, LoadOptions, LoadedModel,
@@ -772,4 +773,76 @@ fn keys_and_values_in_16_bits_are_rounded_and_no_more() {
             );
         }
     }
+}
+
+/// Where the last float of a tensor lies in a file, or the scale of its last block, and what makes
+/// it infinite. Nothing for a tensor that is read in another order.
+fn last_number(whole: &[u8], checkpoint: &Checkpoint, name: &str) -> Option<(usize, Vec<u8>)> {
+    let shape = checkpoint.infos()[name].shape.clone();
+    let blocks = match shape[..] {
+        [outputs, inputs] => checkpoint.blocks(name, [outputs, inputs], DType::Stored),
+        _ => Ok(None),
+    };
+    let (bytes, before_end, infinity) = match blocks.unwrap() {
+        Some(blocks) => {
+            let scales = Scales::of_format(blocks.format);
+            let before_end = scales.bytes - scales.places[0];
+            (blocks.bytes, before_end, vec![0, 0x7c])
+        }
+        None => {
+            let stored = checkpoint.load(name, &shape).unwrap();
+            let infinity = match stored.dtype {
+                FloatType::F32 => vec![0, 0, 0x80, 0x7f],
+                _ => vec![0, 0x7c],
+            };
+            (stored.bytes, infinity.len(), infinity)
+        }
+    };
+    let start = whole.windows(bytes.len()).position(|w| *w == *bytes)?;
+    Some((start + bytes.len() - before_end, infinity))
+}
+
+#[test]
+fn weights_that_are_not_numbers_are_refused_whatever_they_are_packed_as() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("damaged.gguf");
+    let mut damaged_tensors = 0;
+    for name in [
+        "llama-f32",
+        "llama3-q8_0",
+        "mistral-f16",
+        "qwen2-q4_0",
+        "qwen3-k",
+        "t5-v1.1-q8_0",
+    ] {
+        let original = goldens().join(format!("{name}.gguf"));
+        let whole = fs::read(&original).unwrap();
+        let source = ModelSource::parse(original.to_str().unwrap()).unwrap();
+        let files = locate(&source, &LoadOptions::default()).unwrap();
+        let checkpoint = Checkpoint::open(&files).unwrap();
+        for tensor in checkpoint.infos().keys() {
+            let Some((at, infinity)) = last_number(&whole, &checkpoint, tensor) else {
+                continue;
+            };
+            let mut damaged = whole.clone();
+            damaged[at..at + infinity.len()].copy_from_slice(&infinity);
+            fs::write(&path, damaged).unwrap();
+            for dtype in [DType::Stored, DType::F32, DType::Q8_0] {
+                let options = LoadOptions {
+                    dtype,
+                    progress: false,
+                    ..LoadOptions::default()
+                };
+                let loaded = load(&ModelSource::File(path.clone()), &options);
+                let message = loaded.expect_err("a weight is not finite").to_string();
+                let whose = format!("damaged.gguf: tensor {tensor} has ");
+                assert!(
+                    message.contains(&whose) && message.contains("finite"),
+                    "{message}"
+                );
+            }
+            damaged_tensors += 1;
+        }
+    }
+    assert!(damaged_tensors > 50, "{damaged_tensors}");
 }

@@ -1,7 +1,6 @@
-//! Models: files, tokenizers, and forwards against references.
+//! Models: files, and forwards against references.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
-mod added_tokens;
 mod candle_transformers;
 mod common;
 mod gguf;
@@ -14,7 +13,5 @@ mod lookalikes;
 mod purity;
 #[cfg(feature = "gpu")]
 mod random;
-mod sentencepiece;
-mod tokenizer;
 #[cfg(feature = "gpu")]
 mod tree_logits;

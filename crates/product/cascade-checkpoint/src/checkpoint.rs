@@ -1,0 +1,295 @@
+//! Weights by name, from the files of a checkpoint.
+//!
+//! Each format has a reader ([`TensorFile`]) in a file of its own; a [`Checkpoint`] is one or more
+//! files of one format.
+
+mod leftovers;
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
+
+pub use self::leftovers::Leftovers;
+pub use self::rows::Rows;
+use crate::finite::Named;
+use crate::gguf::GgufWeights;
+use crate::pytorch::PyTorch;
+use crate::safetensors::Safetensors;
+use crate::tensor::{Blocks, InPlace, Stored, TensorFile, TensorInfo};
+use crate::{DType, Error, Result};
+
+/// The tensors of one or more files.
+///
+/// Remembers which were read. Files are mapped into memory; tensors are copied to the device when
+/// they are read, one at a time, but for [`Rows`], which keep the files open.
+#[derive(Clone)]
+pub struct Checkpoint {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    files: Vec<Box<dyn TensorFile>>,
+    tensors: HashMap<String, Entry>,
+    /// Whether they are of a decoder without its head, as its base class saves them.
+    headless: bool,
+    /// Names of the tensors that were read.
+    used: Mutex<HashSet<String>>,
+}
+
+/// Where a tensor is.
+struct Entry {
+    file: usize,
+    /// What the file calls it.
+    own: String,
+    info: TensorInfo,
+}
+
+impl Checkpoint {
+    /// Opens the weights of a model, and checks what the files say of their tensors. Reads no
+    /// tensors.
+    ///
+    /// If two files have a tensor of one name, the index decides, else the later one counts.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is cut off, or is not of its format; a tensor that is not where
+    /// the index says.
+    pub fn open(model: &ModelFiles) -> Result<Self> {
+        let files = open(model)?;
+        let mut tensors = HashMap::new();
+        for (index, file) in files.iter().enumerate() {
+            for (name, info) in file.tensors() {
+                match model.weight_map.get(&name) {
+                    Some(&place) if place != index => {}
+                    _ => {
+                        let (file, own) = (index, name.clone());
+                        tensors.insert(name, Entry { file, own, info });
+                    }
+                }
+            }
+        }
+        let misplaced = |(name, &file): &(&String, &usize)| {
+            tensors.get(*name).is_none_or(|entry| entry.file != file)
+        };
+        if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
+            return Err(Error::MisplacedTensor {
+                file: files[file].name().to_owned(),
+                tensor: name.clone(),
+            });
+        }
+        let headless = is_base_model(&tensors);
+        Ok(Self {
+            inner: Arc::new(Inner {
+                files,
+                tensors: match headless {
+                    true => with_prefix(tensors),
+                    false => tensors,
+                },
+                headless,
+                used: Mutex::default(),
+            }),
+        })
+    }
+
+    /// The files, joined for messages.
+    pub fn files(&self) -> String {
+        let files: Vec<&str> = self.inner.files.iter().map(|file| file.name()).collect();
+        match files.as_slice() {
+            [first, .., last] => format!("{first} … {last}"),
+            files => files.concat(),
+        }
+    }
+
+    /// Names of the tensors that were not read so far, in order.
+    pub fn unused(&self) -> BTreeSet<String> {
+        let used = self.used();
+        let names = self.inner.tensors.keys();
+        names
+            .filter(|name| !used.contains(*name))
+            .cloned()
+            .collect()
+    }
+
+    /// What the user should know of the files, in sentences.
+    pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        self.inner.files.iter().filter_map(|file| file.note())
+    }
+
+    /// What the files say of their tensors, by name.
+    pub fn infos(&self) -> BTreeMap<String, TensorInfo> {
+        let all = self.inner.tensors.iter();
+        all.map(|(name, entry)| (name.clone(), entry.info.clone()))
+            .collect()
+    }
+
+    fn used(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.inner
+            .used
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the tensor `name` is, which has the shape that is expected.
+    fn entry(&self, name: &str, expected: &[usize]) -> Result<&Entry> {
+        let Some(entry) = self.inner.tensors.get(name) else {
+            if self.inner.headless && name == HEAD {
+                return Err(Error::NoHead {
+                    files: self.files(),
+                });
+            }
+            return Err(Error::MissingTensor {
+                files: self.files(),
+                tensor: name.to_owned(),
+                expected: format!("{expected:?}"),
+            });
+        };
+        let file = &self.inner.files[entry.file];
+        if entry.info.shape != expected {
+            return Err(Error::WrongShape {
+                file: file.name().to_owned(),
+                tensor: name.to_owned(),
+                expected: format!("{expected:?}"),
+                found: format!("{:?}", entry.info.shape),
+            });
+        }
+        Ok(entry)
+    }
+
+    /// Whether there is a tensor `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.inner.tensors.contains_key(name)
+    }
+
+    /// The type that a tensor is stored in, as the format calls it.
+    pub fn stored_as(&self, name: &str) -> Option<&str> {
+        let entry = self.inner.tensors.get(name);
+        entry.map(|entry| &*entry.info.dtype)
+    }
+
+    /// What messages call the tensor `tensor`.
+    pub fn named<'a>(&'a self, tensor: &'a str) -> Named<'a> {
+        let entry = self.inner.tensors.get(tensor);
+        Named {
+            file: entry.map(|entry| self.inner.files[entry.file].name()),
+            tensor: entry.map_or(tensor, |entry| &entry.own),
+        }
+    }
+
+    /// The values of the tensor `name`, all of them finite, where they lie if they can be taken as
+    /// they are.
+    pub fn finite(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
+        let stored = self.load(name, expected)?;
+        stored.finite(self.named(name), expected)?;
+        Ok(stored)
+    }
+
+    /// The same, whatever the values are.
+    pub fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
+        let entry = self.entry(name, expected)?;
+        let file = &self.inner.files[entry.file];
+        let stored = file
+            .load(&entry.own)?
+            .ok_or_else(|| Error::UnsupportedTensorType {
+                file: file.name().to_owned(),
+                tensor: name.to_owned(),
+                dtype: entry.info.dtype.clone(),
+            })?;
+        self.used().insert(name.to_owned());
+        Ok(stored)
+    }
+}
+
+/// The tensor that gives logits.
+pub const HEAD: &str = "lm_head.weight";
+/// What tensors of a decoder are called in the class that adds a head to it.
+const PREFIX: &str = "model.";
+
+/// Whether tensors are called as the base class of a decoder calls them.
+fn is_base_model(tensors: &HashMap<String, Entry>) -> bool {
+    let prefixed = |name: &String| name.starts_with(PREFIX);
+    tensors.contains_key("embed_tokens.weight") && !tensors.keys().any(prefixed)
+}
+
+/// The same tensors as the class calls them that has a head too.
+fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
+    let renamed = |(name, entry): (String, Entry)| match name.starts_with("lm_head.") {
+        true => (name, entry),
+        false => (format!("{PREFIX}{name}"), entry),
+    };
+    tensors.into_iter().map(renamed).collect()
+}
+
+fn open(model: &ModelFiles) -> Result<Vec<Box<dyn TensorFile>>> {
+    match model.weight_format {
+        // The parts of a model tell only together what they are.
+        WeightFormat::Gguf => Ok(vec![Box::new(GgufWeights::open(&model.weights)?)]),
+        format => model
+            .weights
+            .iter()
+            .map(|file| open_file(format, file))
+            .collect(),
+    }
+}
+
+fn open_file(format: WeightFormat, file: &ModelFile) -> Result<Box<dyn TensorFile>> {
+    match format {
+        WeightFormat::Safetensors => Ok(Box::new(Safetensors::open(file)?)),
+        WeightFormat::PyTorch => Ok(Box::new(PyTorch::open(file)?)),
+        other => Err(Error::UnsupportedWeights {
+            file: file.to_string(),
+            format: format!("{other:?}"),
+        }),
+    }
+}
+
+impl Checkpoint {
+    /// The matrix `name`, `[rows, inputs]`, where it lies, if its rows there are what they would be
+    /// in memory in `dtype`. All its numbers were looked at.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape; [`Error::NotFinite`].
+    pub fn rows(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Rows>> {
+        self.entry(name, &shape)?;
+        let place = self.in_place(name);
+        let Some(place) = place.filter(|place| place.encoding.is(dtype)) else {
+            return Ok(None);
+        };
+        place.check(self.named(name), &shape)?;
+        self.let_go(name);
+        self.used().insert(name.to_owned());
+        Ok(Some(Rows::new(self.clone(), name, shape)))
+    }
+
+    /// The blocks of the matrix `name`, `[outputs, inputs]`, if `dtype` takes those of the file as
+    /// they are, or without loss in another format. Nobody has looked at their scales.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape, or cannot be read.
+    pub fn blocks(
+        &self,
+        name: &str,
+        shape: [usize; 2],
+        dtype: DType,
+    ) -> Result<Option<Blocks<'_>>> {
+        let entry = self.entry(name, &shape)?;
+        let blocks = self.inner.files[entry.file].blocks(&entry.own, dtype)?;
+        if blocks.is_some() {
+            self.used().insert(name.to_owned());
+        }
+        Ok(blocks)
+    }
+
+    /// Gives up memory in which a tensor was read.
+    pub fn let_go(&self, name: &str) {
+        if let Some(entry) = self.inner.tensors.get(name) {
+            self.inner.files[entry.file].let_go(&entry.own);
+        }
+    }
+
+    /// A tensor where it lies, if its rows can be read there.
+    fn in_place(&self, name: &str) -> Option<InPlace<'_>> {
+        let entry = self.inner.tensors.get(name)?;
+        self.inner.files[entry.file].in_place(&entry.own)
+    }
+}

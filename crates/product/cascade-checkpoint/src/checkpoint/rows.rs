@@ -1,0 +1,106 @@
+//! Rows of a matrix that stay in its file.
+
+use std::fmt;
+
+use super::Checkpoint;
+
+/// A matrix `[rows, inputs]` whose rows are looked up: it takes no memory of its own, but the
+/// system's cache of the file.
+pub struct Rows {
+    checkpoint: Checkpoint,
+    tensor: String,
+    rows: usize,
+    inputs: usize,
+}
+
+impl Rows {
+    /// A matrix of a checkpoint that lies [in place](super::TensorFile::in_place).
+    pub(super) fn new(checkpoint: Checkpoint, tensor: &str, [rows, inputs]: [usize; 2]) -> Self {
+        Self {
+            checkpoint,
+            tensor: tensor.to_owned(),
+            rows,
+            inputs,
+        }
+    }
+
+    /// Length of a row.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// The values of a row: those that the same row has in memory, to the bit.
+    ///
+    /// # Panics
+    /// If there is no such row, or `values` has another length.
+    pub fn read(&self, row: usize, values: &mut [f32]) {
+        assert!(row < self.rows, "a row that is not there");
+        let place = self.checkpoint.in_place(&self.tensor);
+        let place = place.expect("a tensor stays where it is");
+        let bytes = place.encoding.row_bytes(self.inputs);
+        place
+            .encoding
+            .read(&place.bytes[row * bytes..][..bytes], values);
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({} [{}, {}])", self.tensor, self.rows, self.inputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cascade_cpu::{quantize, Format, Packed};
+    use half::{bf16, f16};
+
+    use crate::dtype::FloatType;
+    use crate::tensor::Encoding;
+    use crate::DType;
+
+    #[test]
+    fn what_is_read_in_place_is_what_would_be_in_memory() {
+        let values: Vec<f32> = (0..3 * 64).map(|i| (i as f32).sin() / 3.0).collect();
+        let bytes_in = |stored| {
+            let bytes = |x: &f32| match stored {
+                FloatType::F32 => x.to_le_bytes().to_vec(),
+                FloatType::F64 => f64::from(*x).sqrt().to_le_bytes().to_vec(),
+                FloatType::F16 => f16::from_f32(*x).to_le_bytes().to_vec(),
+                FloatType::BF16 => bf16::from_f32(*x).to_le_bytes().to_vec(),
+            };
+            let positive = values.iter().map(|x| x.abs());
+            positive.flat_map(|x| bytes(&x)).collect::<Vec<u8>>()
+        };
+        let mut checked = 0;
+        for stored in [
+            FloatType::F32,
+            FloatType::F64,
+            FloatType::F16,
+            FloatType::BF16,
+        ] {
+            let (bytes, encoding) = (bytes_in(stored), Encoding::Floats(stored));
+            for dtype in DType::ALL.into_iter().filter(|&dtype| encoding.is(dtype)) {
+                let (format, row_bytes) = (dtype.format(stored), encoding.row_bytes(64));
+                let packed = Packed::from_rows(format, 64, 3, |row, to| {
+                    let row = &bytes[row * row_bytes..][..row_bytes];
+                    quantize(format, &stored.to_f32(row), to);
+                });
+                let packed = packed.unwrap();
+                let (mut here, mut there) = ([0.0; 64], [0.0; 64]);
+                for (row, bytes) in bytes.chunks(encoding.row_bytes(64)).enumerate() {
+                    encoding.read(bytes, &mut here);
+                    packed.read_row(row, &mut there);
+                    assert_eq!(here, there, "{stored:?} as {dtype}");
+                }
+                checked += 1;
+            }
+        }
+        // Each as f32 and as it is, and two in their own types.
+        assert_eq!(checked, 4 + 4 + 2);
+        for (format, dtype) in [(Format::Q8_0, DType::Q4_0), (Format::Q4K, DType::Q8_0)] {
+            assert!(!Encoding::Blocks(format).is(dtype));
+            assert!(Encoding::Blocks(format).is(DType::Stored));
+        }
+    }
+}

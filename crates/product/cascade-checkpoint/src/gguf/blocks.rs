@@ -1,0 +1,481 @@
+//! The ways in which GGUF packs numbers, and how they are unpacked.
+//!
+//! A row of a tensor is a sequence of blocks of 1, 32 or 256 values. Values come out as the
+//! format defines them, bit for bit: as f32, computed in f32 in the order of llama.cpp's own
+//! routines (`ggml-quants.c`), whose layout the comments follow.
+
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use crate::dtype::FloatType;
+use crate::finite::Scales;
+
+/// Values of a large block.
+const SUPER: usize = 256;
+/// Values of a small block.
+const SMALL: usize = 32;
+/// Values that a thread unpacks at a time.
+const CHUNK: usize = 1 << 16;
+
+/// How the values of a tensor are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockType {
+    F32,
+    F16,
+    BF16,
+    F64,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2K,
+    Q3K,
+    Q4K,
+    Q5K,
+    Q6K,
+    Iq4Nl,
+    Iq4Xs,
+}
+
+/// What the 16 codes of the types IQ4 stand for.
+const IQ4: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
+
+impl BlockType {
+    /// The type of a number in a file; for one that is not read here, its name if it has one.
+    pub(crate) fn of(number: u32) -> Result<Self, Option<&'static str>> {
+        Ok(match number {
+            0 => Self::F32,
+            1 => Self::F16,
+            2 => Self::Q4_0,
+            3 => Self::Q4_1,
+            6 => Self::Q5_0,
+            7 => Self::Q5_1,
+            8 => Self::Q8_0,
+            10 => Self::Q2K,
+            11 => Self::Q3K,
+            12 => Self::Q4K,
+            13 => Self::Q5K,
+            14 => Self::Q6K,
+            20 => Self::Iq4Nl,
+            23 => Self::Iq4Xs,
+            28 => Self::F64,
+            30 => Self::BF16,
+            4 => return Err(Some("Q4_2")),
+            5 => return Err(Some("Q4_3")),
+            9 => return Err(Some("Q8_1")),
+            15 => return Err(Some("Q8_K")),
+            16 => return Err(Some("IQ2_XXS")),
+            17 => return Err(Some("IQ2_XS")),
+            18 => return Err(Some("IQ3_XXS")),
+            19 => return Err(Some("IQ1_S")),
+            21 => return Err(Some("IQ3_S")),
+            22 => return Err(Some("IQ2_S")),
+            24 => return Err(Some("I8")),
+            25 => return Err(Some("I16")),
+            26 => return Err(Some("I32")),
+            27 => return Err(Some("I64")),
+            29 => return Err(Some("IQ1_M")),
+            31 => return Err(Some("Q4_0_4_4")),
+            32 => return Err(Some("Q4_0_4_8")),
+            33 => return Err(Some("Q4_0_8_8")),
+            34 => return Err(Some("TQ1_0")),
+            35 => return Err(Some("TQ2_0")),
+            36 => return Err(Some("IQ4_NL_4_4")),
+            37 => return Err(Some("IQ4_NL_4_8")),
+            38 => return Err(Some("IQ4_NL_8_8")),
+            39 => return Err(Some("MXFP4")),
+            40 => return Err(Some("NVFP4")),
+            _ => return Err(None),
+        })
+    }
+
+    /// Its number in a file.
+    pub(crate) fn number(self) -> u32 {
+        let number = (0..u32::MAX).find(|&number| Self::of(number) == Ok(self));
+        number.unwrap_or_else(|| unreachable!("a type without a number"))
+    }
+
+    /// What llama.cpp calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::BF16 => "BF16",
+            Self::F64 => "F64",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
+            Self::Q8_0 => "Q8_0",
+            Self::Q2K => "Q2_K",
+            Self::Q3K => "Q3_K",
+            Self::Q4K => "Q4_K",
+            Self::Q5K => "Q5_K",
+            Self::Q6K => "Q6_K",
+            Self::Iq4Nl => "IQ4_NL",
+            Self::Iq4Xs => "IQ4_XS",
+        }
+    }
+
+    /// Values of a block.
+    pub(crate) fn values(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 | Self::F64 => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::Iq4Nl => SMALL,
+            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K | Self::Iq4Xs => SUPER,
+        }
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::F64 => 8,
+            Self::Q4_0 | Self::Iq4Nl => 2 + 16,
+            Self::Q4_1 => 4 + 16,
+            Self::Q5_0 => 2 + 4 + 16,
+            Self::Q5_1 => 4 + 4 + 16,
+            Self::Q8_0 => 2 + 32,
+            Self::Q2K => 16 + 64 + 4,
+            Self::Q3K => 32 + 64 + 12 + 2,
+            Self::Q4K => 4 + 12 + 128,
+            Self::Q5K => 4 + 12 + 32 + 128,
+            Self::Q6K => 128 + 64 + 16 + 2,
+            Self::Iq4Xs => 2 + 2 + 4 + 128,
+        }
+    }
+
+    /// The float that it is, if it packs nothing.
+    pub(crate) fn as_float(self) -> Option<FloatType> {
+        match self {
+            Self::F32 => Some(FloatType::F32),
+            Self::F16 => Some(FloatType::F16),
+            Self::BF16 => Some(FloatType::BF16),
+            Self::F64 => Some(FloatType::F64),
+            _ => None,
+        }
+    }
+
+    /// Where its blocks have what their values are multiplied with, and what is taken from those.
+    pub(crate) fn scales(self) -> Scales {
+        Scales {
+            bytes: self.bytes(),
+            values: self.values(),
+            places: match self {
+                Self::F32 | Self::F16 | Self::BF16 | Self::F64 => &[],
+                Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Iq4Nl | Self::Iq4Xs => &[0],
+                Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K => &[0, 2],
+                Self::Q2K => &[80, 82],
+                Self::Q3K => &[108],
+                Self::Q6K => &[208],
+            },
+        }
+    }
+
+    /// Bytes of a tensor of `sizes`, innermost first; nothing if a row is not made of whole blocks,
+    /// a size is 0, or the bytes cannot be counted.
+    pub(crate) fn bytes_of(self, sizes: &[u64]) -> Option<u64> {
+        let (values, bytes) = (self.values() as u64, self.bytes() as u64);
+        if !sizes.first()?.is_multiple_of(values) || sizes.contains(&0) {
+            return None;
+        }
+        let count = sizes
+            .iter()
+            .try_fold(1, |count: u64, &size| count.checked_mul(size))?;
+        // Values are unpacked into f32, and those are counted too.
+        count
+            .checked_mul(8)
+            .filter(|&most| most <= isize::MAX as u64)?;
+        (count / values).checked_mul(bytes)
+    }
+
+    /// The values of whole blocks, as little-endian f32.
+    pub(crate) fn unpack(self, blocks: &[u8]) -> Vec<u8> {
+        const F32: usize = size_of::<f32>();
+        let count = blocks.len() / self.bytes() * self.values();
+        let mut unpacked = vec![0; count * F32];
+        let at_once = CHUNK / self.values();
+        let chunks = unpacked.par_chunks_mut(at_once * self.values() * F32);
+        let chunks = chunks.zip(blocks.par_chunks(at_once * self.bytes()));
+        chunks.for_each_init(
+            || vec![0.0; self.values()],
+            |values, (unpacked, blocks)| {
+                let unpacked = unpacked.chunks_exact_mut(self.values() * F32);
+                for (block, unpacked) in blocks.chunks_exact(self.bytes()).zip(unpacked) {
+                    self.unpack_block(block, values);
+                    for (bytes, value) in unpacked.chunks_exact_mut(F32).zip(values.iter()) {
+                        bytes.copy_from_slice(&value.to_le_bytes());
+                    }
+                }
+            },
+        );
+        unpacked
+    }
+
+    /// Blocks of Q5_0 or IQ4_NL as Q8_0, and of Q3_K as Q6_K, which have room for their scales and
+    /// their integers.
+    pub(crate) fn widened(self, blocks: &[u8]) -> Vec<u8> {
+        let blocks = blocks.par_chunks_exact(self.bytes());
+        let widened = blocks.flat_map_iter(|block| match self {
+            Self::Q3K => q6_k_of_q3_k(block),
+            Self::Iq4Nl => {
+                let mut values = [0.0; SMALL];
+                nibbles(&block[2..], &mut values, |q| IQ4[usize::from(q)].into());
+                q8_0_of(block, values)
+            }
+            _ => {
+                let mut values = [0.0; SMALL];
+                fives(&block[2..], &mut values, |q| f32::from(q) - 16.0);
+                q8_0_of(block, values)
+            }
+        });
+        widened.collect()
+    }
+
+    fn unpack_block(self, block: &[u8], y: &mut [f32]) {
+        match self {
+            Self::F32 => y[0] = f32::from_le_bytes(head(block)),
+            Self::F16 => y[0] = half(block),
+            Self::BF16 => y[0] = bf16::from_le_bytes(head(block)).to_f32(),
+            Self::F64 => y[0] = f64::from_le_bytes(head(block)) as f32,
+            Self::Q4_0 => {
+                let d = half(block);
+                nibbles(&block[2..], y, |q| (i32::from(q) - 8) as f32 * d);
+            }
+            Self::Q4_1 => {
+                let (d, m) = (half(block), half(&block[2..]));
+                nibbles(&block[4..], y, |q| f32::from(q) * d + m);
+            }
+            Self::Q5_0 => {
+                let d = half(block);
+                fives(&block[2..], y, |q| (i32::from(q) - 16) as f32 * d);
+            }
+            Self::Q5_1 => {
+                let (d, m) = (half(block), half(&block[2..]));
+                fives(&block[4..], y, |q| f32::from(q) * d + m);
+            }
+            Self::Q8_0 => {
+                let d = half(block);
+                for (y, &q) in y.iter_mut().zip(&block[2..]) {
+                    *y = f32::from(q as i8) * d;
+                }
+            }
+            Self::Q2K => q2_k(block, y),
+            Self::Q3K => q3_k(block, y),
+            Self::Q4K => q4_k(block, y),
+            Self::Q5K => q5_k(block, y),
+            Self::Q6K => q6_k(block, y),
+            Self::Iq4Nl => {
+                let d = half(block);
+                nibbles(&block[2..], y, |q| d * f32::from(IQ4[usize::from(q)]));
+            }
+            Self::Iq4Xs => iq4_xs(block, y),
+        }
+    }
+}
+
+fn head<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut head = [0; N];
+    head.copy_from_slice(&bytes[..N]);
+    head
+}
+
+/// The half-precision number that bytes begin with.
+fn half(bytes: &[u8]) -> f32 {
+    f16::from_le_bytes(head(bytes)).to_f32()
+}
+
+/// 4 bits per value: the low halves of all bytes, then the high ones.
+fn nibbles(packed: &[u8], y: &mut [f32], value: impl Fn(u8) -> f32) {
+    let (low, high) = y.split_at_mut(packed.len());
+    for ((low, high), &q) in low.iter_mut().zip(high).zip(packed) {
+        *low = value(q & 15);
+        *high = value(q >> 4);
+    }
+}
+
+/// 5 bits per value: the highest of each in the first 4 bytes, the others as [`nibbles`].
+fn fives(packed: &[u8], y: &mut [f32], value: impl Fn(u8) -> f32) {
+    let top = u32::from_le_bytes(head(packed));
+    let fifth = |i: usize| ((top >> i & 1) << 4) as u8;
+    for (i, &q) in packed[4..].iter().enumerate() {
+        y[i] = value(q & 15 | fifth(i));
+        y[i + SMALL / 2] = value(q >> 4 | fifth(i + SMALL / 2));
+    }
+}
+
+/// 16 scales and minima of 4 bits, 256 values of 2 bits, d, dmin.
+fn q2_k(block: &[u8], y: &mut [f32]) {
+    let (scales, rest) = block.split_at(16);
+    let (packed, rest) = rest.split_at(64);
+    let (d, min) = (half(rest), half(&rest[2..]));
+    for (i, y) in y.iter_mut().enumerate() {
+        let (half, within) = (i / 128, i % 128);
+        let q = packed[32 * half + within % 32] >> (2 * (within / 32)) & 3;
+        let scale = scales[i / 16];
+        *y = d * f32::from(scale & 15) * f32::from(q) - min * f32::from(scale >> 4);
+    }
+}
+
+/// Of Q3_K: the values, less 4, the scales of 16 each, less 32, and d.
+fn q3_k_integers(block: &[u8]) -> ([i8; 256], [i8; 16], &[u8]) {
+    let (tops, rest) = block.split_at(32);
+    let (packed, rest) = rest.split_at(64);
+    let (scales, d) = rest.split_at(12);
+    let scale = |i: usize| {
+        let low = scales[i % 8] >> (4 * (i / 8)) & 15;
+        let high = scales[8 + i % 4] >> (2 * (i / 4)) & 3;
+        (low | high << 4) as i8 - 32
+    };
+    let integer = |i: usize| {
+        let (half, within) = (i / 128, i % 128);
+        let low = packed[32 * half + within % 32] >> (2 * (within / 32)) & 3;
+        let top = tops[i % 32] >> (i / 32) & 1;
+        (low | top << 2) as i8 - 4
+    };
+    (std::array::from_fn(integer), std::array::from_fn(scale), d)
+}
+
+/// d, 16 scales of 6 bits, 256 values of 3 bits, less 4.
+fn q3_k(block: &[u8], y: &mut [f32]) {
+    let (integers, scales, d) = q3_k_integers(block);
+    for (i, (y, q)) in y.iter_mut().zip(integers).enumerate() {
+        *y = half(d) * f32::from(scales[i / 16]) * f32::from(q);
+    }
+}
+
+/// The same in the places of Q6_K, whose integers are less 32.
+fn q6_k_of_q3_k(block: &[u8]) -> Vec<u8> {
+    let (integers, scales, d) = q3_k_integers(block);
+    let mut wide = vec![0; BlockType::Q6K.bytes()];
+    for (i, q) in integers.into_iter().enumerate() {
+        let (half, quarter, within) = (i / 128, i % 128 / 32, i % 32);
+        let q = (q + 32) as u8;
+        wide[64 * half + 32 * (quarter % 2) + within] |= (q & 15) << (4 * (quarter / 2));
+        wide[128 + 32 * half + within] |= q >> 4 << (2 * quarter);
+    }
+    wide[192..208].copy_from_slice(&scales.map(|scale| scale as u8));
+    wide[208..].copy_from_slice(d);
+    wide
+}
+
+/// The scale of a block, and integers in bytes.
+fn q8_0_of(block: &[u8], integers: [f32; SMALL]) -> Vec<u8> {
+    let integers = integers.map(|value| value as i8 as u8);
+    block[..2].iter().copied().chain(integers).collect()
+}
+
+/// The `i`th of 8 scales and minima of 6 bits in 12 bytes.
+fn scale_min(packed: &[u8], i: usize) -> (f32, f32) {
+    let (scale, min) = match i {
+        0..4 => (packed[i] & 63, packed[i + 4] & 63),
+        _ => (
+            packed[i + 4] & 15 | packed[i - 4] >> 6 << 4,
+            packed[i + 4] >> 4 | packed[i] >> 6 << 4,
+        ),
+    };
+    (scale.into(), min.into())
+}
+
+/// d, dmin, 8 scales and minima, 256 values of 4 bits.
+fn q4_k(block: &[u8], y: &mut [f32]) {
+    let (d, min) = (half(block), half(&block[2..]));
+    let (scales, packed) = block[4..].split_at(12);
+    for (i, y) in y.chunks_exact_mut(SMALL).enumerate() {
+        let (scale, offset) = scale_min(scales, i);
+        let (scale, offset) = (d * scale, min * offset);
+        let packed = &packed[SMALL * (i / 2)..];
+        for (y, &q) in y.iter_mut().zip(packed) {
+            *y = scale * f32::from(q >> (4 * (i % 2)) & 15) - offset;
+        }
+    }
+}
+
+/// d, dmin, 8 scales and minima, 256 highest bits, 256 values of 4 bits.
+fn q5_k(block: &[u8], y: &mut [f32]) {
+    let (d, min) = (half(block), half(&block[2..]));
+    let (scales, rest) = block[4..].split_at(12);
+    let (tops, packed) = rest.split_at(32);
+    for (i, y) in y.chunks_exact_mut(SMALL).enumerate() {
+        let (scale, offset) = scale_min(scales, i);
+        let (scale, offset) = (d * scale, min * offset);
+        let packed = &packed[SMALL * (i / 2)..];
+        for ((y, &q), &top) in y.iter_mut().zip(packed).zip(tops) {
+            let q = q >> (4 * (i % 2)) & 15 | (top >> i & 1) << 4;
+            *y = scale * f32::from(q) - offset;
+        }
+    }
+}
+
+/// 256 values of 4 low bits, of 2 high bits, 16 scales of 8 bits, d.
+fn q6_k(block: &[u8], y: &mut [f32]) {
+    let (lows, rest) = block.split_at(128);
+    let (highs, rest) = rest.split_at(64);
+    let (scales, d) = rest.split_at(16);
+    let d = half(d);
+    for (i, y) in y.iter_mut().enumerate() {
+        let (half, quarter, within) = (i / 128, i % 128 / 32, i % 32);
+        let low = lows[64 * half + 32 * (quarter % 2) + within] >> (4 * (quarter / 2)) & 15;
+        let high = highs[32 * half + within] >> (2 * quarter) & 3;
+        let q = i32::from(low | high << 4) - 32;
+        *y = d * f32::from(scales[i / 16] as i8) * q as f32;
+    }
+}
+
+/// d, 8 scales of 6 bits, 256 codes of 4 bits.
+fn iq4_xs(block: &[u8], y: &mut [f32]) {
+    let d = half(block);
+    let highs = u16::from_le_bytes(head(&block[2..]));
+    let (lows, packed) = block[4..].split_at(4);
+    let packed = packed.chunks_exact(SMALL / 2);
+    for (i, (y, packed)) in y.chunks_exact_mut(SMALL).zip(packed).enumerate() {
+        let low = lows[i / 2] >> (4 * (i % 2)) & 15;
+        let high = (highs >> (2 * i) & 3) as u8;
+        let scale = d * (i32::from(low | high << 4) - 32) as f32;
+        nibbles(packed, y, |q| scale * f32::from(IQ4[usize::from(q)]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_cannot_be_stored_have_no_bytes() {
+        assert_eq!(BlockType::Q4K.bytes_of(&[256, 3]), Some(3 * 144));
+        assert_eq!(BlockType::Q4K.bytes_of(&[128, 2]), None);
+        assert_eq!(BlockType::F32.bytes_of(&[0]), None);
+        assert_eq!(BlockType::F32.bytes_of(&[u64::MAX, 2]), None);
+        assert_eq!(BlockType::F16.bytes_of(&[1 << 31, 1 << 31]), None);
+        assert_eq!(BlockType::F16.bytes_of(&[]), None);
+    }
+
+    #[test]
+    fn a_scale_that_is_no_number_is_one_of_those_that_are_looked_at() {
+        let kinds = (0..64).filter_map(|number| BlockType::of(number).ok());
+        for kind in kinds.filter(|kind| kind.as_float().is_none()) {
+            for at in 0..kind.bytes() - 1 {
+                let mut block = vec![0; kind.bytes()];
+                block[at..at + 2].copy_from_slice(&[0xff, 0x7f]);
+                let values = kind.unpack(&block);
+                let finite = FloatType::F32.first_improper(&values).is_none();
+                let looked_at = kind.scales().first_improper(&block).is_none();
+                assert_eq!(finite, looked_at, "{kind:?} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn scales_of_six_bits_are_put_together() {
+        let mut packed = [0; 12];
+        // Scale 5 is 0b10_1101 and its minimum 0b01_0011.
+        packed[9] = 0b0011_1101;
+        packed[1] = 0b1000_0000;
+        packed[5] = 0b0100_0000;
+        assert_eq!(scale_min(&packed, 5), (45.0, 19.0));
+    }
+}

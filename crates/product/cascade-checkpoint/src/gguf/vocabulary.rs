@@ -1,0 +1,792 @@
+//! The tokenizer inside a GGUF file, as a tokenizer.json would describe it.
+//!
+//! Three kinds: SentencePiece's BPE, whose merges follow from the scores of the pieces (`llama`),
+//! byte-level BPE with merges of its own (`gpt2`), and SentencePiece's unigram model (`t5`). Where
+//! llama.cpp and the tokenizers of Hugging Face read a text differently, the latter counts: the
+//! model was trained with it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use base64::engine::general_purpose::STANDARD;
+use base64::Engine;
+use serde_json::{json, Value as Json};
+
+use super::{pre_tokenizers, Gguf, OTHER_FILE};
+use crate::Result;
+
+/// Bytes of a token at most. Real ones have tens; the work that merges take grows with the square.
+const LONGEST: usize = 4096;
+
+pub(crate) const MODEL: &str = "tokenizer.ggml.model";
+pub(crate) const PRE: &str = "tokenizer.ggml.pre";
+pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
+pub(crate) const TYPES: &str = "tokenizer.ggml.token_type";
+pub(crate) const SCORES: &str = "tokenizer.ggml.scores";
+pub(crate) const MERGES: &str = "tokenizer.ggml.merges";
+pub(crate) const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+pub(crate) const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
+pub(crate) const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
+const ADD_SEP: &str = "tokenizer.ggml.add_sep_token";
+pub(crate) const ADD_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
+pub(crate) const STRIP: &str = "tokenizer.ggml.remove_extra_whitespaces";
+pub(crate) const BOS: &str = "tokenizer.ggml.bos_token_id";
+pub(crate) const EOS: &str = "tokenizer.ggml.eos_token_id";
+pub(crate) const EOT: &str = "tokenizer.ggml.eot_token_id";
+const EOM: &str = "tokenizer.ggml.eom_token_id";
+pub(crate) const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
+pub(crate) const PADDING: &str = "tokenizer.ggml.padding_token_id";
+/// A whole tokenizer.json.
+pub(crate) const WHOLE: &str = "tokenizer.huggingface.json";
+pub(crate) const TEMPLATE: &str = "tokenizer.chat_template";
+pub(crate) const TEMPLATES: &str = "tokenizer.chat_templates";
+
+/// Keys that are read.
+const READ: [&str; 18] = [
+    WHOLE, MODEL, PRE, TOKENS, TYPES, SCORES, MERGES, CHARSMAP, ADD_BOS, ADD_EOS, ADD_SEP,
+    ADD_PREFIX, STRIP, BOS, EOS, EOT, EOM, UNKNOWN,
+];
+
+/// Keys that say nothing of how a text becomes tokens: tokens for other uses, templates, copies.
+const HARMLESS: [&str; 17] = [
+    "tokenizer.ggml.token_type_count",
+    "tokenizer.ggml.added_tokens",
+    "tokenizer.ggml.seperator_token_id",
+    "tokenizer.ggml.separator_token_id",
+    PADDING,
+    "tokenizer.ggml.cls_token_id",
+    "tokenizer.ggml.mask_token_id",
+    "tokenizer.ggml.prefix_token_id",
+    "tokenizer.ggml.suffix_token_id",
+    "tokenizer.ggml.middle_token_id",
+    "tokenizer.ggml.fim_pre_token_id",
+    "tokenizer.ggml.fim_suf_token_id",
+    "tokenizer.ggml.fim_mid_token_id",
+    "tokenizer.ggml.fim_pad_token_id",
+    "tokenizer.ggml.fim_rep_token_id",
+    "tokenizer.ggml.fim_sep_token_id",
+    TEMPLATES,
+];
+
+/// Texts of tokens that end an answer where a file names only one of several.
+const ENDS: [&str; 10] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "<|end_of_text|>",
+    "<｜end▁of▁sentence｜>",
+];
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    Unknown,
+    Control,
+    UserDefined,
+    Unused,
+    Byte,
+}
+
+impl Kind {
+    fn of(number: i64) -> Option<Self> {
+        Some(match number {
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            _ => return None,
+        })
+    }
+}
+
+/// The vocabulary of a file.
+struct Vocabulary<'a> {
+    gguf: &'a Gguf,
+    tokens: Vec<String>,
+    kinds: Vec<Kind>,
+}
+
+/// What a tokenizer_config.json would say of conversations: the template or templates, and the
+/// texts of the special tokens that these may name.
+///
+/// # Errors
+/// Templates that are no texts; ids that name no token.
+pub(crate) fn tokenizer_config(gguf: &Gguf) -> Result<Json> {
+    let vocabulary = Vocabulary::read(gguf)?;
+    let mut config = serde_json::Map::new();
+    for (name, key) in [
+        ("bos_token", BOS),
+        ("eos_token", EOS),
+        ("unk_token", UNKNOWN),
+        ("pad_token", PADDING),
+    ] {
+        // Padding may lie behind the last token that is used.
+        let id = gguf.unsigned(key)?.and_then(|id| usize::try_from(id).ok());
+        if let Some(token) = id.and_then(|id| vocabulary.tokens.get(id)) {
+            config.insert(name.to_owned(), json!(token));
+        }
+    }
+    let mut templates = Vec::new();
+    for key in gguf.keys() {
+        let name = match key.strip_prefix(TEMPLATE) {
+            Some("") => "default",
+            Some(rest) => rest.strip_prefix('.').unwrap_or(rest),
+            None => continue,
+        };
+        // The list of the names alone.
+        if key != TEMPLATES {
+            templates.push(json!({"name": name, "template": gguf.text(key)?}));
+        }
+    }
+    match templates.as_slice() {
+        [] => None,
+        [only] if only["name"] == "default" => {
+            config.insert("chat_template".to_owned(), only["template"].clone())
+        }
+        _ => config.insert("chat_template".to_owned(), Json::Array(templates)),
+    };
+    Ok(Json::Object(config))
+}
+
+/// The tokens that end an answer: those that the file names, and those whose text says so.
+pub(crate) fn ends(gguf: &Gguf) -> Result<Vec<u64>> {
+    let absent = match gguf.text(MODEL)? {
+        Some("llama") => Some(2),
+        Some("t5") => Some(1),
+        _ => None,
+    };
+    let mut ends = BTreeSet::new();
+    ends.extend(gguf.unsigned(EOS)?.or(absent));
+    ends.extend(gguf.unsigned(EOT)?);
+    ends.extend(gguf.unsigned(EOM)?);
+    if gguf.value(TOKENS).is_none() {
+        // Its tokenizer comes from elsewhere.
+        return Ok(ends.into_iter().collect());
+    }
+    let vocabulary = Vocabulary::read(gguf)?;
+    let tokens = vocabulary.tokens.iter().zip(&vocabulary.kinds).zip(0..);
+    let spoken = tokens.filter(|((token, kind), _)| {
+        matches!(kind, Kind::Control | Kind::UserDefined) && ENDS.contains(&token.as_str())
+    });
+    ends.extend(spoken.map(|(_, id)| id));
+    Ok(ends.into_iter().collect())
+}
+
+/// The content of the tokenizer.json that the tokenizer has: a file may hold it as a whole.
+///
+/// # Errors
+/// A kind or a pre-tokenizer that is not known, a key that is not understood, lists that do not
+/// belong together.
+pub(crate) fn tokenizer(gguf: &Gguf) -> Result<Json> {
+    match gguf.text(WHOLE)? {
+        Some(whole) => whole_tokenizer(gguf, whole),
+        None => described(gguf),
+    }
+}
+
+fn whole_tokenizer(gguf: &Gguf, text: &str) -> Result<Json> {
+    refuse_unknown(gguf)?;
+    let json: Json = serde_json::from_str(text)
+        .map_err(|error| gguf.fault(format!("`{WHOLE}` is no JSON: {error}"), give_another()))?;
+    if gguf.value(TOKENS).is_none() {
+        return Ok(json);
+    }
+    // A file whose two vocabularies differ belongs to neither.
+    let listed = Vocabulary::read(gguf)?;
+    let of_list = |id: u64| {
+        let id = usize::try_from(id).ok();
+        id.and_then(|id| listed.tokens.get(id))
+    };
+    let mut pairs = entries(&json)
+        .into_iter()
+        .filter_map(|(token, id)| Some((token, id, of_list(id)?)));
+    match pairs.find(|(token, _, other)| *token != other.as_str()) {
+        None => Ok(json),
+        Some((token, id, other)) => Err(gguf.fault(
+            format!("token {id} is {token:?} in `{WHOLE}`, and {other:?} in `{TOKENS}`"),
+            give_another(),
+        )),
+    }
+}
+
+/// Tokens and ids of a tokenizer.json, those of its model first.
+pub(crate) fn entries(json: &Json) -> Vec<(&str, u64)> {
+    let vocabulary = &json["model"]["vocab"];
+    let mut entries: Vec<(&str, u64)> = Vec::new();
+    if let Some(pieces) = vocabulary.as_object() {
+        let pieces = pieces.iter();
+        entries.extend(pieces.filter_map(|(token, id)| Some((token.as_str(), id.as_u64()?))));
+    }
+    if let Some(pieces) = vocabulary.as_array() {
+        let pieces = pieces.iter().zip(0..);
+        entries.extend(pieces.filter_map(|(piece, id)| Some((piece[0].as_str()?, id))));
+    }
+    let added = json["added_tokens"].as_array().into_iter().flatten();
+    entries.extend(
+        added.filter_map(|token| Some((token["content"].as_str()?, token["id"].as_u64()?))),
+    );
+    entries
+}
+
+/// The content of the tokenizer.json that a file describes in keys of its own.
+pub(crate) fn described(gguf: &Gguf) -> Result<Json> {
+    refuse_unknown(gguf)?;
+    let vocabulary = Vocabulary::read(gguf)?;
+    if gguf.flag(ADD_SEP)? == Some(true) {
+        let problem = format!("`{ADD_SEP}` asks for separators, which no supported model has");
+        return Err(gguf.fault(problem, OTHER_FILE));
+    }
+    match gguf.text(MODEL)? {
+        Some("llama") => vocabulary.sentencepiece_bpe(),
+        Some("gpt2") => vocabulary.byte_level_bpe(),
+        Some("t5") => vocabulary.unigram(),
+        Some(other) => Err(gguf.fault(
+            format!("its tokenizer is of kind `{other}`; llama, gpt2 and t5 are read"),
+            give_another(),
+        )),
+        None => Err(gguf.fault("it has no tokenizer".to_owned(), give_another())),
+    }
+}
+
+fn give_another() -> &'static str {
+    "give the tokenizer of the model it was made from: `tokenizer: ORG/NAME` or a folder"
+}
+
+fn refuse_unknown(gguf: &Gguf) -> Result<()> {
+    let known =
+        |key: &str| READ.contains(&key) || HARMLESS.contains(&key) || key.starts_with(TEMPLATE);
+    let mut keys = gguf.keys();
+    match keys.find(|key| key.starts_with("tokenizer.") && !known(key)) {
+        None => Ok(()),
+        Some(key) => Err(gguf.fault(
+            format!("`{key}` is not known here, and may change how texts become tokens"),
+            give_another(),
+        )),
+    }
+}
+
+impl<'a> Vocabulary<'a> {
+    fn read(gguf: &'a Gguf) -> Result<Self> {
+        let tokens = gguf.texts(TOKENS)?;
+        let tokens =
+            tokens.ok_or_else(|| gguf.fault(format!("it has no `{TOKENS}`"), give_another()))?;
+        let kinds = match gguf.integers(TYPES)? {
+            None => vec![Kind::Normal; tokens.len()],
+            Some(numbers) => numbers
+                .into_iter()
+                .map(|number| {
+                    Kind::of(number).ok_or_else(|| {
+                        let problem = format!("`{TYPES}` has a type {number}, which is not known");
+                        gguf.fault(problem, OTHER_FILE)
+                    })
+                })
+                .collect::<Result<_>>()?,
+        };
+        let mut vocabulary = Self {
+            gguf,
+            tokens: tokens.into_iter().zip(0..).map(name).collect(),
+            kinds,
+        };
+        vocabulary.check_length(TYPES, vocabulary.kinds.len())?;
+        vocabulary.drop_padding();
+        vocabulary.check_tokens()?;
+        Ok(vocabulary)
+    }
+
+    /// Leaves out the tokens behind the last that is used: they fill the vocabulary up to the rows
+    /// of the embedding, and no tokenizer of Hugging Face has them.
+    fn drop_padding(&mut self) {
+        let used = self.kinds.iter().rposition(|&kind| kind != Kind::Unused);
+        let used = used.map_or(0, |last| last + 1);
+        self.tokens.truncate(used);
+        self.kinds.truncate(used);
+    }
+
+    fn check_length(&self, key: &str, length: usize) -> Result<()> {
+        match length == self.tokens.len() {
+            true => Ok(()),
+            false => Err(self.gguf.fault(
+                format!(
+                    "`{key}` has {length} entries for {} tokens",
+                    self.tokens.len()
+                ),
+                OTHER_FILE,
+            )),
+        }
+    }
+
+    fn check_tokens(&self) -> Result<()> {
+        let mut ids = HashMap::new();
+        for (token, id) in self.tokens.iter().zip(0_usize..) {
+            if token.len() > LONGEST {
+                let problem = format!("token {id} is {} bytes long", token.len());
+                return Err(self.gguf.fault(problem, OTHER_FILE));
+            }
+            if let Some(other) = ids.insert(token, id) {
+                let problem = format!("tokens {other} and {id} are both {token:?}");
+                return Err(self.gguf.fault(problem, OTHER_FILE));
+            }
+        }
+        match ids.is_empty() {
+            true => Err(self
+                .gguf
+                .fault("its vocabulary is empty".to_owned(), give_another())),
+            false => Ok(()),
+        }
+    }
+
+    fn scores(&self) -> Result<Vec<f32>> {
+        let scores = self.gguf.floats(SCORES)?;
+        let mut scores = scores.ok_or_else(|| {
+            self.gguf
+                .fault(format!("it has no `{SCORES}`"), give_another())
+        })?;
+        if scores.len() < self.tokens.len() || !scores.iter().all(|score| score.is_finite()) {
+            let problem = format!(
+                "`{SCORES}` has no score for each of {} tokens",
+                self.tokens.len()
+            );
+            return Err(self.gguf.fault(problem, OTHER_FILE));
+        }
+        scores.truncate(self.tokens.len());
+        Ok(scores)
+    }
+
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (usize, &str)> {
+        let tokens = self.tokens.iter().map(String::as_str).zip(&self.kinds);
+        let tokens = tokens
+            .enumerate()
+            .filter(move |(_, (_, &other))| other == kind);
+        tokens.map(|(id, (token, _))| (id, token))
+    }
+
+    fn vocab(&self) -> Json {
+        let entries = self.tokens.iter().cloned().zip((0..).map(Json::from));
+        Json::Object(entries.collect())
+    }
+
+    /// The tokens that are found in a text before anything else.
+    fn added(&self) -> Json {
+        let added = self.tokens.iter().zip(&self.kinds).zip(0..);
+        let added = added.filter_map(|((token, kind), id)| {
+            let special = match kind {
+                Kind::Control | Kind::Unknown => true,
+                Kind::UserDefined => false,
+                Kind::Normal | Kind::Unused | Kind::Byte => return None,
+            };
+            Some(json!({
+                "id": id,
+                "content": token,
+                "single_word": false,
+                "lstrip": false,
+                "rstrip": false,
+                "normalized": false,
+                "special": special,
+            }))
+        });
+        added.collect()
+    }
+
+    /// The token of a key; `absent` if the file has no such key.
+    fn token(&self, key: &str, absent: Option<u64>) -> Result<Option<(u64, &str)>> {
+        let Some(id) = self.gguf.unsigned(key)?.or(absent) else {
+            return Ok(None);
+        };
+        match usize::try_from(id).ok().and_then(|id| self.tokens.get(id)) {
+            Some(token) => Ok(Some((id, token))),
+            None => Err(self.gguf.fault(
+                format!(
+                    "`{key}` is {id}, and there are {} tokens",
+                    self.tokens.len()
+                ),
+                OTHER_FILE,
+            )),
+        }
+    }
+
+    /// What puts a token before and behind a text.
+    fn post_processor(&self, bos: Around, eos: Around) -> Result<Json> {
+        let around = |key, token: Around| {
+            let added = self.gguf.flag(key)?.unwrap_or(token.added);
+            match (added, self.token(token.key, token.absent)?) {
+                (false, _) => Ok(None),
+                (true, Some(found)) => Ok(Some(found)),
+                (true, None) => Err(self.gguf.fault(
+                    format!("texts get a token that `{}` does not name", token.key),
+                    OTHER_FILE,
+                )),
+            }
+        };
+        let (bos, eos) = (around(ADD_BOS, bos)?, around(ADD_EOS, eos)?);
+        let template = |texts: &[&str]| {
+            let mut pieces = Vec::new();
+            for (text, kind) in texts.iter().zip(0..) {
+                let special = |&(_, token): &(u64, &str)| json!({"SpecialToken": {"id": token, "type_id": kind}});
+                pieces.extend(bos.iter().map(special));
+                pieces.push(json!({"Sequence": {"id": text, "type_id": kind}}));
+                pieces.extend(eos.iter().map(special));
+            }
+            pieces
+        };
+        let described = bos.iter().chain(&eos).map(|&(id, token)| {
+            let token = token.to_owned();
+            let entry = json!({"id": token, "ids": [id], "tokens": [token]});
+            (token, entry)
+        });
+        let described: serde_json::Map<String, Json> = described.collect();
+        Ok(json!({
+            "type": "TemplateProcessing",
+            "single": template(&["A"]),
+            "pair": template(&["A", "B"]),
+            "special_tokens": described,
+        }))
+    }
+
+    fn file(&self, parts: Parts) -> Json {
+        json!({
+            "version": "1.0",
+            "added_tokens": self.added(),
+            "normalizer": parts.normalizer,
+            "pre_tokenizer": parts.pre_tokenizer,
+            "post_processor": parts.post_processor,
+            "decoder": parts.decoder,
+            "model": parts.model,
+        })
+    }
+
+    /// LLaMA's: spaces are letters, characters that no piece has become bytes.
+    fn sentencepiece_bpe(&self) -> Result<Json> {
+        if self.gguf.flag(STRIP)? == Some(true) {
+            let problem = format!("`{STRIP}` asks for spaces to be dropped, which no LLaMA does");
+            return Err(self.gguf.fault(problem, give_another()));
+        }
+        let prefixed = self.gguf.flag(ADD_PREFIX)?.unwrap_or(true);
+        let unknown = self.token(UNKNOWN, Some(0))?.map(|(_, token)| token);
+        let mut normalizers = vec![replace(" ", "▁")];
+        let mut decoders = vec![
+            replace("▁", " "),
+            json!({"type": "ByteFallback"}),
+            json!({"type": "Fuse"}),
+        ];
+        if prefixed {
+            normalizers.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
+            decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+        }
+        Ok(self.file(Parts {
+            normalizer: json!({"type": "Sequence", "normalizers": normalizers}),
+            pre_tokenizer: Json::Null,
+            post_processor: self.post_processor(
+                Around {
+                    key: BOS,
+                    added: true,
+                    absent: Some(1),
+                },
+                Around {
+                    key: EOS,
+                    added: false,
+                    absent: Some(2),
+                },
+            )?,
+            decoder: json!({"type": "Sequence", "decoders": decoders}),
+            model: json!({
+                "type": "BPE",
+                "dropout": null,
+                "unk_token": unknown,
+                "continuing_subword_prefix": null,
+                "end_of_word_suffix": null,
+                "fuse_unk": true,
+                "byte_fallback": true,
+                "vocab": self.vocab(),
+                "merges": self.merges_by_score()?,
+            }),
+        }))
+    }
+
+    /// The merges that give each piece from two others, best first: SentencePiece merges what has
+    /// the highest score.
+    fn merges_by_score(&self) -> Result<Vec<(&str, &str)>> {
+        let scores = self.scores()?;
+        let mergeable = |id: usize| matches!(self.kinds[id], Kind::Normal | Kind::Unused);
+        let pieces = self.tokens.iter().zip(0..).filter(|(_, id)| mergeable(*id));
+        let ids: HashMap<&str, usize> = pieces.map(|(token, id)| (token.as_str(), id)).collect();
+        let mut merges = Vec::new();
+        for (whole, &score) in self.tokens.iter().zip(&scores) {
+            if !ids.contains_key(whole.as_str()) {
+                continue;
+            }
+            let ends = whole.char_indices().skip(1).map(|(end, _)| end);
+            let mut parts: Vec<(usize, usize, &str, &str)> = ends
+                .filter_map(|end| {
+                    let (left, right) = whole.split_at(end);
+                    Some((*ids.get(left)?, *ids.get(right)?, left, right))
+                })
+                .collect();
+            parts.sort_unstable();
+            merges.extend(
+                parts
+                    .into_iter()
+                    .map(|(_, _, left, right)| (score, left, right)),
+            );
+        }
+        // Ties as Hugging Face's converter breaks them: the longer left part, then the longer
+        // right.
+        let length = |text: &str| text.chars().count();
+        merges.sort_by_cached_key(|&(score, left, right)| {
+            std::cmp::Reverse((ordered(score), length(left), length(right)))
+        });
+        Ok(merges
+            .into_iter()
+            .map(|(_, left, right)| (left, right))
+            .collect())
+    }
+
+    /// GPT-2's: bytes are letters.
+    fn byte_level_bpe(&self) -> Result<Json> {
+        if self.gguf.flag(ADD_PREFIX)? == Some(true) {
+            let problem = format!("`{ADD_PREFIX}` asks a byte-level tokenizer for a leading space");
+            return Err(self.gguf.fault(problem, give_another()));
+        }
+        let pre = self.pre_tokenizer()?;
+        let splits = pre.splits.iter().map(|expression| {
+            json!({
+                "type": "Split",
+                "pattern": {"Regex": expression},
+                "behavior": "Isolated",
+                "invert": false,
+            })
+        });
+        let byte_level = |use_regex: bool| {
+            json!({
+                "type": "ByteLevel",
+                "add_prefix_space": false,
+                "trim_offsets": true,
+                "use_regex": use_regex,
+            })
+        };
+        let steps: Vec<Json> = splits.chain([byte_level(false)]).collect();
+        let normalizer = match pre.composed {
+            true => json!({"type": "NFC"}),
+            false => Json::Null,
+        };
+        Ok(self.file(Parts {
+            normalizer,
+            pre_tokenizer: json!({"type": "Sequence", "pretokenizers": steps}),
+            post_processor: self.post_processor(
+                Around {
+                    key: BOS,
+                    added: pre.begins,
+                    absent: None,
+                },
+                Around {
+                    key: EOS,
+                    added: false,
+                    absent: None,
+                },
+            )?,
+            decoder: byte_level(true),
+            model: json!({
+                "type": "BPE",
+                "dropout": null,
+                "unk_token": null,
+                "continuing_subword_prefix": null,
+                "end_of_word_suffix": null,
+                "fuse_unk": false,
+                "byte_fallback": false,
+                "ignore_merges": pre.whole,
+                "vocab": self.vocab(),
+                "merges": self.merges()?,
+            }),
+        }))
+    }
+
+    fn pre_tokenizer(&self) -> Result<&'static pre_tokenizers::PreTokenizer> {
+        let Some(name) = self.gguf.text(PRE)?.filter(|name| !name.is_empty()) else {
+            return Err(self.gguf.fault(
+                format!("it has no `{PRE}`, so that nobody knows how it cuts texts"),
+                give_another(),
+            ));
+        };
+        pre_tokenizers::of(name).ok_or_else(|| {
+            self.gguf.fault(
+                format!(
+                    "it cuts texts in the way `{name}` (`{PRE}`), which is not known here; known are {}",
+                    pre_tokenizers::names().join(", ")
+                ),
+                give_another(),
+            )
+        })
+    }
+
+    fn merges(&self) -> Result<Vec<(&'a str, &'a str)>> {
+        let merges = self.gguf.texts(MERGES)?;
+        let merges = merges.ok_or_else(|| {
+            self.gguf
+                .fault(format!("it has no `{MERGES}`"), give_another())
+        })?;
+        let mut parts = Vec::with_capacity(merges.len());
+        for merge in merges {
+            // The left part may begin with a space, but has none behind it.
+            let second = merge
+                .char_indices()
+                .nth(1)
+                .map_or(merge.len(), |(at, _)| at);
+            match merge[second..].find(' ') {
+                Some(space) => {
+                    let space = second + space;
+                    parts.push((&merge[..space], &merge[space + 1..]));
+                }
+                None => {
+                    let problem = format!("`{MERGES}` has {merge:?}, which are not two parts");
+                    return Err(self.gguf.fault(problem, OTHER_FILE));
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    /// T5's: the most probable pieces.
+    fn unigram(&self) -> Result<Json> {
+        for key in [ADD_PREFIX, STRIP] {
+            if self.gguf.flag(key)? == Some(false) {
+                let problem = format!("`{key}` is false, which it is in no T5");
+                return Err(self.gguf.fault(problem, give_another()));
+            }
+        }
+        let scores = self.piece_scores()?;
+        let pieces: Vec<(&String, f32)> = self.tokens.iter().zip(scores).collect();
+        let unknown = self.token(UNKNOWN, Some(2))?.map(|(id, _)| id);
+        let words = json!({
+            "type": "Metaspace",
+            "replacement": "▁",
+            "prepend_scheme": "always",
+            "split": true,
+        });
+        let cuts = json!({
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, words],
+        });
+        Ok(self.file(Parts {
+            normalizer: self.charsmap()?,
+            pre_tokenizer: cuts,
+            post_processor: self.post_processor(
+                Around {
+                    key: BOS,
+                    added: false,
+                    absent: None,
+                },
+                Around {
+                    key: EOS,
+                    added: true,
+                    absent: Some(1),
+                },
+            )?,
+            decoder: words,
+            model: json!({
+                "type": "Unigram",
+                "unk_id": unknown,
+                "vocab": pieces,
+                "byte_fallback": self.of_kind(Kind::Byte).next().is_some(),
+            }),
+        }))
+    }
+
+    /// Scores of a unigram model: those of tokens that are found before the model is asked must not
+    /// count, and the lowest of the others sets that of unknown characters.
+    fn piece_scores(&self) -> Result<Vec<f32>> {
+        if let Some((id, token)) = self.of_kind(Kind::Unused).next() {
+            let problem = format!("token {id} ({token:?}) among others is marked as unused");
+            return Err(self.gguf.fault(problem, give_another()));
+        }
+        let scores = self.scores()?.into_iter().zip(&self.kinds);
+        let counted = |(score, kind)| match kind {
+            Kind::Normal | Kind::Byte => score,
+            _ => 0.0,
+        };
+        Ok(scores
+            .map(|(score, &kind)| counted((score, kind)))
+            .collect())
+    }
+
+    /// What characters are replaced with.
+    fn charsmap(&self) -> Result<Json> {
+        let Some(bytes) = self.gguf.integers(CHARSMAP)? else {
+            return Ok(Json::Null);
+        };
+        let bytes: Vec<u8> = bytes.into_iter().map(|byte| byte as u8).collect();
+        let encoded = STANDARD.encode(bytes);
+        Ok(json!({"type": "Precompiled", "precompiled_charsmap": encoded}))
+    }
+}
+
+/// A token before or behind every text.
+struct Around {
+    /// The key that names it.
+    key: &'static str,
+    /// Whether it is there if the file does not say.
+    added: bool,
+    /// What it is if the file does not say.
+    absent: Option<u64>,
+}
+
+struct Parts {
+    normalizer: Json,
+    pre_tokenizer: Json,
+    post_processor: Json,
+    decoder: Json,
+    model: Json,
+}
+
+fn replace(from: &str, to: &str) -> Json {
+    json!({"type": "Replace", "pattern": {"String": from}, "content": to})
+}
+
+/// The text of a token; an empty one would be found everywhere.
+fn name((token, id): (&str, usize)) -> String {
+    match token {
+        "" => format!("[EMPTY_{id}]"),
+        token => token.to_owned(),
+    }
+}
+
+/// A score as a number of the same order.
+fn ordered(score: f32) -> i32 {
+    let bits = score.to_bits() as i32;
+    bits ^ (((bits >> 31) as u32) >> 1) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_keep_their_order() {
+        let scores = [f32::NEG_INFINITY, -260.0, -1.5, -0.0, 0.0, 1e-9, 7.0];
+        assert!(scores
+            .windows(2)
+            .all(|pair| ordered(pair[0]) < ordered(pair[1])));
+    }
+
+    #[test]
+    fn expressions_compile_and_have_one_name_each() {
+        let names = pre_tokenizers::names();
+        let distinct: BTreeSet<_> = names.iter().collect();
+        assert_eq!(names.len(), distinct.len());
+        for name in names {
+            let pre = pre_tokenizers::of(name).unwrap();
+            for split in pre.splits {
+                let split = json!({"type": "Split", "pattern": {"Regex": split},
+                    "behavior": "Isolated", "invert": false});
+                let read: std::result::Result<tokenizers::PreTokenizerWrapper, _> =
+                    serde_json::from_value(split);
+                assert!(read.is_ok(), "{name}: {read:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Models of SentencePiece: LLaMA's `tokenizer.model` (BPE with byte fallback) and T5's
+//! `spiece.model` (unigram), converted as transformers converts them when there is no
+//! tokenizer.json. Ids are those of its `LlamaTokenizerFast` and `T5TokenizerFast`.
+
+mod charsmap;
+mod proto;
+mod settings;
+
+use std::collections::HashMap;
+
+use cascade_hub::VocabularyFiles;
+use prost::Message;
+use tokenizers::decoders::byte_fallback::ByteFallback;
+use tokenizers::decoders::fuse::Fuse;
+use tokenizers::decoders::sequence::Sequence as Decoders;
+use tokenizers::decoders::strip::Strip as StripDecoder;
+use tokenizers::models::bpe::{Merges, Vocab, BPE};
+use tokenizers::models::unigram::Unigram;
+use tokenizers::normalizers::replace::ReplacePattern;
+use tokenizers::normalizers::{Precompiled, Prepend, Replace, Sequence as Normalizers, Strip};
+use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
+use tokenizers::processors::template::TemplateProcessing;
+use tokenizers::{AddedToken, NormalizerWrapper, Tokenizer};
+
+use self::proto::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec};
+use self::settings::Settings;
+use super::declared::Documents;
+use crate::Result;
+
+/// What stands for a space in pieces.
+const SPACE: char = '▁';
+/// More than any model has: LLaMA's has half a megabyte, Gemma's four.
+const MAX_BYTES: usize = 64 << 20;
+/// The longest piece, in bytes. SentencePiece makes them of 16 characters unless told otherwise.
+const MAX_PIECE: usize = 512;
+/// Bytes of all pairs of pieces that make a piece; LLaMA's take less than a megabyte.
+const MAX_MERGES: usize = 256 << 20;
+
+type Outcome<T> = std::result::Result<T, String>;
+
+/// The content of a tokenizer's files.
+pub(super) struct Content {
+    model: Vec<u8>,
+    documents: Documents,
+}
+
+impl Content {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`Error::Source`] for a file that cannot be read, [`Error::Json`](crate::Error::Json) and
+    /// [`Error::NotAnObject`](crate::Error::NotAnObject).
+    pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
+        Ok(Self {
+            model: files.vocabulary.read()?.into_owned(),
+            documents: Documents::read(files)?,
+        })
+    }
+}
+
+/// The tokenizer that the files describe.
+pub(super) fn build(content: &Content) -> Outcome<Tokenizer> {
+    let settings = Settings::read(&content.documents)?;
+    let model = Vocabulary::parse(&content.model)?;
+    match Family::of(&model, &settings)? {
+        Family::Llama => llama(&model, &settings),
+        Family::T5 => t5(&model, &settings),
+    }
+}
+
+/// Whose conversion applies.
+#[derive(Clone, Copy)]
+enum Family {
+    Llama,
+    T5,
+}
+
+impl Family {
+    /// By the class that the files name, and by the model if they name none.
+    fn of(model: &Vocabulary, settings: &Settings) -> Outcome<Self> {
+        let wrong = |class: &str| {
+            Err(format!(
+                "tokenizer_config.json says {class:?}, and the model is {:?}",
+                model.kind
+            ))
+        };
+        match (settings.class.as_deref(), model.kind) {
+            // The first converted checkpoints of LLaMA have the second spelling.
+            (None | Some("LlamaTokenizer" | "LLaMATokenizer"), ModelType::Bpe) => Ok(Self::Llama),
+            (None | Some("T5Tokenizer" | "MT5Tokenizer"), ModelType::Unigram) => Ok(Self::T5),
+            (None, kind) => Err(format!(
+                "it is a model of type {kind:?}; Bpe and Unigram are read"
+            )),
+            (Some(class @ ("LlamaTokenizer" | "LLaMATokenizer")), _) => wrong(class),
+            (Some(class @ ("T5Tokenizer" | "MT5Tokenizer")), _) => wrong(class),
+            (Some(class), _) => Err(format!(
+                "tokenizer_config.json says \"tokenizer_class\": {class:?}; of models of \
+                 SentencePiece, those of LlamaTokenizer and T5Tokenizer are read"
+            )),
+        }
+    }
+}
+
+/// A model of SentencePiece, checked.
+struct Vocabulary {
+    kind: ModelType,
+    pieces: Vec<Piece>,
+    unk_id: usize,
+    unk_piece: String,
+    charsmap: Vec<u8>,
+    remove_extra_whitespaces: bool,
+}
+
+struct Piece {
+    text: String,
+    score: f32,
+    kind: PieceType,
+}
+
+impl Vocabulary {
+    fn parse(bytes: &[u8]) -> Outcome<Self> {
+        if bytes.len() > MAX_BYTES {
+            return Err(format!(
+                "it has {} bytes, more than {MAX_BYTES}",
+                bytes.len()
+            ));
+        }
+        let model = ModelProto::decode(bytes);
+        let model = model.map_err(|error| format!("it is no model of SentencePiece ({error})"))?;
+        if model.pieces.is_empty() {
+            return Err("it is no model of SentencePiece: it has no pieces".to_owned());
+        }
+        let trainer = model.trainer_spec.unwrap_or_default();
+        let normalizer = model.normalizer_spec.unwrap_or_default();
+        refuse_settings(&trainer, &normalizer)?;
+        let kind = trainer.model_type.unwrap_or(ModelType::Unigram as i32);
+        let pieces = pieces(model.pieces)?;
+        let unk_id = usize::try_from(trainer.unk_id()).ok();
+        let unk_id = unk_id.filter(|&id| id < pieces.len());
+        let charsmap = normalizer.precompiled_charsmap.clone().unwrap_or_default();
+        if !charsmap.is_empty() {
+            charsmap::check(&charsmap)?;
+        }
+        Ok(Self {
+            kind: ModelType::try_from(kind).map_err(|_| format!("it is of model type {kind}"))?,
+            unk_id: unk_id
+                .ok_or_else(|| format!("its unknown token has id {}", trainer.unk_id()))?,
+            unk_piece: trainer.unk_piece().to_owned(),
+            pieces,
+            charsmap,
+            remove_extra_whitespaces: normalizer.remove_extra_whitespaces(),
+        })
+    }
+
+    /// Tokens that are matched before a text is split.
+    fn added(&self) -> impl Iterator<Item = AddedToken> + '_ {
+        let matched = [PieceType::Control, PieceType::UserDefined];
+        let pieces = self
+            .pieces
+            .iter()
+            .filter(move |piece| matched.contains(&piece.kind));
+        pieces.map(|piece| {
+            let special = piece.kind == PieceType::Control;
+            AddedToken::from(piece.text.clone(), special).normalized(false)
+        })
+    }
+
+    /// All pairs of pieces that make a piece, the best first: by the score of what they make, then
+    /// longer left parts, then longer right parts, then smaller ids.
+    fn merges(&self) -> Outcome<Merges> {
+        let ids: HashMap<&str, usize> = self
+            .pieces
+            .iter()
+            .map(|p| p.text.as_str())
+            .zip(0..)
+            .collect();
+        let mut merges = Vec::new();
+        let mut bytes = 0;
+        for (piece, score) in self.scored() {
+            let splits = piece
+                .char_indices()
+                .skip(1)
+                .map(|(at, _)| piece.split_at(at));
+            let mut made: Vec<_> = splits
+                .filter_map(|(left, right)| Some(((ids.get(left)?, ids.get(right)?), left, right)))
+                .collect();
+            made.sort_by_key(|(ids, ..)| *ids);
+            bytes += made.len() * (piece.len() + size_of::<(String, String)>());
+            if bytes > MAX_MERGES {
+                return Err("its pieces can be merged in too many ways".to_owned());
+            }
+            merges.extend(made.into_iter().map(|(_, left, right)| {
+                (
+                    score,
+                    left.chars().count(),
+                    right.chars().count(),
+                    left,
+                    right,
+                )
+            }));
+        }
+        merges.sort_by(|a, b| b.0.total_cmp(&a.0).then((b.1, b.2).cmp(&(a.1, a.2))));
+        let owned =
+            |(_, _, _, left, right): (_, _, _, &str, &str)| (left.to_owned(), right.to_owned());
+        Ok(merges.into_iter().map(owned).collect())
+    }
+
+    /// Pieces with their scores. Transformers sets those of the first three, which are special, to
+    /// zero.
+    fn scored(&self) -> impl Iterator<Item = (&str, f32)> {
+        let scores = self.pieces.iter().enumerate();
+        scores.map(|(id, piece)| (piece.text.as_str(), if id < 3 { 0.0 } else { piece.score }))
+    }
+}
+
+/// Refuses what changes ids and no conversion follows.
+fn refuse_settings(trainer: &TrainerSpec, normalizer: &NormalizerSpec) -> Outcome<()> {
+    let settings = [
+        (
+            "treat_whitespace_as_suffix",
+            trainer.treat_whitespace_as_suffix(),
+            false,
+        ),
+        ("add_dummy_prefix", normalizer.add_dummy_prefix(), true),
+        ("escape_whitespaces", normalizer.escape_whitespaces(), true),
+    ];
+    match settings
+        .into_iter()
+        .find(|(_, found, known)| found != known)
+    {
+        Some((name, found, _)) => Err(format!(
+            "it has {name}: {found}, which is not followed here"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn pieces(pieces: Vec<proto::SentencePiece>) -> Outcome<Vec<Piece>> {
+    let mut ids = HashMap::with_capacity(pieces.len());
+    let mut checked = Vec::with_capacity(pieces.len());
+    for (id, piece) in pieces.into_iter().enumerate() {
+        let text = piece.piece.clone().unwrap_or_default();
+        let score = piece.score.unwrap_or_default();
+        if text.is_empty() || text.len() > MAX_PIECE {
+            return Err(format!("its piece {id} has {} bytes", text.len()));
+        }
+        if !score.is_finite() {
+            return Err(format!("the score of its piece {id} is {score}"));
+        }
+        if let Some(first) = ids.insert(text.clone(), id) {
+            return Err(format!("its pieces {first} and {id} are both {text:?}"));
+        }
+        let kind = piece.kind.unwrap_or(PieceType::Normal as i32);
+        let known = PieceType::try_from(kind);
+        let kind =
+            known.map_err(|_| format!("its piece {id} is of type {kind}, which is unknown"))?;
+        checked.push(Piece { text, score, kind });
+    }
+    Ok(checked)
+}
+
+fn llama(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
+    if model.pieces.len() < 3 {
+        return Err(format!("it has {} pieces", model.pieces.len()));
+    }
+    if !model.charsmap.is_empty() || model.remove_extra_whitespaces {
+        return Err("it changes texts before it splits them, which LLaMA's does not".to_owned());
+    }
+    let ids = model.pieces.iter().map(|piece| piece.text.clone()).zip(0..);
+    let bpe = BPE::builder()
+        .vocab_and_merges(ids.collect::<Vocab>(), model.merges()?)
+        .unk_token(model.unk_piece.clone())
+        .fuse_unk(true)
+        .byte_fallback(true)
+        .build();
+    let mut tokenizer = Tokenizer::new(bpe.map_err(describe)?);
+    if settings.legacy {
+        let prefix = settings
+            .add_prefix_space
+            .then(|| Prepend::new(SPACE.to_string()).into());
+        let spaces = replace(" ", &SPACE.to_string())?.into();
+        let steps = prefix.into_iter().chain([spaces]).collect();
+        tokenizer
+            .with_normalizer(Some(Normalizers::new(steps)))
+            .map_err(describe)?;
+    } else {
+        let scheme = prepend_scheme(settings);
+        tokenizer.with_pre_tokenizer(Some(Metaspace::new(SPACE, scheme, false)));
+    }
+    tokenizer.with_decoder(Some(llama_decoder(settings)?));
+    let named = [
+        ("bos_token", "<s>"),
+        ("eos_token", "</s>"),
+        ("unk_token", "<unk>"),
+    ];
+    let further = settings.declared.additional.clone().unwrap_or_default();
+    let special = settings
+        .declared
+        .special_tokens(&named)
+        .into_iter()
+        .chain(further);
+    add_tokens(&mut tokenizer, model, settings, special)?;
+    let bos = settings
+        .add_bos
+        .then(|| token(settings, "bos_token", "<s>"))
+        .transpose()?;
+    let eos = settings
+        .add_eos
+        .then(|| token(settings, "eos_token", "</s>"))
+        .transpose()?;
+    frame(&mut tokenizer, bos, eos)?;
+    Ok(tokenizer)
+}
+
+fn llama_decoder(settings: &Settings) -> Outcome<Decoders> {
+    let mut decoders = vec![
+        replace(&SPACE.to_string(), " ")?.into(),
+        ByteFallback::new().into(),
+        Fuse::new().into(),
+    ];
+    if settings.add_prefix_space {
+        decoders.push(StripDecoder::new(' ', 1, 0).into());
+    }
+    Ok(Decoders::new(decoders))
+}
+
+fn t5(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
+    if !model.remove_extra_whitespaces {
+        return Err("it keeps extra whitespace, which T5's does not".to_owned());
+    }
+    let extra = sentinels(settings)?;
+    let pieces = model
+        .pieces
+        .iter()
+        .map(|piece| (piece.text.clone(), f64::from(piece.score)));
+    let sentinels = (0..settings.extra_ids)
+        .rev()
+        .map(|i| (format!("<extra_id_{i}>"), 0.0));
+    let vocabulary: Vec<(String, f64)> = pieces.chain(sentinels).collect();
+    let unigram = Unigram::from(vocabulary, Some(model.unk_id), false).map_err(describe)?;
+    let mut tokenizer = Tokenizer::new(unigram);
+    let mut steps: Vec<NormalizerWrapper> = Vec::new();
+    if !model.charsmap.is_empty() {
+        let table = Precompiled::from(&model.charsmap);
+        steps.push(table.map_err(|error| error.to_string())?.into());
+    }
+    steps.push(Strip::new(false, true).into());
+    let runs = Replace::new(ReplacePattern::Regex(" {2,}".to_owned()), SPACE.to_string());
+    steps.push(runs.map_err(describe)?.into());
+    tokenizer
+        .with_normalizer(Some(Normalizers::new(steps)))
+        .map_err(describe)?;
+    let metaspace = Metaspace::new(SPACE, prepend_scheme(settings), true);
+    tokenizer.with_pre_tokenizer(Some(metaspace.clone()));
+    tokenizer.with_decoder(Some(metaspace));
+    let named = [
+        ("eos_token", "</s>"),
+        ("unk_token", "<unk>"),
+        ("pad_token", "<pad>"),
+    ];
+    let special = settings
+        .declared
+        .special_tokens(&named)
+        .into_iter()
+        .chain(extra);
+    add_tokens(&mut tokenizer, model, settings, special)?;
+    // Whatever eos_token says.
+    frame(&mut tokenizer, None, Some("</s>".to_owned()))?;
+    Ok(tokenizer)
+}
+
+/// The additional special tokens of T5: sentinels, unless the files name those that there are.
+fn sentinels(settings: &Settings) -> Outcome<Vec<AddedToken>> {
+    let mut tokens = settings.declared.additional.clone().unwrap_or_default();
+    let is_sentinel = |token: &&AddedToken| token.content.contains("<extra_id_");
+    match tokens.iter().filter(is_sentinel).count() {
+        0 => {
+            let names = (0..settings.extra_ids).map(|i| format!("<extra_id_{i}>"));
+            tokens.extend(names.map(|name| AddedToken::from(name, true)));
+        }
+        count if settings.extra_ids > 0 && count != settings.extra_ids => {
+            return Err(format!(
+                "the files beside it name {count} tokens <extra_id_…>, and extra_ids is {}",
+                settings.extra_ids
+            ))
+        }
+        _ => {}
+    }
+    Ok(tokens)
+}
+
+/// Where spaces are put at the beginning of a text.
+fn prepend_scheme(settings: &Settings) -> PrependScheme {
+    match (settings.add_prefix_space, settings.legacy) {
+        (false, _) => PrependScheme::Never,
+        (true, true) => PrependScheme::Always,
+        (true, false) => PrependScheme::First,
+    }
+}
+
+/// Adds the model's own tokens, those of the files, and special tokens that are new, in the order
+/// of transformers: new tokens are numbered in this order.
+fn add_tokens(
+    tokenizer: &mut Tokenizer,
+    model: &Vocabulary,
+    settings: &Settings,
+    special: impl Iterator<Item = AddedToken>,
+) -> Outcome<()> {
+    let own: Vec<AddedToken> = model.added().collect();
+    let is_own = |content: &str| own.iter().any(|token| token.content == content);
+    let declared = settings.declared.in_order(special, is_own);
+    let new = declared.into_iter().filter(|token| !own.contains(token));
+    let tokens: Vec<AddedToken> = own.iter().cloned().chain(new).collect();
+    tokenizer.add_tokens(tokens).map_err(describe)?;
+    let misplaced = settings.declared.added.iter().find_map(|(&id, token)| {
+        let found = tokenizer.token_to_id(&token.content);
+        (found != Some(id)).then_some((id, token, found))
+    });
+    match misplaced {
+        Some((id, token, found)) => Err(format!(
+            "the files beside it give {:?} the id {id}, and its place is {}",
+            token.content,
+            found.map_or("none".to_owned(), |id| id.to_string())
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The content of a special token that texts are framed by.
+fn token(settings: &Settings, name: &str, default: &str) -> Outcome<String> {
+    let token = settings.declared.special(name, Some(default));
+    let token = token.ok_or_else(|| format!("{name} is null, and add_{name} is true"))?;
+    Ok(token.content)
+}
+
+/// Puts tokens before and behind every text.
+fn frame(tokenizer: &mut Tokenizer, bos: Option<String>, eos: Option<String>) -> Outcome<()> {
+    let mut special = Vec::new();
+    for token in bos.iter().chain(&eos) {
+        if token.contains([':', '$', ' ']) {
+            return Err(format!(
+                "texts are framed by {token:?}, which a template cannot name"
+            ));
+        }
+        let id = tokenizer.token_to_id(token);
+        let id =
+            id.ok_or_else(|| format!("texts are framed by {token:?}, which it does not have"))?;
+        special.push((token.clone(), id));
+    }
+    let text = "$A".to_owned();
+    let template: Vec<String> = bos.into_iter().chain([text]).chain(eos).collect();
+    let processor = TemplateProcessing::builder()
+        .try_single(template)
+        .map_err(|error| error.to_string())?
+        .special_tokens(special)
+        .build()
+        .map_err(|error| error.to_string())?;
+    tokenizer.with_post_processor(Some(processor));
+    Ok(())
+}
+
+fn replace(pattern: &str, content: &str) -> Outcome<Replace> {
+    Replace::new(pattern, content).map_err(describe)
+}
+
+fn describe(error: tokenizers::Error) -> String {
+    error.to_string()
+}

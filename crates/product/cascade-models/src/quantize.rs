@@ -1,0 +1,389 @@
+//! A model as a GGUF file: what its configuration is in the words of the format.
+
+use std::fmt::Debug;
+use std::io::Write;
+use std::num::NonZeroUsize;
+
+use cascade_checkpoint::quantize::{
+    self as gguf, Description, Family, FusedRows, Original, Setting,
+};
+use cascade_checkpoint::{DType, Tokenizer};
+use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
+use serde_json::Value as Json;
+
+pub use cascade_checkpoint::quantize::Quantized;
+
+use crate::backend::{Activation, Heads};
+use crate::config::{check_kind, read_config, ModelConfig};
+use crate::decoder::{Arrangement, DecoderConfig, Rotations};
+use crate::load::{end_tokens, generation_warnings};
+use crate::t5::FeedForwardProj;
+use crate::{Error, Result, T5Config};
+
+/// What a GGUF file has words for, or what it has not.
+type Expressible<T> = std::result::Result<T, String>;
+
+/// Writes a model as one GGUF file whose matrices are rounded to `dtype`. The same files give the
+/// same bytes on every machine, and loading what was written as it is [stored](DType::Stored) gives
+/// the model that loading the original in `dtype` gives. A matrix whose rows have no whole blocks
+/// is written in f32.
+///
+/// `tell` hears what the user should know, in sentences, before anything is written: what is lost,
+/// and where other programs would take the file for another model, or for none.
+///
+/// A GGUF file, or all parts of one, is written anew by
+/// [`requantize`](cascade_checkpoint::quantize::requantize): all but its matrices stays. A folder
+/// of safetensors or PyTorch files, with the chat templates of `conversations` (the content of a
+/// tokenizer_config.json), is written by [`convert`](cascade_checkpoint::quantize::convert).
+/// Frequencies of LLaMA 3's rotations become factors in f32, which may move them by one part in ten
+/// million. [`check_quantized`] reads the file again and compares.
+///
+/// # Errors
+/// [`Checkpoint`](Error::Checkpoint) with
+/// [`QuantizeType`](cascade_checkpoint::Error::QuantizeType) for [`DType::Stored`], and whatever
+/// `requantize` and `convert` refuse; [`Config`](Error::Config) for a folder whose settings are.
+pub fn quantize(
+    files: &ModelFiles,
+    conversations: &Json,
+    dtype: DType,
+    tell: &mut dyn FnMut(&str),
+    out: &mut dyn Write,
+) -> Result<Quantized> {
+    if files.weight_format == WeightFormat::Gguf {
+        return Ok(gguf::requantize(&files.weights, dtype, tell, out)?);
+    }
+    if dtype == DType::Stored {
+        return Err(cascade_checkpoint::Error::QuantizeType.into());
+    }
+    let (_, original) = read(files)?;
+    Ok(gguf::convert(&original, conversations, dtype, tell, out)?)
+}
+
+/// Reads the file that [`quantize`] has written again, and compares what it says with the original:
+/// settings, tokenizer, and the tokens that end an answer.
+///
+/// # Errors
+/// [`CannotSay`](cascade_checkpoint::Error::CannotSay) for the first difference.
+pub fn check_quantized(files: &ModelFiles, written: &ModelFile) -> Result<()> {
+    if files.weight_format == WeightFormat::Gguf {
+        return Ok(());
+    }
+    let (config, original) = read(files)?;
+    gguf::check(&original, written, |json, own_head| {
+        let read = ModelConfig::parse(written, json)?;
+        compare(&config, &read, own_head).map_err(|what| cannot_say(files, what))
+    })
+}
+
+/// The configuration of a folder's model, and what it is in the words of the format.
+fn read(files: &ModelFiles) -> Result<(ModelConfig, Original<'_>)> {
+    let json = read_config(files)?;
+    check_kind(&files.config, &json)?;
+    let config = ModelConfig::parse(&files.config, &json)?;
+    let tokenizer = Tokenizer::load(&files.tokenizer)?;
+    let rows = config.info().vocab_size;
+    tokenizer.check_fits(rows)?;
+    let mut warnings = config.warnings().to_vec();
+    warnings.extend(generation_warnings(files, &json)?);
+    warnings.extend(tokenizer.warnings().iter().cloned());
+    let ends = end_tokens(files, &json, rows)?;
+    warnings.extend(ends.warnings);
+    let original = Original {
+        files,
+        description: of(&config).map_err(|what| cannot_say(files, what))?,
+        tokenizer,
+        ends: ends.ids,
+        warnings,
+    };
+    Ok((config, original))
+}
+
+fn cannot_say(files: &ModelFiles, what: String) -> Error {
+    let model = files.name.clone();
+    cascade_checkpoint::Error::CannotSay { model, what }.into()
+}
+
+/// What a file would say of a model.
+///
+/// # Errors
+/// What it cannot say.
+fn of(config: &ModelConfig) -> Expressible<Description> {
+    match config {
+        ModelConfig::T5(config) => t5(config),
+        ModelConfig::Decoder(config) => decoder(config),
+    }
+}
+
+fn decoder(config: &DecoderConfig) -> Expressible<Description> {
+    use Setting::{Number, Text, Unsigned};
+    let family = family(config)?;
+    let Heads { queries, kv, size } = config.heads;
+    let mut keys = vec![
+        ("vocab_size", Unsigned(config.vocab_size)),
+        ("context_length", Unsigned(config.positions)),
+        ("embedding_length", Unsigned(config.size)),
+        ("block_count", Unsigned(config.layers.len())),
+        ("feed_forward_length", Unsigned(config.inner)),
+        ("attention.head_count", Unsigned(queries)),
+        ("attention.head_count_kv", Unsigned(kv)),
+        ("attention.key_length", Unsigned(size)),
+        ("attention.value_length", Unsigned(size)),
+        ("attention.layer_norm_rms_epsilon", Number(config.epsilon)),
+        ("rope.dimension_count", Unsigned(size)),
+        ("rope.freq_base", Number(config.rope.base())),
+    ];
+    let window = config.layers.first().and_then(|layer| layer.window);
+    keys.extend(window.map(|window| ("attention.sliding_window", Unsigned(window.get()))));
+    let mut factors = None;
+    match config.rope.in_words(size)? {
+        Rotations::Plain => {}
+        Rotations::Linear { factor } => keys.extend([
+            ("rope.scaling.type", Text("linear")),
+            ("rope.scaling.factor", Number(factor)),
+        ]),
+        Rotations::Yarn {
+            factor,
+            original,
+            fast,
+            slow,
+        } => keys.extend([
+            ("rope.scaling.type", Text("yarn")),
+            ("rope.scaling.factor", Number(factor)),
+            ("rope.scaling.original_context_length", Unsigned(original)),
+            ("rope.scaling.yarn_beta_fast", Number(fast)),
+            ("rope.scaling.yarn_beta_slow", Number(slow)),
+        ]),
+        Rotations::Divided(by) => factors = Some(by),
+    }
+    Ok(Description {
+        family,
+        vocab_size: config.vocab_size,
+        padding: None,
+        layers: (config.layers.len(), 0),
+        heads: (queries, kv),
+        ungated: false,
+        // A head that is there counts, whatever config.json says.
+        tied: false,
+        scale: None,
+        fused: (config.stored == Arrangement::Together).then_some(FusedRows {
+            queries: queries * size,
+            keys: kv * size,
+            inner: config.inner,
+        }),
+        window: window.map(NonZeroUsize::get),
+        keys,
+        factors,
+        parameters: {
+            let of = |tied| {
+                DecoderConfig {
+                    tied,
+                    ..config.clone()
+                }
+                .parameters()
+            };
+            (of(true), of(false))
+        },
+    })
+}
+
+/// The architecture that computes what a decoder does.
+fn family(config: &DecoderConfig) -> Expressible<Family> {
+    let mut layers = config.layers.iter();
+    let first = layers.next();
+    let refused = [
+        (
+            config.activation != Activation::Silu,
+            "another activation than SiLU in an architecture that is read here",
+        ),
+        (
+            layers.any(|layer| Some(layer) != first),
+            "what its layers differ in: windows, or positions that some do not have",
+        ),
+        (
+            first.is_some_and(|layer| !layer.rotated),
+            "layers without positions",
+        ),
+    ];
+    if let Some((_, what)) = refused.into_iter().find(|(found, _)| *found) {
+        return Err(what.to_owned());
+    }
+    let family = match (config.head_norms, config.biases.qkv, config.biases.output) {
+        (true, ..) => Family::Qwen3,
+        (false, true, false) => Family::Qwen2,
+        _ => Family::Llama,
+    };
+    match family != Family::Llama && first.is_some_and(|layer| layer.window.is_some()) {
+        true => Err("windows of a Qwen".to_owned()),
+        false => Ok(family),
+    }
+}
+
+fn t5(config: &T5Config) -> Expressible<Description> {
+    use Setting::{Number, Unsigned};
+    let form = config.feed_forward_proj;
+    if !matches!(form, FeedForwardProj::Relu | FeedForwardProj::GatedGelu) {
+        return Err(format!("feed-forward layers of the form {form:?}"));
+    }
+    let farthest = config.relative_attention_max_distance;
+    if farthest != 128 {
+        return Err(format!("a relative_attention_max_distance of {farthest}"));
+    }
+    let start = config.decoder_start() as usize;
+    Ok(Description {
+        family: Family::T5,
+        vocab_size: config.vocab_size,
+        padding: Some(config.pad_token_id.unwrap_or(0)),
+        layers: (config.num_layers, config.decoder_layers()),
+        heads: (config.num_heads, config.num_heads),
+        ungated: !config.feed_forward_proj.is_gated(),
+        tied: config.tie_word_embeddings && config.scale_decoder_outputs.is_none(),
+        scale: Some(match config.scales_outputs() {
+            true => (config.d_model as f64).powf(-0.5),
+            false => 1.0,
+        }),
+        fused: None,
+        window: None,
+        keys: vec![
+            ("vocab_size", Unsigned(config.vocab_size)),
+            // Positions are relative; other programs want a number.
+            ("context_length", Unsigned(512)),
+            ("embedding_length", Unsigned(config.d_model)),
+            ("block_count", Unsigned(config.num_layers)),
+            ("decoder_block_count", Unsigned(config.decoder_layers())),
+            ("feed_forward_length", Unsigned(config.d_ff)),
+            ("attention.head_count", Unsigned(config.num_heads)),
+            ("attention.key_length", Unsigned(config.d_kv)),
+            ("attention.value_length", Unsigned(config.d_kv)),
+            (
+                "attention.relative_buckets_count",
+                Unsigned(config.relative_attention_num_buckets),
+            ),
+            (
+                "attention.layer_norm_epsilon",
+                Number(config.layer_norm_epsilon),
+            ),
+            (
+                "attention.layer_norm_rms_epsilon",
+                Number(config.layer_norm_epsilon),
+            ),
+            ("decoder_start_token_id", Unsigned(start)),
+        ],
+        factors: None,
+        parameters: {
+            let of = |tie_word_embeddings| {
+                let config = config.clone();
+                T5Config {
+                    tie_word_embeddings,
+                    ..config
+                }
+                .parameters()
+            };
+            (of(true), of(false))
+        },
+    })
+}
+
+/// Compares what two descriptions compute: all that a forward depends on, rotations within the
+/// rounding of factors in f32.
+///
+/// # Errors
+/// What differs.
+fn compare(original: &ModelConfig, read: &ModelConfig, own_head: bool) -> Expressible<()> {
+    match (original, read) {
+        (ModelConfig::Decoder(original), ModelConfig::Decoder(read)) => {
+            if !original.rope.is_nearly(&read.rope, original.heads.size) {
+                return Err(differences(&original.rope, &read.rope));
+            }
+            let expected = DecoderConfig {
+                tied: !own_head,
+                stored: Arrangement::Apart,
+                rope: read.rope.clone(),
+                warnings: read.warnings.clone(),
+                ..(**original).clone()
+            };
+            equal(&expected, &**read)
+        }
+        (ModelConfig::T5(original), ModelConfig::T5(read)) => {
+            let expected = T5Config {
+                tie_word_embeddings: !own_head,
+                scale_decoder_outputs: Some(original.scales_outputs()),
+                num_decoder_layers: Some(original.decoder_layers()),
+                decoder_start_token_id: Some(original.decoder_start()),
+                pad_token_id: read.pad_token_id,
+                warnings: read.warnings.clone(),
+                ..(**original).clone()
+            };
+            equal(&expected, &**read)
+        }
+        _ => Err("another architecture".to_owned()),
+    }
+}
+
+fn equal<T: Debug + PartialEq>(expected: &T, read: &T) -> Expressible<()> {
+    match expected == read {
+        true => Ok(()),
+        false => Err(differences(expected, read)),
+    }
+}
+
+/// The settings that differ.
+fn differences(expected: &impl Debug, read: &impl Debug) -> String {
+    let (expected, read) = (format!("{expected:#?}"), format!("{read:#?}"));
+    let pairs = settings(&expected).into_iter().zip(settings(&read));
+    let different = pairs.filter(|(a, b)| a != b);
+    let said: Vec<String> = different
+        .map(|((name, expected), (_, read))| format!("{name} {expected} (but {read})"))
+        .collect();
+    said.join(", ")
+}
+
+/// Names and values in what `{:#?}` writes of settings, line by line; what a value is wrapped in is
+/// part of its name.
+fn settings(debugged: &str) -> Vec<(String, &str)> {
+    let (mut outer, mut found) = (Vec::new(), Vec::new());
+    for line in debugged.lines() {
+        let line = line.trim().trim_end_matches(',');
+        if let Some(opened) = line.strip_suffix(['{', '(', '[']) {
+            let name = opened.split(':').next().unwrap_or_default();
+            outer.push(name.trim());
+        } else if matches!(line, "}" | ")" | "]") {
+            outer.pop();
+        } else {
+            let (name, value) = line.split_once(": ").unwrap_or(("", line));
+            // The outermost is the whole.
+            let names = outer.iter().skip(1).copied().chain([name]);
+            let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+            found.push((names.join("."), value));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_named_once_with_both_values() {
+        #[derive(Debug)]
+        #[allow(dead_code)]
+        struct Settings {
+            tied: bool,
+            start: Option<u32>,
+            heads: Heads,
+        }
+        let settings = |tied, start, size| Settings {
+            tied,
+            start: Some(start),
+            heads: Heads {
+                queries: 4,
+                kv: 2,
+                size,
+            },
+        };
+        let (a, b) = (settings(false, 3, 64), settings(true, 0, 128));
+        let said = "tied false (but true), start 3 (but 0), heads.size 64 (but 128)";
+        assert_eq!(differences(&a, &b), said);
+        assert_eq!(differences(&a, &a), "");
+    }
+}
