@@ -36,9 +36,9 @@ target: { model: embedded:demo-$family-target }
 drafters:
   - model: embedded:demo-$family-base
   - model: embedded:demo-$family-small
-  - max_gram: { bigram: embedded:demo, occurrence: latest }
+  - max_gram: { bigram: { table: embedded:demo }, occurrence: latest }
   - prompt_lookup: { max_ngram: 3 }
-  - bigram: embedded:demo
+  - bigram: { table: embedded:demo }
 k:
   matrix: [[1, 1, 1, 1, 1], [0, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
 prompt: problem

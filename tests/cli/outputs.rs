@@ -127,7 +127,7 @@ fn inputs_are_never_written_to() {
 
 /// A configuration of a target, a drafter, a table and weights of a tree, each in a file.
 const FILES_CONFIG: &str = "target: {model: ./target, tokenizer: ./tokenizer}\n\
-    drafters:\n  - {model: ./drafter, tokenizer: ./tokenizer}\n  - bigram: ./table\n\
+    drafters:\n  - {model: ./drafter, tokenizer: ./tokenizer}\n  - bigram: {table: ./table}\n\
     k: {matrix: [[1, 1], [0, 1]]}\n";
 
 #[test]

@@ -19,7 +19,7 @@ fn config(folder: &Path, name: &str, classifier: &str) -> String {
     let path = folder.join(name);
     let text = format!(
         "target: {{ model: embedded:demo-t5-target }}\n\
-         drafters:\n  - model: embedded:demo-t5-small\n    classifier: {classifier}\n\
+         drafters:\n  - model: embedded:demo-t5-small\n    stop_rule: {{ classifier: {classifier} }}\n\
          k: {{ matrix: [[12]] }}\nprompt: problem\n"
     );
     fs::write(&path, text).unwrap();
@@ -171,7 +171,7 @@ fn a_recording_becomes_a_head_that_ends_drafts() {
         let path = folder.path().join("cascade.yaml");
         let text = format!(
             "target: {{ model: embedded:demo-t5-target }}\n\
-             drafters:\n  - model: embedded:demo-t5-small\n    head: {{ folder: {whole}, {settings} }}\n\
+             drafters:\n  - model: embedded:demo-t5-small\n    stop_rule: {{ head: {{ folder: {whole}, {settings} }} }}\n\
              k: {{ matrix: [[12]] }}\nprompt: t5-gsm8k\n"
         );
         fs::write(&path, text).unwrap();

@@ -97,12 +97,12 @@ fn unknown_and_misplaced_keys() {
     );
     let both = message(
         "- model: embedded:demo-t5-small",
-        "- { model: embedded:demo-t5-small, bigram: embedded:demo }",
+        "- { model: embedded:demo-t5-small, bigram: { table: embedded:demo } }",
     );
     assert_says(&both, &["bad.yaml", "drafters[0]", "exactly one of"]);
     let dtype = message(
         "max_gram: { bigram: embedded:demo }",
-        "{ bigram: embedded:demo, dtype: f16 }",
+        "{ bigram: { table: embedded:demo }, dtype: f16 }",
     );
     assert_says(&dtype, &["drafters[1]", "no dtype", "remove"]);
     let yaml = message("lenience: 2", "lenience: [2");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_config::{Config, Drafter, HeadFolder, HeadSettings};
+use cascade_config::{Config, HeadFolder, HeadSettings, StopRuleConfig};
 use cascade_engine::{HeadLayer, HeadWeights};
 use safetensors::tensor::{Dtype, TensorView};
 
@@ -206,23 +206,23 @@ fn what_is_not_understood_is_refused_by_name() {
 #[test]
 fn a_configuration_names_a_head_and_one_rule_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let read = |keys: &str| {
+    let read = |rule: &str| {
         let text = format!(
-            "target: {{ model: embedded:demo-t5-target }}\ndrafters:\n  - model: embedded:demo-t5-small\n    {keys}\n\
+            "target: {{ model: embedded:demo-t5-target }}\ndrafters:\n  - model: embedded:demo-t5-small\n    stop_rule: {rule}\n\
              k: {{ matrix: [[12]] }}\nprompt: t5-gsm8k\n"
         );
         let file = folder.path().join("cascade.yaml");
         fs::write(&file, text).unwrap();
         Config::open(&file)
     };
-    let config = read("head: { folder: ./h, threshold: 0.5, shortest: 3, longest: 9 }").unwrap();
+    let config =
+        read("{ head: { folder: ./h, threshold: 0.5, shortest: 3, longest: 9 } }").unwrap();
     let again = folder.path().join("again.yaml");
     fs::write(&again, config.to_yaml().unwrap()).unwrap();
     for config in [config, Config::open(&again).unwrap()] {
-        let Drafter::Neural { model, .. } = &config.drafters()[0] else {
-            panic!("it is neural")
+        let Some(StopRuleConfig::Head(head)) = config.drafters()[0].stop_rule() else {
+            panic!("it is a head")
         };
-        let head = model.head.as_ref().unwrap();
         assert_eq!(head.folder.file_name().unwrap(), "h");
         assert!(head.folder.is_absolute());
         assert_eq!(
@@ -230,19 +230,27 @@ fn a_configuration_names_a_head_and_one_rule_alone() {
             (Some(0.5), Some(3), Some(9))
         );
     }
-    for (keys, part) in [
-        ("head: { folder: h, threshold: 2 }", "head.threshold"),
-        ("head: { folder: h, colour: red }", "colour"),
+    for (rule, part) in [
         (
-            "head: { folder: h }\n    stop_rule: { length: 3 }",
-            "a drafter has one",
+            "{ head: { folder: h, threshold: 2 } }",
+            "stop_rule.head.threshold",
         ),
         (
-            "head: { folder: h }\n    classifier: { file: c }",
-            "a drafter has one",
+            "{ head: { folder: h, longest: 0 } }",
+            "stop_rule.head.longest",
+        ),
+        ("{ head: { folder: h, colour: red } }", "colour"),
+        ("{ head: { folder: h }, length: 3 }", "one"),
+        (
+            "{ length: 3 }\n    head: { folder: h }",
+            "`stop_rule: { head: … }`",
+        ),
+        (
+            "{ length: 3 }\n    classifier: { file: c }",
+            "`stop_rule: { classifier: … }`",
         ),
     ] {
-        let error = read(keys).unwrap_err().to_string();
+        let error = read(rule).unwrap_err().to_string();
         assert!(error.contains(part), "`{part}` is missing in {error}");
     }
     // It must be a head of this drafter.
@@ -253,7 +261,7 @@ fn a_configuration_names_a_head_and_one_rule_alone() {
         ("0.bias", &[2][..], numbers(2, 1)),
     ];
     write(&at, &tensors, "{ \"hidden_size\": 4, \"num_layers\": 0 }");
-    let config = read("head: { folder: ./small }").unwrap();
+    let config = read("{ head: { folder: ./small } }").unwrap();
     let error = config
         .assemble(&Default::default())
         .map(|_| ())

@@ -9,7 +9,7 @@ use cascade_ngram::{
     drafter_kinds, positive, BigramTable, DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig,
     OpenError, Resources, TableLocator,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Proposes the last token again, and what most often follows it.
 struct Echo {
@@ -31,7 +31,7 @@ impl Drafter for Echo {
     }
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct EchoConfig {
     #[serde(deserialize_with = "positive")]
@@ -104,6 +104,23 @@ fn drafts_without_changing_the_answer() {
 }
 
 #[test]
+fn is_written_and_read_back() {
+    let config = parse(CONFIG).unwrap();
+    let yaml = config.to_yaml().unwrap();
+    let again = Config::parse_with::<WithEcho>(&yaml, "again.yaml", "/elsewhere").unwrap();
+    assert_eq!(again.drafters()[1].name(), "echo");
+    let settings = |config: &Config| config.drafters()[1].settings::<EchoConfig>().cloned();
+    assert_eq!(settings(&again), settings(&config));
+    assert_eq!(again.to_yaml().unwrap(), yaml);
+    // Those who do not have the drafter are told.
+    let error = Config::parse(&yaml, "again.yaml", "").unwrap_err();
+    assert!(
+        error.to_string().contains("unknown field `echo`"),
+        "{error}"
+    );
+}
+
+#[test]
 fn errors_name_its_keys() {
     for (from, to, parts) in [
         (
@@ -145,7 +162,7 @@ fn errors_name_its_keys() {
         (
             "- echo:",
             "- width: 2\n    echo:",
-            &["drafters[1].width", "bigram"],
+            &["unknown field `width`", "within the settings"],
         ),
     ] {
         let message = refusal(from, to);

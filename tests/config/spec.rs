@@ -232,8 +232,7 @@ fn a_written_configuration_is_the_same_cascade() {
     let every_key = "
 target: { model: /tmp/a folder: #1, rule: speculative, device: cpu }
 drafters:
-  - bigram: embedded:demo
-    width: 3
+  - bigram: { table: embedded:demo, width: 3 }
   - prompt_lookup: { max_ngram: 4, branches: 2 }
   - max_gram: { occurrence: latest, min_match: 2, branches: 3, width: 4 }
     name: \"true\"
@@ -299,8 +298,8 @@ fn a_command_line_names_stop_rules_as_reports_do() {
         let rule: StopRuleConfig = text.parse().unwrap();
         assert_eq!(rule.to_string(), text);
         let mut spec = spec("demo-t5-target", &["demo-t5-small"]);
-        spec.stop_rule = Some(rule);
-        assert_eq!(config(&spec).drafters()[0].stop_rule(), Some(rule));
+        spec.stop_rule = Some(rule.clone());
+        assert_eq!(config(&spec).drafters()[0].stop_rule(), Some(&rule));
     }
     assert_eq!("mdp".parse(), "mdp=0.1".parse::<StopRuleConfig>());
     for (text, says) in [
@@ -310,6 +309,8 @@ fn a_command_line_names_stop_rules_as_reports_do() {
         ("length=0", "1 or more"),
         ("confidence=2", "no probability"),
         ("oracle", "there are `length=N`"),
+        ("classifier", "`stop_rule: { classifier: … }`"),
+        ("adaptive-confidence", "there is no stop rule"),
     ] {
         let error = text.parse::<StopRuleConfig>().unwrap_err();
         assert!(error.contains(says), "{text}: {error}");

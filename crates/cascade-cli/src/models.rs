@@ -45,7 +45,7 @@ pub(crate) fn configuration(
         (None, None) => Config::open(default)?,
     };
     let mut config = with_schedule(file, args.schedule)?;
-    set_stop_rule(&mut config, args.stop_rule);
+    set_stop_rule(&mut config, args.stop_rule.clone());
     set_types(&mut config, args);
     Ok(config)
 }
@@ -102,7 +102,7 @@ pub(crate) fn with_schedule(config: Config, name: Option<ScheduleName>) -> Resul
 pub(crate) fn set_stop_rule(config: &mut Config, rule: Option<StopRuleConfig>) {
     if rule.is_some() {
         for drafter in config.drafters_mut() {
-            *drafter.stop_rule_mut() = rule;
+            drafter.stop_rule_mut().clone_from(&rule);
         }
     }
 }
@@ -169,7 +169,7 @@ fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Resul
     if args.schedule == Some(ScheduleName::Online) && args.draft_tokens.is_some() {
         bail!("--schedule online decides how much is drafted: leave out --draft-tokens (-k)");
     }
-    spec.stop_rule = args.stop_rule;
+    spec.stop_rule.clone_from(&args.stop_rule);
     spec.lenience = args.lenience.map(Lenience::new).transpose()?;
     let options = AssembleOptions::default().with_device(device);
     Ok(spec.config(LABEL, &options)?)

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         None => Config::demo()?,
     };
     let mut config = with_schedule(config, args.schedule)?;
-    set_stop_rule(&mut config, args.stop_rule);
+    set_stop_rule(&mut config, args.stop_rule.clone());
     if !config.generation.options().decoding.is_greedy() {
         return Err(Error::NotGreedy).context(format!("{}: generation", config.label));
     }

@@ -36,13 +36,13 @@ pub(crate) enum TrainCommand {
     ///
     /// Record outputs first: `cascade trace record`. 70% of them are trained on; 15% decide when
     /// training stops, and choose the threshold and the longest draft; the last 15% are reported
-    /// on. A configuration uses the result as `classifier: { file: … }` of the drafter.
+    /// on. A configuration uses the result as `stop_rule: { classifier: { file: … } }` of the drafter.
     Classifier(ClassifierArgs),
     /// Train SpecDec++'s acceptance head: whether a drafted token will be accepted, from the
     /// drafter's hidden state.
     ///
     /// Record outputs first: `cascade trace record`. They are split as for a classifier. A
-    /// configuration uses the result as `head: { folder: … }` of the drafter.
+    /// configuration uses the result as `stop_rule: { head: { folder: … } }` of the drafter.
     Head(HeadArgs),
 }
 

@@ -91,7 +91,7 @@ fn with_random_policies(mut config: Config, rng: &mut ChaCha8Rng) -> Result<Conf
         },
     ];
     for drafter in config.drafters_mut() {
-        let rule = *pick(rng, &rules);
+        let rule = pick(rng, &rules).clone();
         *drafter.stop_rule_mut() = rng.random_bool(0.5).then_some(rule);
     }
     if !config.drafters().is_empty() && rng.random_bool(0.25) {
@@ -140,7 +140,7 @@ pub(super) fn settings(config: &Config) -> String {
                 model, branching, ..
             } => write!(
                 line,
-                "; {}: rule {}, widths {:?}, parents {:?}, siblings {:?}",
+                "; {}: rule {}, widths {:?}, expand {:?}, siblings {:?}",
                 model.name, model.rule, branching.widths, branching.expand, branching.siblings
             ),
             Drafter::Statistical { name, config, .. } => {

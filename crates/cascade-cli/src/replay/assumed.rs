@@ -7,9 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Result};
-use cascade_config::{
-    AssembleOptions, AssumedTimes, Config, Drafter, ModelPool, ScheduleConfig, StopRuleConfig,
-};
+use cascade_config::{AssembleOptions, AssumedTimes, Config, Drafter, ModelPool, ScheduleConfig};
 use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualClock};
 use cascade_eval::trace::{replay, Oracle, OracleText, Record, Trace};
 use cascade_eval::Bootstrap;
@@ -418,12 +416,8 @@ fn line(name: &str, cells: impl Iterator<Item = f64>) -> String {
 /// The configuration without stop rules: a fixed length and an oracle have their own.
 fn without_rules(config: &Config) -> Config {
     let mut config = config.clone();
-    let none: Option<StopRuleConfig> = None;
     for drafter in config.drafters_mut() {
-        *Drafter::stop_rule_mut(drafter) = none;
-        if let Drafter::Neural { model, .. } = drafter {
-            (model.classifier, model.head) = (None, None);
-        }
+        *drafter.stop_rule_mut() = None;
     }
     config
 }

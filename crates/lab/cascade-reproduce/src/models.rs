@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cascade_config::{
     AssembleOptions, AssumedTimes, ClassifierEntry, Config, Drafter, DrafterModel, HeadEntry,
-    ModelPool, PromptTemplate, ScheduleConfig, Target,
+    ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
 };
 use cascade_core::{
     Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
@@ -241,13 +241,13 @@ impl Models {
         config.lenience = variant.lenience;
         for drafter in config.drafters_mut() {
             // The variant's own rule alone, whatever the models' configuration has.
-            *drafter.stop_rule_mut() = match rule {
-                Some(DraftRule::Stop(rule)) => Some(*rule),
-                _ => None,
+            let own = rule.and_then(|rule| self.stop_rule(rule));
+            // Networks read what neural drafters compute.
+            let fits = |own: &StopRuleConfig| {
+                own.network().is_none() || matches!(drafter, Drafter::Neural { .. })
             };
-            if let Drafter::Neural { model, .. } = drafter {
-                (model.classifier, model.head) = self.trained(rule);
-            }
+            let own = own.filter(fits);
+            *drafter.stop_rule_mut() = own;
             if let Drafter::Neural {
                 model, branching, ..
             } = drafter
@@ -259,24 +259,25 @@ impl Models {
         Ok(config)
     }
 
-    /// The entry of a trained rule: a classifier, a head, or none.
-    fn trained(&self, rule: Option<&DraftRule>) -> (Option<ClassifierEntry>, Option<HeadEntry>) {
-        let Some(name) = rule.and_then(DraftRule::trained) else {
-            return (None, None);
-        };
+    /// The stop rule of the drafters; `None` if the schedule decides.
+    fn stop_rule(&self, rule: &DraftRule) -> Option<StopRuleConfig> {
+        if let DraftRule::Stop(rule) = rule {
+            return Some(rule.clone());
+        }
+        let name = rule.trained()?;
         let path = self.rules.path(name);
-        match name.network {
+        Some(match name.network {
             Network::Classifier => {
                 let mut entry = ClassifierEntry::new(path);
                 entry.threshold = name.threshold;
-                (Some(entry), None)
+                StopRuleConfig::Classifier(entry)
             }
             Network::Head => {
                 let mut entry = HeadEntry::new(path);
                 entry.threshold = name.threshold;
-                (None, Some(entry))
+                StopRuleConfig::Head(entry)
             }
-        }
+        })
     }
 
     fn target(&self) -> Result<Target> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
 use cascade_engine::{
-    AcceptanceHead, AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Classifier,
-    DraftVocabulary, NeuralOptions, Role, RowTimes, Rule, Schedule, ThreadClock, VirtualClock,
+    AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, DraftVocabulary, NeuralOptions,
+    Role, RowTimes, Rule, Schedule, ThreadClock, VirtualClock,
 };
 use cascade_models::{LoadedModel, Model};
 use cascade_ngram::DrafterFactory;
@@ -15,7 +15,7 @@ use crate::config::{Config, Drafter, Neural};
 use crate::pool::{StandIn, Tables};
 use crate::prompt_limit::{encoder, GuardedCodec};
 use crate::vocabulary::shared;
-use crate::{AssembleOptions, Error, ModelPool, Result};
+use crate::{AssembleOptions, Error, ModelPool, Result, StopRuleConfig, TrainedRule};
 
 /// The model whose answers are kept: one that was loaded, or anything else that scores, such as a
 /// recording.
@@ -271,33 +271,60 @@ impl ModelPool {
         let loaded = loaded.filter(|(_, neural)| self.stand_in(&neural.name).is_none());
         self.check_memory(config, loaded)?;
         let models = self.drafting(config, &target.vocabulary)?;
-        let names = config.drafters().iter().map(Drafter::name);
-        let rules = config.drafters().iter().map(Drafter::stop_rule);
-        let drafters: Vec<_> = names.zip(&models).collect();
+        let drafters: Vec<_> = config.drafters().iter().zip(&models).collect();
         let mut parts = vec![Part {
             name: config.target.name.clone(),
-            source: target.source,
+            source: target.source.clone(),
             role: Role::Target,
             parameters: target.parameters,
         }];
-        parts.extend(drafters.iter().map(|(name, model)| model.part(name)));
+        parts.extend(drafters.iter().map(|(own, model)| model.part(own.name())));
         let of_drafters = drafters
             .iter()
-            .flat_map(|(name, model)| model.warnings(name));
-        let notes: Vec<String> = models.iter().filter_map(Drafting::note).collect();
+            .flat_map(|(own, model)| model.warnings(own.name()));
         let warnings = config.warnings().into_iter().chain(of_drafters).collect();
         let live = target.times.is_none();
+        let notes = self.notes_on_costs(live).chain(self.notes());
+        let notes = notes
+            .chain(models.iter().filter_map(Drafting::note))
+            .collect();
+        let schedule = match schedule {
+            Some(schedule) => schedule,
+            None => self.schedule(config, &parts, live)?,
+        };
+        let builder = self.builder(config, target, schedule, &drafters);
+        Ok(Assembled {
+            cascade: builder
+                .build()
+                .map_err(|source| Error::cascade(&config.label, source))?,
+            parts,
+            warnings,
+            notes,
+        })
+    }
+
+    /// The configuration's own schedule, with what forwards of these models are assumed to cost.
+    fn schedule(&self, config: &Config, parts: &[Part], live: bool) -> Result<Box<dyn Schedule>> {
         let assumed = AssumedCosts {
             measured: match live {
                 true => self.known_costs(levels(config))?,
                 false => Vec::new(),
             },
             fixed: self.fixed_costs,
-            ..assumed_costs(&parts)
+            ..assumed_costs(parts)
         };
+        Ok(config.schedule().schedule(config.placement, assumed))
+    }
+
+    fn builder(
+        &self,
+        config: &Config,
+        target: Target,
+        schedule: Box<dyn Schedule>,
+        drafters: &[(&Drafter, &Drafting<'_>)],
+    ) -> CascadeBuilder {
+        let live = target.times.is_none();
         let alone = live && target.model.is_some() && self.is_alone(levels(config).flatten());
-        let own = || config.schedule().schedule(config.placement, assumed);
-        let schedule = schedule.unwrap_or_else(own);
         let mut times = target.times.map(Times::new);
         let scorer = match &mut times {
             None => target.scorer,
@@ -327,24 +354,13 @@ impl ModelPool {
                 said: Mutex::default(),
             }));
         }
-        for ((name, model), rule) in drafters.into_iter().zip(rules) {
-            builder = model.add(builder, name, times.as_mut());
-            if let Some(rule) = rule {
-                builder = builder.stop_rule(rule.rule());
+        for (own, model) in drafters {
+            builder = model.add(builder, own.name(), times.as_mut());
+            if let Some(rule) = own.stop_rule().and_then(StopRuleConfig::rule) {
+                builder = builder.stop_rule(rule);
             }
         }
-        Ok(Assembled {
-            cascade: builder
-                .build()
-                .map_err(|source| Error::cascade(&config.label, source))?,
-            parts,
-            warnings,
-            notes: self
-                .notes_on_costs(live)
-                .chain(self.notes())
-                .chain(notes)
-                .collect(),
-        })
+        builder
     }
 
     /// The target of a configuration alone.
@@ -382,10 +398,14 @@ impl ModelPool {
                             model, branching, ..
                         },
                         Some(stand_in),
-                    ) => stood_in(config, &key, model, stand_in).map(|()| Drafting::StandIn {
-                        stand_in,
-                        options: NeuralOptions::new(model.rule, branching.clone()),
-                    }),
+                    ) => {
+                        let stands = format!("{} stands for the model", stand_in.source);
+                        no_network(config, &key, drafter, &stands)?;
+                        Ok(Drafting::StandIn {
+                            stand_in,
+                            options: NeuralOptions::new(model.rule, branching.clone()),
+                        })
+                    }
                     _ => self
                         .drafter(config, &key, drafter, vocabulary)
                         .map(Drafting::Model),
@@ -414,7 +434,11 @@ impl ModelPool {
                     (&config.target.name, vocabulary),
                     || self.target_tokenizer(&config.target, vocabulary),
                 )?;
-                let trained = self.trained(config, key, neural, &model)?;
+                let trained = match drafter.stop_rule() {
+                    Some(rule) => TrainedRule::open(rule, &model)
+                        .map_err(|source| no_rule(config, key, rule, source))?,
+                    None => None,
+                };
                 Ok(DrafterModel::Neural {
                     model,
                     rule: neural.rule,
@@ -425,6 +449,7 @@ impl ModelPool {
                 })
             }
             Drafter::Statistical { config: own, .. } => {
+                no_network(config, key, drafter, "the drafter is statistical")?;
                 let pool = self;
                 let factory = own.open(&Tables { pool, vocabulary });
                 let factory = factory.map_err(|error| Error::Drafter {
@@ -437,55 +462,35 @@ impl ModelPool {
         }
     }
 
-    /// The classifier or the head of a drafter.
-    fn trained(
-        &self,
-        config: &Config,
-        key: &str,
-        neural: &Neural,
-        drafter: &LoadedModel,
-    ) -> Result<Option<(TrainedRule, Option<String>)>> {
-        let wrong = |own: &str, source: Box<dyn std::error::Error + Send + Sync>| Error::Drafter {
-            file: config.label.clone(),
-            key: format!("{key}.{own}"),
-            source,
-        };
-        if let Some(entry) = &neural.classifier {
-            let opened = entry.open(&drafter.name);
-            let (rule, warning) = opened.map_err(|error| wrong("classifier", Box::new(error)))?;
-            return Ok(Some((TrainedRule::Classifier(rule), warning)));
-        }
-        let Some(entry) = &neural.head else {
-            return Ok(None);
-        };
-        let opened = entry.open(&drafter.name, drafter.model.hidden_size());
-        let (rule, warning) = opened.map_err(|error| wrong("head", Box::new(error)))?;
-        Ok(Some((TrainedRule::Head(rule), warning)))
-    }
-
     fn neural(&self, config: &Config, key: &str, neural: &Neural) -> Result<Arc<LoadedModel>> {
         let model = self.model(neural);
         model.map_err(|source| Error::model(&config.label, key, source))
     }
 }
 
-/// Refuses a stand-in whose drafter has a network that reads what only the model computes.
-fn stood_in(config: &Config, key: &str, neural: &Neural, stand_in: &StandIn) -> Result<()> {
-    let read = [
-        ("classifier", neural.classifier.is_some()),
-        ("head", neural.head.is_some()),
-    ];
-    match read.into_iter().find(|(_, present)| *present) {
-        None => Ok(()),
-        Some((network, _)) => Err(Error::Drafter {
-            file: config.label.clone(),
-            key: format!("{key}.{network}"),
-            source: format!(
-                "{} stands for the model and computes nothing that a {network} could read; remove it",
-                stand_in.source
-            )
-            .into(),
-        }),
+/// Refuses a stop rule that reads what only a model computes, for a drafter that is none.
+fn no_network(config: &Config, key: &str, drafter: &Drafter, what: &str) -> Result<()> {
+    let Some(rule) = drafter.stop_rule() else {
+        return Ok(());
+    };
+    let Some(network) = rule.network() else {
+        return Ok(());
+    };
+    let problem = format!("{what} and computes nothing that a {network} could read; remove it");
+    Err(no_rule(config, key, rule, problem.into()))
+}
+
+/// What is wrong with the network of a stop rule.
+fn no_rule(
+    config: &Config,
+    key: &str,
+    rule: &StopRuleConfig,
+    source: Box<dyn std::error::Error + Send + Sync>,
+) -> Error {
+    Error::Drafter {
+        file: config.label.clone(),
+        key: format!("{key}.stop_rule.{}", rule.network().unwrap_or_default()),
+        source,
     }
 }
 
@@ -548,15 +553,6 @@ impl Drafting<'_> {
             }
         }
     }
-}
-
-/// A network that decides when a drafter stops.
-#[derive(Clone)]
-pub enum TrainedRule {
-    /// DISCO's classifier.
-    Classifier(Classifier),
-    /// SpecDec++'s head.
-    Head(AcceptanceHead),
 }
 
 /// Assumed times, and the neural drafters that have theirs.
@@ -656,8 +652,7 @@ impl DrafterModel {
                 let scorer = timed(Box::new(model.session()), times);
                 let builder = builder.neural_with(name, scorer, options);
                 match trained {
-                    Some((TrainedRule::Classifier(rule), _)) => builder.stop_rule(rule.clone()),
-                    Some((TrainedRule::Head(rule), _)) => builder.stop_rule(rule.clone()),
+                    Some((rule, _)) => rule.add(builder),
                     None => builder,
                 }
             }

@@ -50,61 +50,6 @@ impl ClassifierSettings {
     }
 }
 
-/// A drafter's classifier in a configuration.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ClassifierEntry {
-    /// The file.
-    pub file: PathBuf,
-    /// In place of the file's threshold.
-    pub threshold: Option<f32>,
-    /// In place of the file's longest draft.
-    pub longest: Option<usize>,
-}
-
-/// Whether two names are of the same model: one of the program's own is the same with and without
-/// `embedded:`.
-pub(crate) fn is_same_model(one: &str, other: &str) -> bool {
-    let bare = |name: &str| name.strip_prefix("embedded:").unwrap_or(name).to_owned();
-    bare(one) == bare(other)
-}
-
-impl ClassifierEntry {
-    /// A file with the settings in it.
-    pub fn new(file: impl Into<PathBuf>) -> Self {
-        Self {
-            file: file.into(),
-            threshold: None,
-            longest: None,
-        }
-    }
-
-    /// Reads the file, and checks that its drafter is this one. A warning says if it is not: drafts
-    /// are as long as they would be for another, which changes the speed alone.
-    ///
-    /// # Errors
-    /// [`ClassifierError`].
-    pub(crate) fn open(
-        &self,
-        drafter: &str,
-    ) -> Result<(Classifier, Option<String>), ClassifierError> {
-        let file = ClassifierFile::open(&self.file)?;
-        let settings = file.settings;
-        let threshold = self.threshold.unwrap_or(settings.threshold);
-        let longest = self.longest.unwrap_or(settings.longest);
-        let rule = Classifier::new(Arc::new(file.weights), threshold, longest)?;
-        let warning = (!is_same_model(&settings.drafter, drafter)).then(|| {
-            format!(
-                "the classifier {} was trained for the drafter `{}`, and `{drafter}` drafts: its drafts may be too \
-                 short or too long",
-                self.file.display(),
-                settings.drafter
-            )
-        });
-        Ok((rule, warning))
-    }
-}
-
 /// Why a classifier cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -12,8 +12,6 @@ use cascade_models::{CacheType, DType, ModelSource};
 use cascade_ngram::{Builtin, DrafterConfig, DrafterKey, DrafterKinds};
 
 use crate::bounded_yaml::{from_yaml, LARGEST_CONFIG};
-use crate::classifier::ClassifierEntry;
-use crate::head::HeadEntry;
 use crate::reader::{last_part, Reader};
 use crate::{
     locator, DeviceSpec, Error, PromptLimit, PromptTemplate, Result, SamplingSettings,
@@ -45,8 +43,8 @@ pub struct Config {
     /// The model whose answers are kept.
     pub target: Neural,
     /// As many as the K matrix has rows, if there is one.
-    drafters: Vec<Drafter>,
-    schedule: ScheduleConfig,
+    pub(crate) drafters: Vec<Drafter>,
+    pub(crate) schedule: ScheduleConfig,
     /// λ of drafters' reviews of neural drafts.
     pub lenience: Lenience,
     /// λ of drafters' reviews of statistical drafts.
@@ -84,10 +82,6 @@ pub struct Neural {
     pub rule: Rule,
     /// Where it computes, if not on the configuration's device.
     pub device: Option<DeviceSpec>,
-    /// The classifier that decides when it stops drafting, if it is a drafter.
-    pub classifier: Option<ClassifierEntry>,
-    /// The acceptance head that decides it, if there is no classifier.
-    pub head: Option<HeadEntry>,
 }
 
 /// One drafter.
@@ -408,8 +402,6 @@ impl Neural {
             cache_dtype: None,
             rule: Rule::default(),
             device: None,
-            classifier: None,
-            head: None,
         }
     }
 
@@ -452,9 +444,11 @@ impl Drafter {
     }
 
     /// When its turns end early.
-    pub fn stop_rule(&self) -> Option<StopRuleConfig> {
+    pub fn stop_rule(&self) -> Option<&StopRuleConfig> {
         match self {
-            Self::Neural { stop_rule, .. } | Self::Statistical { stop_rule, .. } => *stop_rule,
+            Self::Neural { stop_rule, .. } | Self::Statistical { stop_rule, .. } => {
+                stop_rule.as_ref()
+            }
         }
     }
 

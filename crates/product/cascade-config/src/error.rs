@@ -137,7 +137,7 @@ pub enum Error {
     Chat(#[from] cascade_chat::Error),
 
     /// A configuration that has no form as a file.
-    #[error("{file}: {problem}; write the configuration by hand")]
+    #[error("{file}: it cannot be written: {problem}")]
     Unwritable {
         /// The configuration.
         file: String,

@@ -1,145 +1,175 @@
-//! The file format, key by key.
+//! The file format, key by key: read and written by serde.
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cascade_engine::{Convention, Expand, Placement, Siblings};
+use cascade_ngram::{DrafterConfig, DrafterKinds};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
+use serde::{forward_to_deserialize_any, Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::stop_rule::StopRuleEntry;
 use crate::Truncate;
-use cascade_engine::{Convention, Expand, Placement, Siblings};
-use cascade_ngram::{positive, DrafterKinds, StatisticalEntry};
-use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, bound = "K: DrafterKinds")]
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(
+    deny_unknown_fields,
+    bound(deserialize = "K: DrafterKinds", serialize = "")
+)]
 pub(crate) struct File<K> {
-    pub(crate) target: NeuralEntry,
-    #[serde(default)]
-    pub(crate) drafters: Vec<DrafterEntry<K>>,
+    pub(crate) target: Entry<TargetKeys>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) drafters: Vec<Entry<DrafterKeys<K>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) k: Option<KEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lenience: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) statistical_lenience: Option<f32>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "TreeEntry::is_empty")]
     pub(crate) tree: TreeEntry,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prompt: Option<String>,
     #[serde(default)]
     pub(crate) generation: GenerationEntry,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+/// The target or a drafter: the keys of a model, and further ones.
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry<X> {
+    #[serde(flatten)]
+    pub(crate) model: ModelKeys,
+    #[serde(flatten)]
+    pub(crate) further: X,
+}
+
+/// The keys of a model, all of which but its name a statistical drafter lacks.
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NeuralEntry {
-    pub(crate) model: String,
-    pub(crate) name: Option<String>,
-    pub(crate) tokenizer: Option<String>,
-    pub(crate) dtype: Option<String>,
-    pub(crate) cache_dtype: Option<String>,
-    pub(crate) device: Option<String>,
-    pub(crate) rule: Option<String>,
-    /// Always refused: the target verifies strictly, and the drafters' lenience is a top-level key.
-    pub(crate) lenience: Option<f32>,
-}
-
-/// One drafter: exactly one of `model` and the keys of the statistical kinds `K`, with the keys
-/// beside it.
-#[derive(Debug)]
-pub(crate) struct DrafterEntry<K> {
+pub(crate) struct ModelKeys {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tokenizer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dtype: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cache_dtype: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
+}
+
+/// Keys beside those of a model.
+pub(crate) trait FurtherKeys: Default {
+    /// All of them, for messages.
+    fn names() -> Vec<&'static str>;
+
+    /// Reads the value of `key`; `false`, with the map as it was, if it is none of them.
+    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error>;
+
+    /// What to do about a key that is unknown, if more can be said than which ones there are.
+    fn hint(_key: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Of the target: none. It verifies strictly, and drafts nothing that could stop.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct TargetKeys {}
+
+impl FurtherKeys for TargetKeys {
+    fn names() -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, _: &str, _: &mut A) -> Result<bool, A::Error> {
+        Ok(false)
+    }
+
+    fn hint(key: &str) -> Option<String> {
+        let hint = match key {
+            "lenience" => {
+                "the target always verifies strictly, or its answers would change; remove it: `lenience` at the top \
+                 level loosens verification by the drafters"
+            }
+            "stop_rule" => "it ends the drafts of a drafter; give it to one of `drafters`",
+            "branches" => "the target drafts nothing; give it to one of `drafters`",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// Of a drafter. Exactly one of `model` and the keys of the statistical kinds `K` is there.
+#[derive(Debug, Serialize)]
+#[serde(bound = "")]
+pub(crate) struct DrafterKeys<K> {
+    #[serde(flatten, serialize_with = "by_key")]
+    pub(crate) statistical: Vec<Arc<dyn DrafterConfig>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) branches: Option<BranchesEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stop_rule: Option<StopRuleEntry>,
-    pub(crate) classifier: Option<ClassifierKeys>,
-    pub(crate) head: Option<HeadKeys>,
-    /// Of a bigram drafter: successors that are proposed at each depth.
-    pub(crate) width: Option<Positive>,
-    pub(crate) statistical: Vec<StatisticalEntry>,
-    kinds: PhantomData<K>,
+    #[serde(skip)]
+    pub(crate) kinds: PhantomData<K>,
 }
 
-/// The keys beside those of the statistical kinds.
-const DRAFTER_KEYS: [&str; 12] = [
-    "model",
-    "name",
-    "tokenizer",
-    "dtype",
-    "cache_dtype",
-    "device",
-    "rule",
-    "branches",
-    "stop_rule",
-    "classifier",
-    "head",
-    "width",
-];
-
-impl<'de, K: DrafterKinds> Deserialize<'de> for DrafterEntry<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(DrafterVisitor(PhantomData))
-    }
+fn by_key<S: Serializer>(
+    drafters: &[Arc<dyn DrafterConfig>],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(drafters.iter().map(|config| (config.own_key(), &**config)))
 }
 
-struct DrafterVisitor<K>(PhantomData<K>);
-
-impl<'de, K: DrafterKinds> Visitor<'de> for DrafterVisitor<K> {
-    type Value = DrafterEntry<K>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a drafter, as `model: …` or ")?;
-        write!(f, "`{}: …`", K::KEYS.join(": …`, `"))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entry = DrafterEntry {
-            model: None,
-            name: None,
-            tokenizer: None,
-            dtype: None,
-            cache_dtype: None,
-            device: None,
-            rule: None,
+impl<K> Default for DrafterKeys<K> {
+    fn default() -> Self {
+        Self {
+            statistical: Vec::new(),
             branches: None,
             stop_rule: None,
-            classifier: None,
-            head: None,
-            width: None,
-            statistical: Vec::new(),
             kinds: PhantomData,
-        };
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "model" => once(&mut entry.model, "model", &mut map)?,
-                "name" => once(&mut entry.name, "name", &mut map)?,
-                "tokenizer" => once(&mut entry.tokenizer, "tokenizer", &mut map)?,
-                "dtype" => once(&mut entry.dtype, "dtype", &mut map)?,
-                "cache_dtype" => once(&mut entry.cache_dtype, "cache_dtype", &mut map)?,
-                "device" => once(&mut entry.device, "device", &mut map)?,
-                "rule" => once(&mut entry.rule, "rule", &mut map)?,
-                "branches" => once(&mut entry.branches, "branches", &mut map)?,
-                "stop_rule" => once(&mut entry.stop_rule, "stop_rule", &mut map)?,
-                "classifier" => once(&mut entry.classifier, "classifier", &mut map)?,
-                "head" => once(&mut entry.head, "head", &mut map)?,
-                "width" => once(&mut entry.width, "width", &mut map)?,
-                key => match K::next_value(key, &mut map)? {
-                    Some(statistical) => entry.statistical.push(statistical),
-                    None => return Err(unknown_key::<K, _>(key)),
-                },
-            }
         }
-        Ok(entry)
     }
 }
 
-/// A count of 1 or more.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Positive(#[serde(deserialize_with = "positive")] pub(crate) usize);
+impl<K: DrafterKinds> FurtherKeys for DrafterKeys<K> {
+    fn names() -> Vec<&'static str> {
+        let own = ["branches", "stop_rule"];
+        own.into_iter().chain(K::KEYS.iter().copied()).collect()
+    }
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        match key {
+            "branches" => once(&mut self.branches, "branches", map)?,
+            "stop_rule" => once(&mut self.stop_rule, "stop_rule", map)?,
+            key => match K::next_value(key, map)? {
+                Some(config) => self.statistical.push(config),
+                None => return Ok(false),
+            },
+        }
+        Ok(true)
+    }
+
+    fn hint(key: &str) -> Option<String> {
+        match key {
+            "classifier" | "head" => {
+                Some(format!("it is a stop rule: `stop_rule: {{ {key}: … }}`"))
+            }
+            "width" => Some("write it within the settings of the drafter".to_owned()),
+            _ => None,
+        }
+    }
+}
 
 fn once<'de, T, A>(slot: &mut Option<T>, key: &'static str, map: &mut A) -> Result<(), A::Error>
 where
@@ -153,17 +183,102 @@ where
     Ok(())
 }
 
-fn unknown_key<K: DrafterKinds, E: Error>(key: &str) -> E {
-    let known: Vec<String> = DRAFTER_KEYS
-        .iter()
-        .chain(K::KEYS)
-        .map(|key| format!("`{key}`"))
-        .collect();
+impl<'de, X: FurtherKeys> Deserialize<'de> for Entry<X> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntryVisitor(PhantomData))
+    }
+}
+
+struct EntryVisitor<X>(PhantomData<X>);
+
+impl<'de, X: FurtherKeys> Visitor<'de> for EntryVisitor<X> {
+    type Value = Entry<X>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map, as `model: …`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let mut further = X::default();
+        let split = Split {
+            map,
+            of_model: &[],
+            further: &mut further,
+        };
+        let model = ModelKeys::deserialize(split)?;
+        Ok(Entry { model, further })
+    }
+}
+
+/// A map whose keys that are not of a model go to `further`. Unlike `flatten`, it keeps nothing
+/// back, so that errors have their line, and unknown keys are refused.
+struct Split<'a, A, X> {
+    map: A,
+    /// The keys of a model, once serde has said which.
+    of_model: &'static [&'static str],
+    further: &'a mut X,
+}
+
+impl<'de, A: MapAccess<'de>, X: FurtherKeys> Deserializer<'de> for Split<'_, A, X> {
+    type Error = A::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, A::Error> {
+        MapAccessDeserializer::new(self.map).deserialize_any(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, A::Error> {
+        visitor.visit_map(Split {
+            of_model: fields,
+            ..self
+        })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+impl<'de, A: MapAccess<'de>, X: FurtherKeys> MapAccess<'de> for Split<'_, A, X> {
+    type Error = A::Error;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
+        while let Some(key) = self.map.next_key::<String>()? {
+            if self.of_model.contains(&key.as_str()) {
+                return seed.deserialize(key.into_deserializer()).map(Some);
+            }
+            if !self.further.read(&key, &mut self.map)? {
+                return Err(unknown_key::<X, _>(&key, self.of_model));
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
+
+fn unknown_key<X: FurtherKeys, E: Error>(key: &str, of_model: &[&str]) -> E {
+    if let Some(hint) = X::hint(key) {
+        return E::custom(format!("unknown field `{key}`: {hint}"));
+    }
+    let further = X::names();
+    let known = of_model.iter().chain(&further);
+    let known: Vec<String> = known.map(|key| format!("`{key}`")).collect();
     let known = known.join(", ");
     E::custom(format!("unknown field `{key}`, expected one of {known}"))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KEntry {
     #[serde(default)]
@@ -172,59 +287,61 @@ pub(crate) struct KEntry {
 }
 
 /// How a neural drafter's drafts branch.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BranchesEntry {
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) widths: Vec<usize>,
     #[serde(default)]
-    #[serde(alias = "parents")]
     pub(crate) expand: Expand,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) siblings: Siblings,
 }
 
-/// The classifier that decides when a neural drafter stops.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ClassifierKeys {
-    pub(crate) file: String,
-    pub(crate) threshold: Option<f32>,
-    pub(crate) longest: Option<Positive>,
-}
-
-/// The acceptance head that decides when a neural drafter stops.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct HeadKeys {
-    pub(crate) folder: String,
-    pub(crate) threshold: Option<f32>,
-    pub(crate) shortest: Option<Positive>,
-    pub(crate) longest: Option<Positive>,
-}
-
 /// What applies to all drafts.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TreeEntry {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_nodes: Option<usize>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) placement: Placement,
 }
 
-#[derive(Debug, Default, Deserialize)]
+impl TreeEntry {
+    fn is_empty(&self) -> bool {
+        self.max_nodes.is_none() && is_default(&self.placement)
+    }
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GenerationEntry {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_new_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ignore_eos: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top_k: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) min_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) stop: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_prompt_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) truncate_prompt: Option<Truncate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lossy: Option<f64>,
+}
+
+/// For `skip_serializing_if`.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cascade_models::HubOptions;
 
-use crate::{Config, Drafter, Neural};
+use crate::{Config, Drafter, Neural, StopRuleConfig};
 
 impl Config {
     /// The files and folders on this machine that the configuration's models and drafters are read
@@ -19,6 +19,8 @@ impl Config {
                     files.extend(config.files().into_iter().map(PathBuf::from));
                 }
             }
+            let rule = drafter.stop_rule().and_then(StopRuleConfig::path);
+            files.extend(rule.map(PathBuf::from));
         }
         files
     }
@@ -27,11 +29,8 @@ impl Config {
 impl Neural {
     fn files(&self, hub: &HubOptions) -> Vec<PathBuf> {
         let sources = [&self.source].into_iter().chain(&self.tokenizer);
-        let mut files: Vec<_> = sources
+        sources
             .flat_map(|source| source.present_files(hub))
-            .collect();
-        files.extend(self.classifier.iter().map(|entry| entry.file.clone()));
-        files.extend(self.head.iter().map(|entry| entry.folder.clone()));
-        files
+            .collect()
     }
 }

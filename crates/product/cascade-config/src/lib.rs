@@ -66,26 +66,29 @@ mod pool;
 mod prompt;
 mod prompt_limit;
 mod reader;
+#[cfg(test)]
+mod round_trip;
 mod sampling;
 mod schedule;
 mod spec;
 mod stop_rule;
+mod trained_rule;
 mod vocabulary;
-mod yaml;
+mod writer;
 
-pub use assemble::{Assembled, AssumedTimes, DrafterModel, Part, Target, TrainedRule};
+pub use assemble::{Assembled, AssumedTimes, DrafterModel, Part, Target};
 pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
 pub use cascade_chat::{
     ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role, Variables,
 };
 pub use cascade_models::{DeviceSpec, Overcommit};
 pub use chat::ModelChat;
-pub use classifier::{ClassifierEntry, ClassifierError, ClassifierFile, ClassifierSettings};
+pub use classifier::{ClassifierError, ClassifierFile, ClassifierSettings};
 pub use config::{Config, Drafter, GenerationSettings, Neural};
 pub use costs::{CostClock, CostError, CostFile, ForwardTime, Measured};
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
 pub use error::{Error, Result};
-pub use head::{HeadEntry, HeadError, HeadFolder, HeadSettings};
+pub use head::{HeadError, HeadFolder, HeadSettings};
 pub use locator::model_source;
 pub use pool::{AssembleOptions, ModelPool, StandIn};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
@@ -94,3 +97,4 @@ pub use sampling::SamplingSettings;
 pub use schedule::ScheduleConfig;
 pub use spec::{CascadeSpec, NgramTable, TextDrafter};
 pub use stop_rule::StopRuleConfig;
+pub use trained_rule::{ClassifierEntry, HeadEntry, TrainedRule};

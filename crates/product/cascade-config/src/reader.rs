@@ -1,22 +1,17 @@
 //! From the entries of a file to checked values.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cascade_engine::{
     check_levels, AssumedCosts, Branching, Expand, KMatrix, Lenience, LevelSpec, LossBudget,
-    NeuralSpec, Placement, Rule, Siblings, StopSequences,
+    NeuralSpec, Placement, Rule, Siblings, StopSequences, DEFAULT_MAX_NODES,
 };
 use cascade_models::{parse_cache_type, parse_dtype, ModelSource};
-use cascade_ngram::{DrafterConfig, DrafterKinds, StatisticalEntry, TableLocator};
+use cascade_ngram::{DrafterConfig, DrafterKinds, TableLocator};
 
-use crate::classifier::ClassifierEntry;
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
-use crate::file::{
-    BranchesEntry, ClassifierKeys, DrafterEntry, File, GenerationEntry, HeadKeys, KEntry,
-    NeuralEntry,
-};
-use crate::head::HeadEntry;
+use crate::file::{BranchesEntry, DrafterKeys, Entry, File, GenerationEntry, KEntry, ModelKeys};
 use crate::stop_rule::StopRuleEntry;
 use crate::{
     locator, DeviceSpec, Error, PromptError, PromptLimit, PromptTemplate, Result, SamplingSettings,
@@ -38,30 +33,43 @@ pub(crate) struct Reader<'a> {
 
 impl Reader<'_> {
     pub(crate) fn config<K: DrafterKinds>(&self, file: File<K>) -> Result<Config> {
-        let drafters = file
-            .drafters
-            .into_iter()
-            .enumerate()
+        let File {
+            target,
+            drafters,
+            k,
+            schedule,
+            lenience,
+            statistical_lenience,
+            tree,
+            prompt,
+            generation,
+            device,
+        } = file;
+        let drafters = drafters.into_iter().enumerate();
+        let drafters: Vec<Drafter> = drafters
             .map(|(j, entry)| self.drafter(&format!("drafters[{j}]"), entry))
-            .collect::<Result<Vec<_>>>()?;
-        let generation = self.generation(&file.generation)?;
-        let mut config = Config::new(self.neural("target", file.target)?);
-        self.label.clone_into(&mut config.label);
-        let schedule = self.schedule(file.schedule, file.k, drafters.len())?;
-        config = config.with_drafters(drafters, schedule)?;
+            .collect::<Result<_>>()?;
+        let generation = self.generation(&generation)?;
+        let nodes = tree.max_nodes;
+        let nodes = nodes.map(|nodes| self.positive("tree.max_nodes", nodes));
+        let plain = Config {
+            label: self.label.to_owned(),
+            target: self.target(target.model)?,
+            drafters: Vec::new(),
+            schedule: ScheduleConfig::Online,
+            lenience: self.lenience("lenience", lenience)?,
+            statistical_lenience: self.lenience("statistical_lenience", statistical_lenience)?,
+            placement: tree.placement,
+            max_nodes: nodes.transpose()?.unwrap_or(DEFAULT_MAX_NODES),
+            prompt: self.prompt(prompt)?,
+            generation,
+            device: self.device("device", device)?.unwrap_or_default(),
+        };
+        let schedule = self.schedule(schedule, k, drafters.len())?;
+        let config = plain.with_drafters(drafters, schedule)?;
         self.check_rules(&config)?;
-        self.check_levels(&config)?;
-        config.lenience = self.lenience("lenience", file.lenience)?;
-        config.statistical_lenience =
-            self.lenience("statistical_lenience", file.statistical_lenience)?;
-        config.placement = file.tree.placement;
         self.check_placement(&config)?;
-        if let Some(nodes) = file.tree.max_nodes {
-            config.max_nodes = self.positive("tree.max_nodes", nodes)?;
-        }
-        config.prompt = self.prompt(file.prompt)?;
-        config.generation = generation;
-        config.device = self.device("device", file.device)?.unwrap_or_default();
+        self.check_levels(&config)?;
         Ok(config)
     }
 
@@ -78,43 +86,39 @@ impl Reader<'_> {
         Error::cascade(self.label, source)
     }
 
-    fn neural(&self, key: &str, entry: NeuralEntry) -> Result<Neural> {
-        if entry.lenience.is_some() {
-            return Err(self.error(
-                &format!("{key}.lenience"),
-                "the target always verifies strictly, or its answers would change",
-                "remove it; `lenience` at the top level loosens verification by the drafters",
-            ));
+    fn target(&self, mut keys: ModelKeys) -> Result<Neural> {
+        match keys.model.take() {
+            Some(model) => self.neural("target", &model, keys),
+            None => Err(self.error(
+                "target.model",
+                "it is missing",
+                "name the model whose answers are kept",
+            )),
         }
-        let source = self.source(&format!("{key}.model"), &entry.model)?;
-        let tokenizer = entry
-            .tokenizer
-            .map(|text| self.source(&format!("{key}.tokenizer"), &text))
-            .transpose()?;
-        let dtype = entry.dtype.map(|text| {
-            parse_dtype(&text).map_err(|source| Error::Model {
-                file: self.label.to_owned(),
-                key: format!("{key}.dtype"),
-                source: Box::new(source.into()),
-            })
-        });
-        let dtype = dtype.transpose()?;
-        let cache_dtype = entry.cache_dtype.as_deref().map(parse_cache_type);
-        let cache_dtype = cache_dtype.transpose().map_err(|source| Error::Model {
-            file: self.label.to_owned(),
-            key: format!("{key}.cache_dtype"),
-            source: Box::new(source),
-        })?;
+    }
+
+    fn neural(&self, key: &str, model: &str, keys: ModelKeys) -> Result<Neural> {
+        let own = |own: &str| format!("{key}.{own}");
+        let wrong = |own: &str| {
+            let (file, key) = (self.label.to_owned(), format!("{key}.{own}"));
+            move |source| Error::Model {
+                file,
+                key,
+                source: Box::new(source),
+            }
+        };
+        let tokenizer = keys.tokenizer;
+        let tokenizer = tokenizer.map(|text| self.source(&own("tokenizer"), &text));
+        let dtype = keys.dtype.as_deref().map(parse_dtype).transpose();
+        let cache_dtype = keys.cache_dtype.as_deref().map(parse_cache_type);
         Ok(Neural {
-            name: entry.name.unwrap_or_else(|| last_part(&entry.model)),
-            source,
-            tokenizer,
-            dtype,
-            cache_dtype,
-            rule: self.rule(key, entry.rule)?,
-            device: self.device(&format!("{key}.device"), entry.device)?,
-            classifier: None,
-            head: None,
+            name: keys.name.unwrap_or_else(|| last_part(model)),
+            source: self.source(&own("model"), model)?,
+            tokenizer: tokenizer.transpose()?,
+            dtype: dtype.map_err(|error| wrong("dtype")(error.into()))?,
+            cache_dtype: cache_dtype.transpose().map_err(wrong("cache_dtype"))?,
+            rule: self.rule(key, keys.rule)?,
+            device: self.device(&own("device"), keys.device)?,
         })
     }
 
@@ -202,12 +206,27 @@ impl Reader<'_> {
         Ok(table.relative_to(self.base))
     }
 
-    fn drafter<K: DrafterKinds>(&self, key: &str, mut entry: DrafterEntry<K>) -> Result<Drafter> {
-        self.check_beside(key, &entry)?;
-        match (entry.model.take(), entry.statistical.pop()) {
-            (Some(model), None) => self.neural_drafter(key, model, entry),
-            (None, Some(statistical)) if entry.statistical.is_empty() => {
-                self.statistical(key, statistical, entry)
+    fn drafter<K: DrafterKinds>(&self, key: &str, entry: Entry<DrafterKeys<K>>) -> Result<Drafter> {
+        let Entry {
+            model: mut keys,
+            further,
+        } = entry;
+        let DrafterKeys {
+            mut statistical,
+            branches,
+            stop_rule,
+            kinds: _,
+        } = further;
+        let stop_rule = self.stop_rule(key, stop_rule)?;
+        match (keys.model.take(), statistical.pop()) {
+            (Some(model), None) => Ok(Drafter::Neural {
+                model: Box::new(self.neural(key, &model, keys)?),
+                branching: self.branching(key, branches)?,
+                stop_rule,
+            }),
+            (None, Some(config)) if statistical.is_empty() => {
+                self.check_beside(key, &keys, branches.as_ref(), stop_rule.as_ref())?;
+                self.statistical(key, keys.name, config, stop_rule)
             }
             _ => {
                 let kinds = K::KEYS.join("`, `");
@@ -221,145 +240,59 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses keys beside a kind that has no use for them.
-    fn check_beside<K>(&self, key: &str, entry: &DrafterEntry<K>) -> Result<()> {
-        let of_neural = entry.tokenizer.is_some()
-            || entry.dtype.is_some()
-            || entry.cache_dtype.is_some()
-            || entry.device.is_some()
-            || entry.rule.is_some()
-            || entry.branches.is_some()
-            || entry.classifier.is_some()
-            || entry.head.is_some();
-        if entry.model.is_none() && of_neural {
+    /// Refuses keys beside a statistical kind, which has no use for them.
+    fn check_beside(
+        &self,
+        key: &str,
+        keys: &ModelKeys,
+        branches: Option<&BranchesEntry>,
+        stop_rule: Option<&StopRuleConfig>,
+    ) -> Result<()> {
+        let ModelKeys {
+            model: _,
+            name: _,
+            tokenizer,
+            dtype,
+            cache_dtype,
+            device,
+            rule,
+        } = keys;
+        let of_model = [tokenizer, dtype, cache_dtype, device, rule];
+        if branches.is_some() || of_model.into_iter().any(Option::is_some) {
             return Err(self.error(
                 key,
-                "a statistical drafter has no tokenizer, no dtype, no cache_dtype, no device, no rule, no `branches`, no `classifier` and no `head` of its own",
+                "a statistical drafter has no tokenizer, no dtype, no cache_dtype, no device, no rule and no `branches` \
+                 of its own",
                 "remove them",
             ));
         }
-        if entry.statistical.is_empty() && entry.width.is_some() {
-            return Err(self.misplaced_width(key));
-        }
-        Ok(())
-    }
-
-    fn misplaced_width(&self, key: &str) -> Error {
-        self.error(
-            &format!("{key}.width"),
-            "only a bigram table has a width here",
-            "remove it; Max-Gram's belongs inside `max_gram`",
-        )
-    }
-
-    fn neural_drafter<K>(
-        &self,
-        key: &str,
-        model: String,
-        entry: DrafterEntry<K>,
-    ) -> Result<Drafter> {
-        if entry.classifier.is_some() && entry.stop_rule.is_some() {
-            return Err(self.error(
-                &format!("{key}.stop_rule"),
-                "a `classifier` is a stop rule too, and a drafter has one",
-                "remove one of the two",
-            ));
-        }
-        if entry.head.is_some() && (entry.classifier.is_some() || entry.stop_rule.is_some()) {
-            return Err(self.error(
-                &format!("{key}.head"),
-                "a `head` is a stop rule too, and a drafter has one",
-                "remove the other",
-            ));
-        }
-        let classifier = entry.classifier.map(|keys| self.classifier(key, keys));
-        let head = entry.head.map(|keys| self.head(key, keys));
-        let neural = NeuralEntry {
-            model,
-            name: entry.name,
-            tokenizer: entry.tokenizer,
-            dtype: entry.dtype,
-            cache_dtype: entry.cache_dtype,
-            device: entry.device,
-            rule: entry.rule,
-            lenience: None,
-        };
-        let mut neural = self.neural(key, neural)?;
-        neural.classifier = classifier.transpose()?;
-        neural.head = head.transpose()?;
-        Ok(Drafter::Neural {
-            model: Box::new(neural),
-            branching: self.branching(key, entry.branches)?,
-            stop_rule: self.stop_rule(key, entry.stop_rule)?,
-        })
-    }
-
-    fn classifier(&self, key: &str, keys: ClassifierKeys) -> Result<ClassifierEntry> {
-        let ClassifierKeys {
-            file,
-            threshold,
-            longest,
-        } = keys;
-        self.check_threshold(&format!("{key}.classifier.threshold"), threshold)?;
-        Ok(ClassifierEntry {
-            threshold,
-            longest: longest.map(|longest| longest.0),
-            ..ClassifierEntry::new(self.beside(file))
-        })
-    }
-
-    fn head(&self, key: &str, keys: HeadKeys) -> Result<HeadEntry> {
-        let HeadKeys {
-            folder,
-            threshold,
-            shortest,
-            longest,
-        } = keys;
-        self.check_threshold(&format!("{key}.head.threshold"), threshold)?;
-        Ok(HeadEntry {
-            threshold,
-            shortest: shortest.map(|shortest| shortest.0),
-            longest: longest.map(|longest| longest.0),
-            ..HeadEntry::new(self.beside(folder))
-        })
-    }
-
-    fn check_threshold(&self, key: &str, threshold: Option<f32>) -> Result<()> {
-        match threshold.filter(|threshold| !(0.0..=1.0).contains(threshold)) {
+        match stop_rule.and_then(StopRuleConfig::network) {
             None => Ok(()),
-            Some(threshold) => Err(self.error(
-                key,
-                format!("it is {threshold}, and a threshold is a probability"),
-                "give a number from 0 to 1",
+            Some(network) => Err(self.error(
+                &format!("{key}.stop_rule.{network}"),
+                format!("a statistical drafter computes nothing that a {network} could read"),
+                "take another stop rule, or none",
             )),
         }
     }
 
-    /// A path, which is relative to the configuration if it begins with a point.
-    fn beside(&self, path: String) -> PathBuf {
-        match path.starts_with('.') {
-            true => self.base.join(path),
-            false => path.into(),
-        }
-    }
-
-    fn statistical<K>(
+    fn statistical(
         &self,
         key: &str,
-        statistical: StatisticalEntry,
-        entry: DrafterEntry<K>,
+        name: Option<String>,
+        mut config: Arc<dyn DrafterConfig>,
+        stop_rule: Option<StopRuleConfig>,
     ) -> Result<Drafter> {
-        let mut config = statistical.config;
-        if entry.width.is_some_and(|width| !config.set_width(width.0)) {
-            return Err(self.misplaced_width(key));
-        }
-        for (own, table) in config.tables() {
-            *table = self.table(&format!("{key}.{own}"), table)?;
+        // Of a configuration that is written, tables have been resolved before.
+        if let Some(config) = Arc::get_mut(&mut config) {
+            for (own, table) in config.tables() {
+                *table = self.table(&format!("{key}.{own}"), table)?;
+            }
         }
         Ok(Drafter::Statistical {
-            name: entry.name.unwrap_or(statistical.default_name),
-            config: Arc::<dyn DrafterConfig>::from(config),
-            stop_rule: self.stop_rule(key, entry.stop_rule)?,
+            name: name.unwrap_or_else(|| config.own_name()),
+            config,
+            stop_rule,
         })
     }
 
@@ -409,12 +342,9 @@ impl Reader<'_> {
     }
 
     fn stop_rule(&self, key: &str, entry: Option<StopRuleEntry>) -> Result<Option<StopRuleConfig>> {
-        let rule = entry.map(StopRuleEntry::rule).transpose();
+        let rule = entry.map(|entry| entry.rule(self.base)).transpose();
         rule.map_err(|(own, problem)| {
-            let key = match own {
-                "" => format!("{key}.stop_rule"),
-                own => format!("{key}.stop_rule.{own}"),
-            };
+            let key = format!("{key}.stop_rule.{own}");
             let cure = "`stop_rule: { confidence: 0.4 }` is an example; without one, turns do not \
                         end early";
             self.error(&key, problem, cure)

@@ -111,7 +111,7 @@ impl CascadeSpec {
             }
         };
         for drafter in &mut drafters {
-            *drafter.stop_rule_mut() = self.stop_rule;
+            drafter.stop_rule_mut().clone_from(&self.stop_rule);
         }
         let mut config = Config::new(self.target.clone());
         label.clone_into(&mut config.label);

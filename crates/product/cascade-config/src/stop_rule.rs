@@ -1,16 +1,22 @@
 //! When a drafter's turns end early: the stop rule of a drafter in a configuration.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use cascade_engine::{
     AdaptiveConfidence, ConfidenceThreshold, FixedLength, LengthHeuristic, MdpThreshold, StopRule,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_yaml::with::singleton_map;
 
-/// The stop rule of a drafter: `stop_rule: { confidence: 0.4 }` in a configuration,
-/// `confidence=0.4` on a command line.
-#[derive(Clone, Copy, Debug, PartialEq)]
+use crate::trained_rule::{ClassifierEntry, HeadEntry};
+
+/// When a drafter stops: `stop_rule: { confidence: 0.4 }` in a configuration, `confidence=0.4` on a
+/// command line. A new rule is a variant here, in [`rule`](Self::rule) and, for the command line,
+/// in `Display` and `FromStr`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum StopRuleConfig {
     /// [`FixedLength`].
@@ -18,6 +24,7 @@ pub enum StopRuleConfig {
     /// [`LengthHeuristic`].
     Heuristic {
         /// Tokens of the first draft.
+        #[serde(default = "default_start")]
         start: usize,
     },
     /// [`ConfidenceThreshold`].
@@ -25,73 +32,106 @@ pub enum StopRuleConfig {
     /// [`AdaptiveConfidence`].
     AdaptiveConfidence {
         /// The threshold at first.
+        #[serde(default = "default_threshold")]
         start: f32,
     },
     /// [`MdpThreshold`].
     Mdp {
         /// A token of the drafter in forwards of the reviewer, before both are measured.
+        #[serde(default = "default_cost")]
         cost: f64,
         /// The theorem's Δ, in forwards of the reviewer.
+        #[serde(default)]
         delta: f64,
     },
+    /// A trained [`Classifier`](cascade_engine::Classifier), of a neural drafter alone.
+    Classifier(ClassifierEntry),
+    /// A trained [`AcceptanceHead`](cascade_engine::AcceptanceHead), of a neural drafter alone.
+    Head(HeadEntry),
 }
 
-const START: usize = 5;
-const THRESHOLD: f32 = 0.4;
-const COST: f64 = 0.1;
+const fn default_start() -> usize {
+    5
+}
 
-/// Names of the rules, with their values.
+const fn default_threshold() -> f32 {
+    0.4
+}
+
+const fn default_cost() -> f64 {
+    0.1
+}
+
+/// Names of the rules without weights, with their values.
 const KNOWN: &str = "`length=N`, `heuristic[=START]`, `confidence=P`, `adaptive_confidence[=P]` \
                      and `mdp[=COST]`";
 
 impl StopRuleConfig {
-    /// A new rule.
-    pub fn rule(&self) -> Box<dyn StopRule> {
-        match *self {
+    /// A new rule; `None` if a trained network decides, which has to be opened with the drafter.
+    pub fn rule(&self) -> Option<Box<dyn StopRule>> {
+        Some(match *self {
             Self::Length(tokens) => Box::new(FixedLength::new(tokens)),
             Self::Heuristic { start } => Box::new(LengthHeuristic::new(start)),
             Self::Confidence(threshold) => Box::new(ConfidenceThreshold::new(threshold)),
             Self::AdaptiveConfidence { start } => Box::new(AdaptiveConfidence::new(start)),
             Self::Mdp { cost, delta } => Box::new(MdpThreshold::new(cost, delta)),
+            Self::Classifier(_) | Self::Head(_) => return None,
+        })
+    }
+
+    /// What the trained network is that decides, if one does: its key.
+    pub fn network(&self) -> Option<&'static str> {
+        match self {
+            Self::Classifier(_) => Some("classifier"),
+            Self::Head(_) => Some("head"),
+            _ => None,
+        }
+    }
+
+    /// The file or folder of the trained network.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Classifier(entry) => Some(&entry.file),
+            Self::Head(entry) => Some(&entry.folder),
+            _ => None,
+        }
+    }
+
+    fn path_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Self::Classifier(entry) => Some(&mut entry.file),
+            Self::Head(entry) => Some(&mut entry.folder),
+            _ => None,
         }
     }
 
     /// Checks the values, and says what is wrong with which.
     fn checked(self) -> Result<Self, (&'static str, String)> {
         let wrong = |key, problem: &str| Err((key, problem.to_owned()));
-        match self {
+        match &self {
             Self::Length(0) => wrong("length", "it is 0; give 1 or more"),
             Self::Heuristic { start: 0 } => wrong("heuristic", "it starts at 0; give 1 or more"),
-            Self::Confidence(p) if !(0.0..=1.0).contains(&p) => {
+            Self::Confidence(p) if !is_probability(*p) => {
                 wrong("confidence", "it is no probability; give 0 to 1")
             }
-            Self::AdaptiveConfidence { start } if !(0.0..=1.0).contains(&start) => {
+            Self::AdaptiveConfidence { start } if !is_probability(*start) => {
                 wrong("adaptive_confidence", "it is no probability; give 0 to 1")
             }
-            Self::Mdp { cost, .. } if !(cost > 0.0 && cost.is_finite()) => {
+            Self::Mdp { cost, .. } if !(*cost > 0.0 && cost.is_finite()) => {
                 wrong("mdp", "the cost is not above 0 and finite")
             }
-            Self::Mdp { delta, .. } if !(delta >= 0.0 && delta.is_finite()) => {
+            Self::Mdp { delta, .. } if !(*delta >= 0.0 && delta.is_finite()) => {
                 wrong("mdp", "delta is not 0 or above, and finite")
             }
-            valid => Ok(valid),
+            Self::Classifier(entry) => entry.check().map(|()| self),
+            Self::Head(entry) => entry.check().map(|()| self),
+            _ => Ok(self),
         }
     }
+}
 
-    /// As a configuration writes it.
-    pub(crate) fn to_yaml(self) -> String {
-        match self {
-            Self::Length(tokens) => format!("{{ length: {tokens} }}"),
-            Self::Heuristic { start } => format!("{{ heuristic: {{ start: {start} }} }}"),
-            Self::Confidence(p) => format!("{{ confidence: {p} }}"),
-            Self::AdaptiveConfidence { start } => {
-                format!("{{ adaptive_confidence: {{ start: {start} }} }}")
-            }
-            Self::Mdp { cost, delta } => {
-                format!("{{ mdp: {{ cost: {cost}, delta: {delta} }} }}")
-            }
-        }
-    }
+fn is_probability(value: f32) -> bool {
+    (0.0..=1.0).contains(&value)
 }
 
 impl fmt::Display for StopRuleConfig {
@@ -103,6 +143,8 @@ impl fmt::Display for StopRuleConfig {
             Self::AdaptiveConfidence { start } => write!(f, "adaptive_confidence={start}"),
             Self::Mdp { cost, delta: 0.0 } => write!(f, "mdp={cost}"),
             Self::Mdp { cost, delta } => write!(f, "mdp={cost}, delta {delta}"),
+            Self::Classifier(entry) => write!(f, "classifier {}", entry.file.display()),
+            Self::Head(entry) => write!(f, "head {}", entry.folder.display()),
         }
     }
 }
@@ -127,16 +169,22 @@ impl FromStr for StopRuleConfig {
         let rule = match name {
             "length" => Self::Length(count()?.ok_or_else(needs)?),
             "heuristic" => Self::Heuristic {
-                start: count()?.unwrap_or(START),
+                start: count()?.unwrap_or_else(default_start),
             },
             "confidence" => Self::Confidence(share()?.ok_or_else(needs)? as f32),
-            "adaptive_confidence" | "adaptive-confidence" => Self::AdaptiveConfidence {
-                start: share()?.map_or(THRESHOLD, |start| start as f32),
+            "adaptive_confidence" => Self::AdaptiveConfidence {
+                start: share()?.map_or_else(default_threshold, |start| start as f32),
             },
             "mdp" => Self::Mdp {
-                cost: share()?.unwrap_or(COST),
+                cost: share()?.unwrap_or_else(default_cost),
                 delta: 0.0,
             },
+            "classifier" | "head" => {
+                return Err(format!(
+                    "`{name}` reads a trained network: give it to a drafter of a configuration, as \
+                     `stop_rule: {{ {name}: … }}`"
+                ))
+            }
             _ => return Err(format!("there is no stop rule `{name}`; there are {KNOWN}")),
         };
         rule.checked().map_err(|(_, problem)| problem)
@@ -147,82 +195,29 @@ fn number(name: &str, value: &str) -> String {
     format!("`{name}` is {value:?}, and needs a number")
 }
 
-/// The entry of a file: exactly one of its keys.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct StopRuleEntry {
-    length: Option<usize>,
-    heuristic: Option<HeuristicEntry>,
-    confidence: Option<f32>,
-    adaptive_confidence: Option<AdaptiveEntry>,
-    mdp: Option<MdpEntry>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct HeuristicEntry {
-    start: usize,
-}
-
-impl Default for HeuristicEntry {
-    fn default() -> Self {
-        Self { start: START }
-    }
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct AdaptiveEntry {
-    start: f32,
-}
-
-impl Default for AdaptiveEntry {
-    fn default() -> Self {
-        Self { start: THRESHOLD }
-    }
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct MdpEntry {
-    cost: f64,
-    delta: f64,
-}
-
-impl Default for MdpEntry {
-    fn default() -> Self {
-        Self {
-            cost: COST,
-            delta: 0.0,
-        }
-    }
-}
+/// The entry of a file: a map of one key, the rule's name.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct StopRuleEntry(#[serde(with = "singleton_map")] StopRuleConfig);
 
 impl StopRuleEntry {
-    /// The rule, or the key and the problem of what is wrong.
-    pub(crate) fn rule(self) -> Result<StopRuleConfig, (&'static str, String)> {
-        let length = self.length.map(StopRuleConfig::Length);
-        let heuristic = self
-            .heuristic
-            .map(|entry| StopRuleConfig::Heuristic { start: entry.start });
-        let confidence = self.confidence.map(StopRuleConfig::Confidence);
-        let adaptive = self.adaptive_confidence;
-        let adaptive =
-            adaptive.map(|entry| StopRuleConfig::AdaptiveConfidence { start: entry.start });
-        let mdp = self.mdp.map(|entry| StopRuleConfig::Mdp {
-            cost: entry.cost,
-            delta: entry.delta,
-        });
-        let all = [length, heuristic, confidence, adaptive, mdp];
-        let mut named = all.into_iter().flatten();
-        match (named.next(), named.next()) {
-            (Some(rule), None) => rule.checked(),
-            _ => Err((
-                "",
-                "it names no rule, or more than one; give exactly one of `length: N`, \
-                 `heuristic: {}`, `confidence: P`, `adaptive_confidence: {}` and `mdp: {}`"
-                    .to_owned(),
-            )),
+    /// With an absolute path.
+    pub(crate) fn of(mut rule: StopRuleConfig) -> Result<Self, String> {
+        if let Some(path) = rule.path_mut() {
+            *path = crate::writer::path(path)?.into();
         }
+        Ok(Self(rule))
+    }
+
+    /// The rule, its path in `base` if it starts with a point, or the key and the problem of what
+    /// is wrong.
+    pub(crate) fn rule(self, base: &Path) -> Result<StopRuleConfig, (&'static str, String)> {
+        let mut rule = self.0.checked()?;
+        if let Some(path) = rule.path_mut() {
+            if path.to_string_lossy().starts_with('.') {
+                *path = base.join(&path);
+            }
+        }
+        Ok(rule)
     }
 }

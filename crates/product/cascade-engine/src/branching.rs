@@ -19,14 +19,12 @@ pub struct Branching {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expand {
-    #[serde(alias = "lead")]
     /// Only the node on the main path at each depth: the tree of Cascade Speculative Drafting (App.
     /// B), which costs no forward of the drafter beyond those of a chain.
     #[default]
     MainPath,
     /// All leaves: the drafter scores its whole tree in each forward, and every leaf gets children
     /// (SpecInfer's expansion).
-    #[serde(alias = "every")]
     AllLeaves,
     /// The nodes of the most probable paths, by this drafter and the statistical one below it
     /// together, in one tree within the budget of the draft. Its entry of the K matrix is the
@@ -44,12 +42,10 @@ pub enum Expand {
 pub enum Siblings {
     /// The most probable tokens.
     #[default]
-    #[serde(alias = "top")]
     TopK,
     /// Further samples, with replacement. A token drawn twice is one node with two draws. Widths
     /// [n, 1] with children of every node are SpecInfer's n sampled sequences, merged into a prefix
     /// tree: a node drawn m times has m times as many draws below.
-    #[serde(alias = "sampled")]
     WithReplacement,
     /// Further samples, excluding the tokens drawn before.
     WithoutReplacement,
@@ -61,11 +57,9 @@ pub enum Siblings {
 pub enum Placement {
     /// Each continues the draft of the one before: the horizontal cascade.
     #[default]
-    #[serde(alias = "after")]
     Sequential,
     /// Each from the start of the draft, merged into a prefix tree: SpecInfer's merge of several
     /// drafters. Entries are not summed: each drafter drafts the tokens of its own entry.
-    #[serde(alias = "beside")]
     Merged,
 }
 

@@ -1,7 +1,7 @@
 //! What a drafter is as an entry of a configuration, and which kinds of entries there are.
 //!
-//! A drafter is one file: the drafter, its configuration (a [`DrafterConfig`], which serde reads)
-//! and what it opens (a [`DrafterFactory`]). It is registered by one name in a
+//! A drafter is one file: the drafter, its configuration (a [`DrafterConfig`], which serde reads and
+//! writes) and what it opens (a [`DrafterFactory`]). It is registered by one name in a
 //! [`drafter_kinds!`](crate::drafter_kinds) list, under the key that it has in a configuration.
 
 use std::any::Any;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use cascade_core::Drafter;
 use serde::de::{self, MapAccess};
-use serde::{Deserialize, Deserializer};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     BigramConfig, BigramTable, MaxGramConfig, MaxGramTreeConfig, NgramTable, PromptLookupConfig,
@@ -38,7 +39,7 @@ use crate::{
 ///     }
 /// }
 ///
-/// #[derive(Clone, Debug, serde::Deserialize)]
+/// #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 /// #[serde(deny_unknown_fields)]
 /// struct EchoConfig { times: usize }
 ///
@@ -56,7 +57,7 @@ use crate::{
 /// // The one line: `- echo: { times: 3 }` is now an entry.
 /// drafter_kinds!(struct WithEcho: EchoConfig, cascade_ngram::MaxGramConfig);
 /// ```
-pub trait DrafterConfig: Any + fmt::Debug + Send + Sync {
+pub trait DrafterConfig: Any + fmt::Debug + Send + Sync + erased_serde::Serialize + Keyed {
     /// Opens what the drafter needs. Tables come from `resources`, which opens each once;
     /// everything else that is slow to make belongs here too, since the factory is asked often.
     ///
@@ -74,13 +75,6 @@ pub trait DrafterConfig: Any + fmt::Debug + Send + Sync {
     /// name files say which.
     fn files(&self) -> Vec<&Path> {
         Vec::new()
-    }
-
-    /// Sets the `width` that stands beside the drafter's key; `false` if the drafter has none
-    /// there.
-    fn set_width(&mut self, width: usize) -> bool {
-        let _ = width;
-        false
     }
 
     /// Whether its drafters [mix](Drafter::takes_advice) their probabilities with a neural
@@ -106,6 +100,8 @@ pub trait DrafterConfig: Any + fmt::Debug + Send + Sync {
     }
 }
 
+erased_serde::serialize_trait_object!(DrafterConfig);
+
 impl dyn DrafterConfig {
     /// The settings as those of one drafter, if they are.
     pub fn downcast_ref<C: DrafterConfig>(&self) -> Option<&C> {
@@ -122,6 +118,25 @@ pub trait DrafterKey {
     /// `max_gram`.
     fn default_name() -> String {
         Self::KEY.replace('_', "-")
+    }
+}
+
+/// [`DrafterKey`] of settings whose type is not known; implemented for all that have one.
+pub trait Keyed {
+    /// [`DrafterKey::KEY`].
+    fn own_key(&self) -> &'static str;
+
+    /// [`DrafterKey::default_name`].
+    fn own_name(&self) -> String;
+}
+
+impl<C: DrafterKey> Keyed for C {
+    fn own_key(&self) -> &'static str {
+        C::KEY
+    }
+
+    fn own_name(&self) -> String {
+        C::default_name()
     }
 }
 
@@ -241,6 +256,28 @@ impl<'de> Deserialize<'de> for TableLocator {
     }
 }
 
+/// As an absolute path, so that it is found wherever the text is read.
+impl Serialize for TableLocator {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::File(path) => std::path::absolute(path)
+                .map_err(|error| S::Error::custom(format!("{}: {error}", path.display())))?
+                .serialize(serializer),
+            Self::Embedded(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+/// For `skip_serializing_if`: whether a setting is its type's default.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// For `skip_serializing_if`: whether a count is 1, the default.
+pub(crate) fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
 /// A count of 1 or more: for `deserialize_with`.
 ///
 /// # Errors
@@ -266,55 +303,26 @@ pub fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::
     deserializer.deserialize_u64(Positive)
 }
 
-/// An entry of one kind, as it was read.
-#[derive(Debug)]
-pub struct StatisticalEntry {
-    /// The key of its kind.
-    pub key: &'static str,
-    /// What it is called if the entry gives it no name.
-    pub default_name: String,
-    /// Its settings.
-    pub config: Box<dyn DrafterConfig>,
-}
-
-impl StatisticalEntry {
-    /// The next value of a map, as settings of one kind.
-    ///
-    /// # Errors
-    /// Settings that are unknown, missing or of the wrong kind.
-    pub fn next_value<'de, C, A>(map: &mut A) -> Result<Self, A::Error>
-    where
-        C: DrafterConfig + DrafterKey + Deserialize<'de>,
-        A: MapAccess<'de>,
-    {
-        Ok(Self {
-            key: C::KEY,
-            default_name: C::default_name(),
-            config: Box::new(map.next_value::<C>()?),
-        })
-    }
-}
-
 /// Kinds of drafters that configurations may have; implemented by
 /// [`drafter_kinds!`](crate::drafter_kinds).
 pub trait DrafterKinds {
     /// The keys of their settings.
     const KEYS: &'static [&'static str];
 
-    /// The value that follows `key` in a map; `None`, with the map as it was, if it is no key of
+    /// The settings that follow `key` in a map; `None`, with the map as it was, if it is no key of
     /// these kinds.
     ///
     /// # Errors
-    /// As [`StatisticalEntry::next_value`].
+    /// Settings that are unknown, missing or of the wrong kind.
     fn next_value<'de, A: MapAccess<'de>>(
         key: &str,
         map: &mut A,
-    ) -> Result<Option<StatisticalEntry>, A::Error>;
+    ) -> Result<Option<Arc<dyn DrafterConfig>>, A::Error>;
 }
 
 /// Registers kinds of drafters by their configurations:
 /// `drafter_kinds!(pub struct Name: AConfig, BConfig);` makes a [`DrafterKinds`] of types that are
-/// [`DrafterConfig`], [`DrafterKey`] and [`serde::Deserialize`].
+/// [`DrafterConfig`], [`DrafterKey`], [`serde::Deserialize`] and [`serde::Serialize`].
 #[macro_export]
 macro_rules! drafter_kinds {
     ($(#[$doc:meta])* $visibility:vis struct $name:ident: $($config:ty),+ $(,)?) => {
@@ -328,9 +336,13 @@ macro_rules! drafter_kinds {
             fn next_value<'de, A: $crate::serde::de::MapAccess<'de>>(
                 key: &str,
                 map: &mut A,
-            ) -> ::std::result::Result<::std::option::Option<$crate::StatisticalEntry>, A::Error> {
+            ) -> ::std::result::Result<
+                ::std::option::Option<::std::sync::Arc<dyn $crate::DrafterConfig>>,
+                A::Error,
+            > {
                 $(if key == <$config as $crate::DrafterKey>::KEY {
-                    return $crate::StatisticalEntry::next_value::<$config, A>(map).map(Some);
+                    let config = map.next_value::<$config>()?;
+                    return Ok(Some(::std::sync::Arc::new(config)));
                 })+
                 Ok(None)
             }
@@ -349,6 +361,9 @@ drafter_kinds! {
 
 #[cfg(test)]
 mod tests {
+    use proptest::option;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -363,6 +378,56 @@ mod tests {
         assert_eq!(resolved.relative_to(Path::new("/b")), resolved);
         let bare = TableLocator::from("t5");
         assert_eq!(bare.relative_to(Path::new("/a")), bare);
+    }
+
+    fn place() -> impl Strategy<Value = TableLocator> {
+        let name = "[a-z0-9 :#'\"-]{1,8}";
+        prop_oneof![
+            name.prop_map(TableLocator::Embedded),
+            name.prop_map(|name| TableLocator::File(format!("/tables/{name}").into())),
+        ]
+    }
+
+    /// Writes settings and reads them again.
+    fn again<C: DrafterConfig + serde::de::DeserializeOwned>(settings: &C) -> C {
+        let settings: &dyn DrafterConfig = settings;
+        let text = serde_json::to_string(settings).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    proptest! {
+        // The fields are all named: one that is added has to be written and read too.
+        #[test]
+        fn settings_that_are_written_are_read(
+            places in (option::of(place()), option::of(place()), place()),
+            counts in [1usize..9, 1..9, 1..9],
+            shares in [0.0f32..=1.0, 0.0..=1.0],
+            latest in any::<bool>(),
+            tokens in any::<u32>(),
+            hints in 0usize..=8,
+        ) {
+            let max_gram = MaxGramConfig {
+                bigram: places.0.clone(),
+                occurrence: if latest { crate::Occurrence::Latest } else { crate::Occurrence::Earliest },
+                min_match: counts[0],
+                branches: counts[1],
+                width: counts[2],
+            };
+            prop_assert_eq!(again(&max_gram), max_gram);
+            let tree = MaxGramTreeConfig {
+                table: places.0,
+                weights: places.1,
+                min_probability: shares[0],
+                session_tokens: tokens as usize,
+                hints,
+                learning_rate: shares[1],
+            };
+            prop_assert_eq!(again(&tree), tree);
+            let bigram = BigramConfig { table: places.2, width: counts[0] };
+            prop_assert_eq!(again(&bigram), bigram);
+            let lookup = PromptLookupConfig { max_ngram: counts[0], branches: counts[1] };
+            prop_assert_eq!(again(&lookup), lookup);
+        }
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub use bigram::{
     BigramTable, Provenance, Source, Successors,
 };
 pub use config::{
-    positive, Builtin, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, OpenError,
-    Resources, StatisticalEntry, TableLocator,
+    positive, Builtin, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError,
+    Resources, TableLocator,
 };
 pub use error::{Error, Result};
 pub use max_gram::{MaxGram, MaxGramConfig, MaxGramOptions, Occurrence};

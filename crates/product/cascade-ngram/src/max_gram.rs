@@ -6,18 +6,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cascade_core::{common_prefix, Budget, Drafter, ScoredTree, TokenId, TokenTree};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     branches::{earlier_ends, Branches},
     config::{
-        positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
+        is_default, is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError,
+        Resources, TableLocator,
     },
     BigramTable, Match, SuffixAutomaton,
 };
 
 /// Which of several earlier occurrences to copy from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Occurrence {
     /// The first one, as in the paper's Listing 1. Known in constant time.
@@ -58,22 +59,24 @@ impl Default for MaxGramOptions {
 
 /// Settings of [`MaxGram`] with the place of its table: `max_gram: { bigram: TABLE, branches: 4 }`.
 /// The default is the paper's definition without a table.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MaxGramConfig {
     /// The table that fills what no match gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bigram: Option<TableLocator>,
     /// As [`MaxGramOptions::occurrence`].
+    #[serde(skip_serializing_if = "is_default")]
     pub occurrence: Occurrence,
     /// As [`MaxGramOptions::min_match`].
-    #[serde(deserialize_with = "positive")]
+    #[serde(deserialize_with = "positive", skip_serializing_if = "is_one")]
     pub min_match: usize,
     /// As [`MaxGramOptions::branches`].
-    #[serde(deserialize_with = "positive")]
+    #[serde(deserialize_with = "positive", skip_serializing_if = "is_one")]
     pub branches: usize,
     /// As [`MaxGramOptions::width`].
-    #[serde(deserialize_with = "positive")]
+    #[serde(deserialize_with = "positive", skip_serializing_if = "is_one")]
     pub width: usize,
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::branches::{earlier_ends, Branches};
 use crate::config::{positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources};
@@ -85,7 +85,7 @@ impl Drafter for PromptLookup {
 }
 
 /// Settings of [`PromptLookup`]: `prompt_lookup: { max_ngram: 3, branches: 1 }`, the default.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PromptLookupConfig {

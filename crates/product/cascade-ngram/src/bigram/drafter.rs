@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cascade_core::{Budget, Drafter, ScoredTree, TokenId, TokenTree};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Serialize};
 
 use super::BigramTable;
 use crate::branches::Branches;
 use crate::config::{
-    DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
+    is_one, positive, DrafterConfig, DrafterFactory, DrafterKey, OpenError, Resources, TableLocator,
 };
 
 /// Proposes the most frequent successor of the context's last token, the most frequent successor of
@@ -59,13 +59,22 @@ impl Drafter for Bigram {
     }
 }
 
-/// Settings of [`Bigram`]. In a configuration they are `bigram: TABLE`, with the width beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Settings of [`Bigram`]: `bigram: { table: TABLE, width: 1 }`, of which the width is the default.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map, as `{ table: TABLE, width: 1 }`"
+)]
 #[non_exhaustive]
 pub struct BigramConfig {
     /// The table.
     pub table: TableLocator,
     /// Successors proposed at each depth, as [`Bigram::with_width`].
+    #[serde(
+        default = "one",
+        deserialize_with = "positive",
+        skip_serializing_if = "is_one"
+    )]
     pub width: usize,
 }
 
@@ -76,10 +85,8 @@ impl BigramConfig {
     }
 }
 
-impl<'de> Deserialize<'de> for BigramConfig {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        TableLocator::deserialize(deserializer).map(Self::new)
-    }
+const fn one() -> usize {
+    1
 }
 
 impl DrafterKey for BigramConfig {
@@ -90,7 +97,7 @@ impl DrafterConfig for BigramConfig {
     fn open(&self, resources: &dyn Resources) -> Result<Arc<dyn DrafterFactory>, OpenError> {
         let table = resources
             .table(&self.table)
-            .map_err(OpenError::at("bigram"))?;
+            .map_err(OpenError::at("bigram.table"))?;
         Ok(Arc::new(BigramFactory {
             table,
             width: self.width,
@@ -102,12 +109,7 @@ impl DrafterConfig for BigramConfig {
     }
 
     fn tables(&mut self) -> Vec<(&'static str, &mut TableLocator)> {
-        vec![("bigram", &mut self.table)]
-    }
-
-    fn set_width(&mut self, width: usize) -> bool {
-        self.width = width;
-        true
+        vec![("bigram.table", &mut self.table)]
     }
 
     fn settings(&self) -> String {

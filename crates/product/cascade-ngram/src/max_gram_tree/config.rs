@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cascade_core::Drafter;
 use serde::de::{self, Unexpected};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::hints::MOST_HINTS;
 use super::{MaxGramTree, MaxGramTreeOptions, Weights};
@@ -18,27 +18,57 @@ use crate::NgramTable;
 
 /// Settings of [`MaxGramTree`] with the places of its table and its weights:
 /// `max_gram_tree: { table: TABLE, session_tokens: 0 }`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MaxGramTreeConfig {
     /// A static table that is part of the mixture: an [`NgramTable`] or a
     /// [`BigramTable`](crate::BigramTable). The more successors it holds of each context, the
     /// better; 16 is a good number.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableLocator>,
     /// A file of [`Weights`], in place of the shipped ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<TableLocator>,
     /// As [`MaxGramTreeOptions::min_probability`].
-    #[serde(deserialize_with = "probability")]
+    #[serde(
+        deserialize_with = "probability",
+        skip_serializing_if = "usual::min_probability"
+    )]
     pub min_probability: f32,
     /// As [`MaxGramTreeOptions::session_tokens`].
+    #[serde(skip_serializing_if = "usual::session_tokens")]
     pub session_tokens: usize,
     /// As [`MaxGramTreeOptions::hints`].
-    #[serde(deserialize_with = "hints")]
+    #[serde(deserialize_with = "hints", skip_serializing_if = "usual::hints")]
     pub hints: usize,
     /// As [`MaxGramTreeOptions::learning_rate`].
-    #[serde(deserialize_with = "probability")]
+    #[serde(
+        deserialize_with = "probability",
+        skip_serializing_if = "usual::learning_rate"
+    )]
     pub learning_rate: f32,
+}
+
+/// For `skip_serializing_if`: whether a setting is at its default.
+mod usual {
+    use super::MaxGramTreeOptions;
+
+    pub(super) fn min_probability(value: &f32) -> bool {
+        *value == MaxGramTreeOptions::default().min_probability
+    }
+
+    pub(super) fn session_tokens(value: &usize) -> bool {
+        *value == MaxGramTreeOptions::default().session_tokens
+    }
+
+    pub(super) fn hints(value: &usize) -> bool {
+        *value == MaxGramTreeOptions::default().hints
+    }
+
+    pub(super) fn learning_rate(value: &f32) -> bool {
+        *value == MaxGramTreeOptions::default().learning_rate
+    }
 }
 
 /// A number within bounds. Errors are those of the visitor, so that they name the key.

@@ -88,7 +88,7 @@ fn a_bigram_opens_its_table_with_its_width() {
     assert_eq!(chain(&*factory, &[1]), [2, 5]);
     assert_eq!(factory.source(), resources.0.file());
     assert_eq!(config.tables().len(), 1);
-    assert!(config.set_width(3), "its width stands beside its key");
+    config.width = 3;
     let budget = Budget { depth: 1, nodes: 8 };
     let wide = tree(&*config.open(&resources).unwrap(), &[1], budget);
     assert_eq!(wide.tokens().collect::<Vec<_>>(), [2, 3, 4]);
@@ -109,12 +109,6 @@ fn prompt_lookup_falls_back_to_shorter_ngrams() {
     let mut drafter = PromptLookup::new(3);
     let proposed = cascade_core::Drafter::propose(&mut drafter, &[1, 2, 9, 5, 2], Budget::chain(2));
     assert_eq!(proposed.tree, TokenTree::chain([9, 5]));
-}
-
-#[test]
-fn only_what_has_a_width_of_its_own_takes_one() {
-    assert!(!MaxGramConfig::default().set_width(2));
-    assert!(!PromptLookupConfig::default().set_width(2));
 }
 
 #[test]
@@ -173,11 +167,14 @@ fn drawn_settings_are_described_and_keep_the_rest() {
     assert_eq!(bigram.settings(), format!("width {}", drawn[2].end - 1));
 }
 
-/// A drafter without settings, tables or a width.
+/// A drafter without settings or tables.
 #[test]
 fn a_drafter_need_not_have_any_of_it() {
-    #[derive(Debug)]
+    #[derive(Debug, serde::Serialize)]
     struct Plain;
+    impl DrafterKey for Plain {
+        const KEY: &'static str = "plain";
+    }
     impl DrafterConfig for Plain {
         fn open(
             &self,
@@ -188,12 +185,9 @@ fn a_drafter_need_not_have_any_of_it() {
     }
     let mut plain = Plain;
     assert!(plain.tables().is_empty() && plain.settings().is_empty());
-    assert!(
-        !plain.set_width(3)
-            && plain
-                .with_drawn_settings(&mut |range| range.start)
-                .is_none()
-    );
+    assert!(plain
+        .with_drawn_settings(&mut |range| range.start)
+        .is_none());
     let factory = plain.open(&OneTable::new()).unwrap();
     assert_eq!(factory.source(), "no tables");
     assert_eq!(chain(&*factory, &[3, 4, 3]), [4, 3]);

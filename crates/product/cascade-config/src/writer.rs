@@ -1,0 +1,207 @@
+//! From a configuration to the entries of its file.
+
+use std::marker::PhantomData;
+use std::path::Path;
+
+use cascade_engine::{Branching, Convention, Expand, Rule, DEFAULT_MAX_NODES};
+use cascade_models::ModelSource;
+use cascade_ngram::Builtin;
+
+use crate::config::{Config, Drafter, GenerationSettings, Neural};
+use crate::file::{
+    BranchesEntry, DrafterKeys, Entry, File, GenerationEntry, KEntry, ModelKeys, TargetKeys,
+    TreeEntry,
+};
+use crate::reader::{last_part, Reader};
+use crate::stop_rule::StopRuleEntry;
+use crate::{Error, ScheduleConfig};
+
+impl Config {
+    /// The configuration as a file: reading it gives the same cascade, wherever the file is, since
+    /// folders are written as absolute paths. Most settings at their defaults are left out. With
+    /// drafters of kinds that are not of this project, it is read by
+    /// [`parse_with`](Self::parse_with).
+    ///
+    /// # Errors
+    /// What reading refuses; a path that is not text ([`Error::Unwritable`]).
+    pub fn to_yaml(&self) -> crate::Result<String> {
+        let file = || File::<Builtin>::of(self).map_err(|problem| self.unwritable(problem));
+        let base = Path::new("");
+        let label = &self.label;
+        // Nothing is written that reading would refuse.
+        Reader { label, base }.config(file()?)?;
+        serde_yaml::to_string(&file()?).map_err(|error| self.unwritable(error.to_string()))
+    }
+
+    fn unwritable(&self, problem: String) -> Error {
+        Error::Unwritable {
+            file: self.label.clone(),
+            problem,
+        }
+    }
+}
+
+// What follows names all fields, so that one that is added is not forgotten.
+
+impl<K> File<K> {
+    fn of(config: &Config) -> Result<Self, String> {
+        let Config {
+            label: _,
+            target,
+            drafters,
+            schedule,
+            lenience,
+            statistical_lenience,
+            placement,
+            max_nodes,
+            prompt,
+            generation,
+            device,
+        } = config;
+        let k = schedule.k().filter(|k| k.size() > 0);
+        let online = *schedule == ScheduleConfig::Online;
+        Ok(Self {
+            target: Entry {
+                model: ModelKeys::of(target)?,
+                further: TargetKeys {},
+            },
+            drafters: drafters.iter().map(Entry::of).collect::<Result<_, _>>()?,
+            k: k.map(|k| KEntry {
+                convention: Convention::Added,
+                matrix: k.rows().to_vec(),
+            }),
+            schedule: online.then(|| schedule.name().to_owned()),
+            lenience: Some(lenience.get()),
+            statistical_lenience: Some(statistical_lenience.get())
+                .filter(|&lenience| lenience != 1.0),
+            tree: TreeEntry {
+                max_nodes: Some(*max_nodes).filter(|&nodes| nodes != DEFAULT_MAX_NODES),
+                placement: *placement,
+            },
+            prompt: Some(prompt.to_string()),
+            generation: GenerationEntry::of(generation),
+            device: Some(device.to_string()),
+        })
+    }
+}
+
+impl<K> Entry<DrafterKeys<K>> {
+    fn of(drafter: &Drafter) -> Result<Self, String> {
+        let (model, statistical, branches, stop_rule) = match drafter {
+            Drafter::Neural {
+                model,
+                branching,
+                stop_rule,
+            } => {
+                let branches = BranchesEntry::of(branching);
+                (ModelKeys::of(model)?, Vec::new(), branches, stop_rule)
+            }
+            Drafter::Statistical {
+                name,
+                config,
+                stop_rule,
+            } => {
+                let name = Some(name.clone()).filter(|name| *name != config.own_name());
+                let model = ModelKeys {
+                    name,
+                    ..ModelKeys::default()
+                };
+                (model, vec![config.clone()], None, stop_rule)
+            }
+        };
+        let further = DrafterKeys {
+            statistical,
+            branches,
+            stop_rule: stop_rule.clone().map(StopRuleEntry::of).transpose()?,
+            kinds: PhantomData,
+        };
+        Ok(Self { model, further })
+    }
+}
+
+impl ModelKeys {
+    fn of(neural: &Neural) -> Result<Self, String> {
+        let Neural {
+            name,
+            source: at,
+            tokenizer,
+            dtype,
+            cache_dtype,
+            rule,
+            device,
+        } = neural;
+        let model = source(at)?;
+        Ok(Self {
+            name: Some(name.clone()).filter(|name| *name != last_part(&model)),
+            model: Some(model),
+            tokenizer: tokenizer.as_ref().map(source).transpose()?,
+            dtype: dtype.map(|dtype| dtype.to_string()),
+            cache_dtype: cache_dtype.map(|cache| cache.to_string()),
+            device: device.map(|device| device.to_string()),
+            rule: Some(rule.to_string()).filter(|_| *rule != Rule::default()),
+        })
+    }
+}
+
+impl BranchesEntry {
+    fn of(branching: &Branching) -> Option<Self> {
+        let Branching {
+            widths,
+            expand,
+            siblings,
+        } = branching;
+        (*branching != Branching::chain()).then(|| Self {
+            widths: match expand {
+                Expand::MostProbable => Vec::new(),
+                _ => widths.clone(),
+            },
+            expand: *expand,
+            siblings: *siblings,
+        })
+    }
+}
+
+impl GenerationEntry {
+    fn of(generation: &GenerationSettings) -> Self {
+        let GenerationSettings {
+            max_new_tokens,
+            ignore_eos,
+            sampling,
+            seed,
+            stop,
+            prompt_limit,
+            lossy,
+        } = generation;
+        let stop = stop.iter().flat_map(|stop| stop.iter());
+        Self {
+            max_new_tokens: Some(*max_new_tokens),
+            ignore_eos: ignore_eos.then_some(true),
+            temperature: Some(sampling.temperature()),
+            top_k: sampling.top_k(),
+            top_p: sampling.top_p(),
+            min_p: sampling.min_p(),
+            seed: Some(*seed).filter(|&seed| seed != 0),
+            stop: stop.map(str::to_owned).collect(),
+            max_prompt_tokens: prompt_limit.map(|limit| limit.max_tokens),
+            truncate_prompt: prompt_limit.map(|limit| limit.truncate),
+            lossy: lossy.map(|budget| budget.get()),
+        }
+    }
+}
+
+/// As a configuration writes it, wherever it is read from.
+fn source(source: &ModelSource) -> Result<String, String> {
+    match source {
+        ModelSource::Folder(at) | ModelSource::File(at) => path(at),
+        ModelSource::Embedded(model) => Ok(format!("embedded:{}", model.name)),
+        other => Ok(other.to_string()),
+    }
+}
+
+/// An absolute path.
+pub(crate) fn path(path: &Path) -> Result<String, String> {
+    let absolute = std::path::absolute(path)
+        .map_err(|error| format!("{} has no absolute path: {error}", path.display()))?;
+    let text = absolute.to_str().map(str::to_owned);
+    text.ok_or_else(|| format!("{} is not UTF-8", path.display()))
+}
