@@ -69,6 +69,7 @@ fn generate(cascade: &mut Cascade, prompts: &[String]) -> Spent {
 
 fn engine(c: &mut Criterion) {
     for family in ["embedded:demo-t5", "embedded:demo-llama"] {
+        cascade_demo::register();
         let config = Config::open(family).expect("embedded");
         let options = AssembleOptions::default();
         let mut cascade = config.assemble(&options).expect("embedded").cascade;

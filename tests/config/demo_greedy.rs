@@ -81,6 +81,7 @@ impl Family {
             Self::T5 => "embedded:demo-t5",
             Self::Llama => "embedded:demo-llama",
         };
+        cascade_demo::register();
         let mut config = Config::open(name).unwrap();
         config.generation.max_new_tokens = MAX_NEW_TOKENS;
         config

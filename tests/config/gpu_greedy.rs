@@ -16,8 +16,8 @@ const PROMPT: &str =
     "Question: Tom has 3 apples and buys 4 more apples. How many apples has Tom? Answer: ";
 
 fn devices() -> Vec<Device> {
-    let emulated = Device::Gpu(cascade_gpu::Device::emulated(
-        cascade_gpu::ExecutionOrder::Forward,
+    let emulated = Device::Gpu(cascade_gpu_emulator::emulated(
+        cascade_gpu_emulator::ExecutionOrder::Forward,
     ));
     let named = std::env::var("CASCADE_TEST_DEVICE").ok();
     let real = named.map(|name| parse_device(&name).unwrap());

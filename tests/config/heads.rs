@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_config::{Config, HeadFolder, HeadSettings, StopRuleConfig};
+use cascade_config::{Config, StopRuleConfig};
 use cascade_engine::{HeadLayer, HeadWeights};
+use cascade_trained::{HeadFolder, HeadSettings};
 use safetensors::tensor::{Dtype, TensorView};
 
 const SIZE: usize = 4;
@@ -205,6 +206,7 @@ fn what_is_not_understood_is_refused_by_name() {
 
 #[test]
 fn a_configuration_names_a_head_and_one_rule_alone() {
+    cascade_demo::register();
     let folder = tempfile::tempdir().unwrap();
     let read = |rule: &str| {
         let text = format!(
@@ -240,7 +242,10 @@ fn a_configuration_names_a_head_and_one_rule_alone() {
             "stop_rule.head.longest",
         ),
         ("{ head: { folder: h, colour: red } }", "colour"),
-        ("{ head: { folder: h }, length: 3 }", "one"),
+        (
+            "{ head: { folder: h }, length: 3 }",
+            "map with a single key",
+        ),
         (
             "{ length: 3 }\n    head: { folder: h }",
             "`stop_rule: { head: … }`",

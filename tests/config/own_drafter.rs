@@ -75,6 +75,7 @@ fn parse(text: &str) -> cascade_config::Result<Config> {
 }
 
 fn refusal(from: &str, to: &str) -> String {
+    cascade_demo::register();
     assert!(CONFIG.contains(from), "{from}");
     let config = parse(&CONFIG.replace(from, to));
     let refused = config.and_then(|config| config.assemble(&AssembleOptions::default()));
@@ -83,6 +84,7 @@ fn refusal(from: &str, to: &str) -> String {
 
 #[test]
 fn drafts_without_changing_the_answer() {
+    cascade_demo::register();
     let config = parse(CONFIG).unwrap();
     assert_eq!(config.drafters()[1].name(), "echo");
     assert_eq!(
@@ -105,6 +107,7 @@ fn drafts_without_changing_the_answer() {
 
 #[test]
 fn is_written_and_read_back() {
+    cascade_demo::register();
     let config = parse(CONFIG).unwrap();
     let yaml = config.to_yaml().unwrap();
     let again = Config::parse_with::<WithEcho>(&yaml, "again.yaml", "/elsewhere").unwrap();
@@ -112,7 +115,7 @@ fn is_written_and_read_back() {
     let settings = |config: &Config| config.drafters()[1].settings::<EchoConfig>().cloned();
     assert_eq!(settings(&again), settings(&config));
     assert_eq!(again.to_yaml().unwrap(), yaml);
-    // Those who do not have the drafter are told.
+    // Without the drafter, its key is refused by name.
     let error = Config::parse(&yaml, "again.yaml", "").unwrap_err();
     assert!(
         error.to_string().contains("unknown field `echo`"),
@@ -122,6 +125,7 @@ fn is_written_and_read_back() {
 
 #[test]
 fn errors_name_its_keys() {
+    cascade_demo::register();
     for (from, to, parts) in [
         (
             "times: 2",
@@ -180,6 +184,7 @@ fn errors_name_its_keys() {
 
 #[test]
 fn models_and_tables_are_opened_once() {
+    cascade_demo::register();
     let config = parse(CONFIG).unwrap();
     let pool = config.pool(&AssembleOptions::default());
     let target = pool.target(&config).unwrap();

@@ -13,6 +13,7 @@ use cascade_models::DType;
 use cascade_ngram::{MaxGramConfig, MaxGramTreeConfig, TableLocator};
 
 fn neural(name: &str) -> Neural {
+    cascade_demo::register();
     Neural::new(model_source(&format!("embedded:{name}")).unwrap())
 }
 
@@ -50,6 +51,7 @@ fn added(rows: &[&[usize]]) -> KMatrix {
 
 #[test]
 fn without_drafters_the_tree_drafts_with_the_table_of_the_vocabulary() {
+    cascade_demo::register();
     for family in ["demo-t5", "demo-llama"] {
         let config = config(&spec(&format!("{family}-target"), &[]));
         assert_eq!(
@@ -197,6 +199,7 @@ fn meaning(config: &Config) -> String {
 
 #[test]
 fn a_written_configuration_is_the_same_cascade() {
+    cascade_demo::register();
     let mut by_names = spec("demo-t5-target", &["demo-t5-base"]);
     by_names.text = Some((TextDrafter::Tree, NgramTable::None));
     let mut by_names = config(&by_names);
@@ -319,7 +322,8 @@ fn a_command_line_names_stop_rules_as_reports_do() {
 
 #[test]
 fn relative_folders_are_written_as_absolute_ones() {
-    let mut config = Config::demo().unwrap();
+    cascade_demo::register();
+    let mut config = Config::open("embedded:demo-t5").unwrap();
     config.target = Neural::new(model_source("./models/t5").unwrap());
     let yaml = config.to_yaml().unwrap();
     let here = std::env::current_dir().unwrap();

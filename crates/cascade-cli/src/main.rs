@@ -217,6 +217,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    cascade_demo::register();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error),

@@ -65,7 +65,7 @@ pub(crate) struct ReplayArgs {
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let config = match &args.config {
         Some(file) => Config::open(file)?,
-        None => Config::demo()?,
+        None => Config::open("embedded:demo-t5")?,
     };
     let mut config = with_schedule(config, args.schedule)?;
     set_stop_rule(&mut config, args.stop_rule.clone());

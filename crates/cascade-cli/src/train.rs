@@ -9,15 +9,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{ensure, Context, Result};
-use cascade_config::{
-    model_source, AssembleOptions, ClassifierFile, ClassifierSettings, DeviceSpec, ModelPool,
-    Neural,
-};
+use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
 use cascade_eval::trace::Trace;
 use cascade_models::{DType, LoadedModel};
 use cascade_train::{
     examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
 };
+use cascade_trained::{ClassifierFile, ClassifierSettings};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
@@ -36,7 +34,8 @@ pub(crate) enum TrainCommand {
     ///
     /// Record outputs first: `cascade trace record`. 70% of them are trained on; 15% decide when
     /// training stops, and choose the threshold and the longest draft; the last 15% are reported
-    /// on. A configuration uses the result as `stop_rule: { classifier: { file: … } }` of the drafter.
+    /// on. A configuration uses the result as the drafter's `stop_rule: { classifier: { file: … }
+    /// }`.
     Classifier(ClassifierArgs),
     /// Train SpecDec++'s acceptance head: whether a drafted token will be accepted, from the
     /// drafter's hidden state.

@@ -138,7 +138,7 @@ impl FromStr for Costs {
 pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     let config = match &args.config {
         Some(file) => Config::open(file)?,
-        None => Config::demo()?,
+        None => Config::open("embedded:demo-t5")?,
     };
     let mut trace = Trace::open(&args.trace)?;
     trace.records.retain(|record| !record.output.is_empty());

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use cascade::{AssembleOptions, Config};
+use cascade::AssembleOptions;
 use cascade::{
     Budget, Cascade, Convention, Drafter, KMatrix, Observation, Options, ScoredTree, TokenId,
     TokenTree,
@@ -39,7 +39,7 @@ impl Drafter for LastFollower {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config = Config::demo()?;
+    let config = cascade::demo::config()?;
     let pool = config.pool(&AssembleOptions::default());
     let target = pool.target(&config)?;
     let mut cascade = Cascade::builder()

@@ -1,7 +1,7 @@
 //! Custom policies: a schedule that adapts the draft length to recent acceptance, and a stop rule
 //! that ends a draft after a full stop.
 
-use cascade::{AssembleOptions, Cascade, Config};
+use cascade::{AssembleOptions, Cascade};
 use cascade::{DraftState, DraftedToken, LevelId, Options, Outcome, Schedule, StopRule, Turn};
 use cascade::{TokenId, TurnStart};
 
@@ -45,7 +45,7 @@ impl StopRule for After {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config = Config::demo()?;
+    let config = cascade::demo::config()?;
     let pool = config.pool(&AssembleOptions::default());
     let target = pool.target(&config)?;
     let full_stop = target.tokenizer.token_to_id(".").unwrap_or(0);

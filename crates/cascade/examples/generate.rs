@@ -5,7 +5,7 @@ use cascade::{AssembleOptions, Config};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = match std::env::args().nth(1) {
         Some(file) => Config::open(file)?,
-        None => Config::demo()?,
+        None => cascade::demo::config()?,
     };
     let mut cascade = config.assemble(&AssembleOptions::default())?.cascade;
     let options = config.generation.options().with_max_new_tokens(48);

@@ -3,10 +3,10 @@
 
 use std::io::Write;
 
-use cascade::{AssembleOptions, Config};
+use cascade::AssembleOptions;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config = Config::demo()?;
+    let config = cascade::demo::config()?;
     let mut cascade = config.assemble(&AssembleOptions::default())?.cascade;
     let names: Vec<String> = cascade
         .level_names()

@@ -28,3 +28,32 @@ pub mod models {
 pub mod ngram {
     pub use cascade_ngram::*;
 }
+
+/// Files of trained networks that decide when a drafter stops.
+pub mod trained {
+    pub use cascade_trained::*;
+}
+
+/// The demo models, tables and configurations, which are part of the program: `embedded:demo-t5`.
+#[cfg(feature = "demo")]
+pub mod demo {
+    pub use cascade_demo::register;
+
+    /// The configuration of the demo models of the T5 family, after [`register`].
+    ///
+    /// # Errors
+    /// None, as a test makes sure.
+    pub fn config() -> crate::config::Result<crate::Config> {
+        register();
+        crate::Config::open("embedded:demo-t5")
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn the_demo_is_found() {
+            assert_eq!(super::config().unwrap().target.name, "demo-t5-target");
+            assert!(crate::Config::open("embedded:demo-llama").is_ok());
+        }
+    }
+}

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, DeviceSpec, HeadFolder, ModelPool};
+use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_eval::trace::Trace;
 use cascade_models::DType;
 use cascade_train::{
     HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Prediction, Teacher,
 };
+use cascade_trained::HeadFolder;
 use clap::Args;
 use jiff::Timestamp;
 
@@ -169,7 +170,7 @@ impl HeadArgs {
         let split = &examples.split;
         let choice = HeadChoice::best(&weights, &split.choice, self.cost)?;
         let predicted = choice.predicted(&weights, &split.held_out, self.cost)?;
-        let settings = cascade_config::HeadSettings::new(drafter, choice.threshold);
+        let settings = cascade_trained::HeadSettings::new(drafter, choice.threshold);
         let found = Found {
             what: "head",
             drafter,

@@ -10,4 +10,6 @@ mod models;
 pub mod problems;
 
 #[cfg(feature = "models")]
-pub use models::{bigram_table, checkpoint, config, Checkpoint, BIGRAM_TABLES, CHECKPOINTS};
+pub use models::{
+    bigram_table, checkpoint, config, register, Checkpoint, BIGRAM_TABLES, CHECKPOINTS,
+};

@@ -1,5 +1,10 @@
 //! Checkpoints, configurations and bigram tables, embedded.
 
+use std::sync::Once;
+
+use cascade_config::{register_embedded, EmbeddedFiles};
+use cascade_models::EmbeddedModel;
+
 /// A model as a folder in the layout of Hugging Face holds it, in memory.
 #[derive(Clone, Copy)]
 pub struct Checkpoint {
@@ -117,6 +122,32 @@ static CONFIGS: [(&str, &str); 2] = [
     ("demo-t5", include_str!("../configs/demo-t5.yaml")),
     ("demo-llama", include_str!("../configs/demo-llama.yaml")),
 ];
+
+/// Makes all of them known to configurations and command lines in this process, by `embedded:NAME`.
+/// Once is enough; further calls change nothing and cost nothing.
+pub fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        register_embedded(EmbeddedFiles {
+            models: CHECKPOINTS.iter().map(EmbeddedModel::from).collect(),
+            tables: TABLES.to_vec(),
+            configs: CONFIGS.to_vec(),
+        });
+    });
+}
+
+impl From<&Checkpoint> for EmbeddedModel {
+    fn from(checkpoint: &Checkpoint) -> Self {
+        Self {
+            name: checkpoint.name,
+            config: checkpoint.config,
+            generation_config: Some(checkpoint.generation_config),
+            tokenizer: checkpoint.tokenizer,
+            weights: checkpoint.weights,
+            further: checkpoint.further,
+        }
+    }
+}
 
 /// The checkpoint of that name, such as `demo-t5-target`.
 pub fn checkpoint(name: &str) -> Option<&'static Checkpoint> {

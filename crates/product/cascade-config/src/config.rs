@@ -175,12 +175,11 @@ impl Config {
         }
     }
 
-    /// Reads a file, or one of the program's own configurations: `embedded:demo-t5`,
-    /// `embedded:demo-llama`.
+    /// Reads a file, or one of the program's own configurations, as `embedded:demo-t5`, if it is
+    /// [registered](crate::register_embedded).
     ///
     /// # Errors
-    /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses; without the
-    /// feature `demo`, one of the program's own configurations.
+    /// A file that cannot be read, and everything that [`parse`](Self::parse) refuses.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with::<Builtin>(path)
     }
@@ -201,15 +200,6 @@ impl Config {
                 source,
             })?;
         Self::parse_with::<K>(&text, &label, path.parent().unwrap_or(Path::new("")))
-    }
-
-    /// The configuration of the embedded T5 family.
-    ///
-    /// # Errors
-    /// None, as a test makes sure.
-    #[cfg(feature = "demo")]
-    pub fn demo() -> Result<Self> {
-        Self::open("embedded:demo-t5")
     }
 
     /// Reads YAML. `label` names the configuration in messages, and paths that start with a dot are

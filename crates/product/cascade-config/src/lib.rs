@@ -7,8 +7,8 @@
 //! ([`ModelPool::assemble_with_target`]); [`Config::assemble`] does it for one cascade.
 //!
 //! Models are folders, hub ids (`org/name`, `org/name@revision`) or parts of the program
-//! (`embedded:demo-t5-target`). Relative paths that start with a dot are relative to the
-//! configuration file.
+//! (`embedded:demo-t5-target`), which it has [registered](register_embedded). Relative paths that
+//! start with a dot are relative to the configuration file.
 //!
 //! Statistical drafters own their settings ([`DrafterConfig`](cascade_ngram::DrafterConfig));
 //! [`Config::parse_with`] takes kinds of drafters that this project does not have.
@@ -25,7 +25,8 @@
 //! use cascade_config::{AssembleOptions, Config};
 //! use cascade_engine::Event;
 //!
-//! let mut config = Config::demo()?; // or Config::open("my.yaml")?
+//! # cascade_demo::register();
+//! let mut config = Config::open("embedded:demo-t5")?; // or Config::open("my.yaml")?
 //! config.generation.max_new_tokens = 8;
 //! let mut cascade = config.assemble(&AssembleOptions::default())?.cascade;
 //! let options = config.generation.options();
@@ -43,8 +44,6 @@
 //!
 //! # Features
 //!
-//! * `demo` (default): `embedded:NAME`, [`Config::demo`]: the demo models, tables and
-//!   configurations as part of the program, some 55 MB.
 //! * `hub` (default): models of the Hugging Face hub. Without it, models are folders or embedded.
 
 #![forbid(unsafe_code)]
@@ -52,14 +51,12 @@
 mod assemble;
 mod bounded_yaml;
 mod chat;
-mod classifier;
 mod config;
 mod costs;
 mod defaults;
 mod error;
 mod file;
 mod files;
-mod head;
 mod locator;
 mod memory;
 mod pool;
@@ -83,13 +80,11 @@ pub use cascade_chat::{
 };
 pub use cascade_models::{DeviceSpec, Overcommit};
 pub use chat::ModelChat;
-pub use classifier::{ClassifierError, ClassifierFile, ClassifierSettings};
 pub use config::{Config, Drafter, GenerationSettings, Neural};
 pub use costs::{CostClock, CostError, CostFile, ForwardTime, Measured};
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
 pub use error::{Error, Result};
-pub use head::{HeadError, HeadFolder, HeadSettings};
-pub use locator::model_source;
+pub use locator::{model_source, register_embedded, EmbeddedFiles};
 pub use pool::{AssembleOptions, ModelPool, StandIn};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use prompt_limit::{Notices, PromptLimit, Truncate, LONG_SOURCE};

@@ -1,10 +1,8 @@
 //! From the text of a configuration to where a model or a table is.
 
-#[cfg(feature = "demo")]
 mod embedded;
-#[cfg(not(feature = "demo"))]
-#[path = "locator/not_embedded.rs"]
-mod embedded;
+
+pub use embedded::{register_embedded, EmbeddedFiles};
 
 use std::path::Path;
 
@@ -49,12 +47,12 @@ pub(crate) fn embedded_table(name: &str) -> Result<&'static [u8], Unknown> {
 
 /// The program's own bigram table of a vocabulary.
 pub(crate) fn table_of(vocabulary: &Fingerprint) -> Option<TableLocator> {
-    let fits = |name: &&&str| {
-        let bytes = embedded_table(name).unwrap_or_default();
-        BigramTable::from_static(**name, bytes, vocabulary).is_ok()
+    let mut tables = embedded::tables().into_iter();
+    let fits = |&(name, bytes): &(&str, &'static [u8])| {
+        BigramTable::from_static(name, bytes, vocabulary).is_ok()
     };
-    let name = embedded::TABLES.iter().find(fits)?;
-    Some(TableLocator::Embedded((*name).to_owned()))
+    let (name, _) = tables.find(fits)?;
+    Some(TableLocator::Embedded(name.to_owned()))
 }
 
 /// The text of one of the program's own configurations; `None` if `text` does not name one.

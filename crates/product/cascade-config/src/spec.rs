@@ -19,6 +19,7 @@ use crate::{
 /// ```
 /// use cascade_config::{model_source, AssembleOptions, CascadeSpec, Neural};
 ///
+/// # cascade_demo::register();
 /// let target = Neural::new(model_source("embedded:demo-llama-target")?);
 /// let config = CascadeSpec::new(target, Vec::new()).config("example",
 /// &AssembleOptions::default())?;

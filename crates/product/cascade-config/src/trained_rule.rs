@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use cascade_engine::{AcceptanceHead, CascadeBuilder, Classifier};
 use cascade_models::LoadedModel;
+use cascade_trained::{ClassifierError, ClassifierFile, HeadError, HeadFolder, HeadSettings};
 use serde::{Deserialize, Serialize};
 
-use crate::classifier::{ClassifierError, ClassifierFile};
-use crate::head::{HeadError, HeadFolder, HeadSettings};
 use crate::StopRuleConfig;
 
 /// DISCO's classifier of a drafter.

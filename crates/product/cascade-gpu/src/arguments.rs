@@ -225,7 +225,7 @@ structure!(CopyArguments {
     quads: u64,
 });
 
-#[cfg(all(test, feature = "emulator"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::launch::{PTX_80, PTX_90};
@@ -263,7 +263,7 @@ mod tests {
             SLICE,
         ];
         for ptx in [PTX_80, PTX_90] {
-            assert_eq!(crate::emulator::layout(ptx), layout);
+            assert_eq!(crate::emulator_tests::layout(ptx), layout);
         }
     }
 }

@@ -63,14 +63,14 @@ fn launch(kernel: Kernel, from: &Buffer, to: &Buffer, quads: usize) -> Launch {
     Launch::new(kernel, [blocks, 1, 1], THREADS, arguments)
 }
 
-#[cfg(all(test, feature = "emulator"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ExecutionOrder;
+    use crate::emulator::{emulated, ExecutionOrder};
 
     #[test]
     fn speeds_are_positive_and_memory_is_given_back() {
-        let device = Device::emulated(ExecutionOrder::Forward);
+        let device = emulated(ExecutionOrder::Forward);
         let bandwidth = device.bandwidth(1 << 14).expect("there is memory");
         assert!(bandwidth.read > 0.0 && bandwidth.read.is_finite());
         assert!(bandwidth.copy > 0.0 && bandwidth.copy.is_finite());
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_whole() {
-        let device = Device::emulated(ExecutionOrder::Forward);
+        let device = emulated(ExecutionOrder::Forward);
         let words: Vec<u32> = (0..4 * 1031).collect();
         let from = device.upload(&words).expect("there is memory");
         let to = device.allocate(from.bytes()).expect("there is memory");

@@ -202,13 +202,13 @@ impl Cache {
 }
 
 #[cfg(test)]
-#[cfg(feature = "emulator")]
+#[cfg(test)]
 mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::ExecutionOrder;
+    use crate::emulator::{emulated, ExecutionOrder};
 
     const SHAPE: CacheShape = CacheShape {
         layers: 2,
@@ -324,7 +324,7 @@ mod tests {
                 ExecutionOrder::Backward,
                 ExecutionOrder::Random(2),
             ] {
-                test(Twin::new(&Device::emulated(order), dtype));
+                test(Twin::new(&emulated(order), dtype));
             }
         }
     }

@@ -1,17 +1,87 @@
 //! A device that kernels run on, and memory on it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytemuck::Pod;
 
 use crate::driver::{Gpu, Graph};
-#[cfg(feature = "emulator")]
-use crate::emulator::Emulator;
 use crate::launch::Launch;
-#[cfg(feature = "emulator")]
-use crate::launch::{PTX_80, PTX_90};
 use crate::{Address, Result};
+
+/// What a device is reached through: NVIDIA's driver, or something that emulates a GPU. Everything
+/// runs in the order of calls, whichever thread they come from.
+pub trait Driver: fmt::Debug + Send + Sync {
+    /// What the device is and can do; the same at every call.
+    fn facts(&self) -> Facts;
+
+    /// Bytes of its memory that are in use, by whomever, and all of them.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    fn memory(&self) -> Result<(usize, usize)>;
+
+    /// Memory of `bytes` bytes, uninitialised, until it is [freed](Self::free).
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    fn allocate(&self, bytes: usize) -> Result<Address>;
+
+    /// Gives memory back that was [allocated](Self::allocate) here.
+    fn free(&self, address: Address);
+
+    /// Copies bytes to the device.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    fn upload(&self, to: Address, bytes: &[u8]) -> Result<()>;
+
+    /// Copies bytes from the device, once everything launched is done.
+    ///
+    /// # Errors
+    /// What launches failed with, and if the driver fails.
+    fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()>;
+
+    /// Fills memory with zeros.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    fn zero(&self, at: Address, bytes: usize) -> Result<()>;
+
+    /// Waits until everything launched is done.
+    ///
+    /// # Errors
+    /// What launches failed with, which may be reported only now.
+    fn synchronize(&self) -> Result<()>;
+
+    /// Seconds that the device takes for what `work`, which is called once, launches.
+    ///
+    /// # Errors
+    /// Those of `work`, and if the driver fails.
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64>;
+
+    /// Launches a kernel.
+    ///
+    /// # Errors
+    /// If the driver fails, or the kernel does where that is known at once.
+    fn launch(&self, launch: &Launch) -> Result<()>;
+
+    /// Records launches to be [run](Self::run) as one, where that is done by a graph.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    fn record(&self, launches: &[Launch]) -> Result<Option<Graph>> {
+        let _ = launches;
+        Ok(None)
+    }
+
+    /// Runs recorded launches, by the graph that they were recorded as if there is one.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    fn run(&self, launches: &[Launch], graph: Option<&Graph>) -> Result<()>;
+}
 
 /// A device that kernels run on. Cloning gives another handle of the same.
 #[derive(Clone, Debug)]
@@ -19,27 +89,17 @@ pub struct Device(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    machine: Machine,
+    driver: Box<dyn Driver>,
+    /// Of [`Driver::facts`], which planning asks for often.
+    slots: usize,
     /// Bytes of all buffers that there are.
     allocated: AtomicUsize,
     /// The most that they ever were.
     peak: AtomicUsize,
 }
 
-#[derive(Debug)]
-enum Machine {
-    Gpu(Gpu),
-    #[cfg(feature = "emulator")]
-    Emulator(Emulator),
-}
-
-/// Blocks that an H200's 132 multiprocessors hold at once, two each.
-#[cfg(feature = "emulator")]
-const EMULATED_SLOTS: usize = 264;
-
 /// What a device is and can do, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Facts {
     /// Its name.
     pub name: String,
@@ -72,7 +132,7 @@ impl Device {
         if let Some(shared) = known.and_then(|(_, shared)| shared.upgrade()) {
             return Ok(Self(shared));
         }
-        let device = Self::of(Machine::Gpu(Gpu::new(ordinal)?));
+        let device = Self::of(Gpu::new(ordinal)?);
         if std::env::var_os("CASCADE_GPU_SELF_TEST").is_none_or(|value| value != "0") {
             device.check_kernels()?;
         }
@@ -80,100 +140,33 @@ impl Device {
         Ok(device)
     }
 
-    /// A GPU emulated on the CPU: it runs kernels as a GPU does but slowly, blocks and their
-    /// threads in this order, which no result may depend on; it finds races too
-    /// (`cascade_ptx_interpreter`).
-    ///
-    /// # Panics
-    /// If the kernels have instructions that it does not know.
-    #[cfg(feature = "emulator")]
-    pub fn emulated(order: cascade_ptx_interpreter::ExecutionOrder) -> Self {
-        // Against the order it emulates compute capability 8.0, else 9.0.
-        let ptx = match order {
-            cascade_ptx_interpreter::ExecutionOrder::Backward => PTX_80,
-            _ => PTX_90,
-        };
-        Self::emulating(ptx, order).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// The same with other kernels: those of [`emulated`](Self::emulated) with a fault, for tests
-    /// of the tests.
-    ///
-    /// # Errors
-    /// If the text has something that is not known.
-    #[cfg(feature = "emulator")]
-    pub fn emulating(ptx: &str, order: cascade_ptx_interpreter::ExecutionOrder) -> Result<Self> {
-        Ok(Self::of(Machine::Emulator(Emulator::new(ptx, order)?)))
-    }
-
-    /// Counts what kernels do from now on, if this device is emulated.
-    #[cfg(feature = "emulator")]
-    pub fn count(&self) {
-        if let Machine::Emulator(emulator) = self.machine() {
-            emulator.count();
-        }
-    }
-
-    /// What kernels did since [`count`](Self::count), by name.
-    #[cfg(feature = "emulator")]
-    pub fn counts(&self) -> Vec<(String, cascade_ptx_interpreter::Counts)> {
-        match self.machine() {
-            Machine::Gpu(_) => Vec::new(),
-            Machine::Emulator(emulator) => emulator.counts(),
-        }
-    }
-
-    fn of(machine: Machine) -> Self {
+    /// A device behind another driver.
+    pub fn of(driver: impl Driver + 'static) -> Self {
         Self(Arc::new(Shared {
-            machine,
+            slots: driver.facts().slots,
+            driver: Box::new(driver),
             allocated: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
         }))
     }
 
-    fn machine(&self) -> &Machine {
-        &self.0.machine
+    fn driver(&self) -> &dyn Driver {
+        &*self.0.driver
     }
 
     /// Its name.
     pub fn name(&self) -> String {
-        match self.machine() {
-            Machine::Gpu(gpu) => gpu.name(),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(_) => "emulated GPU".to_owned(),
-        }
+        self.facts().name
     }
 
     /// What it is and can do.
     pub fn facts(&self) -> Facts {
-        match self.machine() {
-            Machine::Gpu(gpu) => Facts {
-                name: gpu.name(),
-                driver: gpu.version().to_string(),
-                capability: gpu.capability(),
-                slots: gpu.slots(),
-                overlaps: gpu.overlap().0,
-                can_overlap: gpu.overlap().1,
-            },
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(_) => Facts {
-                name: self.name(),
-                driver: "none".to_owned(),
-                capability: (9, 0),
-                slots: EMULATED_SLOTS,
-                overlaps: true,
-                can_overlap: true,
-            },
-        }
+        self.driver().facts()
     }
 
     /// Blocks of a linear map that it holds at once.
     pub(crate) fn slots(&self) -> usize {
-        match self.machine() {
-            Machine::Gpu(gpu) => gpu.slots(),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(_) => EMULATED_SLOTS,
-        }
+        self.0.slots
     }
 
     /// Bytes of its memory that are in use, by whomever, and all of them.
@@ -181,11 +174,7 @@ impl Device {
     /// # Errors
     /// If the driver fails.
     pub fn memory(&self) -> Result<(usize, usize)> {
-        match self.machine() {
-            Machine::Gpu(gpu) => gpu.memory().map(|(free, all)| (all - free, all)),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => Ok((emulator.allocated(), usize::MAX)),
-        }
+        self.driver().memory()
     }
 
     /// The most bytes that buffers took at once so far, those of other handles of the device
@@ -199,11 +188,7 @@ impl Device {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
-        let address = match self.machine() {
-            Machine::Gpu(gpu) => gpu.allocate(bytes)?,
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => emulator.allocate(bytes),
-        };
+        let address = self.driver().allocate(bytes)?;
         let allocated = self.0.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.0.peak.fetch_max(allocated, Ordering::Relaxed);
         Ok(Buffer {
@@ -238,11 +223,7 @@ impl Device {
     /// # Errors
     /// What launches failed with, which the driver reports only now.
     pub fn synchronize(&self) -> Result<()> {
-        match self.machine() {
-            Machine::Gpu(gpu) => gpu.synchronize(),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(_) => Ok(()),
-        }
+        self.driver().synchronize()
     }
 
     /// Seconds that the device takes for what `work` launches.
@@ -250,40 +231,22 @@ impl Device {
     /// # Errors
     /// Those of `work`, and if the driver fails.
     pub fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
-        match self.machine() {
-            Machine::Gpu(gpu) => gpu.time(work),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(_) => {
-                let start = std::time::Instant::now();
-                work().map(|()| start.elapsed().as_secs_f64())
-            }
-        }
+        let mut work = Some(work);
+        self.driver()
+            .time(&mut || work.take().map_or(Ok(()), |work| work()))
     }
 
     pub(crate) fn launch(&self, launch: &Launch) -> Result<()> {
-        match self.machine() {
-            Machine::Gpu(gpu) => gpu.launch(launch),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => emulator.launch(launch),
-        }
+        self.driver().launch(launch)
     }
 
     pub(crate) fn record(&self, launches: Vec<Launch>) -> Result<Program> {
-        let graph = match self.machine() {
-            Machine::Gpu(gpu) => Some(gpu.record(&launches)?),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(_) => None,
-        };
+        let graph = self.driver().record(&launches)?;
         Ok(Program { launches, graph })
     }
 
     pub(crate) fn run(&self, program: &Program) -> Result<()> {
-        match (self.machine(), &program.graph) {
-            (Machine::Gpu(gpu), Some(graph)) => gpu.replay(graph),
-            #[cfg(feature = "emulator")]
-            (Machine::Emulator(emulator), _) => emulator.run(&program.launches),
-            (Machine::Gpu(_), None) => program.launches.iter().try_for_each(|l| self.launch(l)),
-        }
+        self.driver().run(&program.launches, program.graph.as_ref())
     }
 }
 
@@ -329,11 +292,9 @@ impl Buffer {
     pub fn write(&self, at: usize, values: &[impl Pod]) -> Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         assert!(at + bytes.len() <= self.bytes, "a write beyond a buffer");
-        match self.device.machine() {
-            Machine::Gpu(gpu) => gpu.upload(self.address + at as Address, bytes),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => emulator.upload(self.address + at as Address, bytes),
-        }
+        self.device
+            .driver()
+            .upload(self.address + at as Address, bytes)
     }
 
     /// Copies to `values` what lies from byte `at` on, once everything launched is done.
@@ -346,11 +307,9 @@ impl Buffer {
     pub fn read(&self, at: usize, values: &mut [impl Pod]) -> Result<()> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
         assert!(at + bytes.len() <= self.bytes, "a read beyond a buffer");
-        match self.device.machine() {
-            Machine::Gpu(gpu) => gpu.download(self.address + at as Address, bytes),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => emulator.download(self.address + at as Address, bytes),
-        }
+        self.device
+            .driver()
+            .download(self.address + at as Address, bytes)
     }
 
     /// Fills it with zeros.
@@ -358,11 +317,7 @@ impl Buffer {
     /// # Errors
     /// If the driver fails.
     pub fn zero(&self) -> Result<()> {
-        match self.device.machine() {
-            Machine::Gpu(gpu) => gpu.zero(self.address, self.bytes),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => emulator.zero(self.address, self.bytes),
-        }
+        self.device.driver().zero(self.address, self.bytes)
     }
 }
 
@@ -370,10 +325,6 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let allocated = &self.device.0.allocated;
         allocated.fetch_sub(self.bytes, Ordering::Relaxed);
-        match self.device.machine() {
-            Machine::Gpu(gpu) => gpu.free(self.address),
-            #[cfg(feature = "emulator")]
-            Machine::Emulator(emulator) => emulator.free(self.address),
-        }
+        self.device.driver().free(self.address);
     }
 }

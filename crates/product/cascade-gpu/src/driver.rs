@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
+use crate::device::{Driver, Facts};
 use crate::launch::{Kernel, Launch, PTX_80, PTX_90};
 use crate::{Address, Error, Result};
 
@@ -43,9 +44,9 @@ unsafe impl Send for Gpu {}
 // SAFETY: the driver locks its own state; the stream keeps the order of calls.
 unsafe impl Sync for Gpu {}
 
-/// Launches that the GPU runs as one.
+/// Launches that a GPU runs as one.
 #[derive(Debug)]
-pub(crate) struct Graph {
+pub struct Graph {
     graph: sys::CUgraph,
     executable: sys::CUgraphExec,
 }
@@ -104,34 +105,8 @@ impl Gpu {
         })
     }
 
-    /// Its name, as the driver reports it.
-    pub(crate) fn name(&self) -> String {
-        result::device::get_name(self.device).unwrap_or_else(|_| "a GPU".to_owned())
-    }
-
-    /// What the driver is.
-    pub(crate) fn version(&self) -> DriverVersion {
-        self.version
-    }
-
-    /// Major and minor number of the compute capability.
-    pub(crate) fn capability(&self) -> (i32, i32) {
-        self.capability
-    }
-
-    /// Blocks of a linear map that it holds at once.
-    pub(crate) fn slots(&self) -> usize {
-        self.slots
-    }
-
-    /// Whether recorded launches overlap, and whether they could.
-    pub(crate) fn overlap(&self) -> (bool, bool) {
-        let can = can_overlap(self.capability, self.version);
-        (self.overlap, can)
-    }
-
     /// Bytes of memory that are free, and all of them.
-    pub(crate) fn memory(&self) -> Result<(usize, usize)> {
+    fn free_memory(&self) -> Result<(usize, usize)> {
         self.bind()?;
         result::mem_get_info().map_err(of("cuMemGetInfo"))
     }
@@ -139,67 +114,6 @@ impl Gpu {
     fn bind(&self) -> Result<()> {
         // SAFETY: the context is valid as long as the process lives.
         unsafe { result::ctx::set_current(self.context) }.map_err(of("cuCtxSetCurrent"))
-    }
-
-    pub(crate) fn allocate(&self, bytes: usize) -> Result<Address> {
-        self.bind()?;
-        // SAFETY: nothing reads the memory before it is written, but for padding that no result
-        // depends on.
-        match unsafe { result::malloc_sync(bytes.max(1)) } {
-            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(Error::OutOfMemory {
-                bytes,
-                free: self.memory().map_or(0, |(free, _)| free),
-            }),
-            address => address.map_err(of("cuMemAlloc")),
-        }
-    }
-
-    /// Frees memory once everything under way is done.
-    pub(crate) fn free(&self, address: Address) {
-        // Nothing can be done about a failure here, and the process' end frees everything.
-        if self.bind().and_then(|()| self.synchronize()).is_ok() {
-            // SAFETY: the address is of an allocation that nobody uses any more.
-            let _ = unsafe { result::free_sync(address) };
-        }
-    }
-
-    pub(crate) fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
-        self.bind()?;
-        // SAFETY: the caller (`Buffer`) has checked that the bytes lie within an allocation that it
-        // owns. The driver has read pageable memory of the host when the call returns.
-        unsafe { result::memcpy_htod_async(to, bytes, self.stream) }.map_err(of("cuMemcpyHtoD"))
-    }
-
-    /// Copies to the host what is there once everything under way is done.
-    pub(crate) fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
-        self.bind()?;
-        let mut bounce = self.bounce.lock().unwrap_or_else(PoisonError::into_inner);
-        bounce.reserve(bytes.len())?;
-        // SAFETY: the pinned memory is as long as `bytes`, and locked; the copy is done when the
-        // stream is.
-        unsafe {
-            let pinned = std::slice::from_raw_parts_mut(bounce.start.cast::<u8>(), bytes.len());
-            result::memcpy_dtoh_async(pinned, from, self.stream).map_err(of("cuMemcpyDtoH"))?;
-            self.synchronize()?;
-            bytes.copy_from_slice(pinned);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn zero(&self, at: Address, bytes: usize) -> Result<()> {
-        self.bind()?;
-        // SAFETY: the caller (`Buffer`) owns the bytes.
-        unsafe { result::memset_d8_async(at, 0, bytes, self.stream) }.map_err(of("cuMemsetD8"))
-    }
-
-    pub(crate) fn synchronize(&self) -> Result<()> {
-        self.bind()?;
-        // SAFETY: the stream is valid.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(of("cuStreamSynchronize"))
-    }
-
-    pub(crate) fn launch(&self, launch: &Launch) -> Result<()> {
-        self.launch_on(self.stream, launch)
     }
 
     fn launch_on(&self, stream: sys::CUstream, launch: &Launch) -> Result<()> {
@@ -253,42 +167,84 @@ impl Gpu {
         .result()
         .map_err(of("cuLaunchKernelEx"))
     }
+}
 
-    /// Records launches, to be run as one.
-    pub(crate) fn record(&self, launches: &[Launch]) -> Result<Graph> {
-        self.bind()?;
-        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
-        let stream = *recorder;
-        // SAFETY: the stream is valid; the capture is ended whatever happens in between. A graph
-        // that fails to become executable is destroyed.
-        unsafe {
-            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-            result::stream::begin_capture(stream, mode).map_err(of("cuStreamBeginCapture"))?;
-            let launched = launches.iter().try_for_each(|launch| match self.overlap {
-                true => self.launch_overlapping(stream, launch),
-                false => self.launch_on(stream, launch),
-            });
-            let graph = result::stream::end_capture(stream).map_err(of("cuStreamEndCapture"));
-            launched?;
-            let graph = graph?;
-            match result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) {
-                Ok(executable) => Ok(Graph { graph, executable }),
-                Err(error) => {
-                    let _ = result::graph::destroy(graph);
-                    Err(of("cuGraphInstantiate")(error))
-                }
-            }
+impl Driver for Gpu {
+    fn facts(&self) -> Facts {
+        let name = result::device::get_name(self.device);
+        Facts {
+            name: name.unwrap_or_else(|_| "a GPU".to_owned()),
+            driver: self.version.to_string(),
+            capability: self.capability,
+            slots: self.slots,
+            overlaps: self.overlap,
+            can_overlap: can_overlap(self.capability, self.version),
         }
     }
 
-    pub(crate) fn replay(&self, graph: &Graph) -> Result<()> {
-        self.bind()?;
-        // SAFETY: both are valid.
-        unsafe { result::graph::launch(graph.executable, self.stream) }.map_err(of("cuGraphLaunch"))
+    fn memory(&self) -> Result<(usize, usize)> {
+        let (free, all) = self.free_memory()?;
+        Ok((all - free, all))
     }
 
-    /// Seconds that the GPU takes for what `work` puts on the stream.
-    pub(crate) fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    fn allocate(&self, bytes: usize) -> Result<Address> {
+        self.bind()?;
+        // SAFETY: nothing reads the memory before it is written, but for padding that no result
+        // depends on.
+        match unsafe { result::malloc_sync(bytes.max(1)) } {
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(Error::OutOfMemory {
+                bytes,
+                free: self.free_memory().map_or(0, |(free, _)| free),
+            }),
+            address => address.map_err(of("cuMemAlloc")),
+        }
+    }
+
+    /// Frees memory once everything under way is done.
+    fn free(&self, address: Address) {
+        // Nothing can be done about a failure here, and the process' end frees everything.
+        if self.bind().and_then(|()| self.synchronize()).is_ok() {
+            // SAFETY: the address is of an allocation that nobody uses any more.
+            let _ = unsafe { result::free_sync(address) };
+        }
+    }
+
+    fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller (`Buffer`) has checked that the bytes lie within an allocation that it
+        // owns. The driver has read pageable memory of the host when the call returns.
+        unsafe { result::memcpy_htod_async(to, bytes, self.stream) }.map_err(of("cuMemcpyHtoD"))
+    }
+
+    /// Copies to the host what is there once everything under way is done.
+    fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
+        self.bind()?;
+        let mut bounce = self.bounce.lock().unwrap_or_else(PoisonError::into_inner);
+        bounce.reserve(bytes.len())?;
+        // SAFETY: the pinned memory is as long as `bytes`, and locked; the copy is done when the
+        // stream is.
+        unsafe {
+            let pinned = std::slice::from_raw_parts_mut(bounce.start.cast::<u8>(), bytes.len());
+            result::memcpy_dtoh_async(pinned, from, self.stream).map_err(of("cuMemcpyDtoH"))?;
+            self.synchronize()?;
+            bytes.copy_from_slice(pinned);
+        }
+        Ok(())
+    }
+
+    fn zero(&self, at: Address, bytes: usize) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the caller (`Buffer`) owns the bytes.
+        unsafe { result::memset_d8_async(at, 0, bytes, self.stream) }.map_err(of("cuMemsetD8"))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the stream is valid.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(of("cuStreamSynchronize"))
+    }
+
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
         self.bind()?;
         let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
         let start = result::event::create(flags).map_err(of("cuEventCreate"))?;
@@ -306,6 +262,45 @@ impl Gpu {
             let _ = result::event::destroy(end);
             Ok(f64::from(timed?) / 1e3)
         }
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<()> {
+        self.launch_on(self.stream, launch)
+    }
+
+    fn record(&self, launches: &[Launch]) -> Result<Option<Graph>> {
+        self.bind()?;
+        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = *recorder;
+        // SAFETY: the stream is valid; the capture is ended whatever happens in between. A graph
+        // that fails to become executable is destroyed.
+        unsafe {
+            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            result::stream::begin_capture(stream, mode).map_err(of("cuStreamBeginCapture"))?;
+            let launched = launches.iter().try_for_each(|launch| match self.overlap {
+                true => self.launch_overlapping(stream, launch),
+                false => self.launch_on(stream, launch),
+            });
+            let graph = result::stream::end_capture(stream).map_err(of("cuStreamEndCapture"));
+            launched?;
+            let graph = graph?;
+            match result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0)) {
+                Ok(executable) => Ok(Some(Graph { graph, executable })),
+                Err(error) => {
+                    let _ = result::graph::destroy(graph);
+                    Err(of("cuGraphInstantiate")(error))
+                }
+            }
+        }
+    }
+
+    fn run(&self, launches: &[Launch], graph: Option<&Graph>) -> Result<()> {
+        let Some(graph) = graph else {
+            return launches.iter().try_for_each(|launch| self.launch(launch));
+        };
+        self.bind()?;
+        // SAFETY: both are valid.
+        unsafe { result::graph::launch(graph.executable, self.stream) }.map_err(of("cuGraphLaunch"))
     }
 }
 

@@ -4,10 +4,10 @@ use bytemuck::Pod;
 
 use crate::DType;
 
-/// The kernels as PTX, made by `scripts/compile-kernels.sh`: for compute capability 8.0, and for
-/// 9.0, whose launches can overlap.
-pub(crate) const PTX_80: &str = include_str!("../kernels/kernels.sm80.ptx");
-pub(crate) const PTX_90: &str = include_str!("../kernels/kernels.sm90.ptx");
+/// The kernels as PTX for compute capability 8.0, made by `scripts/compile-kernels.sh`.
+pub const PTX_80: &str = include_str!("../kernels/kernels.sm80.ptx");
+/// The kernels as PTX for compute capability 9.0, whose launches can overlap.
+pub const PTX_90: &str = include_str!("../kernels/kernels.sm90.ptx");
 
 /// The kernels, by name.
 macro_rules! kernels {
@@ -117,7 +117,7 @@ impl Kernel {
 
 /// One launch of a kernel.
 #[derive(Clone, Debug)]
-pub(crate) struct Launch {
+pub struct Launch {
     pub(crate) kernel: Kernel,
     pub(crate) grid: [u32; 3],
     /// Threads of a block.
@@ -151,6 +151,26 @@ impl Launch {
             purpose: kernel.name(),
             weights: 0,
         }
+    }
+
+    /// The name of the kernel, which the PTX has behind `cascade_`.
+    pub fn kernel(&self) -> &'static str {
+        self.kernel.name()
+    }
+
+    /// Blocks in three directions.
+    pub fn grid(&self) -> [u32; 3] {
+        self.grid
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// The kernel's only parameter, a structure, as bytes.
+    pub fn arguments(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.arguments)
     }
 
     /// The same, for a purpose that reports name, reading so many bytes of weights.
@@ -203,18 +223,18 @@ mod tests {
 }
 
 #[cfg(test)]
-#[cfg(feature = "emulator")]
+#[cfg(test)]
 mod emulated {
     use super::*;
     use crate::arguments::CopyArguments;
-    use crate::{Device, ExecutionOrder};
+    use crate::emulator::{emulated, ExecutionOrder};
 
     /// Quads that no number of threads divides.
     const QUADS: u64 = 333;
 
     /// Runs a kernel that reads quads, and gives what it writes.
     fn run(kernel: Kernel, order: ExecutionOrder, words: &[u32]) -> Vec<u32> {
-        let device = Device::emulated(order);
+        let device = emulated(order);
         let from = device.upload(words).unwrap();
         let to = device.allocate(words.len() * 4).unwrap();
         to.zero().unwrap();

@@ -14,16 +14,24 @@
 //! them) in splits of a fixed size, and parts and splits are added up in order, whoever is done
 //! last. So verifying a draft, chain or tree, gives the very bits that plain decoding gives.
 //!
-//! Where there is no GPU, the feature `emulator` runs the kernels' PTX in an interpreter on the
-//! CPU, for tests, and finds races between their threads (`cascade_ptx_interpreter`).
+//! A [`Driver`] is what a device is reached through: NVIDIA's, or in tests an emulator that runs
+//! the kernels' PTX on the CPU (`cascade_gpu_emulator`).
+
+#[cfg(test)]
+extern crate self as cascade_gpu;
 
 mod arguments;
 mod bandwidth;
 mod cache;
 mod device;
 mod driver;
-#[cfg(feature = "emulator")]
+// The crate itself is of another build of this one, whose private parts unit tests cannot use.
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../../testing/cascade-gpu-emulator/src/lib.rs"]
 mod emulator;
+#[cfg(test)]
+mod emulator_tests;
 mod error;
 mod forward;
 mod launch;
@@ -34,11 +42,11 @@ mod weights;
 pub use arguments::{Address, MAX_PICKS, MAX_ROWS, SPLIT, WINDOW};
 pub use bandwidth::Bandwidth;
 pub use cache::{padded, Cache, CacheShape};
-#[cfg(feature = "emulator")]
-pub use cascade_ptx_interpreter::{Counts, ExecutionOrder};
-pub use device::{Buffer, Device, Facts};
+pub use device::{Buffer, Device, Driver, Facts};
+pub use driver::Graph;
 pub use error::{Error, Result};
 pub use forward::{Activation, AttentionKind, Forward, Heads, QkvParts, RelativeBias, Rotary};
+pub use launch::{Launch, PTX_80, PTX_90};
 pub use runner::{Encoding, LaunchCost, Readout, Rows, Runner, WorkspaceSizes};
 pub use self_test::KernelCheck;
 pub use weights::{

@@ -440,13 +440,11 @@ impl Runner {
     }
 
     /// The first `count` elements of what attention gave last, row-major.
-    #[cfg(feature = "emulator")]
     pub fn attended(&self, count: usize) -> Result<Vec<f32>> {
         self.elements(&self.workspace.attended, 0, count)
     }
 
     /// The first `count` elements of the last feed-forward's inner layer, row-major.
-    #[cfg(feature = "emulator")]
     pub fn inner(&self, count: usize) -> Result<Vec<f32>> {
         self.elements(&self.workspace.inner, 0, count)
     }

@@ -540,15 +540,15 @@ fn cached(of: &mut Attention, checks: &mut Vec<KernelCheck>) -> Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, feature = "emulator"))]
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::emulator::{emulated, emulating, ExecutionOrder};
     use crate::launch::PTX_90;
-    use crate::ExecutionOrder;
 
     #[test]
     fn every_kernel_is_checked_and_right() {
-        let device = Device::emulated(ExecutionOrder::Forward);
+        let device = emulated(ExecutionOrder::Forward);
         let checks = device.self_test().unwrap();
         for kernel in Kernel::ALL {
             let name = kernel.name();
@@ -567,7 +567,7 @@ mod tests {
         let wrong = kernel.replace("ex2.approx", "rsqrt.approx");
         assert_ne!(wrong, kernel);
         let ptx = format!("{before}{entry}{wrong}.entry{rest}");
-        let device = Device::emulating(&ptx, ExecutionOrder::Forward).unwrap();
+        let device = emulating(&ptx, ExecutionOrder::Forward).unwrap();
         let said = device.check_kernels().unwrap_err().to_string();
         assert!(said.contains("attention_bf16_64: number"), "{said}");
         assert!(

@@ -783,10 +783,10 @@ mod tests {
 }
 
 #[cfg(test)]
-#[cfg(feature = "emulator")]
+#[cfg(test)]
 mod emulated {
     use super::*;
-    use crate::ExecutionOrder;
+    use crate::emulator::{emulated, ExecutionOrder};
 
     /// Random tensors of any name and shape.
     struct Generated;
@@ -812,7 +812,7 @@ mod emulated {
             ExecutionOrder::Backward,
             ExecutionOrder::Random(3),
         ] {
-            let device = Device::emulated(order);
+            let device = emulated(order);
             let mut loader = Loader::new(&device, DType::F32, &Generated);
             let tables = ["a", "b"].map(|name| {
                 let table = loader.table(name, 200, 64).unwrap();

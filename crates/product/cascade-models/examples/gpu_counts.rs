@@ -15,7 +15,7 @@
 #![allow(clippy::unwrap_used)]
 
 use cascade_core::{Scorer, TokenTree, Want};
-use cascade_gpu::{Counts, ExecutionOrder};
+use cascade_gpu_emulator::{Counts, Emulator, ExecutionOrder};
 use cascade_models::{random_model, shape, DType, Device, LoadOptions, Session};
 
 /// Instructions of warps that an H200 begins in a microsecond: four a clock in each of 132
@@ -45,14 +45,14 @@ fn main() {
         }
     }
     let gpu = match arguments.next() {
-        None => cascade_gpu::Device::emulated(ExecutionOrder::Forward),
+        None => Emulator::new(ExecutionOrder::Forward),
         Some(file) => {
             let ptx = std::fs::read_to_string(file).unwrap();
-            cascade_gpu::Device::emulating(&ptx, ExecutionOrder::Forward).unwrap()
+            Emulator::of(&ptx, ExecutionOrder::Forward).unwrap()
         }
     };
     let options = LoadOptions {
-        device: Device::Gpu(gpu.clone()),
+        device: Device::Gpu(gpu.device()),
         dtype,
         ..LoadOptions::default()
     };
@@ -110,13 +110,7 @@ fn with_siblings(tokens: &[u32]) -> TokenTree {
 }
 
 /// Counts a forward over a draft behind a context that is there; `kind` is `t` for trees.
-fn count(
-    gpu: &cascade_gpu::Device,
-    session: &mut Session,
-    text: &[u32],
-    kind: &str,
-    draft: TokenTree,
-) {
+fn count(gpu: &Emulator, session: &mut Session, text: &[u32], kind: &str, draft: TokenTree) {
     let rows = format!("{}{kind}", draft.len() + 1);
     gpu.count();
     session.score(text, &draft, Want::ARGMAX).unwrap();

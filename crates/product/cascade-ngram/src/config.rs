@@ -1,7 +1,7 @@
 //! What a drafter is as an entry of a configuration, and which kinds of entries there are.
 //!
-//! A drafter is one file: the drafter, its configuration (a [`DrafterConfig`], which serde reads and
-//! writes) and what it opens (a [`DrafterFactory`]). It is registered by one name in a
+//! A drafter is one file: the drafter, its configuration (a [`DrafterConfig`], which serde reads
+//! and writes) and what it opens (a [`DrafterFactory`]). It is registered by one name in a
 //! [`drafter_kinds!`](crate::drafter_kinds) list, under the key that it has in a configuration.
 
 use std::any::Any;

@@ -86,6 +86,7 @@ mod tests {
     use super::*;
 
     fn tokenizer() -> Tokenizer {
+        cascade_demo::register();
         let config = cascade_config::Config::open("embedded:demo-llama").unwrap();
         config.target.load_tokenizer(&Default::default()).unwrap()
     }

@@ -101,6 +101,7 @@ mod tests {
     const OTHER: Owner = Owner::Connection(2);
 
     fn plan(chat: bool) -> Plan {
+        cascade_demo::register();
         Plan::of(&Config::open("embedded:demo-llama").unwrap(), chat)
     }
 

@@ -125,6 +125,7 @@ mod tests {
 
     #[test]
     fn tokens_keep_their_blanks() {
+        cascade_demo::register();
         let config = cascade_config::Config::open("embedded:demo-llama").unwrap();
         let tokenizer = config.target.load_tokenizer(&Default::default()).unwrap();
         let texts = TokenTexts::new(&tokenizer);

@@ -9,6 +9,7 @@ use cascade_data::{Dataset, PromptTemplate, Selection};
 fn templates_give_the_recorded_prompts() {
     let goldens = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../tests/goldens");
     for family in ["demo-t5", "demo-llama"] {
+        cascade_demo::register();
         let config = Config::open(format!("embedded:{family}")).unwrap();
         let golden = goldens.join(format!("{family}-greedy.jsonl"));
         let recorded = Dataset::PROMPTS.read(&golden, Selection::ALL).unwrap();

@@ -54,11 +54,12 @@ rows:
 ";
 
 fn definition() -> Definition {
+    cascade_demo::register();
     Definition::parse("small", SMALL).unwrap()
 }
 
 fn prepare(choice: &Choice) -> Result<Experiment, Error> {
-    let config = Config::demo().unwrap();
+    let config = Config::open("embedded:demo-t5").unwrap();
     Experiment::prepare(&definition(), &config, &AssembleOptions::default(), choice)
 }
 
@@ -260,7 +261,7 @@ fn reports_show_who_drafted_every_token() {
     }
     let broken = folder.path().join("samples.jsonl");
     fs::write(&broken, "{}\n").unwrap();
-    let config = Config::demo().unwrap();
+    let config = Config::open("embedded:demo-t5").unwrap();
     let again = Experiment::prepare(
         &definition(),
         &config,
@@ -299,11 +300,12 @@ fn plans_hold_hashes_of_all_files() {
 fn counts_equal_a_recount() {
     let folder = tempfile::tempdir().unwrap();
     run(&experiment(), folder.path(), "1/1", false).unwrap();
-    let config = Config::demo().unwrap();
+    let config = Config::open("embedded:demo-t5").unwrap();
     let target = config
         .pool(&AssembleOptions::default())
         .target(&config)
         .unwrap();
+    cascade_demo::register();
     let source = cascade_config::model_source("embedded:demo-t5-base").unwrap();
     let base = cascade_models::load(&source, &cascade_models::LoadOptions::default()).unwrap();
     let questions = problems();
@@ -435,7 +437,7 @@ fn some_records_of_a_recording_are_drawn_by_the_seed() {
         };
         let experiment = Experiment::prepare_replay(
             &definition,
-            &Config::demo().unwrap(),
+            &Config::open("embedded:demo-t5").unwrap(),
             &AssembleOptions::default(),
             &choice,
             (trace.clone(), None),
@@ -460,7 +462,7 @@ fn some_records_of_a_recording_are_drawn_by_the_seed() {
 
 #[test]
 fn a_recording_with_another_tokenizer_is_refused() {
-    let config = Config::demo().unwrap();
+    let config = Config::open("embedded:demo-t5").unwrap();
     let replay = |text: &str, with_tokenizer: bool| {
         let definition = Definition::parse("replay", text).unwrap();
         let target = config
@@ -498,7 +500,7 @@ fn a_recording_with_another_tokenizer_is_refused() {
 #[test]
 fn a_replay_counts_as_a_direct_comparison_does() {
     let definition = Definition::parse("replay", REPLAY).unwrap();
-    let config = Config::demo().unwrap();
+    let config = Config::open("embedded:demo-t5").unwrap();
     let trace = Arc::new(excerpt());
     let experiment = Experiment::prepare_replay(
         &definition,

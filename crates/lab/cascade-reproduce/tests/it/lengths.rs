@@ -5,9 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_config::{
-    AssembleOptions, ClassifierFile, ClassifierSettings, Config, HeadFolder, HeadSettings,
-};
+use cascade_config::{AssembleOptions, Config};
 use cascade_engine::{ClassifierWeights, HeadWeights, CLASSIFIER_FEATURES};
 use cascade_eval::trace::Trace;
 use cascade_report::{Machine, Manifest, Table};
@@ -15,6 +13,7 @@ use cascade_reproduce::{
     merge, report, Choice, Decomposition, Definition, Error, Experiment, Kind, Metric, Reported,
     Run,
 };
+use cascade_trained::{ClassifierFile, ClassifierSettings, HeadFolder, HeadSettings};
 
 const SMALL: &str = "
 title: Small lengths
@@ -78,11 +77,13 @@ recorded:
 ";
 
 fn definition() -> Definition {
+    cascade_demo::register();
     Definition::parse("lengths", SMALL).unwrap()
 }
 
 /// A classifier and a head that decide by what they read, without training.
 fn write_rules(folder: &Path) {
+    cascade_demo::register();
     let source = cascade_config::model_source("embedded:demo-t5-small").unwrap();
     let options = cascade_models::LoadOptions::default();
     let small = cascade_models::load(&source, &options).unwrap();
@@ -129,7 +130,7 @@ fn prepare_some(rules: Option<&Path>, limit: Option<usize>) -> Result<Experiment
         rules: rules.map(Path::to_owned),
         ..Choice::default()
     };
-    let config = Config::demo().unwrap();
+    let config = Config::open("embedded:demo-t5").unwrap();
     Experiment::prepare(&definition(), &config, &AssembleOptions::default(), &choice)
 }
 
@@ -371,7 +372,7 @@ fn replay(rules: Option<&Path>) -> Result<Experiment, Error> {
         rules: rules.map(Path::to_owned),
         ..Choice::default()
     };
-    let config = Config::demo().unwrap();
+    let config = Config::open("embedded:demo-t5").unwrap();
     let recorded = (Arc::new(trace), None);
     let options = AssembleOptions::default();
     Experiment::prepare_replay(&definition(), &config, &options, &choice, recorded)

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use crate::common::batch::Batch;
 use crate::common::decoder::{inner, random_text, Decoder, Shape, STREAM};
-use cascade_gpu::{Activation, Counts, DType, Device, ExecutionOrder, Heads, BLOCK};
+use cascade_gpu::{Activation, DType, Device, Heads, BLOCK};
+use cascade_gpu_emulator::{Counts, Emulator, ExecutionOrder};
 
 const VOCABULARY: usize = 2064;
 const ROWS: [usize; 6] = [1, 8, 9, 17, 33, 64];
@@ -22,10 +23,10 @@ fn decoder(device: &Device, dtype: DType, head: usize) -> Decoder {
 }
 
 /// What kernels do in `work`.
-fn counted(device: &Device, work: impl FnOnce()) -> HashMap<String, Counts> {
-    device.count();
+fn counted(emulator: &Emulator, work: impl FnOnce()) -> HashMap<String, Counts> {
+    emulator.count();
     work();
-    device.counts().into_iter().collect()
+    emulator.counts().into_iter().collect()
 }
 
 #[test]
@@ -36,14 +37,15 @@ fn weights_are_read_once_and_in_one_go() {
 }
 
 fn weights_are_read_once_in(dtype: DType) {
-    let device = Device::emulated(ExecutionOrder::Forward);
+    let emulator = Emulator::new(ExecutionOrder::Forward);
+    let device = emulator.device();
     let decoder = decoder(&device, dtype, 32);
     let (mut runner, cache) = (decoder.runner(), decoder.cache());
     let layer = &decoder.layers[0];
     for rows in ROWS {
         let batch = Batch::chain(&random_text(1, rows, VOCABULARY), 0);
         // Without attention nothing is a constant but weights.
-        let counts = counted(&device, || {
+        let counts = counted(&emulator, || {
             let forward = runner.forward(&batch.rows(), &cache, None, |f| {
                 f.embed(&decoder.table, &layer.norms[0]);
                 f.activate(&layer.gated, Activation::Silu);
@@ -69,7 +71,8 @@ fn weights_are_read_once_in(dtype: DType) {
 
 #[test]
 fn lanes_do_not_meet_in_banks() {
-    let device = Device::emulated(ExecutionOrder::Forward);
+    let emulator = Emulator::new(ExecutionOrder::Forward);
+    let device = emulator.device();
     let bf16 = [32, 64, 128].map(|head| (DType::BF16, head));
     for (dtype, head) in bf16.into_iter().chain([(DType::Q8, 32)]) {
         let decoder = decoder(&device, dtype, head);
@@ -78,7 +81,7 @@ fn lanes_do_not_meet_in_banks() {
         let mut past = 0;
         for rows in ROWS {
             let batch = Batch::chain(&text[past..past + rows], past);
-            let counts = counted(&device, || {
+            let counts = counted(&emulator, || {
                 decoder.run(&mut runner, &batch, &cache).unwrap()
             });
             for (kernel, counts) in counts {

@@ -6,9 +6,8 @@ use crate::common::batch::Batch;
 use crate::common::decoder::{random_text, Decoder, Shape};
 use crate::common::store::Store;
 use crate::common::{cache, EPSILON, ONE_HEAD};
-use cascade_gpu::{
-    DType, Device, Error, ExecutionOrder, Heads, Loader, Runner, StorageDType, WorkspaceSizes,
-};
+use cascade_gpu::{DType, Device, Error, Heads, Loader, Runner, StorageDType, WorkspaceSizes};
+use cascade_gpu_emulator::{emulating, ExecutionOrder};
 use rand::rngs::StdRng;
 use rand::SeedableRng;
 
@@ -167,7 +166,7 @@ fn kernels_order_what_their_threads_do() {
         "linear_f16_2",
         "attention_f16_64",
     ] {
-        let device = Device::emulating(PTX, ExecutionOrder::Random(1)).unwrap();
+        let device = emulating(PTX, ExecutionOrder::Random(1)).unwrap();
         forwards_with(kernel, &device).unwrap();
     }
 }
@@ -200,7 +199,7 @@ fn missing_order_is_noticed(of: fn(&str) -> bool, least: usize) {
     assert!(all.len() > least, "{} instructions", all.len());
     for weaker in all {
         let Weaker { kernel, number, .. } = weaker;
-        let device = Device::emulating(&weaker.ptx(), ExecutionOrder::Forward).unwrap();
+        let device = emulating(&weaker.ptx(), ExecutionOrder::Forward).unwrap();
         let run = forwards_with(kernel, &device);
         // A forward's first kernel has none before it that it might overlap.
         let harmless = kernel.starts_with("embed");

@@ -179,7 +179,7 @@ fn blocks_that_stay_compressed_give_the_logits_of_llama_cpp() {
 /// What is stored in a type that GPUs compute in stays in it there; the CPU says nearly the same.
 #[test]
 fn gpus_take_blocks_and_halves_as_they_are_stored() {
-    let gpu = cascade_gpu::Device::emulated(cascade_gpu::ExecutionOrder::Forward);
+    let gpu = cascade_gpu_emulator::emulated(cascade_gpu_emulator::ExecutionOrder::Forward);
     let folder = TempDir::new().unwrap();
     let file = |name: &str| ModelSource::File(goldens().join(format!("{name}.gguf")));
     let (halves, _) = quantized("llama3-q8_0.gguf", DType::F16, &folder);

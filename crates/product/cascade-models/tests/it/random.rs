@@ -168,8 +168,8 @@ fn encoding_grows_with_the_square_of_the_source() {
 
 #[test]
 fn gpus_tell_launches_and_memory() {
-    let device = Device::Gpu(cascade_gpu::Device::emulated(
-        cascade_gpu::ExecutionOrder::Forward,
+    let device = Device::Gpu(cascade_gpu_emulator::emulated(
+        cascade_gpu_emulator::ExecutionOrder::Forward,
     ));
     let model = random_model(llama(), &options(&device, DType::BF16)).unwrap();
     let chain = TokenTree::chain([5, 6]);

@@ -20,6 +20,7 @@ const PATH: &str = "/v1/completions";
 
 /// One session, which all clients use one after the other.
 fn start(keys: &[&str]) -> Running {
+    cascade_demo::register();
     let config = Config::parse(TREE, "tree", ".").unwrap();
     Running::start_as(config, ChatTemplate::vicuna(), |options| {
         options.limits.sessions = 1;

@@ -17,6 +17,7 @@ pub(crate) const QUESTION: &str =
     "Mia sells 24 shells in May and half as many in June. How many shells does she sell?";
 
 pub(crate) fn config() -> Config {
+    cascade_demo::register();
     Config::open("embedded:demo-llama").unwrap()
 }
 

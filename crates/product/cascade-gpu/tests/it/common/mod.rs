@@ -6,7 +6,8 @@ pub(crate) mod decoder;
 pub(crate) mod numbers;
 pub(crate) mod store;
 
-use cascade_gpu::{Cache, CacheShape, DType, Device, ExecutionOrder, Heads};
+use cascade_gpu::{Cache, CacheShape, DType, Device, Heads};
+use cascade_gpu_emulator::{emulated, ExecutionOrder};
 
 /// What norms add to the mean square.
 pub(crate) const EPSILON: f64 = 1e-3;
@@ -25,7 +26,7 @@ pub(crate) fn devices() -> [Device; 3] {
         ExecutionOrder::Backward,
         ExecutionOrder::Random(5),
     ]
-    .map(Device::emulated)
+    .map(emulated)
 }
 
 /// The number of the GPU that `CASCADE_TEST_DEVICE` names.

@@ -16,8 +16,8 @@ pub(crate) const GPU_TYPES: [DType; 4] = [DType::F32, DType::BF16, DType::F16, D
 
 /// Devices that run kernels for GPUs, and whether they are fast.
 pub(crate) fn gpus() -> Vec<(Device, bool)> {
-    let emulated = Device::Gpu(cascade_gpu::Device::emulated(
-        cascade_gpu::ExecutionOrder::Forward,
+    let emulated = Device::Gpu(cascade_gpu_emulator::emulated(
+        cascade_gpu_emulator::ExecutionOrder::Forward,
     ));
     let named = std::env::var("CASCADE_TEST_DEVICE").ok();
     let real = named.map(|name| (parse_device(&name).unwrap(), true));

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Checks the arrows of docs/ARCHITECTURE.md: which crates may use which.
+
+Dependencies of tests do not count: with them alone, a product crate may use all rooms. Optional
+dependencies count, whether or not a feature asks for them.
+
+    scripts/check-rooms.py
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# The rooms whose crates those of a room may use.
+MAY_USE = {
+    "product": {"product"},
+    "lab": {"product", "lab"},
+    "testing": {"product", "lab", "testing"},
+    "door": {"product", "lab", "door"},
+}
+# "The engine never sees a tensor, and the models never see a cascade."
+NEVER = [("cascade-engine", "cascade-models"), ("cascade-models", "cascade-engine")]
+
+
+def packages():
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+    return {package["name"]: package for package in json.loads(output)["packages"]}
+
+
+def room(package):
+    folder = pathlib.Path(package["manifest_path"]).parent.relative_to(ROOT / "crates")
+    return folder.parts[0] if len(folder.parts) > 1 else "door"
+
+
+def used(package):
+    return {used["name"] for used in package["dependencies"] if used["kind"] != "dev"}
+
+
+def reached(name, ours):
+    """All our crates that a crate uses, by whatever way."""
+    found, open_ = set(), [name]
+    while open_:
+        for other in used(ours[open_.pop()]) & ours.keys():
+            if other not in found:
+                found.add(other)
+                open_.append(other)
+    return found
+
+
+def main():
+    ours = packages()
+    problems = []
+    for name, package in sorted(ours.items()):
+        of = room(package)
+        for other in sorted(used(package) & ours.keys()):
+            if room(ours[other]) not in MAY_USE[of]:
+                problems.append(f"{name} ({of}) uses {other} ({room(ours[other])})")
+    for name, other in NEVER:
+        if other in reached(name, ours):
+            problems.append(f"{name} uses {other}, directly or through others")
+    for problem in problems:
+        print(f"{problem}; see docs/ARCHITECTURE.md", file=sys.stderr)
+    print(f"{len(ours)} crates, {len(problems)} arrows that point back")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
