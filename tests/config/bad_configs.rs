@@ -466,7 +466,7 @@ fn rules_and_branches_that_make_no_sense() {
     );
     assert_says(
         &message(max_gram, &format!("{max_gram}\n    width: 3")),
-        &["drafters[1].width"],
+        &["drafters[1]", "unknown field `width`"],
     );
     assert_says(
         &message("lenience: 2", "lenience: 2\ntree: { max_nodes: 0 }"),
@@ -553,7 +553,7 @@ fn schedules_and_stop_rules_that_make_no_sense_are_named() {
         ("{ mdp: { delta: .inf } }", "delta"),
         ("{ heuristic: { start: 0 } }", "it starts at 0"),
         ("{ heuristic: { begin: 5 } }", "unknown field `begin`"),
-        ("{ magic: 1 }", "unknown field `magic`"),
+        ("{ magic: 1 }", "unknown variant `magic`"),
     ] {
         let entry = format!("{small}\n    stop_rule: {rule}");
         assert_says(&message(small, &entry), &["bad.yaml", says]);
