@@ -13,7 +13,7 @@ use crate::activations::{Q8, Q8K};
 
 /// An instruction for each of four rows, whose number stands between the pieces.
 macro_rules! four {
-    ($first:literal $(, $rest:literal)*) => {
+    ($first:expr $(, $rest:expr)*) => {
         concat!(
             four!(@ "0" $first $(, $rest)*),
             four!(@ "1" $first $(, $rest)*),
@@ -21,15 +21,33 @@ macro_rules! four {
             four!(@ "3" $first $(, $rest)*),
         )
     };
-    (@ $row:literal $first:literal $(, $rest:literal)*) => {
+    (@ $row:literal $first:expr $(, $rest:expr)*) => {
         concat!($first, $($row, $rest,)* "\n")
     };
 }
 
 /// The same for one row.
 macro_rules! one {
-    ($first:literal $(, $rest:literal)*) => {
-        concat!($first, $("0", $rest,)*)
+    ($first:expr $(, $rest:expr)*) => {
+        concat!($first, $("0", $rest,)* "\n")
+    };
+}
+
+/// `dot += inputs * weights`, where the inputs of a row are four bytes from a place on.
+macro_rules! multiply {
+    ($rows:ident $(, $weights:literal at $place:literal)*) => {
+        concat!($($rows!(
+            "vpdpbusd {d",
+            concat!("}, {", $weights, "}, dword ptr [{x} + "),
+            concat!("*{row} + ", $place, "]{{1to16}}")
+        )),*)
+    };
+}
+
+/// Adds the products of 16 inputs with vectors `a` to `d`.
+macro_rules! multiply4 {
+    ($rows:ident) => {
+        multiply!($rows, "a" at 0, "b" at 4, "c" at 8, "d" at 12)
     };
 }
 
@@ -38,71 +56,35 @@ macro_rules! multiply8 {
     ($rows:ident) => {
         concat!(
             multiply4!($rows),
-            $rows!(
-                "vpdpbusd {d",
-                "}, {e}, dword ptr [{x} + ",
-                "*{row} + 16]{{1to16}}"
-            ),
-            "\n",
-            $rows!(
-                "vpdpbusd {d",
-                "}, {f}, dword ptr [{x} + ",
-                "*{row} + 20]{{1to16}}"
-            ),
-            "\n",
-            $rows!(
-                "vpdpbusd {d",
-                "}, {g}, dword ptr [{x} + ",
-                "*{row} + 24]{{1to16}}"
-            ),
-            "\n",
-            $rows!(
-                "vpdpbusd {d",
-                "}, {h}, dword ptr [{x} + ",
-                "*{row} + 28]{{1to16}}"
-            ),
+            multiply!($rows, "e" at 16, "f" at 20, "g" at 24, "h" at 28)
         )
     };
 }
 
-/// Adds the products of 16 inputs with vectors `a` to `d`.
-macro_rules! multiply4 {
+/// `dot = start`, which is another number for each row.
+macro_rules! begin {
+    ($rows:ident) => {
+        $rows!("vpbroadcastd {d", "}, dword ptr [{start} + ", "*{row}]")
+    };
+}
+
+/// `sum += dot * factor`, in integers.
+macro_rules! add_integers {
     ($rows:ident) => {
         concat!(
-            $rows!(
-                "vpdpbusd {d",
-                "}, {a}, dword ptr [{x} + ",
-                "*{row}]{{1to16}}"
-            ),
-            "\n",
-            $rows!(
-                "vpdpbusd {d",
-                "}, {b}, dword ptr [{x} + ",
-                "*{row} + 4]{{1to16}}"
-            ),
-            "\n",
-            $rows!(
-                "vpdpbusd {d",
-                "}, {c}, dword ptr [{x} + ",
-                "*{row} + 8]{{1to16}}"
-            ),
-            "\n",
-            $rows!(
-                "vpdpbusd {d",
-                "}, {d}, dword ptr [{x} + ",
-                "*{row} + 12]{{1to16}}"
-            ),
-            "\n",
+            $rows!("vpmulld {d", "}, {d", "}, {factors}"),
+            $rows!("vpaddd {s", "}, {s", "}, {d", "}"),
         )
     };
 }
 
-/// `sum = fma(dot, scale * x.scale, sum)`.
-macro_rules! add_scaled {
+/// Adds a block of 32 inputs: `sum = fma(dot, scale * x.scale, sum)`.
+macro_rules! block {
     ($rows:ident) => {
         concat!(
+            begin!($rows),
+            multiply8!($rows),
             $rows!("vcvtdq2ps {d", "}, {d", "}"),
-            "\n",
             $rows!(
                 "vmulps {t}, {scale}, dword ptr [{x} + ",
                 "*{row} + {of_scale}]{{1to16}}\n vfmadd231ps {s",
@@ -113,14 +95,71 @@ macro_rules! add_scaled {
     };
 }
 
-/// `sum += dot * factor`, in integers.
-macro_rules! add_integers {
+/// Adds a part of Q4_K or Q5_K.
+macro_rules! nibbles {
     ($rows:ident) => {
         concat!(
-            $rows!("vpmulld {d", "}, {d", "}, {factors}"),
-            "\n",
-            $rows!("vpaddd {s", "}, {s", "}, {d", "}"),
+            $rows!("vpxord {d", "}, {d", "}, {d", "}"),
+            multiply8!($rows),
+            add_integers!($rows),
         )
+    };
+}
+
+/// Adds a part of Q6_K.
+macro_rules! six_bits {
+    ($rows:ident) => {
+        concat!(begin!($rows), multiply4!($rows), add_integers!($rows))
+    };
+}
+
+/// Runs instructions on the sums of four rows or of one, `$row` bytes apart, with 4 or 8 vectors of
+/// weights and further operands.
+macro_rules! run {
+    (four $text:ident, $sums:expr, $($rest:tt)*) => {{
+        let [mut s0, mut s1, mut s2, mut s3] = $sums;
+        run!(
+            @ $text!(four), $($rest)*
+            s0 = inout(zmm_reg) s0,
+            s1 = inout(zmm_reg) s1,
+            s2 = inout(zmm_reg) s2,
+            s3 = inout(zmm_reg) s3,
+            d0 = out(zmm_reg) _,
+            d1 = out(zmm_reg) _,
+            d2 = out(zmm_reg) _,
+            d3 = out(zmm_reg) _,
+        );
+        [s0, s1, s2, s3]
+    }};
+    (one $text:ident, $sum:expr, $($rest:tt)*) => {{
+        let mut sum = $sum;
+        run!(@ $text!(one), $($rest)* s0 = inout(zmm_reg) sum, d0 = out(zmm_reg) _,);
+        sum
+    }};
+    (@ $text:expr, 8 of $weights:ident, $($rest:tt)*) => {
+        run!(
+            @ $text, 4 of $weights, $($rest)*
+            e = in(zmm_reg) $weights[4],
+            f = in(zmm_reg) $weights[5],
+            g = in(zmm_reg) $weights[6],
+            h = in(zmm_reg) $weights[7],
+        )
+    };
+    (@ $text:expr, 4 of $weights:ident, $row:ty, $($operands:tt)*) => {
+        // SAFETY: callers have the instructions; the types of `x` are of that many rows, and words,
+        // scales and starts are in each.
+        unsafe {
+            asm!(
+                $text,
+                $($operands)*
+                a = in(zmm_reg) $weights[0],
+                b = in(zmm_reg) $weights[1],
+                c = in(zmm_reg) $weights[2],
+                d = in(zmm_reg) $weights[3],
+                row = const size_of::<$row>(),
+                options(pure, readonly, nostack, preserves_flags),
+            )
+        }
     };
 }
 
@@ -152,77 +191,34 @@ pub(super) fn add4(
     x: &[Q8; 4],
     added: Added,
 ) -> [__m512; 4] {
-    let [mut s0, mut s1, mut s2, mut s3] = sums;
-    // SAFETY: the instructions are there, and so are four rows of words, scales and starts.
-    unsafe {
-        asm!(
-            four!("vpbroadcastd {d", "}, dword ptr [{start} + ", "*{row}]"),
-            multiply8!(four),
-            add_scaled!(four),
-            s0 = inout(zmm_reg) s0,
-            s1 = inout(zmm_reg) s1,
-            s2 = inout(zmm_reg) s2,
-            s3 = inout(zmm_reg) s3,
-            d0 = out(zmm_reg) _,
-            d1 = out(zmm_reg) _,
-            d2 = out(zmm_reg) _,
-            d3 = out(zmm_reg) _,
-            t = out(zmm_reg) _,
-            a = in(zmm_reg) weights[0],
-            b = in(zmm_reg) weights[1],
-            c = in(zmm_reg) weights[2],
-            d = in(zmm_reg) weights[3],
-            e = in(zmm_reg) weights[4],
-            f = in(zmm_reg) weights[5],
-            g = in(zmm_reg) weights[6],
-            h = in(zmm_reg) weights[7],
-            scale = in(zmm_reg) scale,
-            x = in(reg) x,
-            start = in(reg) added.start(&x[0]),
-            row = const size_of::<Q8>(),
-            of_scale = const std::mem::offset_of!(Q8, scale),
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    [s0, s1, s2, s3]
+    run!(
+        four block, sums, 8 of weights, Q8,
+        t = out(zmm_reg) _,
+        scale = in(zmm_reg) scale,
+        x = in(reg) x,
+        start = in(reg) added.start(&x[0]),
+        of_scale = const std::mem::offset_of!(Q8, scale),
+    )
 }
 
-/// Adds a block to the sums of a row.
+/// Adds a block to the sum of a row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) fn add1(
-    mut sum: __m512,
+    sum: __m512,
     weights: &[__m512i; 8],
     scale: __m512,
     x: &Q8,
     added: Added,
 ) -> __m512 {
-    // SAFETY: the instructions are there, and so are words, scale and start.
-    unsafe {
-        asm!(
-            one!("vpbroadcastd {d", "}, dword ptr [{start} + ", "*{row}]"),
-            multiply8!(one),
-            add_scaled!(one),
-            s0 = inout(zmm_reg) sum,
-            d0 = out(zmm_reg) _,
-            t = out(zmm_reg) _,
-            a = in(zmm_reg) weights[0],
-            b = in(zmm_reg) weights[1],
-            c = in(zmm_reg) weights[2],
-            d = in(zmm_reg) weights[3],
-            e = in(zmm_reg) weights[4],
-            f = in(zmm_reg) weights[5],
-            g = in(zmm_reg) weights[6],
-            h = in(zmm_reg) weights[7],
-            scale = in(zmm_reg) scale,
-            x = in(reg) x,
-            start = in(reg) added.start(x),
-            row = const size_of::<Q8>(),
-            of_scale = const std::mem::offset_of!(Q8, scale),
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    sum
+    run!(
+        one block, sum, 8 of weights, Q8,
+        t = out(zmm_reg) _,
+        scale = in(zmm_reg) scale,
+        x = in(reg) x,
+        start = in(reg) added.start(x),
+        of_scale = const std::mem::offset_of!(Q8, scale),
+    )
 }
 
 /// Adds part number `part` of Q4_K or Q5_K to the integers of four rows.
@@ -235,71 +231,28 @@ pub(super) fn add_nibbles4(
     x: &[Q8K; 4],
     part: usize,
 ) -> [__m512i; 4] {
-    let [mut s0, mut s1, mut s2, mut s3] = sums;
-    // SAFETY: the instructions are there, and so are four rows of words.
-    unsafe {
-        asm!(
-            four!("vpxord {d", "}, {d", "}, {d", "}"),
-            multiply8!(four),
-            add_integers!(four),
-            s0 = inout(zmm_reg) s0,
-            s1 = inout(zmm_reg) s1,
-            s2 = inout(zmm_reg) s2,
-            s3 = inout(zmm_reg) s3,
-            d0 = out(zmm_reg) _,
-            d1 = out(zmm_reg) _,
-            d2 = out(zmm_reg) _,
-            d3 = out(zmm_reg) _,
-            a = in(zmm_reg) weights[0],
-            b = in(zmm_reg) weights[1],
-            c = in(zmm_reg) weights[2],
-            d = in(zmm_reg) weights[3],
-            e = in(zmm_reg) weights[4],
-            f = in(zmm_reg) weights[5],
-            g = in(zmm_reg) weights[6],
-            h = in(zmm_reg) weights[7],
-            factors = in(zmm_reg) factors,
-            x = in(reg) &x[0].words[8 * part],
-            row = const size_of::<Q8K>(),
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    [s0, s1, s2, s3]
+    run!(
+        four nibbles, sums, 8 of weights, Q8K,
+        factors = in(zmm_reg) factors,
+        x = in(reg) &x[0].words[8 * part],
+    )
 }
 
 /// Adds part number `part` of Q4_K or Q5_K to the integers of a row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) fn add_nibbles1(
-    mut sum: __m512i,
+    sum: __m512i,
     weights: &[__m512i; 8],
     factors: __m512i,
     x: &Q8K,
     part: usize,
 ) -> __m512i {
-    // SAFETY: the instructions are there, and so are the words.
-    unsafe {
-        asm!(
-            one!("vpxord {d", "}, {d", "}, {d", "}"),
-            multiply8!(one),
-            add_integers!(one),
-            s0 = inout(zmm_reg) sum,
-            d0 = out(zmm_reg) _,
-            a = in(zmm_reg) weights[0],
-            b = in(zmm_reg) weights[1],
-            c = in(zmm_reg) weights[2],
-            d = in(zmm_reg) weights[3],
-            e = in(zmm_reg) weights[4],
-            f = in(zmm_reg) weights[5],
-            g = in(zmm_reg) weights[6],
-            h = in(zmm_reg) weights[7],
-            factors = in(zmm_reg) factors,
-            x = in(reg) &x.words[8 * part],
-            row = const size_of::<Q8K>(),
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    sum
+    run!(
+        one nibbles, sum, 8 of weights, Q8K,
+        factors = in(zmm_reg) factors,
+        x = in(reg) &x.words[8 * part],
+    )
 }
 
 /// Adds part number `part` of Q6_K to the integers of four rows.
@@ -312,63 +265,28 @@ pub(super) fn add_six_bits4(
     x: &[Q8K; 4],
     part: usize,
 ) -> [__m512i; 4] {
-    let [mut s0, mut s1, mut s2, mut s3] = sums;
-    // SAFETY: the instructions are there, and so are four rows of words and starts.
-    unsafe {
-        asm!(
-            four!("vpbroadcastd {d", "}, dword ptr [{start} + ", "*{row}]"),
-            multiply4!(four),
-            add_integers!(four),
-            s0 = inout(zmm_reg) s0,
-            s1 = inout(zmm_reg) s1,
-            s2 = inout(zmm_reg) s2,
-            s3 = inout(zmm_reg) s3,
-            d0 = out(zmm_reg) _,
-            d1 = out(zmm_reg) _,
-            d2 = out(zmm_reg) _,
-            d3 = out(zmm_reg) _,
-            a = in(zmm_reg) weights[0],
-            b = in(zmm_reg) weights[1],
-            c = in(zmm_reg) weights[2],
-            d = in(zmm_reg) weights[3],
-            factors = in(zmm_reg) factors,
-            x = in(reg) &x[0].words[4 * part],
-            start = in(reg) &x[0].of_six_bits[part],
-            row = const size_of::<Q8K>(),
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    [s0, s1, s2, s3]
+    run!(
+        four six_bits, sums, 4 of weights, Q8K,
+        factors = in(zmm_reg) factors,
+        x = in(reg) &x[0].words[4 * part],
+        start = in(reg) &x[0].of_six_bits[part],
+    )
 }
 
 /// Adds part number `part` of Q6_K to the integers of a row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) fn add_six_bits1(
-    mut sum: __m512i,
+    sum: __m512i,
     weights: &[__m512i; 4],
     factors: __m512i,
     x: &Q8K,
     part: usize,
 ) -> __m512i {
-    // SAFETY: the instructions are there, and so are words and start.
-    unsafe {
-        asm!(
-            one!("vpbroadcastd {d", "}, dword ptr [{start} + ", "*{row}]"),
-            multiply4!(one),
-            add_integers!(one),
-            s0 = inout(zmm_reg) sum,
-            d0 = out(zmm_reg) _,
-            a = in(zmm_reg) weights[0],
-            b = in(zmm_reg) weights[1],
-            c = in(zmm_reg) weights[2],
-            d = in(zmm_reg) weights[3],
-            factors = in(zmm_reg) factors,
-            x = in(reg) &x.words[4 * part],
-            start = in(reg) &x.of_six_bits[part],
-            row = const size_of::<Q8K>(),
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    sum
+    run!(
+        one six_bits, sum, 4 of weights, Q8K,
+        factors = in(zmm_reg) factors,
+        x = in(reg) &x.words[4 * part],
+        start = in(reg) &x.of_six_bits[part],
+    )
 }
