@@ -15,7 +15,7 @@
 //! Each has a configuration of its own ([`DrafterConfig`]), which is read by serde and opened with
 //! [`Resources`]; [`Builtin`] lists them by their keys, and [`drafter_kinds!`] makes longer lists.
 //!
-//! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by a [`BigramBuilder`],
+//! Bigram tables are safetensors files ([`BigramTable`]), counted in memory by an [`NgramBuilder`],
 //! made from sorted counts by [`BigramRows`] (crate `cascade-bigram` counts whole dumps), or
 //! imported by [`import_json`]. [`NgramTable`] also knows what follows two tokens.
 
@@ -32,8 +32,8 @@ mod prompt_lookup;
 
 pub use automaton::{Match, SuffixAutomaton};
 pub use bigram::{
-    export_json, import_json, Bigram, BigramBuilder, BigramConfig, BigramMetadata, BigramRows,
-    BigramTable, Provenance, Source, Successors,
+    export_json, import_json, Bigram, BigramConfig, BigramMetadata, BigramRows, BigramTable,
+    Provenance, Source, Successors,
 };
 pub use config::{
     positive, Builtin, DrafterConfig, DrafterFactory, DrafterKey, DrafterKinds, Keyed, OpenError,

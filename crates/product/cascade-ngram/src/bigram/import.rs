@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cascade_core::TokenId;
 
-use super::{builder::check_tokens, encode::Csr, BigramMetadata, BigramTable, Provenance};
+use super::{encode::Csr, rows::check_tokens, BigramMetadata, BigramTable, Provenance};
 use crate::{Error, Result};
 
 /// The largest list that is read: ten numbers for each of the largest vocabularies take less.

@@ -1,6 +1,5 @@
 //! Bigram tables: what most often follows each token.
 
-mod builder;
 mod check;
 mod drafter;
 mod encode;
@@ -10,12 +9,11 @@ mod metadata;
 mod rows;
 mod table;
 
-pub(crate) use builder::check_tokens;
-pub use builder::BigramBuilder;
 pub use drafter::{Bigram, BigramConfig};
 pub use import::{export_json, import_json};
 pub(crate) use metadata::declares_bigrams;
 pub use metadata::{BigramMetadata, Provenance, Source};
+pub(crate) use rows::check_tokens;
 pub use rows::BigramRows;
 pub use table::{BigramTable, Successors};
 

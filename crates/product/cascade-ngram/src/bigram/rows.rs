@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use cascade_core::TokenId;
 
-use super::{builder::check_tokens, encode::Csr, BigramMetadata, BigramTable, Provenance};
+use super::{encode::Csr, BigramMetadata, BigramTable, Provenance};
 use crate::{Error, Result};
 
 /// Makes a table of counts that come in the order of (token, successor), and keeps of each token no
@@ -96,5 +96,18 @@ impl BigramRows {
             self.done.push(self.row.clone());
             self.row.clear();
         }
+    }
+}
+
+/// Refuses tokens outside the vocabulary; `what` names the list.
+pub(crate) fn check_tokens(what: &str, tokens: &[TokenId], vocab_size: usize) -> Result<()> {
+    match tokens.iter().position(|&t| t as usize >= vocab_size) {
+        None => Ok(()),
+        Some(index) => Err(Error::TokenOutOfVocabulary {
+            what: what.to_owned(),
+            index,
+            token: tokens[index],
+            vocab_size,
+        }),
     }
 }

@@ -1,15 +1,16 @@
 //! The table: a safetensors file, read in place.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
-use cascade_core::{Fingerprint, TokenId};
+use cascade_core::TokenId;
 
 use super::{
     encode::{encode, Csr},
     layout::Layout,
     BigramMetadata,
 };
-use crate::{container::TableFile, Result};
+use crate::container::{table_file, TableFile};
+use crate::Result;
 
 /// For each token of a vocabulary the tokens that most often follow it, with counts.
 ///
@@ -32,52 +33,9 @@ pub struct BigramTable {
     metadata: BigramMetadata,
 }
 
+table_file!(BigramTable);
+
 impl BigramTable {
-    /// Maps a file and checks that it is a valid table for `tokenizer`.
-    ///
-    /// The file must not be changed while it is in use; [`write`](Self::write) replaces files and
-    /// never changes them.
-    ///
-    /// # Errors
-    /// A file that cannot be read, is damaged, or was built for another tokenizer. All name the
-    /// file.
-    pub fn open(path: impl AsRef<Path>, tokenizer: &Fingerprint) -> Result<Self> {
-        let table = Self::open_any(path)?;
-        table.check_tokenizer(tokenizer)?;
-        Ok(table)
-    }
-
-    /// Maps a file and checks that it is a valid table, for any tokenizer: for tools that inspect
-    /// tables. Before drafting, [`check_tokenizer`](Self::check_tokenizer).
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), without the tokenizer.
-    pub fn open_any(path: impl AsRef<Path>) -> Result<Self> {
-        Self::load(TableFile::map(path)?)
-    }
-
-    /// A table that is embedded in the program; `name` replaces the file name in errors.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn from_static(
-        name: impl Into<String>,
-        bytes: &'static [u8],
-        tokenizer: &Fingerprint,
-    ) -> Result<Self> {
-        let table = Self::load(TableFile::embedded(name, bytes))?;
-        table.check_tokenizer(tokenizer)?;
-        Ok(table)
-    }
-
-    /// A table from the bytes of its file; `name` replaces the file name in errors.
-    ///
-    /// # Errors
-    /// As [`open_any`](Self::open_any).
-    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self> {
-        Self::load(TableFile::owned(name, bytes))
-    }
-
     pub(super) fn from_csr(name: &str, metadata: &BigramMetadata, csr: &Csr) -> Result<Self> {
         Self::from_bytes(name, encode(metadata, csr))
     }
@@ -95,20 +53,6 @@ impl BigramTable {
         Ok(table)
     }
 
-    /// Checks that the table was built for this vocabulary.
-    ///
-    /// # Errors
-    /// [`Error::Tokenizer`](crate::Error::Tokenizer), with both fingerprints.
-    pub fn check_tokenizer(&self, tokenizer: &Fingerprint) -> Result<()> {
-        let found = &self.metadata.provenance.tokenizer;
-        self.file.check_tokenizer(found, tokenizer)
-    }
-
-    /// The file, or the name it was given.
-    pub fn file(&self) -> &str {
-        self.file.name()
-    }
-
     /// The table's metadata.
     pub fn metadata(&self) -> &BigramMetadata {
         &self.metadata
@@ -122,11 +66,6 @@ impl BigramTable {
     /// Number of pairs in the table.
     pub fn pairs(&self) -> usize {
         self.layout.pairs
-    }
-
-    /// The bytes of the table's file. Equal content gives equal bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.file.as_slice()
     }
 
     /// Tokens that follow `token`, with their counts, most frequent first. Empty for a token
@@ -158,16 +97,6 @@ impl BigramTable {
     /// The best successor of `last`, the best successor of that one, and so on.
     pub(crate) fn chain(&self, last: Option<TokenId>) -> impl Iterator<Item = TokenId> + '_ {
         std::iter::successors(last, |&token| self.best(token)).skip(1)
-    }
-
-    /// Writes the table to a file that appears whole or not at all: into a temporary file beside
-    /// it, then renamed.
-    ///
-    /// # Errors
-    /// [`Error::Write`](crate::Error::Write); the temporary file is removed, and a former file of
-    /// that name is as it was.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.file.write(path)
     }
 
     pub(super) fn offset(&self, index: usize) -> u64 {

@@ -116,3 +116,92 @@ impl TableFile {
         })
     }
 }
+
+/// What tables of both formats do with their file: a type with a field `file`, `metadata` that has
+/// the provenance, and `load`, which checks everything.
+macro_rules! table_file {
+    ($table:ty) => {
+        impl $table {
+            /// Maps a file and checks that it is a valid table for `tokenizer`.
+            ///
+            /// The file must not be changed while it is in use; [`write`](Self::write) replaces files and
+            /// never changes them.
+            ///
+            /// # Errors
+            /// A file that cannot be read, is damaged, or was built for another tokenizer. All name the
+            /// file.
+            pub fn open(
+                path: impl AsRef<std::path::Path>,
+                tokenizer: &cascade_core::Fingerprint,
+            ) -> $crate::Result<Self> {
+                let table = Self::open_any(path)?;
+                table.check_tokenizer(tokenizer)?;
+                Ok(table)
+            }
+
+            /// Maps a file and checks that it is a valid table, for any tokenizer: for tools that inspect
+            /// tables. Before drafting, [`check_tokenizer`](Self::check_tokenizer).
+            ///
+            /// # Errors
+            /// As [`open`](Self::open), without the tokenizer.
+            pub fn open_any(path: impl AsRef<std::path::Path>) -> $crate::Result<Self> {
+                Self::load($crate::container::TableFile::map(path)?)
+            }
+
+            /// A table that is embedded in the program; `name` replaces the file name in errors.
+            ///
+            /// # Errors
+            /// As [`open`](Self::open).
+            pub fn from_static(
+                name: impl Into<String>,
+                bytes: &'static [u8],
+                tokenizer: &cascade_core::Fingerprint,
+            ) -> $crate::Result<Self> {
+                let table = Self::load($crate::container::TableFile::embedded(name, bytes))?;
+                table.check_tokenizer(tokenizer)?;
+                Ok(table)
+            }
+
+            /// A table from the bytes of its file; `name` replaces the file name in errors.
+            ///
+            /// # Errors
+            /// As [`open_any`](Self::open_any).
+            pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> $crate::Result<Self> {
+                Self::load($crate::container::TableFile::owned(name, bytes))
+            }
+
+            /// Checks that the table was built for this vocabulary.
+            ///
+            /// # Errors
+            /// [`Error::Tokenizer`](crate::Error::Tokenizer), with both fingerprints.
+            pub fn check_tokenizer(
+                &self,
+                tokenizer: &cascade_core::Fingerprint,
+            ) -> $crate::Result<()> {
+                let found = &self.metadata.provenance.tokenizer;
+                self.file.check_tokenizer(found, tokenizer)
+            }
+
+            /// The file, or the name it was given.
+            pub fn file(&self) -> &str {
+                self.file.name()
+            }
+
+            /// The bytes of the table's file. Equal content gives equal bytes.
+            pub fn as_bytes(&self) -> &[u8] {
+                self.file.as_slice()
+            }
+
+            /// Writes the table to a file that appears whole or not at all: into a temporary file beside
+            /// it, then renamed.
+            ///
+            /// # Errors
+            /// [`Error::Write`](crate::Error::Write); the temporary file is removed, and a former file of
+            /// that name is as it was.
+            pub fn write(&self, path: impl AsRef<std::path::Path>) -> $crate::Result<()> {
+                self.file.write(path)
+            }
+        }
+    };
+}
+pub(crate) use table_file;

@@ -11,7 +11,7 @@ use serde_json::{json, Map, Value};
 
 use self::bytes::Bytes;
 pub(crate) use self::entries::{beginning, declare, Entries};
-pub(crate) use self::file::TableFile;
+pub(crate) use self::file::{table_file, TableFile};
 use crate::{Error, Result};
 
 /// A tensor of one dimension that is to be written.

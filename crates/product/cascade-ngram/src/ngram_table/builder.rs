@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::{NgramLimits, NgramRows, NgramTable};
 use crate::bigram::check_tokens;
-use crate::{Error, Provenance, Result};
+use crate::{BigramRows, BigramTable, Error, Provenance, Result};
 
 /// Counts pairs and, for order 2, triples of neighbouring tokens, exactly and in memory: about 30
 /// bytes for each distinct one. Crate `cascade-bigram` counts more text than fits.
@@ -86,6 +86,32 @@ impl NgramBuilder {
             *self.triples.entry(triple).or_default() += count;
         }
         Ok(())
+    }
+
+    /// Number of documents so far.
+    pub fn documents(&self) -> u64 {
+        self.documents
+    }
+
+    /// Number of tokens so far.
+    pub fn total_tokens(&self) -> u64 {
+        self.unigrams.iter().sum()
+    }
+
+    /// The table of the `top_k` most frequent successors of each token, of those that follow it at
+    /// least `min_count` times, with exact counts. Triples play no part.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty vocabulary.
+    pub fn finish_bigrams(self, top_k: usize, min_count: u64) -> Result<BigramTable> {
+        let mut rows = BigramRows::new(self.unigrams.len(), top_k, min_count);
+        for (token, count) in (0..).zip(self.unigrams) {
+            rows.add_token(token, count)?;
+        }
+        for ([token, successor], count) in sorted(self.pairs) {
+            rows.add_pair(token, successor, count)?;
+        }
+        rows.finish(self.documents, self.provenance)
     }
 
     /// The table.

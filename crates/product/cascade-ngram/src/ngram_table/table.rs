@@ -2,10 +2,11 @@
 
 use std::{ops::Range, path::Path};
 
-use cascade_core::{Fingerprint, TokenId};
+use cascade_core::TokenId;
 
 use super::{codes, layout::Layout, metadata, NgramMetadata, BLOCK};
-use crate::{container::TableFile, BigramTable, Error, Result};
+use crate::container::{table_file, TableFile};
+use crate::{BigramTable, Error, Result};
 
 /// For each token of a vocabulary, and for pairs of tokens, what most often follows them, with
 /// counts; and how often the most frequent tokens occur at all.
@@ -45,52 +46,9 @@ pub struct NgramTable {
     unigrams: Vec<(TokenId, u64)>,
 }
 
+table_file!(NgramTable);
+
 impl NgramTable {
-    /// Maps a file and checks that it is a valid table for `tokenizer`.
-    ///
-    /// The file must not be changed while it is in use; [`write`](Self::write) replaces files and
-    /// never changes them.
-    ///
-    /// # Errors
-    /// A file that cannot be read, is damaged, or was built for another tokenizer. All name the
-    /// file.
-    pub fn open(path: impl AsRef<Path>, tokenizer: &Fingerprint) -> Result<Self> {
-        let table = Self::open_any(path)?;
-        table.check_tokenizer(tokenizer)?;
-        Ok(table)
-    }
-
-    /// Maps a file and checks that it is a valid table, for any tokenizer: for tools that inspect
-    /// tables. Before drafting, [`check_tokenizer`](Self::check_tokenizer).
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), without the tokenizer.
-    pub fn open_any(path: impl AsRef<Path>) -> Result<Self> {
-        Self::load(TableFile::map(path)?)
-    }
-
-    /// A table that is embedded in the program; `name` replaces the file name in errors.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn from_static(
-        name: impl Into<String>,
-        bytes: &'static [u8],
-        tokenizer: &Fingerprint,
-    ) -> Result<Self> {
-        let table = Self::load(TableFile::embedded(name, bytes))?;
-        table.check_tokenizer(tokenizer)?;
-        Ok(table)
-    }
-
-    /// A table from the bytes of its file; `name` replaces the file name in errors.
-    ///
-    /// # Errors
-    /// As [`open_any`](Self::open_any).
-    pub fn from_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self> {
-        Self::load(TableFile::owned(name, bytes))
-    }
-
     fn load(file: TableFile) -> Result<Self> {
         let (header, data) = file.header()?;
         if crate::bigram::declares_bigrams(header.metadata()) {
@@ -120,20 +78,6 @@ impl NgramTable {
         Ok(metadata::declares_ngrams(header.metadata()))
     }
 
-    /// Checks that the table was built for this vocabulary.
-    ///
-    /// # Errors
-    /// [`Error::Tokenizer`](crate::Error::Tokenizer), with both fingerprints.
-    pub fn check_tokenizer(&self, tokenizer: &Fingerprint) -> Result<()> {
-        let found = &self.metadata.provenance.tokenizer;
-        self.file.check_tokenizer(found, tokenizer)
-    }
-
-    /// The file, or the name it was given.
-    pub fn file(&self) -> &str {
-        self.file.name()
-    }
-
     /// The table's metadata.
     pub fn metadata(&self) -> &NgramMetadata {
         &self.metadata
@@ -157,11 +101,6 @@ impl NgramTable {
     /// Number of continuations of all contexts together.
     pub fn continuations(&self) -> usize {
         self.layout.continuations
-    }
-
-    /// The bytes of the table's file. Equal content gives equal bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.file.as_slice()
     }
 
     /// What follows this context of one or two tokens, the newest last; `None` if the table does
@@ -197,16 +136,6 @@ impl NgramTable {
         tokens
             .chain(pairs)
             .filter_map(|(context, index)| Some((context, self.continuations_at(index)?)))
-    }
-
-    /// Writes the table to a file that appears whole or not at all: into a temporary file beside
-    /// it, then renamed.
-    ///
-    /// # Errors
-    /// [`Error::Write`](crate::Error::Write); the temporary file is removed, and a former file of
-    /// that name is as it was.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.file.write(path)
     }
 
     pub(super) fn invalid(&self, reason: String) -> Error {

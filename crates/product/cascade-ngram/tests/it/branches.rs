@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::Arc};
 use crate::common::conversations::conversations;
 use cascade_core::{Budget, Drafter, Fingerprint, NodeId, TokenTree};
 use cascade_ngram::{
-    Bigram, BigramBuilder, BigramTable, MaxGram, MaxGramOptions, Occurrence, PromptLookup,
+    Bigram, BigramTable, MaxGram, MaxGramOptions, NgramBuilder, Occurrence, PromptLookup,
     Provenance,
 };
 use proptest::prelude::*;
@@ -21,11 +21,11 @@ fn table(vocab_size: usize, documents: &[Vec<u32>]) -> Arc<BigramTable> {
         command: "test".into(),
         version: "test".into(),
     };
-    let mut builder = BigramBuilder::new(vocab_size, provenance);
+    let mut builder = NgramBuilder::new(1, vocab_size, provenance);
     for document in documents {
         builder.add_document(document).unwrap();
     }
-    Arc::new(builder.finish(3, 1).unwrap())
+    Arc::new(builder.finish_bigrams(3, 1).unwrap())
 }
 
 fn tree(depth: usize, nodes: usize) -> Budget {

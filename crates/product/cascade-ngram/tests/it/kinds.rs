@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cascade_core::{Budget, Fingerprint, TokenId, TokenTree};
 use cascade_ngram::{
-    BigramBuilder, BigramConfig, BigramTable, DrafterConfig, DrafterFactory, DrafterKey,
-    MaxGramConfig, NgramTable, PromptLookup, PromptLookupConfig, Provenance, Resources, Result,
+    BigramConfig, BigramTable, DrafterConfig, DrafterFactory, DrafterKey, MaxGramConfig,
+    NgramBuilder, NgramTable, PromptLookup, PromptLookupConfig, Provenance, Resources, Result,
     TableLocator,
 };
 
@@ -21,11 +21,11 @@ impl OneTable {
             command: "a test".into(),
             version: "0".into(),
         };
-        let mut builder = BigramBuilder::new(8, provenance);
+        let mut builder = NgramBuilder::new(1, 8, provenance);
         for document in [[1, 2], [1, 2], [1, 2], [1, 3], [1, 3], [1, 4], [2, 5]] {
             builder.add_document(&document).unwrap();
         }
-        Self(Arc::new(builder.finish(8, 1).unwrap()))
+        Self(Arc::new(builder.finish_bigrams(8, 1).unwrap()))
     }
 }
 

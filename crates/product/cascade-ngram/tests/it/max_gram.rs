@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::{conversations::conversations, oracle};
 use cascade_core::{Budget, Drafter, Fingerprint};
 use cascade_ngram::{
-    Bigram, BigramBuilder, BigramTable, MaxGram, MaxGramOptions, Occurrence, Provenance,
+    Bigram, BigramTable, MaxGram, MaxGramOptions, NgramBuilder, Occurrence, Provenance,
 };
 use rand::{rngs::StdRng, Rng, SeedableRng};
 
@@ -31,11 +31,11 @@ fn table(vocab_size: usize, documents: &[Vec<u32>]) -> BigramTable {
         command: "test".into(),
         version: "test".into(),
     };
-    let mut builder = BigramBuilder::new(vocab_size, provenance);
+    let mut builder = NgramBuilder::new(1, vocab_size, provenance);
     for document in documents {
         builder.add_document(document).unwrap();
     }
-    builder.finish(2, 1).unwrap()
+    builder.finish_bigrams(2, 1).unwrap()
 }
 
 fn random_tokens(rng: &mut StdRng, alphabet: u32, len: usize) -> Vec<u32> {

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cascade_core::Fingerprint;
 use cascade_ngram::{
-    BigramBuilder, BigramTable, Error, NgramBuilder, NgramLimits, NgramRows, NgramTable,
-    Provenance, Source,
+    BigramTable, Error, NgramBuilder, NgramLimits, NgramRows, NgramTable, Provenance, Source,
 };
 use proptest::prelude::*;
 
@@ -244,11 +243,11 @@ fn files_come_back_as_they_were_written() {
 #[test]
 fn bigram_tables_are_tables_of_order_1() {
     let documents = [vec![1, 2, 1, 3, 1, 2], vec![2, 4, 1, 0], vec![1, 3, 1, 4]];
-    let mut bigrams = BigramBuilder::new(5, provenance());
+    let mut bigrams = NgramBuilder::new(1, 5, provenance());
     documents
         .iter()
         .for_each(|document| bigrams.add_document(document).unwrap());
-    let bigrams = bigrams.finish(2, 1).unwrap();
+    let bigrams = bigrams.finish_bigrams(2, 1).unwrap();
     let table = NgramTable::from_bytes("t", bigrams.as_bytes().to_vec()).unwrap();
     assert_eq!((table.order(), table.file()), (1, "t"));
     for token in 0..5 {
