@@ -48,7 +48,7 @@ pub struct ChatTemplates {
 }
 
 /// Tokens that templates know by name.
-const SPECIAL_TOKENS: [&str; 7] = [
+pub(crate) const SPECIAL_TOKENS: [&str; 7] = [
     "bos_token",
     "eos_token",
     "unk_token",

@@ -7,11 +7,12 @@ use std::str::FromStr;
 use minijinja::value::{Serde, Value};
 use serde_json::Map;
 
+use crate::source::SPECIAL_TOKENS;
 use crate::{ChatTemplate, Error, Message, Result, Role};
 
-/// Names that stand for something else: what `apply_chat_template` sets or takes itself, its
-/// functions, and the model's special tokens.
-const RESERVED: [&str; 30] = [
+/// Names that stand for something else, besides [`SPECIAL_TOKENS`]: what `apply_chat_template` sets
+/// or takes itself, and its functions.
+const RESERVED: [&str; 23] = [
     "messages",
     "conversation",
     "tools",
@@ -29,13 +30,6 @@ const RESERVED: [&str; 30] = [
     "tokenizer_kwargs",
     "raise_exception",
     "strftime_now",
-    "bos_token",
-    "eos_token",
-    "unk_token",
-    "sep_token",
-    "pad_token",
-    "cls_token",
-    "mask_token",
     "additional_special_tokens",
     "loop",
     "self",
@@ -55,7 +49,10 @@ impl Variables {
     /// [`Error::Variable`] for a name that stands for something else in every template, such as
     /// `messages`.
     pub fn new(object: Map<String, serde_json::Value>) -> Result<Self> {
-        match object.keys().find(|name| RESERVED.contains(&name.as_str())) {
+        let reserved = |name: &&String| {
+            RESERVED.contains(&name.as_str()) || SPECIAL_TOKENS.contains(&name.as_str())
+        };
+        match object.keys().find(reserved) {
             Some(name) => Err(Error::Variable { name: name.clone() }),
             None => Ok(Self(object)),
         }
@@ -209,7 +206,7 @@ mod tests {
 
     #[test]
     fn names_of_other_things_are_refused() {
-        for name in RESERVED {
+        for name in RESERVED.into_iter().chain(SPECIAL_TOKENS) {
             let error = format!("{{\"{name}\": 1}}")
                 .parse::<Variables>()
                 .unwrap_err();
