@@ -153,8 +153,6 @@ def served(process):
     for line in process.stdout:
         seen.append(line.decode(errors="replace"))
         if "http://" in seen[-1]:
-            # It handles signals a moment later.
-            time.sleep(0.5)
             os.killpg(process.pid, signal.SIGTERM)
             break
     rest = process.stdout.read().decode(errors="replace")

@@ -38,7 +38,7 @@ pub(crate) enum Failure {
     Model(String),
     /// The engine refuses what was asked of it.
     #[error("`speculation`: {0}")]
-    Plan(String),
+    Settings(String),
     /// The deadline has passed.
     #[error(
         "the answer took longer than it may; ask for fewer tokens, or raise the server's --timeout"

@@ -88,7 +88,7 @@ impl From<Failure> for ApiError {
             Failure::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "timeout_error"),
             Failure::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "overloaded_error"),
             Failure::Unread => (StatusCode::REQUEST_TIMEOUT, "timeout_error"),
-            Failure::Plan(_) => (StatusCode::BAD_REQUEST, "invalid_request_error"),
+            Failure::Settings(_) => (StatusCode::BAD_REQUEST, "invalid_request_error"),
             Failure::Model(_) | Failure::Lost => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "server_error")
             }

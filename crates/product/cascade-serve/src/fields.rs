@@ -164,10 +164,7 @@ impl Fields {
         let mut left = self.fields.iter().filter(|(_, value)| !value.is_null());
         match left.next() {
             None => Ok(()),
-            Some((name, _)) => Err(self.wrong(
-                name,
-                "this server does not know it, and ignores nothing; leave it out",
-            )),
+            Some((name, _)) => Err(self.wrong(name, "unknown field; remove it")),
         }
     }
 

@@ -26,13 +26,13 @@ mod metrics;
 mod options;
 mod owner;
 mod page;
-mod plan;
 mod prompt_length;
 mod reading;
 mod scheduler;
 mod served;
 mod server;
-mod shelf;
+mod session_pool;
+mod speculation;
 mod token_text;
 
 pub use api::{Neutral, CHAT_NEUTRAL, COMPLETION_NEUTRAL};

@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use cascade_engine::{GenerationOutput, StepReport};
+use cascade_engine::StepReport;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,39 +13,72 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{exponential_buckets, Histogram};
 use prometheus_client::registry::{Metric, Registry};
 
+use crate::answer::Done;
 use crate::scheduler::finish_reason;
 
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, AtomicU64>;
 
-/// The server's metrics.
-pub(crate) struct Metrics {
-    registry: Registry,
-    running: Gauge,
-    waiting: Gauge,
-    resting: Gauge,
-    connections: Gauge,
-    prompt_tokens: Counter,
-    generated_tokens: Counter,
+/// Makes [`Metrics`] of a table of fields, their types, names and meanings, in the order of the text.
+macro_rules! metrics {
+    ($($field:ident: $kind:ty $(= $new:expr)?, $name:literal, $help:literal;)*) => {
+        /// The server's metrics.
+        pub(crate) struct Metrics {
+            registry: Registry,
+            levels: Vec<LevelCounters>,
+            $($field: $kind,)*
+        }
+
+        impl Metrics {
+            /// Metrics of a model and its levels.
+            pub(crate) fn new(model: &str, levels: &[String]) -> Self {
+                let mut registry = Registry::default();
+                let model = ("model_name".into(), model.to_owned().into());
+                let own = registry.sub_registry_with_label(model);
+                $(let $field = registered(own, $name, $help, metrics!(@ $kind $(= $new)?));)*
+                let levels = level_counters(own, levels);
+                Self { registry, levels, $($field,)* }
+            }
+        }
+    };
+    (@ $kind:ty) => { <$kind>::default() };
+    (@ $kind:ty = $new:expr) => { $new };
+}
+
+metrics! {
+    prompt_tokens: Counter, "vllm:prompt_tokens", "Tokens of prompts";
+    generated_tokens: Counter, "vllm:generation_tokens", "Tokens of answers";
     cache_queries: Counter,
-    cache_hits: Counter,
-    finished: Family<Labels, Counter>,
-    failed: Counter,
-    abandoned: Counter,
-    refused: Counter,
-    drafts: Counter,
-    drafted: Counter,
+        "vllm:prefix_cache_queries", "Tokens of prompts that were looked for in caches";
+    cache_hits: Counter, "vllm:prefix_cache_hits", "Tokens of prompts that were in caches";
+    failed: Counter, "cascade:requests_failed", "Answers that failed";
+    abandoned: Counter, "cascade:requests_abandoned", "Answers whose clients went away";
+    refused: Counter, "cascade:requests_refused", "Requests that found the queue full";
+    drafts: Counter, "vllm:spec_decode_num_drafts", "Drafts that the target verified";
+    drafted: Counter, "vllm:spec_decode_num_draft_tokens", "Tokens that the target verified";
     accepted: Counter,
-    /// By position in the draft.
-    accepted_at: Family<Labels, Counter>,
-    levels: Vec<LevelCounters>,
+        "vllm:spec_decode_num_accepted_tokens", "Drafted tokens that the target accepted";
     forwards: Counter,
-    first_token: Histogram,
-    next_token: Histogram,
-    latency: Histogram,
-    queue: Histogram,
-    in_turns: Seconds,
-    in_models: Seconds,
+        "cascade:target_forwards", "Forwards of the target, one for each step";
+    running: Gauge, "vllm:num_requests_running", "Generations that have a session";
+    waiting: Gauge, "vllm:num_requests_waiting", "Generations that wait for one";
+    idle: Gauge, "cascade:sessions_resting", "Sessions that keep what they have read";
+    connections: Gauge, "cascade:connections", "Open connections";
+    first_token: Histogram = times(),
+        "vllm:time_to_first_token_seconds", "From the request to its first token";
+    next_token: Histogram = times(),
+        "vllm:inter_token_latency_seconds", "Time of a later token";
+    latency: Histogram = times(),
+        "vllm:e2e_request_latency_seconds", "From the request to its last token";
+    queue: Histogram = times(),
+        "vllm:request_queue_time_seconds", "From the request to its session";
+    in_turns: Seconds, "cascade:turn_seconds", "Time of turns";
+    in_models: Seconds, "cascade:step_seconds", "Time of steps, which turns are made of";
+    finished: Family<Labels, Counter>,
+        "vllm:request_success", "Answers by the reason of their end";
+    accepted_at: Family<Labels, Counter>,
+        "vllm:spec_decode_num_accepted_tokens_per_pos",
+        "Drafted tokens that the target accepted, by position in the draft";
 }
 
 struct LevelCounters {
@@ -66,120 +99,6 @@ fn registered<M: Metric + Clone>(own: &mut Registry, name: &str, help: &str, met
 }
 
 impl Metrics {
-    /// Metrics of a model and its levels.
-    pub(crate) fn new(model: &str, levels: &[String]) -> Self {
-        let mut registry = Registry::default();
-        let model = ("model_name".into(), model.to_owned().into());
-        let own = registry.sub_registry_with_label(model);
-        let mut counter = |name: &str, help: &str| registered(own, name, help, Counter::default());
-        let prompt_tokens = counter("vllm:prompt_tokens", "Tokens of prompts");
-        let generated_tokens = counter("vllm:generation_tokens", "Tokens of answers");
-        let cache_queries = counter(
-            "vllm:prefix_cache_queries",
-            "Tokens of prompts that were looked for in caches",
-        );
-        let cache_hits = counter(
-            "vllm:prefix_cache_hits",
-            "Tokens of prompts that were in caches",
-        );
-        let failed = counter("cascade:requests_failed", "Answers that failed");
-        let abandoned = counter(
-            "cascade:requests_abandoned",
-            "Answers whose clients went away",
-        );
-        let refused = counter(
-            "cascade:requests_refused",
-            "Requests that found the queue full",
-        );
-        let drafts = counter(
-            "vllm:spec_decode_num_drafts",
-            "Drafts that the target verified",
-        );
-        let drafted = counter(
-            "vllm:spec_decode_num_draft_tokens",
-            "Tokens that the target verified",
-        );
-        let accepted = counter(
-            "vllm:spec_decode_num_accepted_tokens",
-            "Drafted tokens that the target accepted",
-        );
-        let forwards = counter(
-            "cascade:target_forwards",
-            "Forwards of the target, one for each step",
-        );
-        let mut gauge = |name: &str, help: &str| registered(own, name, help, Gauge::default());
-        let running = gauge(
-            "vllm:num_requests_running",
-            "Generations that have a session",
-        );
-        let waiting = gauge("vllm:num_requests_waiting", "Generations that wait for one");
-        let resting = gauge(
-            "cascade:sessions_resting",
-            "Sessions that keep what they have read",
-        );
-        let connections = gauge("cascade:connections", "Open connections");
-        let mut histogram = |name: &str, help: &str| registered(own, name, help, times());
-        let first_token = histogram(
-            "vllm:time_to_first_token_seconds",
-            "From the request to its first token",
-        );
-        let next_token = histogram("vllm:inter_token_latency_seconds", "Time of a later token");
-        let latency = histogram(
-            "vllm:e2e_request_latency_seconds",
-            "From the request to its last token",
-        );
-        let queue = histogram(
-            "vllm:request_queue_time_seconds",
-            "From the request to its session",
-        );
-        let mut seconds = |name: &str, help: &str| registered(own, name, help, Seconds::default());
-        let in_turns = seconds("cascade:turn_seconds", "Time of turns");
-        let in_models = seconds(
-            "cascade:step_seconds",
-            "Time of steps, which turns are made of",
-        );
-        let finished = registered(
-            own,
-            "vllm:request_success",
-            "Answers by the reason of their end",
-            Family::<Labels, Counter>::default(),
-        );
-        let accepted_at = registered(
-            own,
-            "vllm:spec_decode_num_accepted_tokens_per_pos",
-            "Drafted tokens that the target accepted, by position in the draft",
-            Family::<Labels, Counter>::default(),
-        );
-        let levels = level_counters(own, levels);
-        Self {
-            registry,
-            running,
-            waiting,
-            resting,
-            connections,
-            prompt_tokens,
-            generated_tokens,
-            cache_queries,
-            cache_hits,
-            finished,
-            failed,
-            abandoned,
-            refused,
-            drafts,
-            drafted,
-            accepted,
-            accepted_at,
-            levels,
-            forwards,
-            first_token,
-            next_token,
-            latency,
-            queue,
-            in_turns,
-            in_models,
-        }
-    }
-
     /// All metrics as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
@@ -188,10 +107,10 @@ impl Metrics {
         text
     }
 
-    pub(crate) fn load(&self, running: usize, waiting: usize, resting: usize) {
+    pub(crate) fn load(&self, running: usize, waiting: usize, idle: usize) {
         self.running.set(running as i64);
         self.waiting.set(waiting as i64);
-        self.resting.set(resting as i64);
+        self.idle.set(idle as i64);
     }
 
     /// A connection that is open until the result is dropped.
@@ -236,22 +155,15 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn done(
-        &self,
-        output: &GenerationOutput,
-        prompt_tokens: usize,
-        cached_tokens: usize,
-        queued: Duration,
-        latency: Duration,
-    ) {
-        let reason = finish_reason(&output.finish).to_owned();
+    pub(crate) fn done(&self, done: &Done, prompt_tokens: usize, latency: Duration) {
+        let reason = finish_reason(&done.output.finish).to_owned();
         self.finished
             .get_or_create(&vec![("finished_reason", reason)])
             .inc();
         self.prompt_tokens.inc_by(prompt_tokens as u64);
         self.cache_queries.inc_by(prompt_tokens as u64);
-        self.cache_hits.inc_by(cached_tokens as u64);
-        self.queue.observe(queued.as_secs_f64());
+        self.cache_hits.inc_by(done.cached_tokens as u64);
+        self.queue.observe(done.queued.as_secs_f64());
         self.latency.observe(latency.as_secs_f64());
     }
 
@@ -277,27 +189,24 @@ impl Metrics {
 }
 
 fn level_counters(registry: &mut Registry, levels: &[String]) -> Vec<LevelCounters> {
-    let families: [(&str, &str); 3] = [
-        (
-            "cascade:level_draft_tokens",
-            "Tokens of drafts that the level proposed first",
-        ),
-        (
-            "cascade:level_accepted_tokens",
-            "How many of them the target accepted",
-        ),
-        ("cascade:level_calls", "Forwards or proposals of the level"),
-    ];
-    let [drafted, accepted, calls] = families.map(|(name, help)| {
-        let family = Family::<Labels, Counter>::default();
-        registry.register(name, help, family.clone());
-        family
-    });
+    let mut family = |name: &str, help: &str| {
+        registered(registry, name, help, Family::<Labels, Counter>::default())
+    };
+    let drafted = family(
+        "cascade:level_draft_tokens",
+        "Tokens of drafts that the level proposed first",
+    );
+    let accepted = family(
+        "cascade:level_accepted_tokens",
+        "How many of them the target accepted",
+    );
+    let calls = family("cascade:level_calls", "Forwards or proposals of the level");
     let seconds = Family::<Labels, Seconds>::default();
-    registry.register(
+    let seconds = registered(
+        registry,
         "cascade:level_seconds",
         "Time of the level",
-        seconds.clone(),
+        seconds,
     );
     let counters = levels.iter().enumerate().map(|(index, name)| {
         let labels = vec![("level", index.to_string()), ("name", name.clone())];

@@ -1,4 +1,4 @@
-//! Turns of many generations: a bounded queue, so many sessions, one step at a time for each.
+//! Schedules many generations: a bounded queue, a number of sessions, one step at a time for each.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -14,9 +14,9 @@ use cascade_engine::{
 use crate::answer::{AnswerSender, Done, Failure};
 use crate::metrics::Metrics;
 use crate::owner::Owner;
-use crate::plan::Plan;
 use crate::served::Served;
-use crate::shelf::{Resting, Shelf};
+use crate::session_pool::{IdleSession, SessionPool};
+use crate::speculation::SpeculationSettings;
 use crate::{lock, Error, Limits, ServeOptions};
 
 /// Tokens of a prompt that are scored in a turn: with the one before them, as many rows as one
@@ -29,9 +29,9 @@ pub(crate) struct Job {
     pub(crate) id: Arc<str>,
     pub(crate) prompt: Prompt,
     pub(crate) options: Options,
-    pub(crate) plan: Plan,
+    pub(crate) settings: SpeculationSettings,
     pub(crate) owner: Owner,
-    /// Whether log probabilities of the prompt are wanted, too: with so many alternatives each.
+    /// Whether log probabilities of the prompt are wanted, too: the number of alternatives to each token.
     pub(crate) prompt_logprobs: Option<usize>,
     pub(crate) answer: AnswerSender,
     pub(crate) submitted: Instant,
@@ -43,7 +43,7 @@ pub(crate) struct Job {
 pub(crate) enum Refusal {
     /// More than ever fit.
     TooMany { most: usize },
-    /// The queue is full; so many seconds from now it will have room, about.
+    /// The queue is full; the seconds until it will have room, about.
     Full { seconds: u64 },
     /// The server is being stopped.
     Stopping,
@@ -57,7 +57,7 @@ pub(crate) struct Load {
     pub(crate) stopping: bool,
 }
 
-/// Hands out turns to threads.
+/// Hands out tasks to threads.
 pub(crate) struct Scheduler {
     served: Arc<Served>,
     metrics: Arc<Metrics>,
@@ -74,7 +74,7 @@ struct State {
     ready: VecDeque<Running>,
     /// Generations that have a session, those in a turn included.
     running: usize,
-    shelf: Shelf,
+    pool: SessionPool,
     stopping: bool,
     /// Whether what runs is given up.
     aborting: bool,
@@ -87,18 +87,46 @@ struct Running {
     generation: Generation<Cascade>,
     id: Arc<str>,
     prompt: Prompt,
-    plan: Plan,
+    settings: SpeculationSettings,
     owner: Owner,
     /// Whether what the session knows of the prompt is the owner's own.
     knows_owner: bool,
     /// Log probabilities of the prompt as far as they are known, until all are.
     prompt_scores: Option<PromptScores>,
     answer: AnswerSender,
+    times: Times,
+    deadline: Instant,
+}
+
+/// When a request got how far.
+struct Times {
     submitted: Instant,
     started: Instant,
     first_token: Option<Instant>,
     last_token: Instant,
-    deadline: Instant,
+}
+
+impl Running {
+    fn new(job: Job, generation: Generation<Cascade>, started: Instant, knows_owner: bool) -> Self {
+        Self {
+            generation,
+            id: job.id,
+            prompt: job.prompt,
+            settings: job.settings,
+            owner: job.owner,
+            // A prompt that is scored is computed anew.
+            knows_owner: knows_owner && job.prompt_logprobs.is_none(),
+            prompt_scores: job.prompt_logprobs.map(PromptScores::new),
+            answer: job.answer,
+            times: Times {
+                submitted: job.submitted,
+                started,
+                first_token: None,
+                last_token: started,
+            },
+            deadline: job.deadline,
+        }
+    }
 }
 
 /// Log probabilities of a prompt that is being scored.
@@ -118,7 +146,7 @@ impl PromptScores {
 }
 
 /// What a thread does next.
-enum Turn {
+enum Task {
     Start(Box<Admission>),
     Step(Box<Running>),
 }
@@ -127,12 +155,12 @@ enum Turn {
 struct Admission {
     job: Job,
     /// The cascade that it takes; a new one is made if there is none.
-    resting: Option<Resting>,
+    idle: Option<IdleSession>,
     /// The one that makes room.
-    evicted: Option<Resting>,
+    evicted: Option<IdleSession>,
 }
 
-/// What became of a turn.
+/// What became of a step.
 enum Outcome {
     Ongoing,
     Ended,
@@ -151,7 +179,7 @@ impl Scheduler {
     ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let workers = options.limits.workers;
         let state = State {
-            shelf: Shelf::new(options.shares_caches()),
+            pool: SessionPool::new(options.shares_caches()),
             ..State::default()
         };
         let scheduler = Arc::new(Self {
@@ -220,41 +248,37 @@ impl Scheduler {
     }
 
     /// Keeps a cascade for the first request.
-    pub(crate) fn keep(&self, resting: Resting) {
-        lock(&self.state).shelf.put(resting);
+    pub(crate) fn keep(&self, idle: IdleSession) {
+        lock(&self.state).pool.put(idle);
     }
 
     fn work(&self) {
-        while let Some(turn) = self.next() {
+        while let Some(task) = self.next() {
             let begun = Instant::now();
-            match turn {
-                Turn::Start(admission) => self.begin(*admission),
-                Turn::Step(running) => self.step(*running),
+            match task {
+                Task::Start(admission) => self.begin(*admission),
+                Task::Step(running) => self.step(*running),
             }
             self.metrics.turn(begun.elapsed());
         }
     }
 
-    /// Waits for the next turn; nothing once the server is stopped and all work is done.
-    fn next(&self) -> Option<Turn> {
+    /// Waits for the next task; nothing once the server is stopped and all work is done.
+    fn next(&self) -> Option<Task> {
         let mut state = lock(&self.state);
         loop {
             if let Some(job) = state.admit(self.limits.sessions) {
                 state.running += 1;
-                let others = state.running - 1 + state.shelf.len();
+                let others = state.running - 1 + state.pool.len();
                 let room = others < self.limits.sessions;
-                let resting = state.shelf.take(&job.plan, &job.prompt, job.owner, room);
-                let full = resting.is_none() && !room;
-                let evicted = full.then(|| state.shelf.evict()).flatten();
+                let idle = state.pool.take(&job.settings, &job.prompt, job.owner, room);
+                let full = idle.is_none() && !room;
+                let evicted = full.then(|| state.pool.evict()).flatten();
                 self.publish(&state);
-                return Some(Turn::Start(Box::new(Admission {
-                    job,
-                    resting,
-                    evicted,
-                })));
+                return Some(Task::Start(Box::new(Admission { job, idle, evicted })));
             }
             if let Some(running) = state.ready.pop_front() {
-                return Some(Turn::Step(Box::new(running)));
+                return Some(Task::Step(Box::new(running)));
             }
             if state.stopping && state.running == 0 && state.waiting.is_empty() {
                 self.changed.notify_all();
@@ -268,70 +292,49 @@ impl Scheduler {
     }
 
     fn begin(&self, admission: Admission) {
-        let Admission {
-            job,
-            resting,
-            evicted,
-        } = admission;
+        let Admission { job, idle, evicted } = admission;
         drop(evicted);
-        let Job {
-            id,
-            prompt,
-            options,
-            plan,
-            owner,
-            prompt_logprobs,
-            answer,
-            submitted,
-            deadline,
-        } = job;
         let started = Instant::now();
-        if answer.is_abandoned() {
-            return self.release(resting, &started);
+        if job.answer.is_abandoned() {
+            return self.release(idle, &started);
         }
-        let knows_owner = resting
+        let knows_owner = idle
             .as_ref()
-            .is_some_and(|resting| resting.owner == Some(owner));
-        let generation = guarded(|| {
-            let cascade = match resting {
-                Some(mut resting) => {
-                    if !knows_owner {
-                        resting.cascade.forget_texts();
-                    }
-                    resting.cascade
-                }
-                None => self.served.cascade(&plan).map_err(refused)?,
-            };
-            let generation = cascade.into_generation(&prompt, &options);
-            generation.map_err(|error| Failure::Model(error.to_string()))
-        });
-        match generation {
-            Some(Ok(generation)) => self.hand_back(Running {
-                generation,
-                id,
-                prompt,
-                plan,
-                owner,
-                // A prompt that is scored is computed anew.
-                knows_owner: knows_owner && prompt_logprobs.is_none(),
-                prompt_scores: prompt_logprobs.map(PromptScores::new),
-                answer,
-                submitted,
-                started,
-                first_token: None,
-                last_token: started,
-                deadline,
-            }),
+            .is_some_and(|idle| idle.owner == Some(job.owner));
+        match guarded(|| self.generation(&job, idle, knows_owner)) {
+            Some(Ok(generation)) => {
+                self.hand_back(Running::new(job, generation, started, knows_owner));
+            }
             failed => {
                 let failure = match failed {
                     Some(Err(failure)) => failure,
                     _ => Failure::Lost,
                 };
                 self.metrics.failed();
-                answer.fail(failure);
+                job.answer.fail(failure);
                 self.release(None, &started);
             }
         }
+    }
+
+    /// A generation by the session, or by a new one.
+    fn generation(
+        &self,
+        job: &Job,
+        idle: Option<IdleSession>,
+        knows_owner: bool,
+    ) -> Result<Generation<Cascade>, Failure> {
+        let cascade = match idle {
+            Some(mut idle) => {
+                if !knows_owner {
+                    idle.cascade.forget_texts();
+                }
+                idle.cascade
+            }
+            None => self.served.cascade(&job.settings).map_err(refused)?,
+        };
+        let generation = cascade.into_generation(&job.prompt, &job.options);
+        generation.map_err(|error| Failure::Model(error.to_string()))
     }
 
     fn step(&self, mut running: Running) {
@@ -400,16 +403,17 @@ impl Scheduler {
 
     fn observe(&self, running: &mut Running, report: &StepReport) {
         let now = Instant::now();
-        match running.first_token {
+        let times = &mut running.times;
+        match times.first_token {
             None => {
-                running.first_token = Some(now);
-                self.metrics.first_token(now - running.submitted);
+                times.first_token = Some(now);
+                self.metrics.first_token(now - times.submitted);
             }
             Some(_) => self
                 .metrics
-                .next_tokens(now - running.last_token, report.tokens.len()),
+                .next_tokens(now - times.last_token, report.tokens.len()),
         }
-        running.last_token = now;
+        times.last_token = now;
         self.metrics.step(report);
     }
 
@@ -424,102 +428,96 @@ impl Scheduler {
         }
     }
 
+    /// Sends the end of an answer, and frees its session.
     fn end(&self, running: Running, outcome: Outcome) {
-        let Running {
-            generation,
-            id,
-            prompt,
-            plan,
-            owner,
-            knows_owner,
-            answer,
-            submitted,
-            started,
-            first_token,
-            ..
-        } = running;
         if let Outcome::Broken = outcome {
-            tracing::error!(request = &*id, "a step panicked; its session is given up");
-            self.metrics.failed();
-            answer.fail(Failure::Lost);
-            drop(generation);
-            return self.release(None, &started);
+            return self.give_up(running);
         }
-        let (output, cascade) = generation.into_output_and_cascade();
+        let (output, cascade) = running.generation.into_output_and_cascade();
         let Prompt {
             source,
             mut context,
-        } = prompt;
+        } = running.prompt;
         // What others said is nobody's business, not even that they said it.
-        let cached_tokens = match knows_owner {
+        let cached_tokens = match running.knows_owner {
             true => cached(&output, context.len()),
             false => 0,
         };
         let prompt_tokens = source.len() + context.len();
         context.extend(&output.tokens);
-        let finish = match &outcome {
+        let done = Done {
+            output,
+            cached_tokens,
+            queued: running.times.started - running.times.submitted,
+        };
+        self.log(&running.id, &running.times, &outcome, &done, prompt_tokens);
+        let idle = IdleSession {
+            cascade,
+            settings: running.settings,
+            owner: Some(running.owner),
+            source,
+            context,
+        };
+        self.release(Some(idle), &running.times.started);
+        match outcome {
+            Outcome::Failed(failure) => {
+                self.metrics.failed();
+                running.answer.fail(failure);
+            }
+            Outcome::Abandoned => {
+                self.metrics.abandoned();
+                running.answer.fail(Failure::Lost);
+            }
+            _ => {
+                let latency = running.times.submitted.elapsed();
+                self.metrics.done(&done, prompt_tokens, latency);
+                running.answer.done(done);
+            }
+        }
+    }
+
+    /// Ends an answer whose cascade cannot be used again.
+    fn give_up(&self, running: Running) {
+        tracing::error!(
+            request = &*running.id,
+            "a step panicked; its session is given up"
+        );
+        self.metrics.failed();
+        running.answer.fail(Failure::Lost);
+        drop(running.generation);
+        self.release(None, &running.times.started);
+    }
+
+    fn log(&self, id: &str, times: &Times, outcome: &Outcome, done: &Done, prompt_tokens: usize) {
+        let output = &done.output;
+        let finish = match outcome {
             Outcome::Abandoned => "abandoned",
             Outcome::Failed(_) => "failed",
             _ => output.finish.as_str(),
         };
         tracing::info!(
-            request = &*id,
+            request = id,
             finish,
             prompt_tokens,
-            cached_tokens,
+            cached_tokens = done.cached_tokens,
             tokens = output.tokens.len(),
             forwards = output.steps.len(),
-            queue_ms = millis(started - submitted),
-            first_token_ms = first_token.map(|at| millis(at - submitted)),
-            total_ms = millis(submitted.elapsed()),
+            queue_ms = millis(done.queued),
+            first_token_ms = times.first_token.map(|at| millis(at - times.submitted)),
+            total_ms = millis(times.submitted.elapsed()),
             "answered"
         );
         if self.log_text {
             let text = output.text.as_deref().unwrap_or_default();
-            tracing::info!(request = &*id, text = ?text, "text");
+            tracing::info!(request = id, text = ?text, "text");
         }
-        self.release(
-            Some(Resting {
-                cascade,
-                plan,
-                owner: Some(owner),
-                source,
-                context,
-            }),
-            &started,
-        );
-        match outcome {
-            Outcome::Failed(failure) => {
-                if let Failure::Model(message) = &failure {
-                    tracing::error!(request = &*id, message = ?message, "the models failed");
-                }
-                self.metrics.failed();
-                answer.fail(failure);
-            }
-            Outcome::Abandoned => {
-                self.metrics.abandoned();
-                answer.fail(Failure::Lost);
-            }
-            _ => {
-                let latency = submitted.elapsed();
-                self.metrics.done(
-                    &output,
-                    prompt_tokens,
-                    cached_tokens,
-                    started - submitted,
-                    latency,
-                );
-                answer.done(Done {
-                    output,
-                    cached_tokens,
-                    queued: started - submitted,
-                });
-            }
+        if let Outcome::Failed(Failure::Model(message)) = outcome {
+            tracing::error!(request = id, message = ?message, "the models failed");
         }
     }
 
-    /// Frees a session; its cascade, if there is one, rests.
-    fn release(&self, resting: Option<Resting>, started: &Instant) {
+    /// Frees a session; its cascade, if there is one, is kept.
+    fn release(&self, idle: Option<IdleSession>, started: &Instant) {
         let mut state = lock(&self.state);
         state.running -= 1;
         let seconds = started.elapsed().as_secs_f64();
@@ -527,8 +525,8 @@ impl Scheduler {
             0.0 => seconds,
             mean => 0.9 * mean + 0.1 * seconds,
         };
-        if let Some(resting) = resting {
-            state.shelf.put(resting);
+        if let Some(idle) = idle {
+            state.pool.put(idle);
         }
         self.publish(&state);
         drop(state);
@@ -537,7 +535,7 @@ impl Scheduler {
 
     fn publish(&self, state: &State) {
         self.metrics
-            .load(state.running, state.waiting.len(), state.shelf.len());
+            .load(state.running, state.waiting.len(), state.pool.len());
     }
 }
 
@@ -561,7 +559,7 @@ impl State {
         None
     }
 
-    /// Seconds until a job behind so many others gets its session, about.
+    /// Seconds until the job at a place in the queue gets its session, about.
     fn wait_of(&self, place: usize, sessions: usize) -> u64 {
         let seconds = self.mean_seconds * place as f64 / sessions as f64;
         (seconds.ceil() as u64).clamp(1, 60)
@@ -573,11 +571,11 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Why there is no cascade: the plan of a request, or the models.
+/// Why there is no cascade: the settings of a request, or the models.
 fn refused(error: Error) -> Failure {
     match error {
         Error::Config(cascade_config::Error::Cascade { source, .. }) => {
-            Failure::Plan(source.to_string())
+            Failure::Settings(source.to_string())
         }
         error => Failure::Model(error.to_string()),
     }

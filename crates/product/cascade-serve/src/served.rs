@@ -11,10 +11,10 @@ use cascade_models::Tokenizer;
 use serde_json::{json, Value};
 
 use crate::error::{ApiError, ApiResult};
-use crate::plan::Plan;
 use crate::prompt_length::{self, PromptRoom};
 use crate::reading::Waiting;
-use crate::shelf::Resting;
+use crate::session_pool::IdleSession;
+use crate::speculation::SpeculationSettings;
 use crate::{Limits, Result};
 
 /// Tokens of the warm-up.
@@ -143,11 +143,11 @@ impl Served {
     }
 
     /// The cascade of the warm-up, for the first request.
-    pub(crate) fn first(&self) -> Option<Resting> {
+    pub(crate) fn first(&self) -> Option<IdleSession> {
         let cascade = crate::lock(&self.first).take()?;
-        Some(Resting {
+        Some(IdleSession {
             cascade,
-            plan: Plan::of(&self.config, false),
+            settings: SpeculationSettings::of(&self.config, false),
             owner: None,
             source: Vec::new(),
             context: Vec::new(),
@@ -155,9 +155,9 @@ impl Served {
     }
 
     /// A cascade with sessions of its own.
-    pub(crate) fn cascade(&self, plan: &Plan) -> Result<Cascade> {
-        let config = plan.apply(&self.config)?;
-        let assembled = match (&self.template, plan.chat) {
+    pub(crate) fn cascade(&self, settings: &SpeculationSettings) -> Result<Cascade> {
+        let config = settings.apply(&self.config)?;
+        let assembled = match (&self.template, settings.chat) {
             (Some(template), true) => self.pool.assemble_for_chat(&config, template)?,
             _ => self.pool.assemble(&config)?,
         };

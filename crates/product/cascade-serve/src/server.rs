@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::api::{router, App};
@@ -16,13 +17,21 @@ use crate::{Error, Result, ServeOptions, Served};
 /// Time for the last words of answers that were given up.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// A server that has its port, and does not answer yet.
+/// A server that has its port, and does not answer yet. It blocks: do not run or drop it in
+/// asynchronous code.
 pub struct Server {
+    runtime: Runtime,
+    address: SocketAddr,
+    parts: Parts,
+}
+
+/// What a server answers with.
+struct Parts {
     served: Arc<Served>,
     options: ServeOptions,
     listener: TcpListener,
-    address: SocketAddr,
     stop: watch::Sender<bool>,
+    signals: Option<Signals>,
 }
 
 /// Stops a server, from any thread.
@@ -37,11 +46,11 @@ impl Stopper {
 }
 
 impl Server {
-    /// Opens the port.
+    /// Opens the port. From then on signals stop the server, if its options say so.
     ///
     /// # Errors
     /// [`Error::Open`] for an address that others reach, without a key; [`Error::Option`];
-    /// [`Error::Bind`].
+    /// [`Error::Bind`]; [`Error::System`] if the system refuses what a server needs.
     pub fn bind(served: Served, options: ServeOptions) -> Result<Self> {
         options.check()?;
         let bound = TcpListener::bind(options.address).and_then(|listener| {
@@ -53,12 +62,26 @@ impl Server {
             address: options.address,
             source,
         })?;
-        Ok(Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(READERS)
+            .build()
+            .map_err(system("starting to listen"))?;
+        let signals = {
+            let _entered = runtime.enter();
+            options.signals.then(Signals::new).transpose()
+        };
+        let parts = Parts {
             served: Arc::new(served),
             options,
             listener,
-            address,
             stop: watch::Sender::new(false),
+            signals: signals.map_err(system("handling signals"))?,
+        };
+        Ok(Self {
+            runtime,
+            address,
+            parts,
         })
     }
 
@@ -69,7 +92,7 @@ impl Server {
 
     /// What stops it.
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.stop.clone())
+        Stopper(self.parts.stop.clone())
     }
 
     /// Answers until it is stopped; then finishes what it has begun, within the time of grace.
@@ -77,70 +100,47 @@ impl Server {
     /// # Errors
     /// [`Error::System`] if there are no threads to be had.
     pub fn run(self) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(READERS)
-            .build()
-            .map_err(system("starting to listen"))?;
-        let served = runtime.block_on(self.serve());
+        let served = self.runtime.block_on(self.parts.serve());
         // Prompts that are still being encoded need not be.
-        runtime.shutdown_background();
+        self.runtime.shutdown_background();
         served
     }
+}
 
-    async fn serve(self) -> Result<()> {
-        let Self {
-            served,
-            options,
-            listener,
-            stop,
-            ..
-        } = self;
-        let name = options.name.clone();
-        let name = name.unwrap_or_else(|| served.name().to_owned());
-        let metrics = Arc::new(Metrics::new(&name, &served.level_names()));
-        let started = Scheduler::start(Arc::clone(&served), Arc::clone(&metrics), &options);
+impl Parts {
+    async fn serve(mut self) -> Result<()> {
+        let name = self.options.name.clone();
+        let name = name.unwrap_or_else(|| self.served.name().to_owned());
+        let metrics = Arc::new(Metrics::new(&name, &self.served.level_names()));
+        let started = Scheduler::start(
+            Arc::clone(&self.served),
+            Arc::clone(&metrics),
+            &self.options,
+        );
         let (scheduler, workers) = started.map_err(system("starting threads"))?;
-        if let Some(first) = served.first() {
+        if let Some(first) = self.served.first() {
             scheduler.keep(first);
         }
-        let listener = tokio::net::TcpListener::from_std(listener);
+        let listener = tokio::net::TcpListener::from_std(self.listener);
         let listener = listener.map_err(system("starting to listen"))?;
         let app = App::new(
-            served,
+            self.served,
             Arc::clone(&scheduler),
             Arc::clone(&metrics),
             name,
-            &options,
+            &self.options,
         );
-        let connections =
-            Connections::new(listener, router(app, &options), &options.limits, metrics);
-        let mut stopped = stop.subscribe();
+        let limits = &self.options.limits;
+        let connections = Connections::new(listener, router(app, &self.options), limits, metrics);
+        let mut stopped = self.stop.subscribe();
         tokio::select! {
             never = connections.accept() => match never {},
             _ = stopped.wait_for(|stop| *stop) => {}
-            () = signalled(options.signals) => {}
+            () = signalled(&mut self.signals) => {}
         }
         tracing::info!("stopping: no more requests are taken");
         scheduler.stop();
-        let mut ended = connections.close();
-        let again = async {
-            // A second signal ends the wait.
-            signalled(options.signals).await;
-        };
-        tokio::select! {
-            () = &mut ended => {}
-            () = tokio::time::sleep(options.limits.grace) => {
-                tracing::warn!("what is not finished is given up");
-                scheduler.abort();
-                let _ = tokio::time::timeout(LAST_WORDS, ended).await;
-            }
-            () = again => {
-                scheduler.abort();
-                let _ = tokio::time::timeout(LAST_WORDS, ended).await;
-            }
-        }
-        scheduler.abort();
+        finish(connections, &scheduler, limits.grace, &mut self.signals).await;
         let joined = tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(|worker| drop(worker.join()));
         });
@@ -151,31 +151,77 @@ impl Server {
     }
 }
 
+/// Waits for the answers under way, for the time of `grace` at most or until a second signal.
+async fn finish(
+    connections: Connections,
+    scheduler: &Scheduler,
+    grace: Duration,
+    signals: &mut Option<Signals>,
+) {
+    let mut ended = connections.close();
+    tokio::select! {
+        () = &mut ended => {}
+        () = tokio::time::sleep(grace) => {
+            tracing::warn!("what is not finished is given up");
+            scheduler.abort();
+            let _ = tokio::time::timeout(LAST_WORDS, ended).await;
+        }
+        () = signalled(signals) => {
+            scheduler.abort();
+            let _ = tokio::time::timeout(LAST_WORDS, ended).await;
+        }
+    }
+    scheduler.abort();
+}
+
 fn system(doing: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System { doing, source }
 }
 
 /// Waits for a signal that asks the process to end; for ever, if they are none of its business.
-async fn signalled(listens: bool) {
-    if !listens {
-        return std::future::pending().await;
+async fn signalled(signals: &mut Option<Signals>) {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
     }
+}
+
+/// Signals that ask the process to end. They no longer end it by themselves.
+struct Signals {
     #[cfg(unix)]
-    {
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(windows)]
+    interrupt: tokio::signal::windows::CtrlC,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{signal, SignalKind};
-        let signals = (
-            signal(SignalKind::terminate()),
-            signal(SignalKind::interrupt()),
-        );
-        if let (Ok(mut terminate), Ok(mut interrupt)) = signals {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            return;
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    #[cfg(windows)]
+    fn new() -> std::io::Result<Self> {
+        let interrupt = tokio::signal::windows::ctrl_c()?;
+        Ok(Self { interrupt })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+
+    #[cfg(windows)]
+    async fn next(&mut self) {
+        self.interrupt.recv().await;
     }
 }

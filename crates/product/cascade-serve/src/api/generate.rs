@@ -190,7 +190,7 @@ fn submit(
             prompt: question.prompt.clone(),
             prompt_logprobs: options.logprobs.filter(|_| question.echo.is_some()),
             options: options.with_seed(seed),
-            plan: asking.asked.speculation.plan.clone(),
+            settings: asking.asked.speculation.settings.clone(),
             owner,
             answer: sender,
             submitted,

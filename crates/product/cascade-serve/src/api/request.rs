@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::App;
 use crate::error::ApiResult;
 use crate::fields::Fields;
-use crate::plan::Speculation;
+use crate::speculation::Speculation;
 
 /// Alternatives of a prompt at most, as OpenAI has it.
 const MOST_CHOICES: usize = 128;

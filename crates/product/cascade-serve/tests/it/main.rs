@@ -9,4 +9,6 @@ mod fields;
 mod guards;
 mod load;
 mod requests;
+#[cfg(unix)]
+mod signals;
 mod streams;

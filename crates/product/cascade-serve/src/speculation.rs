@@ -14,7 +14,7 @@ const SCHEDULES: [&str; 2] = ["static", "online"];
 
 /// The settings of drafting. Requests with equal ones can use each other's sessions.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct SpeculationSettings {
     schedule: ScheduleConfig,
     lenience: Lenience,
     placement: Placement,
@@ -29,10 +29,10 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct Speculation {
     pub(crate) enabled: bool,
-    pub(crate) plan: Plan,
+    pub(crate) settings: SpeculationSettings,
 }
 
-impl Plan {
+impl SpeculationSettings {
     /// As the configuration says.
     pub(crate) fn of(config: &Config, chat: bool) -> Self {
         Self {
@@ -66,13 +66,13 @@ impl Speculation {
     pub(crate) fn read(fields: &mut Fields, config: &Config, chat: bool) -> ApiResult<Self> {
         let mut speculation = Self {
             enabled: true,
-            plan: Plan::of(config, chat),
+            settings: SpeculationSettings::of(config, chat),
         };
         let Some(mut own) = fields.object("speculation")? else {
             return Ok(speculation);
         };
         speculation.enabled = own.boolean("enabled")?.unwrap_or(true);
-        let plan = &mut speculation.plan;
+        let settings = &mut speculation.settings;
         let schedule = own.string("schedule")?;
         if let Some(schedule) = &schedule {
             if !SCHEDULES.contains(&schedule.as_str()) {
@@ -85,37 +85,38 @@ impl Speculation {
         }
         let online = schedule.as_deref() == Some("online");
         if online && !config.drafters().is_empty() {
-            plan.schedule = ScheduleConfig::Online;
+            settings.schedule = ScheduleConfig::Online;
         }
         if let Some(mut tree) = own.object("tree")? {
-            plan.read_tree(&mut tree, config)?;
+            settings.read_tree(&mut tree, config)?;
             tree.finish()?;
         }
         if let Some(k) = own.take("k") {
             if online {
                 return Err(own.wrong("k", "the schedule is `online`, which decides that"));
             }
-            plan.schedule = read_k(&own, &k, config, plan.max_nodes)?.into();
+            settings.schedule = read_k(&own, &k, config, settings.max_nodes)?.into();
         }
-        if schedule.as_deref() == Some("static") && plan.schedule.k().is_none() {
+        if schedule.as_deref() == Some("static") && settings.schedule.k().is_none() {
             return Err(own.wrong(
                 "schedule",
                 "it is `static`, and neither the request nor the configuration has a `k`",
             ));
         }
-        if plan.schedule.k().is_none() {
-            plan.placement = Placement::Sequential;
+        if settings.schedule.k().is_none() {
+            settings.placement = Placement::Sequential;
         }
         if let Some(lenience) = own.number("lenience")? {
             let lenience = Lenience::new(lenience as f32);
-            plan.lenience = lenience.map_err(|error| own.wrong("lenience", error.to_string()))?;
+            settings.lenience =
+                lenience.map_err(|error| own.wrong("lenience", error.to_string()))?;
         }
         own.finish()?;
         Ok(speculation)
     }
 }
 
-impl Plan {
+impl SpeculationSettings {
     fn read_tree(&mut self, tree: &mut Fields, config: &Config) -> ApiResult<()> {
         let most = config.max_nodes.max(DEFAULT_MAX_NODES);
         if let Some(nodes) = tree.count("max_nodes", 1, most)? {
