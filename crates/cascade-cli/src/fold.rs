@@ -10,7 +10,7 @@ pub(crate) fn width() -> Option<usize> {
     terminal_size_of(stdout()).map(|(Width(width), _)| width.into())
 }
 
-/// Columns that a table for people takes at most: those of the terminal, and 100 elsewhere.
+/// Columns that a printed table takes at most: those of the terminal, and 100 elsewhere.
 pub(crate) fn fitting() -> usize {
     width().unwrap_or(100)
 }

@@ -157,7 +157,7 @@ struct LimitArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
-    /// Lines for people.
+    /// A line of text per event.
     Text,
     /// An object per line.
     Json,

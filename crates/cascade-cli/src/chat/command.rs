@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 
-/// The commands, for people.
+/// The commands, as help.
 pub(super) const HELP: &str = "\
 /help          this list
 /stats         tokens, speed and acceptance so far

@@ -14,7 +14,7 @@ use crate::plot::Plot;
 use crate::sample::Sample;
 use crate::table::Table;
 
-/// The file for people.
+/// The file to open.
 const PAGE: &str = "report.html";
 
 /// A part of a report.
@@ -27,7 +27,7 @@ enum Block {
     Sample(Sample),
 }
 
-/// What an experiment found, for people: one HTML file that opens offline, and the same tables and
+/// The report of an experiment: one HTML file that opens offline, and the same tables and
 /// plots as files.
 #[derive(Clone, Debug)]
 pub struct Report {

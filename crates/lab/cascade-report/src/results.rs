@@ -12,7 +12,7 @@ pub use store::{claim, refuse_foreign, Results};
 /// The file of records.
 const RECORDS: &str = "results.jsonl";
 
-/// The file that says of which experiment they are.
+/// Metadata naming the experiment.
 const EXPERIMENT: &str = "experiment.json";
 
 /// One result of an experiment, a line of `results.jsonl`.

@@ -122,7 +122,7 @@ impl Column {
     }
 }
 
-/// A table for people ([`to_markdown`](Self::to_markdown), [`to_html`](Self::to_html)) and for
+/// A table to read ([`to_markdown`](Self::to_markdown), [`to_html`](Self::to_html)) and for
 /// programs ([`to_csv`](Self::to_csv)).
 ///
 /// It is built column by column, since a column has the evidence. All columns have one cell per

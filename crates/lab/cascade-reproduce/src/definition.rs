@@ -42,7 +42,7 @@ pub struct Definition {
     pub text: String,
     /// A line.
     pub title: String,
-    /// A paragraph for people.
+    /// Description.
     pub about: String,
     /// Where in the paper its values are reported.
     pub source: String,

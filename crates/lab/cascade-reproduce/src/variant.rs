@@ -270,7 +270,7 @@ impl Variant {
         self.setting.rule == Some(DraftRule::Oracle)
     }
 
-    /// The hyperparameters for people.
+    /// The hyperparameters in words.
     pub fn describe(&self) -> String {
         match (self.setting.to_string(), self.children) {
             (setting, 0 | 1) if setting.is_empty() => "-".to_owned(),

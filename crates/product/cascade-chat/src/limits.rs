@@ -32,7 +32,7 @@ thread_local! {
     static BYTES_LEFT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Opens the account of this thread, for messages of so many bytes.
+/// Opens the account of this thread, for messages of `messages` bytes.
 pub(crate) fn open(messages: usize) {
     let more = messages.saturating_mul(TIMES);
     STEPS_LEFT.set(STEPS.saturating_add(more));
@@ -48,12 +48,12 @@ pub(crate) fn work(steps: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Charges the reading of so many bytes.
+/// Charges the reading of a number of bytes.
 pub(crate) fn read(bytes: usize) -> Result<(), Error> {
     work(1 + bytes / STRIDE)
 }
 
-/// Charges the making of so many bytes.
+/// Charges the making of a number of bytes.
 pub(crate) fn make(bytes: usize) -> Result<(), Error> {
     read(bytes)?;
     match BYTES_LEFT.get().checked_sub(bytes) {
@@ -66,7 +66,7 @@ pub(crate) fn make(bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Charges the making of a text of so many bytes.
+/// Charges the making of a text of a number of bytes.
 pub(crate) fn make_text(bytes: usize) -> Result<(), Error> {
     if bytes > LONGEST {
         let mib = LONGEST >> 20;
@@ -77,7 +77,7 @@ pub(crate) fn make_text(bytes: usize) -> Result<(), Error> {
     make(bytes)
 }
 
-/// Charges the making of a list or a mapping of so many items.
+/// Charges the making of a list or a mapping of a number of items.
 pub(crate) fn make_items(items: usize) -> Result<(), Error> {
     work(items)?;
     make(items.saturating_mul(ITEM))

@@ -225,7 +225,7 @@ impl CostFile {
         }
     }
 
-    /// Whose costs the file of this name has, for people.
+    /// Describes whose costs the file of this name has.
     pub fn describe(&self, file: &str) -> String {
         let of = &self.of;
         format!(

@@ -127,7 +127,7 @@ pub(crate) struct Activations {
     pub(crate) steps: usize,
 }
 
-/// Nanoseconds that rounding so many values takes a thread.
+/// Estimated single-thread time of rounding `values` values, in ns.
 fn duration(values: usize) -> usize {
     values * 2 / 5
 }
@@ -165,7 +165,7 @@ impl Activations {
     }
 }
 
-/// So many rows in blocks of at most `most`.
+/// Sizes of blocks of at most `most` rows that make up `rows`.
 fn even_blocks(rows: usize, most: usize) -> Vec<usize> {
     let count = rows.div_ceil(most);
     let end = |block: usize| rows * block / count;

@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use crate::kernels::Wide;
 use crate::{arch, side_by_side, threads, Isa};
 
-/// Nanoseconds that attention takes a thread, of so many products of queries and keys, and so many
-/// elements to read.
+/// Estimated single-thread time of attention in ns: of multiplying queries and keys, and of reading
+/// elements.
 fn duration(products: usize, elements: usize) -> usize {
     products / 20 + elements / 3
 }

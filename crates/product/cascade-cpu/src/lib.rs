@@ -11,7 +11,7 @@
 //! A forward that drafts or verifies a few tokens of a small model is over in a fraction of a
 //! millisecond, of which general tensor operations spend most on waking threads, packing matrices,
 //! copying views and allocating. These kernels read caches where they lie, keep weights in the
-//! order in which they are read, and use several threads only where that pays.
+//! order in which they are read, and use several threads only where that is faster.
 //!
 //! **Row-invariant**: the bits of a row depend neither on how many rows are computed with it, nor
 //! on keys that are hidden from it. So verifying a draft gives the very values that plain decoding

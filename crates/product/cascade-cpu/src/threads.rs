@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Whether work that takes a thread so many nanoseconds is shared with others.
+/// Whether work is shared with other threads: `nanoseconds` is its single-thread time.
 ///
 /// Waking one takes long. To a thread of the pool others are nearer: most likely they have just had
 /// a part in a product, and are not asleep yet.
@@ -17,7 +17,7 @@ fn pays(nanoseconds: usize) -> bool {
     nanoseconds >= least && rayon::current_num_threads() > 1
 }
 
-/// Does work that takes a thread so many nanoseconds, alone or shared with other threads.
+/// Does work of an estimated single-thread time, alone or shared with other threads.
 pub(crate) fn run<W, T>(
     nanoseconds: usize,
     work: W,

@@ -69,7 +69,7 @@ pub(crate) struct AnswerReceiver {
     unread: Arc<AtomicUsize>,
 }
 
-/// Both ends of an answer, whose reader may be so many bytes behind.
+/// Both ends of an answer, whose reader may be `most_unread` bytes behind.
 pub(crate) fn channel(most_unread: usize) -> (AnswerSender, AnswerReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let unread = Arc::new(AtomicUsize::new(0));

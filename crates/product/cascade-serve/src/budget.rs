@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Bytes that are accounted for together.
 const UNIT: usize = 1024;
 
-/// So many bytes for all.
+/// A number of bytes for all.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Semaphore>);
 
@@ -39,7 +39,7 @@ impl Held {
         self.bytes
     }
 
-    /// Takes so many bytes more; false if there are not as many.
+    /// Takes a number of bytes; false if fewer are left.
     #[must_use]
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let units = |bytes: usize| bytes.div_ceil(UNIT);

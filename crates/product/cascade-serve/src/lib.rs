@@ -5,7 +5,7 @@
 //! * [`Server`]: [binds](Server::bind) and [runs](Server::run) until a [`Stopper`] or a signal ends
 //!   it.
 //!
-//! Inside, requests become jobs of a scheduler: a bounded queue, so many generations at once, each
+//! Inside, requests become jobs of a scheduler: a bounded queue, several generations at once, each
 //! with caches of its own on shared weights, and turns of one step each. A finished generation's
 //! caches are kept for the next request whose tokens begin as its own.
 //!

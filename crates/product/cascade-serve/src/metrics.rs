@@ -19,7 +19,8 @@ use crate::scheduler::finish_reason;
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, AtomicU64>;
 
-/// Makes [`Metrics`] of a table of fields, their types, names and meanings, in the order of the text.
+/// Makes [`Metrics`] of a table of fields, their types, names and meanings, in the order of the
+/// text.
 macro_rules! metrics {
     ($($field:ident: $kind:ty $(= $new:expr)?, $name:literal, $help:literal;)*) => {
         /// The server's metrics.

@@ -69,7 +69,7 @@ impl Reading {
         }
     }
 
-    /// Does work of a request of `bytes` bytes when its turn comes.
+    /// Does work of a request of a size when a reader is free.
     pub(crate) async fn aside<T: Send + 'static>(
         &self,
         bytes: usize,

@@ -31,7 +31,8 @@ pub(crate) struct Job {
     pub(crate) options: Options,
     pub(crate) settings: SpeculationSettings,
     pub(crate) owner: Owner,
-    /// Whether log probabilities of the prompt are wanted, too: the number of alternatives to each token.
+    /// Whether log probabilities of the prompt are wanted, too: the number of alternatives to each
+    /// token.
     pub(crate) prompt_logprobs: Option<usize>,
     pub(crate) answer: AnswerSender,
     pub(crate) submitted: Instant,

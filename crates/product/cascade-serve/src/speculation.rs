@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 
-/// As many tokens of each drafter as the K matrix says, or what pays at present.
+/// The K matrix, or the lengths that are expected to save most time.
 const SCHEDULES: [&str; 2] = ["static", "online"];
 
 /// The settings of drafting. Requests with equal ones can use each other's sessions.

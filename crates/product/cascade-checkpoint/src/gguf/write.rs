@@ -232,7 +232,7 @@ fn rounded(to: Target, row: &[u8]) -> Option<Vec<u8>> {
     fits(to.format, &blocks).then_some(blocks)
 }
 
-/// Writes a file, and returns its length. What it says of its packing is added to `entries`.
+/// Writes a file, and returns its length. The description of its packing is added to `entries`.
 ///
 /// # Errors
 /// [`Error::TooLargeForType`], [`Error::Write`], and what the values of tensors are missing for.

@@ -13,7 +13,7 @@ const SHORTER: f64 = 0.25;
 const LONGER: f64 = 0.1;
 const MOST: f64 = 2.0;
 
-/// What proposals of a statistical drafter were worth of late, whether they were drafted or not,
+/// What recent proposals of a statistical drafter were worth, whether they were drafted or not,
 /// and how long they took.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Asking {
@@ -56,7 +56,7 @@ impl Asking {
     }
 }
 
-/// How long something takes, of late.
+/// How long something takes, as a moving average.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Lately(Option<f64>);
 

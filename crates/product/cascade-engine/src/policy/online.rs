@@ -22,7 +22,7 @@ use crate::{Role, RowTimes};
 /// are that one comparison, at every level of the cascade:
 ///
 /// * Of a statistical drafter's proposal the most probable paths are kept, as many as maximize
-///   expected tokens − ρ · time. It is asked where its proposals of late saved more than the time
+///   expected tokens − ρ · time. It is asked where its recent proposals saved more than the time
 ///   that asking took, learning from the text included.
 /// * A neural drafter drafts if its best length has a positive balance, and goes on while the next
 ///   token has.
@@ -195,7 +195,7 @@ struct DrafterState {
     stated: Acceptance,
     /// Of the next token, by position alone.
     next: Acceptance,
-    /// Nodes beside the main path that were drafted and accepted of late.
+    /// Nodes beside the main path that were recently drafted and accepted.
     beside: (f64, f64),
     /// Nodes to ask for.
     ask: usize,
@@ -216,7 +216,7 @@ struct Kept {
     trial: Option<(NodeId, f64)>,
 }
 
-/// Tokens per forward of one row, of late.
+/// Tokens per forward of one row, recently.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     tokens: f64,
@@ -317,7 +317,7 @@ impl OnlineSchedule {
         rates.fold(1.0, f64::max)
     }
 
-    /// Tokens per forward of one row of the target that the generation has earned of late: ρ.
+    /// Tokens per forward of one row of the target that the generation has earned recently: ρ.
     pub fn rate(&self) -> f64 {
         let target = self.reviewers.first();
         target.map_or(1.0, |target| target.rate.per_forward())

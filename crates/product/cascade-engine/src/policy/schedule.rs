@@ -78,7 +78,7 @@ pub trait Schedule: Send {
 
     /// Which nodes of a statistical drafter's proposal are drafted, one entry for each; without its
     /// parent a node is not. All (`None`) by default. Such a proposal is determined by the context,
-    /// so that it may be cut by what it says of its nodes.
+    /// so that it may be cut by its estimates for its nodes.
     fn trim(
         &mut self,
         reviewer: LevelId,

@@ -1,5 +1,5 @@
 //! Every barrier, wait and order of a counter in the kernels is needed, and the emulator notices
-//! when one is missing. So what it says of kernels with all of them means something.
+//! when one is missing. So its verdict on kernels with all of them means something.
 #![allow(clippy::unwrap_used)]
 
 use crate::common::batch::Batch;

@@ -124,12 +124,12 @@ macro_rules! table_file {
         impl $table {
             /// Maps a file and checks that it is a valid table for `tokenizer`.
             ///
-            /// The file must not be changed while it is in use; [`write`](Self::write) replaces files and
-            /// never changes them.
+            /// The file must not be changed while it is in use; [`write`](Self::write) replaces
+            /// files and never changes them.
             ///
             /// # Errors
-            /// A file that cannot be read, is damaged, or was built for another tokenizer. All name the
-            /// file.
+            /// A file that cannot be read, is damaged, or was built for another tokenizer. All name
+            /// the file.
             pub fn open(
                 path: impl AsRef<std::path::Path>,
                 tokenizer: &cascade_core::Fingerprint,
@@ -139,8 +139,8 @@ macro_rules! table_file {
                 Ok(table)
             }
 
-            /// Maps a file and checks that it is a valid table, for any tokenizer: for tools that inspect
-            /// tables. Before drafting, [`check_tokenizer`](Self::check_tokenizer).
+            /// Maps a file and checks that it is a valid table, for any tokenizer: for tools that
+            /// inspect tables. Before drafting, [`check_tokenizer`](Self::check_tokenizer).
             ///
             /// # Errors
             /// As [`open`](Self::open), without the tokenizer.
@@ -192,12 +192,12 @@ macro_rules! table_file {
                 self.file.as_slice()
             }
 
-            /// Writes the table to a file that appears whole or not at all: into a temporary file beside
-            /// it, then renamed.
+            /// Writes the table to a file that appears whole or not at all: into a temporary file
+            /// beside it, then renamed.
             ///
             /// # Errors
-            /// [`Error::Write`](crate::Error::Write); the temporary file is removed, and a former file of
-            /// that name is as it was.
+            /// [`Error::Write`](crate::Error::Write); the temporary file is removed, and a former
+            /// file of that name is as it was.
             pub fn write(&self, path: impl AsRef<std::path::Path>) -> $crate::Result<()> {
                 self.file.write(path)
             }

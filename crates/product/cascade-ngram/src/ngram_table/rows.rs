@@ -22,7 +22,8 @@ pub struct NgramLimits {
 }
 
 impl Default for NgramLimits {
-    /// What pays in drafts: 16 continuations however rare, after contexts that occur twice.
+    /// Limits that make drafts fastest: 16 continuations however rare, after contexts that occur
+    /// twice.
     fn default() -> Self {
         Self {
             top_k: 16,

@@ -12,7 +12,7 @@ use crate::fields::Fields;
 pub struct Neutral {
     /// Its name.
     pub name: &'static str,
-    /// The values, for people.
+    /// The values, as the error lists them.
     pub values: &'static str,
     is_neutral: fn(&Value) -> bool,
 }
