@@ -205,83 +205,88 @@ fn half_at(bytes: &[u8], index: usize) -> f32 {
 /// Puts the row of an output into its place in a panel.
 fn pack_row(format: Format, panel: &mut [u8], lane: usize, row: &[u8]) {
     let blocks = row.chunks_exact(format.block_bytes());
-    match format {
+    let pack_block: fn(&mut [u8], usize, &[u8]) = match format {
         Format::F32 => {
             for (to, value) in panel.chunks_exact_mut(4 * WIDTH).zip(blocks) {
                 to[4 * lane..4 * lane + 4].copy_from_slice(value);
             }
+            return;
         }
         Format::F16 => {
             for (to, value) in panel.chunks_exact_mut(2 * WIDTH).zip(blocks) {
                 put2(to, lane, value);
             }
+            return;
         }
         Format::BF16 => {
             for (to, pair) in panel.chunks_exact_mut(4 * WIDTH).zip(row.chunks(4)) {
                 to[4 * lane..4 * lane + pair.len()].copy_from_slice(pair);
             }
+            return;
         }
-        _ => {
-            let steps = panel.chunks_exact_mut(format.step_bytes());
-            for (step, block) in steps.zip(blocks) {
-                pack_block(format, step, lane, block);
-            }
+        Format::Q8_0 => pack_q8_0,
+        Format::Q4_0 => pack_q4_0,
+        Format::Q4K => pack_q4k,
+        Format::Q5K => pack_q5k,
+        Format::Q6K => pack_q6k,
+    };
+    let steps = panel.chunks_exact_mut(format.step_bytes());
+    for (step, block) in steps.zip(blocks) {
+        pack_block(step, lane, block);
+    }
+}
+
+fn pack_q8_0(step: &mut [u8], lane: usize, block: &[u8]) {
+    put2(step, lane, block);
+    for (i, &q) in block[2..].iter().enumerate() {
+        step[2 * WIDTH + word(i, lane)] = q ^ 0x80;
+    }
+}
+
+fn pack_q4_0(step: &mut [u8], lane: usize, block: &[u8]) {
+    put2(step, lane, block);
+    put_nibbles(&mut step[2 * WIDTH..], lane, |i| nibble(&block[2..], i));
+}
+
+fn pack_q4k(step: &mut [u8], lane: usize, block: &[u8]) {
+    put_scales(step, lane, block);
+    for part in 0..8 {
+        let to = &mut step[Q4K_WEIGHTS + part * Q4K_PART..];
+        put_nibbles(to, lane, |i| k_nibble(&block[16..], part, i));
+    }
+}
+
+fn pack_q5k(step: &mut [u8], lane: usize, block: &[u8]) {
+    put_scales(step, lane, block);
+    let (highs, weights) = block[16..].split_at(32);
+    for part in 0..8 {
+        let to = &mut step[Q4K_WEIGHTS + part * Q5K_PART..][..Q5K_PART];
+        put_nibbles(to, lane, |i| k_nibble(weights, part, i));
+        for (i, high) in highs.iter().enumerate() {
+            to[Q4K_PART + 4 * lane + i % 4] |= (high >> part & 1) << (i / 4);
         }
     }
 }
 
-fn pack_block(format: Format, step: &mut [u8], lane: usize, block: &[u8]) {
-    match format {
-        Format::Q8_0 => {
-            put2(step, lane, block);
-            for (i, &q) in block[2..].iter().enumerate() {
-                step[2 * WIDTH + word(i, lane)] = q ^ 0x80;
-            }
+fn pack_q6k(step: &mut [u8], lane: usize, block: &[u8]) {
+    let (lows, rest) = block.split_at(128);
+    let (highs, rest) = rest.split_at(64);
+    let (scales, scale) = rest.split_at(16);
+    put2(step, lane, scale);
+    let six_bits = |i: usize| {
+        let (half, quarter, within) = (i / 128, i % 128 / 32, i % 32);
+        let low = lows[64 * half + 32 * (quarter % 2) + within] >> (4 * (quarter / 2));
+        let high = highs[32 * half + within] >> (2 * quarter) & 3;
+        low & 15 | high << 4
+    };
+    for (part, &factor) in scales.iter().enumerate() {
+        step[Q6K_FACTORS + part * WIDTH + lane] = factor;
+        let to = &mut step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
+        for i in 0..16 {
+            let q = six_bits(16 * part + i);
+            to[word(i / 8 * 4 + i % 4, lane)] |= (q & 15) << (i / 4 % 2 * 4);
+            to[8 * WIDTH + 4 * lane + i % 4] |= q >> 4 << (i / 4 * 2);
         }
-        Format::Q4_0 => {
-            put2(step, lane, block);
-            put_nibbles(&mut step[2 * WIDTH..], lane, |i| nibble(&block[2..], i));
-        }
-        Format::Q4K => {
-            put_scales(step, lane, block);
-            for part in 0..8 {
-                let to = &mut step[Q4K_WEIGHTS + part * Q4K_PART..];
-                put_nibbles(to, lane, |i| k_nibble(&block[16..], part, i));
-            }
-        }
-        Format::Q5K => {
-            put_scales(step, lane, block);
-            let (highs, weights) = block[16..].split_at(32);
-            for part in 0..8 {
-                let to = &mut step[Q4K_WEIGHTS + part * Q5K_PART..][..Q5K_PART];
-                put_nibbles(to, lane, |i| k_nibble(weights, part, i));
-                for (i, high) in highs.iter().enumerate() {
-                    to[Q4K_PART + 4 * lane + i % 4] |= (high >> part & 1) << (i / 4);
-                }
-            }
-        }
-        Format::Q6K => {
-            let (lows, rest) = block.split_at(128);
-            let (highs, rest) = rest.split_at(64);
-            let (scales, scale) = rest.split_at(16);
-            put2(step, lane, scale);
-            let six_bits = |i: usize| {
-                let (half, quarter, within) = (i / 128, i % 128 / 32, i % 32);
-                let low = lows[64 * half + 32 * (quarter % 2) + within] >> (4 * (quarter / 2));
-                let high = highs[32 * half + within] >> (2 * quarter) & 3;
-                low & 15 | high << 4
-            };
-            for (part, &factor) in scales.iter().enumerate() {
-                step[Q6K_FACTORS + part * WIDTH + lane] = factor;
-                let to = &mut step[Q6K_WEIGHTS + part * Q6K_PART..][..Q6K_PART];
-                for i in 0..16 {
-                    let q = six_bits(16 * part + i);
-                    to[word(i / 8 * 4 + i % 4, lane)] |= (q & 15) << (i / 4 % 2 * 4);
-                    to[8 * WIDTH + 4 * lane + i % 4] |= q >> 4 << (i / 4 * 2);
-                }
-            }
-        }
-        Format::F32 | Format::BF16 | Format::F16 => unreachable!("floats have no blocks"),
     }
 }
 
