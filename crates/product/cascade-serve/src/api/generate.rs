@@ -198,25 +198,28 @@ fn submit(
         });
         receivers.push(receiver);
     }
-    let refused = |refusal| {
+    app.scheduler.submit(jobs).map_err(|refusal| {
         app.metrics.refused();
-        match refusal {
-            Refusal::TooMany { most } => too_many(most),
-            Refusal::Full { seconds } => ApiError::busy(
-                StatusCode::TOO_MANY_REQUESTS,
-                "the queue is full; ask again after the seconds of Retry-After",
-                seconds,
-            )
-            .with_code("rate_limit_exceeded"),
-            Refusal::Stopping => ApiError::busy(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the server is being stopped; ask again when it is back",
-                5,
-            ),
-        }
-    };
-    app.scheduler.submit(jobs).map_err(refused)?;
+        refused(refusal)
+    })?;
     Ok(receivers)
+}
+
+fn refused(refusal: Refusal) -> ApiError {
+    match refusal {
+        Refusal::TooMany { most } => too_many(most),
+        Refusal::Full { seconds } => ApiError::busy(
+            StatusCode::TOO_MANY_REQUESTS,
+            "the queue is full; ask again after the seconds of Retry-After",
+            seconds,
+        )
+        .with_code("rate_limit_exceeded"),
+        Refusal::Stopping => ApiError::busy(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server is being stopped; ask again when it is back",
+            5,
+        ),
+    }
 }
 
 /// Waits for all choices, which are written as text as soon as they are complete.
