@@ -28,7 +28,6 @@ use crate::finite::Named;
 use crate::{Error, Result};
 
 pub(crate) use settings::config;
-pub(crate) use vocabulary::tokenizer;
 pub(crate) use weights::GgufWeights;
 
 const DOWNLOAD_AGAIN: &str = "copy or download it again";

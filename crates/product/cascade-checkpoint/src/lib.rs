@@ -25,6 +25,7 @@ mod pytorch;
 pub mod quantize;
 mod read_tensors;
 mod safetensors;
+mod sentencepiece;
 mod tensor;
 mod tokenizer;
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use cascade_core::{Fingerprint, TextCodec, TextDecoder, TokenId};
 use cascade_hub::TokenizerFiles;
 
-use crate::gguf::Gguf;
+use crate::gguf::{vocabulary, Gguf};
 use crate::{Error, Result};
 
 /// A tokenizer in the format of Hugging Face's `tokenizers`. Clones share their data.
@@ -76,16 +76,29 @@ impl Tokenizer {
                     sentencepiece::build(&content)
                 })
             }
-            TokenizerFiles::Gguf(file) => {
-                let gguf = Gguf::open_first(file)?;
-                let json = crate::gguf::tokenizer(&gguf)?;
-                Self::from_bytes(file.to_string(), json.to_string().as_bytes())
-            }
+            TokenizerFiles::Gguf(file) => Self::of_gguf(&Gguf::open_first(file)?),
             other => Err(Error::BadTokenizer {
                 file: other.vocabulary().to_string(),
                 reason: "it is in a format that is not read here".to_owned(),
             }),
         }
+    }
+
+    /// The tokenizer in a GGUF file.
+    pub(crate) fn of_gguf(gguf: &Gguf) -> Result<Self> {
+        match vocabulary::whole(gguf)? {
+            Some(json) => Self::from_bytes(gguf.file(), json.to_string().as_bytes()),
+            None => Self::described_by(gguf),
+        }
+    }
+
+    /// The tokenizer that a GGUF file describes in keys of its own.
+    pub(crate) fn described_by(gguf: &Gguf) -> Result<Self> {
+        let tokenizer = AssertUnwindSafe(vocabulary::described(gguf)?);
+        Self::checked(gguf.file().to_owned(), || {
+            let AssertUnwindSafe(tokenizer) = tokenizer;
+            Ok(tokenizer)
+        })
     }
 
     /// The tokenizer that `build` makes, tried out, without truncation and padding.

@@ -122,8 +122,7 @@ fn read(file: &ModelFile) -> Result<()> {
     let gguf = Gguf::open(files)?;
     config(&gguf)?;
     gguf_tokenizer_config(file)?;
-    let json = tokenizer(&gguf)?;
-    Tokenizer::from_bytes("test.gguf", json.to_string().as_bytes())?;
+    Tokenizer::of_gguf(&gguf)?;
     let weights = GgufWeights::open(files)?;
     for (name, _) in weights.tensors() {
         weights.load(&name)?;
@@ -490,7 +489,7 @@ fn a_file_without_a_tokenizer_has_settings_all_the_same() {
     let bare = bare.without("tokenizer.ggml.tokens");
     let gguf = Gguf::open(&[memory(bare.bytes())]).unwrap();
     assert_eq!(config(&gguf).unwrap()["hidden_size"], 8);
-    let message = tokenizer(&gguf).unwrap_err().to_string();
+    let message = Tokenizer::of_gguf(&gguf).unwrap_err().to_string();
     assert!(message.contains("tokenizer: ORG/NAME"), "{message}");
 }
 

@@ -395,8 +395,7 @@ impl<'a> Words<'a> {
         let mut entries = Entries::default();
         described.put(&mut entries);
         self.put_tokens(&mut entries);
-        let read = vocabulary::described(&alone(entries)?)
-            .and_then(|json| Tokenizer::from_bytes("", json.to_string().as_bytes()));
+        let read = Tokenizer::described_by(&alone(entries)?);
         let read = match read {
             Ok(read) => read,
             Err(error) => return Ok(Tried::Not(error.to_string())),
@@ -510,6 +509,12 @@ mod tests {
         goldens.join(name)
     }
 
+    /// The tokenizer.json of the tokenizer in a file.
+    fn json_of(gguf: &Gguf) -> Json {
+        let json = Tokenizer::of_gguf(gguf).unwrap().to_json().unwrap();
+        serde_json::from_str(&json).unwrap()
+    }
+
     fn some_files() -> ModelFiles {
         let source = ModelSource::File(golden("llama-f32.gguf"));
         source.files(&HubOptions::new("", ""), false).unwrap()
@@ -551,7 +556,7 @@ mod tests {
             ("vocabulary-t5.gguf", "t5", 1),
         ] {
             let given = Gguf::open(&[ModelFile::Disk(golden(name))]).unwrap();
-            let json = vocabulary::tokenizer(&given).unwrap();
+            let json = json_of(&given);
             let mut chat = vocabulary::tokenizer_config(&given).unwrap();
             chat["chat_template"] = json!("{{ messages }}");
             let eos = chat["eos_token"].as_str().map_or(eos, |eos| {
@@ -567,8 +572,7 @@ mod tests {
             );
             let written = alone(entries).unwrap();
             assert_eq!(written.text(MODEL).unwrap(), Some(kind));
-            let theirs = vocabulary::described(&written).unwrap().to_string();
-            let theirs = Tokenizer::from_bytes("", theirs.as_bytes()).unwrap();
+            let theirs = Tokenizer::described_by(&written).unwrap();
             let probes = PROBES.map(str::to_owned);
             let found = first_difference(&original.tokenizer, &theirs, probes).unwrap();
             assert_eq!(found, None, "{name}");
@@ -583,7 +587,7 @@ mod tests {
     fn what_others_would_read_differently_is_not_said_to_them() {
         let files = some_files();
         let given = Gguf::open(&[ModelFile::Disk(golden("vocabulary-llama.gguf"))]).unwrap();
-        let mut json = vocabulary::tokenizer(&given).unwrap();
+        let mut json = json_of(&given);
         // SentencePiece keeps spaces.
         json["pre_tokenizer"] = json!({"type": "WhitespaceSplit"});
         let original = original(&files, &json, &[2]);
@@ -592,8 +596,7 @@ mod tests {
         assert!(warnings[0].contains("two  spaces"), "{warnings:?}");
         let written = alone(entries).unwrap();
         assert_eq!(written.text(MODEL).unwrap(), None);
-        let whole = vocabulary::tokenizer(&written).unwrap().to_string();
-        let whole = Tokenizer::from_bytes("", whole.as_bytes()).unwrap();
+        let whole = Tokenizer::of_gguf(&written).unwrap();
         assert_eq!(difference(&original.tokenizer, &whole).unwrap(), None);
     }
 
@@ -601,14 +604,14 @@ mod tests {
     fn two_vocabularies_in_one_file_are_refused() {
         let files = some_files();
         let given = Gguf::open(&[ModelFile::Disk(golden("vocabulary-llama.gguf"))]).unwrap();
-        let json = vocabulary::tokenizer(&given).unwrap();
+        let json = json_of(&given);
         let original = original(&files, &json, &[2]);
         let mut words = Words::read(&original, &Json::Null, &json.to_string()).unwrap();
         words.tokens.swap(300, 301);
         let mut entries = Entries::default();
         words.put_tokens(&mut entries);
         entries.text(WHOLE, &json.to_string());
-        let message = vocabulary::tokenizer(&alone(entries).unwrap())
+        let message = Tokenizer::of_gguf(&alone(entries).unwrap())
             .unwrap_err()
             .to_string();
         assert!(message.contains("token 300 is"), "{message}");

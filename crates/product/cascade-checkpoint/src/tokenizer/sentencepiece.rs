@@ -2,7 +2,6 @@
 //! `spiece.model` (unigram), converted as transformers converts them when there is no
 //! tokenizer.json. Ids are those of its `LlamaTokenizerFast` and `T5TokenizerFast`.
 
-mod charsmap;
 mod proto;
 mod settings;
 
@@ -10,34 +9,23 @@ use std::collections::HashMap;
 
 use cascade_hub::VocabularyFiles;
 use prost::Message;
-use tokenizers::decoders::byte_fallback::ByteFallback;
-use tokenizers::decoders::fuse::Fuse;
-use tokenizers::decoders::sequence::Sequence as Decoders;
-use tokenizers::decoders::strip::Strip as StripDecoder;
-use tokenizers::models::bpe::{Merges, Vocab, BPE};
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::replace::ReplacePattern;
-use tokenizers::normalizers::{Precompiled, Prepend, Replace, Sequence as Normalizers, Strip};
+use tokenizers::normalizers::{Precompiled, Replace, Sequence as Normalizers, Strip};
 use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
-use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, NormalizerWrapper, Tokenizer};
 
 use self::proto::{ModelProto, ModelType, NormalizerSpec, PieceType, TrainerSpec};
 use self::settings::Settings;
 use super::declared::Documents;
+use crate::sentencepiece::{
+    bpe, bpe_decoder, describe, frame, replacements, spaces, Outcome, Piece as Mergeable,
+    MAX_PIECE, SPACE,
+};
 use crate::Result;
 
-/// What stands for a space in pieces.
-const SPACE: char = '▁';
 /// More than any model has: LLaMA's has half a megabyte, Gemma's four.
 const MAX_BYTES: usize = 64 << 20;
-/// The longest piece, in bytes. SentencePiece makes them of 16 characters unless told otherwise.
-const MAX_PIECE: usize = 512;
-/// Bytes of all pairs of pieces that make a piece; LLaMA's take less than a megabyte.
-const MAX_MERGES: usize = 256 << 20;
-
-type Outcome<T> = std::result::Result<T, String>;
-
 /// The content of a tokenizer's files.
 pub(super) struct Content {
     model: Vec<u8>,
@@ -107,7 +95,7 @@ struct Vocabulary {
     pieces: Vec<Piece>,
     unk_id: usize,
     unk_piece: String,
-    charsmap: Vec<u8>,
+    replacements: Option<Precompiled>,
     remove_extra_whitespaces: bool,
 }
 
@@ -138,16 +126,13 @@ impl Vocabulary {
         let unk_id = usize::try_from(trainer.unk_id()).ok();
         let unk_id = unk_id.filter(|&id| id < pieces.len());
         let charsmap = normalizer.precompiled_charsmap.clone().unwrap_or_default();
-        if !charsmap.is_empty() {
-            charsmap::check(&charsmap)?;
-        }
         Ok(Self {
             kind: ModelType::try_from(kind).map_err(|_| format!("it is of model type {kind}"))?,
             unk_id: unk_id
                 .ok_or_else(|| format!("its unknown token has id {}", trainer.unk_id()))?,
             unk_piece: trainer.unk_piece().to_owned(),
             pieces,
-            charsmap,
+            replacements: replacements(&charsmap)?,
             remove_extra_whitespaces: normalizer.remove_extra_whitespaces(),
         })
     }
@@ -165,51 +150,17 @@ impl Vocabulary {
         })
     }
 
-    /// All pairs of pieces that make a piece, the best first: by the score of what they make, then
-    /// longer left parts, then longer right parts, then smaller ids.
-    fn merges(&self) -> Outcome<Merges> {
-        let ids: HashMap<&str, usize> = self
-            .pieces
-            .iter()
-            .map(|p| p.text.as_str())
-            .zip(0..)
-            .collect();
-        let mut merges = Vec::new();
-        let mut bytes = 0;
-        for (piece, score) in self.scored() {
-            let splits = piece
-                .char_indices()
-                .skip(1)
-                .map(|(at, _)| piece.split_at(at));
-            let mut made: Vec<_> = splits
-                .filter_map(|(left, right)| Some(((ids.get(left)?, ids.get(right)?), left, right)))
-                .collect();
-            made.sort_by_key(|(ids, ..)| *ids);
-            bytes += made.len() * (piece.len() + size_of::<(String, String)>());
-            if bytes > MAX_MERGES {
-                return Err("its pieces can be merged in too many ways".to_owned());
-            }
-            merges.extend(made.into_iter().map(|(_, left, right)| {
-                (
-                    score,
-                    left.chars().count(),
-                    right.chars().count(),
-                    left,
-                    right,
-                )
-            }));
-        }
-        merges.sort_by(|a, b| b.0.total_cmp(&a.0).then((b.1, b.2).cmp(&(a.1, a.2))));
-        let owned =
-            |(_, _, _, left, right): (_, _, _, &str, &str)| (left.to_owned(), right.to_owned());
-        Ok(merges.into_iter().map(owned).collect())
-    }
-
     /// Pieces with their scores. Transformers sets those of the first three, which are special, to
     /// zero.
-    fn scored(&self) -> impl Iterator<Item = (&str, f32)> {
-        let scores = self.pieces.iter().enumerate();
-        scores.map(|(id, piece)| (piece.text.as_str(), if id < 3 { 0.0 } else { piece.score }))
+    fn scored(&self) -> Vec<Mergeable<'_>> {
+        let pieces = self.pieces.iter().enumerate();
+        pieces
+            .map(|(id, piece)| Mergeable {
+                id,
+                text: &piece.text,
+                score: if id < 3 { 0.0 } else { piece.score },
+            })
+            .collect()
     }
 }
 
@@ -263,31 +214,20 @@ fn llama(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
     if model.pieces.len() < 3 {
         return Err(format!("it has {} pieces", model.pieces.len()));
     }
-    if !model.charsmap.is_empty() || model.remove_extra_whitespaces {
+    if model.replacements.is_some() || model.remove_extra_whitespaces {
         return Err("it changes texts before it splits them, which LLaMA's does not".to_owned());
     }
-    let ids = model.pieces.iter().map(|piece| piece.text.clone()).zip(0..);
-    let bpe = BPE::builder()
-        .vocab_and_merges(ids.collect::<Vocab>(), model.merges()?)
-        .unk_token(model.unk_piece.clone())
-        .fuse_unk(true)
-        .byte_fallback(true)
-        .build();
-    let mut tokenizer = Tokenizer::new(bpe.map_err(describe)?);
+    let tokens = model.pieces.iter().map(|piece| piece.text.clone());
+    let mut tokenizer = bpe(tokens, &model.scored(), Some(&model.unk_piece))?;
     if settings.legacy {
-        let prefix = settings
-            .add_prefix_space
-            .then(|| Prepend::new(SPACE.to_string()).into());
-        let spaces = replace(" ", &SPACE.to_string())?.into();
-        let steps = prefix.into_iter().chain([spaces]).collect();
         tokenizer
-            .with_normalizer(Some(Normalizers::new(steps)))
+            .with_normalizer(Some(spaces(settings.add_prefix_space)?))
             .map_err(describe)?;
     } else {
         let scheme = prepend_scheme(settings);
         tokenizer.with_pre_tokenizer(Some(Metaspace::new(SPACE, scheme, false)));
     }
-    tokenizer.with_decoder(Some(llama_decoder(settings)?));
+    tokenizer.with_decoder(Some(bpe_decoder(settings.add_prefix_space)?));
     let named = [
         ("bos_token", "<s>"),
         ("eos_token", "</s>"),
@@ -308,20 +248,8 @@ fn llama(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
         .add_eos
         .then(|| token(settings, "eos_token", "</s>"))
         .transpose()?;
-    frame(&mut tokenizer, bos, eos)?;
+    frame_by(&mut tokenizer, bos, eos)?;
     Ok(tokenizer)
-}
-
-fn llama_decoder(settings: &Settings) -> Outcome<Decoders> {
-    let mut decoders = vec![
-        replace(&SPACE.to_string(), " ")?.into(),
-        ByteFallback::new().into(),
-        Fuse::new().into(),
-    ];
-    if settings.add_prefix_space {
-        decoders.push(StripDecoder::new(' ', 1, 0).into());
-    }
-    Ok(Decoders::new(decoders))
 }
 
 fn t5(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
@@ -340,10 +268,7 @@ fn t5(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
     let unigram = Unigram::from(vocabulary, Some(model.unk_id), false).map_err(describe)?;
     let mut tokenizer = Tokenizer::new(unigram);
     let mut steps: Vec<NormalizerWrapper> = Vec::new();
-    if !model.charsmap.is_empty() {
-        let table = Precompiled::from(&model.charsmap);
-        steps.push(table.map_err(|error| error.to_string())?.into());
-    }
+    steps.extend(model.replacements.clone().map(NormalizerWrapper::from));
     steps.push(Strip::new(false, true).into());
     let runs = Replace::new(ReplacePattern::Regex(" {2,}".to_owned()), SPACE.to_string());
     steps.push(runs.map_err(describe)?.into());
@@ -365,7 +290,7 @@ fn t5(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
         .chain(extra);
     add_tokens(&mut tokenizer, model, settings, special)?;
     // Whatever eos_token says.
-    frame(&mut tokenizer, None, Some("</s>".to_owned()))?;
+    frame_by(&mut tokenizer, None, Some("</s>".to_owned()))?;
     Ok(tokenizer)
 }
 
@@ -433,36 +358,25 @@ fn token(settings: &Settings, name: &str, default: &str) -> Outcome<String> {
     Ok(token.content)
 }
 
-/// Puts tokens before and behind every text.
-fn frame(tokenizer: &mut Tokenizer, bos: Option<String>, eos: Option<String>) -> Outcome<()> {
-    let mut special = Vec::new();
-    for token in bos.iter().chain(&eos) {
+/// Puts tokens before and behind every text, if transformers' template can name them.
+fn frame_by(tokenizer: &mut Tokenizer, bos: Option<String>, eos: Option<String>) -> Outcome<()> {
+    let known = |token: String| {
         if token.contains([':', '$', ' ']) {
             return Err(format!(
                 "texts are framed by {token:?}, which a template cannot name"
             ));
         }
-        let id = tokenizer.token_to_id(token);
-        let id =
-            id.ok_or_else(|| format!("texts are framed by {token:?}, which it does not have"))?;
-        special.push((token.clone(), id));
-    }
-    let text = "$A".to_owned();
-    let template: Vec<String> = bos.into_iter().chain([text]).chain(eos).collect();
-    let processor = TemplateProcessing::builder()
-        .try_single(template)
-        .map_err(|error| error.to_string())?
-        .special_tokens(special)
-        .build()
-        .map_err(|error| error.to_string())?;
-    tokenizer.with_post_processor(Some(processor));
-    Ok(())
+        match tokenizer.token_to_id(&token) {
+            Some(id) => Ok((token, u64::from(id))),
+            None => Err(format!(
+                "texts are framed by {token:?}, which it does not have"
+            )),
+        }
+    };
+    let (bos, eos) = (bos.map(known).transpose()?, eos.map(known).transpose()?);
+    frame(tokenizer, borrowed(&bos), borrowed(&eos))
 }
 
-fn replace(pattern: &str, content: &str) -> Outcome<Replace> {
-    Replace::new(pattern, content).map_err(describe)
-}
-
-fn describe(error: tokenizers::Error) -> String {
-    error.to_string()
+fn borrowed(token: &Option<(String, u64)>) -> Option<(&str, u64)> {
+    token.as_ref().map(|(token, id)| (token.as_str(), *id))
 }
