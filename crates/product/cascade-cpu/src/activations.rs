@@ -127,7 +127,7 @@ pub(crate) struct Activations {
     pub(crate) steps: usize,
 }
 
-/// Estimated single-thread time of rounding `values` values, in ns.
+/// Estimated single-thread time in ns of rounding `values`.
 fn duration(values: usize) -> usize {
     values * 2 / 5
 }
@@ -165,7 +165,7 @@ impl Activations {
     }
 }
 
-/// Sizes of blocks of at most `most` rows that make up `rows`.
+/// So many rows in blocks of at most `most`.
 fn even_blocks(rows: usize, most: usize) -> Vec<usize> {
     let count = rows.div_ceil(most);
     let end = |block: usize| rows * block / count;

@@ -12,8 +12,7 @@ use rayon::prelude::*;
 use crate::kernels::Wide;
 use crate::{arch, side_by_side, threads, Isa};
 
-/// Estimated single-thread time of attention in ns: of multiplying queries and keys, and of reading
-/// elements.
+/// Estimated single-thread time in ns of `products` of queries and keys, with `elements` to read.
 fn duration(products: usize, elements: usize) -> usize {
     products / 20 + elements / 3
 }

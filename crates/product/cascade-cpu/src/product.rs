@@ -280,7 +280,7 @@ impl<'a> Product<'a> {
     }
 }
 
-/// Takes a number of columns of each row.
+/// Takes the first `width` columns of each row.
 fn take_columns<'a>(rows: &mut [&'a mut [f32]], width: usize) -> Vec<&'a mut [f32]> {
     let of_row = |row: &mut &'a mut [f32]| {
         let (columns, rest) = std::mem::take(row).split_at_mut(width);
@@ -291,7 +291,7 @@ fn take_columns<'a>(rows: &mut [&'a mut [f32]], width: usize) -> Vec<&'a mut [f3
 }
 
 impl Panels<'_> {
-    /// Products of a row block with panel `first + number`.
+    /// Products of a block of rows with panel `first + number`.
     fn multiply(&self, isa: Isa, number: usize, block: usize, sums: &mut [Sums]) {
         let size = self.part.panel_bytes();
         let panel = &self.part.panels()[(self.first + number) * size..][..size];

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Whether work is shared with other threads: `nanoseconds` is its single-thread time.
+/// Whether work of this estimated single-thread time in ns is shared with other threads.
 ///
 /// Waking one takes long. To a thread of the pool others are nearer: most likely they have just had
 /// a part in a product, and are not asleep yet.
@@ -17,7 +17,7 @@ fn pays(nanoseconds: usize) -> bool {
     nanoseconds >= least && rayon::current_num_threads() > 1
 }
 
-/// Does work of an estimated single-thread time, alone or shared with other threads.
+/// Does work of this estimated single-thread time in ns, alone or shared with other threads.
 pub(crate) fn run<W, T>(
     nanoseconds: usize,
     work: W,

@@ -117,7 +117,7 @@ enum Epilogue {
     Logits,
 }
 
-/// Writes down the launches of one forward of at most so many rows.
+/// Writes down the launches of one forward of at most the given number of rows.
 ///
 /// Rows pass through the residual stream and its norm, what attention gives, and the inner layer of
 /// a feed-forward. Each method is one launch: a linear map and its epilogue, or attention.

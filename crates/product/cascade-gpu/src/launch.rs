@@ -173,7 +173,7 @@ impl Launch {
         bytemuck::cast_slice(&self.arguments)
     }
 
-    /// The same, for a purpose that reports name, reading so many bytes of weights.
+    /// The same, for a purpose that reports name, with the bytes of weights that it reads.
     pub(crate) fn reading(self, purpose: &'static str, weights: usize) -> Self {
         Self {
             purpose,

@@ -85,7 +85,7 @@ impl Rows<'_> {
     }
 }
 
-/// What a forward found in its wanted rows.
+/// Outputs of the requested rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Readout {
     /// The most probable token of each row, the lowest of equals.
@@ -232,7 +232,7 @@ impl Runner {
         self.device.run(&self.programs[&room])
     }
 
-    /// Records the forwards of every number of rows over contexts of so many keys and source keys
+    /// Records the forwards of every number of rows over contexts of `keys` keys and source keys
     /// at most (each power of two times [`SPLIT`](crate::SPLIT) below), so that the first
     /// generation does not have to. `build` is what [`forward`](Self::forward) gets, and whether
     /// logits are wanted.
@@ -333,7 +333,7 @@ impl Runner {
         self.device.record(forward.launches)
     }
 
-    /// A forward without launches, with room for so many rows and splits, whose step, residual
+    /// A forward without launches, with room for the given rows and splits, whose step, residual
     /// stream and queries lie in `places`.
     fn begin(&self, rows: usize, splits: [usize; 2], places: [Address; 3]) -> Forward<'_> {
         let [step, stream, queries] = places;
@@ -352,7 +352,7 @@ impl Runner {
         }
     }
 
-    /// Makes room for attention over so many splits.
+    /// Makes room for attention over `splits` splits.
     fn reserve(&mut self, splits: usize) -> Result<()> {
         if splits > self.workspace.splits {
             // Recorded forwards know the old addresses.

@@ -50,7 +50,7 @@ impl DType {
         }
     }
 
-    /// Bytes of so many weights, which are whole blocks.
+    /// Bytes of `weights` weights, which are whole blocks.
     pub fn weight_bytes(self, weights: usize) -> usize {
         match self {
             Self::Q8 => weights / BLOCK * BLOCK_BYTES,
@@ -89,7 +89,7 @@ pub enum StorageDType {
 }
 
 impl StorageDType {
-    /// Bytes of so many elements.
+    /// Bytes of `count` elements.
     fn bytes(self, count: usize) -> usize {
         match self {
             Self::F32 => 4 * count,
@@ -160,6 +160,26 @@ struct Staged {
     bytes: usize,
     /// Of all of them.
     dtype: Option<StorageDType>,
+}
+
+/// The part of a linear map that tensors go to.
+#[derive(Clone, Copy)]
+struct Destination<'a> {
+    /// The output that they begin at.
+    first: usize,
+    /// How many outputs, and of how many each the first half alternates with the second in eights
+    /// (0: none).
+    runs: &'a [(usize, usize)],
+    layout: Layout,
+}
+
+/// How weights lie in a device's memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Row by row, as they are stored.
+    Rows,
+    /// In the tiles that tensor cores read.
+    Tiles,
 }
 
 /// A linear map, several of the same input side by side, or a gate and what it gates.
@@ -395,7 +415,12 @@ impl<'a> Loader<'a> {
             parts: 1,
             dtype: self.dtype,
         };
-        self.place(&mut linear, &[(name, rows)], &[(rows, 0)], 0, false)?;
+        let whole = Destination {
+            first: 0,
+            runs: &[(rows, 0)],
+            layout: Layout::Rows,
+        };
+        self.place(&mut linear, &[(name, rows)], whole)?;
         Ok(linear.weight)
     }
 
@@ -495,26 +520,44 @@ impl<'a> Loader<'a> {
         runs: &[(usize, usize)],
         first: usize,
     ) -> Result<()> {
-        let packed = self.dtype != DType::F32;
-        self.place(linear, sources, runs, first, packed)
+        let layout = match self.dtype {
+            DType::F32 => Layout::Rows,
+            _ => Layout::Tiles,
+        };
+        let destination = Destination {
+            first,
+            runs,
+            layout,
+        };
+        self.place(linear, sources, destination)
     }
 
-    /// Puts the tensors `sources` (names and rows), below one another, into `linear` from the
-    /// output `first` on, as `runs` say: how many outputs, and of how many each the first half
-    /// alternates with the second in eights (0: none).
+    /// Puts the tensors `sources` (names and rows), below one another, into `linear`.
     fn place(
         &mut self,
         linear: &mut Linear,
         sources: &[(&str, usize)],
-        runs: &[(usize, usize)],
-        first: usize,
-        packed: bool,
+        destination: Destination<'_>,
     ) -> Result<()> {
+        let outputs: usize = sources.iter().map(|&(_, rows)| rows).sum();
+        self.parameters += outputs * linear.inputs;
+        match self.stage_all(linear, sources, destination.first)? {
+            Some(stored) => self.pack_staged(linear, stored, destination),
+            None => Ok(()),
+        }
+    }
+
+    /// Copies tensors to the staging buffer, below one another, and returns what they are stored
+    /// in. Those of a generator are made in `linear` instead, from the output `first` on.
+    fn stage_all(
+        &mut self,
+        linear: &Linear,
+        sources: &[(&str, usize)],
+        first: usize,
+    ) -> Result<Option<StorageDType>> {
         let (inputs, weights) = (linear.inputs, self.weights);
         let outputs: usize = sources.iter().map(|&(_, rows)| rows).sum();
-        self.parameters += outputs * inputs;
-        let mut staged = Staged::default();
-        let mut generated = first;
+        let (mut staged, mut generated) = (Staged::default(), first);
         for &(name, rows) in sources {
             let tensor = match self.dtype {
                 DType::Q8 => weights.blocks(name, [rows, inputs])?,
@@ -526,22 +569,42 @@ impl<'a> Loader<'a> {
                     generated += rows;
                 }
                 TensorSource::Values { stored, bytes } => {
-                    if self.dtype == DType::Q8 {
-                        let needed = StorageDType::Q8.bytes(rows * inputs);
-                        check_stored(name, stored, bytes.len(), StorageDType::Q8, needed)?;
-                    }
-                    if self.dtype == DType::F16 {
-                        check_range(name, stored, &bytes)?;
-                    }
+                    self.check(name, stored, &bytes, rows * inputs)?;
                     self.reserve_staging(stored.bytes(outputs * inputs))?;
                     self.stage(&mut staged, name, stored, &bytes)?;
                 }
             }
         }
-        let (Some(stored), Some(staging)) = (staged.dtype, &self.staging) else {
+        Ok(staged.dtype)
+    }
+
+    /// Refuses values that the model's type cannot be made of.
+    fn check(&self, name: &str, stored: StorageDType, bytes: &[u8], count: usize) -> Result<()> {
+        match self.dtype {
+            DType::Q8 => {
+                let needed = StorageDType::Q8.bytes(count);
+                check_stored(name, stored, bytes.len(), StorageDType::Q8, needed)
+            }
+            DType::F16 => check_range(name, stored, bytes),
+            DType::F32 | DType::BF16 => Ok(()),
+        }
+    }
+
+    /// Packs what lies in the staging buffer, one launch for each run.
+    fn pack_staged(
+        &self,
+        linear: &Linear,
+        stored: StorageDType,
+        Destination {
+            first,
+            runs,
+            layout,
+        }: Destination<'_>,
+    ) -> Result<()> {
+        let Some(staging) = &self.staging else {
             return Ok(());
         };
-        let mut done = 0;
+        let (inputs, mut done) = (linear.inputs, 0);
         for &(outputs, alternating) in runs {
             let arguments = PackArguments {
                 from: staging.address() + stored.bytes(done * inputs) as Address,
@@ -551,24 +614,23 @@ impl<'a> Loader<'a> {
                 kind: stored.number(),
                 to_kind: self.dtype.number(),
                 alternating: alternating as u32,
-                packed: u32::from(packed),
+                packed: u32::from(layout == Layout::Tiles),
                 first_output: (first + done) as u32,
                 all_outputs: linear.outputs as u32,
             };
-            let launch = match self.dtype {
+            let (kernel, blocks) = match self.dtype {
                 // A block has a tile of outputs.
-                DType::Q8 => {
-                    Launch::new(Kernel::PackQ8, [outputs.div_ceil(16), 1, 1], 128, arguments)
-                }
-                _ => Launch::new(Kernel::Pack, [outputs, 1, 1], 128, arguments),
+                DType::Q8 => (Kernel::PackQ8, outputs.div_ceil(16)),
+                _ => (Kernel::Pack, outputs),
             };
-            self.device.launch(&launch)?;
+            self.device
+                .launch(&Launch::new(kernel, [blocks, 1, 1], 128, arguments))?;
             done += outputs;
         }
         Ok(())
     }
 
-    /// Makes the weights of so many outputs, from `first` on.
+    /// Makes the weights of `rows` outputs, from `first` on.
     fn generate(&mut self, linear: &Linear, first: usize, rows: usize, scale: f32) -> Result<()> {
         let (at, count) = (first * linear.inputs, rows * linear.inputs);
         let to = linear.weight.address();
@@ -745,7 +807,7 @@ fn tiles_divide(name: &str, what: &str, size: usize) -> Result<()> {
 }
 
 /// How many ranges the inputs of a linear map are cut into, so that its weight is spread over the
-/// whole GPU, which holds so many blocks at once.
+/// whole GPU, which holds `slots` blocks at once.
 ///
 /// It depends on the map's sizes and the GPU, not on the number of rows: parts settle the order of
 /// sums, and with it the last bits of logits. A power of two, as the warps of a block share a
