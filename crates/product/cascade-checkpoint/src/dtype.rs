@@ -82,7 +82,7 @@ impl DType {
         }
     }
 
-    /// Bytes of so many weights; nothing if only their file knows.
+    /// Bytes of `weights` weights; nothing if only their file knows.
     pub fn bytes(self, weights: usize) -> Option<usize> {
         match self {
             Self::F32 => Some(weights.saturating_mul(4)),

@@ -160,7 +160,7 @@ pub enum Error {
     },
 
     /// A type that is none.
-    #[error("`stored` is no type to round to; give q8_0, q4_0, f16, bf16 or f32")]
+    #[error("cannot quantize to `stored`; give q8_0, q4_0, f16, bf16 or f32")]
     QuantizeType,
 
     /// A file could not be written.

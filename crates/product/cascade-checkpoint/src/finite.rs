@@ -19,7 +19,7 @@ const CHUNK: usize = 1 << 18;
 /// A tensor, as messages call it.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// The file that it is in; nothing for somebody's own weights.
+    /// The file that it is in; nothing for a caller's own weights.
     pub file: Option<&'a str>,
     /// Its name there.
     pub tensor: &'a str,

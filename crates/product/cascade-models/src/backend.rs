@@ -80,14 +80,15 @@ pub(crate) struct BiasTable<'a> {
     pub(crate) reach: usize,
 }
 
-/// How queries and keys are changed before they are compared.
+/// What is done to the heads of queries and keys before they are compared: nothing, RoPE, or
+/// QK-norm and then RoPE.
 #[derive(Debug)]
-pub(crate) enum Turn<'a, B: Backend> {
+pub(crate) enum QkTransform<'a, B: Backend> {
     /// Nothing.
     None,
-    /// They are rotated by position.
+    /// RoPE.
     Rotated(&'a B::Rotary),
-    /// Each head is normed by itself, then rotated.
+    /// A norm of each head, then RoPE.
     NormedAndRotated(&'a HeadNorms<B>, &'a B::Rotary),
 }
 
@@ -98,9 +99,10 @@ pub(crate) struct HeadNorms<B: Backend> {
     pub(crate) keys: B::Norm,
 }
 
-/// What self-attention sees of the positions up to a row's own.
+/// Which positions self-attention reads: all up to the row's own, a sliding window of them, or all
+/// with a bias by distance.
 #[derive(Debug)]
-pub(crate) enum Sight<'a, B: Backend> {
+pub(crate) enum AttentionSpan<'a, B: Backend> {
     /// All of them.
     Whole,
     /// So many, the row's own included.
@@ -109,7 +111,7 @@ pub(crate) enum Sight<'a, B: Backend> {
     Biased(&'a B::RelativeBias),
 }
 
-impl<B: Backend> Sight<'_, B> {
+impl<B: Backend> AttentionSpan<'_, B> {
     /// How many positions there are to see at most.
     pub(crate) fn window(&self) -> Option<NonZeroUsize> {
         match self {
@@ -136,7 +138,7 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     /// A bias of attention's scores by distance.
     type RelativeBias: Loaded;
 
-    /// Bytes of so many weights of linear maps.
+    /// Bytes of `weights` weights of linear maps.
     fn weight_bytes(&self, weights: usize) -> usize;
 
     /// Bytes of keys and values in one slot, in all layers.
@@ -147,7 +149,7 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
         Vec::new()
     }
 
-    /// Kernels that a forward of so many rows launched, if there are any and one has run.
+    /// Kernels that a forward of `rows` rows launched, if there are any and one has run.
     fn launches(&self, _rows: usize) -> Option<usize> {
         None
     }
@@ -202,7 +204,7 @@ pub(crate) trait Forward<B: Backend> {
     fn embed(&mut self, table: &B::Table, norm: &B::Norm);
 
     /// Norm to queries, and keys and values of `layer` of the sequence.
-    fn project(&mut self, linear: &B::Linear, turn: Turn<'_, B>, layer: usize);
+    fn project(&mut self, linear: &B::Linear, transform: QkTransform<'_, B>, layer: usize);
 
     /// Norm to queries.
     fn project_queries(&mut self, linear: &B::Linear);
@@ -211,7 +213,7 @@ pub(crate) trait Forward<B: Backend> {
     fn project_source(&mut self, linear: &B::Linear, layer: usize);
 
     /// Queries to attention to `layer` of the sequence, as far as rows see it.
-    fn attend(&mut self, sight: Sight<'_, B>, layer: usize);
+    fn attend(&mut self, span: AttentionSpan<'_, B>, layer: usize);
 
     /// Queries to attention to `layer` of the whole source.
     fn attend_source(&mut self, layer: usize);

@@ -33,7 +33,7 @@ pub(crate) struct ModelInfo {
 }
 
 impl ModelInfo {
-    /// Bytes that attention of so many rows to each other takes on the CPU, where it takes most:
+    /// Bytes that attention of `rows` rows to each other takes on the CPU, where it takes most:
     /// who sees whom, and for T5 a bias for each head.
     pub(crate) fn attention_bytes(&self, rows: usize) -> usize {
         let of_a_pair = match self.architecture {
@@ -45,7 +45,7 @@ impl ModelInfo {
         rows.saturating_mul(rows).saturating_mul(of_a_pair)
     }
 
-    /// Operations that encoding so many tokens takes: two for each parameter and token, and four
+    /// Operations that encoding `tokens` tokens takes: two for each parameter and token, and four
     /// for each element of a head and pair of tokens in each layer.
     pub(crate) fn encoding_operations(&self, tokens: usize) -> f64 {
         let table = self.vocab_size * self.size;

@@ -3,7 +3,7 @@
 //! * [`ModelSource`]: where a model's files are: a folder, the Hugging Face hub, or this very
 //!   binary.
 //! * [`load`]: files to a [`LoadedModel`]: weights, tokenizer and end-of-sequence tokens, checked
-//!   against each other. [`Model::build`]: the same from somebody's own [`WeightSource`].
+//!   against each other. [`Model::build`]: the same from a caller's [`WeightSource`].
 //! * [`DeviceSpec`], [`DType`]: where a model computes, and in what.
 //! * [`shape`], [`random_model`]: the shape of a released model with random weights, for
 //!   measurements.

@@ -37,7 +37,7 @@ pub(crate) trait Network: Debug + Send + Sync {
     /// What the user should know of how its weights are held, in sentences.
     fn notes(&self) -> Vec<String>;
 
-    /// Kernels that a forward of so many rows launched, for a network on a GPU that has run one.
+    /// Kernels that a forward of `rows` rows launched, for a network on a GPU that has run one.
     fn launches(&self, rows: usize) -> Option<usize>;
 
     /// What the launches of the last forward take, for a network on a GPU that has run one whose

@@ -15,7 +15,7 @@ pub use cascade_checkpoint::quantize::Quantized;
 
 use crate::backend::{Activation, Heads};
 use crate::config::{check_kind, read_config, ModelConfig};
-use crate::decoder::{Arrangement, DecoderConfig, Rotations};
+use crate::decoder::{DecoderConfig, ProjectionLayout, Rotations};
 use crate::load::{end_tokens, generation_warnings};
 use crate::t5::FeedForwardProj;
 use crate::{Error, Result, T5Config};
@@ -165,7 +165,7 @@ fn decoder(config: &DecoderConfig) -> Expressible<Description> {
         // A head that is there counts, whatever config.json says.
         tied: false,
         scale: None,
-        fused: (config.stored == Arrangement::Together).then_some(FusedRows {
+        fused: (config.stored == ProjectionLayout::Fused).then_some(FusedRows {
             queries: queries * size,
             keys: kv * size,
             inner: config.inner,
@@ -296,7 +296,7 @@ fn compare(original: &ModelConfig, read: &ModelConfig, own_head: bool) -> Expres
             }
             let expected = DecoderConfig {
                 tied: !own_head,
-                stored: Arrangement::Apart,
+                stored: ProjectionLayout::Separate,
                 rope: read.rope.clone(),
                 warnings: read.warnings.clone(),
                 ..(**original).clone()

@@ -42,7 +42,7 @@ impl Model {
         self
     }
 
-    /// The model that `config` (the content of a config.json) describes, with somebody's own
+    /// The model that `config` (the content of a config.json) describes, with a caller's own
     /// weights, computing in `dtype` on `device`.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Model {
         self.network.info().layers
     }
 
-    /// Kernels that a forward of so many rows launches. Known on a GPU, once one has run.
+    /// Kernels that a forward of `rows` rows launches. Known on a GPU, once one has run.
     pub fn launches(&self, rows: usize) -> Option<usize> {
         self.network.launches(rows)
     }
@@ -155,7 +155,7 @@ impl Model {
         least
     }
 
-    /// Operations that encoding a source of so many tokens takes, of models with an encoder; 0 for
+    /// Operations that encoding a source of `tokens` tokens takes, of models with an encoder; 0 for
     /// others.
     pub fn encoding_operations(&self, tokens: usize) -> f64 {
         match self.architecture() {

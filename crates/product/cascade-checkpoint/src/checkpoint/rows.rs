@@ -36,6 +36,7 @@ impl Rows {
     pub fn read(&self, row: usize, values: &mut [f32]) {
         assert!(row < self.rows, "a row that is not there");
         let place = self.checkpoint.in_place(&self.tensor);
+        // It was there when these rows were made, and the files of a checkpoint stay open.
         let place = place.expect("a tensor stays where it is");
         let bytes = place.encoding.row_bytes(self.inputs);
         place

@@ -11,13 +11,10 @@ use cascade_cpu::{
     ScoreBias,
 };
 
-use super::host::{
-    Answer, HostBackend, HostBias, HostCache, HostInput, HostRows, HostSequence, PerWindow,
-    RelativeBias,
-};
+use super::host::{Answer, HostBias, HostInput, HostRows, HostSequence, PerWindow, RelativeBias};
 use super::{
-    Activation, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec, Loader, ModelInfo,
-    Outputs, Sight, Turn,
+    Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec,
+    Loader, ModelInfo, Outputs, QkTransform,
 };
 use crate::dtype::Types;
 use crate::network::Sequence;
@@ -29,14 +26,14 @@ pub(super) struct Cpu {
     /// What keys and values are held in.
     cache: CacheType,
     /// Matrices that were loaded.
-    held: Held,
+    held: WeightTotals,
     /// How many matrices are held in another way than was asked for, by what is said of them.
     notes: BTreeMap<String, usize>,
 }
 
-/// Weights, and the bytes that they take.
+/// Number of the weights, and the bytes that they take.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct WeightTotals {
     weights: usize,
     bytes: usize,
 }
@@ -90,19 +87,19 @@ pub(super) struct Rotary {
 
 /// How a head is changed before it is compared with others.
 #[derive(Clone, Copy)]
-struct HeadTurn<'a> {
+struct HeadTransform<'a> {
     norm: Option<&'a Norm>,
     rotary: Option<&'a Rotary>,
 }
 
-impl HeadTurn<'_> {
+impl HeadTransform<'_> {
     const NONE: Self = Self {
         norm: None,
         rotary: None,
     };
 
-    /// Turns a head of a row at `position`.
-    fn turn(self, head: &mut [f32], position: u32) {
+    /// Changes a head of a row at `position`.
+    fn apply(self, head: &mut [f32], position: u32) {
         if let Some(norm) = self.norm {
             cascade_cpu::rms_norm_in_place(head, &norm.weight, norm.epsilon);
         }
@@ -113,17 +110,17 @@ impl HeadTurn<'_> {
 }
 
 /// How heads of queries are changed, and those of keys.
-fn head_turns<'a>(turn: &Turn<'a, Cpu>) -> [HeadTurn<'a>; 2] {
-    match turn {
-        Turn::None => [HeadTurn::NONE; 2],
-        Turn::Rotated(rotary) => {
-            [HeadTurn {
+fn head_transforms<'a>(transform: &QkTransform<'a, Cpu>) -> [HeadTransform<'a>; 2] {
+    match transform {
+        QkTransform::None => [HeadTransform::NONE; 2],
+        QkTransform::Rotated(rotary) => {
+            [HeadTransform {
                 norm: None,
                 rotary: Some(rotary),
             }; 2]
         }
-        Turn::NormedAndRotated(norms, rotary) => {
-            [&norms.queries, &norms.keys].map(|norm| HeadTurn {
+        QkTransform::NormedAndRotated(norms, rotary) => {
+            [&norms.queries, &norms.keys].map(|norm| HeadTransform {
                 norm: Some(norm),
                 rotary: Some(rotary),
             })
@@ -147,7 +144,7 @@ impl Backend for Cpu {
     type RelativeBias = RelativeBias;
 
     fn weight_bytes(&self, weights: usize) -> usize {
-        let Held {
+        let WeightTotals {
             weights: all,
             bytes,
         } = self.held;
@@ -187,7 +184,7 @@ impl<'a> CpuLoader<'a> {
         start_threads().map_err(|problem| Error::Threads { problem })?;
         let loaded = Cpu {
             cache: types.cache.unwrap_or_default(),
-            held: Held::default(),
+            held: WeightTotals::default(),
             notes: BTreeMap::new(),
         };
         Ok(Self {
@@ -299,50 +296,25 @@ impl Loader<Cpu> for CpuLoader<'_> {
     }
 }
 
-impl HostCache for Cache {
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn reserve(&mut self, rows: usize) -> Result<()> {
-        self.reserve(rows);
-        Ok(())
-    }
-
-    fn commit(&mut self, rows: usize) {
-        self.commit(rows);
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.truncate(len);
-    }
-
-    fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()> {
-        self.retain(at, slots);
-        Ok(())
-    }
-}
-
-impl HostBackend for Cpu {
-    type Cache = Cache;
-
-    fn cache(&self, shape: CacheShape) -> Cache {
+impl Cpu {
+    /// A cache that holds nothing.
+    pub(super) fn cache(&self, shape: CacheShape) -> Cache {
         Cache::of_type(shape, self.cache)
     }
 
-    fn run(
+    /// Runs what `write` writes down. Keys and values of the rows are left behind the committed
+    /// slots of the caches, which have room for them.
+    pub(super) fn run(
         &self,
         info: &ModelInfo,
-        input: HostInput<'_, Cache>,
+        input: HostInput<'_>,
         write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
-    ) -> Result<Answer> {
+    ) -> Answer {
         let run = || run(info, input, write);
-        Ok(
-            match self.held.bytes >= WITHIN_THE_POOL && compute_threads() > 1 {
-                true => rayon::scope(|_| run()),
-                false => run(),
-            },
-        )
+        match self.held.bytes >= WITHIN_THE_POOL && compute_threads() > 1 {
+            true => rayon::scope(|_| run()),
+            false => run(),
+        }
     }
 }
 
@@ -359,7 +331,7 @@ const WITHIN_THE_POOL: usize = 1 << 25;
 
 fn run(
     info: &ModelInfo,
-    input: HostInput<'_, Cache>,
+    input: HostInput<'_>,
     write: &mut dyn FnMut(&mut dyn Forward<Cpu>),
 ) -> Answer {
     let mut forward = CpuForward {
@@ -412,7 +384,7 @@ impl CpuForward<'_> {
     }
 
     /// Takes the queries, which come first in each row of `features`.
-    fn take_queries(&mut self, features: &[f32], turn: HeadTurn<'_>) {
+    fn take_queries(&mut self, features: &[f32], transform: HeadTransform<'_>) {
         let (Heads { queries, size, .. }, rows) = (self.info.heads, self.rows.count());
         let width = features.len() / rows;
         self.queries = Vec::with_capacity(queries * rows * size);
@@ -421,7 +393,7 @@ impl CpuForward<'_> {
                 let start = self.queries.len();
                 self.queries
                     .extend_from_slice(&row[head * size..(head + 1) * size]);
-                turn.turn(&mut self.queries[start..], position);
+                transform.apply(&mut self.queries[start..], position);
             }
         }
     }
@@ -437,22 +409,22 @@ fn attend_with(
 }
 
 /// Writes keys and values, side by side in each row, behind the committed slots of a cache; keys as
-/// `turn` leaves those of a row.
+/// `transform` leaves those of a row.
 fn store<'r>(
     cache: &mut Cache,
     layer: usize,
     size: usize,
     rows: impl Iterator<Item = &'r [f32]>,
-    turn: impl Fn(&mut [f32], usize),
+    transform: impl Fn(&mut [f32], usize),
 ) {
-    let mut turned = vec![0.0; size];
+    let mut changed = vec![0.0; size];
     for (number, row) in rows.enumerate() {
         let (keys, values) = row.split_at(row.len() / 2);
         let heads = keys.chunks_exact(size).zip(values.chunks_exact(size));
         for (head, (keys, values)) in heads.enumerate() {
-            turned.copy_from_slice(keys);
-            turn(&mut turned, number);
-            cache.write(layer, Part::Keys, head, number, &turned);
+            changed.copy_from_slice(keys);
+            transform(&mut changed, number);
+            cache.write(layer, Part::Keys, head, number, &changed);
             cache.write(layer, Part::Values, head, number, values);
         }
     }
@@ -469,22 +441,22 @@ impl Forward<Cpu> for CpuForward<'_> {
         self.norm(norm);
     }
 
-    fn project(&mut self, linear: &Map, turn: Turn<'_, Cpu>, layer: usize) {
+    fn project(&mut self, linear: &Map, transform: QkTransform<'_, Cpu>, layer: usize) {
         let features = linear.linear.forward(&self.normed);
-        let [of_queries, of_keys] = head_turns(&turn);
+        let [of_queries, of_keys] = head_transforms(&transform);
         self.take_queries(&features, of_queries);
         let Heads { queries, size, .. } = self.info.heads;
         let rows = features.chunks_exact(features.len() / self.rows.count());
         let rows = rows.map(|row| &row[queries * size..]);
         let positions = &self.positions;
         store(self.sequence, layer, size, rows, |keys, row| {
-            of_keys.turn(keys, positions[row]);
+            of_keys.apply(keys, positions[row]);
         });
     }
 
     fn project_queries(&mut self, linear: &Map) {
         let features = linear.linear.forward(&self.normed);
-        self.take_queries(&features, HeadTurn::NONE);
+        self.take_queries(&features, HeadTransform::NONE);
     }
 
     fn project_source(&mut self, linear: &Map, layer: usize) {
@@ -493,9 +465,9 @@ impl Forward<Cpu> for CpuForward<'_> {
         store(self.source, layer, self.info.heads.size, rows, |_, _| ());
     }
 
-    fn attend(&mut self, sight: Sight<'_, Cpu>, layer: usize) {
+    fn attend(&mut self, span: AttentionSpan<'_, Cpu>, layer: usize) {
         let rows = self.rows;
-        let bias = self.biases.of(sight.window(), || rows.score_bias(&sight));
+        let bias = self.biases.of(span.window(), || rows.score_bias(&span));
         let bias = match bias {
             HostBias::None => ScoreBias::None,
             HostBias::Shared(bias) => ScoreBias::Shared(bias),

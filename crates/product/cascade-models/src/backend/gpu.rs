@@ -13,8 +13,8 @@ use cascade_gpu::{
 };
 
 use super::{
-    Activation, Backend, BackendNetwork, BiasTable, CacheShape, Forward, Heads, Layers, LinearSpec,
-    Loader, ModelInfo, Outputs, Sight, Turn,
+    Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, CacheShape, Forward, Heads,
+    Layers, LinearSpec, Loader, ModelInfo, Outputs, QkTransform,
 };
 use crate::network::{LaunchCost, Sequence};
 use crate::weights::Provider;
@@ -138,7 +138,7 @@ impl<'a> GpuLoader<'a> {
             DType::BF16 => cascade_gpu::DType::BF16,
             DType::F16 => cascade_gpu::DType::F16,
             DType::Q8_0 => cascade_gpu::DType::Q8,
-            // What is stored has been looked up; somebody's own weights are in f32.
+            // What is stored has been looked up; a caller's own weights are in f32.
             DType::Stored => cascade_gpu::DType::F32,
             _ => {
                 return Err(Error::GpuComputeType {
@@ -257,11 +257,13 @@ impl Forward<Gpu> for cascade_gpu::Forward<'_> {
         self.embed(table, norm);
     }
 
-    fn project(&mut self, linear: &Linear, turn: Turn<'_, Gpu>, layer: usize) {
-        match turn {
-            Turn::None => self.project(linear, QkvParts::All(None), layer),
-            Turn::Rotated(rotary) => self.project(linear, QkvParts::All(Some(rotary)), layer),
-            Turn::NormedAndRotated(norms, rotary) => {
+    fn project(&mut self, linear: &Linear, transform: QkTransform<'_, Gpu>, layer: usize) {
+        match transform {
+            QkTransform::None => self.project(linear, QkvParts::All(None), layer),
+            QkTransform::Rotated(rotary) => {
+                self.project(linear, QkvParts::All(Some(rotary)), layer)
+            }
+            QkTransform::NormedAndRotated(norms, rotary) => {
                 self.project(linear, QkvParts::All(None), layer);
                 self.norm_heads([&norms.queries, &norms.keys], rotary, layer);
             }
@@ -276,11 +278,11 @@ impl Forward<Gpu> for cascade_gpu::Forward<'_> {
         self.project(linear, QkvParts::SourceKeysValues, layer);
     }
 
-    fn attend(&mut self, sight: Sight<'_, Gpu>, layer: usize) {
-        let kind = match sight {
-            Sight::Whole => AttentionKind::SelfAttn(None),
-            Sight::Biased(bias) => AttentionKind::SelfAttn(Some(bias)),
-            Sight::Window(window) => AttentionKind::Windowed(window),
+    fn attend(&mut self, span: AttentionSpan<'_, Gpu>, layer: usize) {
+        let kind = match span {
+            AttentionSpan::Whole => AttentionKind::SelfAttn(None),
+            AttentionSpan::Biased(bias) => AttentionKind::SelfAttn(Some(bias)),
+            AttentionSpan::Window(window) => AttentionKind::Windowed(window),
         };
         self.attention(kind, layer);
     }

@@ -1,52 +1,27 @@
-//! What backends on the CPU share: sequences, and which row sees which key at what distance.
+//! Sequences on the CPU, and which row sees which key at what distance.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use cascade_core::{Result as CoreResult, Scores, TokenId, Want};
-use cascade_cpu::CacheShape;
+use cascade_cpu::{Cache, CacheShape};
 
-use super::{Backend, BackendNetwork, BiasTable, Forward, ModelInfo, Sight};
+use super::cpu::Cpu;
+use super::{AttentionSpan, BackendNetwork, BiasTable, ModelInfo};
 use crate::network::Sequence;
 use crate::plan::Plan;
 use crate::{readout, Error, Result};
 
-/// A backend whose forwards run when they are written down.
-pub(super) trait HostBackend: Backend {
-    type Cache: HostCache;
-
-    /// A cache that holds nothing.
-    fn cache(&self, shape: CacheShape) -> Self::Cache;
-
-    /// Runs what `write` writes down. Keys and values of the rows are left behind the committed
-    /// slots of the caches, which have room for them.
-    fn run(
-        &self,
-        info: &ModelInfo,
-        input: HostInput<'_, Self::Cache>,
-        write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
-    ) -> Result<Answer>;
-}
-
-/// Keys and values of one sequence: see [`cascade_cpu::Cache`].
-pub(super) trait HostCache: std::fmt::Debug + Send {
-    fn len(&self) -> usize;
-    fn reserve(&mut self, rows: usize) -> Result<()>;
-    fn commit(&mut self, rows: usize);
-    fn truncate(&mut self, len: usize);
-    fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()>;
-}
-
 /// What a forward runs over.
-pub(super) struct HostInput<'a, C> {
+pub(super) struct HostInput<'a> {
     pub(super) rows: HostRows<'a>,
-    pub(super) sequence: &'a mut C,
-    pub(super) source: &'a mut C,
+    pub(super) sequence: &'a mut Cache,
+    pub(super) source: &'a mut Cache,
     /// How many rows, from the last one, logits are wanted of.
     pub(super) wanted: usize,
 }
 
-/// What a forward found in its wanted rows, row-major.
+/// Outputs of the requested rows, row-major.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     /// Hidden states after the last norm.
@@ -127,14 +102,11 @@ impl HostRows<'_> {
     }
 
     /// What is added to the scores of self-attention.
-    pub(super) fn score_bias<B>(&self, sight: &Sight<'_, B>) -> HostBias
-    where
-        B: Backend<RelativeBias = RelativeBias>,
-    {
-        match sight {
-            Sight::Biased(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
-            Sight::Whole | Sight::Window(_) => {
-                let mask = self.mask(sight.window());
+    pub(super) fn score_bias(&self, span: &AttentionSpan<'_, Cpu>) -> HostBias {
+        match span {
+            AttentionSpan::Biased(bias) => HostBias::PerHead(bias.look_up(&self.entries(bias))),
+            AttentionSpan::Whole | AttentionSpan::Window(_) => {
+                let mask = self.mask(span.window());
                 mask.map_or(HostBias::None, HostBias::Shared)
             }
         }
@@ -218,17 +190,18 @@ impl RelativeBias {
     }
 }
 
+/// Rows appended to a network on the CPU.
 #[derive(Debug)]
-pub(super) struct HostSequence<B: HostBackend> {
-    model: Arc<BackendNetwork<B>>,
-    cache: B::Cache,
+pub(super) struct HostSequence {
+    model: Arc<BackendNetwork<Cpu>>,
+    cache: Cache,
     source: Vec<TokenId>,
     /// Keys and values of the source, once rows were appended.
-    encoded: Option<B::Cache>,
+    encoded: Option<Cache>,
 }
 
-impl<B: HostBackend> HostSequence<B> {
-    pub(super) fn new(model: Arc<BackendNetwork<B>>) -> Self {
+impl HostSequence {
+    pub(super) fn new(model: Arc<BackendNetwork<Cpu>>) -> Self {
         Self {
             cache: model.backend.cache(model.info.cache_shape()),
             model,
@@ -238,7 +211,7 @@ impl<B: HostBackend> HostSequence<B> {
     }
 
     /// Keys and values of the source in every layer. Memory is quadratic in its length.
-    fn encode(&self) -> Result<B::Cache> {
+    fn encode(&self) -> Result<Cache> {
         let BackendNetwork {
             backend,
             info,
@@ -250,8 +223,8 @@ impl<B: HostBackend> HostSequence<B> {
         if stages > 0 {
             check_source(info, self.source.len())?;
             let mut scratch = backend.cache(CacheShape { layers: 2, ..shape });
-            scratch.reserve(self.source.len())?;
-            encoded.reserve(self.source.len())?;
+            scratch.reserve(self.source.len());
+            encoded.reserve(self.source.len());
             let input = HostInput {
                 rows: HostRows::Encoder(&self.source),
                 sequence: &mut scratch,
@@ -260,7 +233,7 @@ impl<B: HostBackend> HostSequence<B> {
             };
             backend.run(info, input, &mut |forward| {
                 (0..stages).for_each(|stage| layers.encode(stage, forward));
-            })?;
+            });
             encoded.commit(self.source.len());
         }
         Ok(encoded)
@@ -274,7 +247,7 @@ impl<B: HostBackend> HostSequence<B> {
             None => self.encode()?,
         };
         let source = self.encoded.insert(encoded);
-        self.cache.reserve(plan.rows())?;
+        self.cache.reserve(plan.rows());
         let input = HostInput {
             rows: HostRows::Decoder(plan),
             sequence: &mut self.cache,
@@ -288,13 +261,13 @@ impl<B: HostBackend> HostSequence<B> {
         } = &*self.model;
         let answer = backend.run(info, input, &mut |forward| {
             layers.decode(forward, wanted > 0);
-        })?;
+        });
         self.cache.commit(plan.rows());
         Ok(answer)
     }
 }
 
-impl<B: HostBackend> Sequence for HostSequence<B> {
+impl Sequence for HostSequence {
     fn chunk(&self) -> usize {
         512
     }
@@ -309,7 +282,8 @@ impl<B: HostBackend> Sequence for HostSequence<B> {
     }
 
     fn retain(&mut self, at: usize, slots: &[u32]) -> CoreResult<()> {
-        Ok(self.cache.retain(at, slots)?)
+        self.cache.retain(at, slots);
+        Ok(())
     }
 
     fn append(&mut self, plan: &Plan<'_>) -> CoreResult<()> {

@@ -35,7 +35,7 @@ pub struct DecoderConfig {
     /// Whether heads of queries and keys are normed before they are rotated.
     pub(crate) head_norms: bool,
     /// How matrices of the same input are stored.
-    pub(crate) stored: Stored,
+    pub(crate) stored: ProjectionLayout,
     pub(crate) layers: Vec<LayerKind>,
     pub(crate) warnings: Vec<String>,
 }
@@ -53,11 +53,11 @@ pub(crate) struct Biases {
 
 /// How matrices of the same input are stored: queries, keys and values; gate and up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
-    /// One by one.
-    Apart,
-    /// As one, below one another.
-    Together,
+pub(crate) enum ProjectionLayout {
+    /// One tensor each.
+    Separate,
+    /// One tensor, rows below one another.
+    Fused,
 }
 
 /// What layers differ in.
@@ -77,8 +77,8 @@ impl LayerKind {
     };
 }
 
-/// What a class takes for settings that config.json does not have.
-pub(super) struct Absent {
+/// The defaults of a class of transformers, for settings that config.json does not have.
+pub(super) struct FamilyDefaults {
     /// Heads of keys and values; as many as of queries if none is said.
     pub(super) kv_heads: Option<usize>,
     /// The size of a head; that of the stream over the heads of queries if none is said.
@@ -89,7 +89,7 @@ pub(super) struct Absent {
     pub(super) tied: bool,
 }
 
-impl Absent {
+impl FamilyDefaults {
     /// What most classes take.
     pub(super) const LLAMA: Self = Self {
         kv_heads: None,
@@ -123,7 +123,7 @@ impl DecoderConfig {
     }
 
     /// What all families say in the same words, without biases and norms of heads.
-    pub(super) fn common(settings: &mut Settings<'_>, absent: &Absent) -> Result<Self> {
+    pub(super) fn common(settings: &mut Settings<'_>, defaults: &FamilyDefaults) -> Result<Self> {
         let vocab_size = settings.size("vocab_size")?;
         let (size, layers) = (
             settings.size("hidden_size")?,
@@ -136,11 +136,11 @@ impl DecoderConfig {
         }
         let queries = settings.size("num_attention_heads")?;
         let kv = match settings.stated("num_key_value_heads") {
-            None => absent.kv_heads,
+            None => defaults.kv_heads,
             Some(_) => settings.optional_size("num_key_value_heads")?,
         };
         let head = match settings.stated("head_dim") {
-            None => absent.head_dim,
+            None => defaults.head_dim,
             Some(_) => settings.optional_size("head_dim")?,
         };
         let heads = Heads {
@@ -149,22 +149,22 @@ impl DecoderConfig {
             size: head.unwrap_or(size / queries.max(1)),
         };
         let stated = settings.optional_size("max_position_embeddings")?;
-        let trained = stated.unwrap_or(absent.positions);
-        let rope = Rope::read(settings, absent.theta, trained, heads.size)?;
+        let trained = stated.unwrap_or(defaults.positions);
+        let rope = Rope::read(settings, defaults.theta, trained, heads.size)?;
         let positions = rope.context(settings, trained)?;
         Ok(Self {
             vocab_size,
             size,
             inner: settings.size("intermediate_size")?,
             heads,
-            epsilon: settings.number("rms_norm_eps", absent.epsilon)?,
+            epsilon: settings.number("rms_norm_eps", defaults.epsilon)?,
             positions: capped(settings, positions),
             rope,
             activation: activation(settings)?,
-            tied: settings.flag("tie_word_embeddings", absent.tied)?,
+            tied: settings.flag("tie_word_embeddings", defaults.tied)?,
             biases: Biases::default(),
             head_norms: false,
-            stored: Stored::Apart,
+            stored: ProjectionLayout::Separate,
             layers: vec![LayerKind::PLAIN; layers],
             warnings: Vec::new(),
         })

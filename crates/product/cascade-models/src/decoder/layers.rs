@@ -2,11 +2,11 @@
 
 use cascade_core::Architecture;
 
-use super::config::{DecoderConfig, LayerKind, Stored};
+use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
 use super::rope::unrotated;
 use crate::backend::{
-    Activation, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec, Loader,
-    ModelInfo, Outputs, Sight, Turn,
+    Activation, AttentionSpan, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec,
+    Loader, ModelInfo, Outputs, QkTransform,
 };
 use crate::Result;
 
@@ -35,12 +35,12 @@ struct Layer<B: Backend> {
 }
 
 impl<B: Backend> Decoder<B> {
-    fn turn<'a>(&'a self, layer: &'a Layer<B>) -> Turn<'a, B> {
+    fn transform<'a>(&'a self, layer: &'a Layer<B>) -> QkTransform<'a, B> {
         let unrotated = self.unrotated.as_ref().filter(|_| !layer.kind.rotated);
         let rotary = unrotated.unwrap_or(&self.rotary);
         match &layer.head_norms {
-            Some(norms) => Turn::NormedAndRotated(norms, rotary),
-            None => Turn::Rotated(rotary),
+            Some(norms) => QkTransform::NormedAndRotated(norms, rotary),
+            None => QkTransform::Rotated(rotary),
         }
     }
 }
@@ -52,13 +52,16 @@ impl<B: Backend> Layers<B> for Decoder<B> {
         let mut next_norm = || norms.next().unwrap_or(&self.norm);
         forward.embed(&self.embedding, next_norm());
         for (i, layer) in self.layers.iter().enumerate() {
-            forward.project(&layer.qkv, self.turn(layer), i);
+            forward.project(&layer.qkv, self.transform(layer), i);
             if !logits && i + 1 == self.layers.len() {
                 // All keys and values are there.
                 return;
             }
-            let sight = layer.kind.window.map_or(Sight::Whole, Sight::Window);
-            forward.attend(sight, i);
+            let span = layer
+                .kind
+                .window
+                .map_or(AttentionSpan::Whole, AttentionSpan::Window);
+            forward.attend(span, i);
             forward.add_attended(&layer.output, &layer.feed_forward_norm);
             forward.activate(&layer.gate_up, self.activation);
             forward.add_inner(&layer.down, next_norm());
@@ -148,8 +151,8 @@ impl DecoderConfig {
     fn qkv(&self, at: &str) -> Vec<(String, usize)> {
         let Heads { queries, kv, size } = self.heads;
         match self.stored {
-            Stored::Together => vec![(format!("{at}.qkv_proj"), (queries + 2 * kv) * size)],
-            Stored::Apart => [("q", queries), ("k", kv), ("v", kv)]
+            ProjectionLayout::Fused => vec![(format!("{at}.qkv_proj"), (queries + 2 * kv) * size)],
+            ProjectionLayout::Separate => [("q", queries), ("k", kv), ("v", kv)]
                 .map(|(part, heads)| (format!("{at}.{part}_proj"), heads * size))
                 .to_vec(),
         }
@@ -157,8 +160,8 @@ impl DecoderConfig {
 
     fn gate_up(&self, at: &str) -> Vec<(String, usize)> {
         match self.stored {
-            Stored::Together => vec![(format!("{at}.gate_up_proj"), 2 * self.inner)],
-            Stored::Apart => ["gate", "up"]
+            ProjectionLayout::Fused => vec![(format!("{at}.gate_up_proj"), 2 * self.inner)],
+            ProjectionLayout::Separate => ["gate", "up"]
                 .map(|part| (format!("{at}.{part}_proj"), self.inner))
                 .to_vec(),
         }

@@ -122,7 +122,7 @@ impl Rope {
     }
 
     /// Reads the settings of transformers 4 (`rope_theta`, `rope_scaling`) and 5
-    /// (`rope_parameters`), for a model of so many trained positions.
+    /// (`rope_parameters`), for a model of `trained` positions.
     ///
     /// # Errors
     /// Settings that contradict each other, or are not known.

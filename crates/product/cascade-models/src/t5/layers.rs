@@ -4,8 +4,8 @@ use cascade_core::Architecture;
 
 use super::config::relative_position_bucket;
 use crate::backend::{
-    Activation, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec, Loader,
-    ModelInfo, Outputs, Sight, Turn,
+    Activation, AttentionSpan, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec,
+    Loader, ModelInfo, Outputs, QkTransform,
 };
 use crate::{Result, T5Config};
 
@@ -80,12 +80,12 @@ impl<B: Backend> Layers<B> for T5<B> {
         forward.embed(&self.embedding, decoder.norm(0));
         for (i, layer) in decoder.layers.iter().enumerate() {
             let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
-            forward.project(&layer.qkv, Turn::None, i);
+            forward.project(&layer.qkv, QkTransform::None, i);
             if !logits && i + 1 == decoder.layers.len() {
                 // All keys and values are there.
                 return;
             }
-            forward.attend(Sight::Biased(&decoder.bias), i);
+            forward.attend(AttentionSpan::Biased(&decoder.bias), i);
             forward.add_attended(&layer.output, &cross.norm);
             forward.project_queries(&cross.queries);
             forward.attend_source(i);
@@ -107,13 +107,13 @@ impl<B: Backend> Layers<B> for T5<B> {
             None => forward.embed(&self.embedding, encoder.norm(0)),
             Some(i) => {
                 let layer = &encoder.layers[i];
-                forward.attend(Sight::Biased(&encoder.bias), i % 2);
+                forward.attend(AttentionSpan::Biased(&encoder.bias), i % 2);
                 forward.add_attended(&layer.output, &layer.feed_forward.norm);
                 self.feed_forward(&layer.feed_forward, encoder.norm(stage), forward);
             }
         }
         match encoder.layers.get(stage) {
-            Some(next) => forward.project(&next.qkv, Turn::None, stage % 2),
+            Some(next) => forward.project(&next.qkv, QkTransform::None, stage % 2),
             None => self.read_source(forward),
         }
     }

@@ -60,7 +60,7 @@ pub(crate) fn pack(
             | (Format::BF16, FloatType::BF16)
             | (Format::F16, FloatType::F16)
     );
-    // Somebody's own NaN that is not rounded stays NaN, and shows in the logits.
+    // A caller's own NaN that is not rounded stays NaN, and shows in the logits.
     let looked_at = !same || name.file.is_some();
     let (improper, too_large) = (First::default(), AtomicBool::new(false));
     let matrix = Packed::from_rows(format, inputs, outputs, |row, to| {

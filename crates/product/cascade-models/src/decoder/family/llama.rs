@@ -1,6 +1,6 @@
 //! LLaMA 1 to 3.2, Vicuna, TinyLlama, SmolLM 1 and 2, and many more under the same name.
 
-use super::super::config::{Absent, Biases, DecoderConfig};
+use super::super::config::{Biases, DecoderConfig, FamilyDefaults};
 use super::Family;
 use crate::settings::Settings;
 use crate::Result;
@@ -19,6 +19,6 @@ fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
             output: attention,
             mlp: settings.flag("mlp_bias", false)?,
         },
-        ..DecoderConfig::common(settings, &Absent::LLAMA)?
+        ..DecoderConfig::common(settings, &FamilyDefaults::LLAMA)?
     })
 }

@@ -1,6 +1,6 @@
 //! Mistral (arXiv:2310.06825): LLaMA with a sliding window in all layers.
 
-use super::super::config::{Absent, DecoderConfig};
+use super::super::config::{DecoderConfig, FamilyDefaults};
 use super::{sliding_layers, with_windows, Family};
 use crate::settings::{unsupported, Settings};
 use crate::Result;
@@ -12,12 +12,12 @@ pub(super) const FAMILY: Family = Family {
 };
 
 fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
-    let absent = Absent {
+    let defaults = FamilyDefaults {
         kv_heads: Some(8),
         positions: 4096 * 32,
-        ..Absent::LLAMA
+        ..FamilyDefaults::LLAMA
     };
-    let config = DecoderConfig::common(settings, &absent)?;
+    let config = DecoderConfig::common(settings, &defaults)?;
     // A window that is not said is one of 4,096; `null` is none.
     let window = settings.window("sliding_window", Some(4096))?;
     // The class passes over this key, and files that have it may mean it.

@@ -1,6 +1,6 @@
 //! Phi-3 (arXiv:2404.14219): LLaMA whose matrices of the same input are stored as one.
 
-use super::super::config::{Absent, DecoderConfig, Stored};
+use super::super::config::{DecoderConfig, FamilyDefaults, ProjectionLayout};
 use super::{with_windows, Family};
 use crate::settings::Settings;
 use crate::Result;
@@ -12,14 +12,14 @@ pub(super) const FAMILY: Family = Family {
 };
 
 fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
-    let absent = Absent {
+    let defaults = FamilyDefaults {
         positions: 4096,
         epsilon: 1e-5,
-        ..Absent::LLAMA
+        ..FamilyDefaults::LLAMA
     };
     let config = DecoderConfig {
-        stored: Stored::Together,
-        ..DecoderConfig::common(settings, &absent)?
+        stored: ProjectionLayout::Fused,
+        ..DecoderConfig::common(settings, &defaults)?
     };
     let window = settings.window("sliding_window", None)?;
     Ok(with_windows(config, window, |_| true))

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::super::config::{Absent, Biases, DecoderConfig};
+use super::super::config::{Biases, DecoderConfig, FamilyDefaults};
 use super::{sliding_layers, with_windows, Family};
 use crate::settings::Settings;
 use crate::Result;
@@ -14,10 +14,10 @@ pub(super) const FAMILY: Family = Family {
     read,
 };
 
-pub(super) const ABSENT: Absent = Absent {
+pub(super) const DEFAULTS: FamilyDefaults = FamilyDefaults {
     kv_heads: Some(32),
     positions: 32_768,
-    ..Absent::LLAMA
+    ..FamilyDefaults::LLAMA
 };
 
 fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
@@ -26,7 +26,7 @@ fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
             qkv: true,
             ..Biases::default()
         },
-        ..DecoderConfig::common(settings, &ABSENT)?
+        ..DecoderConfig::common(settings, &DEFAULTS)?
     };
     with_upper_windows(settings, config)
 }

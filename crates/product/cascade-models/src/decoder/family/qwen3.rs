@@ -1,6 +1,6 @@
 //! Qwen 3 (arXiv:2505.09388): heads of queries and keys are normed before they are rotated.
 
-use super::super::config::{Absent, Biases, DecoderConfig};
+use super::super::config::{Biases, DecoderConfig, FamilyDefaults};
 use super::qwen2::{self, with_upper_windows};
 use super::Family;
 use crate::settings::Settings;
@@ -13,9 +13,9 @@ pub(super) const FAMILY: Family = Family {
 };
 
 fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
-    let absent = Absent {
+    let defaults = FamilyDefaults {
         head_dim: Some(128),
-        ..qwen2::ABSENT
+        ..qwen2::DEFAULTS
     };
     let attention = settings.flag("attention_bias", false)?;
     let config = DecoderConfig {
@@ -25,7 +25,7 @@ fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
             mlp: false,
         },
         head_norms: true,
-        ..DecoderConfig::common(settings, &absent)?
+        ..DecoderConfig::common(settings, &defaults)?
     };
     with_upper_windows(settings, config)
 }

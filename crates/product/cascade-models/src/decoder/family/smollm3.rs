@@ -1,6 +1,6 @@
 //! SmolLM3: every fourth layer knows no positions (arXiv:2501.18795).
 
-use super::super::config::{Absent, Biases, DecoderConfig, LayerKind};
+use super::super::config::{Biases, DecoderConfig, FamilyDefaults, LayerKind};
 use super::{sliding_layers, with_windows, Family};
 use crate::checks::bad;
 use crate::settings::Settings;
@@ -13,12 +13,12 @@ pub(super) const FAMILY: Family = Family {
 };
 
 fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
-    let absent = Absent {
+    let defaults = FamilyDefaults {
         kv_heads: Some(4),
         positions: 32_768,
         theta: 2_000_000.0,
         tied: true,
-        ..Absent::LLAMA
+        ..FamilyDefaults::LLAMA
     };
     let attention = settings.flag("attention_bias", false)?;
     let config = DecoderConfig {
@@ -27,7 +27,7 @@ fn read(settings: &mut Settings<'_>) -> Result<DecoderConfig> {
             output: attention,
             mlp: settings.flag("mlp_bias", false)?,
         },
-        ..DecoderConfig::common(settings, &absent)?
+        ..DecoderConfig::common(settings, &defaults)?
     };
     let layers = config.layers.len();
     let rotated = rotated_layers(settings, layers)?;
