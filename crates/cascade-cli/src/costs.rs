@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{bail, Result};
-use cascade_config::{AssembleOptions, CostFile};
-use cascade_eval::ForwardClock;
-use cascade_models::{compute_threads, Model};
+use cascade_config::{AssembleOptions, Config, CostFile, Drafter};
+use cascade_engine::RowTimes;
+use cascade_eval::trace::Trace;
+use cascade_eval::tune::Times;
 
 use crate::args::ModelArgs;
-use crate::doctor;
+use crate::{doctor, terminal};
 
 /// Operating system and processor.
 pub(crate) fn machine() -> String {
@@ -18,16 +19,6 @@ pub(crate) fn machine() -> String {
 
 /// This program and its version.
 pub(crate) const PROGRAM: &str = concat!("cascade ", env!("CARGO_PKG_VERSION"));
-
-/// What forwards of a model are timed by: a busy machine counts for nothing where a single thread
-/// computes.
-pub(crate) fn clock(model: &Model) -> ForwardClock {
-    let on_cpu = model.launches(1).is_none();
-    match on_cpu && compute_threads() == 1 {
-        true => ForwardClock::Cpu,
-        false => ForwardClock::Wall,
-    }
-}
 
 /// Reads files with costs, with their names.
 pub(crate) fn open(files: &[PathBuf]) -> Result<Vec<(String, CostFile)>> {
@@ -57,10 +48,7 @@ pub(crate) fn with_costs(options: AssembleOptions, args: &ModelArgs) -> Result<A
 ///
 /// # Errors
 /// If there is none.
-pub(crate) fn of_model<'c>(
-    costs: &'c [(String, CostFile)],
-    model: &str,
-) -> Result<&'c (String, CostFile)> {
+fn of_model<'c>(costs: &'c [(String, CostFile)], model: &str) -> Result<&'c (String, CostFile)> {
     let Some(found) = costs.iter().find(|(_, file)| file.of.model == model) else {
         let known: Vec<_> = costs
             .iter()
@@ -73,4 +61,24 @@ pub(crate) fn of_model<'c>(
         );
     };
     Ok(found)
+}
+
+/// The times of files, for the target of a trace and the drafters of a configuration, which files
+/// must have costs of; which ones are used is said.
+pub(crate) fn times(files: &[PathBuf], config: &Config, trace: &Trace) -> Result<Times> {
+    let files = open(files)?;
+    let context = trace.typical_context();
+    let of = |model: &str| -> Result<RowTimes> {
+        let (name, file) = of_model(&files, model)?;
+        terminal::note(format_args!("{}", file.describe(name)));
+        Ok(file.times(context))
+    };
+    let drafters = config.drafters().iter().map(|drafter| match drafter {
+        Drafter::Neural { model, .. } => of(&model.source.to_string()).map(Some),
+        Drafter::Statistical { .. } => Ok(None),
+    });
+    Ok(Times {
+        target: of(&trace.header.model)?,
+        drafters: drafters.collect::<Result<_>>()?,
+    })
 }

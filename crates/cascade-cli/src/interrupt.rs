@@ -4,6 +4,7 @@
 //! has [given](on_interrupt), or, if the command [asks](cooperate), at the next convenient moment.
 //! A second one ends it at once.
 
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Mutex;
@@ -59,6 +60,14 @@ impl Drop for Meanwhile {
 /// Whether Ctrl-C was pressed.
 pub(crate) fn requested() -> bool {
     REQUESTED.load(SeqCst)
+}
+
+/// Goes on unless Ctrl-C was pressed.
+pub(crate) fn unless_requested() -> ControlFlow<()> {
+    match requested() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
 }
 
 /// Begins to watch: from now on Ctrl-C ends the process with status 130. Where that is impossible,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig, Target};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
 use cascade_engine::{Cascade, GenerationOutput};
 use cascade_eval::trace::{replay, Record, Tallies, Tally, Trace, TraceScorer};
 use cascade_eval::Error;
@@ -94,17 +94,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     })
 }
 
-/// The recorded target.
-fn target(trace: &Arc<Trace>) -> Result<Target> {
-    let header = &trace.header;
-    let scorer = TraceScorer::new(trace.clone())?;
-    let target = Target::new(scorer, &trace.label, header.tokenizer());
-    Ok(target.with_eos(header.eos.iter().copied()))
-}
-
 fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
     let header = &trace.header;
-    let target = target(trace)?;
+    let target = TraceScorer::target(trace)?;
     let options = AssembleOptions::default().with_device(args.device);
     let assembled = config.pool(&options).assemble_with_target(config, target);
     assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))

@@ -113,14 +113,6 @@ fn say_interrupted(args: &InputArgs, totals: &Totals, inputs: &[Input]) {
     ));
 }
 
-/// Goes on unless Ctrl-C was pressed.
-fn unless_interrupted() -> ControlFlow<()> {
-    match interrupt::requested() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    }
-}
-
 pub(crate) fn set_colors(color: Color) {
     match color {
         Color::Auto => {}
@@ -172,7 +164,7 @@ impl Runner {
         let mut totals = Totals::default();
         self.ask(inputs, &mut |runner, question| {
             let (generation, comparison) =
-                runner.answer(question, &mut |_| unless_interrupted())?;
+                runner.answer(question, &mut |_| interrupt::unless_requested())?;
             let record = Record::new(question, &generation, comparison.as_ref());
             let record = with_carried_fields(question.input, &record)?;
             let json = serde_json::to_string(&record)?;
@@ -203,7 +195,7 @@ impl Runner {
             let (generation, comparison) = runner.answer(question, &mut |event| {
                 written = show_event(&mut out, event);
                 match written {
-                    Ok(()) => unless_interrupted(),
+                    Ok(()) => interrupt::unless_requested(),
                     Err(_) => ControlFlow::Break(()),
                 }
             })?;
@@ -296,7 +288,7 @@ impl Runner {
             let plain_first = round % 2 == 1;
             let before = self.plainly(prompt, plain_first)?;
             let tokens = prompt.encode(&self.cascade)?;
-            let on_event = |_: Event<'_>| unless_interrupted();
+            let on_event = |_: Event<'_>| interrupt::unless_requested();
             let generation = Timed::of(|| {
                 let options = &self.options;
                 Ok(self
@@ -317,7 +309,7 @@ impl Runner {
             return Ok(None);
         };
         let tokens = prompt.encode(plain)?;
-        let on_event = |_: Event<'_>| unless_interrupted();
+        let on_event = |_: Event<'_>| interrupt::unless_requested();
         let options = &self.options;
         let plain = Timed::of(|| Ok(plain.generate_tokens_with(&tokens, options, on_event)?))?;
         Ok(Some(plain))

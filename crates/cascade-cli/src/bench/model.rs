@@ -236,7 +236,7 @@ fn steady(bench: &ForwardBench, model: &Model, session: &mut Session) -> Result<
     for &context in &bench.contexts {
         let bench = ForwardBench {
             contexts: vec![context],
-            clock: costs::clock(model),
+            clock: ForwardClock::of(model),
             ..bench.clone()
         };
         match steady_times(&bench, session) {
@@ -272,7 +272,7 @@ fn saved(
             false => 1,
         },
     };
-    let clock = match costs::clock(model) {
+    let clock = match ForwardClock::of(model) {
         ForwardClock::Cpu => CostClock::Cpu,
         ForwardClock::Wall => CostClock::Wall,
     };

@@ -3,21 +3,16 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
-use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter, StandIn};
-use cascade_engine::{Cascade, GenerationOutput, Role};
-use cascade_eval::median;
-use cascade_eval::trace::{
-    replay_timed, LookupLog, Record, SimulatedDrafter, StepCost, TimedReplayScorer, Trace,
-    TraceScorer,
+use anyhow::{bail, Result};
+use cascade_config::{AssembleOptions, Config, DeviceSpec};
+use cascade_eval::trace::Trace;
+use cascade_eval::{
+    DrafterShape, MeasuredCascade, SimulatedModel, SoFar, StepBench, StepTimes, TimedTarget,
 };
-use cascade_models::{parse_device, Model};
+use cascade_models::parse_device;
 use clap::Args;
-use serde::Serialize;
 
 use super::options::{bandwidth, known, load_options, of_shape, ShapeArgs};
 use crate::{interrupt, job, terminal};
@@ -50,7 +45,8 @@ pub(crate) struct StepArgs {
     #[arg(
         long,
         value_name = "NAME=SHAPE:ACCEPTANCE[:DTYPE]",
-        requires = "random_weights"
+        requires = "random_weights",
+        value_parser = drafter_shape
     )]
     drafter: Vec<DrafterShape>,
 
@@ -63,112 +59,22 @@ pub(crate) struct StepArgs {
     json: bool,
 }
 
-/// A neural drafter of a shape, which is right as often as one that was measured elsewhere.
-#[derive(Clone, Debug, Serialize)]
-struct DrafterShape {
-    name: String,
-    shape: String,
-    acceptance: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dtype: Option<String>,
-}
-
-impl FromStr for DrafterShape {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = || format!("`{text}` is not of the form NAME=SHAPE:ACCEPTANCE[:DTYPE]");
-        let (name, rest) = text.split_once('=').ok_or_else(form)?;
-        let parts: Vec<&str> = rest.split(':').collect();
-        let (shape, acceptance, dtype) = match parts[..] {
-            [shape, acceptance] => (shape, acceptance, None),
-            [shape, acceptance, dtype] => (shape, acceptance, Some(dtype)),
-            _ => return Err(form()),
-        };
-        let number = |_| format!("`{acceptance}` is not a probability");
-        Ok(Self {
-            name: name.to_owned(),
-            shape: known(shape)?,
-            acceptance: acceptance.parse().map_err(number)?,
-            dtype: dtype.map(str::to_owned),
-        })
-    }
-}
-
-/// All measurements.
-#[derive(Serialize)]
-struct Measured {
-    /// Always true: the forwards and the tokens come from different models.
-    simulated: bool,
-    /// Neural drafters that are simulated.
-    simulated_drafters: Vec<DrafterShape>,
-    /// The model whose forwards are timed.
-    target: String,
-    device: String,
-    dtype: String,
-    /// The trace whose tokens are emitted.
-    trace: String,
-    records: usize,
-    /// Bytes of weights that a forward reads.
-    bytes_per_forward: usize,
-    /// Read bandwidth of the device's memory.
-    memory_bytes_per_second: f64,
-    /// Tokens a second at which memory delivers all weights for each token: the bound of plain
-    /// decoding.
-    memory_bound: f64,
-    plain: Walltime,
-    cascades: Vec<MeasuredCascade>,
-}
-
-/// Speed over all timed steps together.
-#[derive(Serialize)]
-struct Walltime {
-    tokens: usize,
-    seconds: f64,
-    tokens_per_second: f64,
-}
-
-#[derive(Serialize)]
-struct MeasuredCascade {
-    config: String,
-    /// Steps that were timed.
-    steps: usize,
-    drafted_per_step: f64,
-    tokens_per_step: f64,
-    walltime: Walltime,
-    /// Tokens a second relative to plain decoding, of the same tokens in the same run.
-    speedup: f64,
-    median_seconds: Parts,
-    /// Median of everything but the target's forward, divided by that of the forward.
-    overhead_share: f64,
-    drafters: Vec<DrafterTime>,
-}
-
-/// Medians over steps.
-#[derive(Serialize)]
-struct Parts {
-    forward: f64,
-    drafting: f64,
-    review: f64,
-    emission: f64,
-    /// Everything but the target's forward.
-    overhead: f64,
-}
-
-/// A drafter's own time according to the ledger, part of drafting: the forwards of a neural one.
-#[derive(Serialize)]
-struct DrafterTime {
-    name: String,
-    neural: bool,
-    mean_seconds: f64,
-}
-
-/// The model whose forwards are timed.
-struct Target {
-    name: String,
-    device: String,
-    dtype: String,
-    model: Arc<Model>,
+fn drafter_shape(text: &str) -> Result<DrafterShape, String> {
+    let form = || format!("`{text}` is not of the form NAME=SHAPE:ACCEPTANCE[:DTYPE]");
+    let (name, rest) = text.split_once('=').ok_or_else(form)?;
+    let parts: Vec<&str> = rest.split(':').collect();
+    let (shape, acceptance, dtype) = match parts[..] {
+        [shape, acceptance] => (shape, acceptance, None),
+        [shape, acceptance, dtype] => (shape, acceptance, Some(dtype)),
+        _ => return Err(form()),
+    };
+    let number = |_| format!("`{acceptance}` is not a probability");
+    Ok(DrafterShape {
+        name: name.to_owned(),
+        shape: known(shape)?,
+        acceptance: acceptance.parse().map_err(number)?,
+        dtype: dtype.map(str::to_owned),
+    })
 }
 
 pub(super) fn run(args: &StepArgs) -> Result<ExitCode> {
@@ -180,46 +86,39 @@ pub(super) fn run(args: &StepArgs) -> Result<ExitCode> {
     })
 }
 
-fn measure(args: &StepArgs) -> Result<Measured> {
+fn measure(args: &StepArgs) -> Result<StepTimes> {
     if args.limit == 0 {
         bail!("--limit must be 1 or more");
     }
     let configs = configs(args)?;
-    let trace = Arc::new(Trace::open(&args.trace)?);
     let target = target(args, &configs[0])?;
-    let stand_ins = stand_ins(args, &configs, &trace, &target)?;
-    let memory = bandwidth(&parse_device(&target.device)?)?.0;
-    let mut plain = Decoder::new(args, configs[0].plain(), &trace, &target, &[])?;
-    let decoders = configs.into_iter();
-    let decoders = decoders.map(|config| Decoder::new(args, config, &trace, &target, &stand_ins));
-    let mut cascades = decoders.collect::<Result<Vec<_>>>()?;
-    let records = replay_all(args, &trace, &mut plain, &mut cascades)?;
-    let plain = plain.run.walltime().with_context(|| too_short(&trace))?;
-    let measured = cascades.iter().map(|cascade| cascade.measured(&plain));
-    let bytes = target.model.bytes_per_forward();
-    Ok(Measured {
-        simulated: true,
-        simulated_drafters: args.drafter.clone(),
-        target: target.name,
-        device: target.device,
-        dtype: target.dtype,
-        trace: trace.label.clone(),
-        records,
-        bytes_per_forward: bytes,
-        memory_bytes_per_second: memory,
-        memory_bound: memory / bytes as f64,
-        cascades: measured
-            .collect::<Option<_>>()
-            .with_context(|| too_short(&trace))?,
-        plain,
-    })
-}
-
-fn too_short(trace: &Trace) -> String {
-    format!(
-        "{}: no record has two steps, and the first step, which reads the prompt, is excluded; use longer records",
-        trace.label
-    )
+    let bench = StepBench {
+        configs: &configs,
+        options: &AssembleOptions::default().with_device(args.device),
+        trace: &Arc::new(Trace::open(&args.trace)?),
+        target: &target,
+        simulated: &simulated(args, &target)?,
+        limit: args.limit,
+        memory: bandwidth(&parse_device(&target.device)?)?.0,
+    };
+    let mut cascades = 0;
+    let on_assembled = |assembled: &_| {
+        job::say(assembled);
+        cascades += 1;
+        // From the first record on; plain decoding is one of them.
+        if cascades > configs.len() {
+            interrupt::cooperate();
+        }
+    };
+    let measured = bench.run(on_assembled, |so_far| {
+        say(so_far);
+        if interrupt::requested() && so_far.done < so_far.all {
+            let SoFar { done, all, .. } = so_far;
+            terminal::note(format_args!("interrupted after {done} of {all} records"));
+        }
+        interrupt::unless_requested()
+    });
+    Ok(measured?)
 }
 
 /// Configurations of one target.
@@ -239,12 +138,12 @@ fn configs(args: &StepArgs) -> Result<Vec<Config>> {
 }
 
 /// The given shape, or the configuration's target.
-fn target(args: &StepArgs, config: &Config) -> Result<Target> {
+fn target(args: &StepArgs, config: &Config) -> Result<TimedTarget> {
     let pool = config.pool(&AssembleOptions::default().with_device(args.device));
     let device = pool.device(&config.target)?.spec.to_string();
     let Some(shape) = args.shape.shape()? else {
         let loaded = pool.target(config)?;
-        return Ok(Target {
+        return Ok(TimedTarget {
             model: loaded.model.clone(),
             name: loaded.name.clone(),
             device,
@@ -252,7 +151,7 @@ fn target(args: &StepArgs, config: &Config) -> Result<Target> {
         });
     };
     let options = load_options(&device, args.dtype.as_deref(), None)?;
-    Ok(Target {
+    Ok(TimedTarget {
         name: format!("{shape} with random weights"),
         device,
         dtype: options.dtype.as_str().to_owned(),
@@ -260,241 +159,36 @@ fn target(args: &StepArgs, config: &Config) -> Result<Target> {
     })
 }
 
-/// What stands for neural drafters, by their names. Each has its weights once.
-fn stand_ins(
-    args: &StepArgs,
-    configs: &[Config],
-    trace: &Arc<Trace>,
-    target: &Target,
-) -> Result<Vec<(String, StandIn)>> {
-    let simulated = args.drafter.iter();
-    simulated
-        .map(|drafter| {
-            let mut all = configs.iter().flat_map(Config::drafters);
-            let is_meant =
-                |own: &Drafter| matches!(own, Drafter::Neural { .. }) && own.name() == drafter.name;
-            if !all.any(is_meant) {
-                bail!(
-                    "--drafter {}: no configuration has a neural drafter of this name",
-                    drafter.name
-                );
-            }
-            Ok((drafter.name.clone(), stand_in(drafter, trace, target)?))
+/// Models for drafters that are simulated, each with its weights once.
+fn simulated(args: &StepArgs, target: &TimedTarget) -> Result<Vec<SimulatedModel>> {
+    let simulated = args.drafter.iter().map(|drafter| {
+        let dtype = drafter.dtype.as_deref().unwrap_or(&target.dtype);
+        let options = load_options(&target.device, Some(dtype), None)?;
+        Ok(SimulatedModel {
+            model: of_shape(&drafter.shape, &options)?,
+            drafter: drafter.clone(),
         })
-        .collect()
-}
-
-fn stand_in(drafter: &DrafterShape, trace: &Arc<Trace>, target: &Target) -> Result<StandIn> {
-    let dtype = drafter.dtype.as_deref().unwrap_or(&target.dtype);
-    let model = of_shape(
-        &drafter.shape,
-        &load_options(&target.device, Some(dtype), None)?,
-    )?;
-    let recorded = TraceScorer::new(trace.clone())?;
-    let source = format!(
-        "{} with random weights, acceptance {}",
-        drafter.shape, drafter.acceptance
-    );
-    let acceptance = drafter.acceptance;
-    // Refuses what cannot stand in; the sessions are made of the same.
-    SimulatedDrafter::new(model.session(), recorded.clone(), acceptance)
-        .with_context(|| format!("--drafter {}: {source} for {}", drafter.name, trace.label))?;
-    Ok(StandIn {
-        source,
-        parameters: model.num_parameters(),
-        session: Arc::new(move || {
-            let scorer = SimulatedDrafter::new(model.session(), recorded.clone(), acceptance);
-            Box::new(scorer.expect("it has been checked"))
-        }),
-    })
-}
-
-/// A cascade, or plain decoding, around the target.
-struct Decoder {
-    config: Config,
-    cascade: Cascade,
-    log: LookupLog,
-    run: Run,
-}
-
-impl Decoder {
-    fn new(
-        args: &StepArgs,
-        config: Config,
-        trace: &Arc<Trace>,
-        target: &Target,
-        stand_ins: &[(String, StandIn)],
-    ) -> Result<Self> {
-        let log = LookupLog::default();
-        let recorded = TraceScorer::new(trace.clone())?;
-        let scorer = TimedReplayScorer::new(target.model.session(), recorded, log.clone())
-            .with_context(|| format!("{} for {}", target.name, trace.label))?;
-        let replayed = cascade_config::Target::new(scorer, &trace.label, trace.header.tokenizer())
-            .with_eos(trace.header.eos.iter().copied());
-        let pool = config.pool(&AssembleOptions::default().with_device(args.device));
-        let pool = stand_ins.iter().fold(pool, |pool, (name, stand_in)| {
-            pool.with_stand_in(name, stand_in.clone())
-        });
-        let assembled = pool.assemble_with_target(&config, replayed)?;
-        job::say(&assembled);
-        Ok(Self {
-            cascade: assembled.cascade,
-            config,
-            log,
-            run: Run::default(),
-        })
-    }
-
-    fn replay(&mut self, record: &Record) -> Result<()> {
-        let options = self.config.generation.options();
-        let (generation, costs) = replay_timed(&mut self.cascade, record, &options, &self.log)?;
-        self.run.generations.push(generation);
-        self.run.costs.extend(costs);
-        Ok(())
-    }
-
-    /// `None` if there are no steps.
-    fn measured(&self, plain: &Walltime) -> Option<MeasuredCascade> {
-        let (run, parts, walltime) = (&self.run, self.run.medians()?, self.run.walltime()?);
-        Some(MeasuredCascade {
-            config: self.config.label.clone(),
-            steps: run.costs.len(),
-            drafted_per_step: run.drafted_per_step(),
-            tokens_per_step: run.tokens_per_step(),
-            speedup: walltime.tokens_per_second / plain.tokens_per_second,
-            walltime,
-            overhead_share: parts.overhead / parts.forward,
-            median_seconds: parts,
-            drafters: run.drafters(),
-        })
-    }
-}
-
-/// Timed steps and their generations.
-#[derive(Default)]
-struct Run {
-    generations: Vec<GenerationOutput>,
-    costs: Vec<StepCost>,
-}
-
-/// Plain decoding and all cascades take turns, record by record, so that what else the machine does
-/// meets all of them. Ctrl-C ends it after the record that has begun. Returns how many records were
-/// replayed.
-fn replay_all(
-    args: &StepArgs,
-    trace: &Trace,
-    plain: &mut Decoder,
-    cascades: &mut [Decoder],
-) -> Result<usize> {
-    let records = trace.spread(args.limit);
-    let count = records.len();
-    interrupt::cooperate();
-    for (done, record) in records.enumerate() {
-        if interrupt::requested() {
-            return stopped(done, count);
-        }
-        plain.replay(record)?;
-        for cascade in cascades.iter_mut() {
-            cascade.replay(record)?;
-        }
-        let place = format!("record {} of {count} ({})", done + 1, record.id);
-        say_so_far(&place, &plain.run, cascades);
-    }
-    Ok(count)
-}
-
-fn stopped(done: usize, all: usize) -> Result<usize> {
-    if done == 0 {
-        bail!("interrupted before the first record was done");
-    }
-    terminal::note(format_args!("interrupted after {done} of {all} records"));
-    Ok(done)
+    });
+    simulated.collect()
 }
 
 /// Speeds over the records so far, to standard error.
-fn say_so_far(place: &str, plain: &Run, cascades: &[Decoder]) {
-    let Some(plain) = plain.walltime() else {
+fn say(so_far: &SoFar<'_>) {
+    let Some(plain) = so_far.plain else {
         return;
     };
-    let mut line = format!(
-        "{place}: plain decoding {:.2} tokens/s",
-        plain.tokens_per_second
-    );
-    for cascade in cascades {
-        if let Some(walltime) = cascade.run.walltime() {
-            let speedup = walltime.tokens_per_second / plain.tokens_per_second;
-            line += &format!(", {} × {speedup:.2}", cascade.config.label);
-        }
-    }
-    terminal::note(format_args!("{line}"));
+    let cascades = so_far.cascades.iter();
+    let cascades = cascades.map(|(config, speedup)| format!(", {config} × {speedup:.2}"));
+    terminal::note(format_args!(
+        "record {} of {} ({}): plain decoding {plain:.2} tokens/s{}",
+        so_far.done,
+        so_far.all,
+        so_far.record,
+        cascades.collect::<String>()
+    ));
 }
 
-impl Run {
-    /// `None` if there are no steps.
-    fn walltime(&self) -> Option<Walltime> {
-        let tokens: usize = self.costs.iter().map(|cost| cost.step.accepted + 1).sum();
-        let seconds: Duration = self.costs.iter().map(|cost| cost.timings.total()).sum();
-        let seconds = seconds.as_secs_f64();
-        (tokens > 0).then(|| Walltime {
-            tokens,
-            seconds,
-            tokens_per_second: tokens as f64 / seconds,
-        })
-    }
-
-    /// Over timed steps.
-    fn drafted_per_step(&self) -> f64 {
-        let drafted: usize = self.costs.iter().map(|cost| cost.step.drafted).sum();
-        drafted as f64 / self.costs.len() as f64
-    }
-
-    /// Over all steps: emitted tokens are known per record, not per step.
-    fn tokens_per_step(&self) -> f64 {
-        let tokens: usize = self.generations.iter().map(|g| g.tokens.len()).sum();
-        tokens as f64 / self.steps() as f64
-    }
-
-    fn steps(&self) -> usize {
-        self.generations.iter().map(|g| g.steps.len()).sum()
-    }
-
-    /// `None` if there are no steps.
-    fn medians(&self) -> Option<Parts> {
-        let of = |part: fn(&StepCost) -> Duration| {
-            let seconds = self.costs.iter().map(|cost| part(cost).as_secs_f64());
-            median(seconds.collect())
-        };
-        Some(Parts {
-            forward: of(|cost| cost.timings.forward)?,
-            drafting: of(|cost| cost.timings.drafting)?,
-            review: of(|cost| cost.timings.verification)?,
-            emission: of(|cost| cost.timings.emission)?,
-            overhead: of(|cost| cost.timings.overhead())?,
-        })
-    }
-
-    /// Means over all steps, including the first of each record: the ledger has totals only.
-    fn drafters(&self) -> Vec<DrafterTime> {
-        let models = self.generations.first().map_or(&[][..], |g| &g.models);
-        let drafters = models
-            .iter()
-            .enumerate()
-            .filter(|(_, model)| model.role != Role::Target);
-        let time = |index: usize| -> Duration {
-            let times = self.generations.iter().map(|g| g.models[index].usage.time);
-            times.sum()
-        };
-        drafters
-            .map(|(index, model)| DrafterTime {
-                name: model.name.clone(),
-                neural: model.role == Role::Drafter,
-                mean_seconds: time(index).as_secs_f64() / self.steps() as f64,
-            })
-            .collect()
-    }
-}
-
-fn show(out: &mut impl Write, measured: &Measured) -> Result<()> {
+fn show(out: &mut impl Write, measured: &StepTimes) -> Result<()> {
     writeln!(
         out,
         "replayed: tokens of {}, {} records; forwards of {} on {} in {}",

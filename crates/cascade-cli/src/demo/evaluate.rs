@@ -2,22 +2,15 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
-use cascade_config::{
-    AssembleOptions, Config, DeviceSpec, Drafter, ModelPool, PromptTemplate, Target,
-};
-use cascade_core::Scorer;
+use anyhow::{bail, Result};
+use cascade_config::{AssembleOptions, DeviceSpec, PromptTemplate};
 use cascade_data::problems::{Kind, Split};
-use cascade_data::{Dataset, ProblemSet, Sample, Selection};
-use cascade_engine::{Cascade, Convention, KMatrix, Options};
-use cascade_eval::trace::{FirstToken, Header, Record, Recorder, Subject, Trace, TraceScorer};
-use cascade_eval::{share_interval, Bootstrap, Ending, Endings, Marks};
-use cascade_models::LoadedModel;
+use cascade_data::ProblemSet;
+use cascade_eval::trace::FirstToken;
+use cascade_eval::{share_interval, Bootstrap, Phase, WordProblems, WordProblemsReport};
 use cascade_report::{Evidence, Figure, Figures, Table};
 use clap::Args;
-use serde_json::{json, Value};
 
 use crate::args::ModelArgs;
 use crate::fold::{self, folded};
@@ -69,247 +62,103 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<ExitCode> {
     if let Some(tokens) = args.max_new_tokens {
         config.generation.max_new_tokens = tokens;
     }
-    let evaluation = Evaluation::new(args, config)?;
+    let assembly = AssembleOptions::default().with_device(args.device);
+    let pool = config.pool(&assembly);
+    pool.target(&config)?;
+    job::say_notes(&pool.notes());
+    let problems = WordProblems {
+        config: &config,
+        pool: &pool,
+        limit: args.limit,
+        seed: args.seed,
+        template: args.template,
+    };
     interrupt::cooperate();
-    let mut progress = Progress::new(4 * args.limit, "problems");
-    let mut found = Vec::new();
-    for set in sets(args.seed) {
-        found.extend(evaluation.set(set, &mut progress)?);
-        if interrupt::requested() {
-            drop(progress);
-            terminal::note(format_args!(
-                "interrupted: nothing is shown, as half a set says little"
-            ));
-            return Ok(interrupt::status());
+    let mut progress = Progress::new(problems.sets().count() * args.limit, "problems");
+    let report = problems.run(|phase| {
+        if phase == Phase::Answer {
+            progress.step();
         }
-    }
+        interrupt::unless_requested()
+    })?;
     drop(progress);
+    let Some(report) = report else {
+        terminal::note(format_args!(
+            "interrupted: nothing is shown, as half a set says little"
+        ));
+        return Ok(interrupt::status());
+    };
     let mut out = terminal::stdout();
     match args.json {
-        true => writeln!(out, "{}", evaluation.object(&found))?,
+        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
         false => {
-            let table = evaluation.table(&found)?.to_markdown();
+            let table = table(args, &report)?.to_markdown();
             write!(out, "{}", folded(&table, Some(fold::fitting())))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Problems of templates that were trained on, and beside them those of others.
-fn sets(seed: u64) -> impl Iterator<Item = ProblemSet> {
-    let of_kind =
-        move |kind| [Split::Test, Split::HeldOut].map(|split| ProblemSet { kind, split, seed });
-    Kind::ALL.into_iter().flat_map(of_kind)
-}
-
-/// The models, loaded.
-struct Evaluation<'a> {
-    args: &'a EvaluateArgs,
-    config: Config,
-    pool: ModelPool,
-    target: Arc<LoadedModel>,
-}
-
-/// What was found on one set of problems.
-struct Found {
-    set: ProblemSet,
-    template: PromptTemplate,
-    marks: Marks,
-    endings: Endings,
-    /// By drafter, in the order of the configuration.
-    drafters: Vec<FirstToken>,
-}
-
-impl<'a> Evaluation<'a> {
-    fn new(args: &'a EvaluateArgs, config: Config) -> Result<Self> {
-        let pool = config.pool(&AssembleOptions::default().with_device(args.device));
-        let target = pool.target(&config)?;
-        job::say_notes(&pool.notes());
-        Ok(Self {
-            args,
-            config,
-            pool,
-            target,
-        })
-    }
-
-    fn options(&self) -> Options {
-        self.config.generation.options()
-    }
-
-    /// `None` if it was interrupted.
-    fn set(&self, set: ProblemSet, progress: &mut Progress) -> Result<Option<Found>> {
-        let samples = Dataset::Problems(set)
-            .made(Selection::first(self.args.limit))
-            .context("problems are made by the program")??;
-        let template = self
-            .args
-            .template
-            .unwrap_or_else(|| set.template(self.config.prompt));
-        let mut found = Found {
-            set,
-            template,
-            marks: Marks::default(),
-            endings: Endings::default(),
-            drafters: Vec::new(),
-        };
-        let mut records = Vec::with_capacity(samples.len());
-        let mut recorder = self.recorder()?;
-        for sample in &samples {
-            if interrupt::requested() {
-                return Ok(None);
-            }
-            let prompt = recorder.encode(&sample.prompt(template)?)?;
-            let subject = Subject::new(&sample.id);
-            let (record, text) = recorder.record(subject, &prompt, |_| {})?;
-            found.mark(sample, &record, text.as_deref().unwrap_or_default());
-            records.push(record);
-            progress.step();
-        }
-        found.drafters = self.first_tokens(records)?;
-        Ok(Some(found))
-    }
-
-    fn recorder(&self) -> Result<Recorder> {
-        let codec = Arc::new(self.target.tokenizer.clone());
-        Ok(Recorder::new(
-            &self.config.target.name,
-            self.target.session(),
-            self.eos(),
-            Some(codec),
-            &self.options(),
-        )?)
-    }
-
-    fn eos(&self) -> Vec<u32> {
-        match self.config.generation.ignore_eos {
-            true => Vec::new(),
-            false => self.target.eos_token_ids.clone(),
-        }
-    }
-
-    /// How often the first token of each drafter is kept, with the recorded answers as the
-    /// target's.
-    fn first_tokens(&self, records: Vec<Record>) -> Result<Vec<FirstToken>> {
-        let session = self.target.session();
-        let mut header = Header::measured(
-            &self.config.target.name,
-            session.architecture(),
-            &self.target.tokenizer.fingerprint(),
-            session.vocab_size(),
-            &self.options(),
-        );
-        header.max_context = session.max_context();
-        header.eos = self.eos();
-        let trace = Arc::new(Trace::new("the target's answers", header, records)?);
-        let drafters = self.config.drafters().iter();
-        drafters
-            .map(|drafter| self.of_drafter(drafter, &trace))
-            .collect()
-    }
-
-    fn of_drafter(&self, drafter: &Drafter, trace: &Arc<Trace>) -> Result<FirstToken> {
-        let mut cascade = self.alone(drafter, trace)?;
-        let mut found = FirstToken::default();
-        for record in &trace.records {
-            if interrupt::requested() {
-                break;
-            }
-            found.add(&mut cascade, record, &self.options())?;
-        }
-        Ok(found)
-    }
-
-    /// A cascade of the recorded target and one drafter, which drafts one token at a time.
-    fn alone(&self, drafter: &Drafter, trace: &Arc<Trace>) -> Result<Cascade> {
-        let k = KMatrix::new(vec![vec![1]], Convention::Added)?;
-        let mut config = self
-            .config
-            .clone()
-            .with_drafters(vec![drafter.clone()], k)?;
-        config.max_nodes = 1;
-        let scorer = TraceScorer::new(trace.clone())?;
-        let target = Target::new(scorer, &trace.label, trace.header.tokenizer())
-            .with_eos(trace.header.eos.iter().copied());
-        Ok(self.pool.assemble_with_target(&config, target)?.cascade)
-    }
-
-    fn drafter_names(&self) -> Vec<&str> {
-        self.config.drafters().iter().map(Drafter::name).collect()
-    }
-
-    fn table(&self, found: &[Found]) -> Result<Table> {
-        let title = format!("{} on word problems", self.config.target.name);
-        let exact = found
-            .iter()
-            .map(|found| share(found.marks.right, found.marks.answers));
-        let mut table = Table::new(title)
-            .labels("Problems", found.iter().map(|found| name(found.set)))?
-            .figures(percent("right", Evidence::Measured, exact).intervals(SHARES))?
-            .figures(percent(
-                "no result",
-                Evidence::Measured,
-                found
-                    .iter()
-                    .map(|found| whole(found.marks.missing, found.marks.answers)),
-            ))?
-            .figures(percent(
-                "loops",
-                Evidence::Measured,
-                found
-                    .iter()
-                    .map(|found| whole(found.endings.loops, found.endings.answers)),
-            ))?
-            .figures(percent(
-                "at limit",
-                Evidence::Measured,
-                found
-                    .iter()
-                    .map(|found| whole(found.endings.at_limit, found.endings.answers)),
-            ))?;
-        for (drafter, drafter_name) in self.drafter_names().into_iter().enumerate() {
-            let kept = found
+fn table(args: &EvaluateArgs, report: &WordProblemsReport) -> Result<Table> {
+    let found = &report.sets;
+    let title = format!("{} on word problems", report.target);
+    let exact = found
+        .iter()
+        .map(|found| share(found.marks.right, found.marks.answers));
+    let mut table = Table::new(title)
+        .labels("Problems", found.iter().map(|found| name(found.set)))?
+        .figures(percent("right", Evidence::Measured, exact).intervals(SHARES))?
+        .figures(percent(
+            "no result",
+            Evidence::Measured,
+            found
                 .iter()
-                .map(|found| first_token(&found.drafters[drafter]));
-            table = table
-                .figures(percent(drafter_name, Evidence::Replayed, kept).intervals(BOOTSTRAP))?;
-        }
-        let templates: Vec<&str> = found.iter().map(|found| found.template.name()).collect();
-        let few = match self.args.limit < FEWEST {
-            true => format!(" Too few for a verdict: give --limit {FEWEST} or more."),
-            false => String::new(),
-        };
-        Ok(table
-            .note(format!(
-                "{} problems of each set, the first of seed {}, greedy, at most {} new tokens; asked \
-                 with {}.{few}",
-                self.args.limit,
-                self.args.seed,
-                self.config.generation.max_new_tokens,
-                distinct(&templates).join(", "),
-            ))
-            .note(
-                "right: share of answers with the known number or letter. loops: answers whose end \
-                 repeats itself; at limit: others that did not end.",
-            )
-            .note(
-                "Columns of drafters: share of steps in which the target keeps the first token that \
-                 the drafter proposes, each drafter alone, one token a step, on the target's own \
-                 answers.",
-            ))
+                .map(|found| whole(found.marks.missing, found.marks.answers)),
+        ))?
+        .figures(percent(
+            "loops",
+            Evidence::Measured,
+            found
+                .iter()
+                .map(|found| whole(found.endings.loops, found.endings.answers)),
+        ))?
+        .figures(percent(
+            "at limit",
+            Evidence::Measured,
+            found
+                .iter()
+                .map(|found| whole(found.endings.at_limit, found.endings.answers)),
+        ))?;
+    for (drafter, drafter_name) in report.drafters.iter().enumerate() {
+        let kept = found
+            .iter()
+            .map(|found| first_token(&found.drafters[drafter]));
+        table =
+            table.figures(percent(drafter_name, Evidence::Replayed, kept).intervals(BOOTSTRAP))?;
     }
-
-    fn object(&self, found: &[Found]) -> Value {
-        let names = self.drafter_names();
-        let sets = found.iter().map(|found| found.object(&names));
-        json!({
-            "target": self.config.target.name,
-            "config": self.config.label,
-            "seed": self.args.seed,
-            "max_new_tokens": self.config.generation.max_new_tokens,
-            "sets": sets.collect::<Vec<_>>(),
-        })
-    }
+    let templates: Vec<&str> = found.iter().map(|found| found.template.name()).collect();
+    let few = match args.limit < FEWEST {
+        true => format!(" Too few for a verdict: give --limit {FEWEST} or more."),
+        false => String::new(),
+    };
+    Ok(table
+        .note(format!(
+            "{} problems of each set, the first of seed {}, greedy, at most {} new tokens; asked \
+             with {}.{few}",
+            args.limit,
+            args.seed,
+            report.max_new_tokens,
+            distinct(&templates).join(", "),
+        ))
+        .note(
+            "right: share of answers with the known number or letter. loops: answers whose end \
+             repeats itself; at limit: others that did not end.",
+        )
+        .note(
+            "Columns of drafters: share of steps in which the target keeps the first token that \
+             the drafter proposes, each drafter alone, one token a step, on the target's own \
+             answers.",
+        ))
 }
 
 /// Problems below which nothing is concluded.
@@ -362,39 +211,4 @@ fn first_token(found: &FirstToken) -> Option<Figure> {
         None => Figure::new(value),
         Some((low, high)) => Figure::with_interval(value, 100.0 * low, 100.0 * high),
     })
-}
-
-impl Found {
-    fn mark(&mut self, sample: &Sample, record: &Record, text: &str) {
-        let complete = record.finish.ends_text();
-        self.endings.add(Ending::of(&record.output, complete));
-        if let Some(solution) = sample.solution() {
-            self.marks.add(&solution.mark(text));
-        }
-    }
-
-    fn object(&self, drafters: &[&str]) -> Value {
-        let acceptance = drafters.iter().zip(&self.drafters).map(|(name, found)| {
-            json!({
-                "drafter": name,
-                "drafts": found.drafted(),
-                "first_token_accepted": found.share(),
-                "interval": found.interval(Bootstrap::default()),
-            })
-        });
-        let answers = self.marks.answers;
-        json!({
-            "kind": self.set.kind.name(),
-            "split": self.set.split.name(),
-            "template": self.template.name(),
-            "problems": answers,
-            "right": self.marks.right,
-            "exact": (answers > 0).then(|| self.marks.right as f64 / answers as f64),
-            "interval": share_interval(self.marks.right, answers),
-            "no_result": self.marks.missing,
-            "loops": self.endings.loops,
-            "at_limit": self.endings.at_limit,
-            "drafters": acceptance.collect::<Vec<_>>(),
-        })
-    }
 }

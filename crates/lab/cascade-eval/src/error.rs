@@ -244,9 +244,67 @@ pub enum Error {
     #[error(transparent)]
     Engine(#[from] cascade_engine::Error),
 
+    /// A model failed.
+    #[error(transparent)]
+    Scorer(#[from] cascade_core::Error),
+
+    /// A configuration could not be read or assembled.
+    #[error(transparent)]
+    Config(#[from] cascade_config::Error),
+
+    /// A model could not be loaded.
+    #[error(transparent)]
+    Model(#[from] cascade_models::Error),
+
+    /// Times of forwards could not be measured.
+    #[error("{model}")]
+    Times {
+        /// The model.
+        model: String,
+        /// Why.
+        source: crate::TimesError,
+    },
+
+    /// A drafter of which the outputs of a trace say nothing.
+    #[error("{drafter} {difference}: give a model of its family")]
+    OtherFamily {
+        /// What named the drafter, and its name.
+        drafter: String,
+        /// How it differs from the recorded target.
+        difference: String,
+    },
+
+    /// Records of which nothing can be learned.
+    #[error("{label}: {problem}")]
+    Unusable {
+        /// Name of the trace, or of what was asked for.
+        label: String,
+        /// What is wrong, and how to fix it.
+        problem: String,
+    },
+
+    /// An error of an experiment, with what it was working on.
+    #[error("{at}")]
+    At {
+        /// The model, record or prompt.
+        at: String,
+        /// What went wrong there.
+        source: Box<Error>,
+    },
+
     /// The tokenizer failed.
     #[error("the tokenizer failed: {0}")]
     Codec(#[source] cascade_core::Error),
+}
+
+impl Error {
+    /// The same with what was worked on in front.
+    pub(crate) fn at(self, at: impl Into<String>) -> Self {
+        Self::At {
+            at: at.into(),
+            source: Box::new(self),
+        }
+    }
 }
 
 impl From<Error> for cascade_core::Error {

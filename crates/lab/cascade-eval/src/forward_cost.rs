@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cascade_core::{Architecture, Error, Result, Scorer, TokenId, TokenTree, Want};
+use cascade_models::{compute_threads, Model};
 use rand::{Rng, SeedableRng};
 
 use crate::cpu_time;
@@ -48,6 +49,16 @@ pub enum ForwardClock {
 }
 
 impl ForwardClock {
+    /// What forwards of a model are timed by: a busy machine counts for nothing where a single
+    /// thread computes.
+    pub fn of(model: &Model) -> Self {
+        let on_cpu = model.launches(1).is_none();
+        match on_cpu && compute_threads() == 1 {
+            true => Self::Cpu,
+            false => Self::Wall,
+        }
+    }
+
     fn now(self, start: Instant) -> Duration {
         let cpu = match self {
             Self::Wall => None,

@@ -6,14 +6,23 @@
 //! a model again ([`search`]). Time is that of the forwards by their rows ([`Times`]): a forward
 //! that checks ten tokens takes longer than one that checks none, which the standardized walltime
 //! improvement (SWI) of the papers leaves out.
+//!
+//! A [`Tuner`] does all of it on one half of a trace, and replays the best settings on the other.
 
+mod halves;
+mod held_out;
 mod recorded;
 mod recording;
 mod search;
 mod simulate;
 mod times;
+mod tuner;
+
+pub use halves::halves;
+pub use held_out::Outcome;
 
 pub use recording::{Recorded, Recording};
 pub use search::{best_alone, search, Candidate, Space};
 pub use simulate::{Prediction, Recordings, Setting};
 pub use times::Times;
+pub use tuner::{Compared, Found, Tuned, Tuner};

@@ -80,7 +80,7 @@ pub use record::{Finish, Record, Subject};
 pub use recorder::Recorder;
 pub use replay::{limit, replay};
 pub use scorer::{TraceScorer, NO_TOKEN};
-pub use simulated_drafter::SimulatedDrafter;
+pub use simulated_drafter::{SimulatedDrafter, Simulation};
 pub use step_cost::{replay_timed, StepCost};
 pub use summary::{Quantiles, Summary, NEAR_TIE};
 pub use tally::{Calls, Tallies, Tally};

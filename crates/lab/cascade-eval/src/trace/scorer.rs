@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use cascade_config::Target;
 use cascade_core::{
     common_prefix, Architecture, Observation, Result, RowDetail, Scorer, Scores, TokenId,
     TokenTree, Want,
@@ -78,6 +79,28 @@ impl TraceScorer {
             order,
             source: Vec::new(),
         })
+    }
+
+    /// What a pool assembles cascades around in place of the recorded target: a scorer for all
+    /// records of a trace, with its vocabulary and end tokens.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn target(trace: &Arc<Trace>) -> super::Result<Target> {
+        let header = &trace.header;
+        let target = Target::new(
+            Self::new(Arc::clone(trace))?,
+            &trace.label,
+            header.tokenizer(),
+        );
+        Ok(target.with_eos(header.eos.iter().copied()))
+    }
+
+    /// The greatest recorded token, of prompts and outputs.
+    pub(super) fn greatest_token(&self) -> TokenId {
+        let records = self.trace.records.iter();
+        let tokens = records.flat_map(|of| [&of.source, &of.context, &of.output]);
+        tokens.flatten().copied().max().unwrap_or_default()
     }
 
     /// Which record a context belongs to.

@@ -32,22 +32,48 @@ pub struct SimulatedDrafter<S> {
     acceptance: f64,
 }
 
-impl<S: Scorer> SimulatedDrafter<S> {
-    /// A drafter for the target of `recorded` with the timing of `live`.
+/// What a simulated drafter drafts, whichever session of its model takes the time.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    recorded: TraceScorer,
+    acceptance: f64,
+}
+
+impl Simulation {
+    /// A simulation for the target of `recorded` with the timing of models like `live`.
     ///
     /// # Errors
-    /// [`Error::CannotTime`] if `live` has another architecture than the recorded target, or a
-    /// smaller vocabulary; [`Error::Acceptance`] unless `acceptance` is above 0 and at most 1.
-    pub fn new(live: S, recorded: TraceScorer, acceptance: f64) -> super::Result<Self> {
-        super::timed_replay::check_can_time(&live, &recorded)?;
+    /// [`Error::CannotTime`] if `live` has another architecture than the recorded target, or no row
+    /// for a recorded token; [`Error::Acceptance`] unless `acceptance` is above 0 and at most 1.
+    pub fn new(live: &impl Scorer, recorded: TraceScorer, acceptance: f64) -> super::Result<Self> {
+        super::timed_replay::check_can_time(live, &recorded)?;
         if !(acceptance > 0.0 && acceptance <= 1.0) {
             return Err(Error::Acceptance { acceptance });
         }
         Ok(Self {
-            live,
             recorded,
             acceptance,
         })
+    }
+
+    /// A drafter with the timing of a session of the model that was checked.
+    pub fn drafter<S: Scorer>(&self, live: S) -> SimulatedDrafter<S> {
+        SimulatedDrafter {
+            live,
+            recorded: self.recorded.clone(),
+            acceptance: self.acceptance,
+        }
+    }
+}
+
+impl<S: Scorer> SimulatedDrafter<S> {
+    /// A drafter for the target of `recorded` with the timing of `live`.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn new(live: S, recorded: TraceScorer, acceptance: f64) -> super::Result<Self> {
+        let simulation = Simulation::new(&live, recorded, acceptance)?;
+        Ok(simulation.drafter(live))
     }
 
     fn token(&self, recorded: Option<(Place, TokenId)>) -> TokenId {
@@ -99,8 +125,9 @@ impl<S: Scorer> Scorer for SimulatedDrafter<S> {
         self.recorded.architecture()
     }
 
+    /// Rows that both have: those behind the last token are padding.
     fn vocab_size(&self) -> usize {
-        self.recorded.vocab_size()
+        self.recorded.vocab_size().min(self.live.vocab_size())
     }
 
     fn max_context(&self) -> Option<usize> {

@@ -28,7 +28,7 @@ impl LookupLog {
 /// take realistic time, and drafts are accepted as in the recording, whatever the weights of the
 /// live model. Intended for simulations.
 ///
-/// Its vocabulary is the recorded one. Its number of positions is the smaller of the two.
+/// Its number of rows is the smaller one of the two, and so is its number of positions.
 ///
 /// # Errors of `score`
 /// Errors of the live model and of a [`TraceScorer`].
@@ -44,8 +44,8 @@ impl<S: Scorer> TimedReplayScorer<S> {
     /// `log`.
     ///
     /// # Errors
-    /// [`Error::CannotTime`] if `live` has another architecture than the recorded target, or a
-    /// smaller vocabulary.
+    /// [`Error::CannotTime`] if `live` has another architecture than the recorded target, or no row
+    /// for a recorded token.
     pub fn new(live: S, recorded: TraceScorer, log: LookupLog) -> super::Result<Self> {
         check_can_time(&live, &recorded)?;
         Ok(Self {
@@ -63,9 +63,11 @@ pub(super) fn check_can_time(live: &impl Scorer, recorded: &TraceScorer) -> supe
     if found != needed {
         return cannot(format!("it is {found}, not {needed}"));
     }
-    let (found, needed) = (live.vocab_size(), recorded.vocab_size());
-    if found < needed {
-        return cannot(format!("it has {found} tokens, not {needed}"));
+    let (rows, greatest) = (live.vocab_size(), recorded.greatest_token() as usize);
+    if rows <= greatest {
+        return cannot(format!(
+            "it has {rows} tokens, and token {greatest} was recorded"
+        ));
     }
     Ok(())
 }
@@ -76,7 +78,7 @@ impl<S: Scorer> Scorer for TimedReplayScorer<S> {
     }
 
     fn vocab_size(&self) -> usize {
-        self.recorded.vocab_size()
+        self.recorded.vocab_size().min(self.live.vocab_size())
     }
 
     fn max_context(&self) -> Option<usize> {

@@ -49,6 +49,44 @@ pub struct Candidate {
     pub swi: f64,
 }
 
+impl Candidate {
+    /// Drafters that the K matrix never asks, directly or through a drafter that it does ask.
+    pub fn unused(&self) -> Vec<usize> {
+        unused(self.setting.k.rows())
+    }
+
+    /// The K matrix without the drafters that it never asks.
+    pub fn k_of_used(&self) -> Vec<Vec<usize>> {
+        let rows = self.setting.k.rows();
+        without(rows, &unused(rows))
+    }
+}
+
+fn unused(rows: &[Vec<usize>]) -> Vec<usize> {
+    let mut used = vec![false; rows.len()];
+    for drafter in 0..rows.len() {
+        let asked_by = |reviewer: usize| rows[reviewer][drafter] > 0;
+        used[drafter] = asked_by(0) || (0..drafter).any(|at| used[at] && asked_by(at + 1));
+    }
+    (0..rows.len()).filter(|&drafter| !used[drafter]).collect()
+}
+
+fn without(rows: &[Vec<usize>], drafters: &[usize]) -> Vec<Vec<usize>> {
+    let kept: Vec<usize> = (0..rows.len())
+        .filter(|drafter| !drafters.contains(drafter))
+        .collect();
+    // The smallest drafter reviews nothing.
+    let reviewers = std::iter::once(0).chain(kept.iter().map(|drafter| drafter + 1));
+    reviewers
+        .take(kept.len())
+        .map(|reviewer| {
+            kept.iter()
+                .map(|&drafter| rows[reviewer][drafter])
+                .collect()
+        })
+        .collect()
+}
+
 /// Returns the promising settings, the best predicted speedup first: each further one has cheaper
 /// drafting than all before it.
 ///
@@ -312,5 +350,36 @@ mod tests {
         assert!(free
             .windows(2)
             .all(|pair| pair[1].speedup <= pair[0].speedup));
+    }
+
+    #[test]
+    fn drafters_that_nobody_asks_are_left_out() {
+        let k = |rows: [[usize; 3]; 3]| rows.map(Vec::from).to_vec();
+        for (rows, names, left) in [
+            (
+                k([[0, 1, 2], [0, 0, 2], [0, 0, 2]]),
+                vec![0],
+                vec![vec![1, 2], vec![0, 2]],
+            ),
+            (
+                k([[0, 0, 5], [0, 4, 4], [0, 0, 0]]),
+                vec![0, 1],
+                vec![vec![5]],
+            ),
+            (
+                k([[3, 0, 0], [0, 2, 0], [0, 0, 0]]),
+                vec![2],
+                vec![vec![3, 0], vec![0, 2]],
+            ),
+            (
+                k([[3, 0, 0], [0, 0, 2], [0, 0, 0]]),
+                vec![1],
+                vec![vec![3, 0], vec![0, 2]],
+            ),
+            (k([[0; 3], [0; 3], [0; 3]]), vec![0, 1, 2], vec![]),
+        ] {
+            assert_eq!(unused(&rows), names, "{rows:?}");
+            assert_eq!(without(&rows, &names), left, "{rows:?}");
+        }
     }
 }

@@ -1,6 +1,15 @@
 //! What forwards cost in a prediction.
 
-use cascade_engine::RowTimes;
+use std::sync::Arc;
+
+use cascade_config::{AssumedTimes, DrafterModel};
+use cascade_engine::{RowTimes, VirtualClock};
+use cascade_models::LoadedModel;
+
+use crate::{rounded_times, steady_times, Error, ForwardBench, ForwardClock, ForwardCost, Result};
+
+/// Rows of the forwards that are measured.
+const MEASURED_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Times of the forwards of a target and its drafters, by rows; statistical drafters take none.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,4 +46,67 @@ impl Times {
             .chain(drafters)
             .collect()
     }
+
+    /// Times in proportion to parameters, in forwards of the target; each further row adds the
+    /// share `row`.
+    pub fn by_parameters(target: &LoadedModel, drafters: &[DrafterModel], row: f64) -> Self {
+        let all = target.num_parameters() as f64;
+        let of = |model: &LoadedModel| RowTimes::linear(model.num_parameters() as f64 / all, row);
+        Self {
+            target: of(target),
+            drafters: neural(drafters)
+                .map(|model| model.map(|model| of(model)))
+                .collect(),
+        }
+    }
+
+    /// Times that are measured on this machine, in forwards of the target of one row, with so
+    /// little noise left that the same settings come out. Cost: some hundred forwards of each
+    /// model.
+    ///
+    /// # Errors
+    /// [`Error::Times`] if two measurements do not agree, or a model fails.
+    pub fn measured(target: &LoadedModel, drafters: &[DrafterModel]) -> Result<Self> {
+        let costs = measured(target)?;
+        let unit = costs[0].typical.as_secs_f64();
+        let of = |model: &Arc<LoadedModel>| -> Result<RowTimes> {
+            Ok(rounded_times(&measured(model)?, unit))
+        };
+        let drafters = neural(drafters).map(|model| model.map(of).transpose());
+        Ok(Self {
+            drafters: drafters.collect::<Result<_>>()?,
+            target: rounded_times(&costs, unit),
+        })
+    }
+
+    /// The same for a cascade whose forwards move a clock.
+    pub fn assumed(&self, clock: &VirtualClock) -> AssumedTimes {
+        AssumedTimes {
+            clock: clock.clone(),
+            target: self.target.clone(),
+            drafters: self.drafters.iter().flatten().cloned().collect(),
+        }
+    }
+}
+
+/// The weights of each drafter that has some.
+fn neural(drafters: &[DrafterModel]) -> impl Iterator<Item = Option<&Arc<LoadedModel>>> {
+    drafters.iter().map(|drafter| match drafter {
+        DrafterModel::Statistical(_) => None,
+        DrafterModel::Neural { model, .. } => Some(model),
+    })
+}
+
+/// Forwards by rows, the first of one row.
+fn measured(model: &LoadedModel) -> Result<Vec<ForwardCost>> {
+    let bench = ForwardBench {
+        contexts: vec![128],
+        rows: MEASURED_ROWS.to_vec(),
+        clock: ForwardClock::of(&model.model),
+        ..ForwardBench::default()
+    };
+    steady_times(&bench, &mut model.session()).map_err(|source| Error::Times {
+        model: model.name.clone(),
+        source,
+    })
 }

@@ -99,7 +99,18 @@ fn models_that_cannot_compute_it_are_refused() {
         assert!(matches!(error, Error::CannotTime { .. }));
         assert!(error.to_string().contains(what), "{error}");
     };
-    refused(ToyScorer::target("live", 8, 1), "8 tokens, not 16");
+    // Rows behind the greatest recorded token are padding; there is one for each of the others.
+    let trace = trace();
+    let tokens = trace.records[0]
+        .context
+        .iter()
+        .chain(&trace.records[0].output);
+    let greatest = *tokens.max().unwrap() as usize;
+    let short = ToyScorer::target("live", greatest, 1);
+    refused(short, &format!("{greatest} tokens, and token {greatest}"));
+    let fewer = ToyScorer::target("live", greatest + 1, 1);
+    let timed = TimedReplayScorer::new(fewer, recorded(), LookupLog::default()).unwrap();
+    assert_eq!(timed.vocab_size(), greatest + 1);
     let encoder = ToyScorer::target("live", 16, 1);
     let encoder = encoder.with_architecture(Architecture::EncoderDecoder);
     refused(encoder, "encoder-decoder");

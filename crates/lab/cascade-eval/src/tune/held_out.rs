@@ -1,35 +1,36 @@
 //! What settings are worth on texts that they were not chosen by: replays of the real engine, whose
 //! forwards take the times by which was searched.
 
-use std::sync::Arc;
+use cascade_config::{Config, Drafter, ScheduleConfig};
+use cascade_engine::{Clock, GenerationOutput, Placement, VirtualClock};
+use serde::Serialize;
 
-use anyhow::Result;
-use cascade_config::{AssumedTimes, Config, ScheduleConfig, Target};
-use cascade_engine::{Clock, Placement, VirtualClock};
-use cascade_eval::trace::{replay, Record, TraceScorer};
-use cascade_eval::tune::{best_alone, Prediction, Recordings, Setting, Space};
-use cascade_eval::Bootstrap;
+use super::{best_alone, Prediction, Recordings, Setting, Space, Tuner};
+use crate::trace::{replay, Record, TraceScorer};
+use crate::{Bootstrap, Result};
 
-use super::Tuner;
-
-/// What a way of drafting did on each half.
-pub(super) struct Outcome {
-    pub(super) name: String,
+/// What a way of drafting did on each half: replayed, not measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
     /// SWI on the half that was searched on, to compare with the prediction.
-    pub(super) training_swi: f64,
-    /// Times as fast as plain decoding on the half that was searched on.
-    pub(super) training_speedup: f64,
-    /// SWI on the other half.
-    pub(super) swi: f64,
-    /// Times as fast as plain decoding, on the other half.
-    pub(super) speedup: f64,
+    #[serde(skip)]
+    pub searched_swi: f64,
+    /// Speedup over plain decoding on the half that was searched on.
+    pub searched_speedup: f64,
+    /// Speedup over plain decoding on the other half.
+    pub speedup: f64,
     /// Its 95% interval over records.
-    pub(super) interval: Option<(f64, f64)>,
+    pub interval: Option<(f64, f64)>,
+    /// SWI on the other half.
+    pub swi: f64,
+    /// What drafts.
+    #[serde(skip)]
+    pub name: String,
 }
 
 /// Replays both halves.
 pub(super) struct HeldOut<'a> {
-    tuner: &'a Tuner<'a>,
+    tuner: &'a Tuner,
     training: &'a [&'a Record],
     held_out: &'a [&'a Record],
 }
@@ -41,6 +42,28 @@ struct Replayed {
 }
 
 impl Replayed {
+    fn new(models: usize) -> Self {
+        Self {
+            counted: Prediction {
+                tokens: 0,
+                calls: vec![0; models],
+                seconds: 0.0,
+            },
+            records: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, generation: &GenerationOutput, seconds: f64) {
+        let tokens = generation.tokens.len();
+        self.records.push((tokens as f64, seconds));
+        let counted = &mut self.counted;
+        counted.tokens += tokens as u64;
+        counted.seconds += seconds;
+        for (sum, model) in counted.calls.iter_mut().zip(&generation.models) {
+            *sum += model.usage.calls;
+        }
+    }
+
     /// Times as fast as plain decoding on these records, with the target's time of one row.
     fn speedup(&self, one: f64, records: impl IntoIterator<Item = usize>) -> f64 {
         let sum =
@@ -52,7 +75,7 @@ impl Replayed {
 
 impl<'a> HeldOut<'a> {
     pub(super) fn new(
-        tuner: &'a Tuner<'a>,
+        tuner: &'a Tuner,
         training: &'a [&'a Record],
         held_out: &'a [&'a Record],
     ) -> Self {
@@ -76,13 +99,13 @@ impl<'a> HeldOut<'a> {
         let config = &self.tuner.config;
         let mut outcomes = vec![Outcome {
             name: "plain decoding".to_owned(),
-            training_swi: 1.0,
-            training_speedup: 1.0,
+            searched_swi: 1.0,
+            searched_speedup: 1.0,
             swi: 1.0,
             speedup: 1.0,
             interval: Some((1.0, 1.0)),
         }];
-        let names = config.drafters().iter().map(cascade_config::Drafter::name);
+        let names = config.drafters().iter().map(Drafter::name);
         for (drafter, name) in names.enumerate() {
             if recordings.is_neural(drafter) {
                 continue;
@@ -114,8 +137,8 @@ impl<'a> HeldOut<'a> {
         let records = held_out.records.len();
         Ok(Outcome {
             name,
-            training_swi: training.counted.swi(&costs),
-            training_speedup: training.speedup(one, 0..training.records.len()),
+            searched_swi: training.counted.swi(&costs),
+            searched_speedup: training.speedup(one, 0..training.records.len()),
             swi: held_out.counted.swi(&costs),
             speedup: held_out.speedup(one, 0..records),
             interval: Bootstrap::default().interval(records, |chosen| {
@@ -127,39 +150,16 @@ impl<'a> HeldOut<'a> {
     fn replay(&self, config: &Config, records: &[&Record]) -> Result<Replayed> {
         let Tuner { trace, times, .. } = self.tuner;
         let clock = VirtualClock::default();
-        let assumed = AssumedTimes {
-            clock: clock.clone(),
-            target: times.target.clone(),
-            drafters: times.drafters.iter().flatten().cloned().collect(),
-        };
-        let header = &trace.header;
-        let scorer = TraceScorer::new(Arc::clone(trace))?;
-        let target = Target::new(scorer, &trace.label, header.tokenizer())
-            .with_eos(header.eos.iter().copied())
-            .with_times(assumed);
+        let target = TraceScorer::target(trace)?.with_times(times.assumed(&clock));
         let assembled = self.tuner.pool.assemble_with_target(config, target)?;
         let mut cascade = assembled.cascade;
         let options = config.generation.options();
-        let mut replayed = Replayed {
-            counted: Prediction {
-                tokens: 0,
-                calls: vec![0; 1 + config.drafters().len()],
-                seconds: 0.0,
-            },
-            records: Vec::with_capacity(records.len()),
-        };
+        let mut replayed = Replayed::new(1 + config.drafters().len());
         for record in records {
             let before = clock.now();
             let generation = replay(&mut cascade, record, &options)?;
             let seconds = clock.now().saturating_sub(before).as_secs_f64();
-            let tokens = generation.tokens.len();
-            replayed.records.push((tokens as f64, seconds));
-            let counted = &mut replayed.counted;
-            counted.tokens += tokens as u64;
-            counted.seconds += seconds;
-            for (sum, model) in counted.calls.iter_mut().zip(&generation.models) {
-                *sum += model.usage.calls;
-            }
+            replayed.add(&generation, seconds);
         }
         Ok(replayed)
     }

@@ -1,0 +1,309 @@
+//! Replays in which forwards take an assumed time: what a schedule is worth where rows of a forward
+//! have these costs.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cascade_config::{Assembled, Config, ModelPool, ScheduleConfig};
+use cascade_engine::{Clock, Convention, KMatrix, RowTimes, VirtualClock};
+use serde::{Serialize, Serializer};
+
+use crate::trace::{replay, Oracle, OracleText, Provenance, Record, Trace, TraceScorer};
+use crate::tune::Times;
+use crate::{Bootstrap, Error, Result};
+
+/// Seconds of a forward of one row of the target; only ratios are reported.
+const FORWARD: f64 = 1e-3;
+
+/// What forwards take in a replay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssumedCosts {
+    /// Its name in tables.
+    pub name: String,
+    /// What each further row adds, as a share of a forward of one row, if that is all that is
+    /// assumed.
+    pub row_cost: Option<f64>,
+    /// The times. Those of drafters are in the order of the configuration's neural drafters.
+    pub times: Times,
+}
+
+impl AssumedCosts {
+    /// Each further row adds the share `row_cost` of a forward of one row; a forward of each neural
+    /// drafter takes so many forwards of the target.
+    pub fn linear(row_cost: f64, drafters: &[f64]) -> Self {
+        let of = |cost: f64| RowTimes::linear(cost * FORWARD, row_cost);
+        Self {
+            name: row_cost.to_string(),
+            row_cost: Some(row_cost),
+            times: Times {
+                target: of(1.0),
+                drafters: drafters.iter().map(|&cost| Some(of(cost))).collect(),
+            },
+        }
+    }
+}
+
+/// How a cascade drafts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Drafts {
+    /// As its configuration says.
+    Configured,
+    /// A fixed number of tokens. The cascade must have one drafter.
+    Length(usize),
+    /// Exactly what will be accepted.
+    Oracle,
+}
+
+/// What one cascade did with one cost of rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssumedOutcome {
+    /// The name of the costs.
+    pub name: String,
+    /// As in [`AssumedCosts`].
+    pub row_cost: Option<f64>,
+    /// Tokens, and times in forwards of one row of the target, of each record.
+    records: Vec<(f64, f64)>,
+    forwards: usize,
+    drafted: usize,
+}
+
+impl AssumedOutcome {
+    /// Tokens per time of a forward of one row: plain decoding has 1.
+    pub fn speedup(&self) -> f64 {
+        Self::ratio(&self.records)
+    }
+
+    fn ratio<'r>(records: impl IntoIterator<Item = &'r (f64, f64)>) -> f64 {
+        let sum = |sum: (f64, f64), record: &(f64, f64)| (sum.0 + record.0, sum.1 + record.1);
+        let (tokens, time) = records.into_iter().fold((0.0, 0.0), sum);
+        tokens / time
+    }
+
+    /// Its 95% interval, by resampling records.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        let records = &self.records;
+        Bootstrap::default().interval(records.len(), |chosen| {
+            Self::ratio(chosen.iter().map(|&at| &records[at]))
+        })
+    }
+
+    /// Tokens per forward of the target.
+    pub fn mean_acceptance_length(&self) -> f64 {
+        self.tokens() / self.forwards as f64
+    }
+
+    /// Drafted tokens for each emitted one.
+    pub fn drafted_per_token(&self) -> f64 {
+        self.drafted as f64 / self.tokens()
+    }
+
+    fn tokens(&self) -> f64 {
+        self.records.iter().map(|record| record.0).sum()
+    }
+}
+
+impl Serialize for AssumedOutcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serde_json::json!({
+            "row_cost": self.row_cost,
+            "speedup": self.speedup(),
+            "interval": self.interval(),
+            "mean_acceptance_length": self.mean_acceptance_length(),
+            "drafted_per_token": self.drafted_per_token(),
+        })
+        .serialize(serializer)
+    }
+}
+
+/// One way of drafting under all costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Way {
+    /// Its name.
+    #[serde(rename = "drafts")]
+    pub name: String,
+    /// In the order of the costs.
+    pub outcomes: Vec<AssumedOutcome>,
+}
+
+/// Speedups over plain decoding under assumptions: nothing is measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AssumedReport {
+    /// Name of the trace.
+    #[serde(rename = "replayed")]
+    pub trace: String,
+    /// Where its outputs come from.
+    pub provenance: Provenance,
+    /// The recorded model.
+    pub target: String,
+    /// The configuration.
+    pub config: String,
+    /// Always true.
+    pub assumed: bool,
+    /// The configuration first, then the fixed lengths, then the oracle.
+    pub ways: Vec<Way>,
+    /// The best of the fixed lengths for each cost, and its speedup.
+    pub best_length_in_hindsight: Vec<Option<(String, f64)>>,
+}
+
+/// Replays of a trace under assumed costs.
+pub struct AssumedReplays<'a> {
+    /// The cascade, whose target is not loaded.
+    pub config: &'a Config,
+    /// What it is assembled from.
+    pub pool: &'a ModelPool,
+    /// The recorded target.
+    pub trace: &'a Arc<Trace>,
+    /// Records to skip first.
+    pub offset: usize,
+    /// Records to replay at most; those without output are left out.
+    pub limit: usize,
+    /// What forwards take: a replay for each.
+    pub costs: &'a [AssumedCosts],
+    /// Fixed lengths that are replayed, too.
+    pub lengths: &'a [usize],
+    /// Whether the oracle is replayed, too.
+    pub oracle: bool,
+}
+
+impl AssumedReplays<'_> {
+    /// Ways of drafting, times costs.
+    pub fn count(&self) -> usize {
+        self.ways().len() * self.costs.len()
+    }
+
+    /// Replays everything. `on_replay` is called before each replay and may end it; then there is
+    /// no result. Cost: a run of the drafters along the trace for each replay.
+    ///
+    /// # Errors
+    /// Fixed lengths for several drafters; a cascade that cannot be assembled; errors of
+    /// [`replay`](fn@replay).
+    pub fn run(
+        &self,
+        mut on_replay: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<AssumedReport>> {
+        self.check()?;
+        let mut ways = Vec::new();
+        for (name, drafts) in self.ways() {
+            let mut outcomes = Vec::with_capacity(self.costs.len());
+            for costs in self.costs {
+                if on_replay().is_break() {
+                    return Ok(None);
+                }
+                outcomes.push(self.replay(&drafts, costs)?);
+            }
+            ways.push(Way { name, outcomes });
+        }
+        let header = &self.trace.header;
+        Ok(Some(AssumedReport {
+            trace: self.trace.label.clone(),
+            provenance: header.provenance,
+            target: header.model.clone(),
+            config: self.config.label.clone(),
+            assumed: true,
+            best_length_in_hindsight: self.best_lengths(&ways),
+            ways,
+        }))
+    }
+
+    /// Whether fixed lengths can be replayed.
+    ///
+    /// # Errors
+    /// If there are some, and another number of drafters than one.
+    pub fn check(&self) -> Result<()> {
+        let drafters = self.config.drafters().len();
+        match self.lengths.is_empty() || drafters == 1 {
+            true => Ok(()),
+            false => Err(Error::Unusable {
+                label: self.config.label.clone(),
+                problem: format!(
+                    "it has {drafters} drafters, and a fixed length needs exactly one; write K \
+                     matrices into configurations instead"
+                ),
+            }),
+        }
+    }
+
+    fn ways(&self) -> Vec<(String, Drafts)> {
+        let mut ways = vec![(self.config.schedule().name().to_owned(), Drafts::Configured)];
+        let lengths = self.lengths.iter();
+        ways.extend(lengths.map(|&n| (format!("{n} tokens"), Drafts::Length(n))));
+        ways.extend(self.oracle.then(|| ("oracle".to_owned(), Drafts::Oracle)));
+        ways
+    }
+
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        let records = self.trace.records.iter().skip(self.offset);
+        let records = records.take(self.limit);
+        records.filter(|record| !record.output.is_empty())
+    }
+
+    fn replay(&self, drafts: &Drafts, costs: &AssumedCosts) -> Result<AssumedOutcome> {
+        let clock = VirtualClock::default();
+        let one = costs.times.target.seconds(1);
+        let (assembled, text) = self.assemble(drafts, costs, &clock)?;
+        let mut cascade = assembled.cascade;
+        let options = self.config.generation.options();
+        let mut outcome = AssumedOutcome {
+            name: costs.name.clone(),
+            row_cost: costs.row_cost,
+            records: Vec::new(),
+            forwards: 0,
+            drafted: 0,
+        };
+        for record in self.records() {
+            if let Some(text) = &text {
+                text.set(&record.output);
+            }
+            let before = clock.now();
+            let generation = replay(&mut cascade, record, &options)?;
+            let time = clock.now().saturating_sub(before).as_secs_f64() / one;
+            outcome.records.push((generation.tokens.len() as f64, time));
+            outcome.forwards += generation.steps.len();
+            outcome.drafted += generation.num_draft_tokens();
+        }
+        Ok(outcome)
+    }
+
+    /// The cascade, and what tells the oracle the answers.
+    fn assemble(
+        &self,
+        drafts: &Drafts,
+        costs: &AssumedCosts,
+        clock: &VirtualClock,
+    ) -> Result<(Assembled, Option<OracleText>)> {
+        let target = TraceScorer::target(self.trace)?.with_times(costs.times.assumed(clock));
+        Ok(match drafts {
+            Drafts::Configured => (self.pool.assemble_with_target(self.config, target)?, None),
+            Drafts::Length(length) => {
+                let k = KMatrix::new(vec![vec![*length]], Convention::Added);
+                let k = ScheduleConfig::Static(k.map_err(cascade_engine::Error::from)?);
+                let config = without_rules(self.config).with_schedule(k)?;
+                (self.pool.assemble_with_target(&config, target)?, None)
+            }
+            Drafts::Oracle => {
+                let (oracle, text) = Oracle::new();
+                let config = without_rules(self.config);
+                let assembled = self.pool.assemble_with_schedule(&config, target, oracle)?;
+                (assembled, Some(text))
+            }
+        })
+    }
+
+    fn best_lengths(&self, ways: &[Way]) -> Vec<Option<(String, f64)>> {
+        let lengths = || ways.iter().skip(1).take(self.lengths.len());
+        let best = |at: usize| {
+            let speedups = lengths().map(|way| (way.name.clone(), way.outcomes[at].speedup()));
+            speedups.max_by(|a, b| a.1.total_cmp(&b.1))
+        };
+        (0..self.costs.len()).map(best).collect()
+    }
+}
+
+/// The configuration without stop rules: a fixed length and an oracle have their own.
+fn without_rules(config: &Config) -> Config {
+    let mut config = config.clone();
+    for drafter in config.drafters_mut() {
+        *drafter.stop_rule_mut() = None;
+    }
+    config
+}

@@ -1,0 +1,264 @@
+//! How good a model is at the project's word problems, and how good its drafters are there.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cascade_config::{Config, Drafter, ModelPool, PromptTemplate};
+use cascade_core::{Scorer, TokenId};
+use cascade_data::problems::{Kind, Split};
+use cascade_data::{Dataset, ProblemSet, Sample, Selection};
+use cascade_engine::{Cascade, Convention, KMatrix, Options};
+use cascade_models::LoadedModel;
+use serde::{Serialize, Serializer};
+
+use crate::trace::{FirstToken, Header, Record, Recorder, Subject, Trace, TraceScorer};
+use crate::{share_interval, Bootstrap, Ending, Endings, Error, Marks, Result};
+
+/// An evaluation of a configuration's target and of each of its drafters alone.
+pub struct WordProblems<'a> {
+    /// The models, and how many tokens an answer may have. Decoding must be greedy.
+    pub config: &'a Config,
+    /// What models come from.
+    pub pool: &'a ModelPool,
+    /// Problems of each set.
+    pub limit: usize,
+    /// Seed of the problems.
+    pub seed: u64,
+    /// How problems are asked, in place of the configuration's way.
+    pub template: Option<PromptTemplate>,
+}
+
+/// What an evaluation found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WordProblemsReport {
+    /// The target.
+    pub target: String,
+    /// The configuration.
+    pub config: String,
+    /// Seed of the problems.
+    pub seed: u64,
+    /// Tokens of an answer at most.
+    pub max_new_tokens: usize,
+    /// The drafters, largest first.
+    pub drafters: Vec<String>,
+    /// By set of problems.
+    pub sets: Vec<SetReport>,
+}
+
+/// What was found on one set of problems.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetReport {
+    /// The problems.
+    pub set: ProblemSet,
+    /// How they were asked.
+    pub template: PromptTemplate,
+    /// Whether answers were right.
+    pub marks: Marks,
+    /// How they ended.
+    pub endings: Endings,
+    /// By drafter: how often the target keeps the first token that it drafts.
+    pub drafters: Vec<FirstToken>,
+}
+
+impl WordProblems<'_> {
+    /// The sets: of each kind, problems of templates that were trained on, and of others.
+    pub fn sets(&self) -> impl Iterator<Item = ProblemSet> {
+        let seed = self.seed;
+        let of_kind =
+            move |kind| [Split::Test, Split::HeldOut].map(|split| ProblemSet { kind, split, seed });
+        Kind::ALL.into_iter().flat_map(of_kind)
+    }
+
+    /// Answers all problems, and replays the answers with each drafter, which drafts one token a
+    /// step. `on_problem` is called before each problem and each replayed answer, and may end the
+    /// evaluation; then there is no result, as half a set says little.
+    ///
+    /// # Errors
+    /// Sampled decoding; models that cannot be loaded; a template that takes no such problems.
+    pub fn run(
+        &self,
+        mut on_problem: impl FnMut(Phase) -> ControlFlow<()>,
+    ) -> Result<Option<WordProblemsReport>> {
+        if !self.options().decoding.is_greedy() {
+            return Err(Error::NotGreedy.at(format!("{}: temperature", self.config.label)));
+        }
+        let target = self.pool.target(self.config)?;
+        let mut sets = Vec::new();
+        for set in self.sets() {
+            match self.set(&target, set, &mut on_problem)? {
+                Some(found) => sets.push(found),
+                None => return Ok(None),
+            }
+        }
+        let drafters = self.config.drafters().iter();
+        Ok(Some(WordProblemsReport {
+            target: self.config.target.name.clone(),
+            config: self.config.label.clone(),
+            seed: self.seed,
+            max_new_tokens: self.config.generation.max_new_tokens,
+            drafters: drafters.map(|drafter| drafter.name().to_owned()).collect(),
+            sets,
+        }))
+    }
+
+    fn options(&self) -> Options {
+        self.config.generation.options()
+    }
+
+    /// `None` if it was ended.
+    fn set(
+        &self,
+        target: &LoadedModel,
+        set: ProblemSet,
+        on_problem: &mut impl FnMut(Phase) -> ControlFlow<()>,
+    ) -> Result<Option<SetReport>> {
+        let made = Dataset::Problems(set).made(Selection::first(self.limit));
+        let samples = made.transpose()?.unwrap_or_default();
+        let own = || set.template(self.config.prompt);
+        let mut found = SetReport {
+            set,
+            template: self.template.unwrap_or_else(own),
+            marks: Marks::default(),
+            endings: Endings::default(),
+            drafters: Vec::new(),
+        };
+        let mut records = Vec::with_capacity(samples.len());
+        let mut recorder = self.recorder(target)?;
+        for sample in &samples {
+            if on_problem(Phase::Answer).is_break() {
+                return Ok(None);
+            }
+            let prompt = recorder.encode(&sample.prompt(found.template)?)?;
+            let (record, text) = recorder.record(Subject::new(&sample.id), &prompt, |_| {})?;
+            found.mark(sample, &record, text.as_deref().unwrap_or_default());
+            records.push(record);
+        }
+        let trace = Arc::new(self.trace(target, records)?);
+        for drafter in self.config.drafters() {
+            match self.first_tokens(drafter, &trace, on_problem)? {
+                Some(of_drafter) => found.drafters.push(of_drafter),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    fn recorder(&self, target: &LoadedModel) -> Result<Recorder> {
+        let codec = Arc::new(target.tokenizer.clone());
+        Recorder::new(
+            &self.config.target.name,
+            target.session(),
+            self.eos(target),
+            Some(codec),
+            &self.options(),
+        )
+    }
+
+    fn eos(&self, target: &LoadedModel) -> Vec<TokenId> {
+        match self.config.generation.ignore_eos {
+            true => Vec::new(),
+            false => target.eos_token_ids.clone(),
+        }
+    }
+
+    /// The answers as a target.
+    fn trace(&self, target: &LoadedModel, records: Vec<Record>) -> Result<Trace> {
+        let session = target.session();
+        let mut header = Header::measured(
+            &self.config.target.name,
+            session.architecture(),
+            &target.tokenizer.fingerprint(),
+            session.vocab_size(),
+            &self.options(),
+        );
+        header.max_context = session.max_context();
+        header.eos = self.eos(target);
+        Trace::new("the target's answers", header, records)
+    }
+
+    fn first_tokens(
+        &self,
+        drafter: &Drafter,
+        trace: &Arc<Trace>,
+        on_problem: &mut impl FnMut(Phase) -> ControlFlow<()>,
+    ) -> Result<Option<FirstToken>> {
+        let mut cascade = self.alone(drafter, trace)?;
+        let mut found = FirstToken::default();
+        for record in &trace.records {
+            if on_problem(Phase::Replay).is_break() {
+                return Ok(None);
+            }
+            found.add(&mut cascade, record, &self.options())?;
+        }
+        Ok(Some(found))
+    }
+
+    /// A cascade of the recorded target and one drafter, which drafts one token at a time.
+    fn alone(&self, drafter: &Drafter, trace: &Arc<Trace>) -> Result<Cascade> {
+        let k = KMatrix::new(vec![vec![1]], Convention::Added);
+        let k = k.map_err(cascade_engine::Error::from)?;
+        let config = self.config.clone();
+        let mut config = config.with_drafters(vec![drafter.clone()], k)?;
+        config.max_nodes = 1;
+        let target = TraceScorer::target(trace)?;
+        Ok(self.pool.assemble_with_target(&config, target)?.cascade)
+    }
+}
+
+/// What is done with a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The target answers it.
+    Answer,
+    /// A drafter drafts along the answer.
+    Replay,
+}
+
+impl SetReport {
+    fn mark(&mut self, sample: &Sample, record: &Record, text: &str) {
+        let complete = record.finish.ends_text();
+        self.endings.add(Ending::of(&record.output, complete));
+        if let Some(solution) = sample.solution() {
+            self.marks.add(&solution.mark(text));
+        }
+    }
+
+    fn object(&self, drafters: &[String]) -> serde_json::Value {
+        let acceptance = drafters.iter().zip(&self.drafters).map(|(name, found)| {
+            serde_json::json!({
+                "drafter": name,
+                "drafts": found.drafted(),
+                "first_token_accepted": found.share(),
+                "interval": found.interval(Bootstrap::default()),
+            })
+        });
+        let answers = self.marks.answers;
+        serde_json::json!({
+            "kind": self.set.kind.name(),
+            "split": self.set.split.name(),
+            "template": self.template.name(),
+            "problems": answers,
+            "right": self.marks.right,
+            "exact": (answers > 0).then(|| self.marks.right as f64 / answers as f64),
+            "interval": share_interval(self.marks.right, answers),
+            "no_result": self.marks.missing,
+            "loops": self.endings.loops,
+            "at_limit": self.endings.at_limit,
+            "drafters": acceptance.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Serialize for WordProblemsReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let sets = self.sets.iter().map(|set| set.object(&self.drafters));
+        serde_json::json!({
+            "target": self.target,
+            "config": self.config,
+            "seed": self.seed,
+            "max_new_tokens": self.max_new_tokens,
+            "sets": sets.collect::<Vec<_>>(),
+        })
+        .serialize(serializer)
+    }
+}
