@@ -1,26 +1,21 @@
 //! `cascade check-lossless`: whether a configuration is lossless.
 
-mod random_settings;
-mod rescoring;
-mod sampled;
+mod show;
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
-use anyhow::{bail, Context, Result};
-use cascade_config::{Config, ModelPool};
-use cascade_core::{seed_of, Decoding, Noise, Prompt, Sampling, SeededNoise, TokenId};
-use cascade_engine::{Cascade, Options, Rule};
-use cascade_eval::lossless::{agreement, rescore, rescore_sampled, Cells, Rescored, Tolerance};
+use anyhow::{bail, Result};
+use cascade_config::ModelPool;
+use cascade_core::{seed_of, Decoding, Sampling};
+use cascade_engine::Rule;
+use cascade_eval::lossless::{with_random_settings, Comparisons, Findings, Tolerance, Trial};
 use cascade_models::{DType, LoadedModel};
 use clap::Args;
 use serde::Serialize;
 
-use self::random_settings::with_random_settings;
-use self::rescoring::Findings;
-use self::sampled::{Compared, Comparisons};
 use crate::args::JobArgs;
 use crate::job::Job;
 use crate::progress::Progress;
@@ -31,9 +26,6 @@ const VIOLATED: u8 = 1;
 
 /// Samples per prompt.
 const SAMPLES: u64 = 5000;
-
-/// Tokens generated beyond those that are compared, so that drafts are deep.
-const FURTHER_TOKENS: usize = 5;
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckLosslessArgs {
@@ -139,16 +131,6 @@ struct Checker<'a> {
     pool: ModelPool,
 }
 
-/// The prompt and settings of one generation.
-struct Trial {
-    number: usize,
-    config: Config,
-    prompt: Prompt,
-    cascade: Cascade,
-    /// The tokens that end an answer.
-    eos: Vec<TokenId>,
-}
-
 impl Checker<'_> {
     fn trials(&self) -> usize {
         self.args.generations.unwrap_or(self.job.inputs.len())
@@ -173,46 +155,24 @@ impl Checker<'_> {
         })
     }
 
-    /// Re-scores every token by the target alone; sampled ones are compared with plain decoding of
-    /// the same seed too.
+    /// Re-scores every token by the target alone.
     fn re_scored(&self) -> Result<bool> {
         let mut progress = Progress::new(self.trials(), "generations");
         let mut findings = Findings::new(self.job.options().decoding);
         let so_far = say_if_interrupted("generations", self.trials());
-        for number in 0..self.trials() {
-            let mut trial = self.trial(number)?;
-            let options = trial.options();
-            let name = || format!("prompt {}", number + 1);
-            let tokens = trial.generate(&options).with_context(name)?;
-            let found = self.rescore(&trial, &tokens, &options)?;
-            if !options.decoding.is_greedy() {
-                let plain = trial.generate(&options.clone().with_speculation(false))?;
-                let of_plain = self.rescore(&trial, &plain, &options)?;
-                findings.compare(&trial, (&tokens, &found), (&plain, &of_plain));
-            }
-            findings.add(&trial, found);
-            progress.step();
-            so_far.done(findings.violations.len());
-        }
-        drop(progress);
-        self.print(&findings, |out| findings.show(out))?;
-        Ok(findings.is_lossless())
-    }
-
-    fn rescore(&self, trial: &Trial, tokens: &[TokenId], options: &Options) -> Result<Rescored> {
         let tolerance = match self.args.tolerance {
             Some(gap) => Tolerance::fixed(gap),
             None => Tolerance::of_rounding(epsilon(self.target.dtype)),
         };
-        let mut target = self.target.session();
-        Ok(match options.decoding {
-            Decoding::Greedy => rescore(&mut target, &trial.prompt, tokens, tolerance)?,
-            Decoding::Sampled(sampling) => {
-                let noise: &dyn Noise = &SeededNoise::new(options.seed);
-                let races = (&sampling, noise);
-                rescore_sampled(&mut target, &trial.prompt, tokens, races, tolerance)?
-            }
-        })
+        for number in 0..self.trials() {
+            let mut trial = self.trial(number)?;
+            findings.check(&mut trial, || self.target.session(), tolerance)?;
+            progress.step();
+            so_far.done(findings.violations.len());
+        }
+        drop(progress);
+        self.print(&findings, |out| show::findings(out, &findings))?;
+        Ok(findings.lossless)
     }
 
     fn sampled(&self, sampling: &Sampling, samples: u64) -> Result<bool> {
@@ -223,46 +183,14 @@ impl Checker<'_> {
         let mut report = Comparisons::new(self.args.level, self.args.length);
         for number in 0..trials {
             let mut trial = self.trial(number)?;
-            let cells = Cells::new(
-                &mut self.target.session(),
-                &trial.prompt,
-                sampling,
-                &trial.eos,
-                self.args.length,
-                samples,
-            )?;
-            let samples = self.samples(&mut trial, samples, &mut progress)?;
-            let found = agreement(&cells, samples.iter().map(Vec::as_slice));
-            // Bonferroni correction: the level holds for all prompts together.
-            let level = self.args.level / trials as f64;
-            report.add(Compared::new(&trial, &cells, found, level));
+            let mut target = self.target.session();
+            let draws = (sampling, samples);
+            report.check(&mut trial, &mut target, draws, trials, || progress.step())?;
             so_far.done(report.violations());
         }
         drop(progress);
-        self.print(&report, |out| report.show(out))?;
+        self.print(&report, |out| show::comparisons(out, &report))?;
         Ok(report.lossless)
-    }
-
-    fn samples(
-        &self,
-        trial: &mut Trial,
-        count: u64,
-        progress: &mut Progress,
-    ) -> Result<Vec<Vec<TokenId>>> {
-        let options = trial.options();
-        (0..count)
-            .map(|i| {
-                let options = options
-                    .clone()
-                    .with_max_new_tokens(self.args.length + FURTHER_TOKENS)
-                    .with_seed(seed_of(options.seed, i))
-                    .with_stop(None);
-                progress.step();
-                let mut tokens = trial.generate(&options)?;
-                tokens.truncate(self.args.length);
-                Ok(tokens)
-            })
-            .collect()
     }
 
     fn print<T: Serialize>(
@@ -278,20 +206,6 @@ impl Checker<'_> {
             show(&mut out)?;
         }
         Ok(())
-    }
-}
-
-impl Trial {
-    /// With a seed of its own.
-    fn options(&self) -> Options {
-        let options = self.config.generation.options();
-        let seed = seed_of(options.seed, self.number as u64);
-        options.with_seed(seed)
-    }
-
-    fn generate(&mut self, options: &Options) -> Result<Vec<TokenId>> {
-        let generation = self.cascade.generate_tokens(&self.prompt, options)?;
-        Ok(generation.tokens)
     }
 }
 
@@ -330,12 +244,4 @@ fn say_if_interrupted(unit: &'static str, trials: usize) -> SoFar {
         )
     });
     so_far
-}
-
-fn verdict(lossless: bool) -> &'static str {
-    if lossless {
-        "lossless"
-    } else {
-        "NOT LOSSLESS"
-    }
 }

@@ -1,13 +1,11 @@
 //! The common start of every command that generates: configuration, inputs, options.
 
 use anyhow::{bail, Result};
-use cascade_config::{
-    AssembleOptions, Assembled, ChatTemplate, Config, ModelPool, SamplingSettings,
-};
+use cascade_config::{AssembleOptions, Assembled, ChatTemplate, Config, ModelPool};
 use cascade_core::TokenId;
 use cascade_engine::Options;
 
-use crate::args::{DecodingArgs, JobArgs};
+use crate::args::JobArgs;
 use crate::costs::with_costs;
 use crate::inputs::{cut_short, inputs, Input};
 use crate::models::{assemble, configuration, set_decoding};
@@ -123,25 +121,4 @@ fn warn_of_unasked_turns(inputs: &[Input]) {
             inputs.len()
         )),
     }
-}
-
-/// The configuration's settings, overridden by the arguments.
-pub(crate) fn sampling(
-    args: &DecodingArgs,
-    configured: SamplingSettings,
-) -> Result<SamplingSettings> {
-    let settings = SamplingSettings::new(
-        args.temperature.unwrap_or(configured.temperature()),
-        args.top_k.or(configured.top_k()),
-        args.top_p.or(configured.top_p()),
-        args.min_p.or(configured.min_p()),
-    )?;
-    let truncates = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
-    if truncates && settings.truncates_in_vain() {
-        bail!(
-            "--top-k, --top-p and --min-p have no effect at temperature 0 (greedy decoding); \
-             also give --temperature"
-        );
-    }
-    Ok(settings)
 }

@@ -2,7 +2,6 @@
 
 mod args;
 mod bench;
-mod bigram;
 mod cached;
 mod chat;
 mod check_lossless;
@@ -18,7 +17,6 @@ mod interrupt;
 mod job;
 mod manual;
 mod models;
-mod ngram;
 mod out_of_memory;
 mod outputs;
 mod progress;
@@ -31,9 +29,11 @@ mod serve;
 mod show;
 mod simulate;
 mod stdin;
+mod tables;
 mod templates;
 mod terminal;
 mod threads;
+mod tokenizer;
 mod trace;
 mod train;
 mod tune;
@@ -48,19 +48,18 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::bench::BenchCommand;
-use crate::bigram::BigramCommand;
 use crate::chat::ChatArgs;
 use crate::check_lossless::CheckLosslessArgs;
 use crate::config_check::ConfigCommand;
 use crate::demo::DemoCommand;
 use crate::ewif::EwifCommand;
-use crate::ngram::NgramCommand;
 use crate::quantize::QuantizeArgs;
 use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::run::RunArgs;
 use crate::serve::ServeArgs;
 use crate::simulate::SimulateCommand;
+use crate::tables::{BigramCommand, NgramCommand};
 use crate::trace::TraceCommand;
 use crate::train::TrainCommand;
 use crate::tune::TuneArgs;
@@ -256,8 +255,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         }
         Command::Train { command } => train::run(&command),
         Command::Config { command } => config_check::run(&command),
-        Command::Bigram { command } => bigram::run(command, cli.threads),
-        Command::Ngram { command } => ngram::run(command),
+        Command::Bigram { command } => tables::bigram(command, cli.threads),
+        Command::Ngram { command } => tables::ngram(command),
         Command::Trace { command } => trace::run(command),
         Command::Replay(args) => replay::run(&args),
         Command::Bench { command } => bench::run(&command),

@@ -3,14 +3,14 @@
 use anyhow::{bail, ensure, Context, Result};
 use cascade_config::{
     model_source, AssembleOptions, Assembled, CascadeSpec, ChatTemplate, Config, DeviceSpec,
-    Drafter, ModelPool, Neural, NgramTable, ScheduleConfig, StopRuleConfig, TextDrafter,
+    Drafter, ModelPool, Neural, NgramTable, SamplingSettings, ScheduleConfig, StopRuleConfig,
+    TextDrafter,
 };
 use cascade_engine::{Lenience, LossBudget, Placement, Rule, StopSequences};
 use cascade_eval::trace::Trace;
 use cascade_models::LoadedModel;
 
 use crate::args::{DecodingArgs, ModelArgs, ScheduleName};
-use crate::job::sampling;
 
 /// Refuses a model that the outputs of a trace say nothing about: of another vocabulary or another
 /// architecture than the recorded target. `flag` is what named it.
@@ -134,6 +134,24 @@ pub(crate) fn set_decoding(config: &mut Config, args: &DecodingArgs) -> Result<(
         generation.stop = Some(StopSequences::new(&args.stop)?);
     }
     Ok(())
+}
+
+/// The configuration's settings, overridden by the arguments.
+fn sampling(args: &DecodingArgs, configured: SamplingSettings) -> Result<SamplingSettings> {
+    let settings = SamplingSettings::new(
+        args.temperature.unwrap_or(configured.temperature()),
+        args.top_k.or(configured.top_k()),
+        args.top_p.or(configured.top_p()),
+        args.min_p.or(configured.min_p()),
+    )?;
+    let truncates = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
+    if truncates && settings.truncates_in_vain() {
+        bail!(
+            "--top-k, --top-p and --min-p have no effect at temperature 0 (greedy decoding); \
+             also give --temperature"
+        );
+    }
+    Ok(settings)
 }
 
 /// Sets the rule of all reviews.

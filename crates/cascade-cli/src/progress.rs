@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-use crate::bigram::grouped;
 use crate::terminal;
+use crate::terminal::grouped;
 
 /// When the first line is printed, and the further ones.
 const FIRST: Duration = Duration::from_secs(10);

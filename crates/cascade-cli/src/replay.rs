@@ -15,9 +15,9 @@ use clap::Args;
 use serde_json::{json, Value};
 
 use crate::args::ScheduleName;
-use crate::bigram::grouped;
 use crate::models::{set_stop_rule, with_schedule};
 use crate::progress::Progress;
+use crate::terminal::grouped;
 use crate::{interrupt, job, terminal};
 
 mod assumed;

@@ -20,9 +20,9 @@ use cascade_reproduce::{
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
-use crate::bigram::tokenizer;
 use crate::fold::folded;
 use crate::progress::Progress;
+use crate::tokenizer;
 use crate::{fold, interrupt, terminal};
 
 const T5_XXL: &str = include_str!("../configs/t5-xxl.yaml");

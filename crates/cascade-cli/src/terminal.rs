@@ -142,6 +142,19 @@ impl<W: Write> Drop for Printer<W> {
     }
 }
 
+/// 1234567 as 1,234,567.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +239,11 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
             value
         );
+    }
+
+    #[test]
+    fn groups_digits_by_three() {
+        let grouped: Vec<String> = [0, 999, 1000, 1_234_567].map(super::grouped).into();
+        assert_eq!(grouped, ["0", "999", "1,000", "1,234,567"]);
     }
 }

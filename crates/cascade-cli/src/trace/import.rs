@@ -14,7 +14,8 @@ use cascade_fs::{Existing, Output};
 use cascade_models::Tokenizer;
 
 use super::{Format, ImportArgs};
-use crate::bigram::{grouped, tokenizer};
+use crate::terminal::grouped;
+use crate::tokenizer;
 use crate::{outputs, terminal};
 
 /// End-of-answer token of Vicuna's conversation format.

@@ -16,12 +16,12 @@ use cascade_models::{HubOptions, LoadedModel, ModelFile, ModelSource};
 
 use super::RecordArgs;
 use crate::args::InputArgs;
-use crate::bigram::grouped;
 use crate::costs;
 use crate::inputs::Input;
 use crate::job::{self, Job};
 use crate::progress::Progress;
 use crate::templates::PromptText;
+use crate::terminal::grouped;
 use crate::{interrupt, outputs, terminal};
 
 pub(super) fn record(args: &RecordArgs) -> Result<()> {

@@ -12,9 +12,9 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::bench::options::load_options;
-use crate::bigram::grouped;
 use crate::models::refuse_another_kind;
 use crate::progress::Progress;
+use crate::terminal::grouped;
 use crate::{at_most, interrupt, terminal};
 
 #[derive(Debug, Args)]

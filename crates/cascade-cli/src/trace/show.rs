@@ -8,8 +8,8 @@ use cascade_eval::trace::{Header, Quantiles, Reader, Summary, NEAR_TIE};
 use cascade_eval::Error;
 use serde_json::{json, Value};
 
-use crate::bigram::grouped;
 use crate::terminal;
+use crate::terminal::grouped;
 
 /// Quantiles of the lengths.
 const LENGTHS: [(&str, f64); 4] = [("min", 0.0), ("median", 0.5), ("p90", 0.9), ("max", 1.0)];

@@ -256,6 +256,18 @@ pub enum Error {
     #[error(transparent)]
     Model(#[from] cascade_models::Error),
 
+    /// A lenience below 1.
+    #[error(transparent)]
+    Lenience(#[from] cascade_engine::InvalidLenience),
+
+    /// Settings of sampling that do not fit together.
+    #[error(transparent)]
+    Sampling(#[from] cascade_core::InvalidSampling),
+
+    /// The target's distribution cannot be enumerated.
+    #[error(transparent)]
+    Cells(#[from] crate::lossless::CellsError),
+
     /// Times of forwards could not be measured.
     #[error("{model}")]
     Times {

@@ -66,6 +66,7 @@ mod step_cost;
 mod summary;
 mod tally;
 mod timed_replay;
+mod traces;
 mod writer;
 
 use crate::{Error, Result};
@@ -85,4 +86,5 @@ pub use step_cost::{replay_timed, StepCost};
 pub use summary::{Quantiles, Summary, NEAR_TIE};
 pub use tally::{Calls, Tallies, Tally};
 pub use timed_replay::{LookupLog, TimedReplayScorer};
+pub use traces::Traces;
 pub use writer::Writer;

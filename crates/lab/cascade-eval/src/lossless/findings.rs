@@ -1,50 +1,57 @@
 //! Every emitted token is re-scored by the target alone; sampled ones are compared with plain
 //! decoding of the same seed too.
 
-use std::io::Write;
-
-use cascade_core::{Decoding, TokenId};
-use cascade_eval::lossless::{Difference, Rescored};
+use cascade_core::{Decoding, Scorer, TokenId};
 use serde::Serialize;
 
-use super::random_settings::settings;
-use super::{verdict, Trial};
-
-/// Near-ties and violations printed of each.
-const SHOWN: usize = 10;
+use super::{settings, Difference, Rescored, Tolerance, Trial};
 
 /// The result of re-scoring, over all generations.
-#[derive(Serialize)]
-pub(super) struct Findings {
-    mode: &'static str,
-    lossless: bool,
-    generations: usize,
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Findings {
+    /// `greedy` or `coupled`.
+    pub mode: &'static str,
+    /// Whether there are no violations.
+    pub lossless: bool,
+    /// Texts that were re-scored.
+    pub generations: usize,
     /// Of them, those that equal plain decoding of the same seed token by token.
     #[serde(skip_serializing_if = "Option::is_none")]
-    equal_to_plain: Option<usize>,
-    tokens: usize,
-    agreements: usize,
+    pub equal_to_plain: Option<usize>,
+    /// Their tokens.
+    pub tokens: usize,
+    /// Tokens that are the target's.
+    pub agreements: usize,
     /// Logits at most this far apart are a near-tie: the greatest tolerance of a row.
-    tolerance: f32,
+    pub tolerance: f32,
     /// The smallest margin of a token's logit, with noise if sampled, over the runner-up's.
-    smallest_lead: f32,
-    near_ties: Vec<Finding>,
-    pub(super) violations: Vec<Finding>,
+    pub smallest_lead: f32,
+    /// Tokens that would be if logits changed within the tolerance.
+    pub near_ties: Vec<Finding>,
+    /// Tokens that the target would not have emitted.
+    pub violations: Vec<Finding>,
 }
 
-#[derive(Serialize)]
-pub(super) struct Finding {
+/// A token that is not the target's, or nearly not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
     /// Index of the generation, from 0.
-    generation: usize,
-    position: usize,
-    emitted: TokenId,
-    expected: TokenId,
-    gap: f32,
-    settings: String,
+    pub generation: usize,
+    /// Index of the token in the text.
+    pub position: usize,
+    /// The token of the text.
+    pub emitted: TokenId,
+    /// The target's token.
+    pub expected: TokenId,
+    /// By how much the logit of the second exceeds that of the first.
+    pub gap: f32,
+    /// The settings of the generation, in one line.
+    pub settings: String,
 }
 
 impl Findings {
-    pub(super) fn new(decoding: Decoding) -> Self {
+    /// Nothing found yet.
+    pub fn new(decoding: Decoding) -> Self {
         let greedy = decoding.is_greedy();
         Self {
             mode: if greedy { "greedy" } else { "coupled" },
@@ -60,14 +67,35 @@ impl Findings {
         }
     }
 
-    pub(super) fn is_lossless(&self) -> bool {
-        self.lossless
+    /// Generates a text and re-scores it by sessions of the target alone; a sampled one is compared
+    /// with plain decoding of the same seed, too.
+    ///
+    /// # Errors
+    /// Errors of the models.
+    pub fn check<S: Scorer>(
+        &mut self,
+        trial: &mut Trial,
+        target: impl Fn() -> S,
+        tolerance: Tolerance,
+    ) -> crate::Result<()> {
+        let options = trial.options();
+        let at =
+            |error: crate::Error, trial: &Trial| error.at(format!("prompt {}", trial.number + 1));
+        let tokens = trial.generate(&options).map_err(|error| at(error, trial))?;
+        let found = trial.rescore(&mut target(), &tokens, tolerance)?;
+        if !options.decoding.is_greedy() {
+            let plain = trial.generate(&options.with_speculation(false))?;
+            let of_plain = trial.rescore(&mut target(), &plain, tolerance)?;
+            self.compare(trial, (&tokens, &found), (&plain, &of_plain));
+        }
+        self.add(trial, found);
+        Ok(())
     }
 
     /// Compares a text with that of plain decoding. Where they part, one of them had a near-tie, or
     /// is wrong: then it is a violation, whichever it is. (Those of the text itself are added with
     /// it.)
-    pub(super) fn compare(
+    fn compare(
         &mut self,
         trial: &Trial,
         (tokens, found): (&[TokenId], &Rescored),
@@ -93,7 +121,7 @@ impl Findings {
         }
     }
 
-    pub(super) fn add(&mut self, trial: &Trial, found: Rescored) {
+    fn add(&mut self, trial: &Trial, found: Rescored) {
         let finding = |difference| finding(trial, difference);
         self.generations += 1;
         self.tokens += found.tokens;
@@ -105,54 +133,6 @@ impl Findings {
         self.violations
             .extend(found.violations.into_iter().map(finding));
         self.lossless = self.violations.is_empty();
-    }
-
-    pub(super) fn show(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        writeln!(
-            out,
-            "{}: {} generations, {} tokens re-scored by the target alone: {} agree, \
-             {} near-ties (logits within {}), {} violations",
-            self.mode,
-            self.generations,
-            self.tokens,
-            self.agreements,
-            self.near_ties.len(),
-            self.tolerance,
-            self.violations.len()
-        )?;
-        if let Some(equal) = self.equal_to_plain {
-            writeln!(
-                out,
-                "{equal} of {} equal plain decoding of the same seed, token by token",
-                self.generations
-            )?;
-        }
-        writeln!(
-            out,
-            "smallest margin of a top logit over the runner-up: {:.1e}",
-            self.smallest_lead
-        )?;
-        for (what, findings) in [
-            ("near-tie", &self.near_ties),
-            ("violation", &self.violations),
-        ] {
-            for finding in findings.iter().take(SHOWN) {
-                writeln!(
-                    out,
-                    "{what}: generation {}, token {}: {} emitted, {} expected, gap {}; {}",
-                    finding.generation + 1,
-                    finding.position + 1,
-                    finding.emitted,
-                    finding.expected,
-                    finding.gap,
-                    finding.settings
-                )?;
-            }
-            if findings.len() > SHOWN {
-                writeln!(out, "… and {} more", findings.len() - SHOWN)?;
-            }
-        }
-        writeln!(out, "{}", verdict(self.lossless))
     }
 }
 

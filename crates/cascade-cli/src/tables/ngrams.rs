@@ -8,9 +8,9 @@ use cascade_models::Tokenizer;
 use cascade_ngram::{NgramMetadata, NgramTable};
 
 use super::args::ShowArgs;
-use super::tables::{context, describe, name, open, show_agreement};
-use super::{grouped, tokenizer};
-use crate::terminal;
+use super::text::{context, describe, name, open_any, show_agreement};
+use crate::terminal::{self, grouped};
+use crate::tokenizer;
 
 /// The table at a place, if it declares to be an n-gram table; bigram tables are not.
 pub(super) fn declared(table: &str) -> Result<Option<NgramTable>> {
@@ -20,20 +20,15 @@ pub(super) fn declared(table: &str) -> Result<Option<NgramTable>> {
     Ok(Some(NgramTable::open_any(table)?))
 }
 
-/// A table of either kind.
-pub(crate) fn open_any(table: &str) -> Result<NgramTable> {
-    match table.starts_with("embedded:") {
-        true => Ok(NgramTable::of_bigrams(&open(table)?)?),
-        false => Ok(NgramTable::open_any(table)?),
-    }
-}
-
 pub(super) fn show(table: &NgramTable, args: &ShowArgs) -> Result<()> {
     let fingerprint = &table.metadata().provenance.tokenizer;
     let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, |found| {
         table.check_tokenizer(found)
     })?;
-    match (&context(args, tokenizer.as_ref())?[..], args.top) {
+    match (
+        &context(&args.token, &args.id, tokenizer.as_ref())?[..],
+        args.top,
+    ) {
         ([], None) => show_table(table),
         ([], Some(top)) => show_frequent(table, tokenizer.as_ref(), top),
         (context, top) => show_context(table, context, tokenizer.as_ref(), top),

@@ -4,15 +4,16 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
-use cascade_bigram::{Agreement, Band};
 use cascade_core::TokenId;
 use cascade_fs::{Existing, Output};
 use cascade_models::Tokenizer;
-use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Provenance, Source};
+use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Provenance};
 
 use super::args::{ExportArgs, ImportArgs, ShowArgs};
-use super::{grouped, ngrams, tokenizer};
-use crate::{outputs, terminal};
+use super::ngrams;
+use super::text::{context, describe, name, open, show_agreement};
+use crate::terminal::{self, grouped};
+use crate::{outputs, tokenizer};
 
 pub(super) fn show(args: &ShowArgs) -> Result<()> {
     if let Some(table) = ngrams::declared(&args.table)? {
@@ -23,7 +24,10 @@ pub(super) fn show(args: &ShowArgs) -> Result<()> {
     let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, |found| {
         table.check_tokenizer(found)
     })?;
-    match (&context(args, tokenizer.as_ref())?[..], args.top) {
+    match (
+        &context(&args.token, &args.id, tokenizer.as_ref())?[..],
+        args.top,
+    ) {
         ([token], top) => show_token(&table, *token, tokenizer.as_ref(), top),
         ([], Some(top)) => show_frequent(&table, tokenizer.as_ref(), top),
         ([], None) => show_table(&table),
@@ -31,25 +35,6 @@ pub(super) fn show(args: &ShowArgs) -> Result<()> {
             "{} is a bigram table, which knows what follows one token; give one",
             args.table
         ),
-    }
-}
-
-/// The tokens given by `--token` or `--id`.
-pub(super) fn context(args: &ShowArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<TokenId>> {
-    let tokens = args.token.iter().map(|text| find(text, tokenizer));
-    tokens.chain(args.id.iter().map(|&id| Ok(id))).collect()
-}
-
-pub(super) fn open(table: &str) -> Result<BigramTable> {
-    let Some(name) = table.strip_prefix("embedded:") else {
-        return Ok(BigramTable::open_any(table)?);
-    };
-    match cascade_demo::bigram_table(name) {
-        Some(bytes) => Ok(BigramTable::from_bytes(table, bytes.to_vec())?),
-        None => {
-            let names = cascade_demo::BIGRAM_TABLES.join(", ");
-            bail!("there is no embedded table {name:?}; known: {names}")
-        }
     }
 }
 
@@ -89,25 +74,6 @@ fn show_table(table: &BigramTable) -> Result<()> {
         writeln!(out, "{:<16} {}", "source", describe(source))?;
     }
     Ok(())
-}
-
-pub(super) fn describe(source: &Source) -> String {
-    let mut text = source.name.clone();
-    if let Some(bytes) = source.bytes {
-        text += &format!(", {} bytes", grouped(bytes));
-    }
-    if let Some(date) = &source.dump_date {
-        text += &format!(", dump of {date}");
-    }
-    text
-}
-
-/// A token's id, and its text if that is known.
-pub(super) fn name(token: TokenId, tokenizer: Option<&Tokenizer>) -> String {
-    match tokenizer.and_then(|tokenizer| tokenizer.id_to_token(token)) {
-        Some(piece) => format!("#{token} {piece:?}"),
-        None => format!("#{token}"),
-    }
 }
 
 /// The most frequent tokens, each with its most frequent successor.
@@ -166,70 +132,12 @@ fn show_token(
     Ok(())
 }
 
-/// The id of a token given by the user.
-fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
-    if let Some(id) = text.strip_prefix('#').and_then(|id| id.parse().ok()) {
-        return Ok(id);
-    }
-    let Some(tokenizer) = tokenizer else {
-        bail!("to look up the token {text:?}, give the table's tokenizer with --tokenizer, or the id with --id");
-    };
-    if let Some(id) = tokenizer.token_to_id(text) {
-        return Ok(id);
-    }
-    match tokenizer.encode_plain(text)?[..] {
-        [token] => Ok(token),
-        ref tokens => {
-            let pieces: Vec<_> = tokens
-                .iter()
-                .filter_map(|&token| tokenizer.id_to_token(token))
-                .collect();
-            bail!("{text:?} is not one token but {pieces:?}; give one of them")
-        }
-    }
-}
-
 pub(super) fn compare(first: &str, second: &str) -> Result<()> {
     if ngrams::declared(first)?.is_some() || ngrams::declared(second)?.is_some() {
         return ngrams::compare(first, second);
     }
     let agreement = cascade_bigram::compare(&open(first)?, &open(second)?)?;
     show_agreement("tokens", &agreement)
-}
-
-/// How far tables agree after `contexts`.
-pub(super) fn show_agreement(contexts: &str, agreement: &Agreement) -> Result<()> {
-    let mut out = terminal::stdout();
-    writeln!(
-        out,
-        "{:>20} {contexts:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
-        "occurs in the first", "only first", "only second", "both", "agree", "weighted"
-    )?;
-    for band in &agreement.bands {
-        let label = match band.from {
-            0 => "never".to_owned(),
-            from => format!("{} times or more", grouped(from)),
-        };
-        writeln!(out, "{}", row(&label, band))?;
-    }
-    writeln!(out, "{}", row("all", &agreement.all))?;
-    Ok(())
-}
-
-pub(super) fn row(label: &str, band: &Band) -> String {
-    let percent = |share: Option<f64>| match share {
-        Some(share) => format!("{:.1}%", 100.0 * share),
-        None => "-".to_owned(),
-    };
-    format!(
-        "{label:>20} {:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
-        grouped(band.tokens),
-        grouped(band.only_first),
-        grouped(band.only_second),
-        grouped(band.both),
-        percent(band.share()),
-        percent(band.weighted_share())
-    )
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<()> {

@@ -1,46 +1,19 @@
-//! `cascade ngram`: the weights of the Max-Gram tree.
+//! The Max-Gram tree of the arguments.
 
-mod calibrate;
-mod fit;
-pub(crate) mod traces;
-
-pub(crate) use calibrate::tree;
-
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{anyhow, Result};
 use cascade_core::Fingerprint;
 use cascade_ngram::max_gram_tree::Weights;
 use cascade_ngram::{MaxGramTree, MaxGramTreeOptions, NgramTable};
-use clap::{Args, Subcommand};
+use clap::Args;
 
-use self::calibrate::CalibrateArgs;
-use self::fit::FitArgs;
-use crate::bigram;
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum NgramCommand {
-    /// Fit the weights of the Max-Gram tree to recorded outputs.
-    ///
-    /// Moves them so that the recorded tokens become more probable (Adagrad, one step for each
-    /// token). A configuration names the file by `max_gram_tree: { weights: FILE }`.
-    Fit(FitArgs),
-    /// Compare what the Max-Gram tree estimates with what recorded outputs accept.
-    Calibrate(CalibrateArgs),
-}
-
-pub(crate) fn run(command: NgramCommand) -> Result<ExitCode> {
-    match command {
-        NgramCommand::Fit(args) => fit::run(&args),
-        NgramCommand::Calibrate(args) => calibrate::run(&args),
-    }
-}
+use super::text::open_any;
 
 /// What a Max-Gram tree drafts from.
 #[derive(Debug, Args)]
-pub(crate) struct TreeArgs {
+pub(super) struct TreeArgs {
     /// A static table that it drafts from: an n-gram table, a bigram table, or embedded:NAME.
     #[arg(long, value_name = "TABLE")]
     table: Option<String>,
@@ -56,14 +29,18 @@ pub(crate) struct TreeArgs {
 
 impl TreeArgs {
     /// The files, which no output may replace.
-    fn files(&self) -> impl Iterator<Item = PathBuf> + '_ {
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let table = self.table.iter().map(PathBuf::from);
         table.chain(self.weights.clone())
     }
 
     /// The drafter for outputs of this tokenizer. A recording does not know what the target would
     /// have said after rejected tokens, so it goes without that.
-    fn drafter(&self, tokenizer: &Fingerprint, learning_rate: f32) -> Result<MaxGramTree> {
+    pub(super) fn drafter(
+        &self,
+        tokenizer: &Fingerprint,
+        learning_rate: f32,
+    ) -> Result<MaxGramTree> {
         let table = self.table.as_deref().map(|table| open(table, tokenizer));
         let table = table.transpose()?;
         let options = MaxGramTreeOptions {
@@ -81,13 +58,13 @@ impl TreeArgs {
 }
 
 /// A table for this tokenizer.
-pub(crate) fn open(table: &str, tokenizer: &Fingerprint) -> Result<Arc<NgramTable>> {
-    let table = bigram::open_any(table)?;
+pub(super) fn open(table: &str, tokenizer: &Fingerprint) -> Result<Arc<NgramTable>> {
+    let table = open_any(table)?;
     table.check_tokenizer(tokenizer)?;
     Ok(Arc::new(table))
 }
 
 /// Weights from a file.
-pub(crate) fn weights(file: &std::path::Path) -> Result<Weights> {
+pub(super) fn weights(file: &Path) -> Result<Weights> {
     Weights::open(file).map_err(|problem| anyhow!(problem))
 }

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use cascade_bigram::Status;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 
-use super::grouped;
 use crate::progress::Lines;
-use crate::terminal;
+use crate::terminal::{self, grouped};
 
 const INTERVAL: Duration = Duration::from_millis(100);
 

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use cascade_core::Budget;
-use cascade_eval::ngram::{Band, Calibration};
+use cascade_eval::ngram::{tree_of, Band, Calibration};
+use cascade_eval::trace::Traces;
 use cascade_fs::Existing;
 use cascade_ngram::MaxGramTreeOptions;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
 use clap::Args;
 use serde_json::{json, Value};
 
-use super::traces::{TraceArgs, Traces};
-use super::TreeArgs;
+use super::traces::{describe, TraceArgs};
+use super::tree::TreeArgs;
 use crate::progress::Progress;
 use crate::{interrupt, outputs, terminal};
 
@@ -47,15 +47,6 @@ pub(crate) struct CalibrateArgs {
     json: bool,
 }
 
-/// A tree of so many nodes.
-pub(crate) fn tree(nodes: usize) -> Budget {
-    Budget {
-        // A budget of as many nodes as depth would be one of chains.
-        depth: nodes.saturating_sub(1).clamp(1, 24),
-        nodes,
-    }
-}
-
 pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     let svg = args.svg.as_ref().map(|path| {
         let existing = Existing::replaced_if(args.force);
@@ -63,7 +54,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         outputs::check(path, existing, inputs)
     });
     let svg = svg.transpose()?;
-    let traces = Traces::open(&args.trace)?;
+    let traces = args.trace.open()?;
     let mut drafter = args.tree.drafter(&traces.tokenizer(), args.learning_rate)?;
     let mut progress = Progress::new(traces.records().count(), "records");
     let mut calibration = Calibration::default();
@@ -72,7 +63,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         if interrupt::requested() {
             return Ok(interrupt::status());
         }
-        calibration.add(&mut drafter, record, tree(args.nodes));
+        calibration.add(&mut drafter, record, tree_of(args.nodes));
         progress.step();
     }
     drop(progress);
@@ -85,7 +76,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         writeln!(out, "{}", object(args, &traces, &calibration))?;
         return Ok(ExitCode::SUCCESS);
     }
-    writeln!(out, "{}\n", traces.describe())?;
+    writeln!(out, "{}\n", describe(&traces))?;
     writeln!(out, "{}", table(args, &calibration)?.to_markdown())?;
     writeln!(
         out,

@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
-use anyhow::Result;
 use cascade_config::{Config, Drafter, SamplingSettings, ScheduleConfig, StopRuleConfig};
 use cascade_engine::{Branching, Convention, Expand, KMatrix, Lenience, Placement, Rule, Siblings};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::{Error, Result};
 
 /// Tokens of a random length: at least this many, at most twice as many.
 const TOKENS: usize = 64;
@@ -16,11 +17,10 @@ const TOKENS: usize = 64;
 /// they draw; where they are coupled and `of_sampling`, how samples are drawn), branches, placement
 /// and budget, stop rules and schedule, and a length of 64 to 128 tokens that EOS does not cut
 /// short. None of it may change what comes out.
-pub(super) fn with_random_settings(
-    config: &Config,
-    seed: u64,
-    of_sampling: bool,
-) -> Result<Config> {
+///
+/// # Errors
+/// Settings that do not fit together, which no seed should give.
+pub fn with_random_settings(config: &Config, seed: u64, of_sampling: bool) -> Result<Config> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut config = config.clone();
     let siblings = *pick(
@@ -117,7 +117,7 @@ fn joint_drafters(config: &Config, k: &KMatrix) -> Vec<usize> {
 }
 
 /// The settings that shape drafts and their verification, in one line.
-pub(super) fn settings(config: &Config) -> String {
+pub fn settings(config: &Config) -> String {
     let schedule = match config.k() {
         Some(k) => format!("k {:?}", k.rows()),
         None => format!("schedule {}", config.schedule().name()),
@@ -160,7 +160,7 @@ fn random_sampling(rng: &mut ChaCha8Rng) -> Result<SamplingSettings> {
     let top_p = one_in(rng, 3).then(|| rng.random_range(0.5..1.0));
     let min_p = one_in(rng, 4).then(|| rng.random_range(0.0..0.2));
     let temperature = rng.random_range(0.3..1.5);
-    Ok(SamplingSettings::new(temperature, top_k, top_p, min_p)?)
+    SamplingSettings::new(temperature, top_k, top_p, min_p).map_err(Error::from)
 }
 
 fn random_branching(rng: &mut ChaCha8Rng, siblings: Siblings) -> Branching {
@@ -183,7 +183,8 @@ fn random_matrix(rng: &mut ChaCha8Rng, n: usize) -> Result<KMatrix> {
                 .collect()
         })
         .collect();
-    Ok(KMatrix::new(rows, Convention::Added)?)
+    let k = KMatrix::new(rows, Convention::Added);
+    k.map_err(|error| Error::from(cascade_engine::Error::from(error)))
 }
 
 fn pick<'t, T>(rng: &mut ChaCha8Rng, from: &'t [T]) -> &'t T {

@@ -1,11 +1,13 @@
-//! Arguments of `cascade bigram`.
+//! Arguments of `cascade bigram` and `cascade ngram`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
 
+use super::calibrate::CalibrateArgs;
 use super::eval::EvalArgs;
+use super::fit::FitArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BigramCommand {
@@ -34,6 +36,17 @@ pub(crate) enum BigramCommand {
     Export(ExportArgs),
     /// Build a table from a JSON list of top successors.
     Import(ImportArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NgramCommand {
+    /// Fit the weights of the Max-Gram tree to recorded outputs.
+    ///
+    /// Moves them so that the recorded tokens become more probable (Adagrad, one step for each
+    /// token). A configuration names the file by `max_gram_tree: { weights: FILE }`.
+    Fit(FitArgs),
+    /// Compare what the Max-Gram tree estimates with what recorded outputs accept.
+    Calibrate(CalibrateArgs),
 }
 
 /// What to count, and within which limits.

@@ -6,16 +6,16 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use cascade_eval::ngram::{Fitted, Fitting, Judged, Likelihood};
-use cascade_eval::trace::Record;
+use cascade_eval::trace::{Record, Traces};
 use cascade_fs::Existing;
 use cascade_ngram::max_gram_tree::fit::Fitter;
 use clap::Args;
 use serde_json::json;
 
-use super::traces::{TraceArgs, Traces};
-use super::TreeArgs;
-use crate::bigram::grouped;
-use crate::{interrupt, outputs, terminal};
+use super::traces::{describe, TraceArgs};
+use super::tree::TreeArgs;
+use crate::terminal::{self, grouped};
+use crate::{interrupt, outputs};
 
 #[derive(Debug, Args)]
 pub(crate) struct FitArgs {
@@ -68,7 +68,7 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     let existing = Existing::replaced_if(args.force);
     let inputs = args.trace.files().chain(args.tree.files());
     let output = outputs::check(&args.out, existing, inputs)?;
-    let traces = Traces::open(&args.trace)?;
+    let traces = args.trace.open()?;
     let drafter = args.tree.drafter(&traces.tokenizer(), 0.0)?;
     let (train, held_out) = Fitting::split(traces.records(), args.holdout);
     if train.is_empty() || args.holdout > 0.0 && held_out.is_empty() {
@@ -83,7 +83,7 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     }
     let mut out = terminal::stdout();
     if !args.json {
-        writeln!(out, "{}", traces.describe())?;
+        writeln!(out, "{}", describe(&traces))?;
         writeln!(
             out,
             "fitted to {}; held out: {}",

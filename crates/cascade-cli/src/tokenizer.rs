@@ -41,7 +41,7 @@ pub(crate) fn files(text: &str) -> Vec<PathBuf> {
 }
 
 /// The embedded tokenizer with this fingerprint, if there is one.
-pub(super) fn known(fingerprint: &Fingerprint) -> Option<Tokenizer> {
+pub(crate) fn known(fingerprint: &Fingerprint) -> Option<Tokenizer> {
     cascade_demo::CHECKPOINTS
         .iter()
         .filter_map(|checkpoint| embedded(checkpoint.name).ok())
@@ -50,7 +50,7 @@ pub(super) fn known(fingerprint: &Fingerprint) -> Option<Tokenizer> {
 
 /// The tokenizer that was named, if `check` finds it to be a table's, or the embedded one with the
 /// table's fingerprint.
-pub(super) fn of_table(
+pub(crate) fn of_table(
     named: Option<&str>,
     fingerprint: &Fingerprint,
     check: impl FnOnce(&Fingerprint) -> cascade_ngram::Result<()>,
@@ -65,7 +65,7 @@ pub(super) fn of_table(
 
 /// How a tokenizer is written in a recorded command: paths without their parent folders, so that
 /// the record does not depend on file locations.
-pub(super) fn on_record(text: &str) -> String {
+pub(crate) fn on_record(text: &str) -> String {
     let path = Path::new(text);
     if text.starts_with(EMBEDDED) || !path.exists() {
         return text.to_owned();

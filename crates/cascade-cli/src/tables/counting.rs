@@ -13,8 +13,9 @@ use cascade_fs::{Existing, Output};
 use cascade_ngram::{BigramTable, NgramLimits};
 
 use super::args::{BuildArgs, CountArgs, InputArgs, ReduceArgs, TableArgs};
-use super::{grouped, progress, tokenizer};
-use crate::{interrupt, outputs, terminal};
+use super::progress;
+use crate::terminal::{self, grouped};
+use crate::{interrupt, outputs, tokenizer};
 
 /// Bad pages reported individually.
 const REPORTED: usize = 10;

@@ -1,0 +1,116 @@
+//! What `cascade check-lossless` prints.
+
+use std::io::Write;
+
+use cascade_eval::lossless::{Comparisons, Findings};
+
+/// Near-ties and violations printed of each.
+const SHOWN: usize = 10;
+
+pub(super) fn findings(out: &mut dyn Write, of: &Findings) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "{}: {} generations, {} tokens re-scored by the target alone: {} agree, \
+         {} near-ties (logits within {}), {} violations",
+        of.mode,
+        of.generations,
+        of.tokens,
+        of.agreements,
+        of.near_ties.len(),
+        of.tolerance,
+        of.violations.len()
+    )?;
+    if let Some(equal) = of.equal_to_plain {
+        writeln!(
+            out,
+            "{equal} of {} equal plain decoding of the same seed, token by token",
+            of.generations
+        )?;
+    }
+    writeln!(
+        out,
+        "smallest margin of a top logit over the runner-up: {:.1e}",
+        of.smallest_lead
+    )?;
+    for (what, findings) in [("near-tie", &of.near_ties), ("violation", &of.violations)] {
+        for finding in findings.iter().take(SHOWN) {
+            writeln!(
+                out,
+                "{what}: generation {}, token {}: {} emitted, {} expected, gap {}; {}",
+                finding.generation + 1,
+                finding.position + 1,
+                finding.emitted,
+                finding.expected,
+                finding.gap,
+                finding.settings
+            )?;
+        }
+        if findings.len() > SHOWN {
+            writeln!(out, "… and {} more", findings.len() - SHOWN)?;
+        }
+    }
+    writeln!(out, "{}", verdict(of.lossless))
+}
+
+pub(super) fn comparisons(out: &mut dyn Write, of: &Comparisons) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "sampled: joint distribution of the first {} tokens against the target's, enumerated",
+        of.length
+    )?;
+    for (number, prompt) in of.prompts.iter().enumerate() {
+        let Some(p) = prompt.p_value else {
+            writeln!(
+                out,
+                "prompt {}: {} samples in 1 cell, which tests nothing: no other text of {} tokens is \
+                 expected 5 times",
+                number + 1,
+                prompt.samples,
+                of.length
+            )?;
+            continue;
+        };
+        writeln!(
+            out,
+            "prompt {}: {} samples in {} cells; chi-square {:.1}, {} degrees of freedom, p = {p:.3}; \
+             total variation {:.4}, true distance {:.4} to {:.4} (95%)",
+            number + 1,
+            prompt.samples,
+            prompt.cells,
+            prompt.chi_square,
+            prompt.degrees_of_freedom,
+            prompt.total_variation,
+            prompt.total_variation_at_least,
+            prompt.total_variation_at_most
+        )?;
+        if prompt.violated {
+            writeln!(out, "violation: {}", prompt.settings)?;
+        }
+        if let Some(tokens) = &prompt.impossible {
+            writeln!(out, "probability 0 under the target: {tokens:?}")?;
+        }
+    }
+    let without = of.prompts.len() - of.tested;
+    if of.tested == 0 {
+        return writeln!(
+            out,
+            "NO VERDICT: the test has no power for any prompt; raise --samples, --length or --temperature, or \
+             give prompts with less certain answers"
+        );
+    }
+    if without > 0 {
+        writeln!(
+            out,
+            "{without} of {} prompts tested nothing",
+            of.prompts.len()
+        )?;
+    }
+    writeln!(out, "{}", verdict(of.lossless))
+}
+
+fn verdict(lossless: bool) -> &'static str {
+    match lossless {
+        true => "lossless",
+        false => "NOT LOSSLESS",
+    }
+}

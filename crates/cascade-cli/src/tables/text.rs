@@ -1,0 +1,119 @@
+//! Tables and tokens by what users call them, and how they are shown.
+
+use std::io::Write;
+
+use anyhow::{bail, Result};
+use cascade_bigram::{Agreement, Band};
+use cascade_core::TokenId;
+use cascade_models::Tokenizer;
+use cascade_ngram::{BigramTable, NgramTable, Source};
+
+use crate::terminal::{self, grouped};
+
+/// The tokens given by `--token` or `--id`.
+pub(super) fn context(
+    tokens: &[String],
+    ids: &[TokenId],
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Vec<TokenId>> {
+    let tokens = tokens.iter().map(|text| find(text, tokenizer));
+    tokens.chain(ids.iter().map(|&id| Ok(id))).collect()
+}
+
+pub(super) fn open(table: &str) -> Result<BigramTable> {
+    let Some(name) = table.strip_prefix("embedded:") else {
+        return Ok(BigramTable::open_any(table)?);
+    };
+    match cascade_demo::bigram_table(name) {
+        Some(bytes) => Ok(BigramTable::from_bytes(table, bytes.to_vec())?),
+        None => {
+            let names = cascade_demo::BIGRAM_TABLES.join(", ");
+            bail!("there is no embedded table {name:?}; known: {names}")
+        }
+    }
+}
+
+/// A table of either kind.
+pub(super) fn open_any(table: &str) -> Result<NgramTable> {
+    match table.starts_with("embedded:") {
+        true => Ok(NgramTable::of_bigrams(&open(table)?)?),
+        false => Ok(NgramTable::open_any(table)?),
+    }
+}
+
+pub(super) fn describe(source: &Source) -> String {
+    let mut text = source.name.clone();
+    if let Some(bytes) = source.bytes {
+        text += &format!(", {} bytes", grouped(bytes));
+    }
+    if let Some(date) = &source.dump_date {
+        text += &format!(", dump of {date}");
+    }
+    text
+}
+
+/// A token's id, and its text if that is known.
+pub(super) fn name(token: TokenId, tokenizer: Option<&Tokenizer>) -> String {
+    match tokenizer.and_then(|tokenizer| tokenizer.id_to_token(token)) {
+        Some(piece) => format!("#{token} {piece:?}"),
+        None => format!("#{token}"),
+    }
+}
+
+/// The id of a token given by the user.
+fn find(text: &str, tokenizer: Option<&Tokenizer>) -> Result<TokenId> {
+    if let Some(id) = text.strip_prefix('#').and_then(|id| id.parse().ok()) {
+        return Ok(id);
+    }
+    let Some(tokenizer) = tokenizer else {
+        bail!("to look up the token {text:?}, give the table's tokenizer with --tokenizer, or the id with --id");
+    };
+    if let Some(id) = tokenizer.token_to_id(text) {
+        return Ok(id);
+    }
+    match tokenizer.encode_plain(text)?[..] {
+        [token] => Ok(token),
+        ref tokens => {
+            let pieces: Vec<_> = tokens
+                .iter()
+                .filter_map(|&token| tokenizer.id_to_token(token))
+                .collect();
+            bail!("{text:?} is not one token but {pieces:?}; give one of them")
+        }
+    }
+}
+
+/// How far tables agree after `contexts`.
+pub(super) fn show_agreement(contexts: &str, agreement: &Agreement) -> Result<()> {
+    let mut out = terminal::stdout();
+    writeln!(
+        out,
+        "{:>20} {contexts:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
+        "occurs in the first", "only first", "only second", "both", "agree", "weighted"
+    )?;
+    for band in &agreement.bands {
+        let label = match band.from {
+            0 => "never".to_owned(),
+            from => format!("{} times or more", grouped(from)),
+        };
+        writeln!(out, "{}", row(&label, band))?;
+    }
+    writeln!(out, "{}", row("all", &agreement.all))?;
+    Ok(())
+}
+
+fn row(label: &str, band: &Band) -> String {
+    let percent = |share: Option<f64>| match share {
+        Some(share) => format!("{:.1}%", 100.0 * share),
+        None => "-".to_owned(),
+    };
+    format!(
+        "{label:>20} {:>8} {:>10} {:>11} {:>8} {:>8} {:>9}",
+        grouped(band.tokens),
+        grouped(band.only_first),
+        grouped(band.only_second),
+        grouped(band.both),
+        percent(band.share()),
+        percent(band.weighted_share())
+    )
+}
