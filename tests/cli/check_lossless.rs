@@ -101,18 +101,6 @@ fn the_same_settings_come_from_the_same_seed() {
 }
 
 #[test]
-fn the_former_name_still_works_and_says_so() {
-    let output = Command::new(env!("CARGO_BIN_EXE_cascade"))
-        .args(["verify", "--samples", "0"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.starts_with("note: "), "{message}");
-    assert!(message.contains("cascade check-lossless"), "{message}");
-}
-
-#[test]
 fn invalid_settings_are_refused() {
     assert!(error(&["--samples", "0"]).contains("1 or more"));
     assert!(error(&["--length", "0"]).contains("1 or more"));

@@ -28,6 +28,7 @@ pub(crate) struct JobArgs {
 
 /// A cascade: as a configuration, or by the names of its models.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Models and drafting")]
 pub(crate) struct ModelArgs {
     /// Configuration of the cascade [default: an embedded demo].
     #[arg(long, value_name = "FILE")]
@@ -69,8 +70,8 @@ pub(crate) struct ModelArgs {
     )]
     pub(crate) ngram: Option<String>,
 
-    /// Tokens that each drafter adds, Max-Gram's last: -k 5,10 [default: as README.md lists].
-    /// Of a tree: how deep it may be.
+    /// Number of tokens that each drafter adds, largest drafter first and Max-Gram last, such as -k
+    /// 5,10; of a tree, its maximum depth [default: see docs/command-line.md].
     #[arg(
         long = "draft-tokens",
         short = 'k',
@@ -81,19 +82,20 @@ pub(crate) struct ModelArgs {
     )]
     pub(crate) draft_tokens: Option<Vec<usize>>,
 
-    /// How much is drafted: `online`, what pays at present by acceptance and costs of late, or
-    /// `static`, what the K matrix says [default: `static` with --draft-tokens and where the
+    /// How much is drafted: `online`, a token only if its expected gain exceeds its measured cost,
+    /// or `static`, what the K matrix says [default: `static` with --draft-tokens and where the
     /// configuration has `k`, else `online`].
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleName>,
 
-    /// Rule by which the turns of all drafters end early: length=N, heuristic[=START],
-    /// confidence=P, adaptive_confidence[=P] or mdp[=COST]. Changes the speed, never the output.
+    /// Stop rule of all drafters, by which a draft ends early: length=N, heuristic[=START],
+    /// confidence=P, adaptive_confidence[=P] or mdp[=COST] (docs/schedules.md). Changes the speed,
+    /// never the output.
     #[arg(long, value_name = "RULE")]
     pub(crate) stop_rule: Option<StopRuleConfig>,
 
-    /// Nodes of a draft at most [default: 64; with --schedule static, for the Max-Gram tree alone,
-    /// 32 on a GPU and 8 on the CPU].
+    /// Maximum number of nodes of a draft [default: 64; with --schedule static, for the Max-Gram
+    /// tree alone, 32 on a GPU and 8 on the CPU].
     #[arg(long, value_name = "N", requires = "model", conflicts_with = "config")]
     pub(crate) nodes: Option<usize>,
 
@@ -102,24 +104,24 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "L", requires = "model", conflicts_with = "config")]
     pub(crate) lenience: Option<f32>,
 
-    /// Costs of forwards of a model of the cascade, as `cascade bench model --save` wrote them on
-    /// this machine; repeat it, one file for each model. `online` begins with them in place of
-    /// assumptions. Changes the speed, never the output.
+    /// Measured costs of forwards of a model of the cascade, which the `online` schedule starts
+    /// with: a file that `cascade bench model --save` wrote on this machine. Repeat it for each
+    /// model. Changes the speed, never the output.
     #[arg(long = "costs", value_name = "FILE")]
     pub(crate) costs: Vec<PathBuf>,
 
-    /// Keep to the costs of --costs, whatever forwards take.
+    /// Keep the costs of --costs instead of updating them while running.
     #[arg(long, requires = "costs")]
     pub(crate) fixed_costs: bool,
 
     /// Data type of the weights of all models, overriding the configuration: f32, f16, bf16, q8_0,
-    /// on a CPU also q4_0, or stored (as the file has them) [default: stored for GGUF files; else
+    /// on a CPU also q4_0, or stored (as in the file) [default: stored for GGUF files; else
     /// bf16 on a GPU, f32 on a CPU].
     #[arg(long, value_name = "DTYPE")]
     pub(crate) dtype: Option<DType>,
 
     /// Data type of keys and values on a CPU, overriding the configuration: f32, bf16 or f16. 16
-    /// bits take half of the memory, and round them [default: f32].
+    /// bits halve the memory and round the values [default: f32].
     #[arg(long, value_name = "DTYPE", value_parser = parse_cache_type)]
     pub(crate) cache_dtype: Option<CacheType>,
 
@@ -136,14 +138,15 @@ pub(crate) struct ModelArgs {
 /// How much is drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ScheduleName {
-    /// What pays at present, by acceptance and costs of late.
+    /// Draft a token only if its expected gain exceeds its measured cost.
     Online,
-    /// What the K matrix says.
+    /// Draft what the K matrix says.
     Static,
 }
 
 /// Where prompts come from.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Prompts")]
 pub(crate) struct InputArgs {
     /// A single prompt, or `-` for standard input. Passed to the model verbatim unless a template
     /// is asked for; a question if the configuration has `prompt: problem`, as the demo's have.
@@ -220,6 +223,7 @@ impl InputArgs {
 
 /// How tokens are chosen, and how many.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Decoding")]
 pub(crate) struct DecodingArgs {
     /// Maximum number of new tokens, overriding the configuration.
     #[arg(long, value_name = "N")]
@@ -242,9 +246,9 @@ pub(crate) struct DecodingArgs {
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(crate) min_p: Option<f32>,
 
-    /// Make samples LOSSY: accept more drafted tokens than leave the target's distribution
-    /// unchanged, as long as each token's distribution is at most this far from it, in total
-    /// variation (above 0, up to 1). Needs a --temperature above 0.
+    /// Make samples LOSSY: accept more drafted tokens, as long as each token's distribution differs
+    /// from the target's by at most this total variation distance (above 0, up to 1). Needs a
+    /// --temperature above 0.
     #[arg(long, value_name = "DISTANCE", allow_negative_numbers = true)]
     pub(crate) lossy: Option<f64>,
 
@@ -253,9 +257,9 @@ pub(crate) struct DecodingArgs {
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
 
-    /// Rule by which samples are verified: coupled (a seed's text does not depend on what is
-    /// drafted), match, speculative, iterated or spec_infer (only its distribution does not)
-    /// [default: that of the configuration, or coupled].
+    /// Verification rule of samples: coupled (the text of a seed is that of plain decoding), or
+    /// match, speculative, iterated or spec_infer (the same distribution, another text) [default:
+    /// the configuration's, or coupled].
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Option<Rule>,
 

@@ -10,8 +10,8 @@ mod config_check;
 mod costs;
 mod demo;
 mod doctor;
-mod ewif;
 mod fold;
+mod help;
 mod inputs;
 mod interrupt;
 mod job;
@@ -27,11 +27,11 @@ mod reproduce;
 mod run;
 mod serve;
 mod show;
-mod simulate;
 mod stdin;
 mod tables;
 mod templates;
 mod terminal;
+mod theory;
 mod threads;
 mod tokenizer;
 mod trace;
@@ -44,7 +44,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_config::Overcommit;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::bench::BenchCommand;
@@ -52,33 +52,36 @@ use crate::chat::ChatArgs;
 use crate::check_lossless::CheckLosslessArgs;
 use crate::config_check::ConfigCommand;
 use crate::demo::DemoCommand;
-use crate::ewif::EwifCommand;
 use crate::quantize::QuantizeArgs;
 use crate::replay::ReplayArgs;
 use crate::reproduce::ReproduceArgs;
 use crate::run::RunArgs;
 use crate::serve::ServeArgs;
-use crate::simulate::SimulateCommand;
 use crate::tables::{BigramCommand, NgramCommand};
+use crate::theory::TheoryCommand;
 use crate::trace::TraceCommand;
 use crate::train::TrainCommand;
 use crate::tune::TuneArgs;
 
 /// Lossless speculative decoding with cascades of drafters: faster generation, the same output.
 #[derive(Debug, Parser)]
-#[command(name = "cascade", version, max_term_width = 110)]
+#[command(name = "cascade", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Threads that compute [default: the number of CPUs, or RAYON_NUM_THREADS].
+    /// Number of compute threads [default: the number of CPUs, or RAYON_NUM_THREADS].
     #[arg(long, value_name = "N", global = true, value_parser = at_most(threads::MOST))]
     threads: Option<usize>,
 
-    /// Load models that are larger than the memory that can be had, after a warning [env:
+    /// Load models that are larger than the available memory, after a warning [env:
     /// CASCADE_ALLOW_MEMORY_OVERCOMMIT=1].
     #[arg(long, global = true)]
     allow_memory_overcommit: bool,
+
+    /// Print results and errors only: no notes, no progress, and no statistics beside text.
+    #[arg(long, short, global = true)]
+    quiet: bool,
 }
 
 /// Reads a number from 1 to a greatest one.
@@ -110,33 +113,33 @@ enum Command {
     /// Converse with a model in the terminal.
     ///
     /// The conversation stays in the model's context. Commands begin with a slash: /help lists
-    /// them. From a pipe, every line is a message. Without a model, an embedded demo answers, which
-    /// knows grade-school mathematics alone.
+    /// them. From a pipe, every line is a message. Without a model, the embedded demo answers, which
+    /// knows word problems of the kinds that `cascade demo problems` prints and nothing else.
     Chat(ChatArgs),
-    /// Serve a model to programs, over OpenAI's interface, and to people, on a page.
+    /// Serve a model over an OpenAI-compatible API, with a web page.
     ///
-    /// Without a model, the embedded LLaMA demo is served, which knows grade-school mathematics
-    /// alone. Programs ask http://127.0.0.1:8080/v1 as they ask OpenAI. SIGTERM and Ctrl-C let
-    /// answers end first.
+    /// The API is at http://127.0.0.1:8080/v1, and the page at http://127.0.0.1:8080. Without a
+    /// model, serves the embedded LLaMA demo, which answers word problems of the kinds that
+    /// `cascade demo problems` prints and nothing else. SIGTERM and Ctrl-C let answers end first.
     Serve(ServeArgs),
-    /// Check that a configuration is lossless: that its output is the target's.
+    /// Check that the output of a cascade is its target's (lossless).
     ///
     /// Greedy: every emitted token is re-scored by the target alone. Sampled (--temperature above
     /// 0): many short generations are compared with the target's enumerated distribution.
     ///
     /// Exit status: 0 if lossless, 1 if not, 2 on error.
     CheckLossless(CheckLosslessArgs),
-    /// The former name of `check-lossless`.
-    #[command(hide = true)]
-    Verify(CheckLosslessArgs),
-    /// Search for the K matrix and lenience with the best predicted cost on recorded outputs.
+    /// Search for the fastest K matrix and lenience on a trace.
+    ///
+    /// Every second conversation of the trace is searched on by predicted time, and the best
+    /// settings are replayed on the others.
     Tune(TuneArgs),
-    /// Train what decides when a drafter stops, on recorded outputs of a target.
+    /// Train networks that decide when a drafter stops, on a trace.
     Train {
         #[command(subcommand)]
         command: TrainCommand,
     },
-    /// Inspect configurations.
+    /// Write and check configurations.
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
@@ -146,7 +149,7 @@ enum Command {
         #[command(subcommand)]
         command: BigramCommand,
     },
-    /// Fit the weights of the Max-Gram tree, and check what it estimates.
+    /// Fit the weights of the Max-Gram tree, and check its estimates.
     Ngram {
         #[command(subcommand)]
         command: NgramCommand,
@@ -159,39 +162,29 @@ enum Command {
     /// Run a cascade against a recorded target instead of the real one.
     ///
     /// Loads the drafters of the configuration but not its target. Tokens, steps and calls equal
-    /// those of a run with the real target; times do not, and are not shown, unless costs of
-    /// forwards are assumed (--row-cost).
+    /// those of a run with the real target. Times do not and are not shown, unless costs of
+    /// forwards are assumed (--row-cost) or measured before (--costs).
     Replay(ReplayArgs),
-    /// Write a GGUF file whose matrices are rounded to another type.
+    /// Quantize a model: write it as a GGUF file of another data type.
     ///
     /// The tokenizer and all settings stay as they are, and llama.cpp reads the file too. Loading
-    /// it gives the very model that loading the original with this --dtype gives, in less time and
-    /// with less to read.
+    /// it gives exactly the model that loading the original with this --dtype gives, in less time.
     Quantize(QuantizeArgs),
-    /// Benchmark forward passes and engine steps on this machine.
+    /// Benchmark forwards and engine steps on this machine.
     Bench {
         #[command(subcommand)]
         command: BenchCommand,
     },
-    /// Compute expected speedups from acceptance rates and costs.
+    /// Compute and simulate speedups, rejections and draft lengths.
     ///
-    /// The expected walltime improvement factor (EWIF) is the speedup over plain decoding if every
-    /// token is accepted independently at a known rate. Nothing is measured.
-    Ewif {
+    /// Formulas of the papers, and simulations that check them. Nothing is measured.
+    Theory {
         #[command(subcommand)]
-        command: EwifCommand,
-    },
-    /// Check the theory of rejections and of draft lengths by simulation.
-    ///
-    /// Models are Markov chains, random ones or your own, in place of neural networks: formulas are
-    /// computed exactly, and held against runs of the algorithms. Nothing is measured.
-    Simulate {
-        #[command(subcommand)]
-        command: SimulateCommand,
+        command: TheoryCommand,
     },
     /// Reproduce the papers' tables and figures.
     Reproduce(ReproduceArgs),
-    /// Print and answer the project's own word problems.
+    /// Print the project's word problems, and evaluate models on them.
     Demo {
         #[command(subcommand)]
         command: DemoCommand,
@@ -207,7 +200,7 @@ enum Command {
         /// The shell.
         shell: Shell,
     },
-    /// Print a manual page, to be read with `man -l -`.
+    /// Print a manual page, for `man -l -`.
     Man {
         /// The command to describe, such as `bigram build` [default: all in short].
         #[arg(value_name = "COMMAND")]
@@ -217,10 +210,12 @@ enum Command {
 
 fn main() -> ExitCode {
     cascade_demo::register();
-    let cli = match Cli::try_parse() {
+    let matches = help::arranged(Cli::command()).try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return print_usage(&error),
     };
+    terminal::set_quiet(cli.quiet);
     if cli.allow_memory_overcommit {
         std::env::set_var(Overcommit::VARIABLE, "1");
     }
@@ -230,9 +225,9 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let error = whole_chain(&error);
-            terminal::note(format_args!("error: {error}"));
+            terminal::error(format_args!("error: {error}"));
             if let Some(remedy) = cached::remedy(&error) {
-                terminal::note(format_args!("note: {remedy}"));
+                terminal::error(format_args!("note: {remedy}"));
             }
             ExitCode::from(2)
         }
@@ -246,13 +241,6 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Serve(args) => serve::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::CheckLossless(args) => check_lossless::run(&args),
-        Command::Verify(args) => {
-            terminal::note(format_args!(
-                "note: `cascade verify` is now `cascade check-lossless`; \
-                 the next release removes the old name"
-            ));
-            check_lossless::run(&args)
-        }
         Command::Train { command } => train::run(&command),
         Command::Config { command } => config_check::run(&command),
         Command::Bigram { command } => tables::bigram(command, cli.threads),
@@ -261,17 +249,16 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Replay(args) => replay::run(&args),
         Command::Bench { command } => bench::run(&command),
         Command::Quantize(args) => quantize::run(&args),
-        Command::Ewif { command } => ewif::run(command),
-        Command::Simulate { command } => simulate::run(command),
+        Command::Theory { command } => theory::run(command),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Demo { command } => demo::run(&command),
         Command::Doctor { json } => doctor::doctor(json),
         Command::Completions { shell } => {
-            let mut command = Cli::command();
+            let mut command = help::arranged(Cli::command());
             clap_complete::generate(shell, &mut command, "cascade", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man { command } => manual::print(Cli::command(), &command),
+        Command::Man { command } => manual::print(help::arranged(Cli::command()), &command),
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) struct Progress {
 impl Progress {
     /// Progress of so many units of work, named in the plural.
     pub(crate) fn new(length: usize, unit: &'static str) -> Self {
-        Self::with(length as u64, unit, std::io::stderr().is_terminal())
+        let on_terminal = std::io::stderr().is_terminal() && !terminal::is_quiet();
+        Self::with(length as u64, unit, on_terminal)
     }
 
     fn with(length: u64, unit: &'static str, on_terminal: bool) -> Self {

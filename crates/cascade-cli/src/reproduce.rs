@@ -310,7 +310,7 @@ fn finish(reported: Reported, folder: &Path) -> Result<ExitCode> {
     match reported.unequal {
         0 => Ok(ExitCode::SUCCESS),
         unequal => {
-            terminal::note(format_args!(
+            terminal::error(format_args!(
                 "error: {unequal} outputs differ from plain decoding; see the tables"
             ));
             Ok(ExitCode::FAILURE)

@@ -60,15 +60,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Answer programs only: no page at `/`.
+    /// Serve the API only, without the web page.
     #[arg(long)]
     no_page: bool,
 
-    /// Form of the log on standard error.
+    /// Log format on standard error.
     #[arg(long, value_name = "FORM", default_value = "text")]
     log_format: LogFormat,
 
-    /// What is logged: answers and refusals at info, every response at debug.
+    /// Log level: info logs answers and refusals, debug every response.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: LogLevel,
 
@@ -78,8 +78,9 @@ pub(crate) struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Network")]
 struct NetworkArgs {
-    /// Address to listen on. Others than this machine reach all but 127.0.0.1 and ::1.
+    /// Address to listen on; only with 127.0.0.1 and ::1 can no other machine connect.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: IpAddr,
 
@@ -87,8 +88,8 @@ struct NetworkArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     port: u16,
 
-    /// Key that requests must show as `Authorization: Bearer KEY`; repeat it for several. Other
-    /// users of this machine see arguments: the environment and files are safer.
+    /// API key that requests must send as `Authorization: Bearer KEY`; repeat it for several. Other
+    /// users of this machine can see arguments, so prefer the environment or a file.
     #[arg(
         long = "api-key",
         value_name = "KEY",
@@ -97,60 +98,60 @@ struct NetworkArgs {
     )]
     api_keys: Vec<String>,
 
-    /// File of such keys, one per line; lines that begin with # are comments.
+    /// File of API keys, one per line; lines that begin with # are comments.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
 
-    /// Let other machines ask without a key.
+    /// Allow requests of other machines without an API key.
     #[arg(long)]
     public: bool,
 
-    /// Name that the server answers to besides those of this machine; repeat it for several. For
-    /// proxies that pass on the name they were asked by.
+    /// Host name to accept besides those of this machine, as a reverse proxy forwards it; repeat it
+    /// for several.
     #[arg(long = "allowed-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
 
-    /// Origin whose pages may ask, such as https://app.example, or `*` for all; repeat it for
-    /// several.
+    /// Origin that CORS allows, such as https://app.example, or `*` for all; repeat it for several.
     #[arg(long = "cors-origin", value_name = "ORIGIN")]
     cors_origins: Vec<String>,
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
 struct LimitArgs {
-    /// Answers at once, each with caches of its own on the shared weights.
+    /// Maximum number of concurrent answers, each with its own caches on the shared weights.
     #[arg(long, value_name = "N", default_value_t = Limits::default().sessions, value_parser = at_most(MOST))]
     sessions: usize,
 
-    /// Answers that wait for a session; further ones are refused with status 429.
+    /// Maximum number of requests in the queue; further ones are refused with status 429.
     #[arg(long, value_name = "N", default_value_t = Limits::default().queue)]
     queue: usize,
 
-    /// Threads that take steps; more than 1 helps where a step does not use all cores.
+    /// Number of worker threads; more than 1 helps if a step does not use all cores.
     #[arg(long, value_name = "N", default_value_t = Limits::default().workers, value_parser = at_most(1024))]
     workers: usize,
 
-    /// Tokens of a prompt and its answer together, within what the model has positions for.
+    /// Maximum number of tokens of a prompt and its answer together; the model may allow fewer.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_context, value_parser = at_most(usize::MAX))]
     max_context: usize,
 
-    /// Seconds for an answer, waiting included.
+    /// Time limit of an answer in seconds, waiting included.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = at_most(MOST))]
     timeout: usize,
 
-    /// Seconds for answers to end after SIGTERM or Ctrl-C.
+    /// Time in seconds that answers have to end after SIGTERM or Ctrl-C.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: usize,
 
-    /// Connections at once.
+    /// Maximum number of open connections.
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections, value_parser = at_most(MOST))]
     max_connections: usize,
 
-    /// Bytes of a request.
+    /// Maximum size of a request in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body, value_parser = at_most(1 << 30))]
     max_body: usize,
 
-    /// Bytes of an answer that wait for a slow reader; beyond them the answer is given up.
+    /// Maximum number of unread bytes of an answer; beyond them it is cancelled.
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().unread, value_parser = at_most(1 << 30))]
     max_unread: usize,
 }
@@ -159,7 +160,7 @@ struct LimitArgs {
 enum LogFormat {
     /// A line of text per event.
     Text,
-    /// An object per line.
+    /// One JSON object per line.
     Json,
 }
 

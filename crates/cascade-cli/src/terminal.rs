@@ -6,20 +6,40 @@
 //! keeps its meaning on a terminal too. What goes to a file or a pipe is not changed by a byte.
 
 use std::fmt::{Arguments, Write as _};
-use std::io::{self, IsTerminal, StderrLock, StdoutLock, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, StderrLock, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 
-/// Standard output.
-pub(crate) type Out = Printer<AutoStream<StdoutLock<'static>>>;
+/// Where results go: standard output, or a file.
+pub(crate) type Out = Printer<Box<dyn Write>>;
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Leaves out notes and progress from now on.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Relaxed);
+}
+
+/// Whether only results, warnings and errors are to be printed.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Relaxed)
+}
 
 /// Standard output, locked.
 pub(crate) fn stdout() -> Out {
     let stdout = io::stdout();
     let styled = AutoStream::choice(&stdout) != ColorChoice::Never;
     let on_terminal = stdout.is_terminal();
-    Printer::new(AutoStream::always(stdout.lock()), on_terminal, styled)
+    let out = AutoStream::always(stdout.lock());
+    Printer::new(Box::new(out), on_terminal, styled)
+}
+
+/// A file in place of standard output: without styles.
+pub(crate) fn file(file: File) -> Out {
+    Printer::new(Box::new(BufWriter::new(file)), false, false)
 }
 
 /// Standard error, locked.
@@ -30,14 +50,21 @@ pub(crate) fn stderr() -> Printer<AutoStream<StderrLock<'static>>> {
     Printer::new(AutoStream::always(stderr.lock()), on_terminal, styled)
 }
 
-/// Prints a line to standard error. That nobody can read it is no reason to stop.
+/// Prints a line to standard error, unless nobody wants to know.
 pub(crate) fn note(line: Arguments<'_>) {
+    if !is_quiet() {
+        error(line);
+    }
+}
+
+/// Prints a line to standard error in any case. That nobody can read it is no reason to stop.
+pub(crate) fn error(line: Arguments<'_>) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// Prints a warning to standard error.
+/// Prints a warning to standard error in any case.
 pub(crate) fn warn(warning: impl std::fmt::Display) {
-    note(format_args!("warning: {warning}"));
+    error(format_args!("warning: {warning}"));
 }
 
 /// A text as a terminal may have it.

@@ -19,6 +19,7 @@ use crate::{at_most, costs, interrupt, terminal};
 const LONGEST: usize = 64;
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Assumed costs")]
 pub(super) struct AssumedArgs {
     /// Assume that each row of a forward beyond the first adds this share of a forward of one row,
     /// and report speedups over plain decoding under that assumption; several, by commas.

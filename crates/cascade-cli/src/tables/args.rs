@@ -17,9 +17,9 @@ pub(crate) enum BigramCommand {
     Count(CountArgs),
     /// Build a table from partial counts.
     Reduce(ReduceArgs),
-    /// Tell what tables are worth on recorded outputs.
+    /// Compare tables on recorded outputs.
     ///
-    /// How well each table alone foresees the next token, and tokens per forward of the target with
+    /// How well each table alone predicts the next token, and tokens per forward of the target with
     /// drafts of the table alone and of the Max-Gram tree without and with it. Replayed: a
     /// recording has no answer to rejected tokens, which help the Max-Gram tree in a run.
     Eval(EvalArgs),
@@ -51,6 +51,7 @@ pub(crate) enum NgramCommand {
 
 /// What to count, and within which limits.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Corpus")]
 pub(crate) struct InputArgs {
     /// Files to count, or `-` for standard input: MediaWiki dumps (XML), Parquet or JSONL with a
     /// column or field `text`, or plain text with blank lines between documents; plain, gzip, zstd
@@ -86,6 +87,7 @@ pub(crate) struct InputArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Table")]
 pub(crate) struct TableArgs {
     /// The table to write.
     #[arg(long, value_name = "TABLE.safetensors")]

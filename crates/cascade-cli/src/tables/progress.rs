@@ -38,6 +38,9 @@ impl Drop for Ender<'_> {
 }
 
 fn display(status: &Status, done: &AtomicBool) {
+    if terminal::is_quiet() {
+        return;
+    }
     let bar = ProgressBar::no_length();
     let begin = Instant::now();
     if bar.is_hidden() {

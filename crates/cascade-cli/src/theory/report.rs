@@ -3,11 +3,10 @@
 use std::io::Write;
 
 use anyhow::Result;
-use cascade_theory::{Drafter, Simulated, System};
+use cascade_theory::{Best, Drafter, Simulated, System};
 use serde::Serialize;
 
-use super::args::OutputArgs;
-use super::Found;
+use super::args::{OutputArgs, SearchArgs, SimulationRecord};
 
 /// The report on one system; its fields are those of --json.
 #[derive(Serialize)]
@@ -61,28 +60,28 @@ struct Computed {
     walltime_per_step: f64,
 }
 
-/// The result of a simulation, and its seed.
-pub(super) struct SimulationRecord {
-    pub(super) result: Simulated,
-    pub(super) seed: u64,
+/// A system and where its lengths come from.
+pub(super) struct Found<S> {
+    pub(super) system: S,
+    pub(super) search: Option<SearchRecord>,
 }
 
-impl Serialize for SimulationRecord {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Simulated {
-            ewif,
-            standard_error,
-            tokens_per_step,
-            steps,
-        } = self.result;
-        serde_json::json!({
-            "ewif": ewif,
-            "standard_error": standard_error,
-            "tokens_per_step": tokens_per_step,
-            "steps": steps,
-            "seed": self.seed,
-        })
-        .serialize(serializer)
+impl<S> Found<S> {
+    pub(super) fn given(system: S) -> Self {
+        Self {
+            system,
+            search: None,
+        }
+    }
+
+    pub(super) fn best(best: Best<S>, search: &SearchArgs) -> Self {
+        Self {
+            system: best.system,
+            search: Some(SearchRecord {
+                max_k: search.limit(),
+                at_limit: best.at_limit,
+            }),
+        }
     }
 }
 

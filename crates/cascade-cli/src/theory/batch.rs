@@ -1,4 +1,4 @@
-//! `cascade simulate batch`: Theorem 3.
+//! `cascade theory batch`: Theorem 3.
 
 use std::num::NonZeroUsize;
 

@@ -8,8 +8,6 @@ use cascade_theory::rejection::{Markov, LARGEST_CHAIN};
 use cascade_theory::AcceptanceRate;
 use clap::Args;
 
-use crate::terminal;
-
 /// A random chain.
 #[derive(Debug, Args)]
 pub(crate) struct ChainArgs {
@@ -44,8 +42,8 @@ impl ChainArgs {
         Ok(Markov::random(self.states, self.positions, likeness, seed)?)
     }
 
-    pub(super) fn print(&self) -> Result<()> {
-        writeln!(terminal::stdout(), "{}", self.chain(0)?.to_json())?;
+    pub(super) fn print(&self, out: &mut impl Write) -> Result<()> {
+        writeln!(out, "{}", self.chain(0)?.to_json())?;
         Ok(())
     }
 }
@@ -60,7 +58,7 @@ pub(super) struct ChainsArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     chains: Option<u64>,
 
-    /// Your own chain, in place of random ones: JSON as `simulate chain` prints it. `steps` may
+    /// Your own chain, in place of random ones: JSON as `cascade theory chain` prints it. `steps` may
     /// have one matrix for all positions.
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["states", "positions", "likeness", "chains"])]
     chain: Option<PathBuf>,

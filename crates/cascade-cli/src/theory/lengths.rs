@@ -1,4 +1,4 @@
-//! `cascade simulate mdp`: when to stop drafting.
+//! `cascade theory mdp`: when to stop drafting.
 
 use anyhow::Result;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};

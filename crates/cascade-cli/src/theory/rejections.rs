@@ -1,4 +1,4 @@
-//! `cascade simulate rejections`: Theorem 1.
+//! `cascade theory rejections`: Theorem 1.
 
 use anyhow::Result;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};

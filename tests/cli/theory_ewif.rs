@@ -1,4 +1,4 @@
-//! `cascade ewif`, end to end.
+//! Expected speedups of `cascade theory`, end to end.
 
 use std::process::{Command, Output};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 fn ewif(args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cascade"))
-        .arg("ewif")
+        .arg("theory")
         .args(args.split_whitespace())
         .output()
         .unwrap()

@@ -1,4 +1,4 @@
-//! `cascade ewif table1`: the paper's Table 1, printed and computed.
+//! `cascade theory table1`: the paper's Table 1, printed and computed.
 
 use std::io::Write;
 use std::num::NonZeroU64;

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{json, Value};
 
 use crate::fold::{self, folded};
-use crate::{reproduce, terminal};
+use crate::reproduce;
 
 /// What intervals are.
 pub(super) const NORMAL: &str = "95 %, normal approximation over the runs";
@@ -46,7 +46,7 @@ fn is_ours(folder: &Path) -> Result<bool> {
     match manifest
         .command
         .get(1)
-        .is_some_and(|command| command == "simulate")
+        .is_some_and(|command| command == "theory")
     {
         true => Ok(true),
         false => bail!(
@@ -68,8 +68,12 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) fn show(self, output: &OutputArgs, started: Timestamp) -> Result<()> {
-        let mut out = terminal::stdout();
+    pub(super) fn show(
+        self,
+        out: &mut impl Write,
+        output: &OutputArgs,
+        started: Timestamp,
+    ) -> Result<()> {
         if output.json {
             for record in &self.records {
                 writeln!(out, "{record}")?;

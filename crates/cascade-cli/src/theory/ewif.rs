@@ -1,39 +1,16 @@
-//! `cascade ewif`: expected speedups of drafting, by formula and by simulation.
-
-mod args;
-mod report;
-mod table1;
-
-use std::process::ExitCode;
+//! Expected speedups of drafting, by formula and by simulation.
 
 use anyhow::{ensure, Result};
 use cascade_theory::{
-    best_horizontal, best_speculative, best_vertical, Best, Drafter, Horizontal, Segment,
-    Speculative, Vertical,
+    best_horizontal, best_speculative, best_vertical, Drafter, Horizontal, Segment, Speculative,
+    Vertical,
 };
 
-pub(crate) use self::args::EwifCommand;
-use self::args::{HorizontalArgs, SearchArgs, SpeculativeArgs, VerticalArgs};
-use self::report::{DrafterRecord, Report, SearchRecord};
+use super::args::{HorizontalArgs, SpeculativeArgs, VerticalArgs};
+use super::report::{DrafterRecord, Found, Report};
 
-use crate::terminal;
-
-pub(crate) fn run(command: EwifCommand) -> Result<ExitCode> {
-    let mut out = terminal::stdout();
-    match command {
-        EwifCommand::Speculative(args) => speculative(&args)?.print(&mut out, args.output.json)?,
-        EwifCommand::Vertical(args) => vertical(&args)?.print(&mut out, args.output.json)?,
-        EwifCommand::Horizontal(args) => horizontal(&args)?.print(&mut out, args.output.json)?,
-        EwifCommand::Table1(args) => table1::print(&mut out, &args)?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn speculative(args: &SpeculativeArgs) -> Result<Report> {
-    let drafter = Drafter {
-        acceptance: args.alpha,
-        cost: args.cost,
-    };
+pub(super) fn speculative(args: &SpeculativeArgs) -> Result<Report> {
+    let drafter = args.drafter.drafter();
     let found = match args.k {
         Some(k) => Found::given(Speculative {
             drafter,
@@ -51,11 +28,8 @@ fn speculative(args: &SpeculativeArgs) -> Result<Report> {
     )
 }
 
-fn vertical(args: &VerticalArgs) -> Result<Report> {
-    let drafter = Drafter {
-        acceptance: args.alpha,
-        cost: args.cost,
-    };
+pub(super) fn vertical(args: &VerticalArgs) -> Result<Report> {
+    let drafter = args.drafter.drafter();
     let below = Drafter {
         acceptance: args.alpha_below,
         cost: args.cost_below,
@@ -90,7 +64,7 @@ fn vertical(args: &VerticalArgs) -> Result<Report> {
     )
 }
 
-fn horizontal(args: &HorizontalArgs) -> Result<Report> {
+pub(super) fn horizontal(args: &HorizontalArgs) -> Result<Report> {
     let (rates, costs, lengths) = (args.alpha.len(), args.cost.len(), args.k.len());
     ensure!(
         rates == costs && (lengths == 0 || lengths == rates),
@@ -122,29 +96,4 @@ fn horizontal(args: &HorizontalArgs) -> Result<Report> {
         found,
         &args.output,
     )
-}
-
-/// A system and where its lengths come from.
-struct Found<S> {
-    system: S,
-    search: Option<SearchRecord>,
-}
-
-impl<S> Found<S> {
-    fn given(system: S) -> Self {
-        Self {
-            system,
-            search: None,
-        }
-    }
-
-    fn best(best: Best<S>, search: &SearchArgs) -> Self {
-        Self {
-            system: best.system,
-            search: Some(SearchRecord {
-                max_k: search.limit(),
-                at_limit: best.at_limit,
-            }),
-        }
-    }
 }

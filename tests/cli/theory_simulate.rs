@@ -1,4 +1,4 @@
-//! `cascade simulate`, end to end; and `--lossy`, which does what it computes.
+//! Simulations of `cascade theory`, end to end; and `--lossy`, which does what it computes.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::common::{cascade, error, project, stdout};
 
 fn simulate(args: &str) -> Vec<String> {
     let args = args.split_whitespace();
-    ["simulate"]
+    ["theory"]
         .into_iter()
         .chain(args)
         .map(str::to_owned)

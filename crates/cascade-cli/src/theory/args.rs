@@ -1,37 +1,37 @@
-//! Arguments of `cascade ewif`.
+//! Arguments of expected speedups.
 
 use std::num::NonZeroU64;
 
 use anyhow::Result;
-use cascade_theory::{simulate, AcceptanceRate, CostCoefficient, System};
-use clap::{Args, Subcommand};
+use cascade_theory::{simulate, AcceptanceRate, CostCoefficient, Drafter, Simulated, System};
+use clap::Args;
+use serde::Serialize;
 
-use super::report::SimulationRecord;
+/// The drafter that the target reviews.
+#[derive(Debug, Args)]
+pub(super) struct DrafterArgs {
+    /// Acceptance rate of the drafter's tokens by the target, from 0 to 1.
+    #[arg(long, value_name = "RATE", value_parser = acceptance, allow_negative_numbers = true)]
+    alpha: AcceptanceRate,
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum EwifCommand {
-    /// Speculative decoding with one drafter (Corollary 4.2 of the paper).
-    Speculative(SpeculativeArgs),
-    /// Vertical cascade: the drafter reviews the drafts of a smaller one below it (Theorem 4.3).
-    Vertical(VerticalArgs),
-    /// Horizontal cascade: several drafters, one after the other (Theorem 4.5).
-    ///
-    /// Give --alpha, --cost and --k once for each drafter, in drafting order. Without --k, finds
-    /// the best order and lengths.
-    Horizontal(HorizontalArgs),
-    /// Table 1 of Cascade Speculative Drafting: printed and computed.
-    Table1(Table1Args),
+    /// Cost of a drafter forward relative to a target forward.
+    #[arg(long, value_name = "RATIO", value_parser = cost, allow_negative_numbers = true)]
+    cost: CostCoefficient,
+}
+
+impl DrafterArgs {
+    pub(super) fn drafter(&self) -> Drafter {
+        Drafter {
+            acceptance: self.alpha,
+            cost: self.cost,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SpeculativeArgs {
-    /// Acceptance rate of the drafter's tokens by the target, from 0 to 1.
-    #[arg(long, value_name = "RATE", value_parser = acceptance, allow_negative_numbers = true)]
-    pub(super) alpha: AcceptanceRate,
-
-    /// Cost of a drafter forward relative to a target forward.
-    #[arg(long, value_name = "RATIO", value_parser = cost, allow_negative_numbers = true)]
-    pub(super) cost: CostCoefficient,
+    #[command(flatten)]
+    pub(super) drafter: DrafterArgs,
 
     /// Tokens to draft [default: the best number].
     #[arg(long, value_name = "TOKENS", value_parser = length())]
@@ -45,13 +45,8 @@ pub(crate) struct SpeculativeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerticalArgs {
-    /// Acceptance rate of the drafter's tokens by the target, from 0 to 1.
-    #[arg(long, value_name = "RATE", value_parser = acceptance, allow_negative_numbers = true)]
-    pub(super) alpha: AcceptanceRate,
-
-    /// Cost of a drafter forward relative to a target forward.
-    #[arg(long, value_name = "RATIO", value_parser = cost, allow_negative_numbers = true)]
-    pub(super) cost: CostCoefficient,
+    #[command(flatten)]
+    pub(super) drafter: DrafterArgs,
 
     /// Acceptance rate of the lower drafter's tokens by the drafter, from 0 to 1.
     #[arg(long, value_name = "RATE", value_parser = acceptance, allow_negative_numbers = true)]
@@ -163,4 +158,32 @@ fn parameters(text: &str) -> Result<NonZeroU64> {
     // The conversion saturates at the largest u64, and gives 0 below 1.
     let whole = NonZeroU64::new(number as u64).filter(|_| number.is_finite());
     whole.ok_or_else(|| anyhow::anyhow!("a parameter count is at least 1, not {text}"))
+}
+
+/// The result of a simulation, and its seed.
+pub(super) struct SimulationRecord {
+    pub(super) result: Simulated,
+    pub(super) seed: u64,
+}
+
+impl Serialize for SimulationRecord {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        let Simulated {
+            ewif,
+            standard_error,
+            tokens_per_step,
+            steps,
+        } = self.result;
+        serde_json::json!({
+            "ewif": ewif,
+            "standard_error": standard_error,
+            "tokens_per_step": tokens_per_step,
+            "steps": steps,
+            "seed": self.seed,
+        })
+        .serialize(serializer)
+    }
 }

@@ -1,4 +1,4 @@
-//! `cascade simulate front`: Theorems 4 and 5.
+//! `cascade theory front`: Theorems 4 and 5.
 
 use anyhow::Result;
 use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
