@@ -53,6 +53,57 @@ fn runs_the_embedded_demo_without_arguments() {
 }
 
 #[test]
+fn quiet_leaves_the_answers_and_a_file_takes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let run = |more: &[&str]| {
+        cascade(&[&["run", "--limit", "1", "--max-new-tokens", "8"], more].concat())
+    };
+    let loud = stdout(&run(&[]));
+    let quiet = run(&["--quiet"]);
+    assert!(quiet.stderr.is_empty(), "{quiet:?}");
+    let quiet = stdout(&quiet);
+    assert!(loud.contains(quiet.trim_end()) && loud.lines().count() > quiet.lines().count());
+    assert!(
+        !quiet.contains("tokens/s") && !quiet.contains("[1/1]"),
+        "{quiet}"
+    );
+    let printed = stdout(&run(&["--quiet", "--output", &at("answer.txt")]));
+    assert_eq!(printed, "");
+    assert_eq!(std::fs::read_to_string(at("answer.txt")).unwrap(), quiet);
+    // Warnings and errors are said in any case.
+    let refused = error(&run(&["--quiet", "--output", &at("answer.txt")]));
+    assert!(refused.contains("answer.txt"), "{refused}");
+    let json = stdout(&run(&["--json", "--output", &at("answer.txt"), "--force"]));
+    assert_eq!(json, "");
+    let record = std::fs::read_to_string(at("answer.txt")).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["num_tokens"], 8);
+}
+
+#[test]
+fn help_has_groups_and_examples() {
+    let help = stdout(&cascade(&["--help"]));
+    for part in [
+        "Generate:\n  run ",
+        "Models:\n  quantize ",
+        "Papers:\n  reproduce ",
+        "Options:",
+    ] {
+        assert!(help.contains(part), "{part} is missing in\n{help}");
+    }
+    let run = stdout(&cascade(&["run", "-h"]));
+    for part in [
+        "Models and drafting:",
+        "Prompts:",
+        "Decoding:",
+        "Examples:\n  cascade run\n",
+    ] {
+        assert!(run.contains(part), "{part} is missing in\n{run}");
+    }
+}
+
+#[test]
 fn colours_on_demand() {
     let text = stdout(&cascade(&[
         "run",

@@ -14,7 +14,7 @@ const ANSWER: &str = r#"{"question_id": 7, "choices": [{"turns": ["16 eggs."]}]}
 const CONFIG: &str = "target: {model: embedded:demo-llama-target}\ndrafters: []\nk: {matrix: []}\n";
 
 /// Commands that write a file, with `OUT` for its name, and their inputs.
-const COMMANDS: [(&str, &[&str]); 11] = [
+const COMMANDS: [(&str, &[&str]); 12] = [
     (
         "bigram build text.txt --tokenizer tokenizer.json --out OUT",
         &["text.txt", "tokenizer.json"],
@@ -45,6 +45,10 @@ const COMMANDS: [(&str, &[&str]); 11] = [
     (
         "trace record --config config.yaml --dataset prompts --data data --max-new-tokens 2 --output OUT",
         &["data/prompts.jsonl"],
+    ),
+    (
+        "run --config config.yaml --prompts prompts.jsonl --max-new-tokens 2 --output OUT",
+        &["config.yaml", "prompts.jsonl"],
     ),
     ("quantize model.gguf --dtype q8_0 --out OUT", &["model.gguf"]),
 ];

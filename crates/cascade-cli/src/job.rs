@@ -1,9 +1,13 @@
 //! The common start of every command that generates: configuration, inputs, options.
 
+use std::path::PathBuf;
+
 use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, Assembled, ChatTemplate, Config, ModelPool};
 use cascade_core::TokenId;
+use cascade_data::DataSource;
 use cascade_engine::Options;
+use cascade_models::HubOptions;
 
 use crate::args::JobArgs;
 use crate::costs::with_costs;
@@ -58,6 +62,24 @@ impl Job {
             inputs,
             assembly: with_costs(assembly, &args.models)?,
         })
+    }
+
+    /// The files that it is read from, which no output may replace: prompts, templates, models and
+    /// tables.
+    pub(crate) fn files(&self, args: &JobArgs) -> Vec<PathBuf> {
+        let input = &args.input;
+        let data = input.data.as_ref().and_then(|data| match data {
+            DataSource::Local(path) => Some(path.clone()),
+            DataSource::Hub(_) => None,
+        });
+        let template = input.template.as_ref().map(PathBuf::from);
+        let config = args.models.config.clone();
+        let named = [config, input.prompts.clone(), data, template];
+        let named = named.into_iter().flatten();
+        let named = named.chain(args.models.costs.iter().cloned());
+        named
+            .chain(self.config.files(&HubOptions::from_env()))
+            .collect()
     }
 
     /// What is generated with.

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use cascade_fs::{Existing, Output, OutputError};
+use cascade_fs::{AtomicFile, Existing, Output, OutputError};
 
+use crate::terminal::Out;
 use crate::{interrupt, terminal};
 
 /// As [`Output::check`], before the work for the output begins; what a killed command has left in
@@ -19,6 +20,56 @@ pub(crate) fn check<P: AsRef<Path>>(
     let output = Output::check(path, existing, inputs)?;
     prepare(cascade_fs::parent(output.path()));
     Ok(output)
+}
+
+/// Refuses an input that lies in a folder of results under a name that is written there.
+///
+/// # Errors
+/// As [`Output::check`].
+pub(crate) fn check_folder(
+    folder: &Path,
+    inputs: impl IntoIterator<Item = PathBuf>,
+    is_written: impl Fn(&str) -> bool,
+) -> Result<(), OutputError> {
+    for input in inputs {
+        let real = input.canonicalize().unwrap_or_else(|_| input.clone());
+        for name in [&input, &real]
+            .into_iter()
+            .filter_map(|path| path.file_name())
+        {
+            if name.to_str().is_some_and(&is_written) {
+                Output::check(folder.join(name), Existing::Continue, [&input])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is printed, on its way to a file that is whole or not there; to standard output if there is
+/// none.
+pub(crate) struct Printed {
+    file: Option<AtomicFile>,
+}
+
+impl Printed {
+    /// Begins the file.
+    pub(crate) fn begin(output: Option<&Output>) -> std::io::Result<Self> {
+        let file = output.map(Output::begin).transpose()?;
+        Ok(Self { file })
+    }
+
+    /// Where to print.
+    pub(crate) fn out(&self) -> std::io::Result<Out> {
+        Ok(match &self.file {
+            None => terminal::stdout(),
+            Some(file) => terminal::file(file.file().try_clone()?),
+        })
+    }
+
+    /// Puts the file into its place, after everything was printed.
+    pub(crate) fn commit(self) -> std::io::Result<()> {
+        self.file.map_or(Ok(()), AtomicFile::commit)
+    }
 }
 
 /// Prepares a folder for files that are written into it.

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use crate::fold::folded;
 use crate::progress::Progress;
 use crate::tokenizer;
-use crate::{fold, interrupt, terminal};
+use crate::{costs, fold, interrupt, outputs, terminal};
 
 const T5_XXL: &str = include_str!("../configs/t5-xxl.yaml");
 const VICUNA_7B: &str = include_str!("../configs/vicuna-7b.yaml");
@@ -105,6 +105,11 @@ struct RunExperiment {
     #[arg(long, value_name = "FOLDER")]
     rules: Option<PathBuf>,
 
+    /// Files with costs of forwards that `cascade bench model --save` wrote, one of the target and of
+    /// each neural drafter, by commas: in place of assumed costs and of a bench.
+    #[arg(long, value_name = "FILE,…", value_delimiter = ',')]
+    costs: Vec<PathBuf>,
+
     /// Tokenizer of the recorded target, to show samples in the report as text instead of token
     /// ids: a tokenizer.json, a folder or hub model that has one, or `embedded:NAME`.
     #[arg(long, value_name = "TOKENIZER", requires = "trace")]
@@ -171,6 +176,7 @@ impl RunExperiment {
     fn run(&self, started: Timestamp) -> Result<ExitCode> {
         let definition = self.definition()?;
         let (shard, folder) = self.place(&definition)?;
+        outputs::check_folder(&folder, self.inputs(), cascade_reproduce::is_written)?;
         if definition.kind == Kind::Ewif {
             claim(&folder, &definition)?;
             let manifest = finished(manifest(started, None));
@@ -198,6 +204,25 @@ impl RunExperiment {
         }
     }
 
+    /// The files that it reads, which no result may replace.
+    fn inputs(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let data = self.data.iter().filter_map(|(_, source)| match source {
+            DataSource::Local(path) => Some(path.clone()),
+            DataSource::Hub(_) => None,
+        });
+        let tokenizer = self
+            .tokenizer
+            .iter()
+            .flat_map(|text| tokenizer::files(text));
+        let models = Path::new(&self.models);
+        let models = models.is_file().then(|| models.to_owned());
+        let named = [&self.config, &self.trace, &self.rules]
+            .into_iter()
+            .flatten();
+        let named = named.chain(&self.costs).cloned();
+        named.chain(models).chain(data).chain(tokenizer)
+    }
+
     fn place(&self, definition: &Definition) -> Result<(Shard, PathBuf)> {
         let shard = match &self.shard {
             Some(text) => text.parse()?,
@@ -220,6 +245,7 @@ impl RunExperiment {
             limit: self.limit,
             seed: self.seed,
             rules: self.rules.clone(),
+            costs: costs::open(&self.costs)?,
         };
         let experiment = definition.name.clone();
         match (definition.kind, &self.trace) {

@@ -2,10 +2,12 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options, Rule};
+use cascade_fs::Existing;
 use clap::{Args, ValueEnum};
 
 use crate::args::{InputArgs, JobArgs};
@@ -14,6 +16,7 @@ use crate::comparison::{Comparison, Timed};
 use crate::inputs::{Input, Question};
 use crate::interrupt;
 use crate::job::Job;
+use crate::outputs::{self, Printed};
 use crate::record::{with_carried_fields, Record};
 use crate::show::{self, Totals};
 use crate::stdin;
@@ -51,6 +54,15 @@ pub(crate) struct RunArgs {
     /// Print one JSON object per prompt and nothing else.
     #[arg(long)]
     json: bool,
+
+    /// Write to a file what would be printed: with --quiet, the answers alone. The file is complete
+    /// or not there; after Ctrl-C it has what was answered.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Replace the file of --output if it exists.
+    #[arg(long, requires = "output")]
+    force: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -70,6 +82,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         false => None,
     };
     let job = Job::with_prompt(&args.job, piped)?;
+    let output = args.output.as_ref().map(|path| {
+        let existing = Existing::replaced_if(args.force);
+        outputs::check(path, existing, job.files(&args.job))
+    });
+    let output = output.transpose()?;
     let pool = job.pool();
     let cascade = job.assemble(&pool)?.cascade;
     let plain = match args.compare {
@@ -83,11 +100,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     runner.comparable = comparable;
     runner.rounds = args.rounds;
     interrupt::cooperate();
-    let totals = if args.json {
-        runner.print_records(&job.inputs)
-    } else {
-        runner.print_text(&job.inputs)
+    let at = || {
+        args.output
+            .as_ref()
+            .map_or_else(String::new, |path| path.display().to_string())
+    };
+    let printed = Printed::begin(output.as_ref()).with_context(at)?;
+    let totals = match args.json {
+        true => runner.print_records(&job.inputs, printed.out()?),
+        false => runner.print_text(&job.inputs, printed.out()?),
     }?;
+    printed.commit().with_context(at)?;
     Ok(match totals.unequal() {
         _ if interrupt::requested() => {
             say_interrupted(&args.job.input, &totals, &job.inputs);
@@ -159,8 +182,7 @@ impl Runner {
     }
 
     /// One JSON object per prompt, printed as soon as it is complete.
-    fn print_records(&mut self, inputs: &[Input]) -> Result<Totals> {
-        let mut out = terminal::stdout();
+    fn print_records(&mut self, inputs: &[Input], mut out: Out) -> Result<Totals> {
         let mut totals = Totals::default();
         self.ask(inputs, &mut |runner, question| {
             let (generation, comparison) =
@@ -178,19 +200,21 @@ impl Runner {
     }
 
     /// Streaming text, and a line of statistics after each prompt and at the end.
-    fn print_text(&mut self, inputs: &[Input]) -> Result<Totals> {
-        let mut out = terminal::stdout();
+    fn print_text(&mut self, inputs: &[Input], mut out: Out) -> Result<Totals> {
         let dim = show::dimmed();
-        if self.options.speculate {
+        let quiet = terminal::is_quiet();
+        if self.options.speculate && !quiet {
             show::legend(&mut out, &self.cascade.level_names())?;
         }
         let several = inputs.iter().map(Input::turns).sum::<usize>() > 1;
         let mut totals = Totals::default();
         self.ask(inputs, &mut |runner, question| {
-            let heading = heading(question, inputs.len());
-            writeln!(out)?;
-            out.styled(dim, &heading)?;
-            writeln!(out, "\n")?;
+            if !quiet {
+                let heading = heading(question, inputs.len());
+                writeln!(out)?;
+                out.styled(dim, &heading)?;
+                writeln!(out, "\n")?;
+            }
             let mut written = Ok(());
             let (generation, comparison) = runner.answer(question, &mut |event| {
                 written = show_event(&mut out, event);
@@ -201,12 +225,12 @@ impl Runner {
             })?;
             written?;
             writeln!(out, "{}", ending(&generation))?;
-            if let Some(line) = show::mark(question, &generation) {
+            if let Some(line) = show::mark(question, &generation).filter(|_| !quiet) {
                 writeln!(out)?;
                 out.styled(dim, &line)?;
                 writeln!(out)?;
             }
-            if several {
+            if several && !quiet {
                 let line = Totals::of(&generation, comparison.as_ref()).line();
                 writeln!(out)?;
                 out.styled(dim, &line)?;
@@ -220,8 +244,11 @@ impl Runner {
             terminal::note(format_args!("no prompt was asked: the selection is empty"));
             return Ok(totals);
         }
-        let total = if several { "total: " } else { "" };
-        writeln!(out, "\n{total}{}", totals.line())?;
+        if !quiet {
+            let total = if several { "total: " } else { "" };
+            writeln!(out, "\n{total}{}", totals.line())?;
+        }
+        out.flush()?;
         Ok(totals)
     }
 

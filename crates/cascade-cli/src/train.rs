@@ -4,14 +4,14 @@ mod folder;
 mod head;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{ensure, Context, Result};
 use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
 use cascade_eval::trace::Trace;
-use cascade_models::{DType, LoadedModel};
+use cascade_models::{DType, HubOptions, LoadedModel};
 use cascade_train::{
     examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
 };
@@ -113,7 +113,9 @@ impl ClassifierArgs {
     fn run(&self, started: Timestamp) -> Result<()> {
         check_cost(self.cost)?;
         let folder = TrainingFolder(&self.out);
-        folder.check(self.resume, &["classifier.safetensors", "training.jsonl"])?;
+        let inputs = inputs(&self.trace, [&self.drafter]);
+        let files = ["classifier.safetensors", "training.jsonl"];
+        folder.check(self.resume, &files, inputs)?;
         let trace = Trace::open(&self.trace)?;
         let (drafter, outputs) = self.outputs(&trace)?;
         let split = Split::new(outputs, self.seed)?;
@@ -195,6 +197,19 @@ impl ClassifierArgs {
         TrainingFolder(&self.out).write("classifier.safetensors", &file.to_bytes()?)?;
         found.tell(&self.out, started, self.device)
     }
+}
+
+/// The files that a training reads: the trace, and those of models.
+fn inputs<'m>(
+    trace: &Path,
+    models: impl IntoIterator<Item = &'m String>,
+) -> impl Iterator<Item = PathBuf> {
+    let hub = HubOptions::from_env();
+    let models = models
+        .into_iter()
+        .filter_map(|model| model_source(model).ok());
+    let models: Vec<_> = models.flat_map(|model| model.present_files(&hub)).collect();
+    std::iter::once(trace.to_owned()).chain(models)
 }
 
 fn check_cost(cost: f64) -> Result<()> {

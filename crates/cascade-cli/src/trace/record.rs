@@ -1,18 +1,17 @@
 //! `cascade trace record`.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::DeviceSpec;
 use cascade_core::{Prompt, Scorer};
-use cascade_data::{DataSource, Dataset};
+use cascade_data::Dataset;
 use cascade_eval::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
 use cascade_eval::Error;
 use cascade_fs::{Existing, Output, OutputError};
-use cascade_models::{HubOptions, LoadedModel, ModelFile, ModelSource};
+use cascade_models::{LoadedModel, ModelFile, ModelSource};
 
 use super::RecordArgs;
 use crate::args::InputArgs;
@@ -62,16 +61,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
 
 /// Where to write: not over an input, and not over another file, unless it is resumed or replaced.
 fn output(args: &RecordArgs, job: &Job) -> Result<Output> {
-    let input = &args.job.input;
-    let data = input.data.as_ref().and_then(|data| match data {
-        DataSource::Local(path) => Some(path.clone()),
-        DataSource::Hub(_) => None,
-    });
-    let template = input.template.as_ref().map(PathBuf::from);
-    let config = args.job.models.config.clone();
-    let inputs = [config, input.prompts.clone(), data, template];
-    let inputs = inputs.into_iter().flatten();
-    let inputs = inputs.chain(job.config.files(&HubOptions::from_env()));
+    let inputs = job.files(&args.job);
     let existing = match (args.resume, args.force) {
         (true, _) => Existing::Continue,
         (false, force) => Existing::replaced_if(force),

@@ -3,21 +3,33 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
+use cascade_report::is_result_file;
 use cascade_train::{Epoch, Fit, Network};
 use serde_json::json;
 
 use crate::{interrupt, outputs, terminal};
+
+const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// Where a training keeps its checkpoint and its history.
 pub(super) struct TrainingFolder<'a>(pub(super) &'a Path);
 
 impl TrainingFolder<'_> {
     pub(super) fn checkpoint(&self) -> PathBuf {
-        self.0.join("checkpoint.safetensors")
+        self.0.join(CHECKPOINT)
     }
 
-    /// Refuses to replace a training that was not to be resumed, and files of anything else.
-    pub(super) fn check(&self, resume: bool, files: &[&str]) -> Result<()> {
+    /// Refuses to replace a training that was not to be resumed, files of anything else, and what
+    /// is read.
+    pub(super) fn check(
+        &self,
+        resume: bool,
+        files: &[&str],
+        inputs: impl IntoIterator<Item = PathBuf>,
+    ) -> Result<()> {
+        outputs::check_folder(self.0, inputs, |name| {
+            files.contains(&name) || name == CHECKPOINT || is_result_file(name)
+        })?;
         outputs::prepare(self.0);
         let trained = self.checkpoint().exists();
         if trained && !resume {

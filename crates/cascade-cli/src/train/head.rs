@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::folder::TrainingFolder;
 use super::report::Found;
-use super::{check_cost, model};
+use super::{check_cost, inputs, model};
 use crate::job::say_notes;
 use crate::models::refuse_another_kind;
 use crate::progress::Progress;
@@ -107,6 +107,10 @@ impl HeadArgs {
         folder.check(
             self.resume,
             &["model.safetensors", "config.json", "training.jsonl"],
+            inputs(
+                &self.trace,
+                std::iter::once(&self.drafter).chain(&self.target),
+            ),
         )?;
         let trace = Trace::open(&self.trace)?;
         let (drafter, examples) = self.examples(&trace)?;

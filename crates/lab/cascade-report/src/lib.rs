@@ -53,6 +53,6 @@ pub use file::write_atomically;
 pub use manifest::{Machine, Manifest, Sha256, Weights};
 pub use plot::{Axis, Bars, Line, Plot};
 pub use report::Report;
-pub use results::{claim, merge, refuse_foreign, Experiment, Record, Results};
+pub use results::{claim, is_result_file, merge, refuse_foreign, Experiment, Record, Results};
 pub use sample::{Sample, Token};
 pub use table::{Figures, Table};

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use merge::merge;
-pub use store::{claim, refuse_foreign, Results};
+pub use store::{claim, is_result_file, refuse_foreign, Results};
 
 /// The file of records.
 const RECORDS: &str = "results.jsonl";

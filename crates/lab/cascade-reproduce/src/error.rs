@@ -91,6 +91,13 @@ pub enum Error {
         what: &'static str,
     },
 
+    /// Files with costs, but none of a model that takes part.
+    #[error("--costs: no file has costs of {model}; measure them with `cascade bench model {model} --save FILE`")]
+    NoCosts {
+        /// The model.
+        model: String,
+    },
+
     /// A dataset that is neither part of the program nor given.
     #[error(
         "the dataset {dataset} is not part of the program; give its file or folder with --data {dataset}=PATH \

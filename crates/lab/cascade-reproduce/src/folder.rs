@@ -9,6 +9,14 @@ use crate::runner::{COSTS, WALLTIME};
 use crate::samples::SAMPLES;
 use crate::{Definition, Error, Result};
 
+/// The files of a run beside its records and its report.
+const OURS: [&str; 4] = [PLAN, WALLTIME, COSTS, SAMPLES];
+
+/// Whether a run writes a file of this name into its folder.
+pub fn is_written(name: &str) -> bool {
+    OURS.contains(&name) || cascade_report::is_result_file(name)
+}
+
 /// Refuses a folder in which a run of this experiment would replace anything, before models are
 /// loaded. Whether its results are of the same models and prompts is only known when these are:
 /// [`Experiment::run`](crate::Experiment::run) refuses others.
@@ -56,6 +64,5 @@ pub fn claim(folder: &Path, definition: &Definition) -> Result<()> {
 
 /// Refuses a folder that is of no experiment and has files that a run would replace.
 pub(crate) fn refuse_foreign(folder: &Path) -> Result<()> {
-    let ours = [PLAN, WALLTIME, COSTS, SAMPLES];
-    Ok(cascade_report::refuse_foreign(folder, &ours)?)
+    Ok(cascade_report::refuse_foreign(folder, &OURS)?)
 }

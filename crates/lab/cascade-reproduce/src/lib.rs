@@ -37,7 +37,7 @@ pub use definition::{
 pub use draft_rule::{DraftRule, Network, TrainedName};
 pub use error::{Error, Result};
 pub use ewif::report_ewif;
-pub use folder::{check_folder, claim};
+pub use folder::{check_folder, claim, is_written};
 pub use models::Models;
 pub use plan::{Asked, Plan, PlannedModel, Suite};
 pub use prompts::Choice;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_config::{
-    AssembleOptions, AssumedTimes, ClassifierEntry, Config, Drafter, DrafterModel, HeadEntry,
-    ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
+    AssembleOptions, AssumedTimes, ClassifierEntry, Config, CostFile, Drafter, DrafterModel,
+    HeadEntry, ModelPool, PromptTemplate, ScheduleConfig, StopRuleConfig, Target,
 };
 use cascade_core::{
     Architecture, Fingerprint, Prompt, Scorer, TextCodec, TokenId, TokenTree, Want,
@@ -51,7 +51,12 @@ pub struct Models {
     rules: TrainedRules,
     /// What forwards are assumed to cost by rules that weigh them.
     assumed: Option<AssumedCosts>,
+    /// What they cost by files: of the target, and of each neural drafter.
+    costs: Option<(RowTimes, BTreeMap<Role, RowTimes>)>,
 }
+
+/// Tokens before the forwards that are timed.
+const CONTEXT: usize = 64;
 
 /// Where the target's answers come from.
 enum Answers {
@@ -129,12 +134,42 @@ impl Models {
             table,
             rules: TrainedRules::default(),
             assumed: definition.assumed,
+            costs: None,
         })
     }
 
     /// The same with trained rules.
     pub(crate) fn with_rules(self, rules: TrainedRules) -> Self {
         Self { rules, ..self }
+    }
+
+    /// The same with costs of forwards from files, one of the target and of each neural drafter;
+    /// without files, as it was.
+    ///
+    /// # Errors
+    /// [`Error::NoCosts`] for a model that no file is of.
+    pub(crate) fn with_costs(self, files: &[(String, CostFile)]) -> Result<Self> {
+        if files.is_empty() {
+            return Ok(self);
+        }
+        let (target, context) = match &self.target {
+            Answers::Live(model) => (&model.name, CONTEXT),
+            Answers::Recorded(trace, _) => (&trace.header.model, trace.typical_context()),
+        };
+        let of = |model: &str| {
+            let found = files.iter().find(|(_, file)| file.of.model == model);
+            found
+                .map(|(_, file)| file.times(context))
+                .ok_or_else(|| Error::NoCosts {
+                    model: model.to_owned(),
+                })
+        };
+        let drafters = self.neural.iter();
+        let drafters = drafters.map(|(&role, model)| Ok((role, of(&model.name)?)));
+        Ok(Self {
+            costs: Some((of(target)?, drafters.collect::<Result<_>>()?)),
+            ..self
+        })
     }
 
     /// Where figures of these models come from.
@@ -190,12 +225,27 @@ impl Models {
         let config = self.config(variant)?;
         let mut target = self.target()?;
         let rule = variant.setting.rule.as_ref();
-        let costs = self
-            .assumed
-            .filter(|_| rule.is_some_and(DraftRule::weighs_times));
-        target.times = costs.map(assumed_times);
+        if rule.is_some_and(DraftRule::weighs_times) {
+            target.times = self.times(variant);
+        }
         let assembled = self.pool.assemble_with_target(&config, target)?;
         Ok(assembled.cascade)
+    }
+
+    /// What forwards of a variant are taken to cost by rules that weigh times: by files if there are
+    /// any, each drafter its own.
+    fn times(&self, variant: &Variant) -> Option<AssumedTimes> {
+        let Some((target, drafters)) = &self.costs else {
+            return self.assumed.map(assumed_times);
+        };
+        let of_variant = variant.drafters.iter();
+        Some(AssumedTimes {
+            clock: VirtualClock::default(),
+            target: target.clone(),
+            drafters: of_variant
+                .filter_map(|role| drafters.get(role).cloned())
+                .collect(),
+        })
     }
 
     /// A cascade that drafts as many tokens as the target, which will say these, will keep. A
@@ -356,19 +406,27 @@ impl Models {
         max_gram.map(|config: &MaxGramConfig| format!("{:?}", config.options()))
     }
 
-    /// Median time of a forward of one row in each neural model, by place: a short bench in a
-    /// context of 64 tokens.
+    /// Time of a forward of one row in each neural model, by place: of the files with costs if there
+    /// are any, else the median of a short bench in a context of 64 tokens; of a recording, nothing.
     ///
     /// # Errors
     /// Those of the models.
     pub(crate) fn forward_times(&self) -> Result<Vec<(String, Duration)>> {
+        if let Some((target, drafters)) = &self.costs {
+            let drafters = drafters.iter().map(|(role, times)| (role.name(), times));
+            let all = std::iter::once(("target", target)).chain(drafters);
+            let one = |times: &RowTimes| Duration::from_secs_f64(times.seconds(1));
+            return Ok(all
+                .map(|(place, times)| (place.to_owned(), one(times)))
+                .collect());
+        }
         let Answers::Live(target) = &self.target else {
             return Ok(Vec::new());
         };
         let drafters = self.neural.iter();
         let drafters = drafters.map(|(role, model)| (role.name(), model));
         let bench = ForwardBench {
-            contexts: vec![64],
+            contexts: vec![CONTEXT],
             rows: vec![1],
             repeats: 51,
             ..ForwardBench::default()

@@ -43,6 +43,9 @@ pub struct Plan {
     /// Trained rules that take part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<PlannedRule>,
+    /// Files with costs of forwards, if there are any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<String>,
     /// Number of variants.
     #[serde(rename = "arms")]
     pub variants: usize,

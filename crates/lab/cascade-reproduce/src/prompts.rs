@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use cascade_config::CostFile;
 use cascade_core::{Architecture, Prompt, TokenId};
 use cascade_data::{
     DataSource, Dataset, ProblemSet, PromptError, PromptTemplate, RandomSample, Sample, Selection,
@@ -32,6 +33,9 @@ pub struct Choice {
     pub seed: u64,
     /// The folder of trained rules, for experiments that compare such.
     pub rules: Option<PathBuf>,
+    /// Files with costs of forwards of the target and of each neural drafter, with their names, in
+    /// place of what is assumed and of what a bench measures; none, or of all.
+    pub costs: Vec<(String, CostFile)>,
 }
 
 /// A prompt that is ready to be answered.

@@ -8,12 +8,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::{AssembleOptions, Config, CostFile};
 use cascade_core::TokenId;
 use cascade_engine::{Cascade, GenerationOutput, Options};
 use cascade_eval::trace::Trace;
 use cascade_models::Tokenizer;
-use cascade_report::{write_atomically, Evidence, Results};
+use cascade_report::{write_atomically, Evidence, Results, Sha256};
 
 use crate::folder;
 use crate::models::Models;
@@ -99,6 +99,7 @@ impl Experiment {
     ) -> Result<Self> {
         let rules = TrainedRules::read(definition, choice.rules.as_deref())?;
         let models = Models::load(definition, config, options)?.with_rules(rules.clone());
+        let models = models.with_costs(&choice.costs)?;
         let prompts = Prompts::read(definition, choice, &models)?;
         Self::new(definition, &config.label, choice, (models, rules), prompts)
     }
@@ -120,7 +121,7 @@ impl Experiment {
         let prompts = Prompts::of_trace(definition, choice, &trace);
         let label = trace.label.clone();
         let models = Models::with_trace(definition, config, options, trace, tokenizer)?;
-        let models = models.with_rules(rules.clone());
+        let models = models.with_rules(rules.clone()).with_costs(&choice.costs)?;
         Self::new(definition, &label, choice, (models, rules), prompts)
     }
 
@@ -143,6 +144,7 @@ impl Experiment {
             seed: choice.seed,
             max_new_tokens: definition.max_new_tokens,
             rules: rules.planned,
+            costs: choice.costs.iter().map(planned).collect(),
             variants: 0,
         };
         let variants = plan.variants_of(definition)?;
@@ -363,6 +365,13 @@ impl Experiment {
         let json = serde_json::to_vec_pretty(&seconds).unwrap_or_default();
         Ok(write_atomically(&file, &json)?)
     }
+}
+
+/// How a file with costs is put on record: what it is of, and a hash of what it says.
+fn planned((name, file): &(String, CostFile)) -> String {
+    let json = serde_json::to_vec(file).unwrap_or_default();
+    let hash = Sha256::of(&json).to_string();
+    format!("{}; sha256 {}", file.describe(name), &hash[..16])
 }
 
 /// The files that a run adds to.

@@ -184,3 +184,24 @@ fn a_simulated_drafter_is_calibrated_and_knows_no_more() {
         assert!(matches!(error, Error::Acceptance { .. }));
     }
 }
+
+#[test]
+fn a_drafter_may_have_fewer_rows_than_the_recording() {
+    let trace = trace();
+    let record = &trace.records[0];
+    let tokens = record.context.iter().chain(&record.output);
+    let rows = *tokens.max().unwrap() as usize + 1;
+    let live = ToyScorer::target("live", rows, 9);
+    let drafter = SimulatedDrafter::new(live, recorded(), 0.8).unwrap();
+    assert_eq!(drafter.vocab_size(), rows);
+    let k = KMatrix::new(vec![vec![3]], Convention::Added).unwrap();
+    let mut cascade = Cascade::builder()
+        .target("target", recorded())
+        .neural("drafter", drafter)
+        .k_matrix(k)
+        .build()
+        .unwrap();
+    let generation = replay(&mut cascade, record, &options()).unwrap();
+    assert_eq!(generation.tokens, record.output);
+    assert!(generation.num_accepted_draft_tokens() > 0);
+}

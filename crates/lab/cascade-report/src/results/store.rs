@@ -206,6 +206,12 @@ pub fn claim(folder: &Path, experiment: &Experiment) -> Result<()> {
     }
 }
 
+/// Whether a file of this name is written into folders of results: the records, and parts of the
+/// report.
+pub fn is_result_file(name: &str) -> bool {
+    name == RECORDS || crate::report::is_part(name)
+}
+
 /// Refuses a folder that is no experiment's and has files that results would replace: those of a
 /// report, or of one of these names.
 ///
@@ -219,8 +225,7 @@ pub fn refuse_foreign(folder: &Path, others: &[&str]) -> Result<()> {
         Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(Error::io("read", folder))?,
     };
-    let is_result =
-        |name: &str| name == RECORDS || others.contains(&name) || crate::report::is_part(name);
+    let is_result = |name: &str| others.contains(&name) || is_result_file(name);
     let names = entries.flatten().map(|entry| entry.file_name());
     let mut foreign: Vec<_> = names
         .filter(|name| name.to_str().is_some_and(is_result))

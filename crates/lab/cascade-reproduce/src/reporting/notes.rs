@@ -51,8 +51,10 @@ pub(super) fn provenance(data: &Data) -> String {
             )
         })
         .collect();
+    let costs = data.plan.costs.iter();
+    let costs: String = costs.map(|file| format!(" {file}.")).collect();
     format!(
-        "Models of {}: {}. Prompts: {}, of which all cascades answered {}. At most {} new tokens, greedy.",
+        "Models of {}: {}. Prompts: {}, of which all cascades answered {}. At most {} new tokens, greedy.{costs}",
         self::models(data),
         models.join("; "),
         suites.join("; "),

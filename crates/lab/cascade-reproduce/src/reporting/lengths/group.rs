@@ -66,6 +66,10 @@ impl Times {
         let place = roles.map(|role| role.name()).next().unwrap_or_default();
         let bench = |place: &str| data.forward_seconds.get(place).copied();
         if let (Some(drafter), Some(target)) = (bench(place), bench("target")) {
+            let bench_or_files = match data.plan.costs.is_empty() {
+                true => "a bench",
+                false => "the files with costs",
+            };
             let why = fit.map_or_else(
                 || "the runs do not determine any".to_owned(),
                 |fit| format!("a regression over the runs has R² {:.3}", fit.r2),
@@ -75,7 +79,7 @@ impl Times {
                 target,
                 are_seconds: true,
                 how: format!(
-                    "of single forwards in a bench, as {why}; a further row is assumed to take {row} of a forward"
+                    "of single forwards in {bench_or_files}, as {why}; a further row is assumed to take {row} of a forward"
                 ),
             };
         }
