@@ -47,7 +47,7 @@ const COMMANDS: [(&str, &[&str]); 12] = [
         &["data/prompts.jsonl"],
     ),
     (
-        "run --config config.yaml --prompts prompts.jsonl --max-new-tokens 2 --output OUT",
+        "run --config config.yaml --prompts prompts.jsonl --max-new-tokens 2 --quiet --output OUT",
         &["config.yaml", "prompts.jsonl"],
     ),
     ("quantize model.gguf --dtype q8_0 --out OUT", &["model.gguf"]),

@@ -230,6 +230,97 @@ fn renamed() -> Value {
     json
 }
 
+/// An experiment of one drafter, whose tables use costs of forwards.
+const EXPERIMENT: &str = "
+title: A pair
+about: Two models over one tokenizer.
+source: none
+kind: cascades
+models: { demo: demo-llama, paper: vicuna-7b }
+datasets: [problems]
+samples: 2
+max_new_tokens: 8
+metrics: [measured]
+rows:
+  - algorithm: Autoregressive
+  - algorithm: Speculative decoding
+    drafters: [small]
+    grid: { k11: [3] }
+";
+
+#[test]
+fn tuning_and_experiments_take_them_too() {
+    let pair = pair();
+    let at = |name: &str| pair.folder.path().join(name).display().to_string();
+    let run = |line: &str| stdout(&cascade(&line.split(' ').collect::<Vec<_>>()));
+    let named = write_model(&pair.folder.path().join("renamed"), 280, 0.02, &renamed());
+    let prompts = at("prompts.jsonl");
+    let lines = "{\"prompt\": \"the tool\"}\n{\"prompt\": \"in the\"}\n";
+    fs::write(&prompts, lines).unwrap();
+    let experiment = at("experiment.yaml");
+    fs::write(&experiment, EXPERIMENT).unwrap();
+    let pairs = [
+        (&pair.large, &pair.small),
+        (&pair.small, &pair.large),
+        (&pair.large, &named),
+    ];
+    for (number, (target, drafter)) in pairs.into_iter().enumerate() {
+        let (config, trace, out) = (at("config.yaml"), at("trace.jsonl"), at("out"));
+        fs::write(
+            &config,
+            run(&format!("config init -m {target} -d {drafter} -k 3")),
+        )
+        .unwrap();
+        let length = "--max-new-tokens 16 --device cpu";
+        run(&format!(
+            "trace record --config {config} --prompts {prompts} {length} --output {trace} --force"
+        ));
+        let search = "--costs 10,1 --max-k 3 --starts 1 --check 1 --json --device cpu";
+        let tuned = run(&format!("tune --trace {trace} --config {config} {search}"));
+        let tuned: Value = serde_json::from_str(&tuned).unwrap();
+        assert!(
+            tuned["frontier"][0]["held_out"]["speedup"].is_number(),
+            "{tuned}"
+        );
+
+        let costs = ["target", "drafter"].map(|name| at(&format!("{name}-{number}.json")));
+        for (model, file) in [target, drafter].into_iter().zip(&costs) {
+            run(&format!(
+                "bench model {model} --contexts 16 --rows 1,4 --repeats 3 --device cpu --save {file}"
+            ));
+        }
+        let files = costs.join(",");
+        let of_experiment = format!("--config {experiment} --models {config} --device cpu");
+        let report = run(&format!(
+            "reproduce {of_experiment} --costs {files} --out {out}"
+        ));
+        assert!(report.contains("Speculative decoding"), "{report}");
+        let used: Value = serde_json::from_slice(&fs::read(at("out/costs.json")).unwrap()).unwrap();
+        let measured: Value = serde_json::from_slice(&fs::read(&costs[1]).unwrap()).unwrap();
+        let one = measured["forwards"].as_array().unwrap().iter();
+        let one = one
+            .filter(|forward| forward["rows"] == 1)
+            .map(|of| &of["seconds"]);
+        let near = |seconds: &Value| {
+            (seconds.as_f64().unwrap() / used["small"].as_f64().unwrap() - 1.0).abs() < 1e-3
+        };
+        assert!(one.into_iter().any(near), "{used} {measured}");
+
+        // A drafter without a file of its own is not given another's.
+        let message = error(&cascade(
+            &format!(
+                "reproduce {of_experiment} --costs {} --out {}",
+                costs[0],
+                at("other")
+            )
+            .split(' ')
+            .collect::<Vec<_>>(),
+        ));
+        assert!(message.contains("no file has costs of"), "{message}");
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
+
 #[test]
 fn added_tokens_may_be_called_otherwise_and_words_may_not() {
     let pair = pair();

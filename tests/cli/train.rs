@@ -158,6 +158,15 @@ fn a_recording_becomes_a_head_that_ends_drafts() {
     assert!(
         refused(&train(&part, "--resume --reject-weight 3")).contains("other examples or settings")
     );
+    // What is read is not replaced, whatever was written there before.
+    let read = Path::new(&part).join("training.jsonl");
+    fs::copy(&trace, &read).unwrap();
+    let message = refused(&format!(
+        "train head --trace {} -d embedded:demo-t5-small --cost 0.2 --out {part} --resume",
+        read.display()
+    ));
+    assert!(message.contains("input"), "{message}");
+    assert_eq!(fs::read(&read).unwrap(), fs::read(&trace).unwrap());
     // The target's probabilities are another lesson than its recorded tokens.
     let sampled = at("sampled");
     run(&train(

@@ -113,8 +113,8 @@ enum Command {
     /// Converse with a model in the terminal.
     ///
     /// The conversation stays in the model's context. Commands begin with a slash: /help lists
-    /// them. From a pipe, every line is a message. Without a model, the embedded demo answers, which
-    /// knows word problems of the kinds that `cascade demo problems` prints and nothing else.
+    /// them. From a pipe, every line is a message. Without a model, the embedded demo answers,
+    /// which knows word problems of the kinds that `cascade demo problems` prints and nothing else.
     Chat(ChatArgs),
     /// Serve a model over an OpenAI-compatible API, with a web page.
     ///
@@ -159,7 +159,7 @@ enum Command {
         #[command(subcommand)]
         command: TraceCommand,
     },
-    /// Run a cascade against a recorded target instead of the real one.
+    /// Run a cascade against a recorded target.
     ///
     /// Loads the drafters of the configuration but not its target. Tokens, steps and calls equal
     /// those of a run with the real target. Times do not and are not shown, unless costs of

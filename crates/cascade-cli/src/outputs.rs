@@ -37,7 +37,8 @@ pub(crate) fn check_folder(
             .into_iter()
             .filter_map(|path| path.file_name())
         {
-            if name.to_str().is_some_and(&is_written) {
+            let written = name.to_str().is_some_and(&is_written);
+            if written && folder.join(name).exists() {
                 Output::check(folder.join(name), Existing::Continue, [&input])?;
             }
         }

@@ -105,8 +105,8 @@ struct RunExperiment {
     #[arg(long, value_name = "FOLDER")]
     rules: Option<PathBuf>,
 
-    /// Files with costs of forwards that `cascade bench model --save` wrote, one of the target and of
-    /// each neural drafter, by commas: in place of assumed costs and of a bench.
+    /// Files with costs of forwards that `cascade bench model --save` wrote, one of the target and
+    /// of each neural drafter, by commas: in place of assumed costs and of a bench.
     #[arg(long, value_name = "FILE,…", value_delimiter = ',')]
     costs: Vec<PathBuf>,
 

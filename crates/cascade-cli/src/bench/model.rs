@@ -87,8 +87,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, conflicts_with = "profile")]
     check: bool,
 
-    /// Write the times to a file, which --costs of `run`, `tune` and `replay` reads. They are
-    /// measured until two measurements agree; fails if they never do.
+    /// Write the times to a file, which --costs of `run`, `tune`, `replay` and `reproduce` reads.
+    /// They are measured until two measurements agree; fails if they never do.
     #[arg(long, value_name = "FILE", requires = "model", conflicts_with_all = ["check", "profile", "tree"])]
     save: Option<PathBuf>,
 

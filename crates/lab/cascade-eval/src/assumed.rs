@@ -264,7 +264,7 @@ impl AssumedReplays<'_> {
         Ok(outcome)
     }
 
-    /// The cascade, and what tells the oracle the answers.
+    /// The cascade, and the oracle's handle on the answers.
     fn assemble(
         &self,
         drafts: &Drafts,

@@ -8,8 +8,8 @@
 //! * [`Marks`], [`Endings`]: whether answers are right, and how they end.
 //! * [`ForwardBench`], [`steady_times`], [`CostTable`], [`Bootstrap`]: costs of forwards, and
 //!   confidence intervals; [`cpu_time`].
-//! * [`StepBench`], [`AssumedReplays`], [`WordProblems`]: experiments with configurations on recorded
-//!   answers and on word problems.
+//! * [`StepBench`], [`AssumedReplays`], [`WordProblems`]: experiments with configurations on
+//!   recorded answers and on word problems.
 
 #![forbid(unsafe_code)]
 

@@ -180,7 +180,7 @@ pub struct SoFar<'a> {
 impl StepBench<'_> {
     /// Assembles the cascades, and times them and plain decoding, which take turns record by
     /// record, so that what else the machine does meets all of them. The first step of each record,
-    /// which reads the prompt, is excluded. `on_assembled` sees each cascade; `on_record` is told
+    /// which reads the prompt, is excluded. `on_assembled` sees each cascade; `on_record` gets
     /// the speeds after each record, and may end it there.
     ///
     /// # Errors

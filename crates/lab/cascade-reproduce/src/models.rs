@@ -232,8 +232,8 @@ impl Models {
         Ok(assembled.cascade)
     }
 
-    /// What forwards of a variant are taken to cost by rules that weigh times: by files if there are
-    /// any, each drafter its own.
+    /// What forwards of a variant are taken to cost by rules that weigh times: by files if there
+    /// are any, each drafter its own.
     fn times(&self, variant: &Variant) -> Option<AssumedTimes> {
         let Some((target, drafters)) = &self.costs else {
             return self.assumed.map(assumed_times);
@@ -406,8 +406,9 @@ impl Models {
         max_gram.map(|config: &MaxGramConfig| format!("{:?}", config.options()))
     }
 
-    /// Time of a forward of one row in each neural model, by place: of the files with costs if there
-    /// are any, else the median of a short bench in a context of 64 tokens; of a recording, nothing.
+    /// Time of a forward of one row in each neural model, by place: of the files with costs if
+    /// there are any, else the median of a short bench in a context of 64 tokens; of a recording,
+    /// nothing.
     ///
     /// # Errors
     /// Those of the models.

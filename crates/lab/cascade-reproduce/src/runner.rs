@@ -367,7 +367,7 @@ impl Experiment {
     }
 }
 
-/// How a file with costs is put on record: what it is of, and a hash of what it says.
+/// A file with costs as a plan records it: what was measured, and a hash of the contents.
 fn planned((name, file): &(String, CostFile)) -> String {
     let json = serde_json::to_vec(file).unwrap_or_default();
     let hash = Sha256::of(&json).to_string();
