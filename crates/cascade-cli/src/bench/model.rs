@@ -217,7 +217,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         parameters: model.num_parameters(),
         layers: model.layers(),
         bytes_per_forward: model.bytes_per_forward(),
-        source: (model.architecture() == Architecture::EncoderDecoder).then_some(args.source),
+        source: (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source),
         tree: args.tree,
         memory_bytes_per_second: read,
         copy_bytes_per_second: copy,
@@ -283,7 +283,7 @@ fn saved(
         fastest: cost.fastest.as_secs_f64(),
         slowest: cost.slowest.as_secs_f64(),
     });
-    let source = (model.architecture() == Architecture::EncoderDecoder).then_some(args.source);
+    let source = (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source);
     let (program, machine) = (costs::PROGRAM.to_owned(), costs::machine());
     CostFile::new(program, machine, of, clock, source, forwards.collect())
 }

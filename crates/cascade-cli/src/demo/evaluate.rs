@@ -194,12 +194,12 @@ impl<'a> Evaluation<'a> {
         let session = self.target.session();
         let mut header = Header::measured(
             &self.config.target.name,
-            session.architecture(),
+            session.info().architecture,
             &self.target.tokenizer.fingerprint(),
-            session.vocab_size(),
+            session.info().vocab_size,
             &self.options(),
         );
-        header.max_context = session.max_context();
+        header.max_context = session.info().max_context;
         header.eos = self.eos();
         let trace = Arc::new(Trace::new("the target's answers", header, records)?);
         let drafters = self.config.drafters().iter();

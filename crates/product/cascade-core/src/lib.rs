@@ -45,7 +45,9 @@ pub use prefix::common_prefix;
 pub use prompt::{Architecture, Prompt};
 pub use random::{RandomSource, SeededRandom};
 pub use sampling::{Decoding, InvalidSampling, Sampling};
-pub use score::{GatheredProbs, Matrix, RowDetail, Scorer, Scores, Top, Want, LARGEST_FORWARD};
+pub use score::{
+    GatheredProbs, Matrix, RowDetail, Scorer, ScorerInfo, Scores, Top, Want, LARGEST_FORWARD,
+};
 pub use tree::{NodeId, TokenTree};
 
 /// Index of a token in a model's vocabulary.

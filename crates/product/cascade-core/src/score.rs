@@ -253,6 +253,60 @@ impl Scores {
 /// draft of 1,000 nodes takes 200 MB.
 pub const LARGEST_FORWARD: usize = 2 << 30;
 
+/// What is known of a [`Scorer`] without running it. The same for its lifetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScorerInfo {
+    /// How the model reads its prompt.
+    pub architecture: Architecture,
+    /// Size of the vocabulary: the number of columns of the logits.
+    pub vocab_size: usize,
+    /// Maximum of the context length plus the height of the tree; `None` if there is no limit.
+    pub max_context: Option<usize>,
+    /// The most nodes of a tree that it scores, bounded by memory ([`LARGEST_FORWARD`]); `None` if
+    /// there is no limit. Greater trees are an error.
+    pub max_nodes: Option<usize>,
+    /// The greatest [`Want::top`] that it can answer; `None` if there is no limit. A recording
+    /// knows the tokens that were said and no probabilities: 0.
+    pub max_top: Option<usize>,
+}
+
+impl ScorerInfo {
+    /// A model without limits.
+    pub const fn new(architecture: Architecture, vocab_size: usize) -> Self {
+        Self {
+            architecture,
+            vocab_size,
+            max_context: None,
+            max_nodes: None,
+            max_top: None,
+        }
+    }
+
+    /// The same over a vocabulary of another size.
+    pub const fn with_vocab_size(self, vocab_size: usize) -> Self {
+        Self { vocab_size, ..self }
+    }
+
+    /// The same with this many positions.
+    pub const fn with_max_context(self, max_context: Option<usize>) -> Self {
+        Self {
+            max_context,
+            ..self
+        }
+    }
+
+    /// The same with trees of at most so many nodes.
+    pub const fn with_max_nodes(self, max_nodes: Option<usize>) -> Self {
+        Self { max_nodes, ..self }
+    }
+
+    /// The same with at most so many of the most probable tokens.
+    pub const fn with_max_top(self, max_top: Option<usize>) -> Self {
+        Self { max_top, ..self }
+    }
+}
+
 /// A neural language model as the engine sees it.
 ///
 /// # Purity
@@ -262,26 +316,8 @@ pub const LARGEST_FORWARD: usize = 2 << 30;
 /// length, roll back, or depend on a cache. (Floating-point results may differ in the last bits
 /// with the number of rows computed together.)
 pub trait Scorer {
-    /// How the model reads its prompt.
-    fn architecture(&self) -> Architecture;
-
-    /// Size of the vocabulary: the number of columns of the logits.
-    fn vocab_size(&self) -> usize;
-
-    /// Maximum of the context length plus the height of the tree; `None` if there is no limit.
-    fn max_context(&self) -> Option<usize>;
-
-    /// The most nodes of a tree that it scores, bounded by memory ([`LARGEST_FORWARD`]); `None` if
-    /// there is no limit. Greater trees are an error.
-    fn max_nodes(&self) -> Option<usize> {
-        None
-    }
-
-    /// The greatest [`Want::top`] that it can answer; `None` if there is no limit. A recording
-    /// knows the tokens that were said and no probabilities: 0.
-    fn max_top(&self) -> Option<usize> {
-        None
-    }
+    /// What is known of the model without running it. Cheap: it is asked for in every step.
+    fn info(&self) -> ScorerInfo;
 
     /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models
     /// accept only the empty source. Encoding may be deferred until the first `score`, and setting
@@ -300,24 +336,8 @@ pub trait Scorer {
 }
 
 impl<S: Scorer + ?Sized> Scorer for Box<S> {
-    fn architecture(&self) -> Architecture {
-        (**self).architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        (**self).vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        (**self).max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        (**self).max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        (**self).max_top()
+    fn info(&self) -> ScorerInfo {
+        (**self).info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

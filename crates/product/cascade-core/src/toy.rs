@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::{
     Architecture, Distribution, Error, GatheredProbs, Matrix, RandomSource, Result, RowDetail,
-    Scorer, Scores, TokenId, TokenTree, Top, Want,
+    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
 
 /// One call of [`Scorer::score`], as a toy logged it.
@@ -166,16 +166,8 @@ impl ToyRow {
 }
 
 impl Scorer for ToyScorer {
-    fn architecture(&self) -> Architecture {
-        self.architecture
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.vocab_size
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.max_context
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(self.architecture, self.vocab_size).with_max_context(self.max_context)
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

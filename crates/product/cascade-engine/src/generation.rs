@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Draft, LevelId, Noise, Observation, Prompt, RandomSource, Scorer, Scores, Want,
+    Architecture, Draft, LevelId, Noise, Observation, Prompt, RandomSource, Scores, Want,
 };
 use cascade_verify::{LeniencePolicy, LossBudget, Verdict};
 
@@ -368,7 +368,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     pub fn logprobs_of(&mut self, range: Range<usize>, top: usize) -> Result<Vec<TokenLogprobs>> {
         let target = &mut self.cascade.borrow_mut().models.target;
         let tokens = self.context.tokens();
-        let first = match target.scorer.architecture() {
+        let first = match target.info().architecture {
             Architecture::DecoderOnly => 1,
             Architecture::EncoderDecoder => 0,
         };

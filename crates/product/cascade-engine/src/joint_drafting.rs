@@ -1,7 +1,7 @@
 //! How a neural and a statistical drafter grow one tree together: the nodes of the most probable
 //! paths by both.
 
-use cascade_core::{Advice, Budget, ScoredTree, Scorer as _, TokenId, Want};
+use cascade_core::{Advice, Budget, ScoredTree, TokenId, Want};
 
 use crate::draft_builder::DraftBuilder;
 use crate::level::{Level, Neural, Statistical};
@@ -83,7 +83,7 @@ impl<'a> JointDrafting<'a> {
         budget: Budget,
     ) -> Result<(Advice, ScoredTree)> {
         let vocab_size = self.recursion.settings.vocab_size;
-        let told = self.neural.scorer.max_top().unwrap_or(TOP);
+        let told = self.neural.info().max_top.unwrap_or(TOP);
         let width = TOP.min(told).min(vocab_size);
         let want = Want::ARGMAX.with_top(width);
         let mut advice = Advice::default();

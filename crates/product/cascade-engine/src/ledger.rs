@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Advice, Architecture, Budget, Drafter, Observation, Result, ScoredTree, Scorer, Scores,
-    TokenId, TokenTree, Want,
+    Advice, Budget, Drafter, Observation, Result, ScoredTree, Scorer, ScorerInfo, Scores, TokenId,
+    TokenTree, Want,
 };
 
 use crate::contract::check_scores;
@@ -82,24 +82,8 @@ impl<M> Metered<M> {
 }
 
 impl<S: Scorer> Scorer for Metered<S> {
-    fn architecture(&self) -> Architecture {
-        self.model.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.model.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.model.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        self.model.max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        self.model.max_top()
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
     }
 
     /// Resets the ledger.
@@ -115,7 +99,7 @@ impl<S: Scorer> Scorer for Metered<S> {
         let started = self.clock.now();
         let scores = self.model.score(context, tree, want)?;
         self.usage.time += self.clock.now().saturating_sub(started);
-        check_scores(&scores, tree, want, self.model.vocab_size())?;
+        check_scores(&scores, tree, want, self.model.info().vocab_size)?;
         let wanted = tree.len() as u64 + 1;
         let others = (scores.rows_computed as u64).saturating_sub(wanted);
         if self.usage.calls == 0 {

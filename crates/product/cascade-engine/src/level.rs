@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Advice, Architecture, Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, Scores,
-    TokenId, TokenTree, Want,
+    Advice, Architecture, Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, ScorerInfo,
+    Scores, TokenId, TokenTree, Want,
 };
 use cascade_verify::{ReviewRule, Rule};
 
@@ -82,6 +82,10 @@ impl Neural {
         }
     }
 
+    pub(crate) fn info(&self) -> ScorerInfo {
+        self.scorer.info()
+    }
+
     pub(crate) fn spec(&self) -> NeuralSpec<'_> {
         NeuralSpec {
             name: &self.name,
@@ -93,13 +97,13 @@ impl Neural {
 
     /// Whether the drafter has no token that it could draft for a target of so many rows.
     pub(crate) fn shares_nothing(&self, target_rows: usize) -> bool {
-        let rows = self.scorer.vocab_size();
+        let rows = self.info().vocab_size;
         self.vocabulary.is_empty(rows, target_rows)
     }
 
     /// The drafter with scores over the vocabulary of a target of so many rows.
     pub(crate) fn drafting_for(self, target_rows: usize, notices: &NoticeSink) -> Self {
-        let rows = self.scorer.vocab_size();
+        let rows = self.info().vocab_size;
         let scorer = self.scorer.into_inner();
         let scorer = SharedVocabulary::fit(scorer, target_rows, &self.vocabulary);
         let reading = (rows < target_rows).then(|| Reading {
@@ -143,7 +147,7 @@ impl Neural {
 
     /// Whether the model's first forward after a prompt encodes it.
     fn encodes(&self) -> bool {
-        self.scorer.architecture() == Architecture::EncoderDecoder
+        self.info().architecture == Architecture::EncoderDecoder
     }
 
     pub(crate) fn failed(&self, source: cascade_core::Error) -> Error {
@@ -167,7 +171,7 @@ impl Neural {
     /// Tokens that may still follow a context of `context_len` before the model runs out of
     /// positions.
     pub(crate) fn room(&self, context_len: usize) -> Option<usize> {
-        match self.scorer.max_context() {
+        match self.info().max_context {
             None => Some(usize::MAX),
             Some(limit) => limit.checked_sub(context_len),
         }
@@ -385,7 +389,7 @@ impl Models {
             }
             _ => 0,
         });
-        let most = self.target.scorer.max_top().unwrap_or(usize::MAX);
+        let most = self.target.info().max_top.unwrap_or(usize::MAX);
         wanted.max().unwrap_or(0).min(most)
     }
 

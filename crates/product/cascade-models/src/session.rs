@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    common_prefix, Architecture, Error, Result, Scorer, Scores, TokenId, TokenTree, Want,
-    LARGEST_FORWARD,
+    common_prefix, Architecture, Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree,
+    Want, LARGEST_FORWARD,
 };
 
+use crate::backend::ModelInfo;
 use crate::config::ModelConfig;
 use crate::dtype::Types;
 use crate::network::{LaunchCost, Network, Sequence};
@@ -19,6 +20,7 @@ use crate::{DType, Device, ModelFile, WeightSource};
 #[derive(Debug)]
 pub struct Model {
     network: Arc<dyn Network>,
+    info: ScorerInfo,
     warnings: Vec<String>,
 }
 
@@ -33,7 +35,11 @@ impl Model {
         let network = config.network(weights, device, types)?;
         let mut warnings = config.warnings().to_vec();
         warnings.extend(network.notes());
-        Ok(Self { network, warnings })
+        Ok(Self {
+            info: scorer_info(network.info()),
+            network,
+            warnings,
+        })
     }
 
     /// The same, with more that the user should know.
@@ -69,14 +75,10 @@ impl Model {
         &self.warnings
     }
 
-    /// How the model reads its prompt.
-    pub fn architecture(&self) -> Architecture {
-        self.network.info().architecture
-    }
-
-    /// Rows of its embedding, and columns of its logits.
-    pub fn vocab_size(&self) -> usize {
-        self.network.info().vocab_size
+    /// How it reads its prompt, the rows of its embedding, and the limits of its
+    /// [sessions](Session). T5 has no limit of positions: its are relative.
+    pub fn info(&self) -> ScorerInfo {
+        self.info
     }
 
     /// Length of its hidden states.
@@ -101,7 +103,7 @@ impl Model {
     pub fn bytes_read(&self, context: usize, rows: usize, source: usize) -> usize {
         let sequence =
             usize::from(self.network.info().start.is_some()) + context + rows.saturating_sub(1);
-        let source = match self.architecture() {
+        let source = match self.info().architecture {
             Architecture::EncoderDecoder => source,
             Architecture::DecoderOnly => 0,
         };
@@ -127,38 +129,10 @@ impl Model {
         self.network.profile(repeats)
     }
 
-    /// The most positions that a context and the height of a tree may take together. T5 has no
-    /// limit: its positions are relative.
-    pub fn max_context(&self) -> Option<usize> {
-        self.network.info().max_context
-    }
-
-    /// The largest tree that is scored: the one whose attention to itself and whose logits take no
-    /// more than [`LARGEST_FORWARD`](cascade_core::LARGEST_FORWARD) bytes.
-    pub fn max_nodes(&self) -> usize {
-        let info = self.network.info();
-        let fits = |nodes: usize| {
-            let logits = (nodes + 1)
-                .saturating_mul(info.vocab_size)
-                .saturating_mul(size_of::<f32>());
-            logits.saturating_add(info.attention_bytes(nodes)) <= LARGEST_FORWARD
-        };
-        // The logits of so many nodes alone are too many.
-        let (mut least, mut most) = (1, LARGEST_FORWARD);
-        while least + 1 < most {
-            let middle = least + (most - least) / 2;
-            match fits(middle) {
-                true => least = middle,
-                false => most = middle,
-            }
-        }
-        least
-    }
-
     /// Operations that encoding a source of so many tokens takes, of models with an encoder; 0 for
     /// others.
     pub fn encoding_operations(&self, tokens: usize) -> f64 {
-        match self.architecture() {
+        match self.info().architecture {
             Architecture::EncoderDecoder => self.network.info().encoding_operations(tokens),
             Architecture::DecoderOnly => 0.0,
         }
@@ -168,6 +142,33 @@ impl Model {
     pub fn session(self: &Arc<Self>) -> Session {
         Session::new(Arc::clone(self))
     }
+}
+
+fn scorer_info(info: &ModelInfo) -> ScorerInfo {
+    ScorerInfo::new(info.architecture, info.vocab_size)
+        .with_max_context(info.max_context)
+        .with_max_nodes(Some(max_nodes(info)))
+}
+
+/// The largest tree that is scored: the one whose attention to itself and whose logits take no more
+/// than [`LARGEST_FORWARD`] bytes.
+fn max_nodes(info: &ModelInfo) -> usize {
+    let fits = |nodes: usize| {
+        let logits = (nodes + 1)
+            .saturating_mul(info.vocab_size)
+            .saturating_mul(size_of::<f32>());
+        logits.saturating_add(info.attention_bytes(nodes)) <= LARGEST_FORWARD
+    };
+    // The logits of so many nodes alone are too many.
+    let (mut least, mut most) = (1, LARGEST_FORWARD);
+    while least + 1 < most {
+        let middle = least + (most - least) / 2;
+        match fits(middle) {
+            true => least = middle,
+            false => most = middle,
+        }
+    }
+    least
 }
 
 /// A [`Scorer`] over a model: its contexts, trees and sources are whatever the caller likes, in any
@@ -214,7 +215,7 @@ impl Session {
     }
 
     fn check(&self, context: &[TokenId], tree: &TokenTree) -> Result<()> {
-        match self.architecture() {
+        match self.info().architecture {
             Architecture::DecoderOnly if context.is_empty() => return Err(Error::EmptyContext),
             Architecture::EncoderDecoder if self.source.is_empty() => {
                 return Err(Error::EmptySource)
@@ -223,14 +224,14 @@ impl Session {
         }
         check_tokens(context.iter().copied().chain(tree.tokens()), &self.model)?;
         let needed = context.len() + tree.height();
-        match self.max_context() {
+        match self.info().max_context {
             Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
             _ => {}
         }
-        let (nodes, limit) = (tree.len(), self.model.max_nodes());
-        match nodes > limit {
-            true => Err(Error::TreeTooLarge { nodes, limit }),
-            false => Ok(()),
+        let nodes = tree.len();
+        match self.info().max_nodes {
+            Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
+            _ => Ok(()),
         }
     }
 
@@ -247,25 +248,13 @@ impl Session {
 }
 
 impl Scorer for Session {
-    fn architecture(&self) -> Architecture {
-        self.model.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.model.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.model.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        Some(self.model.max_nodes())
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
     }
 
     /// Encoding is put off until the first `score`.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        match self.architecture() {
+        match self.info().architecture {
             Architecture::EncoderDecoder if source.is_empty() => return Err(Error::EmptySource),
             Architecture::DecoderOnly if !source.is_empty() => {
                 return Err(Error::SourceWithoutEncoder {
@@ -297,7 +286,7 @@ impl Scorer for Session {
 }
 
 fn check_tokens(mut tokens: impl Iterator<Item = TokenId>, model: &Model) -> Result<()> {
-    let vocab_size = model.vocab_size();
+    let vocab_size = model.info().vocab_size;
     match tokens.find(|&token| token as usize >= vocab_size) {
         Some(token) => Err(Error::TokenOutOfVocabulary { token, vocab_size }),
         None => Ok(()),

@@ -355,7 +355,7 @@ pub(crate) fn model(folder: &Path) -> Outcome {
     };
     let model = said(load(&ModelSource::Folder(folder.to_owned()), &options))?;
     let mut session = model.session();
-    let scored = match model.architecture() {
+    let scored = match model.info().architecture {
         cascade_core::Architecture::DecoderOnly => {
             session.score(&[0], &TokenTree::new(), Want::LOGITS)
         }

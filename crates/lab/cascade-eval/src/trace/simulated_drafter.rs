@@ -1,7 +1,7 @@
 //! A drafter of a stated acceptance, with the timing of a live model.
 
 use cascade_core::{
-    Architecture, GatheredProbs, NodeId, RandomSource, Result, RowDetail, Scorer, Scores,
+    GatheredProbs, NodeId, RandomSource, Result, RowDetail, Scorer, ScorerInfo, Scores,
     SeededRandom, TokenId, TokenTree, Want,
 };
 
@@ -53,7 +53,7 @@ impl<S: Scorer> SimulatedDrafter<S> {
     fn token(&self, recorded: Option<(Place, TokenId)>) -> TokenId {
         match recorded {
             Some((place, token)) if self.is_right(place) => token,
-            Some((_, token)) => (token + 1) % self.vocab_size() as TokenId,
+            Some((_, token)) => (token + 1) % self.info().vocab_size as TokenId,
             None => 0,
         }
     }
@@ -65,7 +65,7 @@ impl<S: Scorer> SimulatedDrafter<S> {
 
     fn gathered(&self, tree: &TokenTree, argmax: &[TokenId]) -> GatheredProbs {
         let best = self.acceptance as f32;
-        let others = (1.0 - best) / (self.vocab_size().max(2) - 1) as f32;
+        let others = (1.0 - best) / (self.info().vocab_size.max(2) - 1) as f32;
         let of_node = |(node, token): (NodeId, TokenId)| match argmax
             [TokenTree::row(tree.parent(node))]
             == token
@@ -95,24 +95,11 @@ fn refuse_what_it_does_not_know(want: Want) -> super::Result<()> {
 }
 
 impl<S: Scorer> Scorer for SimulatedDrafter<S> {
-    fn architecture(&self) -> Architecture {
-        self.recorded.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.recorded.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.live.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        self.live.max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        Some(0)
+    fn info(&self) -> ScorerInfo {
+        let (recorded, live) = (self.recorded.info(), self.live.info());
+        recorded
+            .with_max_context(live.max_context)
+            .with_max_nodes(live.max_nodes)
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

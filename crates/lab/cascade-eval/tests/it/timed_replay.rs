@@ -88,8 +88,8 @@ fn rows_are_those_that_the_live_model_computed() {
 fn the_shorter_of_two_limits_counts() {
     let live = ToyScorer::target("live", VOCABULARY, 9).with_max_context(24);
     let timed_scorer = TimedReplayScorer::new(live, recorded(), LookupLog::default()).unwrap();
-    assert_eq!(timed_scorer.max_context(), Some(24));
-    assert_eq!(timed_scorer.vocab_size(), VOCABULARY);
+    assert_eq!(timed_scorer.info().max_context, Some(24));
+    assert_eq!(timed_scorer.info().vocab_size, VOCABULARY);
 }
 
 #[test]

@@ -367,7 +367,7 @@ fn matrix(rows: Vec<Vec<usize>>) -> KMatrix {
 }
 
 fn around(target: impl Scorer + Send + 'static, k: &KMatrix, lenience: f32) -> Cascade {
-    let architecture = target.architecture();
+    let architecture = target.info().architecture;
     let drafter = |seed, agreement| {
         let toy = ToyScorer::drafter("drafter", VOCABULARY, 7, seed, agreement);
         toy.with_architecture(architecture)

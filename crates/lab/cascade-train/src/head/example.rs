@@ -140,7 +140,7 @@ impl Reading<'_, '_> {
         if let Teacher::Target(target) = self.teacher {
             target.set_source(&prompt.source)?;
         }
-        let room = match self.drafter.max_context() {
+        let room = match self.drafter.info().max_context {
             None => usize::MAX,
             Some(most) => most.saturating_sub(prompt.context.len()),
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use cascade_core::{
     Architecture, Budget, Candidate, Distribution, Draft, Drafter, GatheredProbs, LevelId, Matrix,
     Observation, Prompt, Proposal, Proposed, RandomSource, Result, RowDetail, ScoredTree, Scorer,
-    Scores, SeededRandom, TextCodec, TextDecoder, TokenId, TokenTree, Top, Want,
+    ScorerInfo, Scores, SeededRandom, TextCodec, TextDecoder, TokenId, TokenTree, Top, Want,
 };
 
 fn fixed(drafter: usize) -> Proposed {
@@ -254,20 +254,10 @@ impl Drafter for Witness {
 }
 
 impl Scorer for Witness {
-    fn architecture(&self) -> Architecture {
-        Architecture::EncoderDecoder
-    }
-
-    fn vocab_size(&self) -> usize {
-        42
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        Some(11)
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        Some(6)
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::EncoderDecoder, 42)
+            .with_max_context(Some(11))
+            .with_max_nodes(Some(6))
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -304,9 +294,12 @@ fn a_boxed_scorer_is_the_scorer() {
     let witness = Witness::default();
     let mut boxed: Box<dyn Scorer> = Box::new(witness.clone());
     fn ask(scorer: &mut impl Scorer) -> Scores {
-        assert_eq!(scorer.architecture(), Architecture::EncoderDecoder);
-        assert_eq!((scorer.vocab_size(), scorer.max_context()), (42, Some(11)));
-        assert_eq!(scorer.max_nodes(), Some(6));
+        assert_eq!(scorer.info().architecture, Architecture::EncoderDecoder);
+        assert_eq!(
+            (scorer.info().vocab_size, scorer.info().max_context),
+            (42, Some(11))
+        );
+        assert_eq!(scorer.info().max_nodes, Some(6));
         scorer.set_source(&[1, 2]).unwrap();
         assert!(scorer.set_source(&[]).is_err());
         let tree = TokenTree::chain([4]);
@@ -336,16 +329,8 @@ fn a_codec_without_special_tokens_encodes_verbatim() {
 fn a_scorer_scores_trees_of_any_size_unless_it_says_otherwise() {
     struct Unlimited;
     impl Scorer for Unlimited {
-        fn architecture(&self) -> Architecture {
-            Architecture::DecoderOnly
-        }
-
-        fn vocab_size(&self) -> usize {
-            1
-        }
-
-        fn max_context(&self) -> Option<usize> {
-            None
+        fn info(&self) -> ScorerInfo {
+            ScorerInfo::new(Architecture::DecoderOnly, 1)
         }
 
         fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {
@@ -356,5 +341,5 @@ fn a_scorer_scores_trees_of_any_size_unless_it_says_otherwise() {
             Ok(scores())
         }
     }
-    assert_eq!(Unlimited.max_nodes(), None);
+    assert_eq!(Unlimited.info().max_nodes, None);
 }

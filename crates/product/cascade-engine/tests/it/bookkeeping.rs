@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Budget, Drafter, LevelId, Prompt, Result as CoreResult, ScoredTree, Scorer,
-    Scores, TextCodec, TextDecoder, TokenId, TokenTree, Want,
+    Budget, Drafter, LevelId, Prompt, Result as CoreResult, ScoredTree, Scorer, ScorerInfo, Scores,
+    TextCodec, TextDecoder, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, ConfidenceThreshold, Convention, DraftState, DraftedToken,
@@ -66,16 +66,8 @@ impl Caching {
 }
 
 impl Scorer for Caching {
-    fn architecture(&self) -> Architecture {
-        Scorer::architecture(&self.model)
-    }
-
-    fn vocab_size(&self) -> usize {
-        Scorer::vocab_size(&self.model)
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        None
+    fn info(&self) -> ScorerInfo {
+        Scorer::info(&self.model)
     }
 
     fn set_source(&mut self, _source: &[TokenId]) -> CoreResult<()> {

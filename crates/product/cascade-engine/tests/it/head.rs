@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Architecture, Matrix, Prompt, Result, Scorer, Scores, TokenId, TokenTree, Want,
+    Architecture, Matrix, Prompt, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     AcceptanceHead, Convention, HeadLayer, HeadWeights, InvalidHead, KMatrix, Options,
@@ -15,16 +15,8 @@ use crate::replays::{token, Regime, Replay, Said};
 struct WithPositions(Said);
 
 impl Scorer for WithPositions {
-    fn architecture(&self) -> Architecture {
-        self.0.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.0.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.0.max_context()
+    fn info(&self) -> ScorerInfo {
+        self.0.info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
     Architecture, Budget, Drafter, LevelId, Matrix, Observation, Prompt, Result, ScoredTree,
-    Scorer, Scores, TokenId, TokenTree, Want,
+    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     Cascade, CascadeBuilder, ConfidenceThreshold, Convention, DraftState, DraftedToken, Error,
@@ -485,16 +485,8 @@ struct Breaks {
 }
 
 impl Scorer for Breaks {
-    fn architecture(&self) -> Architecture {
-        self.model.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.model.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.model.max_context()
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

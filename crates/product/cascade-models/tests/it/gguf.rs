@@ -384,7 +384,7 @@ fn says(source: &ModelSource, dtype: DType, cache_dtype: Option<CacheType>) -> V
         ..LoadOptions::default()
     };
     let mut session = load(source, &options).unwrap().session();
-    if session.architecture() == Architecture::EncoderDecoder {
+    if session.info().architecture == Architecture::EncoderDecoder {
         session.set_source(&[5, 9, 7, 3]).unwrap();
     }
     let scores = session.score(&[1, 5, 9, 4], &TokenTree::new(), Want::LOGITS);

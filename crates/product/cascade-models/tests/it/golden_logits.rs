@@ -214,7 +214,7 @@ fn every_checkpoint_is_checked() {
 fn contexts_end_where_rotations_would_follow_the_length() {
     for name in ["tiny-llama-dynamic", "tiny-phi3-longrope"] {
         let (model, golden) = load_as(name, configs(name).remove(0));
-        assert_eq!(model.max_context(), Some(80));
+        assert_eq!(model.info().max_context, Some(80));
         assert!(model.warnings()[0].contains("end at 80"), "{name}");
         let tokens: Vec<TokenId> = golden.tokens("tokens").repeat(2);
         let score = |count: usize| {

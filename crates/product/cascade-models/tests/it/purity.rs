@@ -264,7 +264,11 @@ fn long_gaps_are_fed_in_pieces() {
     let rng = &mut StdRng::seed_from_u64(6);
     for (model, source) in everywhere(&[4, 2]) {
         // More than a piece; emulated GPUs are slow.
-        let long = if model.vocab_size() == 11 { 650 } else { 150 };
+        let long = if model.info().vocab_size == 11 {
+            650
+        } else {
+            150
+        };
         let context = random_tokens(rng, long);
         let tree = random_tree(rng);
         let mut at_once = cold(&model, &source);
@@ -290,7 +294,7 @@ fn long_gaps_are_fed_in_pieces() {
 fn errors_leave_a_session_as_it_was() {
     let none = TokenTree::new();
     for (model, source) in everywhere(&[1, 2]) {
-        let vocabulary = model.vocab_size() as TokenId;
+        let vocabulary = model.info().vocab_size as TokenId;
         let stranger = TokenTree::chain([1, vocabulary]);
         let mut session = cold(&model, &source);
         session
@@ -301,7 +305,7 @@ fn errors_leave_a_session_as_it_was() {
             let Error::TokenOutOfVocabulary { token, vocab_size } = error else {
                 panic!("{error}");
             };
-            assert_eq!((token, vocab_size), (vocabulary, model.vocab_size()));
+            assert_eq!((token, vocab_size), (vocabulary, model.info().vocab_size));
         }
         assert!(session.set_source(&[vocabulary]).is_err());
         let scores = session
@@ -324,7 +328,7 @@ fn the_top_is_the_head_of_the_sorted_probabilities() {
         for row in 0..3 {
             let logits = logits.row(row);
             let total: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
-            let mut sorted: Vec<TokenId> = (0..model.vocab_size() as TokenId).collect();
+            let mut sorted: Vec<TokenId> = (0..model.info().vocab_size as TokenId).collect();
             sorted.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
             assert_eq!(sorted[0], scores.argmax[row]);
             for (&(token, found), &expected) in top.row(row).iter().zip(&sorted) {
@@ -436,7 +440,7 @@ fn each_architecture_refuses_what_it_cannot_read() {
     let refused = session.score(&[1], &none, Want::ARGMAX);
     assert!(matches!(refused, Err(Error::EmptySource)));
     assert!(matches!(session.set_source(&[]), Err(Error::EmptySource)));
-    assert_eq!(session.max_context(), None);
+    assert_eq!(session.info().max_context, None);
 
     let mut session = llama().session();
     let refused = session.set_source(&[1, 2]);
@@ -550,7 +554,7 @@ fn wide(children: usize) -> TokenTree {
 fn more_children_than_a_gpu_looks_up_are_refused_before_a_launch() {
     for (model, source) in everywhere(&[1, 2]) {
         let mut session = cold(&model, &source);
-        let on_cpu = session.model().launches(1).is_none() && model.vocab_size() == 11;
+        let on_cpu = session.model().launches(1).is_none() && model.info().vocab_size == 11;
         match session.score(&[1], &wide(513), Want::GATHERED) {
             Ok(scores) => assert!(on_cpu && scores.argmax.len() == 2 * 513 + 1),
             Err(error) => assert!(
@@ -593,15 +597,15 @@ fn many_children_are_looked_up_in_several_forwards() {
 #[test]
 fn trees_that_no_memory_holds_are_refused() {
     for model in [t5(), llama()] {
-        let limit = model.max_nodes();
+        let limit = model.info().max_nodes.unwrap();
         assert!((1000..1 << 24).contains(&limit), "{limit}");
         let mut tree = TokenTree::new();
         for _ in 0..=limit {
             tree.push(1, None);
         }
-        assert_eq!(model.session().max_nodes(), Some(limit));
-        assert_eq!(model.session().vocab_size(), model.vocab_size());
-        let source: &[TokenId] = match model.architecture() {
+        assert_eq!(model.session().info().max_nodes, Some(limit));
+        assert_eq!(model.session().info().vocab_size, model.info().vocab_size);
+        let source: &[TokenId] = match model.info().architecture {
             cascade_core::Architecture::EncoderDecoder => &[1],
             cascade_core::Architecture::DecoderOnly => &[],
         };

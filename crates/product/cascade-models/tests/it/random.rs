@@ -44,7 +44,7 @@ fn random_models_score_finitely_on_every_device() {
         for options in everywhere() {
             let model = random_model(config.clone(), &options).unwrap();
             let mut session = model.session();
-            if model.architecture() == Architecture::EncoderDecoder {
+            if model.info().architecture == Architecture::EncoderDecoder {
                 session.set_source(&[3, 4, 5]).unwrap();
             }
             let tree = TokenTree::chain([9, 200, 11]);
@@ -142,7 +142,8 @@ fn the_largest_tree_fits_to_the_last_node() {
     let cases = [(llama, 4), (wide(t5(true), "d_model"), 8 + 4 * 4)];
     for (config, of_a_pair) in cases {
         let bytes = |nodes: usize| (nodes + 1) * vocabulary * 4 + nodes * nodes * of_a_pair;
-        let limit = random_model(config, &cpu).unwrap().max_nodes();
+        let model = random_model(config, &cpu).unwrap();
+        let limit = model.info().max_nodes.unwrap();
         assert!(bytes(limit) <= LARGEST_FORWARD, "{limit}");
         assert!(bytes(limit + 1) > LARGEST_FORWARD, "{limit}");
     }
