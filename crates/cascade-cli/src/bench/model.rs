@@ -107,7 +107,7 @@ struct Measured {
     parameters: usize,
     /// Layers of a forward.
     layers: usize,
-    /// Weight bytes read by one forward.
+    /// Weight bytes read by a forward of one row.
     bytes_per_forward: usize,
     /// Source length in tokens, if there is a source.
     source: Option<usize>,
@@ -216,7 +216,7 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         dtype: options.dtype.as_str().to_owned(),
         parameters: model.num_parameters(),
         layers: model.layers(),
-        bytes_per_forward: model.bytes_per_forward(),
+        bytes_per_forward: model.bytes_per_forward(1),
         source: (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source),
         tree: args.tree,
         memory_bytes_per_second: read,

@@ -196,7 +196,7 @@ fn measure(args: &StepArgs) -> Result<Measured> {
     let records = replay_all(args, &trace, &mut plain, &mut cascades)?;
     let plain = plain.run.walltime().with_context(|| too_short(&trace))?;
     let measured = cascades.iter().map(|cascade| cascade.measured(&plain));
-    let bytes = target.model.bytes_per_forward();
+    let bytes = target.model.bytes_per_forward(1);
     Ok(Measured {
         simulated: true,
         simulated_drafters: args.drafter.clone(),

@@ -306,8 +306,9 @@ impl<B: Backend> Network for BackendNetwork<B> {
         &self.info
     }
 
-    fn bytes_per_forward(&self) -> usize {
-        self.backend.weight_bytes(self.info.parameters_per_forward)
+    fn bytes_per_forward(&self, rows: usize) -> usize {
+        let parameters = self.info.parameters_per_forward(rows);
+        self.backend.weight_bytes(parameters)
     }
 
     fn bytes_per_position(&self) -> usize {

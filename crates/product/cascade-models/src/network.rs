@@ -27,8 +27,8 @@ pub(crate) trait Network: Debug + Send + Sync {
     /// What is known of it without running it.
     fn info(&self) -> &ModelInfo;
 
-    /// Bytes of weights that one forward reads, whatever the number of rows.
-    fn bytes_per_forward(&self) -> usize;
+    /// Bytes of weights that a forward of so many rows reads.
+    fn bytes_per_forward(&self, rows: usize) -> usize;
 
     /// Bytes of keys and values that the layers keep of one position of a sequence; those of a
     /// position of the source are as many.

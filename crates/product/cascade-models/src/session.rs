@@ -91,10 +91,13 @@ impl Model {
         self.network.info().parameters
     }
 
-    /// Bytes of weights that one forward reads, whatever the number of rows: what bounds decoding
-    /// at batch 1. For T5 it is the decoder's; the encoder runs once per source.
-    pub fn bytes_per_forward(&self) -> usize {
-        self.network.bytes_per_forward()
+    /// Bytes of weights that a forward of so many rows reads: for one row, what bounds plain
+    /// decoding. For T5 it is the decoder's; the encoder runs once per source.
+    ///
+    /// It never falls with the rows. The layers of the architectures that load read the same for
+    /// any number of them; where rows are routed to experts, more rows read more.
+    pub fn bytes_per_forward(&self, rows: usize) -> usize {
+        self.network.bytes_per_forward(rows)
     }
 
     /// Bytes that a forward reads: its weights, and keys and values of all positions that its last
@@ -107,7 +110,7 @@ impl Model {
             Architecture::EncoderDecoder => source,
             Architecture::DecoderOnly => 0,
         };
-        self.bytes_per_forward() + (sequence + source) * self.network.bytes_per_position()
+        self.bytes_per_forward(rows) + (sequence + source) * self.network.bytes_per_position()
     }
 
     /// Layers that a forward goes through: the decoder's.

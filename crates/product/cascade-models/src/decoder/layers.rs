@@ -77,7 +77,7 @@ impl Describe for DecoderConfig {
             heads: self.heads,
             layers: self.layers.len(),
             parameters: self.parameters(),
-            parameters_per_forward: self.parameters_per_forward(),
+            parameters_of_all_rows: self.parameters_per_forward(),
             max_context: Some(self.positions),
             start: None,
         }

@@ -133,7 +133,7 @@ impl Describe for T5Config {
             },
             layers: self.decoder_layers(),
             parameters: self.parameters(),
-            parameters_per_forward: self.parameters_per_forward(),
+            parameters_of_all_rows: self.parameters_per_forward(),
             max_context: None,
             start: Some(self.decoder_start()),
         }

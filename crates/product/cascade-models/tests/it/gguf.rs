@@ -170,7 +170,7 @@ fn blocks_that_stay_compressed_give_the_logits_of_llama_cpp() {
             packed < 0.1 * spread,
             "{name}: llama.cpp differs by {packed} of {spread}"
         );
-        let bytes = |dtype| load_as(dtype).model.bytes_per_forward() as f64;
+        let bytes = |dtype| load_as(dtype).model.bytes_per_forward(1) as f64;
         let share = bytes(DType::Stored) / bytes(DType::F32);
         assert!(share < smaller, "{name}: {share} of the bytes of f32");
     }
