@@ -14,6 +14,7 @@
 //! the engine sees scorers and drafters, and neither ever sees a tensor.
 
 mod advice;
+mod choice;
 mod codec;
 mod distribution;
 mod draft;
@@ -34,10 +35,11 @@ mod tree;
 mod vector;
 
 pub use advice::{Advice, AdvisedRow};
+pub use choice::Choice;
 pub use codec::{TextCodec, TextDecoder};
 pub use distribution::{Distribution, ImproperDistribution};
 pub use draft::{Candidate, Draft, LevelId, Proposal, Proposed};
-pub use drafter::{Budget, Drafter, Observation, ScoredTree};
+pub use drafter::{Budget, Drafter, Guidance, Observation, ScoredTree};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use noise::{exponential_of, seed_of, Noise, SeededNoise};

@@ -8,8 +8,9 @@
 use std::sync::{Arc, Mutex};
 
 use crate::{
-    Architecture, Distribution, Error, GatheredProbs, Matrix, RandomSource, Result, RowDetail,
-    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
+    Architecture, Budget, Choice, Distribution, Drafter, Error, GatheredProbs, Guidance, Matrix,
+    Proposal, RandomSource, Result, RowDetail, ScoredTree, Scorer, ScorerInfo, Scores, TokenId,
+    TokenTree, Top, Want,
 };
 
 /// One call of [`Scorer::score`], as a toy logged it.
@@ -123,6 +124,89 @@ impl ToyScorer {
     }
 }
 
+/// A drafter that draws from a toy's distributions as the generation draws: a chain with further
+/// children at each of its nodes.
+///
+/// Its proposals carry what each token was drawn from, so reviews of them by rules that use it can
+/// be tested.
+#[derive(Clone, Debug)]
+pub struct ToyDrafter {
+    model: ToyScorer,
+    children: usize,
+    replacement: bool,
+}
+
+impl ToyDrafter {
+    /// A drafter by this model, with so many draws at each node of its chain: without replacement,
+    /// each distribution depending on the draws before.
+    pub fn new(model: ToyScorer, children: usize) -> Self {
+        Self {
+            model,
+            children,
+            replacement: false,
+        }
+    }
+
+    /// The same with independent draws, if the generation draws.
+    pub fn with_replacement(self) -> Self {
+        Self {
+            replacement: true,
+            ..self
+        }
+    }
+
+    fn draws(
+        &self,
+        q: &Arc<Distribution>,
+        position: usize,
+        choice: &mut Choice<'_>,
+    ) -> Vec<(TokenId, Proposal)> {
+        match choice {
+            Choice::Drawn { random, .. } if self.replacement => (0..self.children)
+                .map(|_| (random.draw(q), Proposal::Sampled(Arc::clone(q))))
+                .collect(),
+            _ => choice.draw(q, position as u64, self.children, None),
+        }
+    }
+}
+
+impl Drafter for ToyDrafter {
+    fn set_source(&mut self, source: &[TokenId]) {
+        self.model.source = source.to_vec();
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
+        self.propose_with(context, budget, &mut Guidance::new(Choice::Greedy))
+    }
+
+    fn propose_with(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        guidance: &mut Guidance<'_>,
+    ) -> ScoredTree {
+        let mut proposed = ScoredTree::default();
+        let (mut path, mut tip) = (context.to_vec(), None);
+        for depth in 0..budget.depth.min(budget.nodes / self.children) {
+            let logits = self.model.row(&path).logits();
+            let Ok(q) = guidance.choice.distribution(&logits) else {
+                break;
+            };
+            let draws = self.draws(&Arc::new(q), context.len() + depth, &mut guidance.choice);
+            let Some(&(first, _)) = draws.first() else {
+                break;
+            };
+            let parent = tip;
+            for (token, proposal) in draws {
+                proposed.draw(token, parent, proposal);
+            }
+            tip = proposed.tree().child(parent, first);
+            path.push(first);
+        }
+        proposed
+    }
+}
+
 struct ToyRow {
     weights: Vec<u64>,
     sum: u64,
@@ -153,6 +237,10 @@ impl ToyRow {
         first
             .map(|token| (token, self.probability(token)))
             .collect()
+    }
+
+    fn logits(&self) -> Vec<f32> {
+        self.weights.iter().map(|&w| (w as f32).ln()).collect()
     }
 
     fn entropy(&self) -> f32 {
@@ -233,10 +321,7 @@ impl Scorer for ToyScorer {
             tokens: rows.iter().flat_map(|row| row.top(width)).collect(),
         };
         let logits = || {
-            let data = rows
-                .iter()
-                .flat_map(|row| row.weights.iter().map(|&w| (w as f32).ln()))
-                .collect();
+            let data = rows.iter().flat_map(ToyRow::logits).collect();
             Matrix::new(self.vocab_size, data)
         };
         Ok(Scores {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Advice, Budget, Drafter, Observation, Result, ScoredTree, Scorer, ScorerInfo, Scores, TokenId,
-    TokenTree, Want,
+    Budget, Choice, Drafter, Guidance, Observation, Result, ScoredTree, Scorer, ScorerInfo, Scores,
+    TokenId, TokenTree, Want,
 };
 
 use crate::contract::check_scores;
@@ -123,24 +123,24 @@ impl<D: Drafter> Drafter for Metered<D> {
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
-        let started = self.clock.now();
-        let proposed = self.model.propose(context, budget);
-        self.usage.time += self.clock.now().saturating_sub(started);
-        self.usage.calls += 1;
-        self.usage.rows += proposed.tree.len() as u64;
-        proposed
+        self.propose_with(context, budget, &mut Guidance::new(Choice::Greedy))
     }
 
     fn takes_advice(&self) -> bool {
         self.model.takes_advice()
     }
 
-    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
+    fn propose_with(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        guidance: &mut Guidance<'_>,
+    ) -> ScoredTree {
         let started = self.clock.now();
-        let proposed = self.model.propose_with(context, budget, advice);
+        let proposed = self.model.propose_with(context, budget, guidance);
         self.usage.time += self.clock.now().saturating_sub(started);
         self.usage.calls += 1;
-        self.usage.rows += proposed.tree.len() as u64;
+        self.usage.rows += proposed.tree().len() as u64;
         proposed
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Advice, Architecture, Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, ScorerInfo,
+    Architecture, Budget, Drafter, Guidance, LevelId, Observation, ScoredTree, Scorer, ScorerInfo,
     Scores, TokenId, TokenTree, Want,
 };
 use cascade_verify::{ReviewRule, Rule};
@@ -12,6 +12,7 @@ use cascade_verify::{ReviewRule, Rule};
 use crate::contract::check_proposal;
 use crate::level_checks::{LevelSpec, NeuralSpec};
 use crate::policy::{ForwardCost, Outcome, Schedule, StopRule};
+use crate::recursion::DraftSettings;
 use crate::shared_vocabulary::SharedVocabulary;
 use crate::{Branching, Clock, DraftVocabulary, Error, Metered, ModelUsage, Result, Role, Usage};
 
@@ -282,15 +283,12 @@ impl Statistical {
         &mut self,
         context: &[TokenId],
         budget: Budget,
-        advice: Option<&Advice>,
-        vocab_size: usize,
+        guidance: &mut Guidance<'_>,
+        settings: &DraftSettings,
     ) -> Result<ScoredTree> {
         self.catch_up();
-        let proposed = match advice {
-            None => self.drafter.propose(context, budget),
-            Some(advice) => self.drafter.propose_with(context, budget, advice),
-        };
-        check_proposal(&proposed, vocab_size).map_err(|source| failed(&self.name, source))?;
+        let proposed = self.drafter.propose_with(context, budget, guidance);
+        check_proposal(&proposed, budget, settings).map_err(|source| failed(&self.name, source))?;
         Ok(proposed)
     }
 }

@@ -226,11 +226,7 @@ impl<'a> NeuralDrafting<'a> {
             turn_position,
             generated: self.slot.generated,
             token,
-            probability: match from {
-                Proposal::PointMass => None,
-                Proposal::Pick { probability } => Some(*probability),
-                Proposal::Sampled(q) => Some(q.probability(token) as f32),
-            },
+            probability: from.probability(token),
             top: scores.top.as_ref().map_or(&[], |top| top.row(row)),
             entropy: scores.entropy.as_ref().map(|entropy| entropy[row]),
             hidden: scores.hidden.as_ref().map(|hidden| hidden.row(row)),

@@ -504,7 +504,9 @@ fn forwards(drafter: &mut dyn Drafter, trace: &Trace) -> usize {
         let tokens = [&record.context[..], &record.output].concat();
         let (mut at, mut forwards) = (record.context.len(), 0);
         while at < tokens.len() {
-            let draft = drafter.propose(&tokens[..at], Budget::chain(10)).tree;
+            let draft = drafter
+                .propose(&tokens[..at], Budget::chain(10))
+                .into_tree();
             let kept = draft
                 .tokens()
                 .zip(&tokens[at..])

@@ -219,13 +219,34 @@ fn scores_hold_every_part_that_was_given() {
 fn estimates_are_those_of_the_nodes() {
     let tree = TokenTree::chain([3, 4]);
     let without = ScoredTree::from(tree.clone());
-    assert_eq!((&without.tree, without.probability(0)), (&tree, None));
-    let with = ScoredTree {
-        probabilities: vec![0.75, 0.25],
-        ..without
-    };
+    assert_eq!((without.tree(), without.probability(0)), (&tree, None));
+    let with = ScoredTree::estimated(tree, |node| [0.75, 0.25][node]);
     let found = [0, 1, 2].map(|node| with.probability(node));
     assert_eq!(found, [Some(0.75), Some(0.25), None]);
+}
+
+#[test]
+fn every_node_keeps_what_it_was_drawn_from() {
+    let q = Arc::new(Distribution::new(vec![1.0, 3.0]).unwrap());
+    let drawn = || Proposal::Sampled(Arc::clone(&q));
+    let mut proposed = ScoredTree::default();
+    let first = proposed.push_estimated(1, None, 0.5);
+    assert!(!proposed.is_drawn());
+    let under = proposed.draw(1, Some(first), drawn());
+    assert_eq!(proposed.draw(1, Some(first), drawn()), under, "drawn again");
+    let last = proposed.push(0, Some(under));
+    assert!(proposed.is_drawn());
+    let of = |node, proposal| Candidate { node, proposal };
+    let expected = [
+        of(first, Proposal::PointMass),
+        of(under, drawn()),
+        of(under, drawn()),
+        of(last, Proposal::PointMass),
+    ];
+    assert_eq!(proposed.candidates().collect::<Vec<_>>(), expected);
+    let estimates = [first, under, last].map(|node| proposed.probability(node));
+    assert_eq!(estimates, [Some(0.5), Some(0.75), None]);
+    assert_eq!(proposed.into_tree(), TokenTree::chain([1, 1, 0]));
 }
 
 /// Answers what it is asked.
@@ -285,7 +306,7 @@ fn a_boxed_drafter_is_the_drafter() {
         drafter.observe(&Observation::new(&[1], &tree, &[], &[5], &[5]));
         drafter.propose(&[3], Budget::chain(4))
     }
-    assert_eq!(ask(&mut boxed).tree, TokenTree::chain([9]));
+    assert_eq!(ask(&mut boxed).into_tree(), TokenTree::chain([9]));
     assert_eq!(*witness.0.lock().unwrap(), ["[1, 2]", "[5]", "([3], 4)"]);
 }
 

@@ -305,10 +305,7 @@ impl Drafter for Eager {
 
     fn propose(&mut self, context: &[TokenId], _budget: Budget) -> ScoredTree {
         let next = context.len() as TokenId;
-        ScoredTree {
-            tree: TokenTree::chain(next..next + 9),
-            probabilities: vec![0.5; 9],
-        }
+        ScoredTree::estimated(TokenTree::chain(next..next + 9), |_| 0.5)
     }
 }
 

@@ -5,6 +5,7 @@ mod bookkeeping;
 mod classifier;
 mod common;
 mod coupled;
+mod drawing;
 mod generation;
 mod head;
 mod hostile;

@@ -103,7 +103,10 @@ fn forwards_read_weights_and_the_keys_and_values_before_them() {
     assert_eq!(read(&model, 10, 1, 7), 10 * position);
     assert_eq!(read(&model, 10, 4, 7), 13 * position);
     let bytes = [1, 2, 64].map(|rows| model.bytes_per_forward(rows));
-    assert_eq!(bytes, [bytes[0]; 3], "every layer is read once, whatever the rows");
+    assert_eq!(
+        bytes, [bytes[0]; 3],
+        "every layer is read once, whatever the rows"
+    );
     // A start token of its own, and cross-attention; four heads.
     let model = random_model(t5(false), &cpu).unwrap();
     assert_eq!(read(&model, 10, 1, 7), 2 * 18 * position);
