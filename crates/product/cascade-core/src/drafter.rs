@@ -1,6 +1,9 @@
 //! Statistical drafters.
 
-use crate::{Advice, Candidate, Choice, NodeId, Proposal, TokenId, TokenTree, Top};
+use crate::{
+    Advice, Candidate, Choice, HiddenLayers, HiddenStates, NodeId, Proposal, TokenId, TokenTree,
+    Top,
+};
 
 /// The most that a drafter may propose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +177,12 @@ pub struct Observation<'a> {
     /// [asks for them](Drafter::observed_top) and the target can tell; as many as the drafter that
     /// asks for most, so there may be more.
     pub top: Option<&'a Top>,
+    /// The target's hidden states after the context and after each node, of the layers that the
+    /// levels of the cascade [ask for](Drafter::observed_hidden), perhaps more. In the first step
+    /// of a generation they begin with those of the prompt: as many rows before that after
+    /// `context` as it has tokens, but for a decoder's first token, before which there is nothing.
+    /// The verified ones are those of the context and of `accepted`.
+    pub hidden: Option<&'a HiddenStates>,
 }
 
 impl<'a> Observation<'a> {
@@ -195,6 +204,7 @@ impl<'a> Observation<'a> {
             emitted,
             argmax,
             top: None,
+            hidden: None,
         }
     }
 
@@ -213,6 +223,11 @@ impl<'a> Observation<'a> {
     /// The same with the most probable tokens of each row.
     pub const fn with_top(self, top: Option<&'a Top>) -> Self {
         Self { top, ..self }
+    }
+
+    /// The same with hidden states.
+    pub const fn with_hidden(self, hidden: Option<&'a HiddenStates>) -> Self {
+        Self { hidden, ..self }
     }
 }
 
@@ -302,6 +317,13 @@ pub trait Drafter {
     fn observed_top(&self) -> usize {
         0
     }
+
+    /// Which hidden states of the target it wants to [observe](Self::observe) of each row. A
+    /// cascade whose target does not give them is not built. None by default; the same for the
+    /// lifetime of a drafter.
+    fn observed_hidden(&self) -> HiddenLayers {
+        HiddenLayers::NONE
+    }
 }
 
 impl<D: Drafter + ?Sized> Drafter for Box<D> {
@@ -336,5 +358,9 @@ impl<D: Drafter + ?Sized> Drafter for Box<D> {
 
     fn observed_top(&self) -> usize {
         (**self).observed_top()
+    }
+
+    fn observed_hidden(&self) -> HiddenLayers {
+        (**self).observed_hidden()
     }
 }

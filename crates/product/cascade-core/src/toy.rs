@@ -8,10 +8,13 @@
 use std::sync::{Arc, Mutex};
 
 use crate::{
-    Architecture, Budget, Choice, Distribution, Drafter, Error, GatheredProbs, Guidance, Matrix,
-    Proposal, RandomSource, Result, RowDetail, ScoredTree, Scorer, ScorerInfo, Scores, TokenId,
-    TokenTree, Top, Want,
+    Architecture, Budget, Choice, Distribution, Drafter, Error, GatheredProbs, Guidance,
+    HiddenLayer, HiddenLayers, HiddenStates, Matrix, Proposal, RandomSource, Result, RowDetail,
+    ScoredTree, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
+
+/// Layers that a toy has hidden states of.
+const LAYERS: usize = 2;
 
 /// One call of [`Scorer::score`], as a toy logged it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +120,32 @@ impl ToyScorer {
                 1 + draw * draw * draw / 1024
             })
             .collect()
+    }
+
+    /// Of each row the sum of its weights, plus, entering a layer, half its number.
+    fn hidden(&self, context: &[TokenId], rows: &[ToyRow], want: Want) -> Result<HiddenStates> {
+        if let Some(layer) = want.hidden.lacking_in(HiddenLayers::up_to(LAYERS)) {
+            let model = "a toy of two layers";
+            return Err(Error::NoHiddenState { layer, model });
+        }
+        let after = want.hidden_after.unwrap_or(context.len());
+        let before = (after..context.len()).map(|end| self.row(&context[..end]).sum as f32);
+        let sums: Vec<f32> = before
+            .chain(rows.iter().map(|row| row.sum as f32))
+            .collect();
+        let states = want.hidden.iter().map(|layer| {
+            let added = match layer {
+                HiddenLayer::Last => 0.0,
+                HiddenLayer::Entering(layer) => 0.5 + layer as f32,
+            };
+            let states = sums.iter().map(|sum| sum + added).collect();
+            (layer, Matrix::new(1, states))
+        });
+        Ok(
+            states.fold(HiddenStates::default(), |all, (layer, states)| {
+                all.with(layer, states)
+            }),
+        )
     }
 
     fn row(&self, context: &[TokenId]) -> ToyRow {
@@ -255,7 +284,9 @@ impl ToyRow {
 
 impl Scorer for ToyScorer {
     fn info(&self) -> ScorerInfo {
-        ScorerInfo::new(self.architecture, self.vocab_size).with_max_context(self.max_context)
+        ScorerInfo::new(self.architecture, self.vocab_size)
+            .with_max_context(self.max_context)
+            .with_hidden(HiddenLayers::up_to(LAYERS))
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -324,6 +355,7 @@ impl Scorer for ToyScorer {
             let data = rows.iter().flat_map(ToyRow::logits).collect();
             Matrix::new(self.vocab_size, data)
         };
+        let hidden = self.hidden(context, &rows, want)?;
         Ok(Scores {
             argmax: rows.iter().map(|row| row.argmax as TokenId).collect(),
             gathered: (want.rows == RowDetail::Gathered).then(gathered),
@@ -332,9 +364,7 @@ impl Scorer for ToyScorer {
             entropy: want
                 .entropy
                 .then(|| rows.iter().map(ToyRow::entropy).collect()),
-            hidden: want
-                .hidden
-                .then(|| Matrix::new(1, rows.iter().map(|row| row.sum as f32).collect())),
+            hidden,
             rows_computed: context.len() + tree.len(),
         })
     }

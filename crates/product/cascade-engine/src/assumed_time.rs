@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cascade_core::{Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Observation, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
 
 use crate::VirtualClock;
 
@@ -83,6 +83,10 @@ impl<S: Scorer> Scorer for AssumedTime<S> {
         self.clock
             .advance(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
         Ok(scores)
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        self.scorer.observe(observation)
     }
 }
 

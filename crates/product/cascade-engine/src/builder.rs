@@ -188,6 +188,9 @@ impl CascadeBuilder {
                 check_fits(neural, &target)?;
             }
         }
+        self.drafters
+            .iter()
+            .try_for_each(|level| check_hidden(level, &target))?;
         let target_rows = target.info().vocab_size;
         let notices = self.notices.unwrap_or_else(|| Arc::new(|_: &str| ()));
         let drafters = self.drafters.into_iter().map(|level| match level {
@@ -261,6 +264,18 @@ fn check_nodes(model: &Neural, nodes: usize) -> Result<()> {
             limit,
         }),
         _ => Ok(()),
+    }
+}
+
+fn check_hidden(level: &Level, target: &Neural) -> Result<()> {
+    let given = target.info().hidden;
+    match level.observed_hidden().lacking_in(given) {
+        None => Ok(()),
+        Some(layer) => Err(Error::NoHiddenState {
+            drafter: level.name().to_owned(),
+            target: target.name.clone(),
+            layer,
+        }),
     }
 }
 

@@ -7,8 +7,8 @@
 //! does not depend on the vocabulary size.
 
 use cascade_core::{
-    Budget, Candidate, Error, Proposal, Result, RowDetail, ScoredTree, Scores, TokenId, TokenTree,
-    Want,
+    Budget, Candidate, Error, Matrix, Proposal, Result, RowDetail, ScoredTree, Scores, TokenId,
+    TokenTree, Want,
 };
 
 use crate::recursion::DraftSettings;
@@ -16,9 +16,10 @@ use crate::recursion::DraftSettings;
 const SCORE: &str = "Scorer::score";
 const PROPOSE: &str = "Drafter::propose";
 
-/// Checks the scores of `tree` against what was wanted.
+/// Checks the scores of `tree` after so many tokens against what was wanted.
 pub(crate) fn check_scores(
     scores: &Scores,
+    context: usize,
     tree: &TokenTree,
     want: Want,
     vocab_size: usize,
@@ -64,15 +65,15 @@ pub(crate) fn check_scores(
             scores.entropy.as_ref().map(Vec::len),
             want.entropy.then_some(rows),
         ),
-        (
-            "hidden.rows",
-            scores.hidden.as_ref().map(|m| m.rows()),
-            want.hidden.then_some(rows),
-        ),
     ];
     sizes
         .into_iter()
-        .try_for_each(|(part, found, wanted)| check_size(part, found, wanted))
+        .try_for_each(|(part, found, wanted)| check_size(part, found, wanted))?;
+    let rows = want.hidden_rows(context, tree.len());
+    want.hidden.iter().try_for_each(|layer| {
+        let found = scores.hidden.of(layer).map(Matrix::rows);
+        check_size("hidden.rows", found, Some(rows))
+    })
 }
 
 fn check_size(part: &'static str, found: Option<usize>, wanted: Option<usize>) -> Result<()> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Budget, Choice, Drafter, Guidance, Observation, Result, ScoredTree, Scorer, ScorerInfo, Scores,
-    TokenId, TokenTree, Want,
+    Budget, Choice, Drafter, Guidance, HiddenLayers, Observation, Result, ScoredTree, Scorer,
+    ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 
 use crate::contract::check_scores;
@@ -99,7 +99,13 @@ impl<S: Scorer> Scorer for Metered<S> {
         let started = self.clock.now();
         let scores = self.model.score(context, tree, want)?;
         self.usage.time += self.clock.now().saturating_sub(started);
-        check_scores(&scores, tree, want, self.model.info().vocab_size)?;
+        check_scores(
+            &scores,
+            context.len(),
+            tree,
+            want,
+            self.model.info().vocab_size,
+        )?;
         let wanted = tree.len() as u64 + 1;
         let others = (scores.rows_computed as u64).saturating_sub(wanted);
         if self.usage.calls == 0 {
@@ -110,6 +116,13 @@ impl<S: Scorer> Scorer for Metered<S> {
         self.usage.calls += 1;
         self.usage.rows += wanted;
         Ok(scores)
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        let started = self.clock.now();
+        let observed = self.model.observe(observation);
+        self.usage.time += self.clock.now().saturating_sub(started);
+        observed
     }
 }
 
@@ -156,5 +169,9 @@ impl<D: Drafter> Drafter for Metered<D> {
 
     fn observed_top(&self) -> usize {
         self.model.observed_top()
+    }
+
+    fn observed_hidden(&self) -> HiddenLayers {
+        self.model.observed_hidden()
     }
 }

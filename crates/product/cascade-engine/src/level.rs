@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Guidance, LevelId, Observation, ScoredTree, Scorer, ScorerInfo,
-    Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, Guidance, HiddenLayers, LevelId, Observation, ScoredTree,
+    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_verify::{ReviewRule, Rule};
 
@@ -144,6 +144,11 @@ impl Neural {
             encoded: before.calls == 0 && self.encodes(),
         };
         Ok((scores, cost))
+    }
+
+    fn observe(&mut self, step: &Observation<'_>) -> Result<()> {
+        let observed = self.scorer.observe(step);
+        observed.map_err(|source| self.failed(source))
     }
 
     /// Whether the model's first forward after a prompt encodes it.
@@ -344,6 +349,13 @@ impl Level {
         }
     }
 
+    pub(crate) fn observed_hidden(&self) -> HiddenLayers {
+        match self {
+            Self::Neural(neural) => neural.info().observes,
+            Self::Statistical(statistical) => statistical.drafter.observed_hidden(),
+        }
+    }
+
     fn role(&self) -> Role {
         match self {
             Self::Neural(_) => Role::Drafter,
@@ -391,6 +403,12 @@ impl Models {
         wanted.max().unwrap_or(0).min(most)
     }
 
+    /// Which hidden states of the target the levels observe.
+    pub(crate) fn observed_hidden(&self) -> HiddenLayers {
+        let levels = self.drafters.iter().map(Level::observed_hidden);
+        levels.fold(HiddenLayers::NONE, HiddenLayers::union)
+    }
+
     /// Lets statistical drafters and stop rules forget what they have learned.
     pub(crate) fn forget(&mut self) {
         for level in &mut self.drafters {
@@ -431,17 +449,21 @@ impl Models {
         std::iter::once(Role::Target).chain(drafters).collect()
     }
 
-    /// Lets statistical drafters learn from a step of the target, unless the schedule lets them
+    /// Lets drafters learn from a step of the target, statistical ones unless the schedule lets them
     /// rest. The schedule learns how long that took, if it may see times.
     pub(crate) fn observe_step(
         &mut self,
         step: &Observation<'_>,
         schedule: &mut dyn Schedule,
         timed: bool,
-    ) {
+    ) -> Result<()> {
         for (level, id) in self.drafters.iter_mut().zip(1..) {
-            let Level::Statistical(statistical) = level else {
-                continue;
+            let statistical = match level {
+                Level::Neural(neural) => {
+                    neural.observe(step)?;
+                    continue;
+                }
+                Level::Statistical(statistical) => statistical,
             };
             if schedule.rests(LevelId(id)) {
                 statistical.rest(step);
@@ -452,6 +474,7 @@ impl Models {
                 schedule.learned(LevelId(id), time);
             }
         }
+        Ok(())
     }
 
     /// What each model has done, by level.

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Distribution, Error, GatheredProbs, Matrix, Result, RowDetail, Sampling, Scorer, ScorerInfo,
-    Scores, TokenId, TokenTree, Top, Want,
+    Distribution, Error, GatheredProbs, Matrix, Observation, Result, RowDetail, Sampling, Scorer,
+    ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
 
 use crate::level::BoxedScorer;
@@ -250,6 +250,10 @@ impl Scorer for SharedVocabulary {
             None => self.scorer.set_source(source),
             Some(_) => Ok(()),
         }
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        self.scorer.observe(observation)
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    common_prefix, Architecture, Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree,
-    Want, LARGEST_FORWARD,
+    common_prefix, Architecture, Error, HiddenStates, Result, Scorer, ScorerInfo, Scores, TokenId,
+    TokenTree, Want, LARGEST_FORWARD,
 };
 
 use crate::backend::ModelInfo;
@@ -36,7 +36,7 @@ impl Model {
         let mut warnings = config.warnings().to_vec();
         warnings.extend(network.notes());
         Ok(Self {
-            info: scorer_info(network.info()),
+            info: scorer_info(network.info()).with_hidden(network.hidden()),
             network,
             warnings,
         })
@@ -217,7 +217,7 @@ impl Session {
         &self.model
     }
 
-    fn check(&self, context: &[TokenId], tree: &TokenTree) -> Result<()> {
+    fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
         match self.info().architecture {
             Architecture::DecoderOnly if context.is_empty() => return Err(Error::EmptyContext),
             Architecture::EncoderDecoder if self.source.is_empty() => {
@@ -231,6 +231,10 @@ impl Session {
             Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
             _ => {}
         }
+        if let Some(layer) = want.hidden.lacking_in(self.info().hidden) {
+            let model = "the device's backend";
+            return Err(Error::NoHiddenState { layer, model });
+        }
         let nodes = tree.len();
         match self.info().max_nodes {
             Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
@@ -242,10 +246,22 @@ impl Session {
     fn forward(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let start = self.model.network.info().start;
         let context: Vec<TokenId> = start.into_iter().chain(context.iter().copied()).collect();
+        let want = in_slots(want, usize::from(start.is_some()));
+        // Rows whose hidden states are wanted are computed again.
+        if let Some(after) = want.hidden_after {
+            self.cache.truncate_to(after.saturating_sub(1));
+        }
         self.cache.keep_prefix_of(&context)?;
         let before = self.cache.context.len();
-        self.cache.append_all_but_a_chunk(&context)?;
+        let hidden = self.cache.append_all_but_a_chunk(&context, want)?;
         let scores = self.cache.score(&context, tree, want)?;
+        let scores = match hidden.is_empty() {
+            true => scores,
+            false => {
+                let all = hidden.followed_by(&scores.hidden);
+                scores.with_hidden(all)
+            }
+        };
         Ok(scores.with_rows_computed(context.len() - before + tree.len()))
     }
 }
@@ -276,7 +292,7 @@ impl Scorer for Session {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        self.check(context, tree)?;
+        self.check(context, tree, want)?;
         let scores = self.forward(context, tree, want);
         if scores.is_err() {
             // NaN spoils the keys and values of rows that it is hidden from, too: a mask adds −∞ to
@@ -286,6 +302,12 @@ impl Scorer for Session {
         }
         scores
     }
+}
+
+/// What is wanted, with a start token among the tokens of the context.
+fn in_slots(want: Want, start: usize) -> Want {
+    let after = want.hidden_after.filter(|_| !want.hidden.is_empty());
+    want.with_hidden_after(after.map(|after| after + start))
 }
 
 fn check_tokens(mut tokens: impl Iterator<Item = TokenId>, model: &Model) -> Result<()> {
@@ -344,17 +366,32 @@ impl Cache {
         Ok(())
     }
 
-    /// Appends what is missing of `context`, until one chunk at most is left.
-    fn append_all_but_a_chunk(&mut self, context: &[TokenId]) -> Result<()> {
+    /// Forgets the context from `len` on, and the tree if that is any of it.
+    fn truncate_to(&mut self, len: usize) {
+        if len < self.context.len() {
+            self.truncate(len);
+        }
+    }
+
+    /// Appends what is missing of `context`, until one chunk at most is left, and gives the hidden
+    /// states that are wanted of it.
+    fn append_all_but_a_chunk(&mut self, context: &[TokenId], want: Want) -> Result<HiddenStates> {
         let empty = TokenTree::new();
         let chunk = self.sequence.chunk();
+        let mut hidden = HiddenStates::default();
         while context.len() - self.context.len() > chunk {
             let gap = &context[self.context.len()..][..chunk];
-            self.sequence
-                .append(&Plan::new(self.context.len(), gap, &empty))?;
+            let plan = Plan::new(self.context.len(), gap, &empty);
+            let end = self.context.len() + gap.len();
+            let rows = want
+                .hidden_after
+                .map_or(0, |after| (end + 1).saturating_sub(after));
+            let rows = rows.min(gap.len());
+            let more = self.sequence.append(&plan, want.hidden, rows)?;
+            hidden = hidden.followed_by(&more);
             self.context.extend(gap);
         }
-        Ok(())
+        Ok(hidden)
     }
 
     /// Appends the rest of `context`, and `tree` behind it.

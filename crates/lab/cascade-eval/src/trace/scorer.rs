@@ -133,7 +133,7 @@ impl TraceScorer {
     fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
         let wanted = match want {
             Want::ARGMAX => None,
-            Want { hidden: true, .. } => Some("hidden states"),
+            want if !want.hidden.is_empty() => Some("hidden states"),
             Want {
                 rows: RowDetail::Logits,
                 ..

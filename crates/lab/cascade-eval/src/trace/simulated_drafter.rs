@@ -86,7 +86,7 @@ fn refuse_what_it_does_not_know(want: Want) -> super::Result<()> {
             rows: RowDetail::Logits,
             ..
         } => "logits",
-        Want { hidden: true, .. } => "hidden states",
+        want if !want.hidden.is_empty() => "hidden states",
         Want { entropy: true, .. } => "entropies",
         Want { top: 1.., .. } => "the most probable tokens",
         _ => return Ok(()),

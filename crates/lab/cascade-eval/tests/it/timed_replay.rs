@@ -161,7 +161,7 @@ fn a_simulated_drafter_is_calibrated_and_knows_no_more() {
     assert_ne!(scores.argmax[0], (next + 5) % VOCABULARY as u32);
     for want in [
         Want::LOGITS,
-        Want::ARGMAX.with_hidden(),
+        Want::ARGMAX.with_last_hidden(),
         Want::ARGMAX.with_top(2),
     ] {
         let error = drafter.score(&record.context, &tree, want).unwrap_err();

@@ -321,7 +321,7 @@ fn the_recorded_target_refuses_what_was_not_recorded() {
         ),
         (error(&[1, 2], &[], Want::LOGITS), "no logits"),
         (
-            error(&[1, 2], &[], Want::ARGMAX.with_hidden()),
+            error(&[1, 2], &[], Want::ARGMAX.with_last_hidden()),
             "no hidden states",
         ),
     ] {

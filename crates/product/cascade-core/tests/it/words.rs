@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use cascade_core::{
-    Architecture, Budget, Candidate, Distribution, Draft, Drafter, GatheredProbs, LevelId, Matrix,
-    Observation, Prompt, Proposal, Proposed, RandomSource, Result, RowDetail, ScoredTree, Scorer,
-    ScorerInfo, Scores, SeededRandom, TextCodec, TextDecoder, TokenId, TokenTree, Top, Want,
+    Architecture, Budget, Candidate, Distribution, Draft, Drafter, GatheredProbs, HiddenLayer,
+    HiddenLayers, LevelId, Matrix, Observation, Prompt, Proposal, Proposed, RandomSource, Result,
+    RowDetail, ScoredTree, Scorer, ScorerInfo, Scores, SeededRandom, TextCodec, TextDecoder,
+    TokenId, TokenTree, Top, Want,
 };
 
 fn fixed(drafter: usize) -> Proposed {
@@ -133,7 +134,7 @@ fn a_seed_gives_the_same_draws_directly_and_by_reference() {
 
 #[test]
 fn a_union_wants_what_either_wants() {
-    let all = Want::LOGITS.with_top(3).with_entropy().with_hidden();
+    let all = Want::LOGITS.with_top(3).with_entropy().with_last_hidden();
     let wants = [
         Want::ARGMAX,
         Want::GATHERED,
@@ -141,7 +142,7 @@ fn a_union_wants_what_either_wants() {
         Want::ARGMAX.with_top(2),
         Want::GATHERED.with_top(3),
         Want::ARGMAX.with_entropy(),
-        Want::ARGMAX.with_hidden(),
+        Want::ARGMAX.with_last_hidden(),
         all,
     ];
     for a in wants {
@@ -151,12 +152,15 @@ fn a_union_wants_what_either_wants() {
             assert_eq!(both.rows, a.rows.max(b.rows));
             assert_eq!(both.top, a.top.max(b.top));
             assert_eq!(both.entropy, a.entropy | b.entropy);
-            assert_eq!(both.hidden, a.hidden | b.hidden);
+            assert_eq!(both.hidden, a.hidden.union(b.hidden));
         }
         assert_eq!(all.union(a), all);
     }
     assert_eq!(all.with_rows(RowDetail::Argmax).rows, RowDetail::Argmax);
-    assert_eq!((all.top, all.entropy, all.hidden), (3, true, true));
+    assert_eq!(
+        (all.top, all.entropy, all.hidden),
+        (3, true, HiddenLayers::LAST)
+    );
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn scores_hold_every_part_that_was_given() {
     assert_eq!(scores.top.as_ref().unwrap().row(1), [(8, 0.5)]);
     assert_eq!(scores.logits.as_ref().unwrap().rows(), 3);
     assert_eq!(scores.entropy.as_ref().unwrap(), &[0.1; 3]);
-    assert_eq!(scores.hidden.as_ref().unwrap().columns(), 2);
+    assert_eq!(scores.hidden.of(HiddenLayer::Last).unwrap().columns(), 2);
     assert_eq!(scores.rows_computed, 5);
     // And each part can be taken away, without the others.
     let rows_computed = scores.rows_computed;

@@ -17,5 +17,6 @@ mod replays;
 mod reports;
 mod sampling;
 mod siblings;
+mod states;
 mod stop_rules;
 mod vocabularies;

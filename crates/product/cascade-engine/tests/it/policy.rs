@@ -134,7 +134,7 @@ struct Reads(Arc<Mutex<Vec<Judgement>>>);
 
 impl StopRule for Reads {
     fn want(&self) -> Want {
-        Want::LOGITS.with_top(3).with_entropy().with_hidden()
+        Want::LOGITS.with_top(3).with_entropy().with_last_hidden()
     }
 
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
@@ -515,7 +515,7 @@ fn broken_contracts_are_errors_that_name_the_model_and_the_part() {
         }),
         ("entropy", |scores| scores.entropy = Some(Vec::new())),
         ("hidden.rows", |scores| {
-            scores.hidden = Some(Matrix::new(1, vec![0.0; 99]));
+            scores.hidden = Matrix::new(1, vec![0.0; 99]).into();
         }),
         ("argmax", |scores| scores.argmax.push(0)),
     ];

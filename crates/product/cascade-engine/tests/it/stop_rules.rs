@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cascade_core::toy::{outcomes, Exhaustive, ToyScorer};
 use cascade_core::{
-    Architecture, Budget, Decoding, Distribution, Drafter, Prompt, RandomSource, Sampling,
-    ScoredTree, Scorer, TokenId, TokenTree, Want,
+    Architecture, Budget, Decoding, Distribution, Drafter, HiddenLayer, Prompt, RandomSource,
+    Sampling, ScoredTree, Scorer, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     AcceptanceHead, AdaptiveConfidence, Branching, Cascade, CascadeBuilder, Clock,
@@ -42,9 +42,9 @@ fn acceptance_head() -> AcceptanceHead {
     let mut states: Vec<f32> = (0..64)
         .map(|text| {
             let context = [1, 2, text % 4, text / 4 % 4, text / 16].map(|t| t % VOCABULARY as u32);
-            let want = Want::ARGMAX.with_hidden();
+            let want = Want::ARGMAX.with_last_hidden();
             let scores = toy.score(&context, &TokenTree::new(), want).unwrap();
-            scores.hidden.unwrap().row(0)[0]
+            scores.hidden.of(HiddenLayer::Last).unwrap().row(0)[0]
         })
         .collect();
     states.sort_by(f32::total_cmp);

@@ -52,6 +52,7 @@ impl<B: Backend> Layers<B> for Decoder<B> {
         let mut next_norm = || norms.next().unwrap_or(&self.norm);
         forward.embed(&self.embedding, next_norm());
         for (i, layer) in self.layers.iter().enumerate() {
+            forward.enter(i);
             forward.project(&layer.qkv, self.turn(layer), i);
             if !logits && i + 1 == self.layers.len() {
                 // All keys and values are there.

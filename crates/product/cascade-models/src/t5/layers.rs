@@ -80,6 +80,7 @@ impl<B: Backend> Layers<B> for T5<B> {
         forward.embed(&self.embedding, decoder.norm(0));
         for (i, layer) in decoder.layers.iter().enumerate() {
             let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
+            forward.enter(i);
             forward.project(&layer.qkv, Turn::None, i);
             if !logits && i + 1 == decoder.layers.len() {
                 // All keys and values are there.

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Error, Matrix, RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    Error, HiddenLayers, Matrix, RowDetail, Scorer, Scores, TokenId, TokenTree, Want,
+};
 use cascade_models::{DType, Device, Model};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -40,7 +42,11 @@ fn assert_same(warm: &Scores, cold: &Scores, logits: &Matrix) {
         assert_close(&[row[a as usize]], &[row[b as usize]], "argmax");
     }
     assert_matrices(&warm.logits, &cold.logits, "logits");
-    assert_matrices(&warm.hidden, &cold.hidden, "hidden");
+    assert_eq!(warm.hidden.layers(), cold.hidden.layers());
+    for layer in warm.hidden.layers().iter() {
+        let of = |scores: &Scores| scores.hidden.of(layer).cloned();
+        assert_matrices(&of(warm), &of(cold), "hidden");
+    }
     match (&warm.entropy, &cold.entropy) {
         (Some(a), Some(b)) => assert_close(a, b, "entropy"),
         (a, b) => assert_eq!(a, b),
@@ -79,7 +85,9 @@ fn random_want(rng: &mut StdRng) -> Want {
     let mut want = Want::ARGMAX.with_rows(rows[rng.random_range(0..3)]);
     want.top = [0, 0, 3, 20][rng.random_range(0..4)];
     want.entropy = rng.random_bool(0.2);
-    want.hidden = rng.random_bool(0.2);
+    if rng.random_bool(0.2) {
+        want = want.with_last_hidden();
+    }
     want
 }
 
@@ -495,7 +503,7 @@ fn half_precision_stays_close() {
         let exact = t5_of(DType::F32, settings, None);
         let half = t5_of(DType::F16, settings, None);
         let tree = TokenTree::chain([1, 2, 3]);
-        let want = Want::LOGITS.with_hidden();
+        let want = Want::LOGITS.with_last_hidden();
         let exact = cold(&exact, &[5, 6]).score(&[7], &tree, want).unwrap();
         let half = cold(&half, &[5, 6]).score(&[7], &tree, want).unwrap();
         let (exact, half) = (exact.logits.unwrap(), half.logits.unwrap());
@@ -613,5 +621,66 @@ fn trees_that_no_memory_holds_are_refused() {
             .score(&[1], &tree, Want::ARGMAX)
             .unwrap_err();
         assert!(error.to_string().contains("tree.max_nodes"), "{error}");
+    }
+}
+
+/// States of prompts and trees, on the CPU: those of a cold session, whatever was cached, however
+/// many pieces the prompt is read in, and without any change of the scores; the GPU refuses what it
+/// has no kernel for.
+#[test]
+fn hidden_states_are_those_of_their_rows() {
+    for model in [t5(), llama()] {
+        let source: &[TokenId] = match model.info().architecture {
+            cascade_core::Architecture::EncoderDecoder => &[1],
+            cascade_core::Architecture::DecoderOnly => &[],
+        };
+        let layers = model.info().hidden;
+        assert_eq!(layers, HiddenLayers::up_to(model.layers()));
+        let want = Want::LOGITS.with_hidden(layers);
+        let all: Vec<TokenId> = (0..600).map(|i| 1 + i % 3).collect();
+        let context = &all[..if model.info().vocab_size == 11 {
+            600
+        } else {
+            20
+        }];
+        let tree = TokenTree::chain([2, 3]);
+        let mut warm = cold(&model, source);
+        warm.score(&context[..9], &tree, Want::ARGMAX).unwrap();
+        let after = Some(4);
+        let found = warm
+            .score(context, &tree, want.with_hidden_after(after))
+            .unwrap();
+        let plain = cold(&model, source)
+            .score(context, &tree, Want::LOGITS)
+            .unwrap();
+        assert_eq!(found.logits, plain.logits);
+        let of =
+            |scores: &Scores, layer, row: usize| scores.hidden.of(layer).unwrap().row(row).to_vec();
+        for end in [4, 5, 11, context.len() - 1, context.len()] {
+            let alone = cold(&model, source)
+                .score(&context[..end], &TokenTree::new(), want)
+                .unwrap();
+            for layer in layers.iter() {
+                assert_eq!(
+                    of(&found, layer, end - 4),
+                    of(&alone, layer, 0),
+                    "{layer}, {end}"
+                );
+            }
+        }
+        let longer = [context, &[2]].concat();
+        let node = cold(&model, source)
+            .score(&longer, &TokenTree::new(), want)
+            .unwrap();
+        for layer in layers.iter() {
+            let state = found.hidden.after(layer, Some(0), 2).unwrap();
+            assert_eq!(state, of(&node, layer, 0), "{layer}");
+        }
+        let missing = Want::ARGMAX.with_hidden(HiddenLayers::up_to(model.layers() + 1));
+        let error = warm.score(context, &tree, missing).unwrap_err().to_string();
+        assert!(
+            error.contains("the hidden state that enters layer"),
+            "{error}"
+        );
     }
 }
