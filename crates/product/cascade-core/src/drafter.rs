@@ -87,8 +87,8 @@ impl ScoredTree {
     /// `parent` already does. `proposal` is what it was really drawn from, given its ancestors and
     /// the draws of its earlier siblings: see [`Proposal`] and [`Choice::draw`](crate::Choice).
     ///
-    /// Whether a token is drawn, and how often, must not depend on which token it is. A drafter that
-    /// draws keeps within its budget, in which every draw counts as a node.
+    /// Whether a token is drawn, and how often, must not depend on which token it is. A drafter
+    /// that draws keeps within its budget, in which every draw counts as a node.
     pub fn draw(&mut self, token: TokenId, parent: Option<NodeId>, proposal: Proposal) -> NodeId {
         if self.draws.is_empty() {
             let before = (0..self.tree.len()).map(|node| Candidate {
@@ -263,9 +263,9 @@ impl<'a> Guidance<'a> {
 ///
 /// # Purity
 /// The result of [`propose_with`](Self::propose_with) depends only on the source, the context, the
-/// budget, the guidance and the [observations](Self::observe), not on earlier proposals. Any other state of an
-/// implementation only serves speed. Observations change what is drafted, never how it is verified,
-/// so they change the speed of a generation and not its output.
+/// budget, the guidance and the [observations](Self::observe), not on earlier proposals. Any other
+/// state of an implementation only serves speed. Observations change what is drafted, never how it
+/// is verified, so they change the speed of a generation and not its output.
 pub trait Drafter {
     /// Sets the encoder's tokens that belong to all following contexts; empty for decoder-only
     /// models.

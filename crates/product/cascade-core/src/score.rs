@@ -382,7 +382,7 @@ impl ScorerInfo {
 /// with the number of rows computed together.)
 ///
 /// For a model that [observes](Self::observe), the result is a function of these and of the states
-/// observed of the tokens of `context`: a fresh session that is told the same of them gives the
+/// observed after the tokens of `context`: a fresh session that has observed the same gives the
 /// same.
 pub trait Scorer {
     /// What is known of the model without running it. Cheap: it is asked for in every step.

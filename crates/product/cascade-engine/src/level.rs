@@ -449,8 +449,8 @@ impl Models {
         std::iter::once(Role::Target).chain(drafters).collect()
     }
 
-    /// Lets drafters learn from a step of the target, statistical ones unless the schedule lets them
-    /// rest. The schedule learns how long that took, if it may see times.
+    /// Lets drafters learn from a step of the target, statistical ones unless the schedule lets
+    /// them rest. The schedule learns how long that took, if it may see times.
     pub(crate) fn observe_step(
         &mut self,
         step: &Observation<'_>,

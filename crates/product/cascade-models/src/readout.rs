@@ -3,8 +3,8 @@
 use cascade_core::{GatheredProbs, Matrix, Result, RowDetail, Scores, TokenTree, Top, Want};
 use cascade_cpu::{entropy, first_maximum, greatest, Softmax};
 
-/// What `want` asks for but hidden states, of `logits` (`[N + 1, vocabulary]`) after the context and
-/// each node of `tree`. Logits are read where they lie, and handed out without a copy.
+/// What `want` asks for but hidden states, of `logits` (`[N + 1, vocabulary]`) after the context
+/// and each node of `tree`. Logits are read where they lie, and handed out without a copy.
 ///
 /// # Errors
 /// [`ImproperLogits`](cascade_core::Error::ImproperLogits) for the first row that is not a valid

@@ -1,5 +1,5 @@
-//! Drafters that draw from their own distributions: the output is the target's under every rule, and
-//! would not be if a token's proposal were another than what it was drawn from.
+//! Drafters that draw from their own distributions: the output is the target's under every rule,
+//! and would not be if a token's proposal were another than what it was drawn from.
 
 use std::sync::Arc;
 

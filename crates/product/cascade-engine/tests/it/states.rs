@@ -1,5 +1,5 @@
-//! Levels that read the target's hidden states: what they are given, and that a fresh session drafts
-//! as a warm one does.
+//! Levels that read the target's hidden states: what they are given, and that a fresh session
+//! drafts as a warm one does.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
