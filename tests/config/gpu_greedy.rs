@@ -70,7 +70,7 @@ impl Pair {
 
     fn tokens(&self, speculate: bool) -> Vec<u32> {
         let ids = self.target.tokenizer.encode(PROMPT).unwrap();
-        let prompt = match self.target.architecture() {
+        let prompt = match self.target.info().architecture {
             Architecture::EncoderDecoder => Prompt {
                 source: ids,
                 context: Vec::new(),

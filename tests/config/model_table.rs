@@ -82,7 +82,7 @@ impl Golden {
     /// The greatest difference of logits, as a share of the greatest logit.
     fn difference(&self, model: &LoadedModel) -> f32 {
         let tokens = self.tokens("tokens");
-        let first = usize::from(model.architecture() == Architecture::DecoderOnly);
+        let first = usize::from(model.info().architecture == Architecture::DecoderOnly);
         let rest = TokenTree::chain(tokens[first..].iter().copied());
         let mut session = self.session(model);
         let scores = session.score(&tokens[..first], &rest, Want::LOGITS);
@@ -125,7 +125,7 @@ impl Golden {
             .unwrap();
         let prompt = Prompt {
             source: self.tokens("source"),
-            context: match model.architecture() {
+            context: match model.info().architecture {
                 Architecture::EncoderDecoder => Vec::new(),
                 Architecture::DecoderOnly => self.tokens("tree_context"),
             },

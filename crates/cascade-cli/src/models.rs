@@ -20,7 +20,7 @@ pub(crate) fn refuse_another_kind(flag: &str, model: &LoadedModel, trace: &Trace
         model.tokenizer.fingerprint() == trace.header.tokenizer(),
         "{flag} {name} has another tokenizer than the target of {label}: give a model of its family"
     );
-    let (found, needed) = (model.architecture(), trace.header.architecture);
+    let (found, needed) = (model.info().architecture, trace.header.architecture);
     ensure!(
         found == needed,
         "{flag} {name} is {found}, and the target of {label} {needed}: give a model of its family"

@@ -16,28 +16,11 @@ pub(crate) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<usize>,
     prompt: &'a str,
-    text: &'a str,
-    token_ids: &'a [u32],
-    /// For each token, the index in `models` of the model that first proposed it.
-    token_origins: Vec<usize>,
-    finish_reason: &'static str,
-    /// Whether the end of the answer repeats itself.
+    #[serde(flatten)]
+    output: &'a GenerationOutput,
+    /// Whether the end of the answer repeats itself: told behind why it ended.
+    #[serde(skip)]
     ends_in_loop: bool,
-    num_tokens: usize,
-    wall_seconds: f64,
-    tokens_per_second: f64,
-    mean_acceptance_length: f64,
-    draft_acceptance_rate: f64,
-    num_spec_steps: usize,
-    num_draft_tokens: usize,
-    num_accepted_draft_tokens: usize,
-    acceptance_histogram: Vec<usize>,
-    per_step_accepted: Vec<usize>,
-    per_step_drafted: Vec<usize>,
-    models: Vec<ModelRecord<'a>>,
-    /// Absent for lossless output.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lossy: Option<LossRecord>,
     #[serde(flatten)]
     marked: Option<MarkedRecord>,
     #[serde(flatten)]
@@ -51,26 +34,6 @@ struct MarkedRecord {
     /// What the answer gives; null if it gives no result.
     result: Option<String>,
     correct: bool,
-}
-
-#[derive(Serialize)]
-struct ModelRecord<'a> {
-    name: &'a str,
-    role: &'static str,
-    calls: u64,
-    rows: u64,
-    catch_up_rows: u64,
-    prefill_rows: u64,
-    seconds: f64,
-}
-
-/// How far the output may be from the target's own, in total variation.
-#[derive(Serialize)]
-struct LossRecord {
-    /// Of one token at most.
-    budget_per_token: f64,
-    /// The sum over the tokens: its expectation bounds the distance of whole outputs.
-    total_variation_spent: f64,
 }
 
 #[derive(Serialize)]
@@ -131,27 +94,8 @@ impl<'a> Record<'a> {
         Self {
             turn: (question.input.turns() > 1).then_some(question.turn + 1),
             prompt: &question.prompt.text,
-            text: generation.text.as_deref().unwrap_or_default(),
-            token_ids: &generation.tokens,
-            token_origins: generation.proposers.iter().map(|level| level.0).collect(),
-            finish_reason: generation.finish.as_str(),
+            output: generation,
             ends_in_loop: show::ending(generation) == Ending::Loop,
-            num_tokens: generation.tokens.len(),
-            wall_seconds: generation.wall.as_secs_f64(),
-            tokens_per_second: generation.tokens_per_second(),
-            mean_acceptance_length: generation.mean_acceptance_length(),
-            draft_acceptance_rate: generation.draft_acceptance_rate(),
-            num_spec_steps: generation.steps.len(),
-            num_draft_tokens: generation.num_draft_tokens(),
-            num_accepted_draft_tokens: generation.num_accepted_draft_tokens(),
-            acceptance_histogram: generation.acceptance_histogram(),
-            per_step_accepted: generation.steps.iter().map(|step| step.accepted).collect(),
-            per_step_drafted: generation.steps.iter().map(|step| step.drafted).collect(),
-            models: models(generation),
-            lossy: generation.loss.map(|loss| LossRecord {
-                budget_per_token: loss.budget.get(),
-                total_variation_spent: loss.spent,
-            }),
             marked: marked(question, generation),
             comparison: comparison.map(|comparison| ComparisonRecord {
                 equal_to_plain: comparison
@@ -176,7 +120,10 @@ pub(crate) fn with_carried_fields(
     record: &Record<'_>,
 ) -> serde_json::Result<Map<String, Value>> {
     let mut fields = input.fields.clone();
-    if let Value::Object(own) = serde_json::to_value(record)? {
+    if let Value::Object(mut own) = serde_json::to_value(record)? {
+        let counts = own.keys().position(|key| key == "num_tokens");
+        let place = counts.unwrap_or(own.len());
+        own.shift_insert(place, "ends_in_loop".into(), record.ends_in_loop.into());
         fields.extend(own);
     }
     Ok(fields)
@@ -197,20 +144,4 @@ fn marked(question: &Question<'_>, generation: &GenerationOutput) -> Option<Mark
         result,
         correct,
     })
-}
-
-fn models(generation: &GenerationOutput) -> Vec<ModelRecord<'_>> {
-    generation
-        .models
-        .iter()
-        .map(|model| ModelRecord {
-            name: &model.name,
-            role: model.role.as_str(),
-            calls: model.usage.calls,
-            rows: model.usage.rows,
-            catch_up_rows: model.usage.catch_up_rows,
-            prefill_rows: model.usage.prefill_rows,
-            seconds: model.usage.time.as_secs_f64(),
-        })
-        .collect()
 }

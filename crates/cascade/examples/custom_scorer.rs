@@ -4,7 +4,7 @@
 
 use cascade::{
     Architecture, Cascade, Convention, GatheredProbs, KMatrix, Options, Prompt, RowDetail, Scorer,
-    Scores, TokenId, TokenTree, Want,
+    ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 
 const VOCABULARY: usize = 100;
@@ -23,16 +23,8 @@ impl Counter {
 }
 
 impl Scorer for Counter {
-    fn architecture(&self) -> Architecture {
-        Architecture::DecoderOnly
-    }
-
-    fn vocab_size(&self) -> usize {
-        VOCABULARY
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        None
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::DecoderOnly, VOCABULARY)
     }
 
     fn set_source(&mut self, _source: &[TokenId]) -> cascade::core::Result<()> {

@@ -3,9 +3,10 @@
 
 pub use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, ModelPool, Target};
 pub use cascade_core::{
-    seed_of, Architecture, Budget, Decoding, Drafter, GatheredProbs, LevelId, Matrix, NodeId,
-    Observation, Prompt, RowDetail, Sampling, ScoredTree, Scorer, Scores, TextCodec, TextDecoder,
-    TokenId, TokenTree, Top, Want,
+    seed_of, Architecture, Budget, Choice, Decoding, Drafter, GatheredProbs, Guidance, HiddenLayer,
+    HiddenLayers, HiddenStates, LevelId, Matrix, NodeId, Observation, Prompt, Proposal, RowDetail,
+    Sampling, ScoredTree, Scorer, ScorerInfo, Scores, TextCodec, TextDecoder, TokenId, TokenTree,
+    Top, Want,
 };
 pub use cascade_engine::*;
 

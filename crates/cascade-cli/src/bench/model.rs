@@ -107,7 +107,7 @@ struct Measured {
     parameters: usize,
     /// Layers of a forward.
     layers: usize,
-    /// Weight bytes read by one forward.
+    /// Weight bytes read by a forward of one row.
     bytes_per_forward: usize,
     /// Source length in tokens, if there is a source.
     source: Option<usize>,
@@ -216,8 +216,8 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         dtype: options.dtype.as_str().to_owned(),
         parameters: model.num_parameters(),
         layers: model.layers(),
-        bytes_per_forward: model.bytes_per_forward(),
-        source: (model.architecture() == Architecture::EncoderDecoder).then_some(args.source),
+        bytes_per_forward: model.bytes_per_forward(1),
+        source: (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source),
         tree: args.tree,
         memory_bytes_per_second: read,
         copy_bytes_per_second: copy,
@@ -283,7 +283,7 @@ fn saved(
         fastest: cost.fastest.as_secs_f64(),
         slowest: cost.slowest.as_secs_f64(),
     });
-    let source = (model.architecture() == Architecture::EncoderDecoder).then_some(args.source);
+    let source = (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source);
     let (program, machine) = (costs::PROGRAM.to_owned(), costs::machine());
     CostFile::new(program, machine, of, clock, source, forwards.collect())
 }

@@ -114,9 +114,9 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
     };
     let mut header = Header::measured(
         model,
-        session.architecture(),
+        session.info().architecture,
         &target.tokenizer.fingerprint(),
-        session.vocab_size(),
+        session.info().vocab_size,
         &job.options(),
     );
     header.revision = commit(target).or(named);
@@ -124,7 +124,7 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
     header.device = Some(device.to_string());
     header.machine = Some(costs::machine());
     header.program = Some(costs::PROGRAM.to_owned());
-    header.max_context = session.max_context();
+    header.max_context = session.info().max_context;
     header.dataset = dataset(&args.job.input);
     header.template = job
         .inputs

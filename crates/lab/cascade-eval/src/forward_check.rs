@@ -76,8 +76,8 @@ impl ForwardCheck {
         scorer: &mut dyn Scorer,
         mut other: Option<&mut dyn Scorer>,
     ) -> Result<Vec<CheckedForward>> {
-        let mut tokens = Tokens::new(self.seed, scorer.vocab_size());
-        let source = match scorer.architecture() {
+        let mut tokens = Tokens::new(self.seed, scorer.info().vocab_size);
+        let source = match scorer.info().architecture {
             Architecture::EncoderDecoder => tokens.take(self.source.max(1)),
             Architecture::DecoderOnly => Vec::new(),
         };
@@ -87,7 +87,7 @@ impl ForwardCheck {
         }
         let mut checked = Vec::new();
         for &context in &self.contexts {
-            let limit = scorer.max_context().unwrap_or(usize::MAX);
+            let limit = scorer.info().max_context.unwrap_or(usize::MAX);
             let fits = |rows: &usize| *rows > 0 && context.saturating_add(*rows) <= limit;
             let rows: Vec<usize> = self.rows.iter().copied().filter(fits).collect();
             let Some(&most) = rows.iter().max() else {

@@ -125,8 +125,8 @@ impl ForwardBench {
     /// anything is allocated for them; errors of the model.
     pub fn run(&self, scorer: &mut dyn Scorer) -> Result<Vec<ForwardCost>> {
         self.check(scorer)?;
-        let mut tokens = Tokens::new(self.seed, scorer.vocab_size());
-        match scorer.architecture() {
+        let mut tokens = Tokens::new(self.seed, scorer.info().vocab_size);
+        match scorer.info().architecture {
             Architecture::EncoderDecoder => scorer.set_source(&tokens.take(self.source.max(1)))?,
             Architecture::DecoderOnly => scorer.set_source(&[])?,
         }
@@ -148,7 +148,7 @@ impl ForwardBench {
             .iter()
             .max()
             .map_or(0, |rows| rows.saturating_sub(1));
-        match scorer.max_nodes() {
+        match scorer.info().max_nodes {
             Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
             _ => Ok(()),
         }
@@ -168,7 +168,7 @@ impl ForwardBench {
         tokens: &mut Tokens,
     ) -> Result<Vec<ForwardCost>> {
         let context = tokens.take(length);
-        let limit = scorer.max_context().unwrap_or(usize::MAX);
+        let limit = scorer.info().max_context.unwrap_or(usize::MAX);
         let fitting = self.rows.iter().copied();
         let rows: Vec<usize> = fitting
             .filter(|&rows| rows > 0 && length.saturating_add(rows - 1) <= limit)

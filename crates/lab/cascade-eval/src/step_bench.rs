@@ -208,7 +208,7 @@ impl StepBench<'_> {
         let records = self.replay_all(&mut plain, &mut cascades, on_record)?;
         let plain = plain.run.walltime().ok_or_else(|| self.too_short())?;
         let measured = cascades.iter().map(|cascade| cascade.measured(&plain));
-        let bytes = self.target.model.bytes_per_forward();
+        let bytes = self.target.model.bytes_per_forward(1);
         Ok(StepTimes {
             simulated: true,
             simulated_drafters: self.simulated.iter().map(|of| of.drafter.clone()).collect(),

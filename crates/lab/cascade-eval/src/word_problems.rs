@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cascade_config::{Config, Drafter, ModelPool, PromptTemplate};
-use cascade_core::{Scorer, TokenId};
+use cascade_core::TokenId;
 use cascade_data::problems::{Kind, Split};
 use cascade_data::{Dataset, ProblemSet, Sample, Selection};
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
@@ -163,15 +163,15 @@ impl WordProblems<'_> {
 
     /// The answers as a target.
     fn trace(&self, target: &LoadedModel, records: Vec<Record>) -> Result<Trace> {
-        let session = target.session();
+        let info = target.info();
         let mut header = Header::measured(
             &self.config.target.name,
-            session.architecture(),
+            info.architecture,
             &target.tokenizer.fingerprint(),
-            session.vocab_size(),
+            info.vocab_size,
             &self.options(),
         );
-        header.max_context = session.max_context();
+        header.max_context = info.max_context;
         header.eos = self.eos(target);
         Trace::new("the target's answers", header, records)
     }

@@ -183,7 +183,7 @@ impl Models {
     /// How the target reads its prompt.
     pub fn architecture(&self) -> Architecture {
         match &self.target {
-            Answers::Live(model) => model.architecture(),
+            Answers::Live(model) => model.info().architecture,
             Answers::Recorded(trace, _) => trace.header.architecture,
         }
     }
@@ -201,7 +201,7 @@ impl Models {
         match &self.target {
             Answers::Live(model) => {
                 let tokens = model.tokenizer.encode(text)?;
-                Ok(Prompt::new(model.architecture(), tokens))
+                Ok(Prompt::new(model.info().architecture, tokens))
             }
             Answers::Recorded(trace, _) => Err(Error::NeedlessTrace {
                 experiment: trace.label.clone(),

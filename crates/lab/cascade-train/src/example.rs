@@ -34,7 +34,7 @@ pub struct Output(pub Vec<Example>);
 pub fn examples(drafter: &mut dyn Scorer, record: &Record) -> Result<Output> {
     let prompt = record.prompt();
     drafter.set_source(&prompt.source)?;
-    let room = match drafter.max_context() {
+    let room = match drafter.info().max_context {
         None => usize::MAX,
         Some(most) => (most + 1).saturating_sub(prompt.context.len()),
     };

@@ -191,7 +191,7 @@ fn time_encoding(model: &Arc<Model>, source: &[TokenId]) -> Result<Duration> {
 
 /// The model, if it encodes its prompts.
 pub(crate) fn encoder(model: &Arc<Model>) -> Option<Arc<Model>> {
-    let encodes = model.architecture() == Architecture::EncoderDecoder;
+    let encodes = model.info().architecture == Architecture::EncoderDecoder;
     encodes.then(|| Arc::clone(model))
 }
 

@@ -40,6 +40,17 @@ pub enum Proposal {
     Sampled(Arc<Distribution>),
 }
 
+impl Proposal {
+    /// The probability that the drafter gave the token; `None` if it has none.
+    pub fn probability(&self, token: TokenId) -> Option<f32> {
+        match self {
+            Self::PointMass => None,
+            Self::Pick { probability } => Some(*probability),
+            Self::Sampled(q) => Some(q.probability(token) as f32),
+        }
+    }
+}
+
 /// Where a drafted token came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposed {

@@ -1,6 +1,9 @@
 //! Statistical drafters.
 
-use crate::{Advice, NodeId, TokenId, TokenTree, Top};
+use crate::{
+    Advice, Candidate, Choice, HiddenLayers, HiddenStates, NodeId, Proposal, TokenId, TokenTree,
+    Top,
+};
 
 /// The most that a drafter may propose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,31 +24,133 @@ impl Budget {
     }
 }
 
-/// A proposed token tree and, if the drafter estimates them, acceptance probabilities.
+/// What a drafter proposes: a token tree in which each node has what it was drawn from and, if the
+/// drafter estimates it, the probability that it is accepted.
+///
+/// Nodes are added by the methods of this type alone, so a node and what is said of it cannot get
+/// out of step. Siblings carry different tokens: a token that is [drawn](Self::draw) again adds a
+/// draw to the node that carries it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScoredTree {
-    /// The proposed tokens.
-    pub tree: TokenTree,
-    /// For each node, the estimated probability that it is accepted given that its parent is, in
-    /// `[0, 1]`; empty if the drafter has no estimate. The estimates affect how much is drafted
-    /// (stop rules, schedules), never what is accepted.
-    pub probabilities: Vec<f32>,
+    tree: TokenTree,
+    nodes: Vec<Estimate>,
+    /// Of tokens that were drawn from a distribution, and point masses among them, in order; none
+    /// if all are point masses.
+    draws: Vec<Candidate>,
 }
 
+/// What is estimated of a node.
+type Estimate = Option<f32>;
+
 impl From<TokenTree> for ScoredTree {
-    /// A tree without estimates.
+    /// Point masses without estimates.
     fn from(tree: TokenTree) -> Self {
         Self {
+            nodes: vec![None; tree.len()],
             tree,
-            probabilities: Vec::new(),
+            draws: Vec::new(),
         }
     }
 }
 
 impl ScoredTree {
-    /// The estimate for `node`, if there is one.
+    /// Point masses with an estimate of each node, in `[0, 1]`.
+    pub fn estimated(tree: TokenTree, probability: impl FnMut(NodeId) -> f32) -> Self {
+        Self {
+            nodes: (0..tree.len()).map(probability).map(Some).collect(),
+            tree,
+            draws: Vec::new(),
+        }
+    }
+
+    /// Adds a token that is determined by what came before it, and returns its node.
+    ///
+    /// # Panics
+    /// If `parent` is not a node of this tree; the same holds for every method that takes a node.
+    pub fn push(&mut self, token: TokenId, parent: Option<NodeId>) -> NodeId {
+        self.add(token, parent, None)
+    }
+
+    /// The same with an estimate of the probability, in `[0, 1]`, that the token is accepted given
+    /// that its parent is. Estimates affect how much is drafted (stop rules, schedules), never what
+    /// is accepted.
+    pub fn push_estimated(
+        &mut self,
+        token: TokenId,
+        parent: Option<NodeId>,
+        probability: f32,
+    ) -> NodeId {
+        self.add(token, parent, Some(probability))
+    }
+
+    /// Adds a draw of a token, and returns the node that carries it: a new one, unless a child of
+    /// `parent` already does. `proposal` is what it was really drawn from, given its ancestors and
+    /// the draws of its earlier siblings: see [`Proposal`] and [`Choice::draw`](crate::Choice).
+    ///
+    /// Whether a token is drawn, and how often, must not depend on which token it is. A drafter
+    /// that draws keeps within its budget, in which every draw counts as a node.
+    pub fn draw(&mut self, token: TokenId, parent: Option<NodeId>, proposal: Proposal) -> NodeId {
+        if self.draws.is_empty() {
+            let before = (0..self.tree.len()).map(|node| Candidate {
+                node,
+                proposal: Proposal::PointMass,
+            });
+            self.draws = before.collect();
+        }
+        let node = self.tree.child(parent, token).unwrap_or_else(|| {
+            self.nodes.push(proposal.probability(token));
+            self.tree.push(token, parent)
+        });
+        self.draws.push(Candidate { node, proposal });
+        node
+    }
+
+    fn add(&mut self, token: TokenId, parent: Option<NodeId>, estimate: Estimate) -> NodeId {
+        let node = self.tree.push(token, parent);
+        self.nodes.push(estimate);
+        if !self.draws.is_empty() {
+            self.draws.push(Candidate {
+                node,
+                proposal: Proposal::PointMass,
+            });
+        }
+        node
+    }
+
+    /// The proposed tokens and their shape.
+    pub fn tree(&self) -> &TokenTree {
+        &self.tree
+    }
+
+    /// The tree alone.
+    pub fn into_tree(self) -> TokenTree {
+        self.tree
+    }
+
+    /// The estimate for `node`: what the drafter said or, of a token that was drawn, its
+    /// probability then.
     pub fn probability(&self, node: NodeId) -> Option<f32> {
-        self.probabilities.get(node).copied()
+        self.nodes.get(node).copied().flatten()
+    }
+
+    /// Whether a token was drawn, so that leaving it out because of what it is would change the
+    /// distribution of the output.
+    pub fn is_drawn(&self) -> bool {
+        !self.draws.is_empty()
+    }
+
+    /// Every draw, in the order in which a review must consider siblings; a token that was not
+    /// drawn is a point mass.
+    pub fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
+        let certain = match self.is_drawn() {
+            true => 0..0,
+            false => 0..self.tree.len(),
+        };
+        let certain = certain.map(|node| Candidate {
+            node,
+            proposal: Proposal::PointMass,
+        });
+        self.draws.iter().cloned().chain(certain)
     }
 }
 
@@ -72,6 +177,12 @@ pub struct Observation<'a> {
     /// [asks for them](Drafter::observed_top) and the target can tell; as many as the drafter that
     /// asks for most, so there may be more.
     pub top: Option<&'a Top>,
+    /// The target's hidden states after the context and after each node, of the layers that the
+    /// levels of the cascade [ask for](Drafter::observed_hidden), perhaps more. In the first step
+    /// of a generation they begin with those of the prompt: as many rows before that after
+    /// `context` as it has tokens, but for a decoder's first token, before which there is nothing.
+    /// The verified ones are those of the context and of `accepted`.
+    pub hidden: Option<&'a HiddenStates>,
 }
 
 impl<'a> Observation<'a> {
@@ -93,6 +204,7 @@ impl<'a> Observation<'a> {
             emitted,
             argmax,
             top: None,
+            hidden: None,
         }
     }
 
@@ -112,16 +224,48 @@ impl<'a> Observation<'a> {
     pub const fn with_top(self, top: Option<&'a Top>) -> Self {
         Self { top, ..self }
     }
+
+    /// The same with hidden states.
+    pub const fn with_hidden(self, hidden: Option<&'a HiddenStates>) -> Self {
+        Self { hidden, ..self }
+    }
+}
+
+/// What a drafter may use beside the context.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Guidance<'a> {
+    /// What a neural drafter says of the same context; nothing unless the drafter [takes
+    /// advice](Drafter::takes_advice).
+    pub advice: Option<&'a Advice>,
+    /// How the tokens of this generation are chosen, for a drafter that draws.
+    pub choice: Choice<'a>,
+}
+
+impl<'a> Guidance<'a> {
+    /// How tokens are chosen, and no advice.
+    pub const fn new(choice: Choice<'a>) -> Self {
+        Self {
+            advice: None,
+            choice,
+        }
+    }
+
+    /// The same with advice.
+    pub const fn with_advice(mut self, advice: &'a Advice) -> Self {
+        self.advice = Some(advice);
+        self
+    }
 }
 
 /// A model that proposes continuations from statistics alone, at negligible cost: Max-Gram, a
 /// bigram table, prompt lookup.
 ///
 /// # Purity
-/// The result of [`propose`](Self::propose) depends only on the source, the context, the budget and
-/// the [observations](Self::observe), not on earlier proposals. Any other state of an
-/// implementation only serves speed. Observations change what is drafted, never how it is verified,
-/// so they change the speed of a generation and not its output.
+/// The result of [`propose_with`](Self::propose_with) depends only on the source, the context, the
+/// budget, the guidance and the [observations](Self::observe), not on earlier proposals. Any other
+/// state of an implementation only serves speed. Observations change what is drafted, never how it
+/// is verified, so they change the speed of a generation and not its output.
 pub trait Drafter {
     /// Sets the encoder's tokens that belong to all following contexts; empty for decoder-only
     /// models.
@@ -140,11 +284,18 @@ pub trait Drafter {
         false
     }
 
-    /// Proposes as [`propose`](Self::propose) does, by its own estimates and what a neural drafter
-    /// says of the same context. Without any advice it proposes the same; so it does if it does not
-    /// [take advice](Self::takes_advice).
-    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
-        let _ = advice;
+    /// Proposes as [`propose`](Self::propose) does, with what else a drafter may use. This is what
+    /// the engine calls. By default, and without anything to use, it proposes the same.
+    ///
+    /// A drafter that draws from its own distributions does so by the [`Choice`] it is given, and
+    /// its proposal is then a function of that, too.
+    fn propose_with(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        guidance: &mut Guidance<'_>,
+    ) -> ScoredTree {
+        let _ = guidance;
         self.propose(context, budget)
     }
 
@@ -166,6 +317,13 @@ pub trait Drafter {
     fn observed_top(&self) -> usize {
         0
     }
+
+    /// Which hidden states of the target it wants to [observe](Self::observe) of each row. A
+    /// cascade whose target does not give them is not built. None by default; the same for the
+    /// lifetime of a drafter.
+    fn observed_hidden(&self) -> HiddenLayers {
+        HiddenLayers::NONE
+    }
 }
 
 impl<D: Drafter + ?Sized> Drafter for Box<D> {
@@ -181,8 +339,13 @@ impl<D: Drafter + ?Sized> Drafter for Box<D> {
         (**self).takes_advice()
     }
 
-    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
-        (**self).propose_with(context, budget, advice)
+    fn propose_with(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        guidance: &mut Guidance<'_>,
+    ) -> ScoredTree {
+        (**self).propose_with(context, budget, guidance)
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {
@@ -195,5 +358,9 @@ impl<D: Drafter + ?Sized> Drafter for Box<D> {
 
     fn observed_top(&self) -> usize {
         (**self).observed_top()
+    }
+
+    fn observed_hidden(&self) -> HiddenLayers {
+        (**self).observed_hidden()
     }
 }

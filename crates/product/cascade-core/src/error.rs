@@ -1,6 +1,6 @@
 //! What can go wrong between the engine and a model.
 
-use crate::TokenId;
+use crate::{HiddenLayer, TokenId};
 
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -71,6 +71,15 @@ pub enum Error {
         token: TokenId,
         /// Size of the vocabulary.
         vocab_size: usize,
+    },
+
+    /// Hidden states were wanted of a model that does not give them.
+    #[error("{layer} was wanted of {model}, which does not give it")]
+    NoHiddenState {
+        /// What was wanted.
+        layer: HiddenLayer,
+        /// What cannot give it.
+        model: &'static str,
     },
 
     /// A model's logits do not form a valid distribution.

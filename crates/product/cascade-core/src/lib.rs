@@ -14,6 +14,7 @@
 //! the engine sees scorers and drafters, and neither ever sees a tensor.
 
 mod advice;
+mod choice;
 mod codec;
 mod distribution;
 mod draft;
@@ -21,6 +22,7 @@ mod drafter;
 mod error;
 pub mod exp;
 mod fingerprint;
+mod hidden;
 mod noise;
 mod philox;
 mod prefix;
@@ -34,18 +36,22 @@ mod tree;
 mod vector;
 
 pub use advice::{Advice, AdvisedRow};
+pub use choice::Choice;
 pub use codec::{TextCodec, TextDecoder};
 pub use distribution::{Distribution, ImproperDistribution};
 pub use draft::{Candidate, Draft, LevelId, Proposal, Proposed};
-pub use drafter::{Budget, Drafter, Observation, ScoredTree};
+pub use drafter::{Budget, Drafter, Guidance, Observation, ScoredTree};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
+pub use hidden::{HiddenLayer, HiddenLayers, HiddenStates};
 pub use noise::{exponential_of, seed_of, Noise, SeededNoise};
 pub use prefix::common_prefix;
 pub use prompt::{Architecture, Prompt};
 pub use random::{RandomSource, SeededRandom};
 pub use sampling::{Decoding, InvalidSampling, Sampling};
-pub use score::{GatheredProbs, Matrix, RowDetail, Scorer, Scores, Top, Want, LARGEST_FORWARD};
+pub use score::{
+    GatheredProbs, Matrix, RowDetail, Scorer, ScorerInfo, Scores, Top, Want, LARGEST_FORWARD,
+};
 pub use tree::{NodeId, TokenTree};
 
 /// Index of a token in a model's vocabulary.

@@ -1,6 +1,9 @@
 //! Scoring: the interface of neural models.
 
-use crate::{Architecture, NodeId, Result, TokenId, TokenTree};
+use crate::{
+    Architecture, HiddenLayer, HiddenLayers, HiddenStates, NodeId, Observation, Result, TokenId,
+    TokenTree,
+};
 
 /// How much of each row a caller needs, in increasing order. A model computes and copies no more
 /// than that.
@@ -27,8 +30,12 @@ pub struct Want {
     pub top: usize,
     /// Whether the entropy of each row is wanted.
     pub entropy: bool,
-    /// Whether the last hidden state of each row is wanted.
-    pub hidden: bool,
+    /// The hidden states that are wanted of each row.
+    pub hidden: HiddenLayers,
+    /// Of which rows of the context hidden states are wanted, too: those after its first so many
+    /// tokens, and after all longer beginnings of it. `None` for no others than the answer's. A
+    /// model computes rows again that it has cached, so it costs what reading these tokens does.
+    pub hidden_after: Option<usize>,
 }
 
 impl Want {
@@ -37,21 +44,24 @@ impl Want {
         rows: RowDetail::Argmax,
         top: 0,
         entropy: false,
-        hidden: false,
+        hidden: HiddenLayers::NONE,
+        hidden_after: None,
     };
     /// The most probable tokens and the drafted tokens, with probabilities.
     pub const GATHERED: Self = Self {
         rows: RowDetail::Gathered,
         top: 0,
         entropy: false,
-        hidden: false,
+        hidden: HiddenLayers::NONE,
+        hidden_after: None,
     };
     /// All logits.
     pub const LOGITS: Self = Self {
         rows: RowDetail::Logits,
         top: 0,
         entropy: false,
-        hidden: false,
+        hidden: HiddenLayers::NONE,
+        hidden_after: None,
     };
 
     /// Wants this much of each row instead.
@@ -73,11 +83,35 @@ impl Want {
     }
 
     /// Additionally wants the last hidden states.
-    pub const fn with_hidden(self) -> Self {
+    pub const fn with_last_hidden(self) -> Self {
         Self {
-            hidden: true,
+            hidden: self.hidden.with(HiddenLayer::Last),
             ..self
         }
+    }
+
+    /// Additionally wants these hidden states.
+    pub fn with_hidden(self, layers: HiddenLayers) -> Self {
+        Self {
+            hidden: self.hidden.union(layers),
+            ..self
+        }
+    }
+
+    /// Wants hidden states of the context, too: [from there on](Self::hidden_after).
+    pub const fn with_hidden_after(self, tokens: Option<usize>) -> Self {
+        Self {
+            hidden_after: tokens,
+            ..self
+        }
+    }
+
+    /// Rows of which hidden states are given, for a context and a tree of so many tokens.
+    pub fn hidden_rows(&self, context: usize, nodes: usize) -> usize {
+        let before = self
+            .hidden_after
+            .map_or(0, |after| context.saturating_sub(after));
+        before + nodes + 1
     }
 
     /// Everything that either of the two wants.
@@ -86,7 +120,11 @@ impl Want {
             rows: self.rows.max(other.rows),
             top: self.top.max(other.top),
             entropy: self.entropy || other.entropy,
-            hidden: self.hidden || other.hidden,
+            hidden: self.hidden.union(other.hidden),
+            hidden_after: match (self.hidden_after, other.hidden_after) {
+                (Some(mine), Some(others)) => Some(mine.min(others)),
+                (mine, others) => mine.or(others),
+            },
         }
     }
 }
@@ -120,6 +158,16 @@ impl Matrix {
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.data.len() / self.columns
+    }
+
+    /// These rows and then those of another matrix.
+    ///
+    /// # Panics
+    /// If it has another number of columns.
+    pub fn followed_by(mut self, more: &Self) -> Self {
+        assert_eq!(self.columns, more.columns, "rows of one width");
+        self.data.extend_from_slice(&more.data);
+        self
     }
 
     /// One row.
@@ -178,9 +226,9 @@ pub struct Scores {
     pub logits: Option<Matrix>,
     /// For each row, the Shannon entropy of its softmax in nats, present if it was wanted.
     pub entropy: Option<Vec<f32>>,
-    /// `[N + 1, hidden size]`: the input of the output head (after the final norm), present if it
-    /// was wanted.
-    pub hidden: Option<Matrix>,
+    /// The hidden states that were wanted: `[rows, hidden size]` each, of the rows of the context
+    /// that were wanted and of the N + 1 rows of the answer.
+    pub hidden: HiddenStates,
     /// Rows that the forward actually computed: N + 1, plus one for each context token that was not
     /// in its cache. For accounting.
     pub rows_computed: usize,
@@ -225,7 +273,7 @@ impl Scores {
     }
 
     /// The same with these hidden states.
-    pub fn with_hidden(self, hidden: impl Into<Option<Matrix>>) -> Self {
+    pub fn with_hidden(self, hidden: impl Into<HiddenStates>) -> Self {
         Self {
             hidden: hidden.into(),
             ..self
@@ -253,6 +301,77 @@ impl Scores {
 /// draft of 1,000 nodes takes 200 MB.
 pub const LARGEST_FORWARD: usize = 2 << 30;
 
+/// What is known of a [`Scorer`] without running it. The same for its lifetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScorerInfo {
+    /// How the model reads its prompt.
+    pub architecture: Architecture,
+    /// Size of the vocabulary: the number of columns of the logits.
+    pub vocab_size: usize,
+    /// Maximum of the context length plus the height of the tree; `None` if there is no limit.
+    pub max_context: Option<usize>,
+    /// The most nodes of a tree that it scores, bounded by memory ([`LARGEST_FORWARD`]); `None` if
+    /// there is no limit. Greater trees are an error.
+    pub max_nodes: Option<usize>,
+    /// The greatest [`Want::top`] that it can answer; `None` if there is no limit. A recording
+    /// knows the tokens that were said and no probabilities: 0.
+    pub max_top: Option<usize>,
+    /// The hidden states that it can give; none if nothing is said. Others are an error.
+    pub hidden: HiddenLayers,
+    /// The hidden states of the target that it wants to [observe](Scorer::observe); none if nothing
+    /// is said.
+    pub observes: HiddenLayers,
+}
+
+impl ScorerInfo {
+    /// A model without limits.
+    pub const fn new(architecture: Architecture, vocab_size: usize) -> Self {
+        Self {
+            architecture,
+            vocab_size,
+            max_context: None,
+            max_nodes: None,
+            max_top: None,
+            hidden: HiddenLayers::NONE,
+            observes: HiddenLayers::NONE,
+        }
+    }
+
+    /// The same over a vocabulary of another size.
+    pub const fn with_vocab_size(self, vocab_size: usize) -> Self {
+        Self { vocab_size, ..self }
+    }
+
+    /// The same with this many positions.
+    pub const fn with_max_context(self, max_context: Option<usize>) -> Self {
+        Self {
+            max_context,
+            ..self
+        }
+    }
+
+    /// The same with trees of at most so many nodes.
+    pub const fn with_max_nodes(self, max_nodes: Option<usize>) -> Self {
+        Self { max_nodes, ..self }
+    }
+
+    /// The same with at most so many of the most probable tokens.
+    pub const fn with_max_top(self, max_top: Option<usize>) -> Self {
+        Self { max_top, ..self }
+    }
+
+    /// The same with these hidden states to give.
+    pub const fn with_hidden(self, hidden: HiddenLayers) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// The same with these hidden states of the target to observe.
+    pub const fn observing(self, observes: HiddenLayers) -> Self {
+        Self { observes, ..self }
+    }
+}
+
 /// A neural language model as the engine sees it.
 ///
 /// # Purity
@@ -261,27 +380,13 @@ pub const LARGEST_FORWARD: usize = 2 << 30;
 /// may cache their computations and reuse the longest common prefix, but callers never pass a cache
 /// length, roll back, or depend on a cache. (Floating-point results may differ in the last bits
 /// with the number of rows computed together.)
+///
+/// For a model that [observes](Self::observe), the result is a function of these and of the states
+/// observed after the tokens of `context`: a fresh session that has observed the same gives the
+/// same.
 pub trait Scorer {
-    /// How the model reads its prompt.
-    fn architecture(&self) -> Architecture;
-
-    /// Size of the vocabulary: the number of columns of the logits.
-    fn vocab_size(&self) -> usize;
-
-    /// Maximum of the context length plus the height of the tree; `None` if there is no limit.
-    fn max_context(&self) -> Option<usize>;
-
-    /// The most nodes of a tree that it scores, bounded by memory ([`LARGEST_FORWARD`]); `None` if
-    /// there is no limit. Greater trees are an error.
-    fn max_nodes(&self) -> Option<usize> {
-        None
-    }
-
-    /// The greatest [`Want::top`] that it can answer; `None` if there is no limit. A recording
-    /// knows the tokens that were said and no probabilities: 0.
-    fn max_top(&self) -> Option<usize> {
-        None
-    }
+    /// What is known of the model without running it. Cheap: it is asked for in every step.
+    fn info(&self) -> ScorerInfo;
 
     /// Sets the source that the following calls of `score` are conditioned on. Decoder-only models
     /// accept only the empty source. Encoding may be deferred until the first `score`, and setting
@@ -297,27 +402,22 @@ pub trait Scorer {
     /// A decoder-only model rejects an empty context; every model rejects tokens outside its
     /// vocabulary and more positions than it has. The scorer remains usable after an error.
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores>;
+
+    /// Learns what the target said in a step, with the [hidden states](ScorerInfo::observes) that
+    /// it wants. Called for the neural drafters of a cascade after each verification of a
+    /// generation with speculation on. Does nothing by default.
+    ///
+    /// # Errors
+    /// If it cannot read what it is given. The scorer remains usable.
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        let _ = observation;
+        Ok(())
+    }
 }
 
 impl<S: Scorer + ?Sized> Scorer for Box<S> {
-    fn architecture(&self) -> Architecture {
-        (**self).architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        (**self).vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        (**self).max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        (**self).max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        (**self).max_top()
+    fn info(&self) -> ScorerInfo {
+        (**self).info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -326,5 +426,9 @@ impl<S: Scorer + ?Sized> Scorer for Box<S> {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         (**self).score(context, tree, want)
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        (**self).observe(observation)
     }
 }

@@ -8,9 +8,13 @@
 use std::sync::{Arc, Mutex};
 
 use crate::{
-    Architecture, Distribution, Error, GatheredProbs, Matrix, RandomSource, Result, RowDetail,
-    Scorer, Scores, TokenId, TokenTree, Top, Want,
+    Architecture, Budget, Choice, Distribution, Drafter, Error, GatheredProbs, Guidance,
+    HiddenLayer, HiddenLayers, HiddenStates, Matrix, Proposal, RandomSource, Result, RowDetail,
+    ScoredTree, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
+
+/// Layers that a toy has hidden states of.
+const LAYERS: usize = 2;
 
 /// One call of [`Scorer::score`], as a toy logged it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,8 +122,117 @@ impl ToyScorer {
             .collect()
     }
 
+    /// Of each row the sum of its weights, plus, entering a layer, half its number.
+    fn hidden(&self, context: &[TokenId], rows: &[ToyRow], want: Want) -> Result<HiddenStates> {
+        if let Some(layer) = want.hidden.lacking_in(HiddenLayers::up_to(LAYERS)) {
+            let model = "a toy of two layers";
+            return Err(Error::NoHiddenState { layer, model });
+        }
+        let after = want.hidden_after.unwrap_or(context.len());
+        let before = (after..context.len()).map(|end| self.row(&context[..end]).sum as f32);
+        let sums: Vec<f32> = before
+            .chain(rows.iter().map(|row| row.sum as f32))
+            .collect();
+        let states = want.hidden.iter().map(|layer| {
+            let added = match layer {
+                HiddenLayer::Last => 0.0,
+                HiddenLayer::Entering(layer) => 0.5 + layer as f32,
+            };
+            let states = sums.iter().map(|sum| sum + added).collect();
+            (layer, Matrix::new(1, states))
+        });
+        Ok(
+            states.fold(HiddenStates::default(), |all, (layer, states)| {
+                all.with(layer, states)
+            }),
+        )
+    }
+
     fn row(&self, context: &[TokenId]) -> ToyRow {
         ToyRow::new(self.weights(context))
+    }
+}
+
+/// A drafter that draws from a toy's distributions as the generation draws: a chain with further
+/// children at each of its nodes.
+///
+/// Its proposals carry what each token was drawn from, so reviews of them by rules that use it can
+/// be tested.
+#[derive(Clone, Debug)]
+pub struct ToyDrafter {
+    model: ToyScorer,
+    children: usize,
+    replacement: bool,
+}
+
+impl ToyDrafter {
+    /// A drafter by this model, with so many draws at each node of its chain: without replacement,
+    /// each distribution depending on the draws before.
+    pub fn new(model: ToyScorer, children: usize) -> Self {
+        Self {
+            model,
+            children,
+            replacement: false,
+        }
+    }
+
+    /// The same with independent draws, if the generation draws.
+    pub fn with_replacement(self) -> Self {
+        Self {
+            replacement: true,
+            ..self
+        }
+    }
+
+    fn draws(
+        &self,
+        q: &Arc<Distribution>,
+        position: usize,
+        choice: &mut Choice<'_>,
+    ) -> Vec<(TokenId, Proposal)> {
+        match choice {
+            Choice::Drawn { random, .. } if self.replacement => (0..self.children)
+                .map(|_| (random.draw(q), Proposal::Sampled(Arc::clone(q))))
+                .collect(),
+            _ => choice.draw(q, position as u64, self.children, None),
+        }
+    }
+}
+
+impl Drafter for ToyDrafter {
+    fn set_source(&mut self, source: &[TokenId]) {
+        self.model.source = source.to_vec();
+    }
+
+    fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
+        self.propose_with(context, budget, &mut Guidance::new(Choice::Greedy))
+    }
+
+    fn propose_with(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        guidance: &mut Guidance<'_>,
+    ) -> ScoredTree {
+        let mut proposed = ScoredTree::default();
+        let (mut path, mut tip) = (context.to_vec(), None);
+        for depth in 0..budget.depth.min(budget.nodes / self.children) {
+            let logits = self.model.row(&path).logits();
+            let Ok(q) = guidance.choice.distribution(&logits) else {
+                break;
+            };
+            let draws = self.draws(&Arc::new(q), context.len() + depth, &mut guidance.choice);
+            let Some(&(first, _)) = draws.first() else {
+                break;
+            };
+            let parent = tip;
+            for (token, proposal) in draws {
+                proposed.draw(token, parent, proposal);
+            }
+            tip = proposed.tree().child(parent, first);
+            path.push(first);
+        }
+        proposed
     }
 }
 
@@ -155,6 +268,10 @@ impl ToyRow {
             .collect()
     }
 
+    fn logits(&self) -> Vec<f32> {
+        self.weights.iter().map(|&w| (w as f32).ln()).collect()
+    }
+
     fn entropy(&self) -> f32 {
         let probabilities = self.weights.iter().map(|&w| w as f64 / self.sum as f64);
         -probabilities.map(|p| p * p.ln()).sum::<f64>() as f32
@@ -166,16 +283,10 @@ impl ToyRow {
 }
 
 impl Scorer for ToyScorer {
-    fn architecture(&self) -> Architecture {
-        self.architecture
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.vocab_size
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.max_context
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(self.architecture, self.vocab_size)
+            .with_max_context(self.max_context)
+            .with_hidden(HiddenLayers::up_to(LAYERS))
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -241,12 +352,10 @@ impl Scorer for ToyScorer {
             tokens: rows.iter().flat_map(|row| row.top(width)).collect(),
         };
         let logits = || {
-            let data = rows
-                .iter()
-                .flat_map(|row| row.weights.iter().map(|&w| (w as f32).ln()))
-                .collect();
+            let data = rows.iter().flat_map(ToyRow::logits).collect();
             Matrix::new(self.vocab_size, data)
         };
+        let hidden = self.hidden(context, &rows, want)?;
         Ok(Scores {
             argmax: rows.iter().map(|row| row.argmax as TokenId).collect(),
             gathered: (want.rows == RowDetail::Gathered).then(gathered),
@@ -255,9 +364,7 @@ impl Scorer for ToyScorer {
             entropy: want
                 .entropy
                 .then(|| rows.iter().map(ToyRow::entropy).collect()),
-            hidden: want
-                .hidden
-                .then(|| Matrix::new(1, rows.iter().map(|row| row.sum as f32).collect())),
+            hidden,
             rows_computed: context.len() + tree.len(),
         })
     }

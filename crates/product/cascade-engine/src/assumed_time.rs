@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cascade_core::{Architecture, Result, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Observation, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
 
 use crate::VirtualClock;
 
@@ -69,24 +69,8 @@ impl<S> AssumedTime<S> {
 }
 
 impl<S: Scorer> Scorer for AssumedTime<S> {
-    fn architecture(&self) -> Architecture {
-        self.scorer.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.scorer.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.scorer.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        self.scorer.max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        self.scorer.max_top()
+    fn info(&self) -> ScorerInfo {
+        self.scorer.info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -99,6 +83,10 @@ impl<S: Scorer> Scorer for AssumedTime<S> {
         self.clock
             .advance(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
         Ok(scores)
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        self.scorer.observe(observation)
     }
 }
 

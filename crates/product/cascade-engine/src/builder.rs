@@ -188,7 +188,10 @@ impl CascadeBuilder {
                 check_fits(neural, &target)?;
             }
         }
-        let target_rows = target.scorer.vocab_size();
+        self.drafters
+            .iter()
+            .try_for_each(|level| check_hidden(level, &target))?;
+        let target_rows = target.info().vocab_size;
         let notices = self.notices.unwrap_or_else(|| Arc::new(|_: &str| ()));
         let drafters = self.drafters.into_iter().map(|level| match level {
             Level::Neural(neural) => Level::Neural(neural.drafting_for(target_rows, &notices)),
@@ -254,7 +257,7 @@ fn one_schedule(
 
 /// Refuses drafts for whose scores there would be no memory, before any is allocated.
 fn check_nodes(model: &Neural, nodes: usize) -> Result<()> {
-    match model.scorer.max_nodes() {
+    match model.info().max_nodes {
         Some(limit) if nodes > limit => Err(Error::TooManyNodes {
             nodes,
             model: model.name.clone(),
@@ -264,8 +267,20 @@ fn check_nodes(model: &Neural, nodes: usize) -> Result<()> {
     }
 }
 
+fn check_hidden(level: &Level, target: &Neural) -> Result<()> {
+    let given = target.info().hidden;
+    match level.observed_hidden().lacking_in(given) {
+        None => Ok(()),
+        Some(layer) => Err(Error::NoHiddenState {
+            drafter: level.name().to_owned(),
+            target: target.name.clone(),
+            layer,
+        }),
+    }
+}
+
 fn check_fits(drafter: &Neural, target: &Neural) -> Result<()> {
-    let (found, expected) = (drafter.scorer.architecture(), target.scorer.architecture());
+    let (found, expected) = (drafter.info().architecture, target.info().architecture);
     if found != expected {
         return Err(Error::ArchitectureMismatch {
             drafter: drafter.name.clone(),
@@ -274,7 +289,7 @@ fn check_fits(drafter: &Neural, target: &Neural) -> Result<()> {
             expected,
         });
     }
-    if drafter.shares_nothing(target.scorer.vocab_size()) {
+    if drafter.shares_nothing(target.info().vocab_size) {
         return Err(Error::NoSharedToken {
             drafter: drafter.name.clone(),
             target: target.name.clone(),

@@ -167,7 +167,7 @@ impl Cascade {
             cascade_core::Error::PromptTooLong { .. } => Error::PromptLimit(error),
             error => Error::Codec(error),
         })?;
-        let architecture = cascade_core::Scorer::architecture(&self.models.target.scorer);
+        let architecture = self.models.target.info().architecture;
         Ok(Prompt::new(architecture, tokens))
     }
 
@@ -182,7 +182,7 @@ impl Cascade {
             return Err(Error::EmptyPrompt);
         }
         let tokens = codec.encode_verbatim(prompt).map_err(Error::Codec)?;
-        let architecture = cascade_core::Scorer::architecture(&self.models.target.scorer);
+        let architecture = self.models.target.info().architecture;
         Ok(Prompt::new(architecture, tokens))
     }
 
@@ -213,7 +213,7 @@ impl Cascade {
             return Err(Error::EmptyPrompt);
         }
         let target = &self.models.target;
-        match cascade_core::Scorer::max_context(&target.scorer) {
+        match target.info().max_context {
             Some(limit) if prompt.context.len() > limit => Err(Error::PromptTooLong {
                 tokens: prompt.context.len(),
                 target: target.name.clone(),

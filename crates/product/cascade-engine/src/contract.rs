@@ -6,14 +6,20 @@
 //! method, never a panic or a review that is silently stricter than configured. The cost of a check
 //! does not depend on the vocabulary size.
 
-use cascade_core::{Error, Result, RowDetail, ScoredTree, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    Budget, Candidate, Error, Matrix, Proposal, Result, RowDetail, ScoredTree, Scores, TokenId,
+    TokenTree, Want,
+};
+
+use crate::recursion::DraftSettings;
 
 const SCORE: &str = "Scorer::score";
 const PROPOSE: &str = "Drafter::propose";
 
-/// Checks the scores of `tree` against what was wanted.
+/// Checks the scores of `tree` after so many tokens against what was wanted.
 pub(crate) fn check_scores(
     scores: &Scores,
+    context: usize,
     tree: &TokenTree,
     want: Want,
     vocab_size: usize,
@@ -59,15 +65,15 @@ pub(crate) fn check_scores(
             scores.entropy.as_ref().map(Vec::len),
             want.entropy.then_some(rows),
         ),
-        (
-            "hidden.rows",
-            scores.hidden.as_ref().map(|m| m.rows()),
-            want.hidden.then_some(rows),
-        ),
     ];
     sizes
         .into_iter()
-        .try_for_each(|(part, found, wanted)| check_size(part, found, wanted))
+        .try_for_each(|(part, found, wanted)| check_size(part, found, wanted))?;
+    let rows = want.hidden_rows(context, tree.len());
+    want.hidden.iter().try_for_each(|layer| {
+        let found = scores.hidden.of(layer).map(Matrix::rows);
+        check_size("hidden.rows", found, Some(rows))
+    })
 }
 
 fn check_size(part: &'static str, found: Option<usize>, wanted: Option<usize>) -> Result<()> {
@@ -85,26 +91,82 @@ fn check_size(part: &'static str, found: Option<usize>, wanted: Option<usize>) -
     }
 }
 
-/// Checks a proposal: estimates for all nodes or none, each in `[0, 1]`, and tokens within the
-/// target's vocabulary.
-pub(crate) fn check_proposal(proposed: &ScoredTree, vocab_size: usize) -> Result<()> {
-    let (nodes, estimates) = (proposed.tree.len(), proposed.probabilities.len());
-    if estimates != 0 && estimates != nodes {
-        let violation = format!("{estimates} probabilities for {nodes} nodes");
-        return Err(broken(PROPOSE, violation));
-    }
-    let improper = |p: &&f32| !(0.0..=1.0).contains(*p);
-    if let Some(p) = proposed.probabilities.iter().find(improper) {
+/// Checks a proposal: estimates in `[0, 1]`, tokens within the target's vocabulary and, if tokens
+/// were drawn, no more draws than the budget has nodes, since leaving some out would bias others;
+/// each from a distribution over the target's vocabulary that has it, and siblings from one if
+/// their order may change.
+pub(crate) fn check_proposal(
+    proposed: &ScoredTree,
+    budget: Budget,
+    settings: &DraftSettings,
+) -> Result<()> {
+    let vocab_size = settings.vocab_size;
+    let tree = proposed.tree();
+    let estimates = (0..tree.len()).filter_map(|node| proposed.probability(node));
+    let improper = |p: &f32| !(0.0..=1.0).contains(p);
+    if let Some(p) = estimates.into_iter().find(improper) {
         return Err(broken(PROPOSE, format!("{p} is not a probability")));
     }
+    if proposed.is_drawn() {
+        check_draws(proposed, budget, vocab_size)?;
+        if settings.reorders {
+            check_siblings(proposed)?;
+        }
+    }
     let outside = |&token: &TokenId| token as usize >= vocab_size;
-    match proposed.tree.tokens().find(outside) {
+    match tree.tokens().find(outside) {
         None => Ok(()),
         Some(token) => Err(broken(
             PROPOSE,
             format!("token {token} is outside the target's vocabulary of {vocab_size}"),
         )),
     }
+}
+
+fn check_draws(proposed: &ScoredTree, budget: Budget, vocab_size: usize) -> Result<()> {
+    let tree = proposed.tree();
+    let (draws, height) = (proposed.candidates().count(), tree.height());
+    if draws > budget.nodes || height > budget.depth {
+        let Budget { depth, nodes } = budget;
+        let violation = format!(
+            "{draws} draws, {height} tokens deep, where {nodes} and {depth} are allowed at most"
+        );
+        return Err(broken(PROPOSE, violation));
+    }
+    for Candidate { node, proposal } in proposed.candidates() {
+        let token = tree.token(node);
+        let Proposal::Sampled(q) = proposal else {
+            continue;
+        };
+        if q.vocab_size() != vocab_size {
+            let violation = format!(
+                "token {token} was drawn from a distribution over {} tokens, and the target has {vocab_size}",
+                q.vocab_size()
+            );
+            return Err(broken(PROPOSE, violation));
+        }
+        if q.probability(token) <= 0.0 {
+            let violation = format!("token {token} was drawn, and its probability is 0");
+            return Err(broken(PROPOSE, violation));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that siblings are drawn from one distribution: what some rule of the cascade considers in
+/// random order must not depend on the order.
+fn check_siblings(proposed: &ScoredTree) -> Result<()> {
+    let tree = proposed.tree();
+    let mut first: Vec<Option<Proposal>> = vec![None; tree.len() + 1];
+    for Candidate { node, proposal } in proposed.candidates() {
+        let first = &mut first[TokenTree::row(tree.parent(node))];
+        if first.get_or_insert_with(|| proposal.clone()) != &proposal {
+            let violation = "siblings are drawn from different distributions, and a rule of the \
+                             cascade considers them in random order; use the rule `iterated`";
+            return Err(broken(PROPOSE, violation.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 fn broken(interface: &'static str, violation: String) -> Error {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Decoding, Distribution, Draft, NodeId, Noise, Proposal, RandomSource, Result, Sampling, Scores,
-    SeededNoise, SeededRandom, TokenId, TokenTree, Want,
+    Choice, Decoding, Distribution, Draft, NodeId, Noise, Proposal, RandomSource, Result, Sampling,
+    Scores, SeededNoise, SeededRandom, TokenId, TokenTree, Want,
 };
 use cascade_verify::{
     coupled, greedy, sampled, LeniencePolicy, LossBudget, ReviewRule, RowDistributions,
@@ -81,16 +81,33 @@ impl DecodingState {
         matches!(self, Self::Drawn(..))
     }
 
+    /// What a drafter chooses its tokens by.
+    pub(crate) fn choice(&mut self) -> Choice<'_> {
+        match self {
+            Self::Greedy => Choice::Greedy,
+            Self::Coupled(sampling, noise) => Choice::Coupled {
+                sampling,
+                noise: &**noise,
+            },
+            Self::Drawn(sampling, random) => Choice::Drawn {
+                sampling,
+                random: &mut **random,
+            },
+        }
+    }
+
     /// Reads the `scores` of a tree after `context` tokens, according to the decoding mode.
     pub(crate) fn view<'s>(&'s mut self, scores: &'s Scores, context: usize) -> ScoreView<'s> {
         match (self, &scores.logits) {
             (Self::Coupled(sampling, noise), Some(logits)) => ScoreView::Coupled {
                 rows: SampledRows::new(logits, sampling),
+                sampling,
                 noise: &**noise,
                 context,
             },
             (Self::Drawn(sampling, random), Some(logits)) => ScoreView::Drawn {
                 rows: SampledRows::new(logits, sampling),
+                sampling,
                 random: &mut **random,
             },
             _ => ScoreView::Greedy(scores),
@@ -103,12 +120,14 @@ pub(crate) enum ScoreView<'s> {
     Greedy(&'s Scores),
     Coupled {
         rows: SampledRows<'s>,
+        sampling: &'s Sampling,
         noise: &'s dyn Noise,
         /// Tokens before the tree.
         context: usize,
     },
     Drawn {
         rows: SampledRows<'s>,
+        sampling: &'s Sampling,
         random: &'s mut dyn RandomSource,
     },
 }
@@ -127,8 +146,9 @@ impl ScoreView<'_> {
                 rows,
                 noise,
                 context,
+                ..
             } => coupled::review(draft, start, rows, *noise, *context, lenience),
-            Self::Drawn { rows, random } => {
+            Self::Drawn { rows, random, .. } => {
                 sampled::review(draft, start, rows, rule, lenience, *random)
             }
         }
@@ -146,7 +166,7 @@ impl ScoreView<'_> {
                 let verdict = self.review(draft, None, rule, LeniencePolicy::STRICT)?;
                 Ok((verdict, 0.0))
             }
-            Self::Drawn { rows, random } => {
+            Self::Drawn { rows, random, .. } => {
                 sampled::review_lossy(draft, None, rows, rule, budget, *random)
             }
         }
@@ -191,18 +211,27 @@ impl ScoreView<'_> {
             Self::Coupled {
                 rows,
                 noise,
+                sampling,
                 context,
             } => {
                 let position = coupled::position(tree, *context, at);
                 let p = rows.distribution(row)?;
-                Ok(next_to_arrive(&p, *noise, position, count, on_path))
+                let noise = *noise;
+                Ok(Choice::Coupled { sampling, noise }.draw(&p, position, count, on_path))
             }
-            Self::Drawn { rows, random } => {
+            Self::Drawn {
+                rows,
+                sampling,
+                random,
+            } => {
                 let p = rows.distribution(row)?;
+                let random = &mut **random;
                 Ok(match siblings {
                     Siblings::TopK => point_masses(&p, count),
-                    Siblings::WithReplacement => with_replacement(&p, count, *random),
-                    Siblings::WithoutReplacement => without_replacement(p, count, on_path, *random),
+                    Siblings::WithReplacement => with_replacement(&p, count, random),
+                    Siblings::WithoutReplacement => {
+                        Choice::Drawn { sampling, random }.draw(&p, 0, count, on_path)
+                    }
                 })
             }
         }
@@ -224,25 +253,6 @@ fn top_of(
         .collect()
 }
 
-/// The first tokens of a race other than that of the main path.
-fn next_to_arrive(
-    p: &Distribution,
-    noise: &dyn Noise,
-    position: u64,
-    count: usize,
-    on_path: Option<TokenId>,
-) -> Vec<(TokenId, Proposal)> {
-    let first = noise.first(position, p, count + 1).into_iter();
-    first
-        .filter(|&token| Some(token) != on_path)
-        .take(count)
-        .map(|token| {
-            let probability = p.probability(token) as f32;
-            (token, Proposal::Pick { probability })
-        })
-        .collect()
-}
-
 /// The most probable tokens as point masses. They do not depend on the token of the main path,
 /// which may be one of them, so a review may consider them in any order.
 fn point_masses(p: &Distribution, count: usize) -> Vec<(TokenId, Proposal)> {
@@ -257,23 +267,4 @@ fn with_replacement(
 ) -> Vec<(TokenId, Proposal)> {
     let draw = |_| (random.draw(p), Proposal::Sampled(Arc::clone(p)));
     (0..count).map(draw).collect()
-}
-
-fn without_replacement(
-    p: Arc<Distribution>,
-    count: usize,
-    on_path: Option<TokenId>,
-    random: &mut dyn RandomSource,
-) -> Vec<(TokenId, Proposal)> {
-    let mut left = match on_path {
-        None => Some(p),
-        Some(on_path) => p.without(&[on_path]).map(Arc::new),
-    };
-    let mut children = Vec::with_capacity(count);
-    while let Some(q) = left.filter(|_| children.len() < count) {
-        let token = random.draw(&q);
-        left = q.without(&[token]).map(Arc::new);
-        children.push((token, Proposal::Sampled(q)));
-    }
-    children
 }

@@ -1,6 +1,6 @@
 //! Errors of building and running a cascade.
 
-use cascade_core::{Architecture, LevelId, LARGEST_FORWARD};
+use cascade_core::{Architecture, HiddenLayer, LevelId, LARGEST_FORWARD};
 use cascade_verify::InvalidLenience;
 
 use crate::{KMatrixError, DEFAULT_MAX_NODES, LONGEST_STOP};
@@ -127,6 +127,20 @@ pub enum Error {
         drafter: String,
         /// Name of the target.
         target: String,
+    },
+
+    /// A drafter reads hidden states that the target does not give.
+    #[error(
+        "drafter `{drafter}` reads {layer} of target `{target}`, which does not give it; \
+         use a target on the CPU, or a drafter that reads no hidden states"
+    )]
+    NoHiddenState {
+        /// Name of the drafter.
+        drafter: String,
+        /// Name of the target.
+        target: String,
+        /// What it reads.
+        layer: HiddenLayer,
     },
 
     /// A drafter has another architecture than the target.

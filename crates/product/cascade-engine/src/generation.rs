@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Draft, LevelId, Noise, Observation, Prompt, RandomSource, Scorer, Scores, Want,
+    Architecture, Draft, HiddenLayers, LevelId, Noise, Observation, Prompt, RandomSource, Scores,
+    Want,
 };
 use cascade_verify::{LeniencePolicy, LossBudget, Verdict};
 
@@ -178,7 +179,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
         let verified = self.verify(&drafted.draft)?;
         let verification = clock.lap().saturating_sub(verified.forward.time);
         let finish = self.emit(&drafted.draft, &verified.verdict, on_event)?;
-        self.learn(&drafted, &verified, first);
+        self.learn(&drafted, &verified, first)?;
         let timings = StepTimings {
             drafting,
             forward: verified.forward.time,
@@ -234,11 +235,18 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             true => cascade.models.observed_top(&*cascade.recursion.schedule),
             false => 0,
         };
+        let hidden = match self.speculate {
+            true => cascade.models.observed_hidden(),
+            false => HiddenLayers::NONE,
+        };
         let target = &mut cascade.models.target;
         let want = self
             .decoding
             .want(LeniencePolicy::STRICT, &Branching::chain());
-        let mut want = want.union(want.with_top(observed));
+        let mut want = want.union(want.with_top(observed)).with_hidden(hidden);
+        if !hidden.is_empty() && self.steps.is_empty() {
+            want = want.with_hidden_after(Some(first_row(target.info().architecture)));
+        }
         if self.logprobs.is_some() {
             want = want.union(Want::LOGITS);
         }
@@ -262,9 +270,9 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
 
     /// Policies learn from the target's verdict, and statistical drafters from what was emitted of
     /// it: the tokens from `first` on.
-    fn learn(&mut self, drafted: &Drafted, verified: &Verified, first: usize) {
+    fn learn(&mut self, drafted: &Drafted, verified: &Verified, first: usize) -> Result<()> {
         if !self.speculate {
-            return;
+            return Ok(());
         }
         let cascade = self.cascade.borrow_mut();
         let Verified {
@@ -293,9 +301,12 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
             emitted,
             &scores.argmax,
         );
-        let observation = observation.with_top(scores.top.as_ref());
+        let hidden = Some(&scores.hidden).filter(|hidden| !hidden.is_empty());
+        let observation = observation
+            .with_top(scores.top.as_ref())
+            .with_hidden(hidden);
         let schedule = &mut *cascade.recursion.schedule;
-        cascade.models.observe_step(&observation, schedule, !drawn);
+        cascade.models.observe_step(&observation, schedule, !drawn)
     }
 
     fn emit(
@@ -368,10 +379,7 @@ impl<C: BorrowMut<Cascade>> Generation<C> {
     pub fn logprobs_of(&mut self, range: Range<usize>, top: usize) -> Result<Vec<TokenLogprobs>> {
         let target = &mut self.cascade.borrow_mut().models.target;
         let tokens = self.context.tokens();
-        let first = match target.scorer.architecture() {
-            Architecture::DecoderOnly => 1,
-            Architecture::EncoderDecoder => 0,
-        };
+        let first = first_row(target.info().architecture);
         let range = range.start.max(first)..range.end.min(tokens.len());
         match range.is_empty() {
             true => Ok(Vec::new()),
@@ -432,6 +440,14 @@ impl<C: BorrowMut<Cascade>> Iterator for Generation<C> {
             self.finish = Some(Finish::Cancelled);
         }
         step.transpose()
+    }
+}
+
+/// Tokens before the first row that a model has: one for a decoder, which reads no start token.
+fn first_row(architecture: Architecture) -> usize {
+    match architecture {
+        Architecture::DecoderOnly => 1,
+        Architecture::EncoderDecoder => 0,
     }
 }
 

@@ -1,8 +1,9 @@
 //! How a neural and a statistical drafter grow one tree together: the nodes of the most probable
 //! paths by both.
 
-use cascade_core::{Advice, Budget, ScoredTree, Scorer as _, TokenId, Want};
+use cascade_core::{Advice, Budget, Guidance, ScoredTree, TokenId, Want};
 
+use crate::decoding::DecodingState;
 use crate::draft_builder::DraftBuilder;
 use crate::level::{Level, Neural, Statistical};
 use crate::policy::DraftState;
@@ -39,7 +40,12 @@ impl<'a> JointDrafting<'a> {
 
     /// Drafts after `context`, in as many forwards as the turn's quota at most. Nothing, if the
     /// schedule names no partner or the model has no positions left.
-    pub(crate) fn run(mut self, below: &mut [Level], context: &[TokenId]) -> Result<DraftBuilder> {
+    pub(crate) fn run(
+        mut self,
+        below: &mut [Level],
+        context: &[TokenId],
+        decoding: &mut DecodingState,
+    ) -> Result<DraftBuilder> {
         let nodes = self.slot.capacity.nodes;
         let most = Budget {
             depth: self.slot.capacity.depth.min(nodes),
@@ -64,8 +70,8 @@ impl<'a> JointDrafting<'a> {
         let levels = levels_from(below, self.slot.drafter, turn.drafter)?;
         let partner =
             partner(levels).ok_or_else(|| self.not_joint("the schedule names another"))?;
-        let (advice, proposed) = self.grow(partner, context, budget)?;
-        let advised = advice.advised(&proposed.tree);
+        let (advice, proposed) = self.grow(partner, context, budget, decoding)?;
+        let advised = advice.advised(proposed.tree());
         let proposer = |node: usize| match advised[node] {
             true => self.slot.drafter,
             false => turn.drafter,
@@ -81,22 +87,27 @@ impl<'a> JointDrafting<'a> {
         partner: &mut Statistical,
         context: &[TokenId],
         budget: Budget,
+        decoding: &mut DecodingState,
     ) -> Result<(Advice, ScoredTree)> {
-        let vocab_size = self.recursion.settings.vocab_size;
-        let told = self.neural.scorer.max_top().unwrap_or(TOP);
-        let width = TOP.min(told).min(vocab_size);
+        let settings = &self.recursion.settings;
+        let told = self.neural.info().max_top.unwrap_or(TOP);
+        let width = TOP.min(told).min(settings.vocab_size);
         let want = Want::ARGMAX.with_top(width);
         let mut advice = Advice::default();
-        let mut proposed = partner.propose(context, budget, Some(&advice), vocab_size)?;
+        let mut propose = |advice: &Advice| {
+            let mut guidance = Guidance::new(decoding.choice()).with_advice(advice);
+            partner.propose(context, budget, &mut guidance, settings)
+        };
+        let mut proposed = propose(&advice)?;
         for _ in 0..self.slot.quota {
-            if advice.covers(&proposed.tree) {
+            if advice.covers(proposed.tree()) {
                 break;
             }
-            let (scores, _) = self.neural.score(context, &proposed.tree, want)?;
+            let (scores, _) = self.neural.score(context, proposed.tree(), want)?;
             if let Some(top) = &scores.top {
-                advice.add(&proposed.tree, top);
+                advice.add(proposed.tree(), top);
             }
-            proposed = partner.propose(context, budget, Some(&advice), vocab_size)?;
+            proposed = propose(&advice)?;
         }
         Ok((advice, proposed))
     }

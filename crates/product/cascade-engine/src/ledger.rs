@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Advice, Architecture, Budget, Drafter, Observation, Result, ScoredTree, Scorer, Scores,
-    TokenId, TokenTree, Want,
+    Budget, Choice, Drafter, Guidance, HiddenLayers, Observation, Result, ScoredTree, Scorer,
+    ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 
 use crate::contract::check_scores;
@@ -82,24 +82,8 @@ impl<M> Metered<M> {
 }
 
 impl<S: Scorer> Scorer for Metered<S> {
-    fn architecture(&self) -> Architecture {
-        self.model.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.model.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.model.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        self.model.max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        self.model.max_top()
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
     }
 
     /// Resets the ledger.
@@ -115,7 +99,13 @@ impl<S: Scorer> Scorer for Metered<S> {
         let started = self.clock.now();
         let scores = self.model.score(context, tree, want)?;
         self.usage.time += self.clock.now().saturating_sub(started);
-        check_scores(&scores, tree, want, self.model.vocab_size())?;
+        check_scores(
+            &scores,
+            context.len(),
+            tree,
+            want,
+            self.model.info().vocab_size,
+        )?;
         let wanted = tree.len() as u64 + 1;
         let others = (scores.rows_computed as u64).saturating_sub(wanted);
         if self.usage.calls == 0 {
@@ -126,6 +116,13 @@ impl<S: Scorer> Scorer for Metered<S> {
         self.usage.calls += 1;
         self.usage.rows += wanted;
         Ok(scores)
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        let started = self.clock.now();
+        let observed = self.model.observe(observation);
+        self.usage.time += self.clock.now().saturating_sub(started);
+        observed
     }
 }
 
@@ -139,24 +136,24 @@ impl<D: Drafter> Drafter for Metered<D> {
     }
 
     fn propose(&mut self, context: &[TokenId], budget: Budget) -> ScoredTree {
-        let started = self.clock.now();
-        let proposed = self.model.propose(context, budget);
-        self.usage.time += self.clock.now().saturating_sub(started);
-        self.usage.calls += 1;
-        self.usage.rows += proposed.tree.len() as u64;
-        proposed
+        self.propose_with(context, budget, &mut Guidance::new(Choice::Greedy))
     }
 
     fn takes_advice(&self) -> bool {
         self.model.takes_advice()
     }
 
-    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
+    fn propose_with(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        guidance: &mut Guidance<'_>,
+    ) -> ScoredTree {
         let started = self.clock.now();
-        let proposed = self.model.propose_with(context, budget, advice);
+        let proposed = self.model.propose_with(context, budget, guidance);
         self.usage.time += self.clock.now().saturating_sub(started);
         self.usage.calls += 1;
-        self.usage.rows += proposed.tree.len() as u64;
+        self.usage.rows += proposed.tree().len() as u64;
         proposed
     }
 
@@ -172,5 +169,9 @@ impl<D: Drafter> Drafter for Metered<D> {
 
     fn observed_top(&self) -> usize {
         self.model.observed_top()
+    }
+
+    fn observed_hidden(&self) -> HiddenLayers {
+        self.model.observed_hidden()
     }
 }

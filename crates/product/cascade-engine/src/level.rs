@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cascade_core::{
-    Advice, Architecture, Budget, Drafter, LevelId, Observation, ScoredTree, Scorer, Scores,
-    TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, Guidance, HiddenLayers, LevelId, Observation, ScoredTree,
+    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_verify::{ReviewRule, Rule};
 
 use crate::contract::check_proposal;
 use crate::level_checks::{LevelSpec, NeuralSpec};
 use crate::policy::{ForwardCost, Outcome, Schedule, StopRule};
+use crate::recursion::DraftSettings;
 use crate::shared_vocabulary::SharedVocabulary;
 use crate::{Branching, Clock, DraftVocabulary, Error, Metered, ModelUsage, Result, Role, Usage};
 
@@ -82,6 +83,10 @@ impl Neural {
         }
     }
 
+    pub(crate) fn info(&self) -> ScorerInfo {
+        self.scorer.info()
+    }
+
     pub(crate) fn spec(&self) -> NeuralSpec<'_> {
         NeuralSpec {
             name: &self.name,
@@ -93,13 +98,13 @@ impl Neural {
 
     /// Whether the drafter has no token that it could draft for a target of so many rows.
     pub(crate) fn shares_nothing(&self, target_rows: usize) -> bool {
-        let rows = self.scorer.vocab_size();
+        let rows = self.info().vocab_size;
         self.vocabulary.is_empty(rows, target_rows)
     }
 
     /// The drafter with scores over the vocabulary of a target of so many rows.
     pub(crate) fn drafting_for(self, target_rows: usize, notices: &NoticeSink) -> Self {
-        let rows = self.scorer.vocab_size();
+        let rows = self.info().vocab_size;
         let scorer = self.scorer.into_inner();
         let scorer = SharedVocabulary::fit(scorer, target_rows, &self.vocabulary);
         let reading = (rows < target_rows).then(|| Reading {
@@ -141,9 +146,14 @@ impl Neural {
         Ok((scores, cost))
     }
 
+    fn observe(&mut self, step: &Observation<'_>) -> Result<()> {
+        let observed = self.scorer.observe(step);
+        observed.map_err(|source| self.failed(source))
+    }
+
     /// Whether the model's first forward after a prompt encodes it.
     fn encodes(&self) -> bool {
-        self.scorer.architecture() == Architecture::EncoderDecoder
+        self.info().architecture == Architecture::EncoderDecoder
     }
 
     pub(crate) fn failed(&self, source: cascade_core::Error) -> Error {
@@ -167,7 +177,7 @@ impl Neural {
     /// Tokens that may still follow a context of `context_len` before the model runs out of
     /// positions.
     pub(crate) fn room(&self, context_len: usize) -> Option<usize> {
-        match self.scorer.max_context() {
+        match self.info().max_context {
             None => Some(usize::MAX),
             Some(limit) => limit.checked_sub(context_len),
         }
@@ -278,15 +288,12 @@ impl Statistical {
         &mut self,
         context: &[TokenId],
         budget: Budget,
-        advice: Option<&Advice>,
-        vocab_size: usize,
+        guidance: &mut Guidance<'_>,
+        settings: &DraftSettings,
     ) -> Result<ScoredTree> {
         self.catch_up();
-        let proposed = match advice {
-            None => self.drafter.propose(context, budget),
-            Some(advice) => self.drafter.propose_with(context, budget, advice),
-        };
-        check_proposal(&proposed, vocab_size).map_err(|source| failed(&self.name, source))?;
+        let proposed = self.drafter.propose_with(context, budget, guidance);
+        check_proposal(&proposed, budget, settings).map_err(|source| failed(&self.name, source))?;
         Ok(proposed)
     }
 }
@@ -342,6 +349,13 @@ impl Level {
         }
     }
 
+    pub(crate) fn observed_hidden(&self) -> HiddenLayers {
+        match self {
+            Self::Neural(neural) => neural.info().observes,
+            Self::Statistical(statistical) => statistical.drafter.observed_hidden(),
+        }
+    }
+
     fn role(&self) -> Role {
         match self {
             Self::Neural(_) => Role::Drafter,
@@ -385,8 +399,14 @@ impl Models {
             }
             _ => 0,
         });
-        let most = self.target.scorer.max_top().unwrap_or(usize::MAX);
+        let most = self.target.info().max_top.unwrap_or(usize::MAX);
         wanted.max().unwrap_or(0).min(most)
+    }
+
+    /// Which hidden states of the target the levels observe.
+    pub(crate) fn observed_hidden(&self) -> HiddenLayers {
+        let levels = self.drafters.iter().map(Level::observed_hidden);
+        levels.fold(HiddenLayers::NONE, HiddenLayers::union)
     }
 
     /// Lets statistical drafters and stop rules forget what they have learned.
@@ -429,17 +449,21 @@ impl Models {
         std::iter::once(Role::Target).chain(drafters).collect()
     }
 
-    /// Lets statistical drafters learn from a step of the target, unless the schedule lets them
-    /// rest. The schedule learns how long that took, if it may see times.
+    /// Lets drafters learn from a step of the target, statistical ones unless the schedule lets
+    /// them rest. The schedule learns how long that took, if it may see times.
     pub(crate) fn observe_step(
         &mut self,
         step: &Observation<'_>,
         schedule: &mut dyn Schedule,
         timed: bool,
-    ) {
+    ) -> Result<()> {
         for (level, id) in self.drafters.iter_mut().zip(1..) {
-            let Level::Statistical(statistical) = level else {
-                continue;
+            let statistical = match level {
+                Level::Neural(neural) => {
+                    neural.observe(step)?;
+                    continue;
+                }
+                Level::Statistical(statistical) => statistical,
             };
             if schedule.rests(LevelId(id)) {
                 statistical.rest(step);
@@ -450,6 +474,7 @@ impl Models {
                 schedule.learned(LevelId(id), time);
             }
         }
+        Ok(())
     }
 
     /// What each model has done, by level.

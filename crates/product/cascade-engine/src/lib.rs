@@ -33,6 +33,7 @@ mod error;
 mod event;
 mod generation;
 mod joint_drafting;
+mod json;
 mod k_matrix;
 mod ledger;
 mod level;

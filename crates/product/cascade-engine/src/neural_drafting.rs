@@ -2,7 +2,8 @@
 //! the outcome.
 
 use cascade_core::{
-    Budget, Draft, LevelId, NodeId, Proposal, Proposed, RowDetail, Scores, TokenId, TokenTree, Want,
+    Budget, Draft, HiddenLayer, LevelId, NodeId, Proposal, Proposed, RowDetail, Scores, TokenId,
+    TokenTree, Want,
 };
 use cascade_verify::Verdict;
 
@@ -226,14 +227,13 @@ impl<'a> NeuralDrafting<'a> {
             turn_position,
             generated: self.slot.generated,
             token,
-            probability: match from {
-                Proposal::PointMass => None,
-                Proposal::Pick { probability } => Some(*probability),
-                Proposal::Sampled(q) => Some(q.probability(token) as f32),
-            },
+            probability: from.probability(token),
             top: scores.top.as_ref().map_or(&[], |top| top.row(row)),
             entropy: scores.entropy.as_ref().map(|entropy| entropy[row]),
-            hidden: scores.hidden.as_ref().map(|hidden| hidden.row(row)),
+            hidden: scores
+                .hidden
+                .of(HiddenLayer::Last)
+                .map(|hidden| hidden.row(row)),
         };
         // Both are asked, since both may learn from what they were asked.
         let by_schedule = self.recursion.schedule.stop(&drafted);

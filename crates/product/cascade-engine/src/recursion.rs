@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cascade_core::{Budget, Draft, LevelId, NodeId, Proposal, Proposed, ScoredTree, TokenId};
+use cascade_core::{
+    Budget, Candidate, Draft, Guidance, LevelId, NodeId, Proposed, ScoredTree, TokenId,
+};
 use cascade_verify::LeniencePolicy;
 
 use crate::context_stack::ContextStack;
@@ -166,11 +168,11 @@ impl Recursion {
         match levels.split_first_mut() {
             None => Ok(DraftBuilder::default()),
             Some((Level::Statistical(statistical), _)) => {
-                self.propose(statistical, context.tokens(), slot, state)
+                self.propose(statistical, context.tokens(), slot, state, decoding)
             }
             Some((Level::Neural(neural), below)) => match neural.branching.expand {
                 Expand::MostProbable => {
-                    JointDrafting::new(self, neural, slot).run(below, context.tokens())
+                    JointDrafting::new(self, neural, slot).run(below, context.tokens(), decoding)
                 }
                 Expand::MainPath | Expand::AllLeaves => {
                     NeuralDrafting::new(self, neural, slot).run(below, context, decoding)
@@ -186,6 +188,7 @@ impl Recursion {
         context: &[TokenId],
         slot: DraftSlot,
         state: &DraftState<'_>,
+        decoding: &mut DecodingState,
     ) -> Result<DraftBuilder> {
         let depth = slot.quota.min(slot.capacity.nodes);
         let free = slot.capacity.nodes.saturating_sub(slot.reserved);
@@ -193,14 +196,19 @@ impl Recursion {
             depth,
             nodes: free.max(depth),
         };
-        let proposed = model.propose(context, budget, None, self.settings.vocab_size)?;
+        let mut guidance = Guidance::new(decoding.choice());
+        let proposed = model.propose(context, budget, &mut guidance, &self.settings)?;
         let depth = stopped_depth(model, &proposed, slot);
         let budget = Budget {
             depth: depth.unwrap_or(budget.depth),
             ..budget
         };
         let schedule = &mut self.schedule;
-        let keep = schedule.trim(slot.reviewer, slot.drafter, state, &proposed);
+        // Leaving a draw out because of its token would bias what is left.
+        let keep = match proposed.is_drawn() {
+            true => None,
+            false => schedule.trim(slot.reviewer, slot.drafter, state, &proposed),
+        };
         let keep = |node: NodeId| match &keep {
             None => true,
             Some(keep) => keep.get(node).is_some_and(|&kept| kept),
@@ -219,25 +227,27 @@ impl Recursion {
         keep: impl Fn(NodeId) -> bool,
         proposer: impl Fn(NodeId) -> LevelId,
     ) -> DraftBuilder {
-        let tree = &proposed.tree;
+        let tree = proposed.tree();
         let mut chunk = DraftBuilder::default();
         // The new node for each node of the tree; `None` if it is left out.
-        let mut places: Vec<Option<NodeId>> = Vec::with_capacity(tree.len());
-        for node in 0..tree.len() {
-            let within = tree.depth(node) < budget.depth && chunk.draft.len() < budget.nodes;
+        let mut places: Vec<Option<NodeId>> = vec![None; tree.len()];
+        let mut drawn = 0;
+        for Candidate { node, proposal } in proposed.candidates() {
+            // Draws are counted, not nodes: a token that was drawn before adds no node, so whether
+            // a draw fits would depend on its token.
+            let within = tree.depth(node) < budget.depth && drawn < budget.nodes;
             let fits = within && keep(node);
             let under = match tree.parent(node) {
                 None => Some(None),
                 Some(parent) if self.settings.is_eos(tree.token(parent)) => None,
                 Some(parent) => places[parent].map(Some),
             };
-            places.push(under.filter(|_| fits).map(|parent| {
-                let proposed = Proposed {
-                    proposal: Proposal::PointMass,
-                    proposer: proposer(node),
-                };
-                chunk.draft.push(tree.token(node), parent, proposed)
-            }));
+            if let Some(parent) = under.filter(|_| fits) {
+                let proposer = proposer(node);
+                let proposed = Proposed { proposal, proposer };
+                places[node] = Some(chunk.draft.push(tree.token(node), parent, proposed));
+                drawn += 1;
+            }
         }
         chunk.follow_first_children(&self.settings.eos);
         chunk
@@ -289,7 +299,7 @@ fn slot(
 /// along the first children.
 fn stopped_depth(model: &mut Statistical, proposed: &ScoredTree, slot: DraftSlot) -> Option<usize> {
     let rule = model.stop_rule.as_mut()?;
-    let tree = &proposed.tree;
+    let tree = proposed.tree();
     let mut node = tree.children(None).next();
     while let Some(at) = node.filter(|&at| tree.depth(at) < slot.quota) {
         let turn_position = tree.depth(at);

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Architecture, Distribution, Error, GatheredProbs, Matrix, Result, RowDetail, Sampling, Scorer,
-    Scores, TokenId, TokenTree, Top, Want,
+    Distribution, Error, GatheredProbs, Matrix, Observation, Result, RowDetail, Sampling, Scorer,
+    ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
 
 use crate::level::BoxedScorer;
@@ -90,7 +90,7 @@ impl SharedVocabulary {
         target_rows: usize,
         allowed: &DraftVocabulary,
     ) -> BoxedScorer {
-        let rows = scorer.vocab_size();
+        let rows = scorer.info().vocab_size;
         let end = allowed.end(rows, target_rows);
         if rows == target_rows && end == rows && allowed.except.is_empty() {
             return scorer;
@@ -109,7 +109,7 @@ impl SharedVocabulary {
     }
 
     fn reads(&self, token: TokenId) -> bool {
-        (token as usize) < self.scorer.vocab_size()
+        (token as usize) < self.scorer.info().vocab_size
     }
 
     /// The tree with a known token in place of each that the drafter has no row for: no review
@@ -248,24 +248,8 @@ fn most_probable(row: &[f32]) -> Result<TokenId> {
 }
 
 impl Scorer for SharedVocabulary {
-    fn architecture(&self) -> Architecture {
-        self.scorer.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.target_rows
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.scorer.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        self.scorer.max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        self.scorer.max_top()
+    fn info(&self) -> ScorerInfo {
+        self.scorer.info().with_vocab_size(self.target_rows)
     }
 
     /// A source with a token that the drafter has no row for is none that it could score: see
@@ -278,10 +262,14 @@ impl Scorer for SharedVocabulary {
         }
     }
 
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        self.scorer.observe(observation)
+    }
+
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let unread = context.iter().copied().find(|&token| !self.reads(token));
         if let Some(token) = self.unread.or(unread) {
-            let vocab_size = self.scorer.vocab_size();
+            let vocab_size = self.scorer.info().vocab_size;
             return Err(Error::TokenOutOfVocabulary { token, vocab_size });
         }
         let readable = self.readable(tree);

@@ -16,7 +16,7 @@ use std::fmt::Debug;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cascade_core::Result as CoreResult;
+use cascade_core::{HiddenLayers, Result as CoreResult};
 pub(crate) use cascade_cpu::{Activation, CacheShape};
 pub use cpu::compute_threads;
 
@@ -159,6 +159,9 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
         Ok(Vec::new())
     }
 
+    /// The hidden states that its forwards give, of a model of so many layers.
+    fn hidden(&self, layers: usize) -> HiddenLayers;
+
     /// A sequence with nothing in it.
     fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence>;
 }
@@ -202,6 +205,10 @@ pub(crate) trait Loader<B: Backend> {
 pub(crate) trait Forward<B: Backend> {
     /// Tokens to the residual stream, and that to its norm.
     fn embed(&mut self, table: &B::Table, norm: &B::Norm);
+
+    /// The rows of the residual stream are about to enter `layer`. Nothing is done by default: a
+    /// backend without these states refuses them by name before it runs.
+    fn enter(&mut self, _layer: usize) {}
 
     /// Norm to queries, and keys and values of `layer` of the sequence.
     fn project(&mut self, linear: &B::Linear, transform: QkTransform<'_, B>, layer: usize);
@@ -308,12 +315,17 @@ impl<B: Backend> Network for BackendNetwork<B> {
         &self.info
     }
 
-    fn bytes_per_forward(&self) -> usize {
-        self.backend.weight_bytes(self.info.parameters_per_forward)
+    fn bytes_per_forward(&self, rows: usize) -> usize {
+        let parameters = self.info.parameters_per_forward(rows);
+        self.backend.weight_bytes(parameters)
     }
 
     fn bytes_per_position(&self) -> usize {
         self.backend.bytes_per_slot(self.info.cache_shape())
+    }
+
+    fn hidden(&self) -> HiddenLayers {
+        self.backend.hidden(self.info.layers)
     }
 
     fn notes(&self) -> Vec<String> {

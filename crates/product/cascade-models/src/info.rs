@@ -27,7 +27,8 @@ pub(crate) struct ModelInfo {
     /// The decoder's.
     pub(crate) layers: usize,
     pub(crate) parameters: usize,
-    pub(crate) parameters_per_forward: usize,
+    /// Those that every forward reads, whatever its rows.
+    pub(crate) parameters_of_all_rows: usize,
     pub(crate) max_context: Option<usize>,
     pub(crate) start: Option<TokenId>,
 }
@@ -45,13 +46,19 @@ impl ModelInfo {
         rows.saturating_mul(rows).saturating_mul(of_a_pair)
     }
 
+    /// Parameters that a forward of a number of rows reads: no layer that is described here routes
+    /// rows to parameters of their own.
+    pub(crate) fn parameters_per_forward(&self, _rows: usize) -> usize {
+        self.parameters_of_all_rows
+    }
+
     /// Operations that encoding `tokens` tokens takes: two for each parameter and token, and four
     /// for each element of a head and pair of tokens in each layer.
     pub(crate) fn encoding_operations(&self, tokens: usize) -> f64 {
         let table = self.vocab_size * self.size;
         let parameters = self
             .parameters
-            .saturating_sub(self.parameters_per_forward + table);
+            .saturating_sub(self.parameters_of_all_rows + table);
         let width = self.heads.queries * self.heads.size * self.layers;
         let tokens = tokens as f64;
         tokens * (2.0 * parameters as f64 + 4.0 * width as f64 * tokens)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cascade_checkpoint::{read_json, Checkpoint, Leftovers};
-use cascade_core::{Architecture, TokenId};
+use cascade_core::{ScorerInfo, TokenId};
 use serde_json::Value;
 
 use crate::config::{check_kind, in_file, read_config, ModelConfig};
@@ -88,9 +88,9 @@ impl LoadedModel {
         self.model.session()
     }
 
-    /// How the model reads its prompt.
-    pub fn architecture(&self) -> Architecture {
-        self.model.architecture()
+    /// How the model reads its prompt, its rows and its limits.
+    pub fn info(&self) -> ScorerInfo {
+        self.model.info()
     }
 
     /// Number of parameters; a tied head counts once.
@@ -143,8 +143,8 @@ pub fn load_files(files: ModelFiles, options: &LoadOptions) -> Result<LoadedMode
         .into_iter()
         .chain(weights.0.notes());
     let model = Arc::new(model.with_warnings(warnings));
-    tokenizer.check_fits(model.vocab_size())?;
-    let ends = end_tokens(&files, &config, model.vocab_size())?;
+    tokenizer.check_fits(model.info().vocab_size)?;
+    let ends = end_tokens(&files, &config, model.info().vocab_size)?;
     let mut generation_warnings = generation_warnings(&files, &config)?;
     generation_warnings.extend(ends.warnings);
     Ok(LoadedModel {

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use cascade_core::{Result, Scores, TokenId, Want};
+use cascade_core::{HiddenLayers, HiddenStates, Result, Scores, TokenId, Want};
 
 use crate::info::ModelInfo;
 use crate::plan::Plan;
@@ -27,12 +27,15 @@ pub(crate) trait Network: Debug + Send + Sync {
     /// What is known of it without running it.
     fn info(&self) -> &ModelInfo;
 
-    /// Bytes of weights that one forward reads, whatever the number of rows.
-    fn bytes_per_forward(&self) -> usize;
+    /// Bytes of weights that a forward of so many rows reads.
+    fn bytes_per_forward(&self, rows: usize) -> usize;
 
     /// Bytes of keys and values that the layers keep of one position of a sequence; those of a
     /// position of the source are as many.
     fn bytes_per_position(&self) -> usize;
+
+    /// The hidden states that its forwards give.
+    fn hidden(&self) -> HiddenLayers;
 
     /// What the user should know of how its weights are held, in sentences.
     fn notes(&self) -> Vec<String>;
@@ -67,10 +70,17 @@ pub(crate) trait Sequence: Debug + Send {
     /// everything else from `at` on. On failure, slots `..at` are left.
     fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()>;
 
-    /// Appends the rows of `plan` to the slots there are.
-    fn append(&mut self, plan: &Plan<'_>) -> Result<()>;
+    /// Appends the rows of `plan` to the slots there are, and gives the hidden states of its last
+    /// `rows` that are asked for.
+    fn append(
+        &mut self,
+        plan: &Plan<'_>,
+        hidden: HiddenLayers,
+        rows: usize,
+    ) -> Result<HiddenStates>;
 
     /// Appends the rows of `plan` and gives what `want` asks for, of its last context row and its
-    /// nodes.
+    /// nodes; hidden states of the rows before those, too, as far as
+    /// [`hidden_after`](Want::hidden_after) goes.
     fn score(&mut self, plan: &Plan<'_>, want: Want) -> Result<Scores>;
 }

@@ -3,25 +3,21 @@
 use cascade_core::{GatheredProbs, Matrix, Result, RowDetail, Scores, TokenTree, Top, Want};
 use cascade_cpu::{entropy, first_maximum, greatest, Softmax};
 
-/// What `want` asks for, of `logits` (`[N + 1, vocabulary]`) and `hidden` (`[N + 1, size]`) after
-/// the context and each node of `tree`; `columns` are vocabulary and size. Logits are read where
-/// they lie, and handed out without a copy.
+/// What `want` asks for but hidden states, of `logits` (`[N + 1, vocabulary]`) after the context
+/// and each node of `tree`. Logits are read where they lie, and handed out without a copy.
 ///
 /// # Errors
 /// [`ImproperLogits`](cascade_core::Error::ImproperLogits) for the first row that is not a valid
 /// distribution, whatever is wanted of it.
 pub(crate) fn scores(
     logits: Vec<f32>,
-    hidden: Vec<f32>,
-    columns: (usize, usize),
+    vocab_size: usize,
     tree: &TokenTree,
     want: Want,
 ) -> Result<Scores> {
-    let (vocab_size, size) = columns;
     let scores = read_rows(&logits, vocab_size, tree, want)?;
-    Ok(scores
-        .with_logits((want.rows == RowDetail::Logits).then(|| Matrix::new(vocab_size, logits)))
-        .with_hidden(want.hidden.then(|| Matrix::new(size, hidden))))
+    let logits = (want.rows == RowDetail::Logits).then(|| Matrix::new(vocab_size, logits));
+    Ok(scores.with_logits(logits))
 }
 
 /// All but the matrices.
@@ -78,9 +74,9 @@ mod tests {
     use super::*;
     use cascade_core::Error;
 
-    const COLUMNS: (usize, usize) = (4, 2);
+    const COLUMNS: usize = 4;
 
-    fn sample() -> (Vec<f32>, Vec<f32>, TokenTree) {
+    fn sample() -> (Vec<f32>, TokenTree) {
         let mut tree = TokenTree::new();
         let first = tree.push(2, None);
         tree.push(0, None);
@@ -91,21 +87,20 @@ mod tests {
             -5.0, -5.0, -6.0, -5.0, //
             0.0, 0.1, 0.2, 0.3,
         ];
-        let hidden: Vec<f32> = (0..8).map(|i| i as f32).collect();
-        (logits, hidden, tree)
+        (logits, tree)
     }
 
     #[test]
     fn the_first_of_equals_wins() {
-        let (logits, hidden, tree) = sample();
-        let scores = scores(logits, hidden, COLUMNS, &tree, Want::ARGMAX).unwrap();
+        let (logits, tree) = sample();
+        let scores = scores(logits, COLUMNS, &tree, Want::ARGMAX).unwrap();
         assert_eq!(scores.argmax, [1, 0, 0, 3]);
     }
 
     #[test]
     fn picks_are_probabilities_in_the_parents_row() {
-        let (logits, hidden, tree) = sample();
-        let scores = scores(logits, hidden, COLUMNS, &tree, Want::GATHERED).unwrap();
+        let (logits, tree) = sample();
+        let scores = scores(logits, COLUMNS, &tree, Want::GATHERED).unwrap();
         let picks = scores.gathered.unwrap();
         let sum = (-1.5f32).exp() + 2.0 + (-3.0f32).exp();
         let close = |a: f32, b: f32| assert!((a - b).abs() < 1e-6, "{a} {b}");
@@ -117,9 +112,9 @@ mod tests {
 
     #[test]
     fn entropies_are_those_of_the_softmax() {
-        let (logits, hidden, tree) = sample();
+        let (logits, tree) = sample();
         let want = Want::ARGMAX.with_entropy();
-        let entropies = scores(logits, hidden, COLUMNS, &tree, want)
+        let entropies = scores(logits, COLUMNS, &tree, want)
             .unwrap()
             .entropy
             .unwrap();
@@ -135,10 +130,9 @@ mod tests {
         let rows = [RowDetail::Argmax, RowDetail::Gathered, RowDetail::Logits].into_iter();
         rows.flat_map(|rows| {
             let with_top = move |top| {
-                [false, true].map(|hidden| {
+                [false, true].map(|entropy| {
                     let mut want = Want::ARGMAX.with_rows(rows).with_top(top);
-                    want.entropy = hidden != (top > 0);
-                    want.hidden = hidden;
+                    want.entropy = entropy;
                     want
                 })
             };
@@ -158,12 +152,11 @@ mod tests {
     #[test]
     fn there_is_what_was_wanted_and_no_more() {
         for want in all_wants() {
-            let (logits, hidden, tree) = sample();
-            let scores = scores(logits, hidden, COLUMNS, &tree, want).unwrap();
+            let (logits, tree) = sample();
+            let scores = scores(logits, COLUMNS, &tree, want).unwrap();
             assert_eq!(scores.gathered.is_some(), want.rows == RowDetail::Gathered);
             assert_eq!(scores.logits.is_some(), want.rows == RowDetail::Logits);
             assert_eq!(scores.entropy.is_some(), want.entropy);
-            assert_eq!(scores.hidden.is_some(), want.hidden);
             assert_eq!(
                 scores.top.map(|top| (top.width, top.tokens.len())),
                 (want.top > 0).then(|| (want.top.min(4), 4 * want.top.min(4)))
@@ -173,8 +166,8 @@ mod tests {
 
     #[test]
     fn the_top_is_sorted_and_agrees_with_the_picks() {
-        let (logits, hidden, tree) = sample();
-        let scores = scores(logits, hidden, COLUMNS, &tree, Want::GATHERED.with_top(9)).unwrap();
+        let (logits, tree) = sample();
+        let scores = scores(logits, COLUMNS, &tree, Want::GATHERED.with_top(9)).unwrap();
         let (top, picks) = (scores.top.unwrap(), scores.gathered.unwrap());
         let tokens = |row: usize| top.row(row).iter().map(|t| t.0).collect::<Vec<_>>();
         assert_eq!(tokens(0), [1, 2, 0, 3]);
@@ -191,9 +184,9 @@ mod tests {
 
     #[test]
     fn logits_are_handed_out_without_a_copy() {
-        let (logits, hidden, tree) = sample();
+        let (logits, tree) = sample();
         let place = logits.as_ptr();
-        let scores = scores(logits, hidden, COLUMNS, &tree, Want::LOGITS).unwrap();
+        let scores = scores(logits, COLUMNS, &tree, Want::LOGITS).unwrap();
         assert_eq!(scores.logits.unwrap().row(0).as_ptr(), place);
     }
 
@@ -216,8 +209,7 @@ mod tests {
             .flat_map(|case| all_wants().map(move |want| (case, want)))
         {
             let logits = [good, *row].concat();
-            let hidden = sample().1[..4].to_vec();
-            match scores(logits, hidden, COLUMNS, &tree, want) {
+            match scores(logits, COLUMNS, &tree, want) {
                 Ok(scores) => assert_eq!((&None, scores.argmax[0]), (refused, 2)),
                 Err(Error::ImproperLogits { token, logit }) => {
                     let found = (token, logit.to_string());

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    common_prefix, Architecture, Error, Result, Scorer, Scores, TokenId, TokenTree, Want,
-    LARGEST_FORWARD,
+    common_prefix, Architecture, Error, HiddenStates, Result, Scorer, ScorerInfo, Scores, TokenId,
+    TokenTree, Want, LARGEST_FORWARD,
 };
 
+use crate::backend::ModelInfo;
 use crate::config::ModelConfig;
 use crate::dtype::Types;
 use crate::network::{LaunchCost, Network, Sequence};
@@ -19,6 +20,7 @@ use crate::{DType, Device, ModelFile, WeightSource};
 #[derive(Debug)]
 pub struct Model {
     network: Arc<dyn Network>,
+    info: ScorerInfo,
     warnings: Vec<String>,
 }
 
@@ -33,7 +35,11 @@ impl Model {
         let network = config.network(weights, device, types)?;
         let mut warnings = config.warnings().to_vec();
         warnings.extend(network.notes());
-        Ok(Self { network, warnings })
+        Ok(Self {
+            info: scorer_info(network.info()).with_hidden(network.hidden()),
+            network,
+            warnings,
+        })
     }
 
     /// The same, with more that the user should know.
@@ -69,14 +75,10 @@ impl Model {
         &self.warnings
     }
 
-    /// How the model reads its prompt.
-    pub fn architecture(&self) -> Architecture {
-        self.network.info().architecture
-    }
-
-    /// Rows of its embedding, and columns of its logits.
-    pub fn vocab_size(&self) -> usize {
-        self.network.info().vocab_size
+    /// How it reads its prompt, the rows of its embedding, and the limits of its
+    /// [sessions](Session). T5 has no limit of positions: its are relative.
+    pub fn info(&self) -> ScorerInfo {
+        self.info
     }
 
     /// Length of its hidden states.
@@ -89,10 +91,13 @@ impl Model {
         self.network.info().parameters
     }
 
-    /// Bytes of weights that one forward reads, whatever the number of rows: what bounds decoding
-    /// at batch 1. For T5 it is the decoder's; the encoder runs once per source.
-    pub fn bytes_per_forward(&self) -> usize {
-        self.network.bytes_per_forward()
+    /// Bytes of weights that a forward of so many rows reads: for one row, what bounds plain
+    /// decoding. For T5 it is the decoder's; the encoder runs once per source.
+    ///
+    /// It never falls with the rows. The layers of the architectures that load read the same for
+    /// any number of them; where rows are routed to experts, more rows read more.
+    pub fn bytes_per_forward(&self, rows: usize) -> usize {
+        self.network.bytes_per_forward(rows)
     }
 
     /// Bytes that a forward reads: its weights, and keys and values of all positions that its last
@@ -101,11 +106,11 @@ impl Model {
     pub fn bytes_read(&self, context: usize, rows: usize, source: usize) -> usize {
         let sequence =
             usize::from(self.network.info().start.is_some()) + context + rows.saturating_sub(1);
-        let source = match self.architecture() {
+        let source = match self.info().architecture {
             Architecture::EncoderDecoder => source,
             Architecture::DecoderOnly => 0,
         };
-        self.bytes_per_forward() + (sequence + source) * self.network.bytes_per_position()
+        self.bytes_per_forward(rows) + (sequence + source) * self.network.bytes_per_position()
     }
 
     /// Layers that a forward goes through: the decoder's.
@@ -127,38 +132,10 @@ impl Model {
         self.network.profile(repeats)
     }
 
-    /// The most positions that a context and the height of a tree may take together. T5 has no
-    /// limit: its positions are relative.
-    pub fn max_context(&self) -> Option<usize> {
-        self.network.info().max_context
-    }
-
-    /// The largest tree that is scored: the one whose attention to itself and whose logits take no
-    /// more than [`LARGEST_FORWARD`](cascade_core::LARGEST_FORWARD) bytes.
-    pub fn max_nodes(&self) -> usize {
-        let info = self.network.info();
-        let fits = |nodes: usize| {
-            let logits = (nodes + 1)
-                .saturating_mul(info.vocab_size)
-                .saturating_mul(size_of::<f32>());
-            logits.saturating_add(info.attention_bytes(nodes)) <= LARGEST_FORWARD
-        };
-        // The logits of so many nodes alone are too many.
-        let (mut least, mut most) = (1, LARGEST_FORWARD);
-        while least + 1 < most {
-            let middle = least + (most - least) / 2;
-            match fits(middle) {
-                true => least = middle,
-                false => most = middle,
-            }
-        }
-        least
-    }
-
     /// Operations that encoding a source of `tokens` tokens takes, of models with an encoder; 0 for
     /// others.
     pub fn encoding_operations(&self, tokens: usize) -> f64 {
-        match self.architecture() {
+        match self.info().architecture {
             Architecture::EncoderDecoder => self.network.info().encoding_operations(tokens),
             Architecture::DecoderOnly => 0.0,
         }
@@ -168,6 +145,33 @@ impl Model {
     pub fn session(self: &Arc<Self>) -> Session {
         Session::new(Arc::clone(self))
     }
+}
+
+fn scorer_info(info: &ModelInfo) -> ScorerInfo {
+    ScorerInfo::new(info.architecture, info.vocab_size)
+        .with_max_context(info.max_context)
+        .with_max_nodes(Some(max_nodes(info)))
+}
+
+/// The largest tree that is scored: the one whose attention to itself and whose logits take no more
+/// than [`LARGEST_FORWARD`] bytes.
+fn max_nodes(info: &ModelInfo) -> usize {
+    let fits = |nodes: usize| {
+        let logits = (nodes + 1)
+            .saturating_mul(info.vocab_size)
+            .saturating_mul(size_of::<f32>());
+        logits.saturating_add(info.attention_bytes(nodes)) <= LARGEST_FORWARD
+    };
+    // The logits of so many nodes alone are too many.
+    let (mut least, mut most) = (1, LARGEST_FORWARD);
+    while least + 1 < most {
+        let middle = least + (most - least) / 2;
+        match fits(middle) {
+            true => least = middle,
+            false => most = middle,
+        }
+    }
+    least
 }
 
 /// A [`Scorer`] over a model: its contexts, trees and sources are whatever the caller likes, in any
@@ -213,8 +217,8 @@ impl Session {
         &self.model
     }
 
-    fn check(&self, context: &[TokenId], tree: &TokenTree) -> Result<()> {
-        match self.architecture() {
+    fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
+        match self.info().architecture {
             Architecture::DecoderOnly if context.is_empty() => return Err(Error::EmptyContext),
             Architecture::EncoderDecoder if self.source.is_empty() => {
                 return Err(Error::EmptySource)
@@ -223,14 +227,18 @@ impl Session {
         }
         check_tokens(context.iter().copied().chain(tree.tokens()), &self.model)?;
         let needed = context.len() + tree.height();
-        match self.max_context() {
+        match self.info().max_context {
             Some(limit) if needed > limit => return Err(Error::ContextTooLong { needed, limit }),
             _ => {}
         }
-        let (nodes, limit) = (tree.len(), self.model.max_nodes());
-        match nodes > limit {
-            true => Err(Error::TreeTooLarge { nodes, limit }),
-            false => Ok(()),
+        if let Some(layer) = want.hidden.lacking_in(self.info().hidden) {
+            let model = "the device's backend";
+            return Err(Error::NoHiddenState { layer, model });
+        }
+        let nodes = tree.len();
+        match self.info().max_nodes {
+            Some(limit) if nodes > limit => Err(Error::TreeTooLarge { nodes, limit }),
+            _ => Ok(()),
         }
     }
 
@@ -238,34 +246,34 @@ impl Session {
     fn forward(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         let start = self.model.network.info().start;
         let context: Vec<TokenId> = start.into_iter().chain(context.iter().copied()).collect();
+        let want = in_slots(want, usize::from(start.is_some()));
+        // Rows whose hidden states are wanted are computed again.
+        if let Some(after) = want.hidden_after {
+            self.cache.truncate_to(after.saturating_sub(1));
+        }
         self.cache.keep_prefix_of(&context)?;
         let before = self.cache.context.len();
-        self.cache.append_all_but_a_chunk(&context)?;
+        let hidden = self.cache.append_all_but_a_chunk(&context, want)?;
         let scores = self.cache.score(&context, tree, want)?;
+        let scores = match hidden.is_empty() {
+            true => scores,
+            false => {
+                let all = hidden.followed_by(&scores.hidden);
+                scores.with_hidden(all)
+            }
+        };
         Ok(scores.with_rows_computed(context.len() - before + tree.len()))
     }
 }
 
 impl Scorer for Session {
-    fn architecture(&self) -> Architecture {
-        self.model.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.model.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.model.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        Some(self.model.max_nodes())
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
     }
 
     /// Encoding is put off until the first `score`.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        match self.architecture() {
+        match self.info().architecture {
             Architecture::EncoderDecoder if source.is_empty() => return Err(Error::EmptySource),
             Architecture::DecoderOnly if !source.is_empty() => {
                 return Err(Error::SourceWithoutEncoder {
@@ -284,7 +292,7 @@ impl Scorer for Session {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        self.check(context, tree)?;
+        self.check(context, tree, want)?;
         let scores = self.forward(context, tree, want);
         if scores.is_err() {
             // NaN spoils the keys and values of rows that it is hidden from, too: a mask adds −∞ to
@@ -296,8 +304,14 @@ impl Scorer for Session {
     }
 }
 
+/// What is wanted, with a start token among the tokens of the context.
+fn in_slots(want: Want, start: usize) -> Want {
+    let after = want.hidden_after.filter(|_| !want.hidden.is_empty());
+    want.with_hidden_after(after.map(|after| after + start))
+}
+
 fn check_tokens(mut tokens: impl Iterator<Item = TokenId>, model: &Model) -> Result<()> {
-    let vocab_size = model.vocab_size();
+    let vocab_size = model.info().vocab_size;
     match tokens.find(|&token| token as usize >= vocab_size) {
         Some(token) => Err(Error::TokenOutOfVocabulary { token, vocab_size }),
         None => Ok(()),
@@ -352,17 +366,32 @@ impl Cache {
         Ok(())
     }
 
-    /// Appends what is missing of `context`, until one chunk at most is left.
-    fn append_all_but_a_chunk(&mut self, context: &[TokenId]) -> Result<()> {
+    /// Forgets the context from `len` on, and the tree if that is any of it.
+    fn truncate_to(&mut self, len: usize) {
+        if len < self.context.len() {
+            self.truncate(len);
+        }
+    }
+
+    /// Appends what is missing of `context`, until one chunk at most is left, and gives the hidden
+    /// states that are wanted of it.
+    fn append_all_but_a_chunk(&mut self, context: &[TokenId], want: Want) -> Result<HiddenStates> {
         let empty = TokenTree::new();
         let chunk = self.sequence.chunk();
+        let mut hidden = HiddenStates::default();
         while context.len() - self.context.len() > chunk {
             let gap = &context[self.context.len()..][..chunk];
-            self.sequence
-                .append(&Plan::new(self.context.len(), gap, &empty))?;
+            let plan = Plan::new(self.context.len(), gap, &empty);
+            let end = self.context.len() + gap.len();
+            let rows = want
+                .hidden_after
+                .map_or(0, |after| (end + 1).saturating_sub(after));
+            let rows = rows.min(gap.len());
+            let more = self.sequence.append(&plan, want.hidden, rows)?;
+            hidden = hidden.followed_by(&more);
             self.context.extend(gap);
         }
-        Ok(())
+        Ok(hidden)
     }
 
     /// Appends the rest of `context`, and `tree` behind it.

@@ -109,7 +109,9 @@ fn max_gram(criterion: &mut Criterion) {
             group.bench_function(name, |bencher| {
                 bencher.iter(|| {
                     end = if end == LEN { LEN - 1000 } else { end + 1 };
-                    drafter.propose(black_box(&tokens[..end]), budget).tree
+                    drafter
+                        .propose(black_box(&tokens[..end]), budget)
+                        .into_tree()
                 });
             });
         }

@@ -86,7 +86,7 @@ fn propose(criterion: &mut Criterion) {
                 } else {
                     end + 2
                 };
-                drafter.propose(black_box(&text[..end]), budget).tree
+                drafter.propose(black_box(&text[..end]), budget).into_tree()
             });
         });
     }
@@ -100,7 +100,7 @@ fn propose(criterion: &mut Criterion) {
             };
             drafter
                 .propose(black_box(&text[..end]), Budget::chain(10))
-                .tree
+                .into_tree()
         });
     });
     group.finish();

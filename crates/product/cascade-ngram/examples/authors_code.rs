@@ -97,7 +97,7 @@ fn defined(
     drafter.set_source(&[]);
     move |output, at| {
         let proposed = drafter.propose(&output.tokens[..at], Budget::chain(tokens));
-        proposed.tree.tokens().collect()
+        proposed.tree().tokens().collect()
     }
 }
 

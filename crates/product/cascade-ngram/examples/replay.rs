@@ -188,7 +188,9 @@ fn replay(drafter: &mut dyn Drafter, conversation: &Conversation, budget: Budget
     for &(start, end) in &conversation.outputs {
         let mut at = start;
         while at < end {
-            let draft = drafter.propose(&conversation.tokens[..at], budget).tree;
+            let draft = drafter
+                .propose(&conversation.tokens[..at], budget)
+                .into_tree();
             at = end.min(at + accepted(&draft, &conversation.tokens[at..end]) + 1);
             tally.forwards += 1;
             tally.drafted += draft.len();

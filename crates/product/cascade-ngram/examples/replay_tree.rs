@@ -119,21 +119,24 @@ fn replay(drafter: &mut MaxGramTree, output: &Output, budget: Budget) -> Tally {
         let began = Instant::now();
         let draft = drafter.propose(context, budget);
         tally.proposing += began.elapsed();
-        let accepted = accepted(&draft.tree, said);
+        let accepted = accepted(draft.tree(), said);
         let emitted = &said[..said.len().min(accepted.len() + 1)];
         let mut paths: Vec<f64> = Vec::new();
-        for node in 0..draft.tree.len() {
-            let above = draft.tree.parent(node).map_or(1.0, |parent| paths[parent]);
+        for node in 0..draft.tree().len() {
+            let above = draft
+                .tree()
+                .parent(node)
+                .map_or(1.0, |parent| paths[parent]);
             paths.push(above * f64::from(draft.probability(node).unwrap_or_default()));
         }
         tally.expected += paths.iter().sum::<f64>();
-        let argmax = vec![u32::MAX; draft.tree.len() + 1];
-        let observation = Observation::new(context, &draft.tree, &accepted, emitted, &argmax);
+        let argmax = vec![u32::MAX; draft.tree().len() + 1];
+        let observation = Observation::new(context, draft.tree(), &accepted, emitted, &argmax);
         let began = Instant::now();
         drafter.observe(&observation);
         tally.observing += began.elapsed();
         tally.forwards += 1;
-        tally.drafted += draft.tree.len();
+        tally.drafted += draft.tree().len();
         tally.emitted += emitted.len();
         at += emitted.len();
     }

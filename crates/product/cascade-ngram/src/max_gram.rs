@@ -351,18 +351,11 @@ impl Drafter for MaxGram {
             lead.extend(table.chain(last).take(depth - copied));
         }
         if budget.nodes <= budget.depth {
-            let probabilities = (0..lead.len()).map(estimate).collect();
-            return ScoredTree {
-                tree: TokenTree::chain(lead),
-                probabilities,
-            };
+            return ScoredTree::estimated(TokenTree::chain(lead), estimate);
         }
         let tree = self.with_siblings(context, &lead, copied, budget);
         let probabilities = estimates(&tree, estimate);
-        ScoredTree {
-            tree,
-            probabilities,
-        }
+        ScoredTree::estimated(tree, |node| probabilities[node])
     }
 }
 

@@ -158,7 +158,7 @@ mod tests {
         drafter.set_source(source);
         drafter
             .propose(context, Budget::chain(budget))
-            .tree
+            .into_tree()
             .tokens()
             .collect()
     }
@@ -192,7 +192,7 @@ mod tests {
         let budget = Budget { depth: 2, nodes: 6 };
         let paths = |branches| -> Vec<Vec<TokenId>> {
             let mut drafter = PromptLookup::default().with_branches(branches);
-            let tree = drafter.propose(&context, budget).tree;
+            let tree = drafter.propose(&context, budget).into_tree();
             (0..tree.len()).map(|n| tree.path_tokens(Some(n))).collect()
         };
         assert_eq!(paths(1), [vec![7], vec![7, 8]]);

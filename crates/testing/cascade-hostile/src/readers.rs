@@ -298,13 +298,14 @@ pub(crate) fn drafter_weights(path: &Path) -> Outcome {
     let text: Vec<u32> = (0..120).map(|i| i * i % 17).collect();
     for at in 1..text.len() {
         let draft = drafter.propose(&text[..at], budget);
-        assert!(draft.tree.len() <= budget.nodes && draft.tree.height() <= budget.depth);
-        assert!(draft.probabilities.iter().all(|p| (0.0..=1.0).contains(p)));
-        let argmax = vec![text[at]; draft.tree.len() + 1];
+        assert!(draft.tree().len() <= budget.nodes && draft.tree().height() <= budget.depth);
+        let estimates = (0..draft.tree().len()).map(|node| draft.probability(node));
+        assert!(estimates.flatten().all(|p| (0.0..=1.0).contains(&p)));
+        let argmax = vec![text[at]; draft.tree().len() + 1];
         let said = &text[at..=at];
         drafter.observe(&Observation::new(
             &text[..at],
-            &draft.tree,
+            draft.tree(),
             &[],
             said,
             &argmax,
@@ -354,7 +355,7 @@ pub(crate) fn model(folder: &Path) -> Outcome {
     };
     let model = said(load(&ModelSource::Folder(folder.to_owned()), &options))?;
     let mut session = model.session();
-    let scored = match model.architecture() {
+    let scored = match model.info().architecture {
         cascade_core::Architecture::DecoderOnly => {
             session.score(&[0], &TokenTree::new(), Want::LOGITS)
         }

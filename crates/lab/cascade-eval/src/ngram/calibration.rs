@@ -82,14 +82,20 @@ impl Calibration {
     }
 
     fn add_draft(&mut self, draft: &ScoredTree, accepted: &[NodeId]) {
-        if draft.probabilities.len() != draft.tree.len() {
+        let estimates: Option<Vec<f32>> = (0..draft.tree().len())
+            .map(|node| draft.probability(node))
+            .collect();
+        let Some(estimates) = estimates else {
             self.without_estimates += 1;
             return;
-        }
-        let mut paths: Vec<f64> = Vec::with_capacity(draft.tree.len());
-        for node in 0..draft.tree.len() {
-            let above = draft.tree.parent(node).map_or(1.0, |parent| paths[parent]);
-            let path = above * f64::from(draft.probabilities[node]);
+        };
+        let mut paths: Vec<f64> = Vec::with_capacity(draft.tree().len());
+        for node in 0..draft.tree().len() {
+            let above = draft
+                .tree()
+                .parent(node)
+                .map_or(1.0, |parent| paths[parent]);
+            let path = above * f64::from(estimates[node]);
             paths.push(path);
             let band = STARTS.partition_point(|&from| from <= path).max(1) - 1;
             let band = &mut self.bands[band];

@@ -51,7 +51,7 @@ impl Forwards {
             let argmax = argmax(&draft, &accepted, said);
             drafter.observe(&Observation::new(
                 context,
-                &draft.tree,
+                draft.tree(),
                 &accepted,
                 emitted,
                 &argmax,
@@ -59,7 +59,7 @@ impl Forwards {
             sum += Self {
                 tokens: emitted.len(),
                 forwards: 1,
-                drafted: draft.tree.len(),
+                drafted: draft.tree().len(),
                 accepted: accepted.len(),
             };
             at += emitted.len();
@@ -92,7 +92,7 @@ impl AddAssign for Forwards {
 fn accepted(draft: &ScoredTree, said: &[TokenId]) -> Vec<NodeId> {
     let mut path: Vec<NodeId> = Vec::new();
     for &token in said {
-        match draft.tree.child(path.last().copied(), token) {
+        match draft.tree().child(path.last().copied(), token) {
             Some(node) => path.push(node),
             None => break,
         }
@@ -102,7 +102,7 @@ fn accepted(draft: &ScoredTree, said: &[TokenId]) -> Vec<NodeId> {
 
 /// What the target said after the context and each accepted node; after others it is unknown.
 fn argmax(draft: &ScoredTree, accepted: &[NodeId], said: &[TokenId]) -> Vec<TokenId> {
-    let mut argmax = vec![Observation::UNKNOWN; draft.tree.len() + 1];
+    let mut argmax = vec![Observation::UNKNOWN; draft.tree().len() + 1];
     let nodes = std::iter::once(None).chain(accepted.iter().copied().map(Some));
     for (node, &token) in nodes.zip(said) {
         argmax[cascade_core::TokenTree::row(node)] = token;

@@ -102,8 +102,8 @@ impl TableDrafter {
         draft: &ScoredTree,
         node: Option<NodeId>,
     ) -> Vec<TokenId> {
-        let path = std::iter::successors(node, |&node| draft.tree.parent(node));
-        let path = path.map(|node| draft.tree.token(node));
+        let path = std::iter::successors(node, |&node| draft.tree().parent(node));
+        let path = path.map(|node| draft.tree().token(node));
         let text = self.source.iter().chain(context).rev().copied();
         let mut newest: Vec<TokenId> = path.chain(text).take(self.table.order()).collect();
         newest.reverse();
@@ -196,7 +196,7 @@ impl Drafter for TableDrafter {
             if let Some((node, path)) = expand {
                 let children = match budget.nodes <= budget.depth {
                     true => 1,
-                    false => MOST_CHILDREN.min(budget.nodes - draft.tree.len()),
+                    false => MOST_CHILDREN.min(budget.nodes - draft.tree().len()),
                 };
                 let newest = self.newest(context, &draft, node);
                 heap.extend(self.best(&newest, children).into_iter().map(
@@ -208,15 +208,14 @@ impl Drafter for TableDrafter {
                     },
                 ));
             }
-            if draft.tree.len() == budget.nodes {
+            if draft.tree().len() == budget.nodes {
                 return draft;
             }
             let Some(best) = heap.pop() else {
                 return draft;
             };
-            let node = draft.tree.push(best.token, best.parent);
-            draft.probabilities.push(best.probability as f32);
-            let deeper = draft.tree.depth(node) + 1 < budget.depth;
+            let node = draft.push_estimated(best.token, best.parent, best.probability as f32);
+            let deeper = draft.tree().depth(node) + 1 < budget.depth;
             expand = deeper.then_some((Some(node), best.path));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use cascade_core::{Architecture, Result, RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Result, RowDetail, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
 
 /// The margins that a [`MarginMeter`] has measured since the last [`take`](Self::take). Clones
 /// share them.
@@ -44,24 +44,8 @@ impl<S> MarginMeter<S> {
 }
 
 impl<S: Scorer> Scorer for MarginMeter<S> {
-    fn architecture(&self) -> Architecture {
-        self.scorer.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.scorer.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.scorer.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        self.scorer.max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        self.scorer.max_top()
+    fn info(&self) -> ScorerInfo {
+        self.scorer.info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

@@ -98,7 +98,7 @@ impl Schedule for Oracle {
         state: &DraftState<'_>,
         proposed: &ScoredTree,
     ) -> Option<Vec<bool>> {
-        Some(self.said(state.depth, &proposed.tree))
+        Some(self.said(state.depth, proposed.tree()))
     }
 
     fn observe(&mut self, outcome: &Outcome<'_>) {

@@ -34,7 +34,10 @@ impl Predicted {
     /// [`Error::ImproperLogits`].
     pub fn add(&mut self, model: &mut impl Scorer, record: &Record) -> Result<()> {
         let mut counts = Counts::default();
-        let most = model.max_nodes().map_or(TOKENS, |most| most.min(TOKENS));
+        let most = model
+            .info()
+            .max_nodes
+            .map_or(TOKENS, |most| most.min(TOKENS));
         model.set_source(&record.source)?;
         let mut context = record.context.clone();
         for tokens in record.output.chunks(most.max(1)) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cascade_config::Target;
 use cascade_core::{
-    common_prefix, Architecture, Observation, Result, RowDetail, Scorer, Scores, TokenId,
-    TokenTree, Want,
+    common_prefix, Architecture, Observation, Result, RowDetail, Scorer, ScorerInfo, Scores,
+    TokenId, TokenTree, Want,
 };
 
 use super::{Error, Record, Trace};
@@ -156,7 +156,7 @@ impl TraceScorer {
     fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
         let wanted = match want {
             Want::ARGMAX => None,
-            Want { hidden: true, .. } => Some("hidden states"),
+            want if !want.hidden.is_empty() => Some("hidden states"),
             Want {
                 rows: RowDetail::Logits,
                 ..
@@ -166,16 +166,16 @@ impl TraceScorer {
         if let Some(wanted) = wanted {
             return Err(Error::NoProbabilities { wanted }.into());
         }
-        if self.architecture() == Architecture::DecoderOnly && context.is_empty() {
+        if self.info().architecture == Architecture::DecoderOnly && context.is_empty() {
             return Err(cascade_core::Error::EmptyContext);
         }
-        let vocab_size = self.vocab_size();
+        let vocab_size = self.info().vocab_size;
         let mut tokens = context.iter().copied().chain(tree.tokens());
         if let Some(token) = tokens.find(|&token| token as usize >= vocab_size) {
             return Err(cascade_core::Error::TokenOutOfVocabulary { token, vocab_size });
         }
         let needed = context.len() + tree.height();
-        match self.max_context().filter(|&limit| needed > limit) {
+        match self.info().max_context.filter(|&limit| needed > limit) {
             Some(limit) => Err(cascade_core::Error::ContextTooLong { needed, limit }),
             None => Ok(()),
         }
@@ -183,24 +183,15 @@ impl TraceScorer {
 }
 
 impl Scorer for TraceScorer {
-    fn architecture(&self) -> Architecture {
-        self.trace.header.architecture
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.trace.header.vocab_size
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.trace.header.max_context
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        Some(0)
+    fn info(&self) -> ScorerInfo {
+        let header = &self.trace.header;
+        ScorerInfo::new(header.architecture, header.vocab_size)
+            .with_max_context(header.max_context)
+            .with_max_top(Some(0))
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
-        match self.architecture() {
+        match self.info().architecture {
             Architecture::EncoderDecoder if source.is_empty() => {
                 Err(cascade_core::Error::EmptySource)
             }

@@ -1,7 +1,7 @@
 //! A drafter of a stated acceptance, with the timing of a live model.
 
 use cascade_core::{
-    Architecture, GatheredProbs, NodeId, RandomSource, Result, RowDetail, Scorer, Scores,
+    GatheredProbs, NodeId, RandomSource, Result, RowDetail, Scorer, ScorerInfo, Scores,
     SeededRandom, TokenId, TokenTree, Want,
 };
 
@@ -79,7 +79,7 @@ impl<S: Scorer> SimulatedDrafter<S> {
     fn token(&self, recorded: Option<(Place, TokenId)>) -> TokenId {
         match recorded {
             Some((place, token)) if self.is_right(place) => token,
-            Some((_, token)) => (token + 1) % self.vocab_size() as TokenId,
+            Some((_, token)) => (token + 1) % self.info().vocab_size as TokenId,
             None => 0,
         }
     }
@@ -91,7 +91,7 @@ impl<S: Scorer> SimulatedDrafter<S> {
 
     fn gathered(&self, tree: &TokenTree, argmax: &[TokenId]) -> GatheredProbs {
         let best = self.acceptance as f32;
-        let others = (1.0 - best) / (self.vocab_size().max(2) - 1) as f32;
+        let others = (1.0 - best) / (self.info().vocab_size.max(2) - 1) as f32;
         let of_node = |(node, token): (NodeId, TokenId)| match argmax
             [TokenTree::row(tree.parent(node))]
             == token
@@ -112,7 +112,7 @@ fn refuse_what_it_does_not_know(want: Want) -> super::Result<()> {
             rows: RowDetail::Logits,
             ..
         } => "logits",
-        Want { hidden: true, .. } => "hidden states",
+        want if !want.hidden.is_empty() => "hidden states",
         Want { entropy: true, .. } => "entropies",
         Want { top: 1.., .. } => "the most probable tokens",
         _ => return Ok(()),
@@ -121,25 +121,15 @@ fn refuse_what_it_does_not_know(want: Want) -> super::Result<()> {
 }
 
 impl<S: Scorer> Scorer for SimulatedDrafter<S> {
-    fn architecture(&self) -> Architecture {
-        self.recorded.architecture()
-    }
-
-    /// Rows that both have: those behind the last token are padding.
-    fn vocab_size(&self) -> usize {
-        self.recorded.vocab_size().min(self.live.vocab_size())
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.live.max_context()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        self.live.max_nodes()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        Some(0)
+    fn info(&self) -> ScorerInfo {
+        let (recorded, live) = (self.recorded.info(), self.live.info());
+        // Rows that both have: those behind the last token are padding.
+        let rows = recorded.vocab_size.min(live.vocab_size);
+        recorded
+            .with_vocab_size(rows)
+            .with_max_context(live.max_context)
+            .with_max_nodes(live.max_nodes)
+            .with_max_top(Some(0))
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

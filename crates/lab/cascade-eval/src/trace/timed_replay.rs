@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cascade_core::{Architecture, Result, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
 
 use super::{Error, TraceScorer};
 
@@ -59,11 +59,11 @@ impl<S: Scorer> TimedReplayScorer<S> {
 /// Whether a model's forwards can stand for those of a recording's models.
 pub(super) fn check_can_time(live: &impl Scorer, recorded: &TraceScorer) -> super::Result<()> {
     let cannot = |reason: String| Err(Error::CannotTime { reason });
-    let (found, needed) = (live.architecture(), recorded.architecture());
+    let (found, needed) = (live.info().architecture, recorded.info().architecture);
     if found != needed {
         return cannot(format!("it is {found}, not {needed}"));
     }
-    let (rows, greatest) = (live.vocab_size(), recorded.greatest_token() as usize);
+    let (rows, greatest) = (live.info().vocab_size, recorded.greatest_token() as usize);
     if rows <= greatest {
         return cannot(format!(
             "it has {rows} tokens, and token {greatest} was recorded"
@@ -73,27 +73,14 @@ pub(super) fn check_can_time(live: &impl Scorer, recorded: &TraceScorer) -> supe
 }
 
 impl<S: Scorer> Scorer for TimedReplayScorer<S> {
-    fn architecture(&self) -> Architecture {
-        self.recorded.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.recorded.vocab_size().min(self.live.vocab_size())
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        let limits = [self.live.max_context(), self.recorded.max_context()];
-        limits.into_iter().flatten().min()
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        let limits = [self.live.max_nodes(), self.recorded.max_nodes()];
-        limits.into_iter().flatten().min()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        let limits = [self.live.max_top(), self.recorded.max_top()];
-        limits.into_iter().flatten().min()
+    fn info(&self) -> ScorerInfo {
+        let (recorded, live) = (self.recorded.info(), self.live.info());
+        let least = |limits: [Option<usize>; 2]| limits.into_iter().flatten().min();
+        recorded
+            .with_vocab_size(recorded.vocab_size.min(live.vocab_size))
+            .with_max_context(least([live.max_context, recorded.max_context]))
+            .with_max_nodes(least([live.max_nodes, recorded.max_nodes]))
+            .with_max_top(least([live.max_top, recorded.max_top]))
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cascade_core::{
     Architecture, Budget, Drafter, GatheredProbs, Prompt, Result, RowDetail, ScoredTree, Scorer,
-    Scores, TokenId, TokenTree, Want,
+    ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{AssumedTime, Cascade, CascadeBuilder, VirtualClock};
 
@@ -102,20 +102,8 @@ impl RecordedModel {
 }
 
 impl Scorer for RecordedModel {
-    fn architecture(&self) -> Architecture {
-        Architecture::DecoderOnly
-    }
-
-    fn vocab_size(&self) -> usize {
-        NO_TOKEN as usize
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        None
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        Some(0)
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::DecoderOnly, NO_TOKEN as usize).with_max_top(Some(0))
     }
 
     fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {

@@ -47,7 +47,7 @@ impl Recording {
         let mut context = prompt.context.clone();
         let mut chains = Vec::with_capacity(self.tokens.len());
         for &token in &self.tokens {
-            let tree = drafter.propose(&context, Budget::chain(depth)).tree;
+            let tree = drafter.propose(&context, Budget::chain(depth)).into_tree();
             chains.push(tree.tokens().collect());
             context.push(token);
         }

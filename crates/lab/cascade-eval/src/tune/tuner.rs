@@ -176,7 +176,7 @@ fn check_architecture(config: &Config, drafters: &[DrafterModel], trace: &Trace)
         let DrafterModel::Neural { model, .. } = drafter else {
             continue;
         };
-        let (found, needed) = (model.architecture(), trace.header.architecture);
+        let (found, needed) = (model.info().architecture, trace.header.architecture);
         if found != needed {
             return Err(Error::OtherFamily {
                 drafter: format!("{}: drafter {}", config.label, model.name),

@@ -79,11 +79,11 @@ proptest! {
         let draft = drafter.propose(&[1, 2], Budget { depth, nodes });
         // Every token of the text is a candidate everywhere.
         let all: usize = (1..=depth as u32).map(|depth| kinds.pow(depth)).sum();
-        prop_assert_eq!(draft.tree.len(), nodes.min(all));
+        prop_assert_eq!(draft.tree().len(), nodes.min(all));
         let mut paths: Vec<f64> = Vec::new();
-        for node in 0..draft.tree.len() {
-            let above = draft.tree.parent(node).map_or(1.0, |parent| paths[parent]);
-            paths.push(above * f64::from(draft.probabilities[node]));
+        for node in 0..draft.tree().len() {
+            let above = draft.tree().parent(node).map_or(1.0, |parent| paths[parent]);
+            paths.push(above * f64::from(draft.probability(node).unwrap()));
         }
         prop_assert!(paths.is_sorted_by(|a, b| a + 1e-6 >= *b), "{paths:?}");
     }
@@ -122,10 +122,9 @@ impl Drafter for Fixed {
 
     fn propose(&mut self, _: &[TokenId], _: Budget) -> ScoredTree {
         let mut draft = ScoredTree::default();
-        let first = draft.tree.push(1, None);
-        draft.tree.push(7, None);
-        draft.tree.push(2, Some(first));
-        draft.probabilities = vec![0.5, 0.25, 0.1];
+        let first = draft.push_estimated(1, None, 0.5);
+        draft.push_estimated(7, None, 0.25);
+        draft.push_estimated(2, Some(first), 0.1);
         draft
     }
 

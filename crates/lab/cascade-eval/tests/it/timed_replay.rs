@@ -88,8 +88,8 @@ fn rows_are_those_that_the_live_model_computed() {
 fn the_shorter_of_two_limits_counts() {
     let live = ToyScorer::target("live", VOCABULARY, 9).with_max_context(24);
     let timed_scorer = TimedReplayScorer::new(live, recorded(), LookupLog::default()).unwrap();
-    assert_eq!(timed_scorer.max_context(), Some(24));
-    assert_eq!(timed_scorer.vocab_size(), VOCABULARY);
+    assert_eq!(timed_scorer.info().max_context, Some(24));
+    assert_eq!(timed_scorer.info().vocab_size, VOCABULARY);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn models_that_cannot_compute_it_are_refused() {
     refused(short, &format!("{greatest} tokens, and token {greatest}"));
     let fewer = ToyScorer::target("live", greatest + 1, 1);
     let timed = TimedReplayScorer::new(fewer, recorded(), LookupLog::default()).unwrap();
-    assert_eq!(timed.vocab_size(), greatest + 1);
+    assert_eq!(timed.info().vocab_size, greatest + 1);
     let encoder = ToyScorer::target("live", 16, 1);
     let encoder = encoder.with_architecture(Architecture::EncoderDecoder);
     refused(encoder, "encoder-decoder");
@@ -172,7 +172,7 @@ fn a_simulated_drafter_is_calibrated_and_knows_no_more() {
     assert_ne!(scores.argmax[0], (next + 5) % VOCABULARY as u32);
     for want in [
         Want::LOGITS,
-        Want::ARGMAX.with_hidden(),
+        Want::ARGMAX.with_last_hidden(),
         Want::ARGMAX.with_top(2),
     ] {
         let error = drafter.score(&record.context, &tree, want).unwrap_err();
@@ -193,7 +193,7 @@ fn a_drafter_may_have_fewer_rows_than_the_recording() {
     let rows = *tokens.max().unwrap() as usize + 1;
     let live = ToyScorer::target("live", rows, 9);
     let drafter = SimulatedDrafter::new(live, recorded(), 0.8).unwrap();
-    assert_eq!(drafter.vocab_size(), rows);
+    assert_eq!(drafter.info().vocab_size, rows);
     let k = KMatrix::new(vec![vec![3]], Convention::Added).unwrap();
     let mut cascade = Cascade::builder()
         .target("target", recorded())

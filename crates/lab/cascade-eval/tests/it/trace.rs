@@ -321,7 +321,7 @@ fn the_recorded_target_refuses_what_was_not_recorded() {
         ),
         (error(&[1, 2], &[], Want::LOGITS), "no logits"),
         (
-            error(&[1, 2], &[], Want::ARGMAX.with_hidden()),
+            error(&[1, 2], &[], Want::ARGMAX.with_last_hidden()),
             "no hidden states",
         ),
     ] {
@@ -367,7 +367,7 @@ fn matrix(rows: Vec<Vec<usize>>) -> KMatrix {
 }
 
 fn around(target: impl Scorer + Send + 'static, k: &KMatrix, lenience: f32) -> Cascade {
-    let architecture = target.architecture();
+    let architecture = target.info().architecture;
     let drafter = |seed, agreement| {
         let toy = ToyScorer::drafter("drafter", VOCABULARY, 7, seed, agreement);
         toy.with_architecture(architecture)
@@ -504,7 +504,9 @@ fn forwards(drafter: &mut dyn Drafter, trace: &Trace) -> usize {
         let tokens = [&record.context[..], &record.output].concat();
         let (mut at, mut forwards) = (record.context.len(), 0);
         while at < tokens.len() {
-            let draft = drafter.propose(&tokens[..at], Budget::chain(10)).tree;
+            let draft = drafter
+                .propose(&tokens[..at], Budget::chain(10))
+                .into_tree();
             let kept = draft
                 .tokens()
                 .zip(&tokens[at..])

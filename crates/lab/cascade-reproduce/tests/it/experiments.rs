@@ -518,7 +518,9 @@ fn a_replay_counts_as_a_direct_comparison_does() {
         let (mut at, mut forwards) = (record.context.len(), 0);
         while at < tokens.len() {
             let depth = 10.min(tokens.len() - at - 1);
-            let draft = drafter.propose(&tokens[..at], Budget::chain(depth)).tree;
+            let draft = drafter
+                .propose(&tokens[..at], Budget::chain(depth))
+                .into_tree();
             let kept = draft
                 .tokens()
                 .zip(&tokens[at..])

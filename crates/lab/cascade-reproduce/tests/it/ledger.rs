@@ -1,8 +1,8 @@
 //! SWI from ledgers, against cases counted by hand.
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Prompt, Result, ScoredTree, Scorer, Scores, TokenId, TokenTree,
-    Want,
+    Architecture, Budget, Drafter, Prompt, Result, ScoredTree, Scorer, ScorerInfo, Scores, TokenId,
+    TokenTree, Want,
 };
 use cascade_engine::{Cascade, Convention, GenerationOutput, KMatrix, Options};
 use cascade_eval::CostTable;
@@ -27,16 +27,8 @@ impl Scripted {
 }
 
 impl Scorer for Scripted {
-    fn architecture(&self) -> Architecture {
-        Architecture::DecoderOnly
-    }
-
-    fn vocab_size(&self) -> usize {
-        100
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        None
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::DecoderOnly, 100)
     }
 
     fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {

@@ -5,8 +5,8 @@
 use std::num::NonZeroUsize;
 
 use cascade_core::{
-    Architecture, Decoding, Matrix, Prompt, Result, Sampling, Scorer, Scores, TokenId, TokenTree,
-    Want,
+    Architecture, Decoding, Matrix, Prompt, Result, Sampling, Scorer, ScorerInfo, Scores, TokenId,
+    TokenTree, Want,
 };
 use cascade_engine::{Cascade, Convention, KMatrix, LossBudget, Options, Rule};
 use cascade_theory::rejection::{
@@ -275,16 +275,8 @@ impl ChainModel {
 }
 
 impl Scorer for ChainModel {
-    fn architecture(&self) -> Architecture {
-        Architecture::DecoderOnly
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.chain.states()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        None
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::DecoderOnly, self.chain.states())
     }
 
     fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {

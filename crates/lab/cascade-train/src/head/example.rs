@@ -1,6 +1,6 @@
 //! What a head learns from: hidden states, and the probabilities that their tokens are accepted.
 
-use cascade_core::{Distribution, Sampling, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{Distribution, HiddenLayer, Sampling, Scorer, Scores, TokenId, TokenTree, Want};
 use cascade_eval::trace::Record;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -140,7 +140,7 @@ impl Reading<'_, '_> {
         if let Teacher::Target(target) = self.teacher {
             target.set_source(&prompt.source)?;
         }
-        let room = match self.drafter.max_context() {
+        let room = match self.drafter.info().max_context {
             None => usize::MAX,
             Some(most) => most.saturating_sub(prompt.context.len()),
         };
@@ -208,7 +208,7 @@ impl Reading<'_, '_> {
             let chain = TokenTree::chain(tokens.iter().copied());
             let scores = self
                 .drafter
-                .score(&context, &chain, Want::ARGMAX.with_hidden())?;
+                .score(&context, &chain, Want::ARGMAX.with_last_hidden())?;
             for node in 0..tokens.len() {
                 let at = piece * PIECE + node;
                 if !keep[at] {
@@ -241,7 +241,7 @@ impl Reading<'_, '_> {
             }
             let scores = self
                 .drafter
-                .score(&context, &tree, Want::ARGMAX.with_hidden())?;
+                .score(&context, &tree, Want::ARGMAX.with_last_hidden())?;
             for (node, (_, acceptance)) in nodes.into_iter().zip(said) {
                 self.add(&mut found, &scores, node, *acceptance)?;
             }
@@ -257,7 +257,7 @@ impl Reading<'_, '_> {
         node: usize,
         acceptance: f64,
     ) -> Result<()> {
-        let hidden = scores.hidden.as_ref().ok_or(Error::NoHidden)?;
+        let hidden = scores.hidden.of(HiddenLayer::Last).ok_or(Error::NoHidden)?;
         found
             .hidden
             .extend_from_slice(hidden.row(TokenTree::row(Some(node))));

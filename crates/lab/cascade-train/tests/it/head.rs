@@ -1,7 +1,7 @@
 //! Heads: what they learn from, resumption to the same bits, and what they gain.
 
 use cascade_core::toy::ToyScorer;
-use cascade_core::{Sampling, Scorer, TokenId, TokenTree, Want};
+use cascade_core::{HiddenLayer, Sampling, Scorer, TokenId, TokenTree, Want};
 use cascade_eval::trace::Record;
 use cascade_train::{
     Error, HeadChoice, HeadExamples, HeadOutput, HeadPass, HeadSettings, HeadTraining, Split,
@@ -142,9 +142,9 @@ fn records() -> Vec<Record> {
 
 /// The state of the last token of a text.
 fn state(context: &[TokenId]) -> f32 {
-    let want = Want::ARGMAX.with_hidden();
+    let want = Want::ARGMAX.with_last_hidden();
     let scores = drafter().score(context, &TokenTree::new(), want).unwrap();
-    scores.hidden.unwrap().row(0)[0]
+    scores.hidden.of(HiddenLayer::Last).unwrap().row(0)[0]
 }
 
 /// Greedy: the drafter says one token after each prefix of the target's; its state is the one of

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use cascade_core::{
-    Architecture, Budget, Candidate, Distribution, Draft, Drafter, GatheredProbs, LevelId, Matrix,
-    Observation, Prompt, Proposal, Proposed, RandomSource, Result, RowDetail, ScoredTree, Scorer,
-    Scores, SeededRandom, TextCodec, TextDecoder, TokenId, TokenTree, Top, Want,
+    Architecture, Budget, Candidate, Distribution, Draft, Drafter, GatheredProbs, HiddenLayer,
+    HiddenLayers, LevelId, Matrix, Observation, Prompt, Proposal, Proposed, RandomSource, Result,
+    RowDetail, ScoredTree, Scorer, ScorerInfo, Scores, SeededRandom, TextCodec, TextDecoder,
+    TokenId, TokenTree, Top, Want,
 };
 
 fn fixed(drafter: usize) -> Proposed {
@@ -133,7 +134,7 @@ fn a_seed_gives_the_same_draws_directly_and_by_reference() {
 
 #[test]
 fn a_union_wants_what_either_wants() {
-    let all = Want::LOGITS.with_top(3).with_entropy().with_hidden();
+    let all = Want::LOGITS.with_top(3).with_entropy().with_last_hidden();
     let wants = [
         Want::ARGMAX,
         Want::GATHERED,
@@ -141,7 +142,7 @@ fn a_union_wants_what_either_wants() {
         Want::ARGMAX.with_top(2),
         Want::GATHERED.with_top(3),
         Want::ARGMAX.with_entropy(),
-        Want::ARGMAX.with_hidden(),
+        Want::ARGMAX.with_last_hidden(),
         all,
     ];
     for a in wants {
@@ -151,12 +152,15 @@ fn a_union_wants_what_either_wants() {
             assert_eq!(both.rows, a.rows.max(b.rows));
             assert_eq!(both.top, a.top.max(b.top));
             assert_eq!(both.entropy, a.entropy | b.entropy);
-            assert_eq!(both.hidden, a.hidden | b.hidden);
+            assert_eq!(both.hidden, a.hidden.union(b.hidden));
         }
         assert_eq!(all.union(a), all);
     }
     assert_eq!(all.with_rows(RowDetail::Argmax).rows, RowDetail::Argmax);
-    assert_eq!((all.top, all.entropy, all.hidden), (3, true, true));
+    assert_eq!(
+        (all.top, all.entropy, all.hidden),
+        (3, true, HiddenLayers::LAST)
+    );
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn scores_hold_every_part_that_was_given() {
     assert_eq!(scores.top.as_ref().unwrap().row(1), [(8, 0.5)]);
     assert_eq!(scores.logits.as_ref().unwrap().rows(), 3);
     assert_eq!(scores.entropy.as_ref().unwrap(), &[0.1; 3]);
-    assert_eq!(scores.hidden.as_ref().unwrap().columns(), 2);
+    assert_eq!(scores.hidden.of(HiddenLayer::Last).unwrap().columns(), 2);
     assert_eq!(scores.rows_computed, 5);
     // And each part can be taken away, without the others.
     let rows_computed = scores.rows_computed;
@@ -219,13 +223,34 @@ fn scores_hold_every_part_that_was_given() {
 fn estimates_are_those_of_the_nodes() {
     let tree = TokenTree::chain([3, 4]);
     let without = ScoredTree::from(tree.clone());
-    assert_eq!((&without.tree, without.probability(0)), (&tree, None));
-    let with = ScoredTree {
-        probabilities: vec![0.75, 0.25],
-        ..without
-    };
+    assert_eq!((without.tree(), without.probability(0)), (&tree, None));
+    let with = ScoredTree::estimated(tree, |node| [0.75, 0.25][node]);
     let found = [0, 1, 2].map(|node| with.probability(node));
     assert_eq!(found, [Some(0.75), Some(0.25), None]);
+}
+
+#[test]
+fn every_node_keeps_what_it_was_drawn_from() {
+    let q = Arc::new(Distribution::new(vec![1.0, 3.0]).unwrap());
+    let drawn = || Proposal::Sampled(Arc::clone(&q));
+    let mut proposed = ScoredTree::default();
+    let first = proposed.push_estimated(1, None, 0.5);
+    assert!(!proposed.is_drawn());
+    let under = proposed.draw(1, Some(first), drawn());
+    assert_eq!(proposed.draw(1, Some(first), drawn()), under, "drawn again");
+    let last = proposed.push(0, Some(under));
+    assert!(proposed.is_drawn());
+    let of = |node, proposal| Candidate { node, proposal };
+    let expected = [
+        of(first, Proposal::PointMass),
+        of(under, drawn()),
+        of(under, drawn()),
+        of(last, Proposal::PointMass),
+    ];
+    assert_eq!(proposed.candidates().collect::<Vec<_>>(), expected);
+    let estimates = [first, under, last].map(|node| proposed.probability(node));
+    assert_eq!(estimates, [Some(0.5), Some(0.75), None]);
+    assert_eq!(proposed.into_tree(), TokenTree::chain([1, 1, 0]));
 }
 
 /// Answers what it is asked.
@@ -254,20 +279,10 @@ impl Drafter for Witness {
 }
 
 impl Scorer for Witness {
-    fn architecture(&self) -> Architecture {
-        Architecture::EncoderDecoder
-    }
-
-    fn vocab_size(&self) -> usize {
-        42
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        Some(11)
-    }
-
-    fn max_nodes(&self) -> Option<usize> {
-        Some(6)
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::EncoderDecoder, 42)
+            .with_max_context(Some(11))
+            .with_max_nodes(Some(6))
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -295,7 +310,7 @@ fn a_boxed_drafter_is_the_drafter() {
         drafter.observe(&Observation::new(&[1], &tree, &[], &[5], &[5]));
         drafter.propose(&[3], Budget::chain(4))
     }
-    assert_eq!(ask(&mut boxed).tree, TokenTree::chain([9]));
+    assert_eq!(ask(&mut boxed).into_tree(), TokenTree::chain([9]));
     assert_eq!(*witness.0.lock().unwrap(), ["[1, 2]", "[5]", "([3], 4)"]);
 }
 
@@ -304,9 +319,12 @@ fn a_boxed_scorer_is_the_scorer() {
     let witness = Witness::default();
     let mut boxed: Box<dyn Scorer> = Box::new(witness.clone());
     fn ask(scorer: &mut impl Scorer) -> Scores {
-        assert_eq!(scorer.architecture(), Architecture::EncoderDecoder);
-        assert_eq!((scorer.vocab_size(), scorer.max_context()), (42, Some(11)));
-        assert_eq!(scorer.max_nodes(), Some(6));
+        assert_eq!(scorer.info().architecture, Architecture::EncoderDecoder);
+        assert_eq!(
+            (scorer.info().vocab_size, scorer.info().max_context),
+            (42, Some(11))
+        );
+        assert_eq!(scorer.info().max_nodes, Some(6));
         scorer.set_source(&[1, 2]).unwrap();
         assert!(scorer.set_source(&[]).is_err());
         let tree = TokenTree::chain([4]);
@@ -336,16 +354,8 @@ fn a_codec_without_special_tokens_encodes_verbatim() {
 fn a_scorer_scores_trees_of_any_size_unless_it_says_otherwise() {
     struct Unlimited;
     impl Scorer for Unlimited {
-        fn architecture(&self) -> Architecture {
-            Architecture::DecoderOnly
-        }
-
-        fn vocab_size(&self) -> usize {
-            1
-        }
-
-        fn max_context(&self) -> Option<usize> {
-            None
+        fn info(&self) -> ScorerInfo {
+            ScorerInfo::new(Architecture::DecoderOnly, 1)
         }
 
         fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {
@@ -356,5 +366,5 @@ fn a_scorer_scores_trees_of_any_size_unless_it_says_otherwise() {
             Ok(scores())
         }
     }
-    assert_eq!(Unlimited.max_nodes(), None);
+    assert_eq!(Unlimited.info().max_nodes, None);
 }

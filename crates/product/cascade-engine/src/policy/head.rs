@@ -10,7 +10,7 @@ use cascade_core::Want;
 use super::{DraftedToken, StopRule};
 
 /// What a drafter's scores must have for its head.
-pub const HEAD_WANT: Want = Want::ARGMAX.with_hidden();
+pub const HEAD_WANT: Want = Want::ARGMAX.with_last_hidden();
 
 /// One residual layer: x + silu(W·x + b).
 #[derive(Clone, Debug, PartialEq)]

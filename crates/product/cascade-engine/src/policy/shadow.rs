@@ -29,7 +29,7 @@ impl Shadow {
         &self,
         estimate: impl Fn(Option<f32>, usize) -> f64,
     ) -> Vec<f64> {
-        let tree = &self.proposed.tree;
+        let tree = self.proposed.tree();
         let mut paths: Vec<f64> = Vec::with_capacity(tree.len());
         for node in 0..tree.len() {
             let before = tree.parent(node).map_or(1.0, |parent| paths[parent]);
@@ -41,14 +41,14 @@ impl Shadow {
 
     /// The main chain: first children.
     pub(super) fn first_children(&self) -> Vec<NodeId> {
-        let tree = &self.proposed.tree;
+        let tree = self.proposed.tree();
         let first = tree.children(None).next();
         std::iter::successors(first, |&node| tree.children(Some(node)).next()).collect()
     }
 
     /// The end of the main path if these nodes are kept.
     pub(super) fn kept_tip(&self, keep: &[bool]) -> Option<NodeId> {
-        let tree = &self.proposed.tree;
+        let tree = self.proposed.tree();
         let first = |node: Option<NodeId>| tree.children(node).find(|&child| keep[child]);
         std::iter::successors(first(None), |&node| first(Some(node))).last()
     }
@@ -63,7 +63,7 @@ impl Shadow {
         let Some(text) = self.continuation(outcome) else {
             return;
         };
-        let tree = &self.proposed.tree;
+        let tree = self.proposed.tree();
         let mut at = None;
         for (depth, token) in text.into_iter().enumerate() {
             let mut next = None;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Budget, Drafter, LevelId, Prompt, Result as CoreResult, ScoredTree, Scorer,
-    Scores, TextCodec, TextDecoder, TokenId, TokenTree, Want,
+    Budget, Drafter, LevelId, Prompt, Result as CoreResult, ScoredTree, Scorer, ScorerInfo, Scores,
+    TextCodec, TextDecoder, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, ConfidenceThreshold, Convention, DraftState, DraftedToken,
@@ -66,16 +66,8 @@ impl Caching {
 }
 
 impl Scorer for Caching {
-    fn architecture(&self) -> Architecture {
-        Scorer::architecture(&self.model)
-    }
-
-    fn vocab_size(&self) -> usize {
-        Scorer::vocab_size(&self.model)
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        None
+    fn info(&self) -> ScorerInfo {
+        Scorer::info(&self.model)
     }
 
     fn set_source(&mut self, _source: &[TokenId]) -> CoreResult<()> {
@@ -313,10 +305,7 @@ impl Drafter for Eager {
 
     fn propose(&mut self, context: &[TokenId], _budget: Budget) -> ScoredTree {
         let next = context.len() as TokenId;
-        ScoredTree {
-            tree: TokenTree::chain(next..next + 9),
-            probabilities: vec![0.5; 9],
-        }
+        ScoredTree::estimated(TokenTree::chain(next..next + 9), |_| 0.5)
     }
 }
 

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use cascade_core::{
-    Architecture, Budget, Drafter, GatheredProbs, Result, RowDetail, ScoredTree, Scorer, Scores,
-    TokenId, TokenTree, Top, Want,
+    Architecture, Budget, Drafter, GatheredProbs, Result, RowDetail, ScoredTree, Scorer,
+    ScorerInfo, Scores, TokenId, TokenTree, Top, Want,
 };
 
 /// Lines like `base 0 1 2 | 3 4`: model, context, draft. A node of a draft that does not follow the
@@ -63,16 +63,8 @@ impl Scripted {
 }
 
 impl Scorer for Scripted {
-    fn architecture(&self) -> Architecture {
-        Architecture::DecoderOnly
-    }
-
-    fn vocab_size(&self) -> usize {
-        200
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        None
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::DecoderOnly, 200)
     }
 
     fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {

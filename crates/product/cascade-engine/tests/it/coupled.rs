@@ -3,8 +3,8 @@
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    seed_of, Architecture, Decoding, Distribution, Noise, Prompt, Result, Sampling, Scorer, Scores,
-    SeededNoise, TokenId, TokenTree, Want,
+    seed_of, Architecture, Decoding, Distribution, Noise, Prompt, Result, Sampling, Scorer,
+    ScorerInfo, Scores, SeededNoise, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     AdaptiveConfidence, AssumedTime, Branching, Cascade, Expand, LengthHeuristic, LossBudget,
@@ -102,16 +102,8 @@ const FAMILY: u64 = 5;
 struct Cached(ToyScorer);
 
 impl Scorer for Cached {
-    fn architecture(&self) -> Architecture {
-        self.0.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.0.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.0.max_context()
+    fn info(&self) -> ScorerInfo {
+        self.0.info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

@@ -38,7 +38,7 @@ impl Drafter for Guesser {
         let mut tree = TokenTree::new();
         let (mut context, mut lead) = (context.to_vec(), None);
         for depth in 0..budget.depth {
-            if context.is_empty() && self.target.architecture() == Architecture::DecoderOnly {
+            if context.is_empty() && self.target.info().architecture == Architecture::DecoderOnly {
                 break;
             }
             let scores = self

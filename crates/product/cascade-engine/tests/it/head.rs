@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Architecture, Matrix, Prompt, Result, Scorer, Scores, TokenId, TokenTree, Want,
+    Architecture, Matrix, Prompt, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     AcceptanceHead, Convention, HeadLayer, HeadWeights, InvalidHead, KMatrix, Options,
@@ -15,16 +15,8 @@ use crate::replays::{token, Regime, Replay, Said};
 struct WithPositions(Said);
 
 impl Scorer for WithPositions {
-    fn architecture(&self) -> Architecture {
-        self.0.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.0.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.0.max_context()
+    fn info(&self) -> ScorerInfo {
+        self.0.info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -36,7 +28,7 @@ impl Scorer for WithPositions {
         let nodes = (0..tree.len()).map(|node| last + tree.depth(node) + 1);
         let hidden = std::iter::once(last).chain(nodes);
         let hidden = hidden.flat_map(|position| [position as f32, 1.0]).collect();
-        let hidden = want.hidden.then(|| Matrix::new(2, hidden));
+        let hidden = (!want.hidden.is_empty()).then(|| Matrix::new(2, hidden));
         Ok(self.0.score(context, tree, want)?.with_hidden(hidden))
     }
 }

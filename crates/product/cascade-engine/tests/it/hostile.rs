@@ -3,7 +3,7 @@
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
     Architecture, Budget, Decoding, Drafter, Matrix, Prompt, Result, Sampling, ScoredTree, Scorer,
-    Scores, TokenId, TokenTree, Want,
+    ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     Cascade, CascadeBuilder, Convention, Error, GenerationOutput, KMatrix, Options,
@@ -23,16 +23,8 @@ struct Broken {
 }
 
 impl Scorer for Broken {
-    fn architecture(&self) -> Architecture {
-        self.model.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.model.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.model.max_context()
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
     Architecture, Budget, Decoding, Drafter, Observation, Prompt, Result, Sampling, ScoredTree,
-    Scorer, Scores, TokenId, TokenTree, Want,
+    Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     Branching, Cascade, CascadeBuilder, Convention, DraftedToken, Error, Expand, KMatrix, Lenience,
@@ -137,20 +137,9 @@ struct Asking {
 }
 
 impl Scorer for Asking {
-    fn architecture(&self) -> Architecture {
-        self.toy.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.toy.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.toy.max_context()
-    }
-
-    fn max_top(&self) -> Option<usize> {
-        self.recording.then_some(0)
+    fn info(&self) -> ScorerInfo {
+        let info = self.toy.info();
+        info.with_max_top(self.recording.then_some(0))
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Drafter, LevelId, Matrix, Observation, Prompt, Result, ScoredTree,
-    Scorer, Scores, TokenId, TokenTree, Want,
+    Architecture, Budget, Distribution, Drafter, LevelId, Matrix, Observation, Prompt, Proposal,
+    Result, ScoredTree, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     Cascade, CascadeBuilder, ConfidenceThreshold, Convention, DraftState, DraftedToken, Error,
@@ -14,7 +14,7 @@ use cascade_engine::{
 
 use crate::common::{Log, Scripted};
 
-fn matrix(rows: &[&[usize]]) -> KMatrix {
+pub(crate) fn matrix(rows: &[&[usize]]) -> KMatrix {
     KMatrix::new(rows.iter().map(|r| r.to_vec()).collect(), Convention::Added).unwrap()
 }
 
@@ -134,7 +134,7 @@ struct Reads(Arc<Mutex<Vec<Judgement>>>);
 
 impl StopRule for Reads {
     fn want(&self) -> Want {
-        Want::LOGITS.with_top(3).with_entropy().with_hidden()
+        Want::LOGITS.with_top(3).with_entropy().with_last_hidden()
     }
 
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {
@@ -485,16 +485,8 @@ struct Breaks {
 }
 
 impl Scorer for Breaks {
-    fn architecture(&self) -> Architecture {
-        self.model.architecture()
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.model.vocab_size()
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        self.model.max_context()
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
     }
 
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
@@ -523,7 +515,7 @@ fn broken_contracts_are_errors_that_name_the_model_and_the_part() {
         }),
         ("entropy", |scores| scores.entropy = Some(Vec::new())),
         ("hidden.rows", |scores| {
-            scores.hidden = Some(Matrix::new(1, vec![0.0; 99]));
+            scores.hidden = Matrix::new(1, vec![0.0; 99]).into();
         }),
         ("argmax", |scores| scores.argmax.push(0)),
     ];
@@ -559,18 +551,35 @@ impl Drafter for Fixed {
 
 #[test]
 fn proposals_that_break_the_contract_name_the_drafter() {
-    let chain = || TokenTree::chain([3, 4]);
+    let estimated = |estimates: [f32; 2]| {
+        ScoredTree::estimated(TokenTree::chain([3, 4]), |node| estimates[node])
+    };
+    let drawn = |token, weights: Vec<f64>, times| {
+        let q = Arc::new(Distribution::new(weights).unwrap());
+        let mut proposed = ScoredTree::default();
+        for _ in 0..times {
+            proposed.draw(token, None, Proposal::Sampled(Arc::clone(&q)));
+        }
+        proposed
+    };
+    let even = || vec![1.0; 24];
+    let mut never = even();
+    never[3] = 0.0;
     let ways = [
-        (vec![0.5], chain(), "1 probabilities for 2 nodes"),
-        (vec![0.5, 1.5], chain(), "1.5 is not a probability"),
-        (vec![f32::NAN, 0.5], chain(), "NaN is not a probability"),
-        (Vec::new(), TokenTree::chain([24]), "token 24 is outside"),
+        (estimated([0.5, 1.5]), "1.5 is not a probability"),
+        (estimated([f32::NAN, 0.5]), "NaN is not a probability"),
+        (TokenTree::chain([24]).into(), "token 24 is outside"),
+        (
+            drawn(3, vec![1.0; 9], 1),
+            "over 9 tokens, and the target has 24",
+        ),
+        (
+            drawn(3, never, 1),
+            "token 3 was drawn, and its probability is 0",
+        ),
+        (drawn(3, even(), 70), "70 draws, 1 tokens deep"),
     ];
-    for (probabilities, tree, part) in ways {
-        let proposal = ScoredTree {
-            tree,
-            probabilities,
-        };
+    for (proposal, part) in ways {
         let mut cascade = Cascade::builder()
             .target("target", ToyScorer::target("target", 24, 7))
             .statistical("the guesser", Fixed(proposal))

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cascade_core::{
-    Architecture, Budget, Drafter, Observation, Prompt, Result, ScoredTree, Scorer, Scores,
-    TokenId, TokenTree, Want,
+    Architecture, Budget, Drafter, Observation, Prompt, Result, ScoredTree, Scorer, ScorerInfo,
+    Scores, TokenId, TokenTree, Want,
 };
 use cascade_engine::{Cascade, CascadeBuilder, Clock, Options, VirtualClock};
 
@@ -75,16 +75,8 @@ impl Said {
 }
 
 impl Scorer for Said {
-    fn architecture(&self) -> Architecture {
-        Architecture::DecoderOnly
-    }
-
-    fn vocab_size(&self) -> usize {
-        VOCABULARY
-    }
-
-    fn max_context(&self) -> Option<usize> {
-        None
+    fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(Architecture::DecoderOnly, VOCABULARY)
     }
 
     fn set_source(&mut self, _source: &[TokenId]) -> Result<()> {

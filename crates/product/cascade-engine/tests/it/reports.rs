@@ -1,7 +1,9 @@
 //! What steps report when they are asked to.
 
 use cascade_core::toy::ToyScorer;
-use cascade_core::{Decoding, LevelId, Prompt, Sampling, Scorer, TokenId, TokenTree, Want};
+use cascade_core::{
+    Architecture, Decoding, LevelId, Prompt, Sampling, Scorer, TokenId, TokenTree, Want,
+};
 use cascade_engine::{Branching, Cascade, Convention, KMatrix, NeuralOptions, Options, Rule};
 
 const VOCABULARY: usize = 12;
@@ -169,4 +171,51 @@ fn output_and_cascade_come_apart() {
         again.generate_tokens(&prompt(), &options).unwrap().tokens,
         expected.tokens
     );
+}
+
+/// The keys that the program's and the server's JSON are made of, in their order.
+#[test]
+fn results_are_one_json() {
+    let mut cascade = Cascade::builder()
+        .target("target", ToyScorer::target("target", 24, 7))
+        .neural("base", ToyScorer::drafter("base", 24, 7, 1, 180))
+        .build()
+        .unwrap();
+    let prompt = Prompt::new(Architecture::DecoderOnly, vec![1, 2]);
+    let options = Options::default().with_max_new_tokens(9);
+    let mut generation = cascade.start_tokens(&prompt, &options).unwrap();
+    let step = generation.step().unwrap().unwrap();
+    let output = generation.run().unwrap();
+    let json = serde_json::to_string(&output).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let keys: Vec<&String> = found.as_object().unwrap().keys().collect();
+    assert_eq!(
+        keys,
+        [
+            "text",
+            "token_ids",
+            "token_origins",
+            "finish_reason",
+            "num_tokens",
+            "wall_seconds",
+            "tokens_per_second",
+            "mean_acceptance_length",
+            "draft_acceptance_rate",
+            "num_spec_steps",
+            "num_draft_tokens",
+            "num_accepted_draft_tokens",
+            "acceptance_histogram",
+            "per_step_accepted",
+            "per_step_drafted",
+            "models",
+        ]
+    );
+    assert_eq!(found["finish_reason"], "length");
+    assert_eq!(found["token_ids"].as_array().unwrap().len(), 9);
+    assert_eq!(found["models"][1]["role"], "drafter");
+    assert_eq!(found["models"][1]["calls"], output.models[1].usage.calls);
+    let step = serde_json::to_value(&step).unwrap();
+    assert_eq!(step["token_ids"][0], output.tokens[0]);
+    assert_eq!(step["finish_reason"], serde_json::Value::Null);
+    assert_eq!(step["levels"].as_array().unwrap().len(), 2);
 }

@@ -113,7 +113,7 @@ impl Stops {
 
 impl StopRule for Stops {
     fn want(&self) -> Want {
-        Want::GATHERED.with_top(2).with_entropy().with_hidden()
+        Want::GATHERED.with_top(2).with_entropy().with_last_hidden()
     }
 
     fn stop(&mut self, drafted: &DraftedToken<'_>) -> bool {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cascade_core::toy::{outcomes, Exhaustive, ToyScorer};
 use cascade_core::{
-    Architecture, Budget, Decoding, Distribution, Drafter, Prompt, RandomSource, Sampling,
-    ScoredTree, Scorer, TokenId, TokenTree, Want,
+    Architecture, Budget, Decoding, Distribution, Drafter, HiddenLayer, Prompt, RandomSource,
+    Sampling, ScoredTree, Scorer, TokenId, TokenTree, Want,
 };
 use cascade_engine::{
     AcceptanceHead, AdaptiveConfidence, Branching, Cascade, CascadeBuilder, Clock,
@@ -42,9 +42,9 @@ fn acceptance_head() -> AcceptanceHead {
     let mut states: Vec<f32> = (0..64)
         .map(|text| {
             let context = [1, 2, text % 4, text / 4 % 4, text / 16].map(|t| t % VOCABULARY as u32);
-            let want = Want::ARGMAX.with_hidden();
+            let want = Want::ARGMAX.with_last_hidden();
             let scores = toy.score(&context, &TokenTree::new(), want).unwrap();
-            scores.hidden.unwrap().row(0)[0]
+            scores.hidden.of(HiddenLayer::Last).unwrap().row(0)[0]
         })
         .collect();
     states.sort_by(f32::total_cmp);
@@ -113,11 +113,11 @@ fn the_mdp_rule_stops_where_its_theorem_says() {
     assert!(patient.iter().sum::<usize>() > eager.iter().sum::<usize>());
 }
 
-const VOCABULARY: usize = 3;
-const FAMILY: u64 = 7;
-const TOKENS: usize = 3;
+pub(crate) const VOCABULARY: usize = 3;
+pub(crate) const FAMILY: u64 = 7;
+pub(crate) const TOKENS: usize = 3;
 
-fn target() -> ToyScorer {
+pub(crate) fn target() -> ToyScorer {
     ToyScorer::target("target", VOCABULARY, FAMILY)
 }
 
@@ -134,12 +134,10 @@ impl Drafter for Guesser {
         for depth in 0..budget.depth.min(budget.nodes) {
             let first = ((context.len() + depth) % VOCABULARY) as TokenId;
             let parent = lead;
-            lead = Some(proposed.tree.push(first, parent));
-            proposed.probabilities.push(0.6);
-            if proposed.tree.len() + budget.depth - depth - 1 < budget.nodes {
+            lead = Some(proposed.push_estimated(first, parent, 0.6));
+            if proposed.tree().len() + budget.depth - depth - 1 < budget.nodes {
                 let other = (first + 1) % VOCABULARY as TokenId;
-                proposed.tree.push(other, parent);
-                proposed.probabilities.push(0.3);
+                proposed.push_estimated(other, parent, 0.3);
             }
         }
         proposed
@@ -164,11 +162,11 @@ impl RandomSource for Shared {
     }
 }
 
-fn prompt() -> Prompt {
+pub(crate) fn prompt() -> Prompt {
     Prompt::new(Architecture::DecoderOnly, vec![1, 2])
 }
 
-fn sampled() -> Options {
+pub(crate) fn sampled() -> Options {
     let sampling = Sampling::new(1.3).unwrap();
     Options::default()
         .with_max_new_tokens(TOKENS)
@@ -176,7 +174,7 @@ fn sampled() -> Options {
 }
 
 /// The probability of each text, by enumeration of all that may be drawn.
-fn enumerated(cascade: &mut Cascade) -> BTreeMap<Vec<TokenId>, f64> {
+pub(crate) fn enumerated(cascade: &mut Cascade) -> BTreeMap<Vec<TokenId>, f64> {
     let mut texts = BTreeMap::new();
     let all = outcomes(|random| {
         let shared = Shared(Arc::new(Mutex::new(std::mem::take(random))));
@@ -192,7 +190,7 @@ fn enumerated(cascade: &mut Cascade) -> BTreeMap<Vec<TokenId>, f64> {
 }
 
 /// The probability of each text of the target alone.
-fn expected() -> BTreeMap<Vec<TokenId>, f64> {
+pub(crate) fn expected() -> BTreeMap<Vec<TokenId>, f64> {
     let Decoding::Sampled(sampling) = sampled().decoding else {
         unreachable!("it samples");
     };
@@ -220,7 +218,7 @@ fn expected() -> BTreeMap<Vec<TokenId>, f64> {
     texts
 }
 
-fn difference(a: &BTreeMap<Vec<TokenId>, f64>, b: &BTreeMap<Vec<TokenId>, f64>) -> f64 {
+pub(crate) fn difference(a: &BTreeMap<Vec<TokenId>, f64>, b: &BTreeMap<Vec<TokenId>, f64>) -> f64 {
     let keys = a.keys().chain(b.keys());
     let of = |map: &BTreeMap<Vec<TokenId>, f64>, key| map.get(key).copied().unwrap_or(0.0);
     keys.map(|key| (of(a, key) - of(b, key)).abs())

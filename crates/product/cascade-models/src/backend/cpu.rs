@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cascade_checkpoint::Rows;
+use cascade_core::{HiddenLayer, HiddenLayers, Matrix};
 use cascade_cpu::{
     attend, start_threads, Cache, CacheShape, CacheType, Isa, KeysValues, Linear, Packed, Part,
     ScoreBias,
@@ -149,6 +150,10 @@ impl Backend for Cpu {
             bytes,
         } = self.held;
         (weights as f64 * bytes as f64 / all.max(1) as f64) as usize
+    }
+
+    fn hidden(&self, layers: usize) -> HiddenLayers {
+        HiddenLayers::up_to(layers)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -341,6 +346,8 @@ fn run(
         sequence: input.sequence,
         source: input.source,
         wanted: input.wanted,
+        hidden: input.hidden,
+        hidden_rows: input.hidden_rows,
         biases: PerWindow::new(),
         stream: Vec::new(),
         normed: Vec::new(),
@@ -361,6 +368,8 @@ struct CpuForward<'a> {
     sequence: &'a mut Cache,
     source: &'a mut Cache,
     wanted: usize,
+    hidden: HiddenLayers,
+    hidden_rows: usize,
     /// Of self-attention, once a layer has asked for it.
     biases: PerWindow<HostBias>,
     stream: Vec<f32>,
@@ -381,6 +390,11 @@ impl CpuForward<'_> {
         let sums = self.stream.iter_mut().zip(delta);
         sums.for_each(|(sum, delta)| *sum += delta);
         self.norm(norm);
+    }
+
+    /// The rows of which hidden states are wanted.
+    fn last_rows<'v>(&self, values: &'v [f32]) -> &'v [f32] {
+        &values[values.len() - self.hidden_rows * self.info.size..]
     }
 
     /// Takes the queries, which come first in each row of `features`.
@@ -439,6 +453,15 @@ impl Forward<Cpu> for CpuForward<'_> {
             table.read_row(token as usize, row);
         }
         self.norm(norm);
+    }
+
+    fn enter(&mut self, layer: usize) {
+        let layer = HiddenLayer::Entering(layer);
+        if self.hidden.contains(layer) {
+            let size = self.info.size;
+            let rows = self.last_rows(&self.stream).to_vec();
+            self.answer.hidden.push((layer, Matrix::new(size, rows)));
+        }
     }
 
     fn project(&mut self, linear: &Map, transform: QkTransform<'_, Cpu>, layer: usize) {
@@ -505,6 +528,14 @@ impl Forward<Cpu> for CpuForward<'_> {
     }
 
     fn logits(&mut self, head: &Map, scale: Option<f64>) {
+        if self.hidden.contains(HiddenLayer::Last) {
+            let rows = self.last_rows(&self.normed).to_vec();
+            let states = Matrix::new(self.info.size, rows);
+            self.answer.hidden.push((HiddenLayer::Last, states));
+        }
+        if self.wanted == 0 {
+            return;
+        }
         let hidden = self.normed.len() - self.wanted * self.info.size;
         let hidden = self.normed.split_off(hidden);
         self.answer.logits = match scale {
@@ -514,6 +545,5 @@ impl Forward<Cpu> for CpuForward<'_> {
                 head.linear.forward(&scaled)
             }
         };
-        self.answer.hidden = hidden;
     }
 }

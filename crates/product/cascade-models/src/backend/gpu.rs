@@ -6,7 +6,7 @@ mod sequence;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cascade_core::Result as CoreResult;
+use cascade_core::{HiddenLayers, Result as CoreResult};
 use cascade_gpu::{
     padded, AttentionKind, Cache, Device, Linear, Norm, QkvParts, Rotary, Runner, Table,
     WorkspaceSizes,
@@ -91,6 +91,10 @@ impl Backend for Gpu {
         // Heads that are too large were refused when the model was loaded.
         let bytes = on_gpu(shape).bytes_per_slot(self.dtype);
         bytes.unwrap_or_default()
+    }
+
+    fn hidden(&self, _layers: usize) -> HiddenLayers {
+        HiddenLayers::LAST
     }
 
     fn launches(&self, rows: usize) -> Option<usize> {

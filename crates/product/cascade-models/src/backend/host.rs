@@ -3,7 +3,9 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cascade_core::{Result as CoreResult, Scores, TokenId, Want};
+use cascade_core::{
+    HiddenLayer, HiddenLayers, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId, Want,
+};
 use cascade_cpu::{Cache, CacheShape};
 
 use super::cpu::Cpu;
@@ -19,13 +21,16 @@ pub(super) struct HostInput<'a> {
     pub(super) source: &'a mut Cache,
     /// How many rows, from the last one, logits are wanted of.
     pub(super) wanted: usize,
+    /// Hidden states that are wanted.
+    pub(super) hidden: HiddenLayers,
+    /// Of how many rows, from the last one.
+    pub(super) hidden_rows: usize,
 }
 
 /// Outputs of the requested rows, row-major.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// Hidden states after the last norm.
-    pub(super) hidden: Vec<f32>,
+    pub(super) hidden: Vec<(HiddenLayer, Matrix)>,
     pub(super) logits: Vec<f32>,
 }
 
@@ -111,6 +116,12 @@ impl HostRows<'_> {
             }
         }
     }
+}
+
+fn collected(states: Vec<(HiddenLayer, Matrix)>) -> HiddenStates {
+    let all = HiddenStates::default();
+    let states = states.into_iter();
+    states.fold(all, |all, (layer, states)| all.with(layer, states))
 }
 
 /// Refuses a source whose attention would take more memory than there is.
@@ -230,6 +241,8 @@ impl HostSequence {
                 sequence: &mut scratch,
                 source: &mut encoded,
                 wanted: 0,
+                hidden: HiddenLayers::NONE,
+                hidden_rows: 0,
             };
             backend.run(info, input, &mut |forward| {
                 (0..stages).for_each(|stage| layers.encode(stage, forward));
@@ -239,8 +252,14 @@ impl HostSequence {
         Ok(encoded)
     }
 
-    /// Runs all rows of `plan`, of which the last `wanted` are read.
-    fn run(&mut self, plan: &Plan<'_>, wanted: usize) -> Result<Answer> {
+    /// Runs all rows of `plan`, of which the logits of the last `wanted` are read, and hidden
+    /// states of so many.
+    fn run(
+        &mut self,
+        plan: &Plan<'_>,
+        wanted: usize,
+        (hidden, hidden_rows): (HiddenLayers, usize),
+    ) -> Result<Answer> {
         debug_assert_eq!(self.cache.len(), plan.first_position());
         let encoded = match self.encoded.take() {
             Some(encoded) => encoded,
@@ -253,14 +272,17 @@ impl HostSequence {
             sequence: &mut self.cache,
             source,
             wanted,
+            hidden,
+            hidden_rows,
         };
         let BackendNetwork {
             backend,
             info,
             layers,
         } = &*self.model;
+        let whole = wanted > 0 || hidden.contains(HiddenLayer::Last);
         let answer = backend.run(info, input, &mut |forward| {
-            layers.decode(forward, wanted > 0);
+            layers.decode(forward, whole);
         });
         self.cache.commit(plan.rows());
         Ok(answer)
@@ -286,16 +308,28 @@ impl Sequence for HostSequence {
         Ok(())
     }
 
-    fn append(&mut self, plan: &Plan<'_>) -> CoreResult<()> {
-        self.run(plan, 0)?;
-        Ok(())
+    fn append(
+        &mut self,
+        plan: &Plan<'_>,
+        hidden: HiddenLayers,
+        rows: usize,
+    ) -> CoreResult<HiddenStates> {
+        let hidden = match rows {
+            0 => HiddenLayers::NONE,
+            _ => hidden,
+        };
+        let answer = self.run(plan, 0, (hidden, rows))?;
+        Ok(collected(answer.hidden))
     }
 
     fn score(&mut self, plan: &Plan<'_>, want: Want) -> CoreResult<Scores> {
         let before = self.cache.len();
-        let answer = self.run(plan, plan.tree().len() + 1)?;
-        let columns = (self.model.info.vocab_size, self.model.info.size);
-        let scores = readout::scores(answer.logits, answer.hidden, columns, plan.tree(), want);
+        let nodes = plan.tree().len();
+        let rows = want.hidden_rows(plan.context(), nodes).min(plan.rows());
+        let answer = self.run(plan, nodes + 1, (want.hidden, rows))?;
+        let scores = readout::scores(answer.logits, self.model.info.vocab_size, plan.tree(), want);
+        let hidden = collected(answer.hidden);
+        let scores = scores.map(|scores| scores.with_hidden(hidden));
         if scores.is_err() {
             self.cache.truncate(before);
         }

@@ -52,6 +52,7 @@ impl<B: Backend> Layers<B> for Decoder<B> {
         let mut next_norm = || norms.next().unwrap_or(&self.norm);
         forward.embed(&self.embedding, next_norm());
         for (i, layer) in self.layers.iter().enumerate() {
+            forward.enter(i);
             forward.project(&layer.qkv, self.transform(layer), i);
             if !logits && i + 1 == self.layers.len() {
                 // All keys and values are there.
@@ -80,7 +81,7 @@ impl Describe for DecoderConfig {
             heads: self.heads,
             layers: self.layers.len(),
             parameters: self.parameters(),
-            parameters_per_forward: self.parameters_per_forward(),
+            parameters_of_all_rows: self.parameters_per_forward(),
             max_context: Some(self.positions),
             start: None,
         }

@@ -80,6 +80,7 @@ impl<B: Backend> Layers<B> for T5<B> {
         forward.embed(&self.embedding, decoder.norm(0));
         for (i, layer) in decoder.layers.iter().enumerate() {
             let (cross, feed_forward) = (&layer.cross, &layer.feed_forward);
+            forward.enter(i);
             forward.project(&layer.qkv, QkTransform::None, i);
             if !logits && i + 1 == decoder.layers.len() {
                 // All keys and values are there.
@@ -133,7 +134,7 @@ impl Describe for T5Config {
             },
             layers: self.decoder_layers(),
             parameters: self.parameters(),
-            parameters_per_forward: self.parameters_per_forward(),
+            parameters_of_all_rows: self.parameters_per_forward(),
             max_context: None,
             start: Some(self.decoder_start()),
         }

@@ -170,7 +170,7 @@ fn blocks_that_stay_compressed_give_the_logits_of_llama_cpp() {
             packed < 0.1 * spread,
             "{name}: llama.cpp differs by {packed} of {spread}"
         );
-        let bytes = |dtype| load_as(dtype).model.bytes_per_forward() as f64;
+        let bytes = |dtype| load_as(dtype).model.bytes_per_forward(1) as f64;
         let share = bytes(DType::Stored) / bytes(DType::F32);
         assert!(share < smaller, "{name}: {share} of the bytes of f32");
     }
@@ -384,7 +384,7 @@ fn says(source: &ModelSource, dtype: DType, cache_dtype: Option<CacheType>) -> V
         ..LoadOptions::default()
     };
     let mut session = load(source, &options).unwrap().session();
-    if session.architecture() == Architecture::EncoderDecoder {
+    if session.info().architecture == Architecture::EncoderDecoder {
         session.set_source(&[5, 9, 7, 3]).unwrap();
     }
     let scores = session.score(&[1, 5, 9, 4], &TokenTree::new(), Want::LOGITS);

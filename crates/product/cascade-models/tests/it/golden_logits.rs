@@ -125,7 +125,7 @@ fn assert_rows(found: &Matrix, expected: &[Vec<f32>], what: &str) {
 fn check(name: &str, (model, golden): &(Arc<Model>, Golden)) {
     let tokens = golden.tokens("tokens");
     let first = golden.first_context();
-    let want = Want::LOGITS.with_hidden();
+    let want = Want::LOGITS.with_last_hidden();
 
     let rest = TokenTree::chain(tokens[first..].iter().copied());
     let scores = golden
@@ -133,7 +133,11 @@ fn check(name: &str, (model, golden): &(Arc<Model>, Golden)) {
         .score(&tokens[..first], &rest, want)
         .unwrap();
     assert_rows(&scores.logits.unwrap(), &golden.rows("logits"), name);
-    assert_rows(&scores.hidden.unwrap(), &golden.rows("hidden"), name);
+    assert_rows(
+        scores.hidden.of(cascade_core::HiddenLayer::Last).unwrap(),
+        &golden.rows("hidden"),
+        name,
+    );
 
     let warm_from = golden.integers("warm_from")[0] as usize;
     let mut session = golden.session(model);
@@ -214,7 +218,7 @@ fn every_checkpoint_is_checked() {
 fn contexts_end_where_rotations_would_follow_the_length() {
     for name in ["tiny-llama-dynamic", "tiny-phi3-longrope"] {
         let (model, golden) = load_as(name, configs(name).remove(0));
-        assert_eq!(model.max_context(), Some(80));
+        assert_eq!(model.info().max_context, Some(80));
         assert!(model.warnings()[0].contains("end at 80"), "{name}");
         let tokens: Vec<TokenId> = golden.tokens("tokens").repeat(2);
         let score = |count: usize| {

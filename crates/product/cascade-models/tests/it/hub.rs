@@ -328,7 +328,7 @@ fn revisions_are_branches_tags_and_commits() {
         state.add_demo(NEW, "demo-llama-small");
     });
     let cache = cache();
-    let kind = |source: &str, options| open(source, options).unwrap().architecture();
+    let kind = |source: &str, options| open(source, options).unwrap().info().architecture;
     assert_eq!(
         kind("org/model@v2", server.options(&cache)),
         Architecture::DecoderOnly

@@ -53,7 +53,10 @@ fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
 
 /// Argmax tokens after a prompt, fed one by one.
 fn greedy(model: &LoadedModel, text: &str, steps: usize) -> Vec<u32> {
-    let prompt = Prompt::new(model.architecture(), model.tokenizer.encode(text).unwrap());
+    let prompt = Prompt::new(
+        model.info().architecture,
+        model.tokenizer.encode(text).unwrap(),
+    );
     let mut session = model.session();
     session.set_source(&prompt.source).unwrap();
     let mut context = prompt.context.clone();
@@ -71,10 +74,10 @@ fn loads_both_families_from_folders() {
         ("demo-llama-small", Architecture::DecoderOnly, 2),
     ] {
         let model = open(&folder(name)).unwrap();
-        assert_eq!(model.architecture(), architecture);
+        assert_eq!(model.info().architecture, architecture);
         assert_eq!(model.eos_token_ids, [eos]);
         assert_eq!(model.tokenizer.vocab_size(), 1280);
-        assert_eq!(model.model.vocab_size(), 1280);
+        assert_eq!(model.model.info().vocab_size, 1280);
         assert!(model.num_parameters() > 200_000);
         assert!(model.name.ends_with(name));
         assert_eq!(model.files.weights.len(), 1);
@@ -520,7 +523,7 @@ fn an_added_token_without_a_row_is_refused_where_it_is_read() {
         assert_eq!(model.tokenizer.token_to_id("<extra>"), Some(1280));
         assert_eq!(greedy(&model, "Question: 2 apples.", 4).len(), 4);
         let tokens = model.tokenizer.encode_plain("2 <extra> apples").unwrap();
-        let prompt = Prompt::new(model.architecture(), tokens);
+        let prompt = Prompt::new(model.info().architecture, tokens);
         let mut session = model.session();
         let read = session.set_source(&prompt.source);
         let read =

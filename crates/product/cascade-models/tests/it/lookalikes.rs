@@ -76,7 +76,7 @@ fn assert_answers(model: &LoadedModel, goldens: &[Golden]) {
             "{}: {:?}",
             model.name, golden.prompt
         );
-        let prompt = Prompt::new(model.architecture(), ids);
+        let prompt = Prompt::new(model.info().architecture, ids);
         let mut session = model.session();
         session.set_source(&prompt.source).unwrap();
         let mut context = prompt.context.clone();
@@ -199,7 +199,7 @@ fn tensors_that_nobody_asks_for_are_harmless_or_named() {
     let model = open(&lookalikes().join(VICUNA)).unwrap();
     let config = fs::read(lookalikes().join(VICUNA).join("config.json")).unwrap();
     let config: Value = serde_json::from_slice(&config).unwrap();
-    assert_eq!(model.model.vocab_size(), config["vocab_size"]);
+    assert_eq!(model.model.info().vocab_size, config["vocab_size"]);
     let message = refusal_after(VICUNA, |path| {
         let mut config = config.clone();
         config["num_hidden_layers"] = json!(1);

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Error, Matrix, RowDetail, Scorer, Scores, TokenId, TokenTree, Want};
+use cascade_core::{
+    Error, HiddenLayers, Matrix, RowDetail, Scorer, Scores, TokenId, TokenTree, Want,
+};
 use cascade_models::{DType, Device, Model};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -40,7 +42,11 @@ fn assert_same(warm: &Scores, cold: &Scores, logits: &Matrix) {
         assert_close(&[row[a as usize]], &[row[b as usize]], "argmax");
     }
     assert_matrices(&warm.logits, &cold.logits, "logits");
-    assert_matrices(&warm.hidden, &cold.hidden, "hidden");
+    assert_eq!(warm.hidden.layers(), cold.hidden.layers());
+    for layer in warm.hidden.layers().iter() {
+        let of = |scores: &Scores| scores.hidden.of(layer).cloned();
+        assert_matrices(&of(warm), &of(cold), "hidden");
+    }
     match (&warm.entropy, &cold.entropy) {
         (Some(a), Some(b)) => assert_close(a, b, "entropy"),
         (a, b) => assert_eq!(a, b),
@@ -79,7 +85,9 @@ fn random_want(rng: &mut StdRng) -> Want {
     let mut want = Want::ARGMAX.with_rows(rows[rng.random_range(0..3)]);
     want.top = [0, 0, 3, 20][rng.random_range(0..4)];
     want.entropy = rng.random_bool(0.2);
-    want.hidden = rng.random_bool(0.2);
+    if rng.random_bool(0.2) {
+        want = want.with_last_hidden();
+    }
     want
 }
 
@@ -264,7 +272,11 @@ fn long_gaps_are_fed_in_pieces() {
     let rng = &mut StdRng::seed_from_u64(6);
     for (model, source) in everywhere(&[4, 2]) {
         // More than a piece; emulated GPUs are slow.
-        let long = if model.vocab_size() == 11 { 650 } else { 150 };
+        let long = if model.info().vocab_size == 11 {
+            650
+        } else {
+            150
+        };
         let context = random_tokens(rng, long);
         let tree = random_tree(rng);
         let mut at_once = cold(&model, &source);
@@ -290,7 +302,7 @@ fn long_gaps_are_fed_in_pieces() {
 fn errors_leave_a_session_as_it_was() {
     let none = TokenTree::new();
     for (model, source) in everywhere(&[1, 2]) {
-        let vocabulary = model.vocab_size() as TokenId;
+        let vocabulary = model.info().vocab_size as TokenId;
         let stranger = TokenTree::chain([1, vocabulary]);
         let mut session = cold(&model, &source);
         session
@@ -301,7 +313,7 @@ fn errors_leave_a_session_as_it_was() {
             let Error::TokenOutOfVocabulary { token, vocab_size } = error else {
                 panic!("{error}");
             };
-            assert_eq!((token, vocab_size), (vocabulary, model.vocab_size()));
+            assert_eq!((token, vocab_size), (vocabulary, model.info().vocab_size));
         }
         assert!(session.set_source(&[vocabulary]).is_err());
         let scores = session
@@ -324,7 +336,7 @@ fn the_top_is_the_head_of_the_sorted_probabilities() {
         for row in 0..3 {
             let logits = logits.row(row);
             let total: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
-            let mut sorted: Vec<TokenId> = (0..model.vocab_size() as TokenId).collect();
+            let mut sorted: Vec<TokenId> = (0..model.info().vocab_size as TokenId).collect();
             sorted.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
             assert_eq!(sorted[0], scores.argmax[row]);
             for (&(token, found), &expected) in top.row(row).iter().zip(&sorted) {
@@ -436,7 +448,7 @@ fn each_architecture_refuses_what_it_cannot_read() {
     let refused = session.score(&[1], &none, Want::ARGMAX);
     assert!(matches!(refused, Err(Error::EmptySource)));
     assert!(matches!(session.set_source(&[]), Err(Error::EmptySource)));
-    assert_eq!(session.max_context(), None);
+    assert_eq!(session.info().max_context, None);
 
     let mut session = llama().session();
     let refused = session.set_source(&[1, 2]);
@@ -491,7 +503,7 @@ fn half_precision_stays_close() {
         let exact = t5_of(DType::F32, settings, None);
         let half = t5_of(DType::F16, settings, None);
         let tree = TokenTree::chain([1, 2, 3]);
-        let want = Want::LOGITS.with_hidden();
+        let want = Want::LOGITS.with_last_hidden();
         let exact = cold(&exact, &[5, 6]).score(&[7], &tree, want).unwrap();
         let half = cold(&half, &[5, 6]).score(&[7], &tree, want).unwrap();
         let (exact, half) = (exact.logits.unwrap(), half.logits.unwrap());
@@ -550,7 +562,7 @@ fn wide(children: usize) -> TokenTree {
 fn more_children_than_a_gpu_looks_up_are_refused_before_a_launch() {
     for (model, source) in everywhere(&[1, 2]) {
         let mut session = cold(&model, &source);
-        let on_cpu = session.model().launches(1).is_none() && model.vocab_size() == 11;
+        let on_cpu = session.model().launches(1).is_none() && model.info().vocab_size == 11;
         match session.score(&[1], &wide(513), Want::GATHERED) {
             Ok(scores) => assert!(on_cpu && scores.argmax.len() == 2 * 513 + 1),
             Err(error) => assert!(
@@ -593,15 +605,15 @@ fn many_children_are_looked_up_in_several_forwards() {
 #[test]
 fn trees_that_no_memory_holds_are_refused() {
     for model in [t5(), llama()] {
-        let limit = model.max_nodes();
+        let limit = model.info().max_nodes.unwrap();
         assert!((1000..1 << 24).contains(&limit), "{limit}");
         let mut tree = TokenTree::new();
         for _ in 0..=limit {
             tree.push(1, None);
         }
-        assert_eq!(model.session().max_nodes(), Some(limit));
-        assert_eq!(model.session().vocab_size(), model.vocab_size());
-        let source: &[TokenId] = match model.architecture() {
+        assert_eq!(model.session().info().max_nodes, Some(limit));
+        assert_eq!(model.session().info().vocab_size, model.info().vocab_size);
+        let source: &[TokenId] = match model.info().architecture {
             cascade_core::Architecture::EncoderDecoder => &[1],
             cascade_core::Architecture::DecoderOnly => &[],
         };
@@ -609,5 +621,66 @@ fn trees_that_no_memory_holds_are_refused() {
             .score(&[1], &tree, Want::ARGMAX)
             .unwrap_err();
         assert!(error.to_string().contains("tree.max_nodes"), "{error}");
+    }
+}
+
+/// States of prompts and trees, on the CPU: those of a cold session, whatever was cached, however
+/// many pieces the prompt is read in, and without any change of the scores; the GPU refuses what it
+/// has no kernel for.
+#[test]
+fn hidden_states_are_those_of_their_rows() {
+    for model in [t5(), llama()] {
+        let source: &[TokenId] = match model.info().architecture {
+            cascade_core::Architecture::EncoderDecoder => &[1],
+            cascade_core::Architecture::DecoderOnly => &[],
+        };
+        let layers = model.info().hidden;
+        assert_eq!(layers, HiddenLayers::up_to(model.layers()));
+        let want = Want::LOGITS.with_hidden(layers);
+        let all: Vec<TokenId> = (0..600).map(|i| 1 + i % 3).collect();
+        let context = &all[..if model.info().vocab_size == 11 {
+            600
+        } else {
+            20
+        }];
+        let tree = TokenTree::chain([2, 3]);
+        let mut warm = cold(&model, source);
+        warm.score(&context[..9], &tree, Want::ARGMAX).unwrap();
+        let after = Some(4);
+        let found = warm
+            .score(context, &tree, want.with_hidden_after(after))
+            .unwrap();
+        let plain = cold(&model, source)
+            .score(context, &tree, Want::LOGITS)
+            .unwrap();
+        assert_eq!(found.logits, plain.logits);
+        let of =
+            |scores: &Scores, layer, row: usize| scores.hidden.of(layer).unwrap().row(row).to_vec();
+        for end in [4, 5, 11, context.len() - 1, context.len()] {
+            let alone = cold(&model, source)
+                .score(&context[..end], &TokenTree::new(), want)
+                .unwrap();
+            for layer in layers.iter() {
+                assert_eq!(
+                    of(&found, layer, end - 4),
+                    of(&alone, layer, 0),
+                    "{layer}, {end}"
+                );
+            }
+        }
+        let longer = [context, &[2]].concat();
+        let node = cold(&model, source)
+            .score(&longer, &TokenTree::new(), want)
+            .unwrap();
+        for layer in layers.iter() {
+            let state = found.hidden.after(layer, Some(0), 2).unwrap();
+            assert_eq!(state, of(&node, layer, 0), "{layer}");
+        }
+        let missing = Want::ARGMAX.with_hidden(HiddenLayers::up_to(model.layers() + 1));
+        let error = warm.score(context, &tree, missing).unwrap_err().to_string();
+        assert!(
+            error.contains("the hidden state that enters layer"),
+            "{error}"
+        );
     }
 }

@@ -44,7 +44,7 @@ fn random_models_score_finitely_on_every_device() {
         for options in everywhere() {
             let model = random_model(config.clone(), &options).unwrap();
             let mut session = model.session();
-            if model.architecture() == Architecture::EncoderDecoder {
+            if model.info().architecture == Architecture::EncoderDecoder {
                 session.set_source(&[3, 4, 5]).unwrap();
             }
             let tree = TokenTree::chain([9, 200, 11]);
@@ -98,10 +98,15 @@ fn forwards_read_weights_and_the_keys_and_values_before_them() {
     // Two layers, two heads of sixteen, keys and values.
     let position = 2 * 2 * 2 * 16 * 4;
     let read = |model: &Model, context, rows, source| {
-        model.bytes_read(context, rows, source) - model.bytes_per_forward()
+        model.bytes_read(context, rows, source) - model.bytes_per_forward(rows)
     };
     assert_eq!(read(&model, 10, 1, 7), 10 * position);
     assert_eq!(read(&model, 10, 4, 7), 13 * position);
+    let bytes = [1, 2, 64].map(|rows| model.bytes_per_forward(rows));
+    assert_eq!(
+        bytes, [bytes[0]; 3],
+        "every layer is read once, whatever the rows"
+    );
     // A start token of its own, and cross-attention; four heads.
     let model = random_model(t5(false), &cpu).unwrap();
     assert_eq!(read(&model, 10, 1, 7), 2 * 18 * position);
@@ -115,13 +120,13 @@ fn forwards_read_every_weight_but_embeddings_and_encoder() {
     // Queries and output, keys and values, three maps of the feed-forward layer, two norms.
     let layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64;
     assert_eq!(
-        model.bytes_per_forward(),
+        model.bytes_per_forward(1),
         4 * (2 * layer + 64 + 208 * 64),
         "layers, the last norm, the head"
     );
     assert_eq!(
         model.num_parameters(),
-        model.bytes_per_forward() / 4 + 208 * 64,
+        model.bytes_per_forward(1) / 4 + 208 * 64,
         "and the embedding"
     );
 }
@@ -142,7 +147,8 @@ fn the_largest_tree_fits_to_the_last_node() {
     let cases = [(llama, 4), (wide(t5(true), "d_model"), 8 + 4 * 4)];
     for (config, of_a_pair) in cases {
         let bytes = |nodes: usize| (nodes + 1) * vocabulary * 4 + nodes * nodes * of_a_pair;
-        let limit = random_model(config, &cpu).unwrap().max_nodes();
+        let model = random_model(config, &cpu).unwrap();
+        let limit = model.info().max_nodes.unwrap();
         assert!(bytes(limit) <= LARGEST_FORWARD, "{limit}");
         assert!(bytes(limit + 1) > LARGEST_FORWARD, "{limit}");
     }

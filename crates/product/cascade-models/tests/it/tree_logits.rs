@@ -110,7 +110,7 @@ impl Warm {
     /// How many tokens before the last one have not been fed yet; the decoder start token is one,
     /// too.
     fn gap(&self, context: &[TokenId]) -> usize {
-        let start = usize::from(self.session.architecture() == Architecture::EncoderDecoder);
+        let start = usize::from(self.session.info().architecture == Architecture::EncoderDecoder);
         let before_last = start + context.len() - 1;
         if !self.fed {
             return before_last;
@@ -149,7 +149,7 @@ fn assert_row(found: &[f32], expected: &[f32]) {
 fn compare(model: &Arc<Model>, seed: u64, tokens: TokenId, trees: usize) {
     let rng = StdRng::seed_from_u64(seed);
     let mut case = Case { rng, tokens };
-    let source = match model.architecture() {
+    let source = match model.info().architecture {
         Architecture::EncoderDecoder => case.tokens(1..12),
         Architecture::DecoderOnly => Vec::new(),
     };
@@ -195,7 +195,7 @@ fn of_the_demo_models() {
     for (name, seed) in ["demo-t5-base", "demo-llama-base"].into_iter().zip(30..) {
         let source = ModelSource::Folder(demo::folder(name));
         let loaded = load(&source, &LoadOptions::default()).unwrap();
-        let tokens = loaded.model.vocab_size() as TokenId;
+        let tokens = loaded.model.info().vocab_size as TokenId;
         compare(&loaded.model, seed, tokens, 3);
         compare(&loaded.model, seed + 2, 5, 3);
     }
@@ -273,7 +273,7 @@ fn on_gpus_as_on_the_cpu() {
     ] {
         let folder = demo::folder(name);
         let on_cpu = devices::load_on(&folder, &Device::Cpu, DType::F32);
-        let source: Vec<TokenId> = match on_cpu.architecture() {
+        let source: Vec<TokenId> = match on_cpu.info().architecture {
             Architecture::EncoderDecoder => (5..105).collect(),
             Architecture::DecoderOnly => Vec::new(),
         };

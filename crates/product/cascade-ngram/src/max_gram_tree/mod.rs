@@ -14,7 +14,8 @@ mod weights;
 use std::sync::Arc;
 
 use cascade_core::{
-    Advice, AdvisedRow, Budget, Drafter, NodeId, Observation, ScoredTree, TokenId, TokenTree,
+    Advice, AdvisedRow, Budget, Drafter, Guidance, NodeId, Observation, ScoredTree, TokenId,
+    TokenTree,
 };
 
 pub use self::config::MaxGramTreeConfig;
@@ -270,7 +271,15 @@ impl Drafter for MaxGramTree {
         true
     }
 
-    fn propose_with(&mut self, context: &[TokenId], budget: Budget, advice: &Advice) -> ScoredTree {
+    fn propose_with(
+        &mut self,
+        context: &[TokenId],
+        budget: Budget,
+        guidance: &mut Guidance<'_>,
+    ) -> ScoredTree {
+        let Some(advice) = guidance.advice else {
+            return self.propose(context, budget);
+        };
         let proposed = self.search(context, budget, advice);
         if self.options.learning_rate > 0.0 {
             self.advice.clone_from(advice);

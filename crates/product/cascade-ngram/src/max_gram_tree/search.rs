@@ -77,13 +77,12 @@ impl Search<'_> {
         self.buffers.heap.clear();
         let mut found = 0;
         self.expand(&draft, None, self.advice.root(), 1.0, &mut found);
-        while draft.tree.len() < self.budget.nodes {
+        while draft.tree().len() < self.budget.nodes {
             let Some(best) = self.buffers.heap.pop() else {
                 break;
             };
-            let node = draft.tree.push(best.token, best.parent);
-            draft.probabilities.push(best.probability);
-            if draft.tree.depth(node) + 1 < self.budget.depth {
+            let node = draft.push_estimated(best.token, best.parent, best.probability);
+            if draft.tree().depth(node) + 1 < self.budget.depth {
                 self.expand(&draft, Some(node), best.row, best.path, &mut found);
             }
         }
@@ -99,7 +98,7 @@ impl Search<'_> {
         path: f32,
         found: &mut u32,
     ) {
-        let left = self.budget.nodes - draft.tree.len();
+        let left = self.budget.nodes - draft.tree().len();
         let (children, cut) = match self.budget.nodes <= self.budget.depth {
             true => (1, CHAIN_CUT),
             false => (left.min(MOST_CHILDREN), self.cut() / path),
@@ -139,8 +138,8 @@ impl Search<'_> {
         node: Option<NodeId>,
         newest: &mut [TokenId; LONGEST],
     ) -> usize {
-        let path = std::iter::successors(node, |&node| draft.tree.parent(node));
-        let path = path.map(|node| draft.tree.token(node));
+        let path = std::iter::successors(node, |&node| draft.tree().parent(node));
+        let path = path.map(|node| draft.tree().token(node));
         let text = self.sources.history.tokens().iter().rev().copied();
         let mut length = 0;
         for (place, token) in newest.iter_mut().zip(path.chain(text)) {

@@ -147,8 +147,8 @@ proptest! {
         let budget = tree(depth, depth + extra);
         let mut drafter = MaxGram::new().with_options(options);
         drafter.set_source(&source);
-        let chain: Vec<u32> = drafter.propose(&context, Budget::chain(depth)).tree.tokens().collect();
-        let found = drafter.propose(&context, budget).tree;
+        let chain: Vec<u32> = drafter.propose(&context, Budget::chain(depth)).into_tree().tokens().collect();
+        let found = drafter.propose(&context, budget).into_tree();
         assert_sound(&found, budget);
         let others = continuations(&source, &context, depth, options.min_match);
         prop_assert_eq!(paths(&found), expected(&chain, others, options.branches, budget.nodes));
@@ -166,9 +166,9 @@ proptest! {
         let mut drafter = copier.clone().with_bigram(Arc::clone(&table)).with_options(bare);
         copier.set_source(&source);
         drafter.set_source(&source);
-        let chain = drafter.propose(&context, Budget::chain(depth)).tree;
-        let copied = copier.propose(&context, Budget::chain(depth)).tree.len();
-        let found = drafter.propose(&context, budget).tree;
+        let chain = drafter.propose(&context, Budget::chain(depth)).into_tree();
+        let copied = copier.propose(&context, Budget::chain(depth)).into_tree().len();
+        let found = drafter.propose(&context, budget).into_tree();
         assert_sound(&found, budget);
         let others = beside_the_lead(&found, &chain);
         prop_assert!(depths_rise(&found, &others));
@@ -192,8 +192,8 @@ proptest! {
     ) {
         let budget = tree(depth, depth + extra);
         let mut drafter = PromptLookup::default().with_branches(branches);
-        let chain = drafter.propose(&context, Budget::chain(depth)).tree;
-        let found = drafter.propose(&context, budget).tree;
+        let chain = drafter.propose(&context, Budget::chain(depth)).into_tree();
+        let found = drafter.propose(&context, budget).into_tree();
         assert_sound(&found, budget);
         let others = beside_the_lead(&found, &chain);
         prop_assert!(depths_rise(&found, &others));
@@ -222,8 +222,8 @@ fn without_settings_more_nodes_change_nothing() {
         for end in (0..=conversation.tokens.len()).step_by(7) {
             let context = &conversation.tokens[..end];
             for drafter in &mut drafters {
-                let chain = drafter.propose(context, Budget::chain(10)).tree;
-                assert_eq!(drafter.propose(context, tree(10, 64)).tree, chain);
+                let chain = drafter.propose(context, Budget::chain(10)).into_tree();
+                assert_eq!(drafter.propose(context, tree(10, 64)).into_tree(), chain);
             }
         }
     }
@@ -255,8 +255,8 @@ fn a_budget_for_a_chain_gives_the_chain_whatever_the_settings() {
             Box::new(PromptLookup::default()),
         ];
         for (wide, plain) in wide.iter_mut().zip(&mut plain) {
-            let chain = plain.propose(&context, Budget::chain(nodes)).tree;
-            assert_eq!(wide.propose(&context, budget).tree, chain);
+            let chain = plain.propose(&context, Budget::chain(nodes)).into_tree();
+            assert_eq!(wide.propose(&context, budget).into_tree(), chain);
         }
     }
 }
@@ -271,7 +271,7 @@ fn max_gram_prefers_the_longest_match_then_the_latest() {
             ..MaxGramOptions::default()
         };
         let mut drafter = MaxGram::new().with_options(options);
-        paths(&drafter.propose(&context, tree(2, nodes)).tree)
+        paths(&drafter.propose(&context, tree(2, nodes)).into_tree())
     };
     let lead = [vec![3], vec![3, 0]];
     assert_eq!(paths(1, 20), lead);
@@ -300,18 +300,18 @@ fn bigrams_branch_into_the_most_frequent_followers() {
     // After 1: 2 three times, 4 and 3 once each. After 2: 1 twice, 5 once.
     let table = table(10, &[vec![1, 2, 1, 2, 1, 4], vec![1, 3], vec![1, 2, 5]]);
     let mut drafter = Bigram::new(table).with_width(2);
-    let wide = drafter.propose(&[1], tree(3, 20)).tree;
+    let wide = drafter.propose(&[1], tree(3, 20)).into_tree();
     let lead = [vec![2], vec![2, 1], vec![2, 1, 2]];
     assert_eq!(paths(&wide)[..3], lead);
     let siblings = [vec![3], vec![2, 5], vec![2, 1, 3]];
     assert_eq!(paths(&wide)[3..], siblings, "of 3 and 4, the lower token");
     assert_eq!(
-        paths(&drafter.propose(&[1], tree(3, 4)).tree)[3..],
+        paths(&drafter.propose(&[1], tree(3, 4)).into_tree())[3..],
         siblings[..1]
     );
 
     let mut wider = drafter.with_width(100);
-    let siblings = paths(&wider.propose(&[1], tree(1, 20)).tree);
+    let siblings = paths(&wider.propose(&[1], tree(1, 20)).into_tree());
     assert_eq!(siblings, [[2], [3], [4]], "no more than the table has");
 }
 
@@ -365,8 +365,12 @@ fn proposals_depend_on_source_context_and_budget_only() {
                 let budget = tree(rng.random_range(0..12), rng.random_range(0..40));
                 let mut fresh = fresh.clone();
                 fresh.set_source(&source);
-                last = drafter.propose(&context, budget).tree;
-                assert_eq!(last, fresh.propose(&context, budget).tree, "seed {seed}");
+                last = drafter.propose(&context, budget).into_tree();
+                assert_eq!(
+                    last,
+                    fresh.propose(&context, budget).into_tree(),
+                    "seed {seed}"
+                );
             }
         }
     }
@@ -384,10 +388,10 @@ fn recorded_conversations_give_paths_that_occur() {
             let context = &conversation.tokens[..end];
             let chain: Vec<u32> = drafter
                 .propose(context, Budget::chain(10))
-                .tree
+                .into_tree()
                 .tokens()
                 .collect();
-            let found = drafter.propose(context, tree(10, 64)).tree;
+            let found = drafter.propose(context, tree(10, 64)).into_tree();
             let others = continuations(&[], context, 10, 1);
             assert_eq!(paths(&found), expected(&chain, others, 8, 64), "at {end}");
         }

@@ -43,7 +43,7 @@ impl Resources for OneTable {
 fn tree(factory: &dyn DrafterFactory, context: &[TokenId], budget: Budget) -> TokenTree {
     let mut drafter = factory.drafter();
     drafter.set_source(&[]);
-    drafter.propose(context, budget).tree
+    drafter.propose(context, budget).into_tree()
 }
 
 fn chain(factory: &dyn DrafterFactory, context: &[TokenId]) -> Vec<TokenId> {
@@ -108,7 +108,7 @@ fn prompt_lookup_opens_nothing() {
 fn prompt_lookup_falls_back_to_shorter_ngrams() {
     let mut drafter = PromptLookup::new(3);
     let proposed = cascade_core::Drafter::propose(&mut drafter, &[1, 2, 9, 5, 2], Budget::chain(2));
-    assert_eq!(proposed.tree, TokenTree::chain([9, 5]));
+    assert_eq!(*proposed.tree(), TokenTree::chain([9, 5]));
 }
 
 #[test]

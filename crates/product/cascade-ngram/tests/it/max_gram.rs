@@ -13,7 +13,7 @@ use rand::{rngs::StdRng, Rng, SeedableRng};
 const BUDGET: usize = 10;
 
 fn propose(drafter: &mut impl Drafter, context: &[u32], budget: usize) -> Vec<u32> {
-    let tree = drafter.propose(context, Budget::chain(budget)).tree;
+    let tree = drafter.propose(context, Budget::chain(budget)).into_tree();
     assert!(tree.is_chain());
     tree.tokens().collect()
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cascade_core::{
-    Advice, Budget, Drafter, Fingerprint, NodeId, Observation, ScoredTree, TokenId, TokenTree, Top,
+    Advice, Budget, Choice, Drafter, Fingerprint, Guidance, NodeId, Observation, ScoredTree,
+    TokenId, TokenTree, Top,
 };
 use cascade_ngram::{
     MaxGramTree, MaxGramTreeConfig, MaxGramTreeOptions, NgramBuilder, NgramLimits, NgramTable,
@@ -304,15 +305,19 @@ fn probability(parts: &[f64], cut: f64) -> f64 {
     kept.min(0.999)
 }
 
+fn guided(advice: &Advice) -> Guidance<'_> {
+    Guidance::new(Choice::Greedy).with_advice(advice)
+}
+
 /// A node's tokens from the root, and the probability of its path by the drafter's own estimates.
 fn path(draft: &ScoredTree, node: Option<NodeId>) -> (Vec<TokenId>, f64) {
     let mut nodes: Vec<NodeId> =
-        std::iter::successors(node, |&node| draft.tree.parent(node)).collect();
+        std::iter::successors(node, |&node| draft.tree().parent(node)).collect();
     nodes.reverse();
-    let tokens = nodes.iter().map(|&node| draft.tree.token(node)).collect();
+    let tokens = nodes.iter().map(|&node| draft.tree().token(node)).collect();
     let probabilities = nodes
         .iter()
-        .map(|&node| f64::from(draft.probabilities[node]));
+        .map(|&node| f64::from(draft.probability(node).unwrap()));
     (tokens, probabilities.product())
 }
 
@@ -323,10 +328,12 @@ fn check(text: &[TokenId], budget: Budget, known: &Known) {
     const CLOSE: f64 = 1e-5;
     let shipped = Weights::shipped(!known.documents.is_empty(), !known.answers.is_empty());
     let weights: Value = serde_json::from_str(&shipped.to_json()).unwrap();
-    let draft = known.drafter().propose_with(text, budget, &known.advice());
-    assert!(draft.tree.len() <= budget.nodes && draft.tree.height() <= budget.depth);
+    let draft = known
+        .drafter()
+        .propose_with(text, budget, &mut guided(&known.advice()));
+    assert!(draft.tree().len() <= budget.nodes && draft.tree().height() <= budget.depth);
     let chain = budget.nodes <= budget.depth;
-    let parents = std::iter::once(None).chain((0..draft.tree.len()).map(Some));
+    let parents = std::iter::once(None).chain((0..draft.tree().len()).map(Some));
     let (mut worst_drafted, mut best_left) = (f64::INFINITY, 0.0f64);
     for parent in parents {
         let (tokens, path_probability) = path(&draft, parent);
@@ -335,16 +342,16 @@ fn check(text: &[TokenId], budget: Budget, known: &Known) {
             false => (3e-4 * (64.0 / budget.nodes as f64).max(1.0)).min(2e-3) / path_probability,
         };
         let mut best_of_chain = 0.0f64;
-        let drafted = draft.tree.children(parent).next();
+        let drafted = draft.tree().children(parent).next();
         for (token, parts) in mixture(text, &tokens, known, &weights) {
             // What is as large as the cut may be on either side of it.
             let (least, most) = (
                 probability(&parts, cut * 1.0001),
                 probability(&parts, cut * 0.9999),
             );
-            match draft.tree.child(parent, token) {
+            match draft.tree().child(parent, token) {
                 Some(node) => {
-                    let found = f64::from(draft.probabilities[node]);
+                    let found = f64::from(draft.probability(node).unwrap());
                     assert!(
                         (least - CLOSE..=most + CLOSE).contains(&found),
                         "{found} {parts:?}"
@@ -359,13 +366,13 @@ fn check(text: &[TokenId], budget: Budget, known: &Known) {
             }
         }
         if let Some(node) = drafted.filter(|_| chain) {
-            assert!(best_of_chain <= f64::from(draft.probabilities[node]) + CLOSE);
-            assert_eq!(draft.tree.children(parent).count(), 1);
+            assert!(best_of_chain <= f64::from(draft.probability(node).unwrap()) + CLOSE);
+            assert_eq!(draft.tree().children(parent).count(), 1);
         } else if chain && tokens.len() < budget.depth {
             assert_eq!(best_of_chain, 0.0);
         }
     }
-    match draft.tree.len() == budget.nodes {
+    match draft.tree().len() == budget.nodes {
         _ if chain => {}
         true => assert!(
             best_left <= worst_drafted + CLOSE,
@@ -427,9 +434,12 @@ prop_compose! {
 fn a_match_that_was_always_followed_by_the_same_is_copied() {
     let text = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4];
     let draft = MaxGramTree::new(ALONE, None).propose(&text, Budget::chain(3));
-    assert_eq!(draft.tree, TokenTree::chain([5, 6, 7]));
-    assert!(draft.probabilities.iter().all(|&p| 0.1 < p && p < 1.0));
-    assert!(MaxGramTree::default().propose(&[], tree(8)).tree.is_empty());
+    assert_eq!(*draft.tree(), TokenTree::chain([5, 6, 7]));
+    assert!((0..3).all(|node| draft.probability(node).is_some_and(|p| 0.1 < p && p < 1.0)));
+    assert!(MaxGramTree::default()
+        .propose(&[], tree(8))
+        .into_tree()
+        .is_empty());
 }
 
 #[test]
@@ -450,7 +460,7 @@ fn a_neural_drafter_is_believed_as_it_proves_right() {
         let mut context = text.clone();
         for step in 0..20 {
             let said = 100 + step;
-            drafter.propose_with(&context, tree(4), &advice(said));
+            drafter.propose_with(&context, tree(4), &mut guided(&advice(said)));
             let next = if right { said } else { 50 };
             drafter.observe(&Observation::new(
                 &context,
@@ -461,16 +471,16 @@ fn a_neural_drafter_is_believed_as_it_proves_right() {
             ));
             context.push(next);
         }
-        let draft = drafter.propose_with(&context, tree(4), &advice(7));
-        let node = draft.tree.child(None, 7);
-        node.map_or(0.0, |node| draft.probabilities[node])
+        let draft = drafter.propose_with(&context, tree(4), &mut guided(&advice(7)));
+        let node = draft.tree().child(None, 7);
+        node.map_or(0.0, |node| draft.probability(node).unwrap())
     };
     let (after_right, after_wrong) = (believed(true), believed(false));
     assert!(after_right > 0.85, "{after_right}");
     assert!(after_wrong < 0.5 * after_right, "{after_wrong}");
     // Advice is for the context that it was given for.
     let mut drafter = MaxGramTree::new(ALONE, None);
-    drafter.propose_with(&text, tree(4), &advice(7));
+    drafter.propose_with(&text, tree(4), &mut guided(&advice(7)));
     assert_eq!(
         drafter.propose(&text, tree(4)),
         MaxGramTree::new(ALONE, None).propose(&text, tree(4))
@@ -480,7 +490,9 @@ fn a_neural_drafter_is_believed_as_it_proves_right() {
 #[test]
 fn siblings_are_drafted_where_the_text_went_different_ways() {
     let text = [9, 1, 5, 9, 1, 5, 9, 1, 6, 8, 9, 1];
-    let draft = MaxGramTree::new(ALONE, None).propose(&text, tree(6)).tree;
+    let draft = MaxGramTree::new(ALONE, None)
+        .propose(&text, tree(6))
+        .into_tree();
     let roots: Vec<_> = (0..draft.len())
         .filter(|&n| draft.parent(n).is_none())
         .collect();
@@ -497,9 +509,13 @@ fn improbable_paths_can_be_left_out() {
     };
     let draft = MaxGramTree::new(options, None).propose(&text, tree(64));
     let all = MaxGramTree::new(ALONE, None).propose(&text, tree(64));
-    assert!((1..10).contains(&draft.tree.len()), "{}", draft.tree.len());
-    assert_eq!(all.tree.len(), 64);
-    let smallest = (0..draft.tree.len()).map(|node| path(&draft, Some(node)).1);
+    assert!(
+        (1..10).contains(&draft.tree().len()),
+        "{}",
+        draft.tree().len()
+    );
+    assert_eq!(all.tree().len(), 64);
+    let smallest = (0..draft.tree().len()).map(|node| path(&draft, Some(node)).1);
     assert!(smallest.fold(1.0, f64::min) >= 0.3);
 }
 
@@ -538,8 +554,8 @@ proptest! {
             let draft = walked.propose(&text, tree(7));
             prop_assert_eq!(&observer.clone().propose(&text, tree(7)), &draft);
             if observe && !text.is_empty() {
-                let argmax: Vec<TokenId> = (0..=draft.tree.len() as u32).map(|i| i % 4).collect();
-                let observation = Observation::new(&text, &draft.tree, &[], &argmax[..1], &argmax);
+                let argmax: Vec<TokenId> = (0..=draft.tree().len() as u32).map(|i| i % 4).collect();
+                let observation = Observation::new(&text, draft.tree(), &[], &argmax[..1], &argmax);
                 walked.observe(&observation);
                 observer.observe(&observation);
                 text.push(argmax[0]);
@@ -561,7 +577,7 @@ fn what_the_target_said_after_rejected_tokens_is_drafted() {
         let options = MaxGramTreeOptions { hints, ..ALONE };
         let mut drafter = MaxGramTree::new(options, None);
         step(&mut drafter, &[1, 2, 3], 50, [4, 60]);
-        let draft = drafter.propose(&[7, 8, 50], tree(8)).tree;
+        let draft = drafter.propose(&[7, 8, 50], tree(8)).into_tree();
         assert_eq!(draft.child(None, 60).is_some(), hints > 0);
     }
 }
@@ -581,9 +597,9 @@ fn earlier_answers_are_drafted_and_earlier_prompts_are_not() {
     // Another text: the answer is finished with its first observation.
     drafter.observe(&Observation::new(&[70], &empty, &[], &[71], &[71]));
     let after = |last: TokenId| -> Vec<TokenId> { (80..120).chain([last]).collect() };
-    let draft = drafter.propose(&after(30), Budget::chain(2)).tree;
+    let draft = drafter.propose(&after(30), Budget::chain(2)).into_tree();
     assert_eq!(draft, TokenTree::chain([31, 32]));
-    let draft = drafter.propose(&after(1), tree(60)).tree;
+    let draft = drafter.propose(&after(1), tree(60)).into_tree();
     assert_eq!(draft.child(None, 2), None);
 }
 
@@ -599,8 +615,8 @@ fn weights_learn_what_to_trust() {
     let text: Vec<TokenId> = (0..60).flat_map(|i| [i, 99]).collect();
     let probability = |drafter: &mut MaxGramTree| {
         let draft = drafter.propose(&[&text[..], &[200]].concat(), tree(4));
-        let node = draft.tree.child(None, 99);
-        node.map_or(0.0, |node| draft.probabilities[node])
+        let node = draft.tree().child(None, 99);
+        node.map_or(0.0, |node| draft.probability(node).unwrap())
     };
     let untrained = probability(&mut drafter);
     let empty = TokenTree::new();

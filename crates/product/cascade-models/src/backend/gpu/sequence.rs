@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use cascade_core::{Error, GatheredProbs, Matrix, Result, RowDetail, Scores, TokenId, Top, Want};
+use cascade_core::{
+    Error, GatheredProbs, HiddenLayers, HiddenStates, Matrix, Result, RowDetail, Scores, TokenId,
+    Top, Want,
+};
 use cascade_cpu::{entropy, first_maximum};
 use cascade_gpu::{Cache, Result as GpuResult, Runner, MAX_ROWS};
 
@@ -140,8 +143,14 @@ impl Sequence for GpuSequence {
         }
     }
 
-    fn append(&mut self, plan: &Plan<'_>) -> Result<()> {
-        self.run(plan, None, |_, _| Ok(()))
+    fn append(
+        &mut self,
+        plan: &Plan<'_>,
+        _hidden: HiddenLayers,
+        _rows: usize,
+    ) -> Result<HiddenStates> {
+        self.run(plan, None, |_, _| Ok(()))?;
+        Ok(HiddenStates::default())
     }
 
     fn score(&mut self, plan: &Plan<'_>, want: Want) -> Result<Scores> {
@@ -226,7 +235,7 @@ impl Collected {
                 append(&mut self.logits, logits);
             }
         }
-        if self.want.hidden {
+        if !self.want.hidden.is_empty() {
             let hidden = runner.hidden(piece.len() - wanted, wanted)?;
             append(&mut self.hidden, hidden);
         }
@@ -270,7 +279,7 @@ impl Collected {
                 (rows == RowDetail::Logits).then(|| Matrix::new(self.vocab_size, self.logits)),
             )
             .with_entropy(entropy.then_some(self.entropy))
-            .with_hidden(hidden.then(|| Matrix::new(size, self.hidden)))
+            .with_hidden((!hidden.is_empty()).then(|| Matrix::new(size, self.hidden)))
             .with_top((self.width > 0).then_some(Top {
                 width: self.width,
                 tokens: self.top,
