@@ -46,7 +46,7 @@ pub(crate) struct ReplayArgs {
     assumed: AssumedArgs,
 
     /// Maximum number of records.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     limit: Option<usize>,
 
     /// Number of records to skip first.
