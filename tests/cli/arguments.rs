@@ -246,3 +246,23 @@ fn records_without_output_are_refused() {
         "{message}"
     );
 }
+
+/// Nothing is done for no prompt, and no verdict is given: a limit is 1 or more everywhere.
+#[test]
+fn a_limit_of_nothing_is_refused() {
+    let trace = project("traces/demo-t5-problems.jsonl");
+    for command in [
+        "run --dataset problems".to_owned(),
+        "check-lossless --dataset problems".into(),
+        "trace record --dataset problems --output none.jsonl".into(),
+        format!("trace score {trace} -m embedded:demo-t5-small"),
+        format!("replay --trace {trace}"),
+        format!("tune --trace {trace}"),
+        "reproduce table2".into(),
+        "demo evaluate".into(),
+    ] {
+        let message = error(&run(&format!("{command} --limit 0")));
+        assert!(message.contains("--limit"), "{command}: {message}");
+        assert!(message.contains("1 or more"), "{command}: {message}");
+    }
+}

@@ -402,3 +402,53 @@ fn refuses_damaged_tables() {
 
 /// "A text that is long enough to be cut.\n", compressed.
 const BZIP2: &[u8] = include_bytes!("../bigram/text.bz2");
+
+/// Markup in a file of text would be counted as text, which is told; text is not taken for it.
+#[test]
+fn wikitext_in_a_file_of_text_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let page =
+        "'''Anarchism''' is a [[political philosophy]].{{cite|Kropotkin}}\n== History ==\nText.\n";
+    let prose =
+        "A list [[1, 2], [3, 4]] of {{braces}} is no page.\n".replace("{{braces}}", "numbers");
+    for (name, text, warned) in [("page.txt", page, true), ("prose.txt", &*prose, false)] {
+        fs::write(folder.path().join(name), text).unwrap();
+        let out = format!("{name}.safetensors");
+        let args = [
+            "build",
+            name,
+            "--tokenizer",
+            "embedded:demo-t5-target",
+            "--out",
+            &out,
+        ];
+        let output = run(folder.path(), &args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("wikitext"), warned, "{name}: {said}");
+        assert_eq!(
+            said.contains("page.txt begins with"),
+            warned,
+            "{name}: {said}"
+        );
+    }
+}
+
+/// A tokenizer with a piece of a type that there is none of: the message names both as numbers.
+#[test]
+fn a_piece_of_an_unknown_type_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = crate::common::project("tests/hostile/sentencepiece/type.model");
+    fs::copy(model, folder.path().join("tokenizer.model")).unwrap();
+    fs::write(folder.path().join("a.txt"), "Some text.\n").unwrap();
+    let build = [
+        "build",
+        "a.txt",
+        "--tokenizer",
+        ".",
+        "--out",
+        "a.safetensors",
+    ];
+    let said = error(&run(folder.path(), &build));
+    assert!(said.contains("its piece 0 is of type 99"), "{said}");
+}

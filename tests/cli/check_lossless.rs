@@ -158,20 +158,6 @@ fn sampled_demos_equal_plain_decoding() {
 }
 
 #[test]
-#[ignore = "two minutes in release: run with --run-ignored all"]
-fn hundreds_of_samples_under_random_settings_equal_plain_decoding() {
-    for (name, generations) in [("demo-t5.yaml", "200"), ("demo-llama.yaml", "200")] {
-        let config = config(name);
-        let settings = ["--random-settings", "3000", "--temperature", "1"];
-        let args = ["--config", &config, "--generations", generations];
-        let dataset = ["--dataset", "problems"];
-        let report = report(&[&args[..], &settings, &dataset].concat(), 0);
-        assert_eq!(report["equal_to_plain"], 200);
-        assert_eq!(report["tokens"], report["agreements"]);
-    }
-}
-
-#[test]
 #[ignore = "half a minute in release: run with --run-ignored all"]
 fn samples_under_random_settings_are_lossless() {
     for name in ["demo-t5.yaml", "demo-llama.yaml"] {

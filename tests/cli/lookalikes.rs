@@ -29,7 +29,7 @@ fn cascade(cache: &Path, args: &[&str]) -> Output {
 }
 
 /// The look-alikes as the hub's cache holds them.
-fn cache() -> TempDir {
+pub(crate) fn cache() -> TempDir {
     let cache = TempDir::new().unwrap();
     let made = Command::new("sh")
         .arg(project("tests/lookalikes/cache.sh"))

@@ -9,6 +9,7 @@ mod chat;
 mod check_lossless;
 mod commands;
 mod common;
+mod coupled;
 mod gguf;
 mod gpu_driver;
 mod interrupts;

@@ -92,13 +92,14 @@ fn tokenizer() -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
-struct Pair {
-    folder: TempDir,
-    large: String,
-    small: String,
+/// A large and a small model, each a folder within one.
+pub(crate) struct Pair {
+    pub(crate) folder: TempDir,
+    pub(crate) large: String,
+    pub(crate) small: String,
 }
 
-fn pair() -> Pair {
+pub(crate) fn pair() -> Pair {
     let folder = TempDir::new().unwrap();
     let model =
         |name: &str, rows, shift| write_model(&folder.path().join(name), rows, shift, &tokenizer());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{json, Value};
 
 use crate::common::{cascade, error, stdout};
+use crate::pairs;
 
 const QUESTION: &str = "Tom has 3 apples and buys 5 more. How many apples has Tom?";
 
@@ -194,4 +195,38 @@ fn what_would_let_strangers_in_is_refused() {
         .output()
         .unwrap();
     assert!(!stdout(&help).contains("hidden"));
+}
+
+/// A drafter that has rows for other tokens than its target, over one tokenizer.
+#[test]
+fn a_pair_of_other_rows_answers_as_its_target_alone() {
+    let pair = pairs::pair();
+    let prompt = "the tool in the";
+    for (target, drafter) in [(&pair.large, &pair.small), (&pair.small, &pair.large)] {
+        let server = serve(&["-m", target, "-d", drafter, "-k", "4", "--device", "cpu"]);
+        for sampling in [&[][..], &["--temperature", "0.9", "--seed", "5"]] {
+            let mut body = json!({"prompt": prompt, "max_tokens": 32});
+            let plain = [
+                "run",
+                "-m",
+                target,
+                "--no-speculation",
+                "--device",
+                "cpu",
+                "--json",
+            ];
+            let asked = ["--max-new-tokens", "32", "--prompt", prompt];
+            let plain = stdout(&cascade(&[&plain[..], &asked, sampling].concat()));
+            let plain: Value = serde_json::from_str(&plain).unwrap();
+            if !sampling.is_empty() {
+                body["temperature"] = 0.9.into();
+                body["seed"] = 5.into();
+            }
+            let answer = server.ask("/v1/completions", &body);
+            assert_eq!(answer["choices"][0]["text"], plain["text"], "{sampling:?}");
+            let figures = &answer["usage"]["speculation"];
+            assert!(figures["num_draft_tokens"].as_u64().unwrap() > 0);
+        }
+        server.end("-TERM");
+    }
 }

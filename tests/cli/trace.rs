@@ -470,18 +470,6 @@ fn what_cannot_be_replayed_is_refused_with_the_cure() {
         assert!(message.contains(expected), "{message}");
     }
     let output = folder.name("t.jsonl");
-    let args = [
-        "trace",
-        "record",
-        "--config",
-        &sampled,
-        "--dataset",
-        "problems",
-        "--output",
-        &output,
-    ];
-    let message = error(&cascade(&args));
-    assert!(message.contains("traces are greedy"), "{message}");
     let message = error(&cascade(&["trace", "record", "--output", &output]));
     assert!(message.contains("nothing to record"), "{message}");
 }
@@ -696,4 +684,98 @@ fn answers_in_a_chat_template_end_where_runs_end_them() {
     let more = ["--max-new-tokens", "24", "Ann has 3 pens and buys 4."];
     let answer = objects(&stdout(&cascade(&[&run[..], &more].concat()))).remove(0);
     assert_eq!(answer["token_ids"], cut["output"]);
+}
+
+/// Samples with seeds and probabilities: recorded as `run` gives them, replayed with the same
+/// drafts, and refused where they cannot be used.
+#[test]
+fn samples_are_recorded_and_replayed() {
+    let folder = Folder::new();
+    let sampling = ["--temperature", "0.8", "--top-p", "0.9", "--seed", "11"];
+    let few = ["--limit", "2", "--max-new-tokens", "40"];
+    let top = ["--top-probabilities", "12"];
+    let asked = [&sampling[..], &few, &top].concat();
+    stdout(&record(&folder, "llama", "sampled.jsonl", &asked));
+    let lines = objects(&folder.read("sampled.jsonl"));
+    assert_eq!(lines[0]["sampling"]["seed"], 11);
+    assert_eq!(lines[0]["sampling"]["top_p"], 0.9);
+
+    let (config, trace) = (
+        project("configs/demo-llama.yaml"),
+        folder.name("sampled.jsonl"),
+    );
+    let run = [
+        "run",
+        "--config",
+        &config,
+        "--dataset",
+        "problems",
+        "--json",
+    ];
+    let run = objects(&stdout(&cascade(&[&run[..], &sampling, &few].concat())));
+    let replay = ["replay", "--config", &config, "--trace", &trace, "--json"];
+    let replayed = objects(&stdout(&cascade(&replay)));
+    for ((record, run), replayed) in lines[1..].iter().zip(&run).zip(&replayed) {
+        assert_eq!(record["output"], run["token_ids"]);
+        assert_eq!(record["top"].as_array().unwrap().len(), run["num_tokens"]);
+        for key in [
+            "token_ids",
+            "token_origins",
+            "per_step_accepted",
+            "per_step_drafted",
+        ] {
+            assert_eq!(replayed[key], run[key], "{key}");
+        }
+    }
+
+    let small = [
+        "trace",
+        "score",
+        &trace,
+        "-m",
+        "embedded:demo-llama-small",
+        "--json",
+    ];
+    let scored = objects(&stdout(&cascade(&small)));
+    let of = |rule: &str, side: usize| scored[0]["acceptance"][rule][side].as_f64().unwrap();
+    assert!(of("coupled", 0) <= of("coupled", 1) && of("coupled", 1) <= of("drawn", 1));
+    assert!(of("coupled", 0) > 0.0 && of("drawn", 1) < 1.0);
+    let shown = stdout(&cascade(&["trace", "show", &trace]));
+    assert!(
+        shown.contains("sampled at temperature 0.8, top_p 0.9, seed 11"),
+        "{shown}"
+    );
+
+    // Other settings, other rules, greedy traces, and what needs greedy ones.
+    let yaml = std::fs::read_to_string(&config).unwrap();
+    let other = yaml.replace(
+        "max_new_tokens: 160",
+        "max_new_tokens: 160\n  temperature: 0.7",
+    );
+    let other = folder.file("other.yaml", other);
+    let said = error(&cascade(&["replay", "--config", &other, "--trace", &trace]));
+    assert!(
+        said.contains("temperature 0.8, top_p 0.9") && said.contains("temperature 0.7"),
+        "{said}"
+    );
+    let shipped = project("traces/demo-llama-problems.jsonl");
+    let said = error(&cascade(&[
+        "replay", "--config", &other, "--trace", &shipped,
+    ]));
+    assert!(said.contains("greedy"), "{said}");
+    let said = error(&cascade(&["tune", "--config", &config, "--trace", &trace]));
+    assert!(said.contains("samples (temperature 0.8"), "{said}");
+    let drawn = [&sampling[..], &few, &["--rule", "iterated"]].concat();
+    let said = error(&record(&folder, "llama", "drawn.jsonl", &drawn));
+    assert!(
+        said.contains("iterated") && said.contains("coupled"),
+        "{said}"
+    );
+    let said = error(&record(
+        &folder,
+        "llama",
+        "greedy.jsonl",
+        &[&few[..], &top].concat(),
+    ));
+    assert!(said.contains("--top-probabilities"), "{said}");
 }

@@ -124,6 +124,8 @@ def sentencepiece():
             "ones.model": b"\xff" * 64,
             "pointer.model": POINTER,
             "text.model": b'{"a":1}',
+            # The type of <unk>.
+            "type.model": good.replace(b"\x18\x02", b"\x18\x63", 1),
         },
     )
 

@@ -193,7 +193,7 @@ pub(crate) struct InputArgs {
     pub(crate) chat_template_kwargs: Option<Variables>,
 
     /// Maximum number of prompts.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     pub(crate) limit: Option<usize>,
 
     /// Number of prompts to skip first.

@@ -112,8 +112,13 @@ pub(crate) struct Question<'a> {
 impl Question<'_> {
     /// Its seed, by that of the first turn of the first input.
     pub(crate) fn seed(&self, first: u64) -> u64 {
-        seed_of(seed_of(first, self.index as u64), self.turn as u64)
+        seed_of_turn(first, self.index, self.turn)
     }
+}
+
+/// The seed of a turn of an input, both counted from 0, by that of the first turn of the first.
+pub(crate) fn seed_of_turn(first: u64, input: usize, turn: usize) -> u64 {
+    seed_of(seed_of(first, input as u64), turn as u64)
 }
 
 /// All inputs, read and checked before the first prompt is answered. `piped` is what stands on

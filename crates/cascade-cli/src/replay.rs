@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
-use cascade_engine::{Cascade, GenerationOutput};
-use cascade_eval::trace::{replay, Record, Tallies, Tally, Trace, TraceScorer};
+use cascade_engine::{Cascade, GenerationOutput, Options, Rule};
+use cascade_eval::trace::{replay, FirstPicks, Record, Tallies, Tally, Trace, TraceScorer};
 use cascade_eval::Error;
 use cascade_models::ModelSource;
 use clap::Args;
@@ -46,7 +46,7 @@ pub(crate) struct ReplayArgs {
     assumed: AssumedArgs,
 
     /// Maximum number of records.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     limit: Option<usize>,
 
     /// Number of records to skip first.
@@ -69,11 +69,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     };
     let mut config = with_schedule(config, args.schedule)?;
     set_stop_rule(&mut config, args.stop_rule.clone());
-    if !config.generation.options().decoding.is_greedy() {
-        return Err(Error::NotGreedy).context(format!("{}: generation", config.label));
-    }
-    let trace = Arc::new(Trace::open(&args.trace)?);
     args.assumed.check()?;
+    let trace = Arc::new(match args.assumed.is_asked_for() {
+        true => Trace::open(&args.trace)?,
+        false => Trace::open_any(&args.trace)?,
+    });
+    let options = options(&config, &trace)?;
     if args.assumed.is_asked_for() {
         return assumed::run(args, &config, &trace);
     }
@@ -86,12 +87,29 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         args,
         config: &config,
         trace: &trace,
+        options,
     };
     replay.all(assembled.cascade)?;
     Ok(match interrupt::requested() {
         true => interrupt::status(),
         false => ExitCode::SUCCESS,
     })
+}
+
+/// The options of the replay: those of the configuration, which may not sample otherwise than the
+/// recording did.
+fn options(config: &Config, trace: &Trace) -> Result<Options> {
+    let named = || format!("{}: generation", config.label);
+    let options = config.generation.options();
+    if trace.header.sampling().is_none() && !options.decoding.is_greedy() {
+        return Err(Error::NotGreedy).with_context(named);
+    }
+    let options = trace.header.replay_options(options).with_context(named)?;
+    if !options.decoding.is_greedy() && config.target.rule != Rule::Coupled {
+        let rule = config.target.rule.to_string();
+        return Err(Error::NotCoupled { rule }).with_context(|| config.label.clone());
+    }
+    Ok(options)
 }
 
 fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
@@ -154,6 +172,7 @@ struct Replay<'a> {
     args: &'a ReplayArgs,
     config: &'a Config,
     trace: &'a Trace,
+    options: Options,
 }
 
 impl Replay<'_> {
@@ -164,7 +183,9 @@ impl Replay<'_> {
             .collect();
         let mut out = terminal::stdout();
         let mut tallies = Tallies::default();
-        let options = self.config.generation.options();
+        let mut picks = FirstPicks::default();
+        let top = self.trace.header.sampling();
+        let top = top.and_then(|sampling| sampling.top_probabilities);
         let mut progress = Progress::new(records.len(), "records");
         let (mut done, all) = (0, records.len());
         interrupt::cooperate();
@@ -172,7 +193,10 @@ impl Replay<'_> {
             if interrupt::requested() {
                 break;
             }
-            let generation = replay(&mut cascade, record, &options)?;
+            let generation = match top {
+                None => replay(&mut cascade, record, &self.options)?,
+                Some(most) => picks.add(&mut cascade, record, (&self.options, most))?,
+            };
             tallies.add(record.category.as_deref(), &generation);
             done += 1;
             progress.step();
@@ -189,13 +213,16 @@ impl Replay<'_> {
             ));
         }
         match self.args.json {
-            true => writeln!(out, "{}", self.sums(&tallies))?,
-            false => self.table(&mut out, &tallies)?,
+            true => writeln!(out, "{}", self.sums(&tallies, &picks))?,
+            false => {
+                self.table(&mut out, &tallies)?;
+                show_expected(&mut out, &picks)?;
+            }
         }
         Ok(())
     }
 
-    fn sums(&self, tallies: &Tallies) -> Value {
+    fn sums(&self, tallies: &Tallies, picks: &FirstPicks) -> Value {
         let categories = tallies
             .categories
             .iter()
@@ -207,6 +234,12 @@ impl Replay<'_> {
             "config": self.config.label,
             "categories": categories.collect::<Value>(),
             "total": sum(&tallies.total),
+            "expected_first_token": picks.expected().map(|expected| json!({
+                "drafts": picks.drafts,
+                "kept": picks.kept,
+                "at_least": expected.low,
+                "at_most": expected.high,
+            })),
         })
     }
 
@@ -245,6 +278,22 @@ impl Replay<'_> {
         )?;
         Ok(())
     }
+}
+
+/// How often first tokens are kept by the recorded probabilities, and in this sample.
+fn show_expected(out: &mut impl Write, picks: &FirstPicks) -> Result<()> {
+    let Some(expected) = picks.expected() else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "expected: the first token of the {} drafts that statistical drafters begin is kept with probability {} by the \
+         recorded probabilities; in these samples {:.4} of them were",
+        grouped(picks.drafts as u64),
+        expected,
+        picks.kept as f64 / picks.drafts as f64
+    )?;
+    Ok(())
 }
 
 fn row(name: &str, tally: &Tally) -> String {

@@ -77,7 +77,7 @@ struct RunExperiment {
 
     /// Prompts per dataset, overriding the experiment: drawn at random by --seed. Of a recording,
     /// records, drawn so too.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     limit: Option<usize>,
 
     /// Seed for the selection of prompts, for the problems that the program makes, and for the

@@ -16,11 +16,13 @@ use crate::inputs::Question;
 use crate::terminal::Out;
 
 /// Colours of the drafters. The target's own tokens are uncoloured, so colour means saved work.
+/// None is yellow or white, which cannot be read on a light background, and blue, which is hard to
+/// read on a dark one, comes last.
 const PALETTE: [AnsiColor; 5] = [
     AnsiColor::Green,
-    AnsiColor::Cyan,
-    AnsiColor::Yellow,
     AnsiColor::Magenta,
+    AnsiColor::Cyan,
+    AnsiColor::Red,
     AnsiColor::Blue,
 ];
 

@@ -15,10 +15,11 @@ use crate::args::JobArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Record the outputs of a configuration's target, by plain greedy decoding.
+    /// Record the outputs of a configuration's target, by plain decoding.
     ///
     /// Writes one line per prompt: the tokens of the prompt, the target's tokens, and for each the
-    /// gap between its logit and the runner-up. Drafters are not loaded. Format: docs/traces.md.
+    /// gap between its logit and the runner-up. With --temperature, samples are recorded with their
+    /// seeds, those of `cascade run`. Drafters are not loaded. Format: docs/traces.md.
     Record(Box<RecordArgs>),
     /// Make a trace from texts recorded by other programs.
     Import(ImportArgs),
@@ -45,6 +46,11 @@ pub(crate) struct RecordArgs {
     /// The trace to write.
     #[arg(long, short, value_name = "FILE.jsonl")]
     output: PathBuf,
+
+    /// Samples: also record the N most probable tokens of each distribution that is drawn from, so
+    /// that `trace score` and `replay` know how often drafts are kept.
+    #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 20))]
+    top_probabilities: Option<usize>,
 
     /// Record anew if the file exists, replacing it.
     #[arg(long, conflicts_with = "resume")]

@@ -38,7 +38,7 @@ pub(crate) struct TuneArgs {
     config: Option<PathBuf>,
 
     /// Records to read at most, spread evenly over the trace.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     limit: Option<usize>,
 
     /// Time of a forward: `measured` (by rows, on this machine, until two measurements agree) or

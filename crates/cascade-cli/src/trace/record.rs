@@ -8,6 +8,7 @@ use anyhow::{bail, Context, Result};
 use cascade_config::DeviceSpec;
 use cascade_core::{Prompt, Scorer};
 use cascade_data::Dataset;
+use cascade_engine::Rule;
 use cascade_eval::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
 use cascade_eval::Error;
 use cascade_fs::{Existing, Output, OutputError};
@@ -16,7 +17,7 @@ use cascade_models::{LoadedModel, ModelFile, ModelSource};
 use super::RecordArgs;
 use crate::args::InputArgs;
 use crate::costs;
-use crate::inputs::Input;
+use crate::inputs::{seed_of_turn, Input};
 use crate::job::{self, Job};
 use crate::progress::Progress;
 use crate::templates::PromptText;
@@ -29,9 +30,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
     }
     let job = Job::new(&args.job)?;
     let options = job.options();
-    if !options.decoding.is_greedy() {
-        return Err(Error::NotGreedy).context(job.config.label);
-    }
+    check_sampling(args, &job)?;
     // Fail before loading a model; the writer checks again.
     let output = output(args, &job)?;
     let pool = job.pool();
@@ -43,10 +42,17 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
     let (writer, done) = writer(&output, &header)?;
     let name = &job.config.target.name;
     let codec = Arc::new(target.tokenizer.clone());
-    let recorder = Recorder::new(name, target.session(), header.eos, Some(codec), &options)?;
+    let (target, eos) = (target.session(), header.eos);
+    let recorder = match args.top_probabilities {
+        None => Recorder::new(name, target, eos, Some(codec), &options)?,
+        Some(tokens) => {
+            Recorder::with_top_probabilities(tokens, name, target, eos, Some(codec), &options)?
+        }
+    };
     let turns = job.inputs.iter().map(Input::turns).sum();
     let mut recording = Recording {
         recorder,
+        seed: options.seed,
         writer,
         progress: Progress::new(turns, "records"),
         summary: Summary::default(),
@@ -56,7 +62,21 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
     say_if_interrupted(&output, &recording.recorded, turns);
     recording.all(&job.inputs, &done)?;
     let summary = recording.summary;
-    say(args, &summary, done.len())
+    say(args, &summary, done.len(), options.decoding.is_greedy())
+}
+
+/// What is recorded must be what any replay gives.
+fn check_sampling(args: &RecordArgs, job: &Job) -> Result<()> {
+    let rule = job.config.target.rule;
+    let greedy = job.options().decoding.is_greedy();
+    if !greedy && rule != Rule::Coupled {
+        let rule = rule.to_string();
+        return Err(Error::NotCoupled { rule }).context(job.config.label.clone());
+    }
+    match args.top_probabilities {
+        Some(_) if greedy => Err(Error::NoTop).context("--top-probabilities"),
+        _ => Ok(()),
+    }
 }
 
 /// Where to write: not over an input, and not over another file, unless it is resumed or replaced.
@@ -126,6 +146,9 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
     header.program = Some(costs::PROGRAM.to_owned());
     header.max_context = session.info().max_context;
     header.dataset = dataset(&args.job.input);
+    if let Some(tokens) = args.top_probabilities {
+        header = header.with_top_probabilities(tokens);
+    }
     header.template = job
         .inputs
         .first()
@@ -152,6 +175,8 @@ fn dataset(input: &InputArgs) -> Option<String> {
 
 struct Recording {
     recorder: Recorder,
+    /// Of the first turn of the first input.
+    seed: u64,
     writer: Writer,
     progress: Progress,
     summary: Summary,
@@ -166,10 +191,10 @@ impl Recording {
     /// inputs.
     fn all(&mut self, inputs: &[Input], done: &[Record]) -> Result<()> {
         let mut at = 0;
-        for input in inputs {
+        for (index, input) in inputs.iter().enumerate() {
             let whole = at + input.turns();
             let known = done.get(at..whole.min(done.len())).unwrap_or_default();
-            self.conversation(input, at, known)
+            self.conversation((index, input), at, known)
                 .with_context(|| format!("sample {}", input.id()))?;
             at = whole;
         }
@@ -178,7 +203,12 @@ impl Recording {
 
     /// Records all turns of an input, of which the first `known` are recorded. A turn's prompt
     /// contains the earlier answers, so those are generated again if a turn is missing.
-    fn conversation(&mut self, input: &Input, at: usize, known: &[Record]) -> Result<()> {
+    fn conversation(
+        &mut self,
+        (index, input): (usize, &Input),
+        at: usize,
+        known: &[Record],
+    ) -> Result<()> {
         self.check(input, at, known)?;
         if known.len() == input.turns() {
             known.iter().for_each(|record| self.note(record));
@@ -187,6 +217,7 @@ impl Recording {
         let mut answers = Vec::new();
         for turn in 0..input.turns() {
             let prompt = self.encode(&input.prompt(&answers)?)?;
+            self.recorder.set_seed(seed_of_turn(self.seed, index, turn));
             let (record, text) = self.answer(input, turn, &prompt)?;
             match known.get(turn) {
                 None => self.writer.write(&record)?,
@@ -253,7 +284,7 @@ impl Recording {
     }
 }
 
-fn say(args: &RecordArgs, summary: &Summary, done: usize) -> Result<()> {
+fn say(args: &RecordArgs, summary: &Summary, done: usize, greedy: bool) -> Result<()> {
     let mut out = terminal::stdout();
     let resumed = match done {
         0 => String::new(),
@@ -261,11 +292,17 @@ fn say(args: &RecordArgs, summary: &Summary, done: usize) -> Result<()> {
     };
     writeln!(
         out,
-        "{}: {} records{resumed}, {} output tokens, {} of them near-ties (top two logits within {NEAR_TIE})",
+        "{}: {} records{resumed}, {} {}",
         args.output.display(),
         grouped(summary.records as u64),
         grouped(summary.output_tokens.iter().sum::<usize>() as u64),
-        summary.near_ties()
+        match greedy {
+            true => format!(
+                "output tokens, {} of them near-ties (top two logits within {NEAR_TIE})",
+                summary.near_ties()
+            ),
+            false => "sampled tokens".to_owned(),
+        }
     )?;
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::model_source;
-use cascade_eval::trace::{Predicted, Trace};
+use cascade_core::Sampling;
+use cascade_eval::trace::{Bounds, ExpectedAcceptance, Predicted, Trace};
 use cascade_eval::Bootstrap;
 use cascade_models::{load, parse_cache_type, CacheType};
 use clap::Args;
@@ -62,14 +63,31 @@ struct Scored {
     interval: Option<(f64, f64)>,
     /// The share of the tokens that are the model's most probable ones.
     agreement: f64,
+    /// Of a sampled trace with probabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acceptance: Option<Acceptance>,
+}
+
+/// How often the recorded target keeps a first token that this model drafts with the settings of the
+/// recording: expected, with bounds where too few probabilities were recorded.
+#[derive(Serialize)]
+struct Acceptance {
+    /// By the rules that draw, at least and at most.
+    drawn: (f64, f64),
+    /// By the rule `coupled`.
+    coupled: (f64, f64),
+    /// Of the latter: 95%, by resampling records.
+    coupled_interval: Option<(f64, f64)>,
 }
 
 pub(super) fn score(args: &ScoreArgs) -> Result<()> {
-    let trace = Trace::open(&args.file)?;
+    let trace = Trace::open_any(&args.file)?;
+    let drawn_from = drawn_from(&trace)?;
     let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
     let model = load(&model_source(&args.model)?, &options)?;
     refuse_another_kind("--model", &model, &trace)?;
     let mut found = Predicted::default();
+    let mut expected = ExpectedAcceptance::default();
     let mut session = model.session();
     let records = trace.spread(args.limit.unwrap_or(usize::MAX));
     let count = records.len();
@@ -80,7 +98,12 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
             bail!("interrupted: nothing is shown, as some of the records say little of the others");
         }
         let added = found.add(&mut session, record);
-        added.with_context(|| format!("{}: record {}", trace.label, record.id))?;
+        let named = || format!("{}: record {}", trace.label, record.id);
+        added.with_context(named)?;
+        if let Some((sampling, most)) = &drawn_from {
+            let added = expected.add(&mut session, record, (sampling, *most));
+            added.with_context(named)?;
+        }
         progress.step();
     }
     drop(progress);
@@ -91,6 +114,7 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
             perplexity: found.perplexity().with_context(without)?,
             agreement: found.agreement().with_context(without)?,
             interval: found.interval(Bootstrap::default()),
+            acceptance: acceptance(&expected),
             records: count,
             tokens: found.tokens(),
             recorded: trace.header.model.clone(),
@@ -99,6 +123,24 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
             trace: trace.label,
         },
     )
+}
+
+/// The settings of a sampled recording with probabilities, and how many it has for each token.
+fn drawn_from(trace: &Trace) -> Result<Option<(Sampling, usize)>> {
+    let Some(recorded) = trace.header.sampling() else {
+        return Ok(None);
+    };
+    let sampling = recorded.sampling()?;
+    Ok(recorded.top_probabilities.map(|most| (sampling, most)))
+}
+
+fn acceptance(expected: &ExpectedAcceptance) -> Option<Acceptance> {
+    let pair = |bounds: Bounds| (bounds.low, bounds.high);
+    Some(Acceptance {
+        drawn: pair(expected.drawn()?),
+        coupled: pair(expected.coupled()?),
+        coupled_interval: expected.interval(Bootstrap::default()),
+    })
 }
 
 fn show(args: &ScoreArgs, scored: &Scored) -> Result<()> {
@@ -122,5 +164,18 @@ fn show(args: &ScoreArgs, scored: &Scored) -> Result<()> {
         scored.perplexity,
         100.0 * scored.agreement
     )?;
+    if let Some(acceptance) = &scored.acceptance {
+        let [drawn, coupled] =
+            [acceptance.drawn, acceptance.coupled].map(|(low, high)| Bounds { low, high });
+        let interval = acceptance
+            .coupled_interval
+            .map_or(String::new(), |(low, high)| {
+                format!(" (95% interval {low:.4} to {high:.4})")
+            });
+        writeln!(
+            out,
+            "as a drafter: its first token is kept with probability {coupled}{interval} by `coupled`, {drawn} by rules that draw"
+        )?;
+    }
     Ok(())
 }

@@ -84,12 +84,26 @@ fn header(header: &Header) -> Vec<(&'static str, String)> {
         (
             "decoding",
             format!(
-                "greedy, at most {} new tokens, end tokens {:?}",
-                header.max_new_tokens, header.eos
+                "{}, at most {} new tokens, end tokens {:?}",
+                decoding(header),
+                header.max_new_tokens,
+                header.eos
             ),
         ),
         ("prompts", prompts.join(", template ")),
     ]
+}
+
+fn decoding(header: &Header) -> String {
+    let Some(sampling) = header.sampling() else {
+        return "greedy".to_owned();
+    };
+    match sampling.top_probabilities {
+        None => format!("sampled at {sampling}"),
+        Some(tokens) => {
+            format!("sampled at {sampling}, with {tokens} probabilities for each token")
+        }
+    }
 }
 
 fn counts(summary: &Summary) -> Vec<(&'static str, String)> {

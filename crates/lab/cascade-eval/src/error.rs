@@ -121,8 +121,8 @@ pub enum Error {
 
     /// One prompt has two different outputs.
     #[error(
-        "{label}: records {first} and {second} have the same prompt but different outputs; a greedy target has only one \
-         output: remove one of them"
+        "{label}: records {first} and {second} have the same prompt but different outputs; a target has only one \
+         output, or one for a seed: remove one of them, or make two traces of them"
     )]
     Contradiction {
         /// Name of the file.
@@ -188,9 +188,38 @@ pub enum Error {
         acceptance: f64,
     },
 
-    /// Sampled decoding was to be recorded or replayed.
-    #[error("traces are greedy: recorded samples cannot be replayed; set the temperature to 0")]
+    /// A greedy recording was to be replayed by sampling.
+    #[error("the recording is greedy, so what it would have sampled is unknown; set the temperature to 0")]
     NotGreedy,
+
+    /// Probabilities of a greedy recording.
+    #[error("top probabilities are those that samples are drawn from, and greedy outputs are not drawn; also give a temperature")]
+    NoTop,
+
+    /// Samples were to be recorded by a rule whose text depends on what is drafted.
+    #[error("samples by the rule `{rule}` cannot be replayed, since they depend on what is drafted; use `coupled`")]
+    NotCoupled {
+        /// The rule.
+        rule: String,
+    },
+
+    /// A sampled recording where a greedy one is needed.
+    #[error("{label}: the outputs are samples ({sampling}), and greedy ones are needed here; record at temperature 0")]
+    Sampled {
+        /// Name of the trace.
+        label: String,
+        /// How they were drawn.
+        sampling: String,
+    },
+
+    /// A sampled recording was to be replayed with other settings.
+    #[error("the recording has {recorded}, and the replay asks for {asked}: record with the settings of the replay, or leave them out of it")]
+    OtherSampling {
+        /// Settings of the recording.
+        recorded: String,
+        /// Settings of the replay.
+        asked: String,
+    },
 
     /// A replay differs from the record.
     #[error(

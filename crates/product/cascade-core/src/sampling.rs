@@ -110,6 +110,21 @@ impl Sampling {
         self.temperature
     }
 
+    /// How many of the most probable tokens are kept, if not all.
+    pub fn top_k(&self) -> Option<usize> {
+        self.top_k
+    }
+
+    /// To what probability the tokens that are kept sum at least, if not all are.
+    pub fn top_p(&self) -> Option<f32> {
+        self.top_p
+    }
+
+    /// What share of the highest probability is kept at least, if not all tokens are.
+    pub fn min_p(&self) -> Option<f32> {
+        self.min_p
+    }
+
     /// Keeps the `k` most probable tokens, ties by lower id. A `k` above the vocabulary size keeps
     /// them all.
     ///

@@ -90,15 +90,30 @@ fn with_random_policies(mut config: Config, rng: &mut ChaCha8Rng) -> Result<Conf
             delta: 0.0,
         },
     ];
-    for drafter in config.drafters_mut() {
-        let rule = pick(rng, &rules).clone();
-        *drafter.stop_rule_mut() = rng.random_bool(0.5).then_some(rule);
-    }
     if !config.drafters().is_empty() && rng.random_bool(0.25) {
         config.placement = Placement::Sequential;
+        // What two draft together is not planned by it.
+        for drafter in config.drafters_mut() {
+            match drafter {
+                Drafter::Neural { branching, .. } if branching.expand == Expand::MostProbable => {
+                    branching.expand = Expand::AllLeaves;
+                }
+                _ => {}
+            }
+        }
         config = config.with_schedule(ScheduleConfig::Online)?;
     }
+    for drafter in config.drafters_mut() {
+        let rule = pick(rng, &rules).clone();
+        let stops = rng.random_bool(0.5) && !drafts_jointly(drafter);
+        *drafter.stop_rule_mut() = stops.then_some(rule);
+    }
     Ok(config)
+}
+
+/// Whether a drafter drafts the most probable nodes together with statistical ones.
+fn drafts_jointly(drafter: &Drafter) -> bool {
+    matches!(drafter, Drafter::Neural { branching, .. } if branching.expand == Expand::MostProbable)
 }
 
 /// Neural drafters for which only statistical ones draft, that mix probabilities.

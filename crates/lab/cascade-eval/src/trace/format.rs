@@ -82,11 +82,26 @@ impl Trace {
         })
     }
 
-    /// Reads a file, plain or gzip-compressed.
+    /// Reads a greedy recording, plain or gzip-compressed.
+    ///
+    /// # Errors
+    /// As [`Reader`]; [`Error::NoRecords`]; [`Error::Sampled`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let trace = Self::open_any(path)?;
+        match trace.header.sampling() {
+            None => Ok(trace),
+            Some(sampling) => Err(Error::Sampled {
+                label: trace.label,
+                sampling: sampling.to_string(),
+            }),
+        }
+    }
+
+    /// Reads a recording that may be a sampled one.
     ///
     /// # Errors
     /// As [`Reader`]; [`Error::NoRecords`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+    pub fn open_any(path: impl AsRef<Path>) -> Result<Self> {
         Self::collect(Reader::open(path)?)
     }
 

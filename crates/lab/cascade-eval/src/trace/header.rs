@@ -1,10 +1,10 @@
 //! The first line of a trace: what was recorded, and how.
 
-use cascade_core::{Architecture, Fingerprint, TokenId};
+use cascade_core::{Architecture, Decoding, Fingerprint, TokenId};
 use cascade_engine::Options;
 use serde::{Deserialize, Serialize};
 
-use super::Record;
+use super::{Error, Record, RecordedSampling, Result};
 
 /// Version of the format that is written, and the only one that can be read.
 pub const VERSION: u64 = 1;
@@ -12,8 +12,9 @@ pub const VERSION: u64 = 1;
 /// The value of `format`.
 pub(super) const FORMAT: &str = "cascade-trace";
 
-/// The value of `decoding`.
+/// The values of `decoding`.
 const GREEDY: &str = "greedy";
+const SAMPLED: &str = "sampled";
 
 /// Metadata of a trace: what was recorded, and how. It contains no times, so a repeated or resumed
 /// recording gives an identical file.
@@ -55,8 +56,11 @@ pub struct Header {
     pub max_context: Option<usize>,
     /// Tokens that end a text.
     pub eos: Vec<TokenId>,
-    /// Always `greedy`.
+    /// `greedy` or `sampled`.
     decoding: String,
+    /// How tokens were sampled, if they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sampling: Option<RecordedSampling>,
     /// Maximum number of generated tokens.
     pub max_new_tokens: usize,
     /// Name of the dataset, if any.
@@ -97,6 +101,13 @@ impl Header {
         vocab_size: usize,
         options: &Options,
     ) -> Self {
+        let (decoding, sampling) = match options.decoding {
+            Decoding::Greedy => (GREEDY, None),
+            Decoding::Sampled(sampling) => {
+                let recorded = RecordedSampling::new(&sampling, options.seed);
+                (SAMPLED, Some(recorded))
+            }
+        };
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -112,11 +123,46 @@ impl Header {
             vocab_size,
             max_context: None,
             eos: Vec::new(),
-            decoding: GREEDY.to_owned(),
+            decoding: decoding.to_owned(),
+            sampling,
             max_new_tokens: options.max_new_tokens,
             dataset: None,
             template: None,
         }
+    }
+
+    /// How tokens were sampled; `None` in greedy recordings.
+    pub fn sampling(&self) -> Option<&RecordedSampling> {
+        self.sampling.as_ref()
+    }
+
+    /// Says that so many of the target's most probable tokens are recorded at each position of a
+    /// sampled recording.
+    pub fn with_top_probabilities(mut self, tokens: usize) -> Self {
+        if let Some(sampling) = &mut self.sampling {
+            sampling.top_probabilities = Some(tokens);
+        }
+        self
+    }
+
+    /// The options of a replay: these, decoding as the recording did. What asks for nothing else
+    /// decodes greedily, which stands for either.
+    ///
+    /// # Errors
+    /// [`Error::OtherSampling`] if they sample otherwise.
+    pub fn replay_options(&self, options: Options) -> Result<Options> {
+        let recorded = match &self.sampling {
+            None => Decoding::Greedy,
+            Some(sampling) => Decoding::Sampled(sampling.sampling()?),
+        };
+        let asked = options.decoding;
+        if !asked.is_greedy() && asked != recorded {
+            return Err(Error::OtherSampling {
+                recorded: RecordedSampling::describe(recorded),
+                asked: RecordedSampling::describe(asked),
+            });
+        }
+        Ok(options.with_decoding(recorded))
     }
 
     /// The vocabulary of all token ids.
@@ -128,15 +174,27 @@ impl Header {
     pub(super) fn problem(&self) -> Option<String> {
         let outside = self.eos.iter().find(|&&id| id as usize >= self.vocab_size);
         match outside {
-            _ if self.decoding != GREEDY => Some(format!(
-                "\"decoding\" is {:?}, but only \"{GREEDY}\" can be replayed",
-                self.decoding
-            )),
+            _ if self.problem_of_decoding().is_some() => self.problem_of_decoding(),
             Some(id) => Some(format!(
                 "the end token {id} is outside the vocabulary of {}",
                 self.vocab_size
             )),
             None => None,
+        }
+    }
+
+    fn problem_of_decoding(&self) -> Option<String> {
+        match (&*self.decoding, &self.sampling) {
+            (GREEDY, None) => None,
+            (SAMPLED, Some(sampling)) => sampling.problem(),
+            (GREEDY | SAMPLED, _) => Some(format!(
+                "\"decoding\" is {:?}, and \"sampling\" stands beside \"{SAMPLED}\" and nowhere else",
+                self.decoding
+            )),
+            _ => Some(format!(
+                "\"decoding\" is {:?}, neither \"{GREEDY}\" nor \"{SAMPLED}\"",
+                self.decoding
+            )),
         }
     }
 
@@ -167,6 +225,9 @@ impl Header {
                 output.len()
             ));
         }
+        if let Some(problem) = self.problem_of_sampling(record) {
+            return Some(problem);
+        }
         // Only a prompt that fills the target's positions has no output.
         if output.is_empty() && record.finish != super::Finish::ContextFull {
             return Some(format!(
@@ -182,6 +243,18 @@ impl Header {
             ));
         }
         self.problem_of_end(record)
+    }
+
+    fn problem_of_sampling(&self, record: &Record) -> Option<String> {
+        match (&self.sampling, record.seed) {
+            (None, Some(_)) => Some("a greedy recording has no \"seed\"".into()),
+            (Some(_), None) => Some("a sampled recording has a \"seed\" in each record".into()),
+            _ => None,
+        }
+        .or_else(|| {
+            let asked = self.sampling.as_ref().and_then(|s| s.top_probabilities);
+            super::sampling::problem_of_top(asked, record, self.vocab_size)
+        })
     }
 
     fn misses_prompt(&self, record: &Record) -> bool {

@@ -1,21 +1,23 @@
 //! Target traces: recorded outputs of a target, so that cascades can be replayed without it.
 //!
-//! Under greedy decoding a target has only one output, whatever is drafted for it. Its recorded
-//! tokens therefore determine, for any cascade, which drafts it would have accepted: tokens, steps
-//! and calls of a replay equal those of the real run. Only its time does not, and sampling cannot
-//! be replayed at all.
+//! Under greedy decoding a target has only one output, whatever is drafted for it, and so it has for
+//! one seed if it samples by the rule `coupled`. Its recorded tokens therefore determine, for any
+//! cascade, which drafts it would have accepted: tokens, steps and calls of a replay equal those of
+//! the real run. Only its time does not.
 //!
 //! * [`Trace`]: a recording in memory: a [`Header`] with metadata, and [`Record`]s, one for each
 //!   prompt.
 //! * [`Reader`], [`Writer`]: a trace as a JSON Lines file, read and written record by record;
 //!   recording can be resumed.
-//! * [`Recorder`]: decodes plainly and measures the margin between the two greatest logits.
+//! * [`Recorder`]: decodes plainly and measures the margin between the two greatest logits, or
+//!   records the most probable tokens of samples.
 //! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that replays the recorded target.
 //! * [`replay`](fn@replay), [`Tally`]: replay of one record by a cascade whose target is a
 //!   [`TraceScorer`], and sums over records.
 //! * [`TimedReplayScorer`], [`replay_timed`]: the same with a live model computing every forward,
 //!   and the timings of its steps.
 //! * [`Predicted`]: how well a model predicts what was recorded.
+//! * [`ExpectedAcceptance`], [`FirstPicks`]: how often drafts are kept, by recorded probabilities.
 //! * [`Oracle`]: the schedule that knows the answer, to compare others with.
 //! * [`spec_bench`]: traces from the recorded answers of Spec-Bench.
 //! * [`Summary`]: statistics of a trace.
@@ -49,16 +51,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod expected;
 mod first_token;
 mod format;
 mod header;
-mod margins;
+mod meter;
 mod oracle;
 mod predicted;
 mod reader;
 mod record;
 mod recorder;
 mod replay;
+mod sampling;
 mod scorer;
 mod simulated_drafter;
 pub mod spec_bench;
@@ -71,6 +75,7 @@ mod writer;
 
 use crate::{Error, Result};
 
+pub use expected::{Bounds, ExpectedAcceptance, FirstPicks, RecordedRow};
 pub use first_token::FirstToken;
 pub use format::Trace;
 pub use header::{Header, Provenance, VERSION};
@@ -80,6 +85,7 @@ pub use reader::{Reader, LONGEST_HEADER, LONGEST_RECORD};
 pub use record::{Finish, Record, Subject};
 pub use recorder::Recorder;
 pub use replay::{limit, replay};
+pub use sampling::RecordedSampling;
 pub use scorer::{TraceScorer, NO_TOKEN};
 pub use simulated_drafter::{SimulatedDrafter, Simulation};
 pub use step_cost::{replay_timed, StepCost};

@@ -49,6 +49,13 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "gaps")]
     pub margins: Option<Vec<f32>>,
+    /// The seed of a sampled output: it determines the text, and what drafters draw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// For each token of a sampled output, the most probable tokens of the distribution that it was
+    /// drawn from and their probabilities, greatest first. Fewer than were asked for are all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<Vec<Vec<(TokenId, f32)>>>,
     /// Why the output ends.
     pub finish: Finish,
 }

@@ -1,12 +1,12 @@
-//! Recording of a target: plain greedy decoding, with margins.
+//! Recording of a target: plain decoding, with margins or probabilities.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use cascade_core::{Prompt, Scorer, TextCodec, TokenId};
+use cascade_core::{Decoding, Prompt, Scorer, TextCodec, TokenId};
 use cascade_engine::{Cascade, Event, Options};
 
-use super::margins::{MarginMeter, Margins};
+use super::meter::{Measure, Measured, Meter};
 use super::{Error, Finish, Record, Result, Subject};
 
 /// Decodes with a target alone and records its output. It uses the plain decoding of the engine, so
@@ -14,16 +14,20 @@ use super::{Error, Finish, Record, Result, Subject};
 /// sequence, or at the requested number of tokens.
 pub struct Recorder {
     cascade: Cascade,
-    margins: Margins,
+    measured: Measured,
+    measures: Measure,
     options: Options,
 }
 
 impl Recorder {
     /// A recorder of `target`, whose end tokens are `eos`. The codec is needed for stop sequences
-    /// and for the text of the outputs.
+    /// and for the text of the outputs. Samples are drawn by the rule `coupled` with the seed of
+    /// `options`, or that of [`set_seed`](Self::set_seed); greedy recordings have margins, and
+    /// sampled ones the target's most probable tokens if
+    /// [asked](Self::with_top_probabilities).
     ///
     /// # Errors
-    /// [`Error::NotGreedy`] if `options` samples.
+    /// As [`Cascade::builder`].
     pub fn new(
         name: &str,
         target: impl Scorer + Send + 'static,
@@ -31,19 +35,60 @@ impl Recorder {
         codec: Option<Arc<dyn TextCodec>>,
         options: &Options,
     ) -> Result<Self> {
-        if !options.decoding.is_greedy() {
-            return Err(Error::NotGreedy);
+        let measures = match options.decoding {
+            Decoding::Greedy => Measure::Margins,
+            Decoding::Sampled(_) => Measure::Nothing,
+        };
+        Self::measuring(measures, name, target, eos, codec, options)
+    }
+
+    /// As [`new`](Self::new) for samples, and records so many of the most probable tokens of each
+    /// distribution that is drawn from. The header has to
+    /// [say so](super::Header::with_top_probabilities).
+    ///
+    /// # Errors
+    /// [`Error::NoTop`] unless `options` samples.
+    pub fn with_top_probabilities(
+        tokens: usize,
+        name: &str,
+        target: impl Scorer + Send + 'static,
+        eos: impl IntoIterator<Item = TokenId>,
+        codec: Option<Arc<dyn TextCodec>>,
+        options: &Options,
+    ) -> Result<Self> {
+        match options.decoding {
+            Decoding::Greedy => Err(Error::NoTop),
+            Decoding::Sampled(sampling) => {
+                let top = Measure::Top(sampling, tokens);
+                Self::measuring(top, name, target, eos, codec, options)
+            }
         }
-        let (meter, margins) = MarginMeter::new(target);
+    }
+
+    fn measuring(
+        measures: Measure,
+        name: &str,
+        target: impl Scorer + Send + 'static,
+        eos: impl IntoIterator<Item = TokenId>,
+        codec: Option<Arc<dyn TextCodec>>,
+        options: &Options,
+    ) -> Result<Self> {
+        let (meter, measured) = Meter::new(target, measures);
         let mut builder = Cascade::builder().target(name, meter).eos(eos);
         if let Some(codec) = codec {
             builder = builder.codec(codec);
         }
         Ok(Self {
             cascade: builder.build()?,
-            margins,
+            measured,
+            measures,
             options: options.clone().with_speculation(false),
         })
+    }
+
+    /// The seed of the next sampled records.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.options.seed = seed;
     }
 
     /// Tokenizes a text prompt, for the target's encoder or its context depending on its
@@ -83,6 +128,11 @@ impl Recorder {
         let generation = self
             .cascade
             .generate_tokens_with(prompt, &self.options, on_event)?;
+        let seed = match self.options.decoding {
+            Decoding::Greedy => None,
+            Decoding::Sampled(_) => Some(self.options.seed),
+        };
+        let rows = self.measured.take();
         let record = Record {
             id: subject.id,
             category: subject.category,
@@ -90,7 +140,9 @@ impl Recorder {
             source: prompt.source.clone(),
             context: prompt.context.clone(),
             output: generation.tokens,
-            margins: Some(self.margins.take()),
+            margins: matches!(self.measures, Measure::Margins).then_some(rows.margins),
+            seed,
+            top: matches!(self.measures, Measure::Top(..)).then_some(rows.top),
             finish: finish(&generation.finish),
         };
         Ok((record, generation.text))

@@ -18,10 +18,12 @@ pub fn limit(record: &Record, max_new_tokens: usize) -> usize {
 /// Replays a record: lets a cascade whose target is a [`TraceScorer`](super::TraceScorer) decode
 /// its prompt, for as many tokens as `options` requests and the record [allows](limit). The output
 /// is checked against the record. Stop sequences are not searched for, since a record ends where
-/// its text ended.
+/// its text ended. A sampled record is replayed with its own seed; `options` should be those of
+/// [`Header::replay_options`](super::Header::replay_options).
 ///
 /// # Errors
-/// [`Error::NotGreedy`] if `options` samples; [`Error::Diverged`] if the output differs from the
+/// [`Error::NotGreedy`] if `options` samples and the record was not sampled, [`Error::Sampled`] in
+/// the opposite case; [`Error::Diverged`] if the output differs from the
 /// record; errors of the drafters.
 pub fn replay(
     cascade: &mut Cascade,
@@ -38,11 +40,19 @@ pub(super) fn replay_with(
     options: &Options,
     mut on_step: impl FnMut(&StepReport),
 ) -> Result<GenerationOutput> {
-    if !options.decoding.is_greedy() {
-        return Err(Error::NotGreedy);
-    }
+    let seed = match (record.seed, options.decoding.is_greedy()) {
+        (None, false) => return Err(Error::NotGreedy),
+        (Some(seed), true) => {
+            return Err(Error::Sampled {
+                label: format!("record {}", record.id),
+                sampling: format!("seed {seed}"),
+            })
+        }
+        (seed, _) => seed.unwrap_or(options.seed),
+    };
     let options = options
         .clone()
+        .with_seed(seed)
         .with_max_new_tokens(limit(record, options.max_new_tokens))
         .with_stop(None);
     let mut generation = cascade.start_tokens(&record.prompt(), &options)?;

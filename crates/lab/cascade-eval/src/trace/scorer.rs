@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cascade_config::Target;
 use cascade_core::{
-    common_prefix, Architecture, Observation, Result, RowDetail, Scorer, ScorerInfo, Scores,
-    TokenId, TokenTree, Want,
+    common_prefix, Architecture, Matrix, Observation, Result, RowDetail, Scorer, ScorerInfo,
+    Scores, TokenId, TokenTree, Want,
 };
 
 use super::{Error, Record, Trace};
@@ -24,12 +24,18 @@ pub const NO_TOKEN: TokenId = Observation::UNKNOWN;
 /// used. Rows of a tree that diverge from the record have the argmax [`NO_TOKEN`], and so does the
 /// row after the end of a text, which no result depends on.
 ///
-/// It is pure, since it caches nothing, and `rows_computed` is the number of requested rows. A call
+/// Of a sampled recording, the logits of a row leave the recorded token alone, so that it wins
+/// every race, and the most probable token is the recorded one, or [`NO_TOKEN`] where no
+/// probabilities were recorded.
+///
+/// Of a sampled recording, the record of the first call after [`set_source`](Scorer::set_source) is
+/// kept as long as its output goes on. Otherwise it is pure, since it caches nothing, and `rows_computed` is the number of requested rows. A call
 /// costs a binary search among the prompts.
 ///
 /// # Errors of `score`
 /// Besides those of every [`Scorer`]: [`Error::OffRecord`] for a context that was not recorded;
-/// [`Error::NoProbabilities`] for any [`Want`] but [`Want::ARGMAX`]; [`Error::PastEnd`] for a row
+/// [`Error::NoProbabilities`] for any [`Want`] but [`Want::ARGMAX`], and [`Want::LOGITS`] of a
+/// sampled recording; [`Error::PastEnd`] for a row
 /// after the last token of a truncated output, and for a context that ends where the record does. A
 /// greedy generation of a recorded prompt with at most as many tokens as [`limit`](super::limit)
 /// allows causes none of them.
@@ -39,6 +45,8 @@ pub struct TraceScorer {
     /// Records by source and prompt, shorter outputs first.
     order: Vec<usize>,
     source: Vec<TokenId>,
+    /// The record of the last call since the source was set, if the recording is a sampled one.
+    current: Option<usize>,
 }
 
 /// A token of a recording.
@@ -78,6 +86,7 @@ impl TraceScorer {
             trace,
             order,
             source: Vec::new(),
+            current: None,
         })
     }
 
@@ -129,6 +138,21 @@ impl TraceScorer {
         }
     }
 
+    /// The same, for as long as a generation lasts. Samples of prompts of which one begins as
+    /// another and its output differ, where greedy outputs are the same.
+    fn find_current(&mut self, context: &[TokenId]) -> Option<usize> {
+        let goes_on = |&index: &usize| {
+            let record = &self.trace.records[index];
+            let output = context.strip_prefix(&record.context[..]);
+            record.source == self.source && output.is_some_and(|o| record.output.starts_with(o))
+        };
+        let found = self.current.filter(goes_on).or_else(|| self.find(context));
+        if self.trace.header.sampling().is_some() {
+            self.current = found;
+        }
+        found
+    }
+
     /// For each row, the token that was recorded there and its place in the recording; `None` where
     /// nothing was recorded.
     pub(super) fn recorded(
@@ -153,9 +177,21 @@ impl TraceScorer {
         rows.map(|tokens| tokens.and_then(row)).collect()
     }
 
+    /// Rows of logits that leave one token each. Rows that no review reaches have any.
+    fn certain(&self, tokens: &[TokenId]) -> Matrix {
+        let columns = self.info().vocab_size;
+        let mut logits = vec![f32::NEG_INFINITY; tokens.len() * columns];
+        for (row, &token) in tokens.iter().enumerate() {
+            let token = if token == NO_TOKEN { 0 } else { token };
+            logits[row * columns + token as usize] = 0.0;
+        }
+        Matrix::new(columns, logits)
+    }
+
     fn check(&self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<()> {
         let wanted = match want {
             Want::ARGMAX => None,
+            Want::LOGITS if self.trace.header.sampling().is_some() => None,
             want if !want.hidden.is_empty() => Some("hidden states"),
             Want {
                 rows: RowDetail::Logits,
@@ -202,6 +238,7 @@ impl Scorer for TraceScorer {
             }
             _ => {
                 self.source = source.to_vec();
+                self.current = None;
                 Ok(())
             }
         }
@@ -209,7 +246,7 @@ impl Scorer for TraceScorer {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         self.check(context, tree, want)?;
-        let index = self.find(context).ok_or(Error::OffRecord {
+        let index = self.find_current(context).ok_or(Error::OffRecord {
             tokens: context.len(),
         })?;
         let record = &self.trace.records[index];
@@ -221,7 +258,8 @@ impl Scorer for TraceScorer {
         if ahead.is_empty() {
             return Err(past_end().into());
         }
-        let argmax = followed(tree, ahead).into_iter().map(|tokens| {
+        let followed = followed(tree, ahead);
+        let tokens = followed.iter().map(|tokens| {
             let next = tokens.map(|tokens| ahead.get(tokens).copied());
             match next {
                 Some(Some(token)) => Ok(token),
@@ -229,9 +267,20 @@ impl Scorer for TraceScorer {
                 _ => Ok(NO_TOKEN),
             }
         });
-        Ok(Scores::default()
-            .with_argmax(argmax.collect::<Result<_>>()?)
-            .with_rows_computed(tree.len() + 1))
+        let tokens = tokens.collect::<Result<Vec<_>>>()?;
+        let scores = Scores::default().with_rows_computed(tree.len() + 1);
+        if want.rows != RowDetail::Logits {
+            return Ok(scores.with_argmax(tokens));
+        }
+        let begun = record.output.len() - ahead.len();
+        let most_probable = followed.iter().map(|tokens| {
+            let row = record.top.as_ref()?.get(begun + (*tokens)?)?;
+            row.first().map(|&(token, _)| token)
+        });
+        let most_probable = most_probable.map(|token| token.unwrap_or(NO_TOKEN));
+        Ok(scores
+            .with_argmax(most_probable.collect())
+            .with_logits(self.certain(&tokens)))
     }
 }
 

@@ -199,6 +199,8 @@ impl Import<'_> {
             context: prompt,
             output,
             margins: None,
+            seed: None,
+            top: None,
             finish,
         }))
     }

@@ -43,6 +43,8 @@ fn record(id: &str, context: &[TokenId], output: &[TokenId]) -> Record {
         context: context.to_vec(),
         output: output.to_vec(),
         margins: None,
+        seed: None,
+        top: None,
         finish: Finish::Length,
     }
 }

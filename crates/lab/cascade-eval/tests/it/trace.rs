@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use cascade_core::toy::ToyScorer;
 use cascade_core::{
-    Architecture, Budget, Drafter, Fingerprint, Prompt, Scorer, TokenId, TokenTree, Want,
+    seed_of, Architecture, Budget, Decoding, Drafter, Fingerprint, Prompt, Scorer, TokenId,
+    TokenTree, Want,
 };
 use cascade_engine::{Cascade, Convention, KMatrix, Lenience, Options};
 use cascade_eval::trace::{
-    replay, Finish, Header, Reader, Record, Recorder, Subject, Tallies, Trace, TraceScorer, Writer,
-    NO_TOKEN,
+    replay, Bounds, ExpectedAcceptance, Finish, FirstPicks, Header, Reader, Record, Recorder,
+    Subject, Tallies, Trace, TraceScorer, Writer, NO_TOKEN,
 };
-use cascade_eval::Error;
+use cascade_eval::{Bootstrap, Error};
 use cascade_ngram::{MaxGram, PromptLookup};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -384,8 +385,211 @@ fn around(target: impl Scorer + Send + 'static, k: &KMatrix, lenience: f32) -> C
         .unwrap()
 }
 
+/// Settings with every truncation.
+fn sampled(temperature: f32, truncation: usize, seed: u64) -> Options {
+    let decoding = match truncation {
+        0 => Decoding::new(temperature, Some(4), None, None),
+        1 => Decoding::new(temperature, None, Some(0.8), None),
+        2 => Decoding::new(temperature, None, None, Some(0.1)),
+        _ => Decoding::new(temperature, None, None, None),
+    };
+    let options = options(30).with_decoding(decoding.unwrap());
+    options.with_seed(seed)
+}
+
+/// Samples of all prompts, each with a seed of its own, with so many probabilities.
+fn sampled_trace(architecture: Architecture, options: &Options, top: Option<usize>) -> Arc<Trace> {
+    let name = Fingerprint::from_stored("toy");
+    let mut header = Header::measured("toy", architecture, &name, VOCABULARY, options);
+    header.eos = vec![EOS];
+    let target = toy(architecture);
+    let mut recorder = match top {
+        None => Recorder::new("toy", target, [EOS], None, options).unwrap(),
+        Some(most) => {
+            header = header.with_top_probabilities(most);
+            Recorder::with_top_probabilities(most, "toy", target, [EOS], None, options).unwrap()
+        }
+    };
+    let records = prompts().into_iter().enumerate().map(|(index, tokens)| {
+        let prompt = Prompt::new(architecture, tokens);
+        recorder.set_seed(seed_of(options.seed, index as u64));
+        let subject = Subject::new(index.to_string());
+        recorder.record(subject, &prompt, |_| {}).unwrap().0
+    });
+    let trace = Trace::new("toys", header.clone(), records.collect()).unwrap();
+    let again = read(lines(&trace).join("\n") + "\n").unwrap();
+    assert_eq!(
+        (&again.header, &again.records),
+        (&trace.header, &trace.records)
+    );
+    Arc::new(trace)
+}
+
+#[test]
+fn replays_of_samples_sample_as_the_recording_did() {
+    let options = sampled(0.7, 1, 3);
+    let trace = sampled_trace(Architecture::DecoderOnly, &options, None);
+    let asked = |options: Options| trace.header.replay_options(options);
+    assert_eq!(asked(self::options(5)).unwrap().decoding, options.decoding);
+    assert_eq!(asked(options.clone()).unwrap().decoding, options.decoding);
+    let error = asked(sampled(0.8, 1, 3)).unwrap_err().to_string();
+    for named in ["temperature 0.7, top_p 0.8", "temperature 0.8, top_p 0.8"] {
+        assert!(error.contains(named), "{error}");
+    }
+    let k = matrix(vec![vec![1; 3], vec![0, 1, 1], vec![0, 0, 1]]);
+    let mut cascade = around(TraceScorer::new(trace.clone()).unwrap(), &k, 1.0);
+    let error = replay(&mut cascade, &trace.records[0], &self::options(5)).unwrap_err();
+    assert!(matches!(error, Error::Sampled { .. }), "{error}");
+    let greedy = Recorder::with_top_probabilities(
+        3,
+        "toy",
+        toy(Architecture::DecoderOnly),
+        [],
+        None,
+        &self::options(5),
+    );
+    assert!(matches!(greedy.err(), Some(Error::NoTop)));
+}
+
+#[test]
+fn sampled_recordings_that_are_not_whole_are_refused() {
+    let trace = sampled_trace(Architecture::DecoderOnly, &sampled(1.0, 3, 5), Some(3));
+    let lines = lines(&trace);
+    let changed = |line: usize, change: &dyn Fn(&mut Value)| {
+        let mut lines = lines.clone();
+        let mut value: Value = serde_json::from_str(&lines[line]).unwrap();
+        change(&mut value);
+        lines[line] = value.to_string();
+        read(lines.join("\n") + "\n").unwrap_err().to_string()
+    };
+    let said = |found: String, expected: &str| assert!(found.contains(expected), "{found}");
+    said(changed(0, &|h| h["sampling"] = Value::Null), "\"sampling\"");
+    said(
+        changed(0, &|h| h["decoding"] = "greedy".into()),
+        "\"sampling\"",
+    );
+    said(changed(0, &|h| h["decoding"] = "beam".into()), "neither");
+    said(
+        changed(0, &|h| h["sampling"]["rule"] = "iterated".into()),
+        "iterated",
+    );
+    said(
+        changed(0, &|h| h["sampling"]["temperature"] = 0.into()),
+        "temperature",
+    );
+    said(changed(0, &|h| h["sampling"]["seeds"] = 0.into()), "seeds");
+    said(changed(1, &|r| r["seed"] = Value::Null), "\"seed\"");
+    said(changed(1, &|r| r["top"] = Value::Null), "\"top\"");
+    said(
+        changed(2, &|r| r["top"][0] = serde_json::json!([])),
+        "row 0",
+    );
+    said(changed(2, &|r| r["top"][0][0][1] = 1.5.into()), "row 0");
+    said(
+        changed(2, &|r| r["top"][0][0][0] = VOCABULARY.into()),
+        "row 0",
+    );
+    said(
+        changed(3, &|r| drop(r["top"].as_array_mut().unwrap().pop())),
+        "rows of \"top\"",
+    );
+}
+
+/// What is expected is what comes out over many samples: the only thing that the recorded
+/// probabilities are for.
+#[test]
+fn expected_acceptance_is_the_mean_of_what_is_kept() {
+    let (mut picks, mut all) = (FirstPicks::default(), ExpectedAcceptance::default());
+    let (mut kept, mut drafted) = (0, 0);
+    let options = sampled(1.0, 3, 0);
+    let Decoding::Sampled(sampling) = options.decoding else {
+        unreachable!();
+    };
+    for seed in 0..60 {
+        let options = options.clone().with_seed(seed);
+        let trace = sampled_trace(Architecture::DecoderOnly, &options, Some(VOCABULARY));
+        let recorded = || TraceScorer::new(trace.clone()).unwrap();
+        let mut table = Cascade::builder()
+            .target("target", recorded())
+            .statistical("max-gram", MaxGram::new())
+            .k_matrix(matrix(vec![vec![2]]))
+            .eos([EOS])
+            .build()
+            .unwrap();
+        let drafter = || ToyScorer::drafter("drafter", VOCABULARY, 7, 1, 200);
+        let mut neural = Cascade::builder()
+            .target("target", recorded())
+            .neural("drafter", drafter())
+            .k_matrix(matrix(vec![vec![1]]))
+            .eos([EOS])
+            .build()
+            .unwrap();
+        for record in &trace.records {
+            picks
+                .add(&mut table, record, (&options, VOCABULARY))
+                .unwrap();
+            all.add(&mut drafter(), record, (&sampling, VOCABULARY))
+                .unwrap();
+            let generation = replay(&mut neural, record, &options).unwrap();
+            drafted += generation.num_draft_tokens();
+            kept += generation.num_accepted_draft_tokens();
+        }
+    }
+    let near = |found: f64, expected: Bounds, count: usize| {
+        assert!(expected.is_known(6), "{expected:?}");
+        // Four standard deviations.
+        let spread = 4.0 * 0.5 / (count as f64).sqrt();
+        assert!(
+            (found - expected.low).abs() < spread,
+            "{found} for {expected}, of {count}"
+        );
+    };
+    assert!(picks.drafts > 1000 && drafted > 1000);
+    near(
+        picks.kept as f64 / picks.drafts as f64,
+        picks.expected().unwrap(),
+        picks.drafts,
+    );
+    near(
+        kept as f64 / drafted as f64,
+        all.coupled().unwrap(),
+        drafted,
+    );
+    assert!(all.drawn().unwrap().low >= all.coupled().unwrap().high);
+    let (low, high) = all.interval(Bootstrap::default()).unwrap();
+    assert!(low < all.coupled().unwrap().low && all.coupled().unwrap().low < high);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// So has one of samples by the rule `coupled`, whose drafters draw with the same noise.
+    #[test]
+    fn replays_of_samples_equal_runs(
+        decoder_only in any::<bool>(),
+        entries in prop::collection::vec(0usize..5, 9),
+        lenience in 1f32..4.0,
+        temperature in 0.3f32..1.5,
+        truncation in 0usize..4,
+        seed in any::<u64>(),
+        top in prop::option::of(1usize..20),
+    ) {
+        let architecture = ARCHITECTURES[usize::from(!decoder_only)];
+        let rows = (0..3).map(|r| (0..3).map(|c| if c < r { 0 } else { entries[3 * r + c] }).collect());
+        let k = matrix(rows.collect());
+        let options = sampled(temperature, truncation, seed);
+        let trace = sampled_trace(architecture, &options, top);
+        let mut real = around(toy(architecture), &k, lenience);
+        let mut replayed = around(TraceScorer::new(trace.clone()).unwrap(), &k, lenience);
+        for record in &trace.records {
+            let own = options.clone().with_seed(record.seed.unwrap());
+            let run = real.generate_tokens(&record.prompt(), &own).unwrap();
+            let found = replay(&mut replayed, record, &options).unwrap();
+            prop_assert_eq!(&run.tokens, &record.output);
+            prop_assert_eq!((&found.tokens, &found.steps), (&run.tokens, &run.steps));
+            prop_assert_eq!(&found.proposers, &run.proposers);
+        }
+    }
 
     /// A replay has the tokens, the steps and the calls of the real run, for any drafters.
     #[test]
@@ -489,6 +693,8 @@ fn vicuna(folder: &Path) -> Arc<Trace> {
                 context: tokens[..range[0] as usize].to_vec(),
                 output,
                 margins: None,
+                seed: None,
+                top: None,
                 finish,
             });
         }

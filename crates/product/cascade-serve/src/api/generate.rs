@@ -224,7 +224,7 @@ fn refused(refusal: Refusal) -> ApiError {
 
 /// Waits for all choices, which are written as text as soon as they are complete.
 async fn whole(
-    app: &App,
+    app: &Arc<App>,
     asking: &Asking,
     receivers: Vec<AnswerReceiver>,
     deadline: Instant,
@@ -249,7 +249,7 @@ async fn whole(
             Event::Done(done) => {
                 usage.add(&done, index.is_multiple_of(asking.asked.choices));
                 let logprobs = std::mem::take(&mut logprobs[index]);
-                choices[index] = choice(app, asking, index, &done, &logprobs).to_string();
+                choices[index] = written(app, asking, index, &done, logprobs).await?;
             }
             Event::Failed(failure) => return Err(failure.into()),
         }
@@ -304,9 +304,36 @@ fn response_text(asking: &Asking, choices: &[String], usage: &Usage) -> String {
     format!("{head},\"choices\":[{choices}],\"usage\":{usage}}}")
 }
 
-fn choice(app: &App, asking: &Asking, index: usize, done: &Done, logprobs: &Logprobs) -> Value {
+/// A choice as text. Log probabilities are written aside: those of a long prompt are megabytes, for
+/// which other clients would wait.
+async fn written(
+    app: &Arc<App>,
+    asking: &Asking,
+    index: usize,
+    done: &Done,
+    logprobs: Logprobs,
+) -> ApiResult<String> {
+    let mut shown = choice(asking, index, done);
+    if asking.asked.options.logprobs.is_none() {
+        return Ok(shown.to_string());
+    }
+    let (app, form) = (Arc::clone(app), asking.form);
+    let echo = asking.question_of(index).echo.as_deref();
+    let mut offset = Offset::after(echo.unwrap_or_default());
+    let write = move || {
+        shown["logprobs"] = match form {
+            Form::Completion => logprobs.completion(&app.texts, &mut offset),
+            Form::Chat => logprobs.chat(&app.texts),
+        };
+        shown.to_string()
+    };
+    let written = tokio::task::spawn_blocking(write).await;
+    written.map_err(|_| Failure::Lost.into())
+}
+
+/// A choice without its log probabilities.
+fn choice(asking: &Asking, index: usize, done: &Done) -> Value {
     let text = done.output.text.as_deref().unwrap_or_default();
-    let wanted = asking.asked.options.logprobs.is_some();
     let mut shown = json!({
         "index": index,
         "logprobs": null,
@@ -321,16 +348,9 @@ fn choice(app: &App, asking: &Asking, index: usize, done: &Done, logprobs: &Logp
                 .as_deref()
                 .unwrap_or_default();
             shown["text"] = format!("{echo}{text}").into();
-            if wanted {
-                let mut offset = Offset::after(echo);
-                shown["logprobs"] = logprobs.completion(&app.texts, &mut offset);
-            }
         }
         Form::Chat => {
             shown["message"] = json!({"role": "assistant", "content": text, "refusal": null});
-            if wanted {
-                shown["logprobs"] = logprobs.chat(&app.texts);
-            }
         }
     }
     shown

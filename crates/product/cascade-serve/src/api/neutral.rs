@@ -59,11 +59,12 @@ fn text(value: &Value) -> bool {
 }
 
 /// What both interfaces have.
-const COMMON: [Neutral; 25] = [
+const COMMON: [Neutral; 26] = [
     neutral("presence_penalty", "0", zero),
     neutral("frequency_penalty", "0", zero),
     neutral("repetition_penalty", "1", one),
     neutral("length_penalty", "1", one),
+    neutral("num_beams", "1", one),
     neutral("min_tokens", "0", zero),
     neutral("logit_bias", "{}", empty),
     neutral("ignore_eos", "false", no),

@@ -282,3 +282,35 @@ fn prompts_have_log_probabilities() {
         );
     }
 }
+
+/// The harness leaves out the last entry, which is that of the generated token: it has to be there
+/// where the model ends the text at once, or a token of the answer would be left out.
+#[test]
+fn an_answer_that_is_only_the_end_has_a_log_probability() {
+    let server = Running::start();
+    let question = format!("Question: {QUESTION} Answer:");
+    let whole = server.ask(COMPLETIONS, &json!({"prompt": question, "max_tokens": 200}));
+    let text = whole["choices"][0]["text"].as_str().unwrap();
+    assert_eq!(whole["choices"][0]["finish_reason"], "stop");
+    let ids = |text: &str| {
+        let answer = server.ask("/tokenize", &json!({"prompt": text}));
+        answer["tokens"].as_array().unwrap().clone()
+    };
+    let (context, all) = (ids(&question), ids(&format!("{question}{text}")));
+    let body = json!({
+        "model": "demo-llama-target", "prompt": [all], "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234,
+        "echo": true, "num_beams": 1,
+    });
+    let scored = server.ask(COMPLETIONS, &body);
+    let choice = &scored["choices"][0];
+    assert_eq!(choice["finish_reason"], "stop", "{choice}");
+    let list = |name: &str| choice["logprobs"][name].as_array().unwrap().clone();
+    let (found, top) = (list("token_logprobs"), list("top_logprobs"));
+    assert_eq!((found.len(), top.len()), (all.len() + 1, all.len() + 1));
+    // All tokens of the answer are the model's own choice, as the harness asks it.
+    for at in context.len()..all.len() {
+        let best = top[at].as_object().unwrap().values();
+        let best = best.filter_map(Value::as_f64).fold(f64::MIN, f64::max);
+        assert_eq!(found[at].as_f64(), Some(best), "token {at}");
+    }
+}
