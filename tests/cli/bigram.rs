@@ -403,7 +403,7 @@ fn refuses_damaged_tables() {
 /// "A text that is long enough to be cut.\n", compressed.
 const BZIP2: &[u8] = include_bytes!("../bigram/text.bz2");
 
-/// Markup in a file of text would be counted as text, which is told; text is not taken for it.
+/// Markup in a file of text would be counted as text: a warning says so, and plain text gets none.
 #[test]
 fn wikitext_in_a_file_of_text_is_warned_of() {
     let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,8 @@ use tempfile::TempDir;
 use crate::common::stdout;
 use crate::{lookalikes, pairs};
 
-/// Generations of a demo family, and of all foreign models, which are smaller, without the variable.
+/// Generations of a demo family, and of all foreign models, which are smaller, without the
+/// variable.
 const GENERATIONS: (usize, usize) = (50, 300);
 
 /// Generations of one configuration, each with settings of its own.
@@ -154,7 +155,7 @@ fn asked(name: &str) -> Option<u64> {
     Some(
         value
             .parse()
-            .unwrap_or_else(|_| panic!("{name}={value} is no number")),
+            .unwrap_or_else(|_| panic!("{name}: {value} is not a number")),
     )
 }
 

@@ -68,8 +68,8 @@ struct Scored {
     acceptance: Option<Acceptance>,
 }
 
-/// How often the recorded target keeps a first token that this model drafts with the settings of the
-/// recording: expected, with bounds where too few probabilities were recorded.
+/// How often the recorded target keeps a first token that this model drafts with the settings of
+/// the recording: expected, with bounds where too few probabilities were recorded.
 #[derive(Serialize)]
 struct Acceptance {
     /// By the rules that draw, at least and at most.

@@ -259,9 +259,9 @@ pub struct FirstPicks {
 }
 
 impl FirstPicks {
-    /// Replays a record whose lists hold at most `most` tokens, as [`replay`](fn@super::replay), and
-    /// adds its drafts. Drafts that a neural drafter begins are left out: they are drawn with the
-    /// noise of the sample.
+    /// Replays a record whose lists hold at most `most` tokens, as [`replay`](fn@super::replay),
+    /// and adds its drafts. Drafts that a neural drafter begins are left out: they are drawn with
+    /// the noise of the sample.
     ///
     /// # Errors
     /// As [`replay`](fn@super::replay).

@@ -1,5 +1,5 @@
-//! What is measured of each row of a target: the margin between its two greatest logits, or its most
-//! probable tokens.
+//! What is measured of each row of a target: the margin between its two greatest logits, or its
+//! most probable tokens.
 
 use std::sync::{Arc, Mutex};
 

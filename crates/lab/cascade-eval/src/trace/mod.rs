@@ -1,9 +1,9 @@
 //! Target traces: recorded outputs of a target, so that cascades can be replayed without it.
 //!
-//! Under greedy decoding a target has only one output, whatever is drafted for it, and so it has for
-//! one seed if it samples by the rule `coupled`. Its recorded tokens therefore determine, for any
-//! cascade, which drafts it would have accepted: tokens, steps and calls of a replay equal those of
-//! the real run. Only its time does not.
+//! Under greedy decoding a target has only one output, whatever is drafted for it, and so it has
+//! for one seed if it samples by the rule `coupled`. Its recorded tokens therefore determine, for
+//! any cascade, which drafts it would have accepted: tokens, steps and calls of a replay equal
+//! those of the real run. Only its time does not.
 //!
 //! * [`Trace`]: a recording in memory: a [`Header`] with metadata, and [`Record`]s, one for each
 //!   prompt.

@@ -9,8 +9,8 @@ use super::{Error, Record, Result};
 /// Probabilities of a row sum to 1 up to rounding.
 const ROUNDING: f64 = 1e-6;
 
-/// The settings of a sampled recording. By the rule `coupled` its text is a function of them, of the
-/// seed and of the prompt; other rules cannot be replayed, since their text depends on what is
+/// The settings of a sampled recording. By the rule `coupled` its text is a function of them, of
+/// the seed and of the prompt; other rules cannot be replayed, since their text depends on what is
 /// drafted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -29,8 +29,8 @@ pub const NO_TOKEN: TokenId = Observation::UNKNOWN;
 /// probabilities were recorded.
 ///
 /// Of a sampled recording, the record of the first call after [`set_source`](Scorer::set_source) is
-/// kept as long as its output goes on. Otherwise it is pure, since it caches nothing, and `rows_computed` is the number of requested rows. A call
-/// costs a binary search among the prompts.
+/// kept as long as its output goes on. Otherwise it is pure, since it caches nothing, and
+/// `rows_computed` is the number of requested rows. A call costs a binary search among the prompts.
 ///
 /// # Errors of `score`
 /// Besides those of every [`Scorer`]: [`Error::OffRecord`] for a context that was not recorded;
