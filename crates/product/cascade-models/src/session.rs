@@ -232,7 +232,7 @@ impl Session {
             _ => {}
         }
         if let Some(layer) = want.hidden.lacking_in(self.info().hidden) {
-            let model = "the device's backend";
+            let model = "a model on this device";
             return Err(Error::NoHiddenState { layer, model });
         }
         let nodes = tree.len();
