@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map(str::to_owned)
         .collect();
     let options = config.generation.options().with_max_new_tokens(48);
-    let mut generation = cascade.start("Question: A farm has 4 cows. How many legs?", &options)?;
+    let question = "Ann has 12 shells. Tom has 3 times as many. How many shells have the two?";
+    let mut generation = cascade.start(&format!("Question: {question} Answer:"), &options)?;
     while let Some(step) = generation.step()? {
         print!("{}", step.text());
         std::io::stdout().flush()?;
