@@ -90,12 +90,12 @@ impl Calibration {
             return;
         };
         let mut paths: Vec<f64> = Vec::with_capacity(draft.tree().len());
-        for node in 0..draft.tree().len() {
+        for (node, estimate) in estimates.into_iter().enumerate() {
             let above = draft
                 .tree()
                 .parent(node)
                 .map_or(1.0, |parent| paths[parent]);
-            let path = above * f64::from(estimates[node]);
+            let path = above * f64::from(estimate);
             paths.push(path);
             let band = STARTS.partition_point(|&from| from <= path).max(1) - 1;
             let band = &mut self.bands[band];
