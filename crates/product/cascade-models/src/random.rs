@@ -58,6 +58,10 @@ fn of_weights(config: Value, options: &LoadOptions, weights: &RandomWeights) -> 
 /// Any tensor that is asked for, a function of its name, shape and role.
 struct RandomWeights {
     /// Whether values are not left to the device.
+    #[cfg_attr(
+        not(feature = "gpu"),
+        expect(dead_code, reason = "the only device is the host")
+    )]
     on_host: bool,
 }
 

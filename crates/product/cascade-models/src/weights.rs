@@ -13,7 +13,9 @@ use cascade_gpu::{StorageDType, TensorSource};
 #[cfg(feature = "gpu")]
 use self::pack::q8_0;
 pub(crate) use self::pack::{format_for, pack, pack_blocks, PackedMatrix};
-use crate::{DType, Device, Error, Result};
+#[cfg(feature = "gpu")]
+use crate::Error;
+use crate::{DType, Device, Result};
 
 /// Gives the weights of a model by name, as a checkpoint of Hugging Face names them.
 pub trait WeightSource: Send + Sync {
