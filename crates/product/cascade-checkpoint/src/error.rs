@@ -1,7 +1,39 @@
 //! What can go wrong between a model's files and what they hold.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The cure of files that are damaged.
+pub(crate) const DOWNLOAD_AGAIN: &str = "copy or download it again";
+
+/// The cure of damage, for `file`. One in the hub's cache stays there, and is downloaded again only
+/// once its content is gone.
+fn download_again(file: &str) -> String {
+    match cached_content(Path::new(file)) {
+        Some(content) => {
+            let content = content.display();
+            format!("delete {content} and run again, which downloads it again")
+        }
+        None => DOWNLOAD_AGAIN.to_owned(),
+    }
+}
+
+/// Where the hub's cache keeps the content of `file`, if it is a link from a snapshot.
+fn cached_content(file: &Path) -> Option<PathBuf> {
+    fs::read_link(file).ok()?;
+    let content = fs::canonicalize(file).ok()?;
+    (content.parent()?.file_name()? == "blobs").then_some(content)
+}
+
+fn cure_of(cure: &str, file: &str) -> String {
+    match cure {
+        DOWNLOAD_AGAIN => download_again(file),
+        _ => cure.to_owned(),
+    }
+}
 
 /// An error of this crate. Messages name the file, what is wrong with it, and how to mend it.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +71,8 @@ pub enum Error {
     /// A safetensors file is shorter or longer than its header says.
     #[error(
         "{file} is {found} bytes long but its header describes {expected}; it was cut off or \
-         damaged, copy or download it again"
+         damaged, {}",
+        download_again(file)
     )]
     WrongLength {
         /// The file.
@@ -51,7 +84,7 @@ pub enum Error {
     },
 
     /// A file of weights that cannot be understood.
-    #[error("{file} is not a {format} file: {reason}; {cure}")]
+    #[error("{file} is not a {format} file: {reason}; {}", cure_of(cure, file))]
     CorruptWeights {
         /// The file.
         file: String,
@@ -219,7 +252,8 @@ pub enum Error {
     /// A weight that is NaN or infinite, or becomes so in f32.
     #[error(
         "{file}: tensor {tensor} has {value} at {place}, and weights are finite numbers: the file is \
-         damaged, or its training failed; copy or download it again, or take another model"
+         damaged, or its training failed; {}, or take another model",
+        download_again(file)
     )]
     NotFinite {
         /// The weight file.
@@ -248,5 +282,41 @@ pub enum Error {
 impl From<Error> for cascade_core::Error {
     fn from(error: Error) -> Self {
         Self::backend(error)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn cut(file: &Path) -> String {
+        let file = file.display().to_string();
+        let (expected, found) = (9, 8);
+        let error = Error::WrongLength {
+            file,
+            expected,
+            found,
+        };
+        error.to_string()
+    }
+
+    #[test]
+    fn damaged_files_of_the_cache_are_to_be_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (blob, snapshot) = (root.join("blobs/c0ffee"), root.join("snapshots/1"));
+        for folder in [root.join("blobs"), snapshot.clone()] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(&blob, "cut off").unwrap();
+        let file = snapshot.join("model.safetensors");
+        std::os::unix::fs::symlink("../../blobs/c0ffee", &file).unwrap();
+        let message = cut(&file);
+        let cure = format!("delete {} and run again", blob.display());
+        assert!(message.contains(&cure), "{message}");
+        assert!(
+            cut(&blob).ends_with(DOWNLOAD_AGAIN),
+            "no snapshot leads here"
+        );
     }
 }

@@ -30,7 +30,6 @@ use crate::{Error, Result};
 pub(crate) use settings::config;
 pub(crate) use weights::GgufWeights;
 
-const DOWNLOAD_AGAIN: &str = "copy or download it again";
 const OTHER_FILE: &str = "take another GGUF file of the model, or its safetensors files";
 
 /// A GGUF file, or all parts of one that was split, headers checked.

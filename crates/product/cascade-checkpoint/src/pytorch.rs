@@ -22,11 +22,11 @@ use self::archive::Archive;
 use self::unpickle::{Element, PickledTensor};
 use crate::bytes::Bytes;
 use crate::dtype::FloatType;
+use crate::error::DOWNLOAD_AGAIN;
 use crate::tensor::{Stored, TensorFile, TensorInfo};
 use crate::{Error, Result};
 
 const FORMAT: &str = "PyTorch";
-const DOWNLOAD_AGAIN: &str = "copy or download it again";
 
 /// One file that `torch.save` wrote from a dictionary of tensors, its pickle read and checked
 /// against the archive.

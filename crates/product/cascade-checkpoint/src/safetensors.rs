@@ -10,6 +10,7 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::bytes::Bytes;
 use crate::dtype::FloatType;
+use crate::error::DOWNLOAD_AGAIN;
 use crate::tensor::{Encoding, InPlace, Stored, TensorFile, TensorInfo};
 use crate::{Error, Result};
 
@@ -18,7 +19,6 @@ const PREFIX: u64 = 8;
 /// The longest header that the format allows.
 const MAX_HEADER: u64 = 100_000_000;
 const FORMAT: &str = "safetensors";
-const DOWNLOAD_AGAIN: &str = "copy or download it again";
 
 /// One safetensors file, its header checked.
 pub(crate) struct Safetensors {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::blocks::BlockType;
-use super::DOWNLOAD_AGAIN;
+use crate::error::DOWNLOAD_AGAIN;
 
 const MAGIC: &[u8; 4] = b"GGUF";
 /// Where tensors begin is a multiple of this unless the file says otherwise.
