@@ -56,7 +56,7 @@ impl Group {
                 "max_gram_tree: { table: embedded:demo }",
                 "max_gram: { branches: 3, width: 2, bigram: embedded:demo }",
                 "prompt_lookup: { max_ngram: 3 }",
-                "bigram: embedded:demo",
+                "bigram: { table: embedded:demo }",
             ],
             prompts: ["--dataset", "problems", "--sample", "100"]
                 .map(str::to_owned)

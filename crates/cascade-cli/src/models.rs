@@ -237,6 +237,7 @@ mod tests {
 
     #[test]
     fn types_override_those_of_a_configuration() {
+        cascade_demo::register();
         for line in ["", "--config embedded:demo-t5"] {
             let args = parsed(&format!("{line} --dtype q8_0 --cache-dtype bf16")).unwrap();
             let mut config = configuration(&args, None, "embedded:demo-llama").unwrap();
@@ -256,6 +257,7 @@ mod tests {
 
     #[test]
     fn the_tree_follows_the_drafters_of_the_demo() {
+        cascade_demo::register();
         let args = parsed("--tree").unwrap();
         let config = configuration(&args, None, "embedded:demo-llama").unwrap();
         let names: Vec<_> = config.drafters().iter().map(Drafter::name).collect();
