@@ -109,6 +109,8 @@ fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
 }
 
 pub(crate) fn config(path: &Path) -> Outcome {
+    // Some of the files name the demo's models.
+    cascade_demo::register();
     let config = said(Config::open(path))?;
     config.warnings();
     Ok(())

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::AssembleOptions;
 use cascade_core::{Architecture, Budget, Drafter, Fingerprint, Scorer, TokenTree, Want};
 use cascade_data::DataSource;
 use cascade_engine::Options;
@@ -59,7 +59,7 @@ fn definition() -> Definition {
 }
 
 fn prepare(choice: &Choice) -> Result<Experiment, Error> {
-    let config = Config::open("embedded:demo-t5").unwrap();
+    let config = crate::demo();
     Experiment::prepare(&definition(), &config, &AssembleOptions::default(), choice)
 }
 
@@ -261,7 +261,7 @@ fn reports_show_who_drafted_every_token() {
     }
     let broken = folder.path().join("samples.jsonl");
     fs::write(&broken, "{}\n").unwrap();
-    let config = Config::open("embedded:demo-t5").unwrap();
+    let config = crate::demo();
     let again = Experiment::prepare(
         &definition(),
         &config,
@@ -300,7 +300,7 @@ fn plans_hold_hashes_of_all_files() {
 fn counts_equal_a_recount() {
     let folder = tempfile::tempdir().unwrap();
     run(&experiment(), folder.path(), "1/1", false).unwrap();
-    let config = Config::open("embedded:demo-t5").unwrap();
+    let config = crate::demo();
     let target = config
         .pool(&AssembleOptions::default())
         .target(&config)
@@ -437,7 +437,7 @@ fn some_records_of_a_recording_are_drawn_by_the_seed() {
         };
         let experiment = Experiment::prepare_replay(
             &definition,
-            &Config::open("embedded:demo-t5").unwrap(),
+            &crate::demo(),
             &AssembleOptions::default(),
             &choice,
             (trace.clone(), None),
@@ -462,7 +462,7 @@ fn some_records_of_a_recording_are_drawn_by_the_seed() {
 
 #[test]
 fn a_recording_with_another_tokenizer_is_refused() {
-    let config = Config::open("embedded:demo-t5").unwrap();
+    let config = crate::demo();
     let replay = |text: &str, with_tokenizer: bool| {
         let definition = Definition::parse("replay", text).unwrap();
         let target = config
@@ -500,7 +500,7 @@ fn a_recording_with_another_tokenizer_is_refused() {
 #[test]
 fn a_replay_counts_as_a_direct_comparison_does() {
     let definition = Definition::parse("replay", REPLAY).unwrap();
-    let config = Config::open("embedded:demo-t5").unwrap();
+    let config = crate::demo();
     let trace = Arc::new(excerpt());
     let experiment = Experiment::prepare_replay(
         &definition,

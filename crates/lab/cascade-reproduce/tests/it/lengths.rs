@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cascade_config::{AssembleOptions, Config};
+use cascade_config::AssembleOptions;
 use cascade_engine::{ClassifierWeights, HeadWeights, CLASSIFIER_FEATURES};
 use cascade_eval::trace::Trace;
 use cascade_report::{Machine, Manifest, Table};
@@ -130,7 +130,7 @@ fn prepare_some(rules: Option<&Path>, limit: Option<usize>) -> Result<Experiment
         rules: rules.map(Path::to_owned),
         ..Choice::default()
     };
-    let config = Config::open("embedded:demo-t5").unwrap();
+    let config = crate::demo();
     Experiment::prepare(&definition(), &config, &AssembleOptions::default(), &choice)
 }
 
@@ -372,7 +372,7 @@ fn replay(rules: Option<&Path>) -> Result<Experiment, Error> {
         rules: rules.map(Path::to_owned),
         ..Choice::default()
     };
-    let config = Config::open("embedded:demo-t5").unwrap();
+    let config = crate::demo();
     let recorded = (Arc::new(trace), None);
     let options = AssembleOptions::default();
     Experiment::prepare_replay(&definition(), &config, &options, &choice, recorded)

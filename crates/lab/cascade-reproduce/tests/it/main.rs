@@ -4,3 +4,11 @@
 mod experiments;
 mod ledger;
 mod lengths;
+
+use cascade_config::Config;
+
+/// The configuration of the embedded T5 family.
+fn demo() -> Config {
+    cascade_demo::register();
+    Config::open("embedded:demo-t5").unwrap()
+}
