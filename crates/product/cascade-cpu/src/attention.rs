@@ -87,6 +87,17 @@ pub enum ScoreBias<'a> {
     PerHead(&'a [f32]),
 }
 
+/// Queries of one text, and what they attend to.
+#[derive(Clone, Copy, Debug)]
+pub struct TextAttention<'a> {
+    /// `[heads, rows, head_dim]`.
+    pub queries: &'a [f32],
+    /// Each head of keys and values serves as many consecutive heads of queries.
+    pub keys_values: KeysValues<'a>,
+    /// What is added to scores.
+    pub bias: ScoreBias<'a>,
+}
+
 /// Softmax attention without scaling of scores, with several threads if that is worth it.
 ///
 /// `queries` is `[heads, rows, head_dim]`; each head of keys and values serves as many consecutive
@@ -98,26 +109,50 @@ pub fn attend(
     keys_values: KeysValues<'_>,
     bias: ScoreBias<'_>,
 ) -> Vec<f32> {
-    let (rows, keys) = (queries.len() / (heads * head_dim), keys_values.count);
-    let (bias, bias_step) = match bias {
-        ScoreBias::None => (&[][..], 0),
-        ScoreBias::Shared(bias) => (bias, 0),
-        ScoreBias::PerHead(bias) => (bias, rows * keys),
-    };
-    let attention = Attention {
+    let text = TextAttention {
         queries,
         keys_values,
         bias,
-        bias_step,
-        heads: (0, heads),
-        shape: AttentionShape {
-            group: heads / keys_values.heads,
-            rows,
-            head_dim,
-        },
-        wide: Wide::of(Isa::current()).filter(|_| head_dim.is_multiple_of(16)),
     };
-    attention.run()
+    attend_texts([text], heads, head_dim)
+}
+
+/// [`attend`] for several texts, each to its own keys and values: threads share the work of all of
+/// them. Gives `[rows of all texts, heads * head_dim]`, text after text, with the bits that each
+/// has alone.
+pub fn attend_texts<'a>(
+    texts: impl IntoIterator<Item = TextAttention<'a>>,
+    heads: usize,
+    head_dim: usize,
+) -> Vec<f32> {
+    let texts = texts.into_iter();
+    let texts: Vec<_> = texts
+        .map(|text| Attention::new(text, heads, head_dim))
+        .collect();
+    let all = texts.iter().map(Attention::duration).sum();
+    threads::run(
+        all,
+        texts,
+        |texts| joined(texts.into_iter().map(|text| arch().dispatch(text))),
+        |texts| {
+            let pieces: Vec<Attention<'_>> =
+                texts.iter().flat_map(|text| text.pieces(all)).collect();
+            let pieces = pieces.into_par_iter().with_max_len(1);
+            let done: Vec<Vec<f32>> = pieces.map(|piece| arch().dispatch(piece)).collect();
+            let mut done = done.into_iter();
+            joined(texts.iter().map(|text| {
+                let pieces = done.by_ref().take(text.pieces(all).len());
+                side_by_side(pieces.collect(), text.shape.rows)
+            }))
+        },
+    )
+}
+
+/// Rows of texts, one after the other; of a single one without a copy.
+fn joined(mut texts: impl Iterator<Item = Vec<f32>>) -> Vec<f32> {
+    let mut rows = texts.next().unwrap_or_default();
+    texts.for_each(|more| rows.extend(more));
+    rows
 }
 
 #[derive(Clone, Copy)]
@@ -144,36 +179,59 @@ struct Attention<'a> {
 }
 
 impl<'a> Attention<'a> {
-    /// `[rows, heads * head_dim]`, with several threads if that is worth it.
-    fn run(self) -> Vec<f32> {
-        let (keys, (_, heads)) = (self.keys_values.count, self.heads);
-        let AttentionShape { rows, head_dim, .. } = self.shape;
-        let elements = 2 * self.keys_values.heads * keys * head_dim;
-        threads::run(
-            duration(self.queries.len() * keys, elements),
-            self,
-            |all| arch().dispatch(all),
-            |all| {
-                let share = all.share(rayon::current_num_threads());
-                let parts: Vec<Vec<f32>> = (0..heads.div_ceil(share))
-                    .into_par_iter()
-                    .with_max_len(1)
-                    .map(|part| (part * share, heads.min((part + 1) * share)))
-                    .map(|heads| arch().dispatch(Attention { heads, ..all }))
-                    .collect();
-                side_by_side(parts, rows)
+    fn new(text: TextAttention<'a>, heads: usize, head_dim: usize) -> Self {
+        let TextAttention {
+            queries,
+            keys_values,
+            bias,
+        } = text;
+        let (rows, keys) = (queries.len() / (heads * head_dim), keys_values.count);
+        let (bias, bias_step) = match bias {
+            ScoreBias::None => (&[][..], 0),
+            ScoreBias::Shared(bias) => (bias, 0),
+            ScoreBias::PerHead(bias) => (bias, rows * keys),
+        };
+        Self {
+            queries,
+            keys_values,
+            bias,
+            bias_step,
+            heads: (0, heads),
+            shape: AttentionShape {
+                group: heads / keys_values.heads,
+                rows,
+                head_dim,
             },
-        )
+            wide: Wide::of(Isa::current()).filter(|_| head_dim.is_multiple_of(16)),
+        }
+    }
+
+    /// Estimated single-thread time in ns.
+    fn duration(&self) -> usize {
+        let keys = self.keys_values.count;
+        let elements = 2 * self.keys_values.heads * keys * self.shape.head_dim;
+        duration(self.queries.len() * keys, elements)
+    }
+
+    /// The heads of a text in pieces that threads take one at a time, where the attention of all
+    /// texts takes `all` ns.
+    fn pieces(self, all: usize) -> impl ExactSizeIterator<Item = Self> {
+        let (_, heads) = self.heads;
+        let share = self.share(rayon::current_num_threads(), all);
+        (0..heads.div_ceil(share)).map(move |piece| Self {
+            heads: (piece * share, heads.min((piece + 1) * share)),
+            ..self
+        })
     }
 
     /// How many heads a thread takes at a time: few, so that one that is busy with something else
-    /// holds up few; those that share a head of keys stay together if there are enough others.
-    fn share(&self, threads: usize) -> usize {
+    /// holds up few; those that share a head of keys stay together if there are enough others, of
+    /// this text or of others.
+    fn share(&self, threads: usize, all: usize) -> usize {
         let (_, heads) = self.heads;
-        match self.keys_values.heads >= threads {
-            true => heads
-                .div_ceil(4 * threads)
-                .next_multiple_of(self.shape.group),
+        let pieces = (4 * threads * self.duration()).div_ceil(all.max(1)).max(1);
+        match self.keys_values.heads >= threads.min(pieces) {
+            true => heads.div_ceil(pieces).next_multiple_of(self.shape.group),
             false => heads.div_ceil(threads),
         }
     }
@@ -767,6 +825,57 @@ mod tests {
             };
             let alone = run(1);
             assert!([2, 3, 5].map(run).iter().all(|shared| *shared == alone));
+        }
+    }
+
+    /// Texts of other lengths and numbers of rows, which threads share in other pieces.
+    #[test]
+    fn texts_do_not_see_each_other() {
+        let (heads, kv_heads, dim) = (12, 3, 32);
+        let shapes = [(1, 700), (5, 9), (40, 60), (1, 1), (16, 300), (2, 1500)];
+        let made: Vec<_> = shapes
+            .iter()
+            .map(|&(rows, count)| {
+                let size = kv_heads * count * dim;
+                let mut bias = random(rows * count);
+                bias.iter_mut()
+                    .skip(1)
+                    .step_by(3)
+                    .for_each(|bias| *bias = f32::NEG_INFINITY);
+                (
+                    random(heads * rows * dim),
+                    random(size),
+                    random(size + 1),
+                    bias,
+                )
+            })
+            .collect();
+        let texts: Vec<_> = made
+            .iter()
+            .zip(shapes)
+            .map(
+                |((queries, keys, values, bias), (_, count))| TextAttention {
+                    queries,
+                    keys_values: KeysValues {
+                        keys: Elements::F32(keys),
+                        values: Elements::F32(&values[1..]),
+                        heads: kv_heads,
+                        count,
+                        head_stride: count * dim,
+                    },
+                    bias: ScoreBias::Shared(bias),
+                },
+            )
+            .collect();
+        let alone = texts
+            .iter()
+            .flat_map(|text| attend_texts([*text], heads, dim));
+        let alone: Vec<f32> = alone.collect();
+        for threads in [1, 2, 5] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let together = || attend_texts(texts.iter().copied(), heads, dim);
+            let together = pool.build().unwrap().install(together);
+            assert!(together == alone, "{threads} threads");
         }
     }
 

@@ -30,7 +30,7 @@ mod quantize;
 mod rows;
 mod threads;
 
-pub use attention::{attend, Elements, KeysValues, ScoreBias};
+pub use attention::{attend, attend_texts, Elements, KeysValues, ScoreBias, TextAttention};
 pub use cache::{Cache, CacheShape, CacheType, Part};
 pub use format::Format;
 pub use isa::{Isa, VARIABLE};

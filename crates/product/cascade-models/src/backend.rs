@@ -12,17 +12,18 @@ mod cpu;
 mod gpu;
 mod host;
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cascade_core::{HiddenLayers, Result as CoreResult};
+use cascade_core::{HiddenLayers, Result as CoreResult, Scores};
 pub(crate) use cascade_cpu::{Activation, CacheShape};
 pub use cpu::compute_threads;
 
 use crate::dtype::Types;
 pub(crate) use crate::info::{Heads, ModelInfo};
-use crate::network::{LaunchCost, Network, Sequence};
+use crate::network::{LaunchCost, Network, NewRows, Sequence};
 use crate::weights::Provider;
 #[cfg(feature = "gpu")]
 use crate::Error;
@@ -137,6 +138,11 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     type Rotary: Loaded;
     /// A bias of attention's scores by distance.
     type RelativeBias: Loaded;
+    /// Rows appended to its networks.
+    type Sequence: Sequence;
+
+    /// Whether a forward takes rows of several sequences.
+    const GATHERS: bool;
 
     /// Bytes of `weights` weights of linear maps.
     fn weight_bytes(&self, weights: usize) -> usize;
@@ -163,7 +169,13 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     fn hidden(&self, layers: usize) -> HiddenLayers;
 
     /// A sequence with nothing in it.
-    fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence>;
+    fn sequence(model: Arc<BackendNetwork<Self>>) -> Self::Sequence;
+
+    /// As [`Network::forward`].
+    fn forward(
+        model: &BackendNetwork<Self>,
+        texts: Vec<NewRows<'_, Self::Sequence>>,
+    ) -> Vec<CoreResult<Scores>>;
 }
 
 /// Puts weights into the memory of a backend. Names are those of a checkpoint without the `.weight`
@@ -310,6 +322,16 @@ impl<B: Backend> BackendNetwork<B> {
     }
 }
 
+/// Rows for a sequence that a network of the same backend has made.
+fn of_backend<S: Sequence>(text: NewRows<'_>) -> NewRows<'_, S> {
+    let sequence: &mut dyn Any = text.sequence;
+    NewRows {
+        sequence: sequence.downcast_mut().expect("a sequence of this network"),
+        plan: text.plan,
+        read: text.read,
+    }
+}
+
 impl<B: Backend> Network for BackendNetwork<B> {
     fn info(&self) -> &ModelInfo {
         &self.info
@@ -340,7 +362,15 @@ impl<B: Backend> Network for BackendNetwork<B> {
         self.backend.profile(repeats)
     }
 
+    fn gathers(&self) -> bool {
+        B::GATHERS
+    }
+
+    fn forward(&self, texts: Vec<NewRows<'_>>) -> Vec<CoreResult<Scores>> {
+        B::forward(self, texts.into_iter().map(of_backend).collect())
+    }
+
     fn sequence(self: Arc<Self>) -> Box<dyn Sequence> {
-        B::sequence(self)
+        Box::new(B::sequence(self))
     }
 }

@@ -1,9 +1,10 @@
 //! What sessions are built on: networks, and sequences of rows appended to them.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use cascade_core::{HiddenLayers, HiddenStates, Result, Scores, TokenId, Want};
+use cascade_core::{HiddenLayers, Result, Scores, TokenId, Want};
 
 use crate::info::ModelInfo;
 use crate::plan::Plan;
@@ -47,15 +48,64 @@ pub(crate) trait Network: Debug + Send + Sync {
     /// sequence still exists.
     fn profile(&self, repeats: usize) -> Result<Vec<LaunchCost>>;
 
+    /// Whether a forward takes rows of several sequences.
+    fn gathers(&self) -> bool;
+
+    /// Appends rows to sequences of this network: in one forward if it [gathers](Self::gathers),
+    /// else one after the other. Gives what is read of each, with the bits that it has alone. What
+    /// fails for one leaves its slots as they were, and concerns no other.
+    fn forward(&self, texts: Vec<NewRows<'_>>) -> Vec<Result<Scores>>;
+
     /// A sequence with nothing in it. Allocates nothing.
     fn sequence(self: Arc<Self>) -> Box<dyn Sequence>;
+}
+
+/// Rows that a forward appends to a sequence, and what is read of them.
+#[derive(Debug)]
+pub(crate) struct NewRows<'a, S: ?Sized = dyn Sequence> {
+    pub(crate) sequence: &'a mut S,
+    /// It begins where the sequence ends.
+    pub(crate) plan: Plan<'a>,
+    pub(crate) read: Read,
+}
+
+/// What is read of the rows of a forward.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Read {
+    /// Hidden states of the last so many rows, and no scores.
+    Hidden(HiddenLayers, usize),
+    /// What is wanted of the last row of the context and of the nodes; hidden states of the rows
+    /// before those, too, as far as [`hidden_after`](Want::hidden_after) goes.
+    Scores(Want),
+}
+
+impl Read {
+    /// Of how many rows of `plan`, from the last one, logits are read.
+    pub(crate) fn logits(self, plan: &Plan<'_>) -> usize {
+        match self {
+            Self::Hidden(..) => 0,
+            Self::Scores(_) => plan.tree().len() + 1,
+        }
+    }
+
+    /// Which hidden states are read, and of how many rows of `plan`, from the last one.
+    pub(crate) fn hidden(self, plan: &Plan<'_>) -> (HiddenLayers, usize) {
+        match self {
+            Self::Hidden(_, 0) => (HiddenLayers::NONE, 0),
+            Self::Hidden(layers, rows) => (layers, rows),
+            Self::Scores(want) => {
+                let rows = want.hidden_rows(plan.context(), plan.tree().len());
+                (want.hidden, rows.min(plan.rows()))
+            }
+        }
+    }
 }
 
 /// Rows appended to a network one after the other, and the keys and values they left behind, in
 /// slots.
 ///
 /// Whatever fails leaves the slots as they were before the call.
-pub(crate) trait Sequence: Debug + Send {
+pub(crate) trait Sequence: Any + Debug + Send {
     /// Rows of one forward at most, as far as the context goes: longer gaps are appended in pieces,
     /// which bounds the memory that a forward takes.
     fn chunk(&self) -> usize;
@@ -69,18 +119,4 @@ pub(crate) trait Sequence: Debug + Send {
     /// Moves `slots`, which ascend from `at` or later, to where the slot `at` begins, and forgets
     /// everything else from `at` on. On failure, slots `..at` are left.
     fn retain(&mut self, at: usize, slots: &[u32]) -> Result<()>;
-
-    /// Appends the rows of `plan` to the slots there are, and gives the hidden states of its last
-    /// `rows` that are asked for.
-    fn append(
-        &mut self,
-        plan: &Plan<'_>,
-        hidden: HiddenLayers,
-        rows: usize,
-    ) -> Result<HiddenStates>;
-
-    /// Appends the rows of `plan` and gives what `want` asks for, of its last context row and its
-    /// nodes; hidden states of the rows before those, too, as far as
-    /// [`hidden_after`](Want::hidden_after) goes.
-    fn score(&mut self, plan: &Plan<'_>, want: Want) -> Result<Scores>;
 }

@@ -1,6 +1,6 @@
 //! Sessions: what a model has read, behind a scorer that seems to have no memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cascade_core::{
     common_prefix, Architecture, Error, HiddenStates, Result, Scorer, ScorerInfo, Scores, TokenId,
@@ -10,7 +10,8 @@ use cascade_core::{
 use crate::backend::ModelInfo;
 use crate::config::ModelConfig;
 use crate::dtype::Types;
-use crate::network::{LaunchCost, Network, Sequence};
+use crate::gathering::{self, ScoreCall};
+use crate::network::{LaunchCost, Network, NewRows, Read, Sequence};
 use crate::plan::Plan;
 use crate::weights::{CallerWeights, Provider};
 use crate::{DType, Device, ModelFile, WeightSource};
@@ -141,6 +142,16 @@ impl Model {
         }
     }
 
+    /// Whether one forward computes rows of several sessions, which costs what it costs for as many
+    /// rows of one. It does on a CPU; on a GPU, sessions take turns.
+    pub fn gathers(&self) -> bool {
+        self.network.gathers()
+    }
+
+    pub(crate) fn network(&self) -> &dyn Network {
+        &*self.network
+    }
+
     /// A session that has seen nothing yet. Allocates nothing.
     pub fn session(self: &Arc<Self>) -> Session {
         Session::new(Arc::clone(self))
@@ -242,8 +253,17 @@ impl Session {
         }
     }
 
-    /// Scores the rows of `context`, of which the cache holds the beginning, and `tree`.
-    fn forward(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+    /// Begins a call of `score`: keeps what the cache holds of the context.
+    ///
+    /// # Errors
+    /// Those of a call that cannot be answered; what moving keys and values fails with.
+    pub(crate) fn begin(
+        &mut self,
+        context: &[TokenId],
+        tree: &TokenTree,
+        want: Want,
+    ) -> Result<Scoring> {
+        self.check(context, tree, want)?;
         let start = self.model.network.info().start;
         let context: Vec<TokenId> = start.into_iter().chain(context.iter().copied()).collect();
         let want = in_slots(want, usize::from(start.is_some()));
@@ -251,18 +271,100 @@ impl Session {
         if let Some(after) = want.hidden_after {
             self.cache.truncate_to(after.saturating_sub(1));
         }
-        self.cache.keep_prefix_of(&context)?;
-        let before = self.cache.context.len();
-        let hidden = self.cache.append_all_but_a_chunk(&context, want)?;
-        let scores = self.cache.score(&context, tree, want)?;
-        let scores = match hidden.is_empty() {
-            true => scores,
-            false => {
-                let all = hidden.followed_by(&scores.hidden);
-                scores.with_hidden(all)
+        if let Err(error) = self.cache.keep_prefix_of(&context) {
+            self.cache.clear();
+            return Err(error);
+        }
+        Ok(Scoring {
+            kept: self.cache.context.len(),
+            context,
+            tree: tree.clone(),
+            want,
+            piece: 0,
+            hidden: HiddenStates::default(),
+        })
+    }
+
+    /// Tokens of the context that are not computed yet.
+    pub(crate) fn missing(&self, scoring: &Scoring) -> usize {
+        scoring.context.len() - self.cache.context.len()
+    }
+
+    /// Rows of one forward at most, as far as the context goes.
+    pub(crate) fn chunk(&self) -> usize {
+        self.cache.sequence.chunk()
+    }
+
+    /// The next rows of a call: as many tokens of the context as are allowed, and the tree if none
+    /// is left.
+    pub(crate) fn new_rows<'a>(
+        &'a mut self,
+        scoring: &'a mut Scoring,
+        allowed: usize,
+    ) -> NewRows<'a> {
+        let missing = self.missing(scoring);
+        scoring.piece = allowed.min(missing);
+        self.cache.new_rows(scoring)
+    }
+
+    /// Takes what the forward of the [`new_rows`](Self::new_rows) of a call gave; gives the answer,
+    /// or `None` if tokens of the context are left.
+    pub(crate) fn take(
+        &mut self,
+        scoring: &mut Scoring,
+        given: Result<Scores>,
+    ) -> Option<Result<Scores>> {
+        let scores = match given {
+            Ok(scores) => scores,
+            Err(error) => {
+                // NaN spoils the keys and values of rows that it is hidden from, too: a mask adds
+                // −∞ to a score, or 0 times a value to a sum. Rows that a later call might keep
+                // cannot be distinguished from those.
+                self.cache.clear();
+                return Some(Err(error));
             }
         };
-        Ok(scores.with_rows_computed(context.len() - before + tree.len()))
+        let left = self.missing(scoring) - scoring.piece;
+        self.cache.context.extend(scoring.next_tokens(&self.cache));
+        let hidden = std::mem::take(&mut scoring.hidden);
+        let hidden = match hidden.is_empty() {
+            true => scores.hidden.clone(),
+            false => hidden.followed_by(&scores.hidden),
+        };
+        if left > 0 {
+            scoring.hidden = hidden;
+            return None;
+        }
+        self.cache.tree = std::mem::take(&mut scoring.tree);
+        let rows = scoring.context.len() - scoring.kept + self.cache.tree.len();
+        Some(Ok(scores.with_hidden(hidden).with_rows_computed(rows)))
+    }
+}
+
+/// A call of `score` under way.
+#[derive(Debug)]
+pub(crate) struct Scoring {
+    /// With the start token, if there is one.
+    context: Vec<TokenId>,
+    tree: TokenTree,
+    want: Want,
+    /// Tokens of the context that were in the cache before.
+    kept: usize,
+    /// How many tokens of the context the forward under way computes.
+    piece: usize,
+    /// Of the context, as far as it has been computed.
+    hidden: HiddenStates,
+}
+
+impl Scoring {
+    /// Rows of the tree.
+    pub(crate) fn nodes(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Tokens of the context that are computed next.
+    fn next_tokens(&self, cache: &Cache) -> &[TokenId] {
+        &self.context[cache.context.len()..][..self.piece]
     }
 }
 
@@ -292,15 +394,12 @@ impl Scorer for Session {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        self.check(context, tree, want)?;
-        let scores = self.forward(context, tree, want);
-        if scores.is_err() {
-            // NaN spoils the keys and values of rows that it is hidden from, too: a mask adds −∞ to
-            // a score, or 0 times a value to a sum. Rows that a later call might keep cannot be
-            // distinguished from those.
-            self.cache.clear();
-        }
-        scores
+        gathering::score_alone(ScoreCall {
+            session: self,
+            context,
+            tree,
+            want,
+        })
     }
 }
 
@@ -373,37 +472,34 @@ impl Cache {
         }
     }
 
-    /// Appends what is missing of `context`, until one chunk at most is left, and gives the hidden
-    /// states that are wanted of it.
-    fn append_all_but_a_chunk(&mut self, context: &[TokenId], want: Want) -> Result<HiddenStates> {
-        let empty = TokenTree::new();
-        let chunk = self.sequence.chunk();
-        let mut hidden = HiddenStates::default();
-        while context.len() - self.context.len() > chunk {
-            let gap = &context[self.context.len()..][..chunk];
-            let plan = Plan::new(self.context.len(), gap, &empty);
-            let end = self.context.len() + gap.len();
-            let rows = want
-                .hidden_after
-                .map_or(0, |after| (end + 1).saturating_sub(after));
-            let rows = rows.min(gap.len());
-            let more = self.sequence.append(&plan, want.hidden, rows)?;
-            hidden = hidden.followed_by(&more);
-            self.context.extend(gap);
+    /// The next rows of a call.
+    fn new_rows<'a>(&'a mut self, scoring: &'a Scoring) -> NewRows<'a> {
+        let Scoring { want, tree, .. } = scoring;
+        let tokens = scoring.next_tokens(self);
+        let end = self.context.len() + tokens.len();
+        let (tree, read) = match end == scoring.context.len() {
+            true => (tree, Read::Scores(*want)),
+            false => {
+                let rows = want
+                    .hidden_after
+                    .map_or(0, |after| (end + 1).saturating_sub(after));
+                let rows = rows.min(tokens.len());
+                (
+                    NO_NODES.get_or_init(TokenTree::new),
+                    Read::Hidden(want.hidden, rows),
+                )
+            }
+        };
+        NewRows {
+            plan: Plan::new(self.context.len(), tokens, tree),
+            sequence: &mut *self.sequence,
+            read,
         }
-        Ok(hidden)
-    }
-
-    /// Appends the rest of `context`, and `tree` behind it.
-    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        let gap = &context[self.context.len()..];
-        let plan = Plan::new(self.context.len(), gap, tree);
-        let scores = self.sequence.score(&plan, want)?;
-        self.context.extend(gap);
-        self.tree = tree.clone();
-        Ok(scores)
     }
 }
+
+/// What follows a piece of a context.
+static NO_NODES: OnceLock<TokenTree> = OnceLock::new();
 
 /// Nodes of `tree`, from a root down, whose tokens `continuation` begins with: the longest such
 /// branch.

@@ -6,19 +6,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cascade_checkpoint::Rows;
-use cascade_core::{HiddenLayer, HiddenLayers, Matrix};
+use cascade_core::{HiddenLayer, HiddenLayers, Matrix, Result as CoreResult, Scores, TokenId};
 use cascade_cpu::{
-    attend, start_threads, Cache, CacheShape, CacheType, Isa, KeysValues, Linear, Packed, Part,
-    ScoreBias,
+    attend_texts, start_threads, Cache, CacheShape, CacheType, Isa, Linear, Packed, Part,
+    ScoreBias, TextAttention,
 };
 
-use super::host::{Answer, HostBias, HostInput, HostRows, HostSequence, PerWindow, RelativeBias};
+use super::host::{self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias};
 use super::{
     Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec,
-    Loader, ModelInfo, Outputs, QkTransform,
+    Loader, ModelInfo, NewRows, Outputs, QkTransform,
 };
 use crate::dtype::Types;
-use crate::network::Sequence;
 use crate::weights::{Provider, Role};
 use crate::{DType, Error, Result};
 
@@ -143,6 +142,9 @@ impl Backend for Cpu {
     type Linear = Map;
     type Rotary = Rotary;
     type RelativeBias = RelativeBias;
+    type Sequence = HostSequence;
+
+    const GATHERS: bool = true;
 
     fn weight_bytes(&self, weights: usize) -> usize {
         let WeightTotals {
@@ -168,8 +170,15 @@ impl Backend for Cpu {
         shape.elements_per_slot() * self.cache.bytes()
     }
 
-    fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence> {
-        Box::new(HostSequence::new(model))
+    fn sequence(model: Arc<BackendNetwork<Self>>) -> HostSequence {
+        HostSequence::new(model.backend.cache(model.info.cache_shape()))
+    }
+
+    fn forward(
+        model: &BackendNetwork<Self>,
+        texts: Vec<NewRows<'_, HostSequence>>,
+    ) -> Vec<CoreResult<Scores>> {
+        host::forward(model, texts)
     }
 }
 
@@ -307,15 +316,15 @@ impl Cpu {
         Cache::of_type(shape, self.cache)
     }
 
-    /// Runs what `write` writes down. Keys and values of the rows are left behind the committed
-    /// slots of the caches, which have room for them.
+    /// Runs what `write` writes down over the rows of all texts, and answers each. Keys and values
+    /// of the rows are left behind the committed slots of the caches, which have room for them.
     pub(super) fn run(
         &self,
         info: &ModelInfo,
-        input: HostInput<'_>,
+        texts: Vec<HostInput<'_>>,
         write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
-    ) -> Answer {
-        let run = || run(info, input, write);
+    ) -> Vec<Answer> {
+        let run = || run(info, texts, write);
         match self.held.bytes >= WITHIN_THE_POOL && compute_threads() > 1 {
             true => rayon::scope(|_| run()),
             false => run(),
@@ -336,52 +345,85 @@ const WITHIN_THE_POOL: usize = 1 << 25;
 
 fn run(
     info: &ModelInfo,
-    input: HostInput<'_>,
+    texts: Vec<HostInput<'_>>,
     write: &mut dyn FnMut(&mut dyn Forward<Cpu>),
-) -> Answer {
+) -> Vec<Answer> {
     let mut forward = CpuForward {
         info,
-        positions: input.rows.positions(),
-        rows: input.rows,
-        sequence: input.sequence,
-        source: input.source,
-        wanted: input.wanted,
-        hidden: input.hidden,
-        hidden_rows: input.hidden_rows,
-        biases: PerWindow::new(),
+        texts: texts.into_iter().map(Text::new).collect(),
         stream: Vec::new(),
         normed: Vec::new(),
-        queries: Vec::new(),
         attended: Vec::new(),
         inner: Vec::new(),
-        answer: Answer::default(),
     };
     write(&mut forward);
-    forward.answer
+    let texts = forward.texts.into_iter();
+    texts.map(|text| text.answer).collect()
 }
 
-/// Rows on their way through the layers, row-major.
+/// Rows of some texts on their way through the layers, row-major, text after text. What every row
+/// goes through alone is done for all of them at once, so that weights are read once; what depends
+/// on the rows before a row, text by text.
 struct CpuForward<'a> {
     info: &'a ModelInfo,
-    rows: HostRows<'a>,
-    positions: Vec<u32>,
-    sequence: &'a mut Cache,
-    source: &'a mut Cache,
-    wanted: usize,
-    hidden: HiddenLayers,
-    hidden_rows: usize,
-    /// Of self-attention, once a layer has asked for it.
-    biases: PerWindow<HostBias>,
+    texts: Vec<Text<'a>>,
     stream: Vec<f32>,
     normed: Vec<f32>,
-    /// `[heads, rows, head size]`.
-    queries: Vec<f32>,
     attended: Vec<f32>,
     inner: Vec<f32>,
+}
+
+/// The rows of one text, and what they see.
+struct Text<'a> {
+    input: HostInput<'a>,
+    positions: Vec<u32>,
+    /// Of self-attention, once a layer has asked for it.
+    biases: PerWindow<HostBias>,
+    /// `[heads, rows, head size]`.
+    queries: Vec<f32>,
     answer: Answer,
 }
 
-impl CpuForward<'_> {
+impl<'a> Text<'a> {
+    fn new(input: HostInput<'a>) -> Self {
+        Self {
+            positions: input.rows.positions(),
+            input,
+            biases: PerWindow::new(),
+            queries: Vec::new(),
+            answer: Answer::default(),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// Takes the queries, which come first in each row of `features`.
+    fn take_queries(&mut self, heads: Heads, features: &[f32], transform: HeadTransform<'_>) {
+        let Heads { queries, size, .. } = heads;
+        let width = features.len() / self.rows();
+        self.queries = Vec::with_capacity(queries * self.rows() * size);
+        for head in 0..queries {
+            for (row, &position) in features.chunks_exact(width).zip(&self.positions) {
+                let start = self.queries.len();
+                self.queries
+                    .extend_from_slice(&row[head * size..(head + 1) * size]);
+                transform.apply(&mut self.queries[start..], position);
+            }
+        }
+    }
+
+    /// Keeps the rows of `values` of which hidden states are wanted.
+    fn keep_hidden(&mut self, layer: HiddenLayer, values: &[f32], size: usize) {
+        if self.input.hidden.contains(layer) {
+            let rows = values[values.len() - self.input.hidden_rows * size..].to_vec();
+            self.answer.hidden.push((layer, Matrix::new(size, rows)));
+        }
+    }
+}
+
+impl<'a> CpuForward<'a> {
     fn norm(&mut self, norm: &Norm) {
         self.normed = cascade_cpu::rms_norm(&self.stream, &norm.weight, norm.epsilon);
     }
@@ -392,34 +434,31 @@ impl CpuForward<'_> {
         self.norm(norm);
     }
 
-    /// The rows of which hidden states are wanted.
-    fn last_rows<'v>(&self, values: &'v [f32]) -> &'v [f32] {
-        &values[values.len() - self.hidden_rows * self.info.size..]
-    }
-
-    /// Takes the queries, which come first in each row of `features`.
-    fn take_queries(&mut self, features: &[f32], transform: HeadTransform<'_>) {
-        let (Heads { queries, size, .. }, rows) = (self.info.heads, self.rows.count());
-        let width = features.len() / rows;
-        self.queries = Vec::with_capacity(queries * rows * size);
-        for head in 0..queries {
-            for (row, &position) in features.chunks_exact(width).zip(&self.positions) {
-                let start = self.queries.len();
-                self.queries
-                    .extend_from_slice(&row[head * size..(head + 1) * size]);
-                transform.apply(&mut self.queries[start..], position);
-            }
+    /// Calls `each` with every text and its rows of `values`.
+    fn each_text(&mut self, values: &[f32], mut each: impl FnMut(&mut Text<'a>, &[f32])) {
+        let rows: usize = self.texts.iter().map(Text::rows).sum();
+        let (width, mut rest) = (values.len() / rows, values);
+        for text in &mut self.texts {
+            let (own, others) = rest.split_at(text.rows() * width);
+            each(text, own);
+            rest = others;
         }
     }
-}
 
-fn attend_with(
-    heads: Heads,
-    queries: &[f32],
-    keys_values: KeysValues<'_>,
-    bias: ScoreBias<'_>,
-) -> Vec<f32> {
-    attend(queries, heads.queries, heads.size, keys_values, bias)
+    fn keep_hidden(&mut self, layer: HiddenLayer, values: &[f32]) {
+        let size = self.info.size;
+        self.each_text(values, |text, rows| text.keep_hidden(layer, rows, size));
+    }
+
+    /// The rows of which logits are wanted.
+    fn wanted(&mut self) -> Vec<f32> {
+        let (size, normed) = (self.info.size, std::mem::take(&mut self.normed));
+        let mut wanted = Vec::new();
+        self.each_text(&normed, |text, rows| {
+            wanted.extend_from_slice(&rows[rows.len() - text.input.wanted * size..]);
+        });
+        wanted
+    }
 }
 
 /// Writes keys and values, side by side in each row, behind the committed slots of a cache; keys as
@@ -446,7 +485,8 @@ fn store<'r>(
 
 impl Forward<Cpu> for CpuForward<'_> {
     fn embed(&mut self, table: &Table, norm: &Norm) {
-        let tokens = self.rows.tokens();
+        let tokens = self.texts.iter().flat_map(|text| text.input.rows.tokens());
+        let tokens: Vec<TokenId> = tokens.collect();
         self.stream = vec![0.0; tokens.len() * table.size()];
         let rows = self.stream.chunks_exact_mut(table.size());
         for (row, token) in rows.zip(tokens) {
@@ -456,54 +496,66 @@ impl Forward<Cpu> for CpuForward<'_> {
     }
 
     fn enter(&mut self, layer: usize) {
-        let layer = HiddenLayer::Entering(layer);
-        if self.hidden.contains(layer) {
-            let size = self.info.size;
-            let rows = self.last_rows(&self.stream).to_vec();
-            self.answer.hidden.push((layer, Matrix::new(size, rows)));
-        }
+        let stream = std::mem::take(&mut self.stream);
+        self.keep_hidden(HiddenLayer::Entering(layer), &stream);
+        self.stream = stream;
     }
 
     fn project(&mut self, linear: &Map, transform: QkTransform<'_, Cpu>, layer: usize) {
         let features = linear.linear.forward(&self.normed);
         let [of_queries, of_keys] = head_transforms(&transform);
-        self.take_queries(&features, of_queries);
-        let Heads { queries, size, .. } = self.info.heads;
-        let rows = features.chunks_exact(features.len() / self.rows.count());
-        let rows = rows.map(|row| &row[queries * size..]);
-        let positions = &self.positions;
-        store(self.sequence, layer, size, rows, |keys, row| {
-            of_keys.apply(keys, positions[row]);
+        let heads @ Heads { queries, size, .. } = self.info.heads;
+        self.each_text(&features, |text, features| {
+            text.take_queries(heads, features, of_queries);
+            let rows = features.chunks_exact(features.len() / text.rows());
+            let rows = rows.map(|row| &row[queries * size..]);
+            let positions = &text.positions;
+            store(text.input.sequence, layer, size, rows, |keys, row| {
+                of_keys.apply(keys, positions[row]);
+            });
         });
     }
 
     fn project_queries(&mut self, linear: &Map) {
-        let features = linear.linear.forward(&self.normed);
-        self.take_queries(&features, HeadTransform::NONE);
+        let (features, heads) = (linear.linear.forward(&self.normed), self.info.heads);
+        self.each_text(&features, |text, features| {
+            text.take_queries(heads, features, HeadTransform::NONE);
+        });
     }
 
     fn project_source(&mut self, linear: &Map, layer: usize) {
-        let features = linear.linear.forward(&self.normed);
-        let rows = features.chunks_exact(features.len() / self.rows.count());
-        store(self.source, layer, self.info.heads.size, rows, |_, _| ());
+        let (features, size) = (linear.linear.forward(&self.normed), self.info.heads.size);
+        self.each_text(&features, |text, features| {
+            let rows = features.chunks_exact(features.len() / text.rows());
+            store(text.input.source, layer, size, rows, |_, _| ());
+        });
     }
 
     fn attend(&mut self, span: AttentionSpan<'_, Cpu>, layer: usize) {
-        let rows = self.rows;
-        let bias = self.biases.of(span.window(), || rows.score_bias(&span));
-        let bias = match bias {
-            HostBias::None => ScoreBias::None,
-            HostBias::Shared(bias) => ScoreBias::Shared(bias),
-            HostBias::PerHead(bias) => ScoreBias::PerHead(bias),
-        };
-        let keys_values = self.sequence.keys_values(layer, rows.keys());
-        self.attended = attend_with(self.info.heads, &self.queries, keys_values, bias);
+        let heads = self.info.heads;
+        let texts = self.texts.iter_mut().map(|text| {
+            let rows = text.input.rows;
+            let bias = text.biases.of(span.window(), || rows.score_bias(&span));
+            TextAttention {
+                queries: &text.queries,
+                keys_values: text.input.sequence.keys_values(layer, rows.keys()),
+                bias: bias.view(),
+            }
+        });
+        self.attended = attend_texts(texts, heads.queries, heads.size);
     }
 
     fn attend_source(&mut self, layer: usize) {
-        let keys_values = self.source.keys_values(layer, self.source.len());
         let heads = self.info.heads;
-        self.attended = attend_with(heads, &self.queries, keys_values, ScoreBias::None);
+        let texts = self.texts.iter().map(|text| TextAttention {
+            queries: &text.queries,
+            keys_values: text
+                .input
+                .source
+                .keys_values(layer, text.input.source.len()),
+            bias: ScoreBias::None,
+        });
+        self.attended = attend_texts(texts, heads.queries, heads.size);
     }
 
     fn add_attended(&mut self, linear: &Map, norm: &Norm) {
@@ -528,22 +580,21 @@ impl Forward<Cpu> for CpuForward<'_> {
     }
 
     fn logits(&mut self, head: &Map, scale: Option<f64>) {
-        if self.hidden.contains(HiddenLayer::Last) {
-            let rows = self.last_rows(&self.normed).to_vec();
-            let states = Matrix::new(self.info.size, rows);
-            self.answer.hidden.push((HiddenLayer::Last, states));
-        }
-        if self.wanted == 0 {
+        let normed = std::mem::take(&mut self.normed);
+        self.keep_hidden(HiddenLayer::Last, &normed);
+        self.normed = normed;
+        let mut wanted = self.wanted();
+        if wanted.is_empty() {
             return;
         }
-        let hidden = self.normed.len() - self.wanted * self.info.size;
-        let hidden = self.normed.split_off(hidden);
-        self.answer.logits = match scale {
-            None => head.linear.forward(&hidden),
-            Some(scale) => {
-                let scaled: Vec<f32> = hidden.iter().map(|x| x * scale as f32).collect();
-                head.linear.forward(&scaled)
-            }
-        };
+        if let Some(scale) = scale {
+            wanted.iter_mut().for_each(|x| *x *= scale as f32);
+        }
+        let mut logits = head.linear.forward(&wanted);
+        // From the last text, so that the logits of a single one are not copied.
+        for text in self.texts.iter_mut().rev() {
+            let own = text.input.wanted * self.info.vocab_size;
+            text.answer.logits = logits.split_off(logits.len() - own);
+        }
     }
 }

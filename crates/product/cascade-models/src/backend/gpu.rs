@@ -6,7 +6,7 @@ mod sequence;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cascade_core::{HiddenLayers, Result as CoreResult};
+use cascade_core::{HiddenLayers, Result as CoreResult, Scores};
 use cascade_gpu::{
     padded, AttentionKind, Cache, Device, Linear, Norm, QkvParts, Rotary, Runner, Table,
     WorkspaceSizes,
@@ -16,7 +16,9 @@ use super::{
     Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, CacheShape, Forward, Heads,
     Layers, LinearSpec, Loader, ModelInfo, Outputs, QkTransform,
 };
-use crate::network::{LaunchCost, Sequence};
+use sequence::GpuSequence;
+
+use crate::network::{LaunchCost, NewRows};
 use crate::weights::Provider;
 use crate::{DType, Error, Result};
 
@@ -82,6 +84,9 @@ impl Backend for Gpu {
     type Linear = Linear;
     type Rotary = Rotary;
     type RelativeBias = cascade_gpu::RelativeBias;
+    type Sequence = GpuSequence;
+
+    const GATHERS: bool = false;
 
     fn weight_bytes(&self, weights: usize) -> usize {
         self.dtype.weight_bytes(weights)
@@ -114,8 +119,18 @@ impl Backend for Gpu {
         Ok(profile.into_iter().map(own).collect())
     }
 
-    fn sequence(model: Arc<BackendNetwork<Self>>) -> Box<dyn Sequence> {
-        Box::new(sequence::GpuSequence::new(model))
+    fn sequence(model: Arc<BackendNetwork<Self>>) -> GpuSequence {
+        GpuSequence::new(model)
+    }
+
+    fn forward(
+        _model: &BackendNetwork<Self>,
+        texts: Vec<NewRows<'_, GpuSequence>>,
+    ) -> Vec<CoreResult<Scores>> {
+        let texts = texts.into_iter();
+        texts
+            .map(|text| text.sequence.append(&text.plan, text.read))
+            .collect()
     }
 }
 

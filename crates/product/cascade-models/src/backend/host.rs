@@ -1,20 +1,19 @@
 //! Sequences on the CPU, and which row sees which key at what distance.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 use cascade_core::{
-    HiddenLayer, HiddenLayers, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId, Want,
+    HiddenLayer, HiddenLayers, HiddenStates, Matrix, Result as CoreResult, Scores, TokenId,
 };
-use cascade_cpu::{Cache, CacheShape};
+use cascade_cpu::{Cache, CacheShape, ScoreBias};
 
 use super::cpu::Cpu;
-use super::{AttentionSpan, BackendNetwork, BiasTable, ModelInfo};
-use crate::network::Sequence;
+use super::{AttentionSpan, BackendNetwork, BiasTable, ModelInfo, NewRows};
+use crate::network::{Read, Sequence};
 use crate::plan::Plan;
 use crate::{readout, Error, Result};
 
-/// What a forward runs over.
+/// What a forward runs over: rows of one text, and what they see.
 pub(super) struct HostInput<'a> {
     pub(super) rows: HostRows<'a>,
     pub(super) sequence: &'a mut Cache,
@@ -48,13 +47,6 @@ impl HostRows<'_> {
         match self {
             Self::Decoder(plan) => plan.tokens(),
             Self::Encoder(source) => source.to_vec(),
-        }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        match self {
-            Self::Decoder(plan) => plan.rows(),
-            Self::Encoder(source) => source.len(),
         }
     }
 
@@ -165,6 +157,16 @@ pub(super) enum HostBias {
     PerHead(Vec<f32>),
 }
 
+impl HostBias {
+    pub(super) fn view(&self) -> ScoreBias<'_> {
+        match self {
+            Self::None => ScoreBias::None,
+            Self::Shared(bias) => ScoreBias::Shared(bias),
+            Self::PerHead(bias) => ScoreBias::PerHead(bias),
+        }
+    }
+}
+
 /// A bias by distance, for each head, and −∞ for keys that are hidden.
 #[derive(Debug)]
 pub(super) struct RelativeBias {
@@ -204,7 +206,6 @@ impl RelativeBias {
 /// Rows appended to a network on the CPU.
 #[derive(Debug)]
 pub(super) struct HostSequence {
-    model: Arc<BackendNetwork<Cpu>>,
     cache: Cache,
     source: Vec<TokenId>,
     /// Keys and values of the source, once rows were appended.
@@ -212,81 +213,165 @@ pub(super) struct HostSequence {
 }
 
 impl HostSequence {
-    pub(super) fn new(model: Arc<BackendNetwork<Cpu>>) -> Self {
+    /// A sequence with nothing in it, whose keys and values go to `cache`.
+    pub(super) fn new(cache: Cache) -> Self {
         Self {
-            cache: model.backend.cache(model.info.cache_shape()),
-            model,
+            cache,
             source: Vec::new(),
             encoded: None,
         }
     }
+}
 
-    /// Keys and values of the source in every layer. Memory is quadratic in its length.
-    fn encode(&self) -> Result<Cache> {
-        let BackendNetwork {
-            backend,
-            info,
-            layers,
-        } = &*self.model;
-        let shape = info.cache_shape();
-        let mut encoded = backend.cache(shape);
-        let stages = layers.encoder_stages();
-        if stages > 0 {
-            check_source(info, self.source.len())?;
-            let mut scratch = backend.cache(CacheShape { layers: 2, ..shape });
-            scratch.reserve(self.source.len());
-            encoded.reserve(self.source.len());
-            let input = HostInput {
-                rows: HostRows::Encoder(&self.source),
-                sequence: &mut scratch,
-                source: &mut encoded,
-                wanted: 0,
-                hidden: HiddenLayers::NONE,
-                hidden_rows: 0,
-            };
-            backend.run(info, input, &mut |forward| {
-                (0..stages).for_each(|stage| layers.encode(stage, forward));
-            });
-            encoded.commit(self.source.len());
+/// Appends rows to the sequences of several texts in one forward. What fails fails for its text.
+pub(super) fn forward(
+    model: &BackendNetwork<Cpu>,
+    mut texts: Vec<NewRows<'_, HostSequence>>,
+) -> Vec<CoreResult<Scores>> {
+    let sequences = texts.iter_mut().map(|text| &mut *text.sequence);
+    let encoded = encode(model, sequences);
+    let ready = texts.iter_mut().zip(&encoded);
+    let ready = ready.filter_map(|(text, encoded)| encoded.as_ref().ok().map(|()| text));
+    let mut answers = decode(model, ready.collect()).into_iter();
+    let texts = texts.into_iter().zip(encoded);
+    let vocab_size = model.info.vocab_size;
+    texts
+        .map(|(text, encoded)| {
+            encoded?;
+            read(text, answers.next().unwrap_or_default(), vocab_size)
+        })
+        .collect()
+}
+
+/// Source tokens that are encoded at a time, if they are of several texts.
+const ENCODED_TOGETHER: usize = 512;
+
+/// Encodes the sources that have not been.
+fn encode<'a>(
+    model: &BackendNetwork<Cpu>,
+    sequences: impl Iterator<Item = &'a mut HostSequence>,
+) -> Vec<Result<()>> {
+    let info = &model.info;
+    let mut together: Vec<&mut HostSequence> = Vec::new();
+    let mut tokens = 0;
+    let begun = sequences.map(|sequence| {
+        if sequence.encoded.is_some() {
+            return Ok(());
         }
-        Ok(encoded)
-    }
+        if model.layers.encoder_stages() == 0 {
+            sequence.encoded = Some(model.backend.cache(info.cache_shape()));
+            return Ok(());
+        }
+        check_source(info, sequence.source.len())?;
+        if tokens + sequence.source.len() > ENCODED_TOGETHER {
+            encode_together(model, std::mem::take(&mut together));
+            tokens = 0;
+        }
+        tokens += sequence.source.len();
+        together.push(sequence);
+        Ok(())
+    });
+    let begun = begun.collect();
+    encode_together(model, together);
+    begun
+}
 
-    /// Runs all rows of `plan`, of which the logits of the last `wanted` are read, and hidden
-    /// states of so many.
-    fn run(
-        &mut self,
-        plan: &Plan<'_>,
-        wanted: usize,
-        (hidden, hidden_rows): (HiddenLayers, usize),
-    ) -> Result<Answer> {
-        debug_assert_eq!(self.cache.len(), plan.first_position());
-        let encoded = match self.encoded.take() {
-            Some(encoded) => encoded,
-            None => self.encode()?,
-        };
-        let source = self.encoded.insert(encoded);
-        self.cache.reserve(plan.rows());
-        let input = HostInput {
-            rows: HostRows::Decoder(plan),
-            sequence: &mut self.cache,
-            source,
-            wanted,
+/// Computes keys and values of sources in every layer. Memory is quadratic in the length of each.
+fn encode_together(model: &BackendNetwork<Cpu>, sequences: Vec<&mut HostSequence>) {
+    if sequences.is_empty() {
+        return;
+    }
+    let BackendNetwork {
+        backend,
+        info,
+        layers,
+    } = model;
+    let shape = info.cache_shape();
+    let mut caches: Vec<[Cache; 2]> = sequences
+        .iter()
+        .map(|sequence| {
+            let shapes = [CacheShape { layers: 2, ..shape }, shape];
+            shapes.map(|shape| {
+                let mut cache = backend.cache(shape);
+                cache.reserve(sequence.source.len());
+                cache
+            })
+        })
+        .collect();
+    let texts = sequences.iter().zip(&mut caches);
+    let texts = texts.map(|(sequence, [scratch, encoded])| HostInput {
+        rows: HostRows::Encoder(&sequence.source),
+        sequence: scratch,
+        source: encoded,
+        wanted: 0,
+        hidden: HiddenLayers::NONE,
+        hidden_rows: 0,
+    });
+    backend.run(info, texts.collect(), &mut |forward| {
+        (0..layers.encoder_stages()).for_each(|stage| layers.encode(stage, forward));
+    });
+    for (sequence, [_, mut encoded]) in sequences.into_iter().zip(caches) {
+        encoded.commit(sequence.source.len());
+        sequence.encoded = Some(encoded);
+    }
+}
+
+/// Runs the rows of all texts, whose sources are encoded.
+fn decode(
+    model: &BackendNetwork<Cpu>,
+    mut texts: Vec<&mut NewRows<'_, HostSequence>>,
+) -> Vec<Answer> {
+    let BackendNetwork {
+        backend,
+        info,
+        layers,
+    } = model;
+    if texts.is_empty() {
+        return Vec::new();
+    }
+    let inputs = texts.iter_mut().map(|text| {
+        let HostSequence { cache, encoded, .. } = &mut *text.sequence;
+        debug_assert_eq!(cache.len(), text.plan.first_position());
+        cache.reserve(text.plan.rows());
+        let (hidden, hidden_rows) = text.read.hidden(&text.plan);
+        HostInput {
+            rows: HostRows::Decoder(&text.plan),
+            sequence: cache,
+            source: encoded.get_or_insert_with(|| backend.cache(info.cache_shape())),
+            wanted: text.read.logits(&text.plan),
             hidden,
             hidden_rows,
-        };
-        let BackendNetwork {
-            backend,
-            info,
-            layers,
-        } = &*self.model;
-        let whole = wanted > 0 || hidden.contains(HiddenLayer::Last);
-        let answer = backend.run(info, input, &mut |forward| {
-            layers.decode(forward, whole);
-        });
-        self.cache.commit(plan.rows());
-        Ok(answer)
+        }
+    });
+    let inputs: Vec<HostInput<'_>> = inputs.collect();
+    let whole = inputs
+        .iter()
+        .any(|input| input.wanted > 0 || input.hidden.contains(HiddenLayer::Last));
+    let answers = backend.run(info, inputs, &mut |forward| {
+        layers.decode(forward, whole);
+    });
+    for text in texts {
+        text.sequence.cache.commit(text.plan.rows());
     }
+    answers
+}
+
+/// What is read of the rows of a text. After an error they are forgotten.
+fn read(text: NewRows<'_, HostSequence>, answer: Answer, vocab_size: usize) -> CoreResult<Scores> {
+    let NewRows {
+        sequence,
+        plan,
+        read,
+    } = text;
+    let hidden = collected(answer.hidden);
+    let Read::Scores(want) = read else {
+        return Ok(Scores::default().with_hidden(hidden));
+    };
+    let scores = readout::scores(answer.logits, vocab_size, plan.tree(), want);
+    if scores.is_err() {
+        sequence.cache.truncate(plan.first_position());
+    }
+    scores.map(|scores| scores.with_hidden(hidden))
 }
 
 impl Sequence for HostSequence {
@@ -306,33 +391,5 @@ impl Sequence for HostSequence {
     fn retain(&mut self, at: usize, slots: &[u32]) -> CoreResult<()> {
         self.cache.retain(at, slots);
         Ok(())
-    }
-
-    fn append(
-        &mut self,
-        plan: &Plan<'_>,
-        hidden: HiddenLayers,
-        rows: usize,
-    ) -> CoreResult<HiddenStates> {
-        let hidden = match rows {
-            0 => HiddenLayers::NONE,
-            _ => hidden,
-        };
-        let answer = self.run(plan, 0, (hidden, rows))?;
-        Ok(collected(answer.hidden))
-    }
-
-    fn score(&mut self, plan: &Plan<'_>, want: Want) -> CoreResult<Scores> {
-        let before = self.cache.len();
-        let nodes = plan.tree().len();
-        let rows = want.hidden_rows(plan.context(), nodes).min(plan.rows());
-        let answer = self.run(plan, nodes + 1, (want.hidden, rows))?;
-        let scores = readout::scores(answer.logits, self.model.info.vocab_size, plan.tree(), want);
-        let hidden = collected(answer.hidden);
-        let scores = scores.map(|scores| scores.with_hidden(hidden));
-        if scores.is_err() {
-            self.cache.truncate(before);
-        }
-        scores
     }
 }

@@ -3,6 +3,8 @@
 
 mod candle_transformers;
 mod common;
+#[cfg(feature = "gpu")]
+mod gathering;
 mod gguf;
 mod golden_logits;
 #[cfg(feature = "hub")]

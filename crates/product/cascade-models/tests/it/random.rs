@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 
 use crate::common::devices;
 
-fn t5(tied: bool) -> Value {
+pub(crate) fn t5(tied: bool) -> Value {
     json!({
         "model_type": "t5", "d_model": 64, "d_ff": 96, "d_kv": 16, "num_heads": 4, "num_layers": 1,
         "num_decoder_layers": 2, "vocab_size": 208, "feed_forward_proj": "gated-gelu",
@@ -14,7 +14,7 @@ fn t5(tied: bool) -> Value {
     })
 }
 
-fn llama() -> Value {
+pub(crate) fn llama() -> Value {
     json!({
         "model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
         "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 208, "tie_word_embeddings": false,

@@ -2,21 +2,18 @@
 
 use std::sync::Arc;
 
-use cascade_core::{
-    Error, GatheredProbs, HiddenLayers, HiddenStates, Matrix, Result, RowDetail, Scores, TokenId,
-    Top, Want,
-};
+use cascade_core::{Error, GatheredProbs, Matrix, Result, RowDetail, Scores, TokenId, Top, Want};
 use cascade_cpu::{entropy, first_maximum};
 use cascade_gpu::{Cache, Result as GpuResult, Runner, MAX_ROWS};
 
 use super::rows::{Piece, PlannedRows};
 use super::Gpu;
 use crate::backend::{BackendNetwork, CacheShape};
-use crate::network::Sequence;
+use crate::network::{Read, Sequence};
 use crate::plan::Plan;
 
 #[derive(Debug)]
-pub(super) struct GpuSequence {
+pub(in crate::backend) struct GpuSequence {
     model: Arc<BackendNetwork<Gpu>>,
     /// Made when the first rows are appended.
     cache: Option<Cache>,
@@ -52,6 +49,19 @@ impl GpuSequence {
             None => encode(&self.model, runner, &self.source)?,
         };
         Ok((cache, self.encoded.insert(encoded).as_ref()))
+    }
+
+    /// Appends the rows of `plan` and gives what is to be read of them; of rows without scores,
+    /// nothing.
+    pub(super) fn append(&mut self, plan: &Plan<'_>, read: Read) -> Result<Scores> {
+        let Read::Scores(want) = read else {
+            self.run(plan, None, |_, _| Ok(()))?;
+            return Ok(Scores::default());
+        };
+        let vocab_size = self.model.info.vocab_size;
+        let mut read = Collected::new(want, vocab_size, plan.tree().len());
+        self.run(plan, Some(want), |runner, piece| read.piece(runner, piece))?;
+        Ok(read.scores())
     }
 
     /// Runs the rows of `plan` piece by piece, calling `read` after each whose rows are wanted.
@@ -141,23 +151,6 @@ impl Sequence for GpuSequence {
             Some(cache) => cache.retain(at, slots).map_err(Error::backend),
             None => Ok(()),
         }
-    }
-
-    fn append(
-        &mut self,
-        plan: &Plan<'_>,
-        _hidden: HiddenLayers,
-        _rows: usize,
-    ) -> Result<HiddenStates> {
-        self.run(plan, None, |_, _| Ok(()))?;
-        Ok(HiddenStates::default())
-    }
-
-    fn score(&mut self, plan: &Plan<'_>, want: Want) -> Result<Scores> {
-        let vocab_size = self.model.info.vocab_size;
-        let mut read = Collected::new(want, vocab_size, plan.tree().len());
-        self.run(plan, Some(want), |runner, piece| read.piece(runner, piece))?;
-        Ok(read.scores())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Models for tests.
 
+#[cfg(feature = "gpu")]
+pub(crate) mod calls;
 pub(crate) mod demo;
 #[cfg(feature = "gpu")]
 pub(crate) mod devices;

@@ -1,0 +1,197 @@
+//! Calls of several sessions in one forward.
+
+use std::sync::Arc;
+
+use cascade_core::{Result, Scores, TokenId, TokenTree, Want};
+
+use crate::session::{Scoring, Session};
+
+/// A call of [`score`](cascade_core::Scorer::score) among several.
+#[derive(Debug)]
+pub struct ScoreCall<'a> {
+    /// What it is called on.
+    pub session: &'a mut Session,
+    /// The tokens before the tree.
+    pub context: &'a [TokenId],
+    /// What is scored.
+    pub tree: &'a TokenTree,
+    /// What the caller needs.
+    pub want: Want,
+}
+
+/// Answers calls of several sessions, each as [`score`](cascade_core::Scorer::score) answers it
+/// alone, to the bit. Rows of sessions of one model that [gathers](crate::Model::gathers) are
+/// computed in one forward, so that weights are read once for all of them; longer contexts are read
+/// in several, beside the rows of the other calls.
+///
+/// The error of a call concerns that call alone.
+pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
+    let mut answers: Vec<Option<Result<Scores>>> = Vec::new();
+    let mut begun = Vec::new();
+    for (number, call) in calls.into_iter().enumerate() {
+        match call.session.begin(call.context, call.tree, call.want) {
+            Ok(scoring) => {
+                answers.push(None);
+                begun.push((number, call.session, scoring));
+            }
+            Err(error) => answers.push(Some(Err(error))),
+        }
+    }
+    while let Some((_, first, _)) = begun.first() {
+        let model = Arc::clone(first.model());
+        let same = begun.iter_mut();
+        let same = same.filter(|(_, session, _)| Arc::ptr_eq(session.model(), &model));
+        let same = same.map(|(number, session, scoring)| (number, &mut **session, scoring));
+        let (numbers, calls): (Vec<_>, Vec<_>) = same
+            .map(|(number, session, scoring)| (*number, (session, scoring)))
+            .unzip();
+        for (number, given) in numbers.into_iter().zip(forward(calls)) {
+            answers[number] = given;
+        }
+        begun.retain(|(number, ..)| answers[*number].is_none());
+    }
+    answers.into_iter().flatten().collect()
+}
+
+/// Answers a call alone.
+pub(crate) fn score_alone(call: ScoreCall<'_>) -> Result<Scores> {
+    let ScoreCall { session, .. } = call;
+    let mut scoring = session.begin(call.context, call.tree, call.want)?;
+    loop {
+        let given = forward(vec![(&mut *session, &mut scoring)]).pop();
+        if let Some(Some(answer)) = given {
+            return answer;
+        }
+    }
+}
+
+/// Runs one forward over rows of some calls on sessions of one model, the oldest call first. Gives
+/// the answers of those that are done; the others have rows left.
+pub(crate) fn forward(calls: Vec<(&mut Session, &mut Scoring)>) -> Vec<Option<Result<Scores>>> {
+    let needs = calls.iter().map(|(session, scoring)| RowsNeeded {
+        context: session.missing(scoring),
+        nodes: scoring.nodes(),
+    });
+    let needs: Vec<RowsNeeded> = needs.collect();
+    let Some((first, _)) = calls.first() else {
+        return Vec::new();
+    };
+    let (model, chunk) = (Arc::clone(first.model()), first.chunk());
+    let mut calls = calls;
+    let shares = match model.gathers() {
+        true => shares(&needs, chunk),
+        // Sessions take turns.
+        false => needs
+            .iter()
+            .enumerate()
+            .map(|(turn, need)| (turn == 0).then(|| need.context.min(chunk)))
+            .collect(),
+    };
+    let rows = calls.iter_mut().zip(&shares);
+    let rows = rows.filter_map(|((session, scoring), share)| {
+        share.map(|allowed| session.new_rows(scoring, allowed))
+    });
+    let mut given = model.network().forward(rows.collect()).into_iter();
+    let mut take = |(session, scoring): (&mut Session, &mut Scoring), share: Option<usize>| {
+        let given = share.and_then(|_| given.next())?;
+        session.take(scoring, given)
+    };
+    let calls = calls.into_iter().zip(shares);
+    calls.map(|(call, share)| take(call, share)).collect()
+}
+
+/// Rows that a call still needs.
+#[derive(Clone, Copy, Debug)]
+struct RowsNeeded {
+    /// Tokens of the context, one at least.
+    context: usize,
+    nodes: usize,
+}
+
+impl RowsNeeded {
+    /// Whether it reads a prompt, and not just what was emitted since the last call.
+    fn is_prompt(self) -> bool {
+        self.context > 16
+    }
+}
+
+/// Rows of prompts in a forward that others wait for, at least and at most: enough to use each
+/// weight as often as it pays once it is read, and few enough that the others go on soon.
+const PROMPT_ROWS_BESIDE_OTHERS: (usize, usize) = (16, 64);
+
+/// How many tokens of the context each call has computed in the next forward, the oldest call
+/// first; `None` for those that wait for a later one.
+///
+/// There are about `most` rows at most. Prompts share what the others leave of it, and take turns
+/// if that is little.
+fn shares(needs: &[RowsNeeded], most: usize) -> Vec<Option<usize>> {
+    let mut left = most;
+    let mut shares = vec![None; needs.len()];
+    for (share, need) in shares.iter_mut().zip(needs) {
+        let rows = need.context + need.nodes;
+        if !need.is_prompt() && (rows <= left || left == most) {
+            *share = Some(need.context);
+            left = left.saturating_sub(rows);
+        }
+    }
+    if left < most {
+        let (least, most) = PROMPT_ROWS_BESIDE_OTHERS;
+        left = left.clamp(least, most);
+    }
+    for (share, need) in shares.iter_mut().zip(needs) {
+        if need.is_prompt() && left > 0 {
+            let allowed = need.context.min(left);
+            *share = Some(allowed);
+            left -= allowed;
+        }
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(needs: &[(usize, usize)]) -> Vec<Option<usize>> {
+        let needs = needs.iter();
+        let needs: Vec<RowsNeeded> = needs
+            .map(|&(context, nodes)| RowsNeeded { context, nodes })
+            .collect();
+        shares(&needs, 512)
+    }
+
+    #[test]
+    fn one_call_has_whole_forwards() {
+        assert_eq!(of(&[(1, 7)]), [Some(1)]);
+        assert_eq!(of(&[(512, 7)]), [Some(512)]);
+        assert_eq!(of(&[(513, 7)]), [Some(512)]);
+        // However large its tree.
+        assert_eq!(of(&[(1, 2000)]), [Some(1)]);
+    }
+
+    #[test]
+    fn prompts_are_read_beside_others() {
+        let (_, share) = PROMPT_ROWS_BESIDE_OTHERS;
+        assert_eq!(of(&[(1900, 0), (1, 4)]), [Some(share), Some(1)]);
+        assert_eq!(
+            of(&[(1, 4), (40, 0), (40, 3), (40, 0)]),
+            [Some(1), Some(40), Some(share - 40), None]
+        );
+        // Nobody waits for them: the oldest is read first.
+        assert_eq!(
+            of(&[(400, 0), (400, 0), (40, 0)]),
+            [Some(400), Some(112), None]
+        );
+    }
+
+    #[test]
+    fn forwards_are_bounded() {
+        let shares = of(&[(2, 98); 8]);
+        let taken = shares.iter().flatten().count();
+        assert_eq!(taken, 5);
+        assert!(shares[..5].iter().all(|share| *share == Some(2)));
+        // However many others there are, a prompt goes on.
+        let (least, _) = PROMPT_ROWS_BESIDE_OTHERS;
+        assert_eq!(of(&[(1, 255), (1, 255), (90, 0)])[2], Some(least));
+    }
+}
