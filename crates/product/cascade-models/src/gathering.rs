@@ -1,7 +1,10 @@
 //! Calls of several sessions in one forward.
 
+mod batcher;
+
 use std::sync::Arc;
 
+pub use batcher::{BatchCounts, BatchedSession, Batcher, Participant, Running};
 use cascade_core::{Result, Scores, TokenId, TokenTree, Want};
 
 use crate::session::{Scoring, Session};
@@ -45,7 +48,7 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
         let (numbers, calls): (Vec<_>, Vec<_>) = same
             .map(|(number, session, scoring)| (*number, (session, scoring)))
             .unzip();
-        for (number, given) in numbers.into_iter().zip(forward(calls)) {
+        for (number, given) in numbers.into_iter().zip(forward(calls, Company::Alone)) {
             answers[number] = given;
         }
         begun.retain(|(number, ..)| answers[*number].is_none());
@@ -58,16 +61,26 @@ pub(crate) fn score_alone(call: ScoreCall<'_>) -> Result<Scores> {
     let ScoreCall { session, .. } = call;
     let mut scoring = session.begin(call.context, call.tree, call.want)?;
     loop {
-        let given = forward(vec![(&mut *session, &mut scoring)]).pop();
+        let given = forward(vec![(&mut *session, &mut scoring)], Company::Alone).pop();
         if let Some(Some(answer)) = given {
             return answer;
         }
     }
 }
 
+/// Whether calls that are not in a forward wait for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Company {
+    Alone,
+    OthersWait,
+}
+
 /// Runs one forward over rows of some calls on sessions of one model, the oldest call first. Gives
 /// the answers of those that are done; the others have rows left.
-pub(crate) fn forward(calls: Vec<(&mut Session, &mut Scoring)>) -> Vec<Option<Result<Scores>>> {
+fn forward(
+    calls: Vec<(&mut Session, &mut Scoring)>,
+    company: Company,
+) -> Vec<Option<Result<Scores>>> {
     let needs = calls.iter().map(|(session, scoring)| RowsNeeded {
         context: session.missing(scoring),
         nodes: scoring.nodes(),
@@ -79,7 +92,7 @@ pub(crate) fn forward(calls: Vec<(&mut Session, &mut Scoring)>) -> Vec<Option<Re
     let (model, chunk) = (Arc::clone(first.model()), first.chunk());
     let mut calls = calls;
     let shares = match model.gathers() {
-        true => shares(&needs, chunk),
+        true => shares(&needs, chunk, company),
         // Sessions take turns.
         false => needs
             .iter()
@@ -124,7 +137,7 @@ const PROMPT_ROWS_BESIDE_OTHERS: (usize, usize) = (16, 64);
 ///
 /// There are about `most` rows at most. Prompts share what the others leave of it, and take turns
 /// if that is little.
-fn shares(needs: &[RowsNeeded], most: usize) -> Vec<Option<usize>> {
+fn shares(needs: &[RowsNeeded], most: usize, company: Company) -> Vec<Option<usize>> {
     let mut left = most;
     let mut shares = vec![None; needs.len()];
     for (share, need) in shares.iter_mut().zip(needs) {
@@ -134,7 +147,7 @@ fn shares(needs: &[RowsNeeded], most: usize) -> Vec<Option<usize>> {
             left = left.saturating_sub(rows);
         }
     }
-    if left < most {
+    if left < most || company == Company::OthersWait {
         let (least, most) = PROMPT_ROWS_BESIDE_OTHERS;
         left = left.clamp(least, most);
     }
@@ -157,7 +170,7 @@ mod tests {
         let needs: Vec<RowsNeeded> = needs
             .map(|&(context, nodes)| RowsNeeded { context, nodes })
             .collect();
-        shares(&needs, 512)
+        shares(&needs, 512, Company::Alone)
     }
 
     #[test]
@@ -182,6 +195,17 @@ mod tests {
             of(&[(400, 0), (400, 0), (40, 0)]),
             [Some(400), Some(112), None]
         );
+    }
+
+    #[test]
+    fn prompts_hold_up_no_other_model_for_long() {
+        let prompt = RowsNeeded {
+            context: 1900,
+            nodes: 0,
+        };
+        let (_, share) = PROMPT_ROWS_BESIDE_OTHERS;
+        assert_eq!(shares(&[prompt], 512, Company::OthersWait), [Some(share)]);
+        assert_eq!(shares(&[prompt], 512, Company::Alone), [Some(512)]);
     }
 
     #[test]

@@ -53,7 +53,9 @@ pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_cache_type, CacheType};
 pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;
-pub use gathering::{score_together, ScoreCall};
+pub use gathering::{
+    score_together, BatchCounts, BatchedSession, Batcher, Participant, Running, ScoreCall,
+};
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use memory::{FreeMemory, MemoryLimit, Overcommit};
 pub use network::LaunchCost;

@@ -285,6 +285,11 @@ impl Session {
         })
     }
 
+    /// Forgets all that was computed, after what left it half done.
+    pub(crate) fn forget(&mut self) {
+        self.cache.clear();
+    }
+
     /// Tokens of the context that are not computed yet.
     pub(crate) fn missing(&self, scoring: &Scoring) -> usize {
         scoring.context.len() - self.cache.context.len()

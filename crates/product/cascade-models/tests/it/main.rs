@@ -1,6 +1,8 @@
 //! Models: files, and forwards against references.
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
+#[cfg(feature = "gpu")]
+mod batcher;
 mod candle_transformers;
 mod common;
 #[cfg(feature = "gpu")]

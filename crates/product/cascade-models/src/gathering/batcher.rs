@@ -1,0 +1,472 @@
+//! Generations on threads of their own, whose calls meet in forwards.
+
+use std::collections::HashMap;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use cascade_core::{Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
+
+use super::{forward, Company};
+use crate::session::{Scoring, Session};
+use crate::Model;
+
+/// Gathers the calls of several generations into forwards, so that the weights of a model are read
+/// once for all of them.
+///
+/// Each generation runs on a thread of its own and takes part through a [`Participant`], whose
+/// [sessions](Participant::session) are scorers like any others: a call blocks until it is
+/// answered, with the bits that a [`Session`] of its own answers with. A forward starts when every
+/// participant that is [running](Participant::running) is blocked in a call; the thread that came
+/// last computes it for all. If calls are for several models, those of the smallest are computed
+/// first, so that texts whose drafters still draft meet the others at the target.
+///
+/// The error of a call concerns that call alone, and a participant that is dropped, or whose thread
+/// panics, holds up nobody. If a forward itself panics, all calls in it fail, and the panic goes on
+/// in the thread that computed it.
+///
+/// Models on GPUs gather nothing ([`Model::gathers`]): their sessions take turns.
+///
+/// ```
+/// # use cascade_core::{Scorer, TokenTree, Want};
+/// # use cascade_models::{random_model, Batcher, LoadOptions};
+/// # let config = serde_json::json!({
+/// #     "model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+/// #     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 208,
+/// # });
+/// let model = random_model(config, &LoadOptions::default())?;
+/// let batcher = Batcher::default();
+/// // Before any thread starts, so that the first forward waits for all of them.
+/// let texts: Vec<_> = (0..4).map(|text| (text, batcher.join().into_running())).collect();
+/// std::thread::scope(|scope| {
+///     for (text, running) in texts {
+///         let mut session = running.participant().session(&model);
+///         scope.spawn(move || {
+///             let _running = running;
+///             let mut tokens = vec![1, 2, text];
+///             for _ in 0..8 {
+///                 let scores = session.score(&tokens, &TokenTree::new(), Want::ARGMAX).unwrap();
+///                 tokens.push(scores.argmax[0]);
+///             }
+///         });
+///     }
+/// });
+/// assert_eq!(batcher.counts().forwards, 8);
+/// assert_eq!(batcher.counts().calls, 32);
+/// # Ok::<(), cascade_models::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Batcher {
+    shared: Arc<Shared>,
+}
+
+/// What a [`Batcher`] has computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchCounts {
+    /// Forwards.
+    pub forwards: u64,
+    /// Calls that they answered.
+    pub calls: u64,
+    /// Rows that they computed for these.
+    pub rows: u64,
+}
+
+impl Batcher {
+    /// A generation that takes part. It holds up nobody until it is
+    /// [running](Participant::running).
+    pub fn join(&self) -> Participant {
+        let mut state = self.shared.lock();
+        let number = state.next_number();
+        state.members.insert(number, Member::default());
+        drop(state);
+        Participant {
+            seat: Arc::new(Seat {
+                shared: Arc::clone(&self.shared),
+                number,
+            }),
+        }
+    }
+
+    /// What has been computed so far.
+    pub fn counts(&self) -> BatchCounts {
+        self.shared.lock().counts
+    }
+}
+
+/// A generation that takes part in the forwards of a [`Batcher`]. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Participant {
+    seat: Arc<Seat>,
+}
+
+impl Participant {
+    /// A session that has seen nothing yet, whose calls share forwards with those of other
+    /// participants. Allocates nothing.
+    pub fn session(&self, model: &Arc<Model>) -> BatchedSession {
+        BatchedSession {
+            seat: Arc::clone(&self.seat),
+            model: Arc::clone(model),
+            session: Some(model.session()),
+        }
+    }
+
+    /// Says that calls are coming: as long as the guard is there, forwards wait for them. Drop it
+    /// before waiting for anything but calls: a queue, a client, a lock that another generation
+    /// holds. Calls without it are answered too, and meet others by chance.
+    ///
+    /// A guard for each of several threads may be there at a time.
+    #[must_use = "forwards wait for calls as long as the guard is there"]
+    pub fn running(&self) -> Running {
+        self.clone().into_running()
+    }
+
+    /// As [`running`](Self::running).
+    #[must_use = "forwards wait for calls as long as the guard is there"]
+    pub fn into_running(self) -> Running {
+        self.seat.change(|member| member.running += 1);
+        Running { participant: self }
+    }
+}
+
+/// While it is there, forwards wait for the calls of a participant.
+#[derive(Debug)]
+pub struct Running {
+    participant: Participant,
+}
+
+impl Running {
+    /// Who is running.
+    pub fn participant(&self) -> &Participant {
+        &self.participant
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let seat = &self.participant.seat;
+        seat.change(|member| member.running -= 1);
+    }
+}
+
+/// A [`Scorer`] like a [`Session`], whose calls share forwards with those of others: see
+/// [`Batcher`]. The time that a call takes is that of all rows of its forwards, and of waiting for
+/// the other generations.
+#[derive(Debug)]
+pub struct BatchedSession {
+    seat: Arc<Seat>,
+    model: Arc<Model>,
+    /// Away only while a call is under way.
+    session: Option<Session>,
+}
+
+impl BatchedSession {
+    /// The model it scores with.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// The session, or one that has seen nothing if a panic has taken it along.
+    fn session(&mut self) -> &mut Session {
+        let model = &self.model;
+        self.session.get_or_insert_with(|| model.session())
+    }
+}
+
+impl Scorer for BatchedSession {
+    fn info(&self) -> ScorerInfo {
+        self.model.info()
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.session().set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        if !self.model.gathers() {
+            return self.session().score(context, tree, want);
+        }
+        let scoring = self.session().begin(context, tree, want)?;
+        let Some(session) = self.session.take() else {
+            return self.session().score(context, tree, want);
+        };
+        let (session, answer) = self.seat.answer(session, scoring);
+        self.session = Some(session);
+        answer
+    }
+}
+
+/// A place among the members, given up when the last of a participant and its sessions goes.
+#[derive(Debug)]
+struct Seat {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.members.remove(&self.number);
+        state.wake_one_if_ready();
+    }
+}
+
+impl Seat {
+    /// Changes what is known of the member, for which forwards may have waited.
+    fn change(&self, change: impl FnOnce(&mut Member)) {
+        let mut state = self.shared.lock();
+        state.members.entry(self.number).and_modify(change);
+        state.wake_one_if_ready();
+    }
+
+    /// Answers a call: waits until others are there, or computes the forward for all.
+    fn answer(&self, session: Session, scoring: Scoring) -> (Session, Result<Scores>) {
+        let wake = Arc::new(Condvar::new());
+        let mut state = self.shared.lock();
+        let number = state.next_number();
+        let members = &mut state.members;
+        members
+            .entry(self.number)
+            .and_modify(|member| member.blocked += 1);
+        state.waiting.push(Call {
+            number,
+            member: self.number,
+            session,
+            scoring,
+            continued: false,
+            wake: Arc::clone(&wake),
+        });
+        loop {
+            if let Some(answered) = state.answered.remove(&number) {
+                return answered;
+            }
+            state = match state.is_ready() {
+                true => self.shared.compute(state, number),
+                false => wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+}
+
+/// A participant: forwards wait for it if it is running and not blocked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    /// Guards that there are.
+    running: usize,
+    /// Calls that are not answered.
+    blocked: usize,
+}
+
+/// A call that is not answered.
+#[derive(Debug)]
+struct Call {
+    number: u64,
+    member: u64,
+    session: Session,
+    scoring: Scoring,
+    /// Whether forwards have computed a part of it.
+    continued: bool,
+    wake: Arc<Condvar>,
+}
+
+impl Call {
+    fn model(&self) -> &Arc<Model> {
+        self.session.model()
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    numbers: u64,
+    members: HashMap<u64, Member>,
+    /// Calls that no forward is computing, the oldest first.
+    waiting: Vec<Call>,
+    answered: HashMap<u64, (Session, Result<Scores>)>,
+    /// Whether a thread is computing a forward.
+    computing: bool,
+    /// The model of the last forward.
+    last: Weak<Model>,
+    counts: BatchCounts,
+}
+
+impl State {
+    fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Whether the next forward can start.
+    fn is_ready(&self) -> bool {
+        let awaited = |member: &Member| member.running > member.blocked;
+        !self.computing && !self.waiting.is_empty() && !self.members.values().any(awaited)
+    }
+
+    /// Lets a thread that waits compute the next forward, if it can start.
+    fn wake_one_if_ready(&self) {
+        if self.is_ready() {
+            self.waiting[0].wake.notify_one();
+        }
+    }
+
+    /// The model whose calls are computed next: the one that reads the fewest weights. One of whose
+    /// calls all are long prompts, of which it has just computed a part, lets others go first.
+    fn next_model(&self) -> Option<Arc<Model>> {
+        let just_ran = |model: &Arc<Model>| self.last.as_ptr() == Arc::as_ptr(model);
+        let only_prompts = |model: &Arc<Model>| {
+            let own = self.waiting.iter();
+            let mut own = own.filter(|call| Arc::ptr_eq(call.model(), model));
+            own.all(|call| call.continued)
+        };
+        let models = self.waiting.iter().map(Call::model);
+        let next = models.min_by_key(|model| {
+            let waits = just_ran(model) && only_prompts(model);
+            (waits, model.bytes_per_forward(1))
+        });
+        next.cloned()
+    }
+
+    /// Takes the calls of the next forward out of those that wait, and says whether others do.
+    fn begin(&mut self) -> (Vec<Call>, Company) {
+        let model = self.next_model();
+        let is_next = |call: &mut Call| {
+            let model = model.as_ref();
+            model.is_some_and(|model| Arc::ptr_eq(call.model(), model))
+        };
+        let calls: Vec<Call> = self.waiting.extract_if(.., is_next).collect();
+        self.last = model.as_ref().map(Arc::downgrade).unwrap_or_default();
+        self.computing = true;
+        let company = match self.waiting.is_empty() {
+            true => Company::Alone,
+            false => Company::OthersWait,
+        };
+        (calls, company)
+    }
+
+    /// Hands out the answers of a forward. Calls without one wait on.
+    fn end(&mut self, calls: Vec<Call>, answers: Vec<Option<Result<Scores>>>) {
+        self.computing = false;
+        self.counts.forwards += 1;
+        for (mut call, answer) in calls.into_iter().zip(answers) {
+            let Some(answer) = answer else {
+                call.continued = true;
+                self.waiting.push(call);
+                continue;
+            };
+            self.counts.calls += 1;
+            let rows = answer.as_ref().map_or(0, |scores| scores.rows_computed);
+            self.counts.rows += rows as u64;
+            let member = self.members.entry(call.member);
+            member.and_modify(|member| member.blocked -= 1);
+            self.answered.insert(call.number, (call.session, answer));
+            call.wake.notify_one();
+        }
+        self.waiting.sort_by_key(|call| call.number);
+        self.wake_one_if_ready();
+    }
+}
+
+impl State {
+    /// Ends a forward that panicked: none of its calls is answered, and sessions begin anew.
+    fn fail(&mut self, mut calls: Vec<Call>) {
+        calls.iter_mut().for_each(|call| call.session.forget());
+        let failed = || Some(Err(Error::backend(ForwardPanicked)));
+        let answers = calls.iter().map(|_| failed()).collect();
+        self.end(calls, answers);
+    }
+}
+
+impl Shared {
+    /// A panic of a thread that has the lock leaves nothing half done: none of its methods calls
+    /// anything that panics between two changes.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Computes the next forward, without the lock, in the thread of the call `own`.
+    fn compute<'a>(&'a self, mut state: MutexGuard<'a, State>, own: u64) -> MutexGuard<'a, State> {
+        let (mut calls, company) = state.begin();
+        drop(state);
+        let computed = catch_unwind(AssertUnwindSafe(|| {
+            let together = calls.iter_mut();
+            let together = together.map(|call| (&mut call.session, &mut call.scoring));
+            forward(together.collect(), company)
+        }));
+        let mut state = self.lock();
+        match computed {
+            Ok(answers) => {
+                state.end(calls, answers);
+                state
+            }
+            Err(panic) => {
+                state.fail(calls);
+                state.answered.remove(&own);
+                drop(state);
+                resume_unwind(panic)
+            }
+        }
+    }
+}
+
+/// Why calls fail that shared a forward with whatever made it panic.
+#[derive(Debug, thiserror::Error)]
+#[error("the forward that computed this call with others panicked; see the message of the panic")]
+struct ForwardPanicked;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{random_model, LoadOptions};
+
+    /// Panics of a forward are errors of all of its calls, after which sessions go on.
+    #[test]
+    fn a_forward_that_panics_fails_its_calls_and_nothing_else() {
+        let config = json!({
+            "model_type": "llama", "hidden_size": 32, "intermediate_size": 32,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 1,
+            "vocab_size": 40,
+        });
+        let model = random_model(config, &LoadOptions::default()).unwrap();
+        let batcher = Batcher::default();
+        let [first, second] = [batcher.join().into_running(), batcher.join().into_running()];
+        let score =
+            |session: &mut BatchedSession| session.score(&[1, 2], &TokenTree::new(), Want::ARGMAX);
+        let (send, answers) = mpsc::channel();
+        let mut session = first.participant().session(&model);
+        let waiting = std::thread::spawn(move || {
+            let _first = first;
+            send.send(score(&mut session)).unwrap();
+            send.send(score(&mut session)).unwrap();
+        });
+        let failed = loop {
+            let mut state = batcher.shared.lock();
+            if !state.waiting.is_empty() {
+                let (calls, _) = state.begin();
+                state.fail(calls);
+                drop(state);
+                break answers.recv_timeout(Duration::from_secs(60));
+            }
+            drop(state);
+            std::thread::yield_now();
+        };
+        let message = failed.unwrap().unwrap_err().to_string();
+        assert!(message.contains("panicked"), "{message}");
+        drop(second);
+        let answer = answers.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(answer.unwrap(), score_alone(&model).unwrap());
+        waiting.join().unwrap();
+    }
+
+    fn score_alone(model: &Arc<Model>) -> Result<Scores> {
+        let mut session = model.session();
+        session.score(&[1, 2], &TokenTree::new(), Want::ARGMAX)
+    }
+}
