@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Clippy exempts test functions, but not what they call.
 
 mod bad_configs;
+mod batch;
 mod demo_greedy;
 #[cfg(feature = "gpu")]
 mod gpu_greedy;

@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, ModelPool, Target};
+pub use cascade_config::{
+    AssembleOptions, Assembled, Batch, Config, DeviceSpec, ModelPool, Target,
+};
 pub use cascade_core::{
     seed_of, Architecture, Budget, Choice, Decoding, Drafter, GatheredProbs, Guidance, HiddenLayer,
     HiddenLayers, HiddenStates, LevelId, Matrix, NodeId, Observation, Prompt, Proposal, RowDetail,

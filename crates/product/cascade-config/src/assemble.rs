@@ -8,7 +8,7 @@ use cascade_engine::{
     AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, DraftVocabulary, NeuralOptions,
     Role, RowTimes, Rule, Schedule, ThreadClock, VirtualClock,
 };
-use cascade_models::{LoadedModel, Model};
+use cascade_models::{LoadedModel, Model, Participant};
 use cascade_ngram::DrafterFactory;
 
 use crate::config::{Config, Drafter, Neural};
@@ -198,11 +198,33 @@ impl ModelPool {
     }
 
     fn assemble_for(&self, config: &Config, chat: Option<&ChatTemplate>) -> Result<Assembled> {
+        self.assemble_from(config, chat, Sessions::Own)
+    }
+
+    /// The cascade of a configuration, whose models compute together with those of the other
+    /// participants.
+    pub(crate) fn assemble_taking_part(
+        &self,
+        config: &Config,
+        participant: &Participant,
+    ) -> Result<Assembled> {
+        self.assemble_from(config, None, Sessions::Of(participant))
+    }
+
+    fn assemble_from(
+        &self,
+        config: &Config,
+        chat: Option<&ChatTemplate>,
+        sessions: Sessions<'_>,
+    ) -> Result<Assembled> {
         let target = [("target".to_owned(), &config.target)];
         self.check_memory(config, target.into_iter().chain(config.neural_drafters()))?;
         let model = self.target(config)?;
-        let target = Target::from(&*model).with_eos(self.end_tokens(config, chat)?);
-        let mut assembled = self.assemble_with_target(config, target)?;
+        let target = Target {
+            scorer: sessions.of(&model.model),
+            ..Target::from(&*model).with_eos(self.end_tokens(config, chat)?)
+        };
+        let mut assembled = self.assembled(config, target, None, sessions)?;
         let mut of_target = model_warnings(&config.target.name, &model);
         // Drafters choose nothing for good.
         of_target.extend(model.generation_warnings.iter().cloned());
@@ -244,7 +266,7 @@ impl ModelPool {
     /// # Errors
     /// As [`assemble`](Self::assemble), the configuration's target left out.
     pub fn assemble_with_target(&self, config: &Config, target: Target) -> Result<Assembled> {
-        self.assembled(config, target, None)
+        self.assembled(config, target, None, Sessions::Own)
     }
 
     /// As [`assemble_with_target`](Self::assemble_with_target), with a schedule in place of the
@@ -258,7 +280,7 @@ impl ModelPool {
         target: Target,
         schedule: impl Schedule + 'static,
     ) -> Result<Assembled> {
-        self.assembled(config, target, Some(Box::new(schedule)))
+        self.assembled(config, target, Some(Box::new(schedule)), Sessions::Own)
     }
 
     fn assembled(
@@ -266,6 +288,7 @@ impl ModelPool {
         config: &Config,
         target: Target,
         schedule: Option<Box<dyn Schedule>>,
+        sessions: Sessions<'_>,
     ) -> Result<Assembled> {
         let loaded = config.neural_drafters();
         let loaded = loaded.filter(|(_, neural)| self.stand_in(&neural.name).is_none());
@@ -292,7 +315,7 @@ impl ModelPool {
             Some(schedule) => schedule,
             None => self.schedule(config, &parts, live)?,
         };
-        let builder = self.builder(config, target, schedule, &drafters);
+        let builder = self.builder(config, (target, sessions), schedule, &drafters);
         Ok(Assembled {
             cascade: builder
                 .build()
@@ -319,12 +342,15 @@ impl ModelPool {
     fn builder(
         &self,
         config: &Config,
-        target: Target,
+        (target, sessions): (Target, Sessions<'_>),
         schedule: Box<dyn Schedule>,
         drafters: &[(&Drafter, &Drafting<'_>)],
     ) -> CascadeBuilder {
         let live = target.times.is_none();
-        let alone = live && target.model.is_some() && self.is_alone(levels(config).flatten());
+        // Others may compute the forwards of a participant.
+        let own = matches!(sessions, Sessions::Own);
+        let alone = live && own && target.model.is_some();
+        let alone = alone && self.is_alone(levels(config).flatten());
         let mut times = target.times.map(Times::new);
         let scorer = match &mut times {
             None => target.scorer,
@@ -355,7 +381,7 @@ impl ModelPool {
             }));
         }
         for (own, model) in drafters {
-            builder = model.add(builder, own.name(), times.as_mut());
+            builder = model.add(builder, own.name(), times.as_mut(), sessions);
             if let Some(rule) = own.stop_rule().and_then(StopRuleConfig::rule) {
                 builder = builder.stop_rule(rule);
             }
@@ -494,6 +520,24 @@ fn no_rule(
     }
 }
 
+/// Where the sessions of a cascade come from.
+#[derive(Clone, Copy)]
+enum Sessions<'a> {
+    /// They compute by themselves.
+    Own,
+    /// They share forwards with those of other participants.
+    Of(&'a Participant),
+}
+
+impl Sessions<'_> {
+    fn of(self, model: &Arc<Model>) -> Box<dyn Scorer + Send> {
+        match self {
+            Self::Own => Box::new(model.session()),
+            Self::Of(participant) => Box::new(participant.session(model)),
+        }
+    }
+}
+
 /// The target, and each drafter that is neural.
 fn levels(config: &Config) -> impl Iterator<Item = Option<&Neural>> {
     let drafters = config.drafters().iter().map(|drafter| match drafter {
@@ -544,9 +588,10 @@ impl Drafting<'_> {
         builder: CascadeBuilder,
         name: &str,
         times: Option<&mut Times>,
+        sessions: Sessions<'_>,
     ) -> CascadeBuilder {
         match self {
-            Self::Model(model) => model.add(builder, name, times),
+            Self::Model(model) => model.add(builder, name, times, sessions),
             Self::StandIn { stand_in, options } => {
                 let scorer = timed((stand_in.session)(), times);
                 builder.neural_with(name, scorer, options.clone())
@@ -637,6 +682,7 @@ impl DrafterModel {
         builder: CascadeBuilder,
         name: &str,
         times: Option<&mut Times>,
+        sessions: Sessions<'_>,
     ) -> CascadeBuilder {
         match self {
             Self::Neural {
@@ -649,7 +695,7 @@ impl DrafterModel {
             } => {
                 let options = NeuralOptions::new(*rule, branching.clone())
                     .with_vocabulary(vocabulary.clone());
-                let scorer = timed(Box::new(model.session()), times);
+                let scorer = timed(sessions.of(&model.model), times);
                 let builder = builder.neural_with(name, scorer, options);
                 match trained {
                     Some((rule, _)) => rule.add(builder),

@@ -6,6 +6,8 @@
 //! configuration ([`ModelPool::assemble`]) around the target that it names or another one
 //! ([`ModelPool::assemble_with_target`]); [`Config::assemble`] does it for one cascade.
 //!
+//! [`ModelPool::assemble_batch`] makes several cascades of one, whose texts are computed together.
+//!
 //! Models are folders, hub ids (`org/name`, `org/name@revision`) or parts of the program
 //! (`embedded:demo-t5-target`), which it has [registered](register_embedded). Relative paths that
 //! start with a dot are relative to the configuration file.
@@ -49,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod batch;
 mod bounded_yaml;
 mod chat;
 mod config;
@@ -74,6 +77,7 @@ mod vocabulary;
 mod writer;
 
 pub use assemble::{Assembled, AssumedTimes, DrafterModel, Part, Target};
+pub use batch::Batch;
 pub use bounded_yaml::{from_yaml, DEEPEST, LARGEST_CONFIG};
 pub use cascade_chat::{
     ChatFile, ChatTemplate, ChatTemplates, Error as ChatError, Message, Role, Variables,

@@ -1,0 +1,177 @@
+//! Several generations at once, whose forwards are shared.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use cascade_core::Prompt;
+use cascade_engine::{Cascade, GenerationOutput, Options};
+use cascade_models::{BatchCounts, Batcher, Participant};
+
+use crate::assemble::Part;
+use crate::{Config, ModelPool, Result};
+
+/// Cascades of one configuration on shared weights, one for each text that is generated at a time:
+/// what they compute meets in forwards, so that weights are read once for all texts
+/// ([`Batcher`]). Each text is the one that a cascade alone gives, greedy or sampled.
+///
+/// What changes is what is drafted, and with it counts and times: a cascade learns of acceptance
+/// and of times from the texts that it has generated itself, and drafters that remember earlier
+/// texts remember those alone. Schedules that go by times see those of whole forwards, in which
+/// the rows of other texts are.
+///
+/// ```
+/// use cascade_config::{AssembleOptions, Config};
+///
+/// # cascade_demo::register();
+/// let config = Config::open("embedded:demo-t5")?;
+/// let options = config.generation.options().with_max_new_tokens(8);
+/// let pool = config.pool(&AssembleOptions::default());
+/// let mut batch = pool.assemble_batch(&config, 4.try_into()?)?;
+/// let questions = ["Ann has 3 shells.", "Tom has 8 coins.", "Eva has 2 hats."];
+/// let answers = batch.map(&questions, |cascade, question| {
+///     cascade.generate(&format!("Question: {question} Answer:"), &options)
+/// });
+/// for answer in answers {
+///     println!("{}", answer?.text.unwrap_or_default());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Batch {
+    cascades: Vec<(Cascade, Participant)>,
+    batcher: Batcher,
+    /// The models of each cascade, the target first.
+    pub parts: Vec<Part>,
+    /// As [`Assembled::warnings`](crate::Assembled::warnings).
+    pub warnings: Vec<String>,
+    /// As [`Assembled::notes`](crate::Assembled::notes).
+    pub notes: Vec<String>,
+}
+
+impl ModelPool {
+    /// `texts` cascades of a configuration, whose forwards are shared on a CPU. On a GPU they take
+    /// turns, which a note says.
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble).
+    pub fn assemble_batch(&self, config: &Config, texts: NonZeroUsize) -> Result<Batch> {
+        let batcher = Batcher::default();
+        let first = batcher.join();
+        let assembled = self.assemble_taking_part(config, &first)?;
+        let mut notes = assembled.notes;
+        if !self.target(config)?.model.gathers() && texts.get() > 1 {
+            notes.push(
+                "on this device a forward computes one text: those of a batch take turns"
+                    .to_owned(),
+            );
+        }
+        let mut cascades = vec![(assembled.cascade, first)];
+        for _ in 1..texts.get() {
+            let participant = batcher.join();
+            let assembled = self.assemble_taking_part(config, &participant)?;
+            cascades.push((assembled.cascade, participant));
+        }
+        Ok(Batch {
+            cascades,
+            batcher,
+            parts: assembled.parts,
+            warnings: assembled.warnings,
+            notes,
+        })
+    }
+}
+
+impl Batch {
+    /// Texts that are generated at a time.
+    pub fn texts(&self) -> usize {
+        self.cascades.len()
+    }
+
+    /// What has been computed so far, of models whose forwards are shared.
+    pub fn counts(&self) -> BatchCounts {
+        self.batcher.counts()
+    }
+
+    /// Generates from tokenized prompts, each with the options that it comes with, and gives
+    /// outputs in the order of the prompts. The error of one concerns it alone.
+    pub fn generate_tokens(
+        &mut self,
+        prompts: &[(Prompt, Options)],
+    ) -> Vec<cascade_engine::Result<GenerationOutput>> {
+        self.map(prompts, |cascade, (prompt, options)| {
+            cascade.generate_tokens(prompt, options)
+        })
+    }
+
+    /// Does something with each item and a cascade, as many at a time as there are cascades, and
+    /// gives results in the order of the items.
+    pub fn map<T: Sync, R: Send>(
+        &mut self,
+        items: &[T],
+        generate: impl Fn(&mut Cascade, &T) -> R + Sync,
+    ) -> Vec<R> {
+        let mut results = Vec::with_capacity(items.len());
+        self.for_each(items, generate, |result| {
+            results.push(result);
+            ControlFlow::Continue(())
+        });
+        results
+    }
+
+    /// As [`map`](Self::map), and hands each result to `take` as soon as it and all before it are
+    /// there, on the thread of the caller; no further item is begun once `take` breaks, and those
+    /// that have been begun are completed.
+    ///
+    /// `generate` runs on several threads, and forwards wait for whatever it does: it should do
+    /// nothing but generate.
+    ///
+    /// # Panics
+    /// If `generate` does, after the other items.
+    pub fn for_each<T: Sync, R: Send>(
+        &mut self,
+        items: &[T],
+        generate: impl Fn(&mut Cascade, &T) -> R + Sync,
+        mut take: impl FnMut(R) -> ControlFlow<()>,
+    ) {
+        let (next, generate) = (&AtomicUsize::new(0), &generate);
+        let cascades = self.cascades.iter_mut().take(items.len());
+        // All of them, before the first forward.
+        let running: Vec<_> = cascades
+            .map(|(cascade, participant)| (cascade, participant.running()))
+            .collect();
+        thread::scope(|scope| {
+            let (done, results) = mpsc::channel();
+            for (cascade, running) in running {
+                let done = done.clone();
+                scope.spawn(move || {
+                    let _running = running;
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(item) = items.get(number) else {
+                            return;
+                        };
+                        if done.send((number, generate(cascade, item))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(done);
+            let mut early = BTreeMap::new();
+            let mut taken = 0;
+            for (number, result) in results {
+                early.insert(number, result);
+                while let Some(result) = early.remove(&taken) {
+                    taken += 1;
+                    if take(result).is_break() {
+                        next.store(items.len(), Ordering::Relaxed);
+                        return;
+                    }
+                }
+            }
+        });
+    }
+}
