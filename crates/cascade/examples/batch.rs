@@ -7,10 +7,9 @@ use std::time::Instant;
 use cascade::{AssembleOptions, Config};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config = match std::env::args().nth(1) {
-        Some(file) => Config::open(file)?,
-        None => cascade::demo::config()?,
-    };
+    cascade::demo::register();
+    let name = std::env::args().nth(1);
+    let config = Config::open(name.as_deref().unwrap_or("embedded:demo-t5"))?;
     let texts: NonZeroUsize = match std::env::args().nth(2) {
         Some(texts) => texts.parse()?,
         None => NonZeroUsize::MIN.saturating_add(7),
