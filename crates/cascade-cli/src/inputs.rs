@@ -110,6 +110,14 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
+    /// Which one it is, for errors.
+    pub(crate) fn place(&self) -> String {
+        match self.input.turns() {
+            1 => format!("prompt {}", self.index + 1),
+            _ => format!("prompt {}, turn {}", self.index + 1, self.turn + 1),
+        }
+    }
+
     /// Its seed, by that of the first turn of the first input.
     pub(crate) fn seed(&self, first: u64) -> u64 {
         seed_of_turn(first, self.index, self.turn)

@@ -1,9 +1,10 @@
 //! The common start of every command that generates: configuration, inputs, options.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{bail, Result};
-use cascade_config::{AssembleOptions, Assembled, ChatTemplate, Config, ModelPool};
+use cascade_config::{AssembleOptions, Assembled, Batch, ChatTemplate, Config, ModelPool};
 use cascade_core::TokenId;
 use cascade_data::DataSource;
 use cascade_engine::Options;
@@ -95,6 +96,14 @@ impl Job {
     /// The cascade of this job's configuration with other drafters or settings.
     pub(crate) fn assemble_as(&self, pool: &ModelPool, config: &Config) -> Result<Assembled> {
         assemble(pool, config, self.chat())
+    }
+
+    /// Cascades of this job's configuration for so many texts at a time.
+    pub(crate) fn assemble_batch(&self, pool: &ModelPool, texts: NonZeroUsize) -> Result<Batch> {
+        Ok(match self.chat() {
+            Some(template) => pool.assemble_batch_for_chat(&self.config, texts, template)?,
+            None => pool.assemble_batch(&self.config, texts)?,
+        })
     }
 
     /// The tokens that end an answer.

@@ -1,13 +1,17 @@
 //! `cascade run`.
 
+mod batch;
+
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use cascade_config::ModelPool;
 use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options, Rule};
-use cascade_fs::Existing;
+use cascade_fs::{Existing, Output};
 use clap::{Args, ValueEnum};
 
 use crate::args::{InputArgs, JobArgs};
@@ -46,6 +50,12 @@ pub(crate) struct RunArgs {
     /// Ask every prompt N times both ways, for an interval of the speedup.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "compare", value_parser = at_most(1000))]
     rounds: usize,
+
+    /// Generate N answers at a time: on a CPU their forwards are shared, on a GPU they take turns.
+    /// Answers are those of 1, printed in the order of the prompts, each when it is complete
+    /// (docs/throughput.md).
+    #[arg(long, value_name = "N", default_value = "1", value_parser = batch_size, conflicts_with = "compare")]
+    batch: NonZeroUsize,
 
     /// Colour each token by the model that first proposed it.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -88,6 +98,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     });
     let output = output.transpose()?;
     let pool = job.pool();
+    if args.batch.get() > 1 {
+        return run_batch(args, &job, &pool, output.as_ref());
+    }
     let cascade = job.assemble(&pool)?.cascade;
     let plain = match args.compare {
         true => Some(job.assemble_as(&pool, &job.config.plain())?.cascade),
@@ -100,25 +113,58 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     runner.comparable = comparable;
     runner.rounds = args.rounds;
     interrupt::cooperate();
-    let at = || {
-        args.output
-            .as_ref()
-            .map_or_else(String::new, |path| path.display().to_string())
-    };
+    let at = || args.output_name();
     let printed = Printed::begin(output.as_ref()).with_context(at)?;
     let totals = match args.json {
         true => runner.print_records(&job.inputs, printed.out()?),
         false => runner.print_text(&job.inputs, printed.out()?),
     }?;
     printed.commit().with_context(at)?;
-    Ok(match totals.unequal() {
+    Ok(status(args, &totals, &job.inputs))
+}
+
+/// As [`run`], several prompts at a time.
+fn run_batch(
+    args: &RunArgs,
+    job: &Job,
+    pool: &ModelPool,
+    output: Option<&Output>,
+) -> Result<ExitCode> {
+    let mut batch = batch::assemble(job, pool, args.batch)?;
+    let options = job.options().with_speculation(!args.no_speculation);
+    interrupt::cooperate();
+    let at = || args.output_name();
+    let printed = Printed::begin(output).with_context(at)?;
+    let totals = batch::print(&mut batch, &job.inputs, &options, args.json, printed.out()?)?;
+    printed.commit().with_context(at)?;
+    Ok(status(args, &totals, &job.inputs))
+}
+
+fn status(args: &RunArgs, totals: &Totals, inputs: &[Input]) -> ExitCode {
+    match totals.unequal() {
         _ if interrupt::requested() => {
-            say_interrupted(&args.job.input, &totals, &job.inputs);
+            say_interrupted(&args.job.input, totals, inputs);
             interrupt::status()
         }
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(DIFFERENT),
-    })
+    }
+}
+
+/// The most answers at a time: each has a thread, and caches of its own.
+const MOST_AT_A_TIME: usize = 256;
+
+fn batch_size(text: &str) -> Result<NonZeroUsize, String> {
+    let size = at_most(MOST_AT_A_TIME)(text)?;
+    NonZeroUsize::new(size).ok_or_else(|| "give 1 or more".to_owned())
+}
+
+impl RunArgs {
+    /// The file of --output, for errors.
+    fn output_name(&self) -> String {
+        let name = self.output.as_ref();
+        name.map_or_else(String::new, |path| path.display().to_string())
+    }
 }
 
 /// How to go on after Ctrl-C.
@@ -293,10 +339,7 @@ impl Runner {
         let generation = Timed::of(|| {
             self.cascade
                 .generate_tokens_with(&tokens, &self.options, on_event)
-                .with_context(|| match question.input.turns() {
-                    1 => format!("prompt {}", question.index + 1),
-                    _ => format!("prompt {}, turn {}", question.index + 1, question.turn + 1),
-                })
+                .with_context(|| question.place())
         })?;
         let after = self.plainly(prompt, !plain_first)?;
         let mut comparison = before

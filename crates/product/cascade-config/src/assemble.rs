@@ -206,9 +206,10 @@ impl ModelPool {
     pub(crate) fn assemble_taking_part(
         &self,
         config: &Config,
+        chat: Option<&ChatTemplate>,
         participant: &Participant,
     ) -> Result<Assembled> {
-        self.assemble_from(config, None, Sessions::Of(participant))
+        self.assemble_from(config, chat, Sessions::Of(participant))
     }
 
     fn assemble_from(

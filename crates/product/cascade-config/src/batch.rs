@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use cascade_chat::ChatTemplate;
 use cascade_core::Prompt;
 use cascade_engine::{Cascade, GenerationOutput, Options};
 use cascade_models::{BatchCounts, Batcher, Participant};
@@ -58,9 +59,32 @@ impl ModelPool {
     /// # Errors
     /// As [`assemble`](Self::assemble).
     pub fn assemble_batch(&self, config: &Config, texts: NonZeroUsize) -> Result<Batch> {
+        self.batch(config, texts, None)
+    }
+
+    /// As [`assemble_batch`](Self::assemble_batch), for conversations in the form of a chat
+    /// template: as [`assemble_for_chat`](Self::assemble_for_chat).
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble).
+    pub fn assemble_batch_for_chat(
+        &self,
+        config: &Config,
+        texts: NonZeroUsize,
+        template: &ChatTemplate,
+    ) -> Result<Batch> {
+        self.batch(config, texts, Some(template))
+    }
+
+    fn batch(
+        &self,
+        config: &Config,
+        texts: NonZeroUsize,
+        chat: Option<&ChatTemplate>,
+    ) -> Result<Batch> {
         let batcher = Batcher::default();
         let first = batcher.join();
-        let assembled = self.assemble_taking_part(config, &first)?;
+        let assembled = self.assemble_taking_part(config, chat, &first)?;
         let mut notes = assembled.notes;
         if !self.target(config)?.model.gathers() && texts.get() > 1 {
             notes.push(
@@ -71,7 +95,7 @@ impl ModelPool {
         let mut cascades = vec![(assembled.cascade, first)];
         for _ in 1..texts.get() {
             let participant = batcher.join();
-            let assembled = self.assemble_taking_part(config, &participant)?;
+            let assembled = self.assemble_taking_part(config, chat, &participant)?;
             cascades.push((assembled.cascade, participant));
         }
         Ok(Batch {
