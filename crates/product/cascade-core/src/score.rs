@@ -150,6 +150,11 @@ impl Matrix {
         Self { columns, data }
     }
 
+    /// All values, row by row.
+    pub fn as_slice(&self) -> &[f32] {
+        &self.data
+    }
+
     /// Number of columns.
     pub fn columns(&self) -> usize {
         self.columns

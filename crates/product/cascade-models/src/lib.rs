@@ -61,6 +61,7 @@ pub use memory::{FreeMemory, MemoryLimit, Overcommit};
 pub use network::LaunchCost;
 pub use quantize::{check_quantized, quantize, Quantized};
 pub use random::{random_model, random_twin};
+pub use readout::scores_of_logits;
 pub use session::{Model, Session};
 pub use shapes::{shape, shape_names};
 pub use t5::{relative_position_bucket, FeedForwardProj, T5Config};

@@ -20,6 +20,23 @@ pub(crate) fn scores(
     Ok(scores.with_logits(logits))
 }
 
+/// What `want` asks for, of all logits (`[N + 1, vocabulary]`) after the context and each node of
+/// `tree`: for scorers that compute nothing but logits. Hidden states are not among it, and neither
+/// is how many rows were computed.
+///
+/// # Errors
+/// [`ImproperLogits`](cascade_core::Error::ImproperLogits) for the first row that is not a valid
+/// distribution, whatever is wanted of it.
+///
+/// # Panics
+/// If there are not N + 1 rows.
+pub fn scores_of_logits(logits: Matrix, tree: &TokenTree, want: Want) -> Result<Scores> {
+    assert_eq!(logits.rows(), tree.len() + 1, "rows of logits for a tree");
+    let columns = logits.columns();
+    let scores = read_rows(logits.as_slice(), columns, tree, want)?;
+    Ok(scores.with_logits((want.rows == RowDetail::Logits).then_some(logits)))
+}
+
 /// All but the matrices.
 fn read_rows(values: &[f32], vocab_size: usize, tree: &TokenTree, want: Want) -> Result<Scores> {
     let rows: Vec<&[f32]> = values.chunks_exact(vocab_size).collect();
