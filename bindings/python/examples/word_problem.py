@@ -1,0 +1,19 @@
+"""Answers a word problem with the demo models, step by step, with and without drafters."""
+
+import cascade_decoding
+
+QUESTION = "Question: Ann has 12 shells. Tom has 3 times as many. How many shells have the two? Answer:"
+
+
+def main() -> None:
+    cascade = cascade_decoding.demo()
+    for step in cascade.stream(QUESTION, max_new_tokens=48):
+        print(step.text, end="", flush=True)
+    answer = cascade.generate(QUESTION, max_new_tokens=48)
+    plain = cascade.generate(QUESTION, max_new_tokens=48, speculate=False)
+    assert answer.text == plain.text
+    print(f"\n{answer.mean_acceptance_length:.2f} tokens per forward of the target")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+//! The statistical drafters of the library, alone or as levels.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cascade::config::{model_source, Neural};
+use cascade::ngram::{
+    MaxGram, MaxGramOptions, MaxGramTree, MaxGramTreeOptions, NgramTable, Occurrence, PromptLookup,
+};
+use cascade::{AssembleOptions, Budget, Drafter, Observation, TokenId};
+use numpy::{AllowTypeChange, PyArrayLike1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::to_python;
+use crate::tree::Tree;
+
+type Tokens<'py> = PyArrayLike1<'py, TokenId, AllowTypeChange>;
+type Make = Arc<dyn Fn() -> Box<dyn Drafter + Send> + Send + Sync>;
+
+/// A drafter of the library; see the stubs.
+#[pyclass(module = "cascade_decoding", frozen)]
+pub struct NativeDrafter {
+    #[pyo3(get)]
+    name: &'static str,
+    make: Make,
+    own: Mutex<Box<dyn Drafter + Send>>,
+}
+
+impl NativeDrafter {
+    fn new(
+        name: &'static str,
+        make: impl Fn() -> Box<dyn Drafter + Send> + Send + Sync + 'static,
+    ) -> Self {
+        let own = Mutex::new(make());
+        let make = Arc::new(make);
+        Self { name, make, own }
+    }
+
+    /// A fresh one with the same settings, for a cascade.
+    pub fn level(&self) -> Box<dyn Drafter + Send> {
+        (self.make)()
+    }
+}
+
+/// A table, if it was built for this tokenizer.
+fn table_for(path: &Path, tokenizer: &str) -> PyResult<Arc<NgramTable>> {
+    let model = Neural::new(model_source(tokenizer).map_err(to_python)?);
+    let tokenizer = model
+        .load_tokenizer(&AssembleOptions::default())
+        .map_err(to_python)?;
+    let table = NgramTable::open(path, &tokenizer.fingerprint()).map_err(to_python)?;
+    Ok(Arc::new(table))
+}
+
+#[pymethods]
+impl NativeDrafter {
+    #[staticmethod]
+    #[pyo3(signature = (*, occurrence="earliest", min_match=1, branches=1))]
+    fn max_gram(occurrence: &str, min_match: usize, branches: usize) -> PyResult<Self> {
+        let occurrence = match occurrence {
+            "earliest" => Occurrence::Earliest,
+            "latest" => Occurrence::Latest,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "occurrence {other:?}: give \"earliest\" (the paper's) or \"latest\""
+                )))
+            }
+        };
+        let options = MaxGramOptions {
+            occurrence,
+            min_match,
+            branches,
+            ..MaxGramOptions::default()
+        };
+        Ok(Self::new("max-gram", move || {
+            Box::new(MaxGram::new().with_options(options))
+        }))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (*, table=None, tokenizer=None, session_tokens=None, min_probability=None))]
+    fn max_gram_tree(
+        py: Python<'_>,
+        table: Option<PathBuf>,
+        tokenizer: Option<&str>,
+        session_tokens: Option<usize>,
+        min_probability: Option<f32>,
+    ) -> PyResult<Self> {
+        let defaults = MaxGramTreeOptions::default();
+        let min_probability = min_probability.unwrap_or(defaults.min_probability);
+        if !(0.0..=1.0).contains(&min_probability) {
+            return Err(PyValueError::new_err(format!(
+                "min_probability is {min_probability}; give a number from 0 to 1"
+            )));
+        }
+        let options = MaxGramTreeOptions {
+            session_tokens: session_tokens.unwrap_or(defaults.session_tokens),
+            min_probability,
+            ..defaults
+        };
+        let table = match (table, tokenizer) {
+            (None, _) => None,
+            (Some(path), Some(tokenizer)) => Some(py.detach(|| table_for(&path, tokenizer))?),
+            (Some(path), None) => {
+                return Err(PyValueError::new_err(format!(
+                "{}: a table belongs to one tokenizer; give `tokenizer`, a model's folder or id",
+                path.display()
+            )))
+            }
+        };
+        Ok(Self::new("max-gram-tree", move || {
+            Box::new(MaxGramTree::new(options, table.clone()))
+        }))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (*, max_ngram=3, branches=1))]
+    fn prompt_lookup(max_ngram: usize, branches: usize) -> Self {
+        Self::new("prompt-lookup", move || {
+            Box::new(PromptLookup::new(max_ngram).with_branches(branches))
+        })
+    }
+
+    fn set_source(&self, py: Python<'_>, source: Tokens<'_>) {
+        let source = source.as_array().to_vec();
+        py.detach(|| self.drafter().set_source(&source));
+    }
+
+    #[pyo3(signature = (context, depth, nodes=None))]
+    fn propose(
+        &self,
+        py: Python<'_>,
+        context: Tokens<'_>,
+        depth: usize,
+        nodes: Option<usize>,
+    ) -> Tree {
+        let context = context.as_array().to_vec();
+        let nodes = nodes.unwrap_or(depth);
+        let proposed = py.detach(|| self.drafter().propose(&context, Budget { depth, nodes }));
+        Tree::from(proposed)
+    }
+
+    fn observe(&self, py: Python<'_>, context: Tokens<'_>, emitted: Tokens<'_>) {
+        let (context, emitted) = (context.as_array().to_vec(), emitted.as_array().to_vec());
+        py.detach(|| {
+            self.drafter()
+                .observe(&Observation::of_text(&context, &emitted));
+        });
+    }
+
+    fn forget(&self) {
+        self.drafter().forget();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{} drafter>", self.name)
+    }
+}
+
+impl NativeDrafter {
+    fn drafter(&self) -> std::sync::MutexGuard<'_, Box<dyn Drafter + Send>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,121 @@
+//! Options of a generation, from keyword arguments.
+
+use cascade::config::{GenerationSettings, SamplingSettings};
+use cascade::{LossBudget, Options, StopSequences};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::to_python;
+
+/// What keyword arguments change of a configuration's settings. Each method that generates takes
+/// these and no others; one that is unknown is a `TypeError`.
+#[derive(Default)]
+struct Given {
+    max_new_tokens: Option<usize>,
+    temperature: Option<f32>,
+    top_k: Option<usize>,
+    top_p: Option<f32>,
+    min_p: Option<f32>,
+    seed: Option<u64>,
+    stop: Option<Vec<String>>,
+    speculate: Option<bool>,
+    logprobs: Option<usize>,
+    drafts: Option<bool>,
+    lossy: Option<f64>,
+}
+
+const KNOWN: [&str; 11] = [
+    "max_new_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "seed",
+    "stop",
+    "speculate",
+    "logprobs",
+    "drafts",
+    "lossy",
+];
+
+/// The options of a call.
+pub fn options(
+    settings: &GenerationSettings,
+    given: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Options> {
+    let Some(given) = given else {
+        return Ok(settings.options());
+    };
+    let mut read = Given::default();
+    for (key, value) in given {
+        let key: String = key.extract()?;
+        let known = read.set(&key, &value)?;
+        if !known {
+            let known = KNOWN.join(", ");
+            return Err(PyTypeError::new_err(format!(
+                "unknown option {key:?}; there are {known}"
+            )));
+        }
+    }
+    read.over(settings)
+}
+
+impl Given {
+    /// Whether there is an option of this name.
+    fn set(&mut self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match key {
+            "max_new_tokens" => self.max_new_tokens = value.extract()?,
+            "temperature" => self.temperature = value.extract()?,
+            "top_k" => self.top_k = value.extract()?,
+            "top_p" => self.top_p = value.extract()?,
+            "min_p" => self.min_p = value.extract()?,
+            "seed" => self.seed = value.extract()?,
+            "stop" => self.stop = stop_texts(value)?,
+            "speculate" => self.speculate = value.extract()?,
+            "logprobs" => self.logprobs = value.extract()?,
+            "drafts" => self.drafts = value.extract()?,
+            "lossy" => self.lossy = value.extract()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn over(self, settings: &GenerationSettings) -> PyResult<Options> {
+        let written = settings.sampling;
+        let sampling = SamplingSettings::new(
+            self.temperature.unwrap_or(written.temperature()),
+            self.top_k.or(written.top_k()),
+            self.top_p.or(written.top_p()),
+            self.min_p.or(written.min_p()),
+        );
+        let sampling = sampling.map_err(to_python)?;
+        let options = settings.options();
+        let options = options
+            .clone()
+            .with_max_new_tokens(self.max_new_tokens.unwrap_or(options.max_new_tokens))
+            .with_decoding(sampling.decoding())
+            .with_seed(self.seed.unwrap_or(options.seed))
+            .with_speculation(self.speculate.unwrap_or(true))
+            .with_logprobs(self.logprobs)
+            .with_drafts_reported(self.drafts.unwrap_or(false));
+        let options = match self.stop {
+            None => options,
+            Some(stop) => options.with_stop(StopSequences::new(stop).map_err(to_python)?),
+        };
+        match self.lossy {
+            None => Ok(options),
+            Some(budget) => {
+                Ok(options.with_lossy(Some(LossBudget::new(budget).map_err(to_python)?)))
+            }
+        }
+    }
+}
+
+/// One text, or several.
+fn stop_texts(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<String>>> {
+    match value.extract::<String>() {
+        Ok(one) => Ok(Some(vec![one])),
+        Err(_) => value.extract(),
+    }
+}

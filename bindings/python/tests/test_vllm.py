@@ -1,0 +1,70 @@
+"""The proposer for vLLM, called as vLLM calls it; no vLLM is needed."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from cascade_decoding.vllm import MaxGram
+
+
+def proposer(tokens=4, longest=64):
+    return MaxGram(
+        SimpleNamespace(
+            speculative_config=SimpleNamespace(num_speculative_tokens=tokens),
+            model_config=SimpleNamespace(max_model_len=longest, tokenizer="nobody/nothing"),
+        )
+    )
+
+
+def call(own, texts, sampled=None):
+    ids = np.zeros((8, 64), dtype=np.int32)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = text
+    lengths = np.array([len(text) for text in texts], dtype=np.int32)
+    sampled = [[text[-1]] for text in texts] if sampled is None else sampled
+    return own.propose(sampled, lengths, ids, slot_mappings={})
+
+
+REPEATS = [1, 2, 3, 4, 5, 6, 7, 8] * 3
+
+
+def test_chains_continue_texts_that_repeat():
+    own = proposer()
+    assert call(own, [REPEATS]) == [[1, 2, 3, 4]]
+    assert call(own, [REPEATS[:-3]]) == [[6, 7, 8, 1]]
+
+
+def test_texts_are_told_apart_though_rows_move():
+    texts = [REPEATS, [9, 8, 7, 6] * 5, list(range(20, 40))]
+    own, fresh = proposer(), None
+    for step in range(12):
+        order = np.random.default_rng(step).permutation(3)
+        rows = [texts[i] for i in order]
+        fresh = proposer()
+        assert call(own, rows) == call(fresh, rows)
+        for i, text in enumerate(texts):
+            text = text + [text[len(text) - 8 + step % 2]]
+            texts[i] = text
+    # A drafter for each text, and none for rows that moved.
+    assert len([text for text in own._rows if text is not None]) == 3
+    assert len(own._idle) == 0
+
+
+def test_limits():
+    own = proposer(tokens=4, longest=len(REPEATS) + 2)
+    assert call(own, [REPEATS]) == [[1, 2]]
+    assert call(proposer(longest=len(REPEATS)), [REPEATS]) == [[]]
+    # A row of a prompt that is still being read has no sampled token.
+    assert call(proposer(), [REPEATS, REPEATS], sampled=[[], [8]]) == [[], [1, 2, 3, 4]]
+    # What is not expected to be accepted is not proposed.
+    assert len(call(proposer(), [list(range(1, 40))])[0]) < 4
+
+
+def test_the_class_has_what_vllm_calls():
+    own = proposer()
+    own.load_model(None)
+    assert own.propose.__code__.co_varnames[1:5] == (
+        "sampled_token_ids",
+        "num_tokens_no_spec",
+        "token_ids_cpu",
+        "slot_mappings",
+    )
