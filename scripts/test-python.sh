@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Builds the wheel of the Python package, installs it into a virtual environment and tests it there.
+#
+#   scripts/test-python.sh            all that needs no torch; the rest is skipped by name
+#   scripts/test-python.sh --torch    also what needs torch and transformers (a download of some gigabytes, once)
+#
+# The environment is target/python-venv (target/python-torch-venv); CASCADE_PYTHON_VENV names another, which
+# has to have what is needed already. Needs Python 3.10 or later. CASCADE_PROFILE names cargo's profile: `ci`,
+# whose dependencies are those that .ci/run has compiled, unless told otherwise.
+set -euo pipefail
+cd "$(dirname "$0")/../bindings/python"
+root=$PWD/../..
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
+profile=${CASCADE_PROFILE:-ci}
+
+requirements=(-r requirements-test.txt) default=$CARGO_TARGET_DIR/python-venv
+case ${1:-} in
+  '') ;;
+  --torch) requirements+=(-r requirements-torch.txt) default=$CARGO_TARGET_DIR/python-torch-venv ;;
+  *) echo "usage: $0 [--torch]" >&2; exit 2 ;;
+esac
+environment=${CASCADE_PYTHON_VENV:-$default}
+python=$environment/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+if [ -z "${CASCADE_PYTHON_VENV:-}" ]; then
+  [ -x "$python" ] || python3 -m venv "$environment"
+  # Says nothing and fetches nothing where all is there.
+  "$python" -m pip install --quiet "${requirements[@]}"
+fi
+
+"$root/scripts/check-python-lock.py"
+wheels=$CARGO_TARGET_DIR/python-wheels
+rm -rf "$wheels"
+"$environment/bin/maturin" build --quiet --locked --profile "$profile" --out "$wheels"
+"$python" -m pip install --quiet --no-deps --force-reinstall "$wheels"/*.whl
+
+# The installed package, and not the folder beside the tests, which has no compiled part.
+"$python" -m pytest --quiet -p no:cacheprovider -rs tests
+"$python" examples/word_problem.py
+"$python" -m mypy --no-incremental --cache-dir /dev/null python/cascade_decoding examples
