@@ -122,3 +122,21 @@ fn an_interrupted_recording_says_how_to_go_on_and_does() {
     interrupt(&child);
     ended(child);
 }
+
+#[test]
+fn a_run_of_several_texts_at_once_ends_too() {
+    let mut args = "run --dataset problems --limit 400 --max-new-tokens 400 --batch 4 --json"
+        .split(' ')
+        .collect::<Vec<_>>();
+    args.push("--quiet");
+    let mut child = start(&args);
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    assert!(stdout.read_line(&mut line).unwrap() > 0);
+    interrupt(&child);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    let (_, err) = ended(child);
+    assert!(rest.lines().all(|line| line.ends_with('}')), "{rest}");
+    assert!(err.contains("--offset "), "{err}");
+}

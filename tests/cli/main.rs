@@ -3,6 +3,7 @@
 
 mod arguments;
 mod asking;
+mod batch;
 mod bench;
 mod bigram;
 mod chat;
