@@ -52,6 +52,7 @@ FAMILY = {
         "type": "longrope", "short_factor": [1.0, 1.5, 2.5], "long_factor": [1.0, 3.0, 5.0]}}, 64, 4),
     "tiny-ul2": ("T5", {**T5, "feed_forward_proj": "gated-silu", "tie_word_embeddings": False}, 61, 4),
     "tiny-t5-silu": ("T5", {**T5, "feed_forward_proj": "silu", "tie_word_embeddings": True}, 61, 4),
+    "tiny-t5-gelu": ("T5", {**T5, "feed_forward_proj": "gelu", "tie_word_embeddings": False}, 61, 4),
     "tiny-mt5": ("MT5", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, 61, 4),
 }
 

@@ -48,6 +48,13 @@ impl ModelConfig {
         }
     }
 
+    fn activation(&self) -> Activation {
+        match self {
+            Self::T5(config) => config.feed_forward_proj.activation(),
+            Self::Decoder(config) => config.activation,
+        }
+    }
+
     /// The model itself, loaded.
     pub(crate) fn network(
         &self,
@@ -55,14 +62,11 @@ impl ModelConfig {
         device: &Device,
         types: Types,
     ) -> Result<Arc<dyn Network>> {
+        if self.activation() == Activation::GeluErf && !device.is_cpu() {
+            let what = "the activation \"gelu\" (the exact form) on a GPU";
+            return Err(unsupported(what.to_owned()));
+        }
         match self {
-            Self::Decoder(config)
-                if config.activation == Activation::GeluErf && !device.is_cpu() =>
-            {
-                Err(unsupported(
-                    "hidden_act \"gelu\" (the exact form) on a GPU".to_owned(),
-                ))
-            }
             Self::T5(config) => backend::network(&**config, weights, device, types),
             Self::Decoder(config) => backend::network(&**config, weights, device, types),
         }

@@ -58,6 +58,8 @@ pub enum FeedForwardProj {
     Relu,
     /// One projection and the tanh form of GELU ("gelu_new").
     Gelu,
+    /// One projection and the exact GELU ("gelu"), on a CPU.
+    GeluErf,
     /// One projection and SiLU.
     Silu,
     /// A projection gated by a rectifier.
@@ -74,10 +76,11 @@ impl FeedForwardProj {
         matches!(self, Self::GatedRelu | Self::GatedGelu | Self::GatedSilu)
     }
 
-    pub(super) fn activation(self) -> Activation {
+    pub(crate) fn activation(self) -> Activation {
         match self {
             Self::Relu | Self::GatedRelu => Activation::Relu,
             Self::Gelu | Self::GatedGelu => Activation::Gelu,
+            Self::GeluErf => Activation::GeluErf,
             Self::Silu | Self::GatedSilu => Activation::Silu,
         }
     }
@@ -100,15 +103,16 @@ impl FromStr for FeedForwardProj {
         Ok(match name {
             "relu" => Self::Relu,
             "gelu_new" | "gelu_pytorch_tanh" => Self::Gelu,
+            "gelu" => Self::GeluErf,
             "silu" | "swish" => Self::Silu,
             "gated-relu" => Self::GatedRelu,
-            // "gelu" is the tanh form here, and the exact one without a gate.
+            // Behind a gate transformers reads "gelu" as the tanh form, and else as the exact one.
             "gated-gelu" | "gated-gelu_new" | "gated-gelu_pytorch_tanh" => Self::GatedGelu,
             "gated-silu" | "gated-swish" => Self::GatedSilu,
             other => {
                 return Err(bad(format!(
-                    "feed_forward_proj is {other:?}, which is not one of \"relu\", \"gelu_new\", \
-                     \"silu\", \"gated-relu\", \"gated-gelu\" and \"gated-silu\""
+                    "feed_forward_proj is {other:?}, which is not one of \"relu\", \"gelu\", \
+                     \"gelu_new\", \"silu\", \"gated-relu\", \"gated-gelu\" and \"gated-silu\""
                 )))
             }
         })
@@ -409,6 +413,7 @@ mod tests {
     fn forms_of_feed_forwards() {
         for (name, dense, gated, form) in [
             ("relu", "relu", false, FeedForwardProj::Relu),
+            ("gelu", "gelu", false, FeedForwardProj::GeluErf),
             ("gated-gelu", "gelu_new", true, FeedForwardProj::GatedGelu),
             ("gated-silu", "silu", true, FeedForwardProj::GatedSilu),
         ] {
@@ -416,8 +421,8 @@ mod tests {
                 "is_gated_act": gated});
             assert_eq!(config(stated).unwrap().feed_forward_proj, form);
         }
-        // The exact GELU.
-        assert!(config(json!({"feed_forward_proj": "gelu"})).is_err());
+        assert!(config(json!({"feed_forward_proj": "gelu", "dense_act_fn": "gelu_new"})).is_err());
+        assert!(config(json!({"feed_forward_proj": "gated-tanh"})).is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ fn goldens() -> PathBuf {
 
 /// All checkpoints, and how many configurations each has: as transformers 4 saves them, and as
 /// transformers 5 does.
-const MODELS: [(&str, usize); 21] = [
+const MODELS: [(&str, usize); 22] = [
     ("tiny-llama-mha", 2),
     ("tiny-llama-gqa", 2),
     ("tiny-llama-linear-rope", 2),
@@ -41,6 +41,7 @@ const MODELS: [(&str, usize); 21] = [
     ("tiny-t5-v1.1", 2),
     ("tiny-ul2", 2),
     ("tiny-t5-silu", 2),
+    ("tiny-t5-gelu", 1),
     ("tiny-mt5", 2),
 ];
 
