@@ -4,7 +4,7 @@ mod batcher;
 
 use std::sync::Arc;
 
-pub use batcher::{BatchCounts, BatchedSession, Batcher, Participant, Running};
+pub use batcher::{BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running};
 use cascade_core::{Result, Scores, TokenId, TokenTree, Want};
 
 use crate::session::{Scoring, Session};
@@ -48,7 +48,8 @@ pub fn score_together(calls: Vec<ScoreCall<'_>>) -> Vec<Result<Scores>> {
         let (numbers, calls): (Vec<_>, Vec<_>) = same
             .map(|(number, session, scoring)| (*number, (session, scoring)))
             .unzip();
-        for (number, given) in numbers.into_iter().zip(forward(calls, Company::Alone)) {
+        let forward = forward(calls, Company::Alone);
+        for (number, given) in numbers.into_iter().zip(forward.answers) {
             answers[number] = given;
         }
         begun.retain(|(number, ..)| answers[*number].is_none());
@@ -61,8 +62,8 @@ pub(crate) fn score_alone(call: ScoreCall<'_>) -> Result<Scores> {
     let ScoreCall { session, .. } = call;
     let mut scoring = session.begin(call.context, call.tree, call.want)?;
     loop {
-        let given = forward(vec![(&mut *session, &mut scoring)], Company::Alone).pop();
-        if let Some(Some(answer)) = given {
+        let mut forward = forward(vec![(&mut *session, &mut scoring)], Company::Alone);
+        if let Some(Some(answer)) = forward.answers.pop() {
             return answer;
         }
     }
@@ -75,19 +76,25 @@ enum Company {
     OthersWait,
 }
 
-/// Runs one forward over rows of some calls on sessions of one model, the oldest call first. Gives
-/// the answers of those that are done; the others have rows left.
-fn forward(
-    calls: Vec<(&mut Session, &mut Scoring)>,
-    company: Company,
-) -> Vec<Option<Result<Scores>>> {
+/// A forward over rows of several calls.
+#[derive(Debug, Default)]
+struct Forward {
+    /// Of each call, in their order; nothing of those that have rows left.
+    answers: Vec<Option<Result<Scores>>>,
+    /// Calls that had rows in it.
+    texts: usize,
+    rows: usize,
+}
+
+/// Runs one forward over rows of some calls on sessions of one model, the oldest call first.
+fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forward {
     let needs = calls.iter().map(|(session, scoring)| RowsNeeded {
         context: session.missing(scoring),
         nodes: scoring.nodes(),
     });
     let needs: Vec<RowsNeeded> = needs.collect();
     let Some((first, _)) = calls.first() else {
-        return Vec::new();
+        return Forward::default();
     };
     let (model, chunk) = (Arc::clone(first.model()), first.chunk());
     let mut calls = calls;
@@ -104,13 +111,20 @@ fn forward(
     let rows = rows.filter_map(|((session, scoring), share)| {
         share.map(|allowed| session.new_rows(scoring, allowed))
     });
-    let mut given = model.network().forward(rows.collect()).into_iter();
+    let rows: Vec<_> = rows.collect();
+    let texts = rows.len();
+    let computed = rows.iter().map(|rows| rows.plan.rows()).sum();
+    let mut given = model.network().forward(rows).into_iter();
     let mut take = |(session, scoring): (&mut Session, &mut Scoring), share: Option<usize>| {
         let given = share.and_then(|_| given.next())?;
         session.take(scoring, given)
     };
     let calls = calls.into_iter().zip(shares);
-    calls.map(|(call, share)| take(call, share)).collect()
+    Forward {
+        answers: calls.map(|(call, share)| take(call, share)).collect(),
+        texts,
+        rows: computed,
+    }
 }
 
 /// Rows that a call still needs.

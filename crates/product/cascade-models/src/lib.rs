@@ -54,7 +54,8 @@ pub use dtype::{parse_cache_type, CacheType};
 pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;
 pub use gathering::{
-    score_together, BatchCounts, BatchedSession, Batcher, Participant, Running, ScoreCall,
+    score_together, BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running,
+    ScoreCall,
 };
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use memory::{FreeMemory, MemoryLimit, Overcommit};

@@ -362,6 +362,13 @@ pub(crate) struct Scoring {
 }
 
 impl Scoring {
+    /// Begins again, on a session that has forgotten what it had computed.
+    pub(crate) fn restart(&mut self) {
+        self.kept = 0;
+        self.piece = 0;
+        self.hidden = HiddenStates::default();
+    }
+
     /// Rows of the tree.
     pub(crate) fn nodes(&self) -> usize {
         self.tree.len()

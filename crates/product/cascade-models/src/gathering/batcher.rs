@@ -1,12 +1,14 @@
 //! Generations on threads of their own, whose calls meet in forwards.
 
 use std::collections::HashMap;
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use cascade_core::{Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
 
-use super::{forward, Company};
+use super::{forward, Company, Forward};
 use crate::session::{Scoring, Session};
 use crate::Model;
 
@@ -23,8 +25,8 @@ use crate::Model;
 /// target.
 ///
 /// The error of a call concerns that call alone, and a participant that is dropped, or whose thread
-/// panics, holds up nobody. If a forward itself panics, all calls in it fail, and the panic goes on
-/// in the thread that computed it.
+/// panics, holds up nobody. If a forward of several calls panics, each of them is computed again by
+/// itself, and one whose forward panics then, too, fails with an error.
 ///
 /// Models on GPUs gather nothing ([`Model::gathers`]): their sessions take turns.
 ///
@@ -73,7 +75,33 @@ pub struct BatchCounts {
     pub rows: u64,
 }
 
+/// A forward that a [`Batcher`] has computed.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct BatchForward<'a> {
+    /// What computed it.
+    pub model: &'a Arc<Model>,
+    /// Calls that had rows in it.
+    pub texts: usize,
+    /// Rows of all of them: tokens of contexts, and nodes of drafts.
+    pub rows: usize,
+    /// Time of the computation, without waiting for calls.
+    pub time: Duration,
+}
+
 impl Batcher {
+    /// One that shows each forward, once it is computed, to `observe`, while all who take part
+    /// wait: it should do little.
+    pub fn with_observer(observe: impl Fn(BatchForward<'_>) + Send + Sync + 'static) -> Self {
+        let shared = Shared {
+            observer: Observer(Some(Box::new(observe))),
+            ..Shared::default()
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
     /// A generation that takes part. It holds up nobody until it is
     /// [running](Participant::running).
     pub fn join(&self) -> Participant {
@@ -235,6 +263,7 @@ impl Seat {
             session,
             scoring,
             continued: false,
+            by_itself: false,
             wake: Arc::clone(&wake),
         });
         loop {
@@ -242,7 +271,7 @@ impl Seat {
                 return answered;
             }
             state = match state.is_ready() {
-                true => self.shared.compute(state, number),
+                true => self.shared.compute(state),
                 false => wake.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
@@ -252,6 +281,20 @@ impl Seat {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
+    observer: Observer,
+}
+
+type Observe = dyn Fn(BatchForward<'_>) + Send + Sync;
+
+/// Whoever is shown each forward, if anybody.
+#[derive(Default)]
+struct Observer(Option<Box<Observe>>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_there = self.0.is_some();
+        formatter.debug_tuple("Observer").field(&is_there).finish()
+    }
 }
 
 /// A participant: forwards wait for it if it is running and not blocked.
@@ -272,6 +315,8 @@ struct Call {
     scoring: Scoring,
     /// Whether forwards have computed a part of it.
     continued: bool,
+    /// Whether a forward with others panicked, so that it is not computed with others again.
+    by_itself: bool,
     wake: Arc<Condvar>,
 }
 
@@ -333,13 +378,19 @@ impl State {
 
     /// Takes the calls of the next forward out of those that wait, and says whether others do.
     fn begin(&mut self) -> (Vec<Call>, Company) {
-        let model = self.next_model();
-        let is_next = |call: &mut Call| {
-            let model = model.as_ref();
-            model.is_some_and(|model| Arc::ptr_eq(call.model(), model))
+        let calls: Vec<Call> = match self.waiting.iter().position(|call| call.by_itself) {
+            Some(place) => vec![self.waiting.remove(place)],
+            None => {
+                let model = self.next_model();
+                let is_next = |call: &mut Call| {
+                    let model = model.as_ref();
+                    model.is_some_and(|model| Arc::ptr_eq(call.model(), model))
+                };
+                self.waiting.extract_if(.., is_next).collect()
+            }
         };
-        let calls: Vec<Call> = self.waiting.extract_if(.., is_next).collect();
-        self.last = model.as_ref().map(Arc::downgrade).unwrap_or_default();
+        let model = calls.first().map(Call::model);
+        self.last = model.map(Arc::downgrade).unwrap_or_default();
         self.computing = true;
         let company = match self.waiting.is_empty() {
             true => Company::Alone,
@@ -372,11 +423,17 @@ impl State {
 }
 
 impl State {
-    /// Ends a forward that panicked: none of its calls is answered, and sessions begin anew.
+    /// Ends a forward that panicked. Sessions begin anew, because it may have left them half done;
+    /// of several calls nobody knows whose rows it was, so each is computed by itself.
     fn fail(&mut self, mut calls: Vec<Call>) {
-        calls.iter_mut().for_each(|call| call.session.forget());
-        let failed = || Some(Err(Error::backend(ForwardPanicked)));
-        let answers = calls.iter().map(|_| failed()).collect();
+        let alone = calls.len() == 1;
+        for call in &mut calls {
+            call.session.forget();
+            call.scoring.restart();
+            call.by_itself = true;
+        }
+        let failed = |_: &Call| alone.then(|| Err(Error::backend(ForwardPanicked)));
+        let answers = calls.iter().map(failed).collect();
         self.end(calls, answers);
     }
 }
@@ -388,34 +445,45 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes the next forward, without the lock, in the thread of the call `own`.
-    fn compute<'a>(&'a self, mut state: MutexGuard<'a, State>, own: u64) -> MutexGuard<'a, State> {
+    /// Computes the next forward, without the lock.
+    fn compute<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let (mut calls, company) = state.begin();
         drop(state);
-        let computed = catch_unwind(AssertUnwindSafe(|| {
-            let together = calls.iter_mut();
-            let together = together.map(|call| (&mut call.session, &mut call.scoring));
-            forward(together.collect(), company)
-        }));
+        let computed = catch_unwind(AssertUnwindSafe(|| self.forward(&mut calls, company)));
         let mut state = self.lock();
         match computed {
-            Ok(answers) => {
-                state.end(calls, answers);
-                state
-            }
-            Err(panic) => {
-                state.fail(calls);
-                state.answered.remove(&own);
-                drop(state);
-                resume_unwind(panic)
-            }
+            Ok(answers) => state.end(calls, answers),
+            // The panic's own message has been printed.
+            Err(_) => state.fail(calls),
         }
+        state
+    }
+
+    fn forward(&self, calls: &mut [Call], company: Company) -> Vec<Option<Result<Scores>>> {
+        let begun = Instant::now();
+        let together = calls.iter_mut();
+        let together = together.map(|call| (&mut call.session, &mut call.scoring));
+        let Forward {
+            answers,
+            texts,
+            rows,
+        } = forward(together.collect(), company);
+        let time = begun.elapsed();
+        if let (Some(observe), Some(call)) = (&self.observer.0, calls.first()) {
+            observe(BatchForward {
+                model: call.model(),
+                texts,
+                rows,
+                time,
+            });
+        }
+        answers
     }
 }
 
-/// Why calls fail that shared a forward with whatever made it panic.
+/// Why a call fails whose forward panics, whoever's thread computed it.
 #[derive(Debug, thiserror::Error)]
-#[error("the forward that computed this call with others panicked; see the message of the panic")]
+#[error("the forward that computed this call panicked; see the message of the panic")]
 struct ForwardPanicked;
 
 #[cfg(test)]
@@ -428,47 +496,118 @@ mod tests {
     use super::*;
     use crate::{random_model, LoadOptions};
 
-    /// Panics of a forward are errors of all of its calls, after which sessions go on.
-    #[test]
-    fn a_forward_that_panics_fails_its_calls_and_nothing_else() {
+    fn model() -> Arc<Model> {
         let config = json!({
             "model_type": "llama", "hidden_size": 32, "intermediate_size": 32,
             "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 1,
             "vocab_size": 40,
         });
-        let model = random_model(config, &LoadOptions::default()).unwrap();
-        let batcher = Batcher::default();
-        let [first, second] = [batcher.join().into_running(), batcher.join().into_running()];
-        let score =
-            |session: &mut BatchedSession| session.score(&[1, 2], &TokenTree::new(), Want::ARGMAX);
+        random_model(config, &LoadOptions::default()).unwrap()
+    }
+
+    fn score(session: &mut impl Scorer, context: &[TokenId]) -> Result<Scores> {
+        session.score(context, &TokenTree::new(), Want::LOGITS)
+    }
+
+    /// A text that asks twice for the scores of a context.
+    fn asking(
+        running: Running,
+        model: &Arc<Model>,
+        context: &'static [TokenId],
+    ) -> mpsc::Receiver<Result<Scores>> {
+        let mut session = running.participant().session(model);
         let (send, answers) = mpsc::channel();
-        let mut session = first.participant().session(&model);
-        let waiting = std::thread::spawn(move || {
-            let _first = first;
-            send.send(score(&mut session)).unwrap();
-            send.send(score(&mut session)).unwrap();
+        std::thread::spawn(move || {
+            let _running = running;
+            for _ in 0..2 {
+                send.send(score(&mut session, context)).unwrap();
+            }
         });
-        let failed = loop {
+        answers
+    }
+
+    /// Lets the forward panic that so many calls wait for.
+    fn panicked(batcher: &Batcher, calls: usize) {
+        loop {
             let mut state = batcher.shared.lock();
-            if !state.waiting.is_empty() {
+            if state.waiting.len() == calls {
                 let (calls, _) = state.begin();
-                state.fail(calls);
-                drop(state);
-                break answers.recv_timeout(Duration::from_secs(60));
+                return state.fail(calls);
             }
             drop(state);
             std::thread::yield_now();
-        };
-        let message = failed.unwrap().unwrap_err().to_string();
-        assert!(message.contains("panicked"), "{message}");
-        drop(second);
-        let answer = answers.recv_timeout(Duration::from_secs(60)).unwrap();
-        assert_eq!(answer.unwrap(), score_alone(&model).unwrap());
-        waiting.join().unwrap();
+        }
     }
 
-    fn score_alone(model: &Arc<Model>) -> Result<Scores> {
-        let mut session = model.session();
-        session.score(&[1, 2], &TokenTree::new(), Want::ARGMAX)
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_call_whose_forward_panics_fails_and_its_session_goes_on() {
+        let (model, batcher) = (model(), Batcher::default());
+        let [first, second] = [batcher.join().into_running(), batcher.join().into_running()];
+        let answers = asking(first, &model, &[1, 2]);
+        panicked(&batcher, 1);
+        let failed = answers.recv_timeout(PATIENCE).unwrap();
+        let message = failed.unwrap_err().to_string();
+        assert!(message.contains("panicked"), "{message}");
+        drop(second);
+        let answer = answers.recv_timeout(PATIENCE).unwrap().unwrap();
+        assert_eq!(answer, score(&mut model.session(), &[1, 2]).unwrap());
+    }
+
+    /// Whoever was in the forward of another that panics is answered.
+    #[test]
+    fn calls_of_a_forward_that_panics_are_computed_one_by_one() {
+        let (model, batcher) = (model(), Batcher::default());
+        let holding = batcher.join().into_running();
+        let contexts: [&[TokenId]; 3] = [&[1, 2], &[3; 70], &[4, 5, 6]];
+        let texts = contexts.map(|context| (context, batcher.join().into_running()));
+        let texts = texts.map(|(context, running)| (context, asking(running, &model, context)));
+        panicked(&batcher, 3);
+        // The oldest of them panics by itself, too; which one that is depends on the threads.
+        panicked(&batcher, 3);
+        drop(holding);
+        let mut failed = 0;
+        for (context, answers) in texts {
+            let alone = score(&mut model.session(), context).unwrap();
+            match answers.recv_timeout(PATIENCE).unwrap() {
+                Ok(scores) => assert_eq!(scores, alone),
+                Err(_) => failed += 1,
+            }
+            let next = answers.recv_timeout(PATIENCE).unwrap().unwrap();
+            assert_eq!(next.logits, alone.logits);
+        }
+        assert_eq!(failed, 1);
+    }
+
+    #[test]
+    fn forwards_are_shown() {
+        let model = model();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let shown = Arc::clone(&seen);
+        let batcher = Batcher::with_observer(move |forward| {
+            let seen = (forward.texts, forward.rows);
+            shown.lock().unwrap().push(seen);
+        });
+        let holding = batcher.join().into_running();
+        let contexts: [&[TokenId]; 2] = [&[1, 2], &[3; 70]];
+        let texts = contexts.map(|context| (batcher.join().into_running(), context));
+        let texts = texts.map(|(running, context)| asking(running, &model, context));
+        while batcher.shared.lock().waiting.len() < 2 {
+            std::thread::yield_now();
+        }
+        drop(holding);
+        for answers in texts {
+            assert_eq!(answers.into_iter().flatten().count(), 2);
+        }
+        let seen = seen.lock().unwrap();
+        assert_eq!(
+            seen[0],
+            (2, 2 + 64),
+            "a piece of the prompt beside the other text"
+        );
+        let rows: usize = seen.iter().map(|(_, rows)| rows).sum();
+        // The last token of a context is computed again.
+        assert_eq!(rows, (2 + 1) + (70 + 1));
     }
 }
