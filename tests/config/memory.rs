@@ -134,3 +134,19 @@ fn what_does_not_fit_is_loaded_on_request_after_a_warning() {
         "{loading} {said:?}"
     );
 }
+
+/// Half or twice as many, because others take memory and give it back meanwhile.
+#[test]
+fn sessions_that_fit_are_those_of_which_nothing_is_said() {
+    cascade_demo::register();
+    let config = Config::open("embedded:demo-llama").unwrap();
+    let pool = config.pool(&AssembleOptions::default().with_device(Some(DeviceSpec::Cpu)));
+    pool.assemble(&config).unwrap();
+    let tokens = 1 << 16;
+    let Some(fit) = pool.sessions_that_fit(&config, tokens).unwrap() else {
+        return;
+    };
+    let said = |sessions| pool.check_caches(&config, sessions, tokens).unwrap();
+    assert_eq!(said(fit / 2), None);
+    assert!(said(2 * fit + 1).is_some());
+}

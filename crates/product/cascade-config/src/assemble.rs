@@ -201,9 +201,14 @@ impl ModelPool {
         self.assemble_from(config, chat, Sessions::Own)
     }
 
-    /// The cascade of a configuration, whose models compute together with those of the other
-    /// participants.
-    pub(crate) fn assemble_taking_part(
+    /// As [`assemble`](Self::assemble), or as [`assemble_for_chat`](Self::assemble_for_chat) with a
+    /// template: a cascade whose models share forwards with those of the other participants of a
+    /// [`Batcher`](cascade_models::Batcher), for programs that drive generations on threads of
+    /// their own. [`assemble_batch`](Self::assemble_batch) makes several, and drives them.
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble).
+    pub fn assemble_taking_part(
         &self,
         config: &Config,
         chat: Option<&ChatTemplate>,

@@ -1,6 +1,6 @@
 //! Whether the models of a configuration fit into memory together, before any is loaded.
 
-use cascade_models::{DType, DeviceSpec, MemoryEstimate, Overcommit};
+use cascade_models::{DType, DeviceSpec, FreeMemory, MemoryEstimate, Overcommit};
 
 use crate::config::{Config, Drafter, Neural};
 use crate::pool::lock;
@@ -18,6 +18,13 @@ struct Demand<'a> {
     /// The type of the weights that take most.
     dtype: DType,
     largest: usize,
+}
+
+/// What the keys and values of a session take on one device.
+struct Caches {
+    spec: DeviceSpec,
+    bytes: usize,
+    free: Option<FreeMemory>,
 }
 
 impl<'a> Demand<'a> {
@@ -86,22 +93,8 @@ impl ModelPool {
         sessions: usize,
         tokens: usize,
     ) -> Result<Option<String>> {
-        let target = [("target".to_owned(), &config.target)];
-        let mut by_device: Vec<(DeviceSpec, &Neural, usize)> = Vec::new();
-        for (key, neural) in target.into_iter().chain(config.neural_drafters()) {
-            let fail = |source| Error::model(&config.label, &key, source);
-            let spec = self.device(neural).map_err(fail)?.spec;
-            let estimate = self.estimate(neural, tokens, config.max_nodes);
-            let cache = estimate.map_err(fail)?.cache.saturating_mul(sessions);
-            match by_device.iter_mut().find(|(known, ..)| *known == spec) {
-                Some((.., total)) => *total = total.saturating_add(cache),
-                None => by_device.push((spec, neural, cache)),
-            }
-        }
-        for (spec, neural, total) in by_device {
-            let device = self.device(neural).map(|opened| opened.device);
-            let free = device.and_then(|device| device.free_memory());
-            let free = free.map_err(|source| Error::model(&config.label, "device", source))?;
+        for Caches { spec, bytes, free } in self.caches(config, tokens)? {
+            let total = bytes.saturating_mul(sessions);
             if let Some(free) = free.filter(|free| total > free.bytes) {
                 let gb = total as f64 / 1e9;
                 return Ok(Some(format!(
@@ -110,6 +103,38 @@ impl ModelPool {
             }
         }
         Ok(None)
+    }
+
+    /// How many sessions of so many tokens, on weights that are loaded, fit into the memory that is
+    /// free on the devices of all models; `None` where that is not known.
+    ///
+    /// # Errors
+    /// As [`check_caches`](Self::check_caches).
+    pub fn sessions_that_fit(&self, config: &Config, tokens: usize) -> Result<Option<usize>> {
+        let caches = self.caches(config, tokens)?.into_iter();
+        let fit = caches.filter_map(|caches| Some(caches.free?.bytes / caches.bytes.max(1)));
+        Ok(fit.min())
+    }
+
+    /// What a session of so many tokens takes on each device.
+    fn caches(&self, config: &Config, tokens: usize) -> Result<Vec<Caches>> {
+        let target = [("target".to_owned(), &config.target)];
+        let mut by_device: Vec<Caches> = Vec::new();
+        for (key, neural) in target.into_iter().chain(config.neural_drafters()) {
+            let fail = |source| Error::model(&config.label, &key, source);
+            let opened = self.device(neural).map_err(fail)?;
+            let estimate = self.estimate(neural, tokens, config.max_nodes);
+            let bytes = estimate.map_err(fail)?.cache;
+            match by_device.iter_mut().find(|one| one.spec == opened.spec) {
+                Some(one) => one.bytes = one.bytes.saturating_add(bytes),
+                None => by_device.push(Caches {
+                    spec: opened.spec,
+                    bytes,
+                    free: opened.device.free_memory().map_err(fail)?,
+                }),
+            }
+        }
+        Ok(by_device)
     }
 
     fn check_demand(&self, config: &Config, spec: DeviceSpec, demand: &Demand<'_>) -> Result<()> {
