@@ -154,10 +154,12 @@ fn a_stop_by_signal_lets_answers_end_and_logs_hold_no_texts() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let answered = lines
-        .iter()
-        .find(|line| line["message"] == "answered")
-        .unwrap();
+    let said = |message: &str| lines.iter().find(|line| line["message"] == message);
+    let at_once = said("answers at once").unwrap();
+    assert_eq!(at_once["share_forwards"], true);
+    let sessions = at_once["sessions"].as_u64().unwrap();
+    assert!((4..=16).contains(&sessions), "{sessions}");
+    let answered = said("answered").unwrap();
     assert_eq!(
         (&answered["finish"], &answered["tokens"]),
         (&json!("length"), &json!(60))

@@ -25,6 +25,9 @@ const DEFAULT_CONFIG: &str = "embedded:demo-llama";
 /// More than any machine has memory, connections or patience for.
 const MOST: usize = 1 << 20;
 
+/// Each has a thread of its own.
+const MOST_SESSIONS: usize = 4096;
+
 /// Bytes of a file of keys.
 const LARGEST_KEY_FILE: u64 = 64 << 10;
 
@@ -119,15 +122,18 @@ struct NetworkArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 struct LimitArgs {
-    /// Maximum number of concurrent answers, each with its own caches on the shared weights.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions, value_parser = at_most(MOST))]
-    sessions: usize,
+    /// Maximum number of concurrent answers, each with its own caches on the shared weights; on a
+    /// CPU they share forwards [default: as many as memory holds at --max-context, 4 to 16; 4 to 8
+    /// on a GPU].
+    #[arg(long, value_name = "N", value_parser = at_most(MOST_SESSIONS))]
+    sessions: Option<usize>,
 
     /// Maximum number of requests in the queue; further ones are refused with status 429.
     #[arg(long, value_name = "N", default_value_t = Limits::default().queue)]
     queue: usize,
 
-    /// Number of worker threads; more than 1 helps if a step does not use all cores.
+    /// Number of worker threads on a GPU, where answers take turns; more than 1 helps if a step
+    /// does not use all of it. On a CPU each answer has a thread of its own.
     #[arg(long, value_name = "N", default_value_t = Limits::default().workers, value_parser = at_most(1024))]
     workers: usize,
 
@@ -190,6 +196,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let assembly = with_costs(assembly.with_device(args.device), &args.models)?;
     let pool = config.pool(&assembly);
     let served = Served::new(config, pool, template)?;
+    if args.limits.sessions.is_none() {
+        options.limits.sessions = served.default_sessions(options.limits.max_context)?;
+    }
     say(&served, &options)?;
     let server = Server::bind(served, options)?;
     // For scripts that start it on port 0: where it listens is all of the output.
@@ -205,8 +214,13 @@ fn say(served: &Served, options: &ServeOptions) -> Result<()> {
     for note in served.notes() {
         tracing::info!("{note}");
     }
-    let memory = served.memory_warning(&options.limits)?;
-    for warning in served.warnings().iter().chain(&memory) {
+    tracing::info!(
+        sessions = options.limits.sessions,
+        share_forwards = served.shares_forwards(),
+        "answers at once"
+    );
+    let of_limits = served.limit_warnings(&options.limits)?;
+    for warning in served.warnings().iter().chain(&of_limits) {
         tracing::warn!("{warning}");
     }
     Ok(())
@@ -267,7 +281,7 @@ impl LimitArgs {
     fn limits(&self) -> Limits {
         let seconds = |seconds: usize| Duration::from_secs(seconds as u64);
         let mut limits = Limits::default();
-        limits.sessions = self.sessions;
+        limits.sessions = self.sessions.unwrap_or(limits.sessions);
         limits.queue = self.queue;
         limits.workers = self.workers;
         limits.max_context = self.max_context;

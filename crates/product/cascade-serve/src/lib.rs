@@ -5,12 +5,14 @@
 //! * [`Server`]: [binds](Server::bind) and [runs](Server::run) until a [`Stopper`] or a signal ends
 //!   it.
 //!
-//! Inside, requests become jobs of a scheduler: a bounded queue, several generations at once, each
-//! with caches of its own on shared weights, and turns of one step each. A finished generation's
-//! caches are kept for the next request whose tokens begin as its own.
+//! Inside, requests become jobs of a scheduler: a bounded queue, and several generations at once,
+//! each with caches of its own on shared weights. On a CPU each has a thread of its own, and their
+//! forwards are shared ([`Batcher`](cascade_models::Batcher)); on a GPU they take turns of one step
+//! each. A finished generation's caches are kept for the next request whose tokens begin as its
+//! own.
 //!
 //! Every answer is the one that [`Cascade::generate`](cascade_engine::Cascade::generate) gives
-//! alone: which requests run beside it changes when its steps are taken, not what they compute.
+//! alone: which requests run beside it changes when its steps are taken, not what they give.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +23,7 @@ mod budget;
 mod connections;
 mod error;
 mod fields;
+mod forwards;
 mod guard;
 mod metrics;
 mod options;

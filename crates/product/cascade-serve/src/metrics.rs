@@ -14,9 +14,10 @@ use prometheus_client::metrics::histogram::{exponential_buckets, Histogram};
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::answer::Done;
+use crate::forwards::Forwards;
 use crate::scheduler::finish_reason;
 
-type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(&'static str, String)>;
 type Seconds = Counter<f64, AtomicU64>;
 
 /// Makes [`Metrics`] of a table of fields, their types, names and meanings, in the order of the
@@ -31,13 +32,14 @@ macro_rules! metrics {
         }
 
         impl Metrics {
-            /// Metrics of a model and its levels.
-            pub(crate) fn new(model: &str, levels: &[String]) -> Self {
+            /// Metrics of a model and its levels, and of the forwards of all answers.
+            pub(crate) fn new(model: &str, levels: &[String], forwards: &Forwards) -> Self {
                 let mut registry = Registry::default();
                 let model = ("model_name".into(), model.to_owned().into());
                 let own = registry.sub_registry_with_label(model);
                 $(let $field = registered(own, $name, $help, metrics!(@ $kind $(= $new)?));)*
                 let levels = level_counters(own, levels);
+                forwards.register(own);
                 Self { registry, levels, $($field,)* }
             }
         }
@@ -60,7 +62,7 @@ metrics! {
     accepted: Counter,
         "vllm:spec_decode_num_accepted_tokens", "Drafted tokens that the target accepted";
     forwards: Counter,
-        "cascade:target_forwards", "Forwards of the target, one for each step";
+        "cascade:target_forwards", "Steps of answers: a forward of the target, which other answers may share";
     running: Gauge, "vllm:num_requests_running", "Generations that have a session";
     waiting: Gauge, "vllm:num_requests_waiting", "Generations that wait for one";
     idle: Gauge, "cascade:sessions_resting", "Sessions that keep what they have read";
@@ -73,8 +75,8 @@ metrics! {
         "vllm:e2e_request_latency_seconds", "From the request to its last token";
     queue: Histogram = times(),
         "vllm:request_queue_time_seconds", "From the request to its session";
-    in_turns: Seconds, "cascade:turn_seconds", "Time of turns";
-    in_models: Seconds, "cascade:step_seconds", "Time of steps, which turns are made of";
+    in_turns: Seconds, "cascade:turn_seconds", "Time of steps, with what the server adds";
+    in_models: Seconds, "cascade:step_seconds", "Time of steps alone";
     finished: Family<Labels, Counter>,
         "vllm:request_success", "Answers by the reason of their end";
     accepted_at: Family<Labels, Counter>,
@@ -89,7 +91,7 @@ struct LevelCounters {
     seconds: Seconds,
 }
 
-fn times() -> Histogram {
+pub(crate) fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 20))
 }
 

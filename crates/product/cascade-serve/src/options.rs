@@ -54,7 +54,8 @@ impl Default for ServeOptions {
 pub struct Limits {
     /// Generations at once, each with caches of its own; as many caches are kept.
     pub sessions: usize,
-    /// Threads that take steps. More than one helps where a step does not use all cores.
+    /// Threads that take steps where sessions take turns, on a GPU. More than one helps where a
+    /// step does not use all of it.
     pub workers: usize,
     /// Generations that wait for a session.
     pub queue: usize,
@@ -87,7 +88,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions: 8,
+            sessions: 16,
             workers: 1,
             queue: 64,
             max_context: 8192,

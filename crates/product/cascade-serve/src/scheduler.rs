@@ -1,4 +1,8 @@
-//! Schedules many generations: a bounded queue, a number of sessions, one step at a time for each.
+//! Schedules many generations: a bounded queue, and a number of sessions.
+//!
+//! Where their forwards are shared, each generation is driven to its end by one thread, and there
+//! is a thread for each session: a forward waits for all generations that run, so none of them may
+//! wait for a thread. Otherwise they take turns of one step on a few threads.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -10,6 +14,7 @@ use cascade_core::Prompt;
 use cascade_engine::{
     Cascade, Finish, Generation, GenerationOutput, Options, StepReport, TokenLogprobs,
 };
+use cascade_models::{Participant, Running as TakesPart};
 
 use crate::answer::{AnswerSender, Done, Failure};
 use crate::metrics::Metrics;
@@ -19,7 +24,7 @@ use crate::session_pool::{IdleSession, SessionPool};
 use crate::speculation::SpeculationSettings;
 use crate::{lock, Error, Limits, ServeOptions};
 
-/// Tokens of a prompt that are scored in a turn: with the one before them, as many rows as one
+/// Tokens of a prompt that are scored in a step: with the one before them, as many rows as one
 /// forward takes on every device.
 const SCORED: usize = 63;
 
@@ -63,6 +68,7 @@ pub(crate) struct Scheduler {
     served: Arc<Served>,
     metrics: Arc<Metrics>,
     limits: Limits,
+    shares_forwards: bool,
     log_text: bool,
     state: Mutex<State>,
     changed: Condvar,
@@ -71,9 +77,9 @@ pub(crate) struct Scheduler {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Job>,
-    /// Generations between two turns, the next one first.
+    /// Generations between two turns, the next one first; none where forwards are shared.
     ready: VecDeque<Running>,
-    /// Generations that have a session, those in a turn included.
+    /// Generations that have a session.
     running: usize,
     pool: SessionPool,
     stopping: bool,
@@ -86,6 +92,9 @@ struct State {
 /// A generation that has a session.
 struct Running {
     generation: Generation<Cascade>,
+    participant: Participant,
+    /// For as long as forwards wait for its calls.
+    takes_part: Option<TakesPart>,
     id: Arc<str>,
     prompt: Prompt,
     settings: SpeculationSettings,
@@ -108,9 +117,12 @@ struct Times {
 }
 
 impl Running {
-    fn new(job: Job, generation: Generation<Cascade>, started: Instant, knows_owner: bool) -> Self {
+    fn new(job: Job, generating: Generating, started: Instant, knows_owner: bool) -> Self {
+        let (generation, participant) = generating;
         Self {
             generation,
+            participant,
+            takes_part: None,
             id: job.id,
             prompt: job.prompt,
             settings: job.settings,
@@ -129,6 +141,9 @@ impl Running {
         }
     }
 }
+
+/// A generation, and the participant that its models take part through.
+type Generating = (Generation<Cascade>, Participant);
 
 /// Log probabilities of a prompt that is being scored.
 struct PromptScores {
@@ -149,7 +164,7 @@ impl PromptScores {
 /// What a thread does next.
 enum Task {
     Start(Box<Admission>),
-    Step(Box<Running>),
+    Turn(Box<Running>),
 }
 
 /// A job that gets a session.
@@ -178,7 +193,11 @@ impl Scheduler {
         metrics: Arc<Metrics>,
         options: &ServeOptions,
     ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
-        let workers = options.limits.workers;
+        let shares_forwards = served.shares_forwards();
+        let threads = match shares_forwards {
+            true => options.limits.sessions,
+            false => options.limits.workers,
+        };
         let state = State {
             pool: SessionPool::new(options.shares_caches()),
             ..State::default()
@@ -187,6 +206,7 @@ impl Scheduler {
             served,
             metrics,
             limits: options.limits.clone(),
+            shares_forwards,
             log_text: options.log_text,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -194,10 +214,10 @@ impl Scheduler {
         let worker = |index| {
             let scheduler = Arc::clone(&scheduler);
             std::thread::Builder::new()
-                .name(format!("turns-{index}"))
+                .name(format!("answers-{index}"))
                 .spawn(move || scheduler.work())
         };
-        let threads = (0..workers).map(worker).collect::<Result<_, _>>()?;
+        let threads = (0..threads).map(worker).collect::<Result<_, _>>()?;
         Ok((scheduler, threads))
     }
 
@@ -255,12 +275,10 @@ impl Scheduler {
 
     fn work(&self) {
         while let Some(task) = self.next() {
-            let begun = Instant::now();
             match task {
                 Task::Start(admission) => self.begin(*admission),
-                Task::Step(running) => self.step(*running),
+                Task::Turn(running) => self.turn(*running),
             }
-            self.metrics.turn(begun.elapsed());
         }
     }
 
@@ -279,7 +297,7 @@ impl Scheduler {
                 return Some(Task::Start(Box::new(Admission { job, idle, evicted })));
             }
             if let Some(running) = state.ready.pop_front() {
-                return Some(Task::Step(Box::new(running)));
+                return Some(Task::Turn(Box::new(running)));
             }
             if state.stopping && state.running == 0 && state.waiting.is_empty() {
                 self.changed.notify_all();
@@ -302,9 +320,13 @@ impl Scheduler {
         let knows_owner = idle
             .as_ref()
             .is_some_and(|idle| idle.owner == Some(job.owner));
-        match guarded(|| self.generation(&job, idle, knows_owner)) {
-            Some(Ok(generation)) => {
-                self.hand_back(Running::new(job, generation, started, knows_owner));
+        match self.timed(|| guarded(|| self.generation(&job, idle, knows_owner))) {
+            Some(Ok(generating)) => {
+                let running = Running::new(job, generating, started, knows_owner);
+                match self.shares_forwards {
+                    true => self.drive(running),
+                    false => self.hand_back(running),
+                }
             }
             failed => {
                 let failure = match failed {
@@ -324,29 +346,54 @@ impl Scheduler {
         job: &Job,
         idle: Option<IdleSession>,
         knows_owner: bool,
-    ) -> Result<Generation<Cascade>, Failure> {
-        let cascade = match idle {
+    ) -> Result<Generating, Failure> {
+        let (cascade, participant) = match idle {
             Some(mut idle) => {
                 if !knows_owner {
                     idle.cascade.forget_texts();
                 }
-                idle.cascade
+                (idle.cascade, idle.participant)
             }
             None => self.served.cascade(&job.settings).map_err(refused)?,
         };
         let generation = cascade.into_generation(&job.prompt, &job.options);
-        generation.map_err(|error| Failure::Model(error.to_string()))
+        let generation = generation.map_err(|error| Failure::Model(error.to_string()))?;
+        Ok((generation, participant))
     }
 
-    fn step(&self, mut running: Running) {
-        let aborting = lock(&self.state).aborting;
-        let outcome = match aborting {
-            true => Outcome::Failed(Failure::Stopping),
-            false => self.advance(&mut running),
+    /// Takes all steps of a generation. The forwards of the others wait for its calls.
+    fn drive(&self, mut running: Running) {
+        running.takes_part = Some(running.participant.running());
+        let outcome = loop {
+            match self.timed(|| self.step(&mut running)) {
+                Outcome::Ongoing => {}
+                outcome => break outcome,
+            }
         };
-        match outcome {
+        running.takes_part = None;
+        self.timed(|| self.end(running, outcome));
+    }
+
+    /// Takes one step of a generation.
+    fn turn(&self, mut running: Running) {
+        self.timed(|| match self.step(&mut running) {
             Outcome::Ongoing => self.hand_back(running),
             outcome => self.end(running, outcome),
+        });
+    }
+
+    fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let done = work();
+        self.metrics.turn(begun.elapsed());
+        done
+    }
+
+    fn step(&self, running: &mut Running) -> Outcome {
+        let aborting = lock(&self.state).aborting;
+        match aborting {
+            true => Outcome::Failed(Failure::Stopping),
+            false => self.advance(running),
         }
     }
 
@@ -454,6 +501,7 @@ impl Scheduler {
         self.log(&running.id, &running.times, &outcome, &done, prompt_tokens);
         let idle = IdleSession {
             cascade,
+            participant: running.participant,
             settings: running.settings,
             owner: Some(running.owner),
             source,

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use cascade_config::{ChatTemplate, Config, Message, ModelPool, Role, Truncate, Variables};
 use cascade_core::{Architecture, Prompt, TextCodec, TokenId};
 use cascade_engine::{Cascade, Options};
-use cascade_models::Tokenizer;
+use cascade_models::{Batcher, Participant, Tokenizer};
 use serde_json::{json, Value};
 
 use crate::error::{ApiError, ApiResult};
+use crate::forwards::Forwards;
 use crate::prompt_length::{self, PromptRoom};
 use crate::reading::Waiting;
 use crate::session_pool::IdleSession;
@@ -22,6 +23,12 @@ const WARM_UP: usize = 8;
 /// Tokens and time at most that plain decoding is timed with.
 const TIMED: usize = 32;
 const TIMING: Duration = Duration::from_secs(3);
+
+/// Answers at once if nobody says how many: at most where they share forwards, at most where they
+/// take turns, and at least, whatever memory would hold if all of them were as long as can be.
+const SHARING: usize = 16;
+const IN_TURNS: usize = 8;
+const AT_LEAST: usize = 4;
 
 /// Contexts that a text may fill that is only counted, or that is shortened to fit.
 const CONTEXTS: usize = 4;
@@ -48,7 +55,11 @@ pub struct Served {
     longest_token: usize,
     levels: Vec<Level>,
     created: u64,
-    first: std::sync::Mutex<Option<Cascade>>,
+    batcher: Batcher,
+    forwards: Forwards,
+    /// Whether sessions compute together; otherwise they take turns.
+    shares_forwards: bool,
+    first: std::sync::Mutex<Option<(Cascade, Participant)>>,
     plain_speed: f64,
     warnings: Vec<String>,
     notes: Vec<String>,
@@ -67,12 +78,16 @@ impl Served {
     /// # Errors
     /// What the pool fails with; models that cannot generate.
     pub fn new(config: Config, pool: ModelPool, template: Option<ChatTemplate>) -> Result<Self> {
-        let assembled = pool.assemble(&config)?;
+        let forwards = Forwards::new();
+        let batcher = forwards.batcher();
+        let participant = batcher.join();
+        let assembled = pool.assemble_taking_part(&config, None, &participant)?;
         let target = pool.target(&config)?;
         let mut cascade = assembled.cascade;
         let codec = cascade.codec().ok_or(cascade_engine::Error::NoCodec)?;
         let codec = Arc::clone(codec);
         let plain_speed = warm_up(&mut cascade)?;
+        forwards.begin(&target.model);
         let levels = assembled.parts.into_iter().map(|part| Level {
             name: part.name,
             role: part.role.as_str(),
@@ -87,7 +102,10 @@ impl Served {
             vocab_size: target.model.info().vocab_size,
             levels: levels.collect(),
             created: since.map_or(0, |since| since.as_secs()),
-            first: std::sync::Mutex::new(Some(cascade)),
+            batcher,
+            forwards,
+            shares_forwards: target.model.gathers(),
+            first: std::sync::Mutex::new(Some((cascade, participant))),
             plain_speed,
             warnings: assembled.warnings,
             notes: assembled.notes,
@@ -95,6 +113,20 @@ impl Served {
             config,
             pool,
         })
+    }
+
+    /// The same with sessions that take turns of one step, as they do on a GPU, in place of sharing
+    /// forwards: to compare the two.
+    pub fn taking_turns(self) -> Self {
+        Self {
+            shares_forwards: false,
+            ..self
+        }
+    }
+
+    /// Whether the answers that are generated at a time share forwards; otherwise they take turns.
+    pub fn shares_forwards(&self) -> bool {
+        self.shares_forwards
     }
 
     /// Settings that are valid but probably unintended, in sentences.
@@ -112,11 +144,35 @@ impl Served {
         &self.config.target.name
     }
 
-    /// What should be said if all sessions together may take more memory than can be had.
+    /// Answers at once for a machine: as many as there is memory for, if each takes `max_context`
+    /// tokens, from 4 to 16, or to 8 where sessions take turns.
     ///
     /// # Errors
     /// Configurations of models that cannot be read.
-    pub fn memory_warning(&self, limits: &Limits) -> Result<Option<String>> {
+    pub fn default_sessions(&self, max_context: usize) -> Result<usize> {
+        let tokens = self.max_context(max_context);
+        let fit = self.pool.sessions_that_fit(&self.config, tokens)?;
+        let most = match self.shares_forwards {
+            true => SHARING,
+            false => IN_TURNS,
+        };
+        Ok(fit.unwrap_or(most).clamp(AT_LEAST, most))
+    }
+
+    /// What should be said of limits that these models do not fit: in sentences.
+    ///
+    /// # Errors
+    /// Configurations of models that cannot be read.
+    pub fn limit_warnings(&self, limits: &Limits) -> Result<Vec<String>> {
+        let workers = (self.shares_forwards && limits.workers > 1).then(|| {
+            "--workers changes nothing on a CPU: each answer has a thread of its own, and they share forwards"
+                .to_owned()
+        });
+        let memory = self.memory_warning(limits)?;
+        Ok(workers.into_iter().chain(memory).collect())
+    }
+
+    fn memory_warning(&self, limits: &Limits) -> Result<Option<String>> {
         let tokens = self.max_context(limits.max_context);
         let sessions = limits.sessions;
         let problem = self.pool.check_caches(&self.config, sessions, tokens)?;
@@ -144,9 +200,10 @@ impl Served {
 
     /// The cascade of the warm-up, for the first request.
     pub(crate) fn first(&self) -> Option<IdleSession> {
-        let cascade = crate::lock(&self.first).take()?;
+        let (cascade, participant) = crate::lock(&self.first).take()?;
         Some(IdleSession {
             cascade,
+            participant,
             settings: SpeculationSettings::of(&self.config, false),
             owner: None,
             source: Vec::new(),
@@ -154,14 +211,19 @@ impl Served {
         })
     }
 
-    /// A cascade with sessions of its own.
-    pub(crate) fn cascade(&self, settings: &SpeculationSettings) -> Result<Cascade> {
+    /// A cascade with sessions of its own, and the participant that they take part through.
+    pub(crate) fn cascade(&self, settings: &SpeculationSettings) -> Result<(Cascade, Participant)> {
         let config = settings.apply(&self.config)?;
-        let assembled = match (&self.template, settings.chat) {
-            (Some(template), true) => self.pool.assemble_for_chat(&config, template)?,
-            _ => self.pool.assemble(&config)?,
-        };
-        Ok(assembled.cascade)
+        let template = self.template.as_ref().filter(|_| settings.chat);
+        let participant = self.batcher.join();
+        let pool = &self.pool;
+        let assembled = pool.assemble_taking_part(&config, template, &participant)?;
+        Ok((assembled.cascade, participant))
+    }
+
+    /// The forwards of all answers, as they are counted.
+    pub(crate) fn forwards(&self) -> &Forwards {
+        &self.forwards
     }
 
     /// Whether prompts are read by an encoder.

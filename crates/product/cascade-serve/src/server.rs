@@ -111,7 +111,11 @@ impl Parts {
     async fn serve(mut self) -> Result<()> {
         let name = self.options.name.clone();
         let name = name.unwrap_or_else(|| self.served.name().to_owned());
-        let metrics = Arc::new(Metrics::new(&name, &self.served.level_names()));
+        let metrics = Arc::new(Metrics::new(
+            &name,
+            &self.served.level_names(),
+            self.served.forwards(),
+        ));
         let started = Scheduler::start(
             Arc::clone(&self.served),
             Arc::clone(&metrics),

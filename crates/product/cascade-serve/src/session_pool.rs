@@ -2,6 +2,7 @@
 
 use cascade_core::{common_prefix, Prompt, TokenId};
 use cascade_engine::Cascade;
+use cascade_models::Participant;
 
 use crate::owner::Owner;
 use crate::speculation::SpeculationSettings;
@@ -9,6 +10,8 @@ use crate::speculation::SpeculationSettings;
 /// A cascade between two generations.
 pub(crate) struct IdleSession<C = Cascade> {
     pub(crate) cascade: C,
+    /// Through which its models take part in forwards.
+    pub(crate) participant: Participant,
     pub(crate) settings: SpeculationSettings,
     /// Whose texts it has read; nobody's, of one that is new.
     pub(crate) owner: Option<Owner>,
@@ -94,6 +97,7 @@ impl<C> SessionPool<C> {
 #[cfg(test)]
 mod tests {
     use cascade_config::Config;
+    use cascade_models::Batcher;
 
     use super::*;
 
@@ -110,6 +114,7 @@ mod tests {
         for (cascade, context) in contexts.iter().enumerate() {
             pool.put(IdleSession {
                 cascade,
+                participant: Batcher::default().join(),
                 settings: settings(false),
                 owner: Some(OWN),
                 source: Vec::new(),

@@ -21,6 +21,11 @@ pub(crate) fn config() -> Config {
     Config::open("embedded:demo-llama").unwrap()
 }
 
+pub(crate) fn served(config: Config, template: ChatTemplate) -> Served {
+    let pool = config.pool(&AssembleOptions::default());
+    Served::new(config, pool, Some(template)).unwrap()
+}
+
 /// A server that stops when it is dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -43,8 +48,16 @@ impl Running {
         template: ChatTemplate,
         change: impl FnOnce(&mut ServeOptions),
     ) -> Self {
-        let pool = config.pool(&AssembleOptions::default());
-        let served = Served::new(config, pool, Some(template)).unwrap();
+        Self::start_served(served(config, template), change)
+    }
+
+    /// A server whose sessions take turns, as on a GPU.
+    pub(crate) fn start_in_turns(change: impl FnOnce(&mut ServeOptions)) -> Self {
+        let served = served(config(), ChatTemplate::vicuna());
+        Self::start_served(served.taking_turns(), change)
+    }
+
+    fn start_served(served: Served, change: impl FnOnce(&mut ServeOptions)) -> Self {
         let mut options = ServeOptions::default();
         options.address.set_port(0);
         options.signals = false;
@@ -129,11 +142,12 @@ impl Running {
 
     /// A counter or gauge of `/metrics`.
     pub(crate) fn metric(&self, name: &str) -> f64 {
-        let text = self.get("/metrics").body;
-        let lines = text.lines().filter(|line| line.starts_with(name));
-        lines
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum()
+        self.metrics().of(name, "")
+    }
+
+    /// All of `/metrics` at one time.
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics(self.get("/metrics").body)
     }
 
     /// Waits until nothing runs and nothing waits.
@@ -156,6 +170,20 @@ impl Drop for Running {
             let ended = thread.join();
             assert!(std::thread::panicking() || ended.is_ok());
         }
+    }
+}
+
+/// The text of `/metrics`.
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    /// A counter or gauge, summed over those that have a label.
+    pub(crate) fn of(&self, name: &str, label: &str) -> f64 {
+        let lines = self.0.lines().filter(|line| line.starts_with(name));
+        let lines = lines.filter(|line| line.contains(label));
+        lines
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
     }
 }
 
@@ -219,6 +247,19 @@ impl Answer {
     pub(crate) fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value)
+    }
+
+    /// The texts of a stream of one choice that was done.
+    pub(crate) fn streamed(&self) -> String {
+        let (chunks, done) = self.events();
+        assert!(done, "{}", self.body);
+        let choices = chunks.iter().map(|chunk| &chunk["choices"][0]);
+        let texts = choices.map(|choice| {
+            choice["text"]
+                .as_str()
+                .or(choice["delta"]["content"].as_str())
+        });
+        texts.flatten().collect()
     }
 
     /// The data of a stream, up to `[DONE]` or its end, and whether it was done.

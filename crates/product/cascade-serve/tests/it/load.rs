@@ -1,12 +1,14 @@
-//! Many clients at once: every answer is the one alone.
+//! Many clients at once: every answer is the one alone, and none holds up another.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use cascade_config::ChatTemplate;
 use cascade_core::Decoding;
+use cascade_serve::{Limits, ServeOptions};
 use serde_json::{json, Value};
 
-use crate::common::{options, user, wire, Alone, Running};
+use crate::common::{config, options, served, user, wire, Alone, Running};
 
 const QUESTIONS: [&str; 5] = [
     "Mia sells 24 shells in May and half as many in June. How many shells does she sell?",
@@ -83,17 +85,27 @@ fn text(answer: &Value) -> String {
     text.unwrap().to_owned()
 }
 
-/// Clients that ask one request after another; every fifth one is given up after its first bytes.
-fn clients(clients: usize, requests: usize, workers: usize) {
-    let server = Running::start_with(|options| {
-        options.limits.sessions = 6;
+fn limited(sessions: usize, clients: usize) -> impl Fn(&mut ServeOptions) {
+    move |options| {
+        options.limits.sessions = sessions;
         options.limits.queue = 2 * clients;
+    }
+}
+
+fn in_turns(clients: usize, workers: usize) -> Running {
+    Running::start_in_turns(|options| {
+        limited(6, clients)(options);
         options.limits.workers = workers;
-    });
+    })
+}
+
+/// Clients that ask one request after another; every fifth one is given up after its first bytes,
+/// and every fourth of the others is streamed.
+fn clients(server: &Running, clients: usize, requests: usize) {
     let answers = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for client in 0..clients {
-            let (server, answers) = (&server, &answers);
+            let answers = &answers;
             scope.spawn(move || {
                 for request in 0..requests {
                     let number = client * 7 + request * 3;
@@ -105,8 +117,15 @@ fn clients(clients: usize, requests: usize, workers: usize) {
                         drop(server.raw(&wire(path, &body.to_string())));
                         continue;
                     }
-                    let answer = server.ask(path, &body);
-                    answers.lock().unwrap().push((kind, text(&answer)));
+                    let streamed = (client + 2 * request) % 4 == 3;
+                    body["stream"] = streamed.into();
+                    let answer = server.post(path, &body);
+                    assert_eq!(answer.status, 200, "{}", answer.body);
+                    let answer = match streamed {
+                        true => answer.streamed(),
+                        false => text(&answer.json()),
+                    };
+                    answers.lock().unwrap().push((kind, answer));
                 }
             });
         }
@@ -127,20 +146,143 @@ fn clients(clients: usize, requests: usize, workers: usize) {
 
 #[test]
 fn some_clients_get_their_own_answers() {
-    clients(6, 4, 2);
+    let server = Running::start_with(limited(6, 12));
+    clients(&server, 12, 4);
+    let forwards = "cascade:forward_texts_count";
+    assert!(server.metric("cascade:forward_texts_sum") > server.metric(forwards));
 }
 
 #[test]
-#[ignore = "640 answers; in CI, optimized"]
+fn answers_of_sessions_that_take_turns_are_their_own() {
+    clients(&in_turns(6, 2), 6, 4);
+}
+
+#[test]
+#[ignore = "1,920 answers; in CI, optimized"]
 fn thirty_two_clients_get_their_own_answers() {
-    clients(32, 20, 1);
-    clients(32, 20, 3);
+    clients(&Running::start_with(limited(16, 32)), 32, 20);
+    clients(&in_turns(32, 1), 32, 20);
+    clients(&in_turns(32, 3), 32, 20);
+}
+
+/// Without drafts, each step of an answer is a row of a forward, which others share.
+#[test]
+fn forwards_are_shared_and_counted() {
+    let server = Running::start();
+    assert_eq!(
+        server.metric("cascade:forward_rows_count"),
+        0.0,
+        "none of the warm-up"
+    );
+    let body = json!({
+        "prompt": "2 + 3", "n": 4, "max_tokens": 120, "temperature": 5, "seed": 1,
+        "speculation": {"enabled": false},
+    });
+    let answer = server.ask("/v1/completions", &body);
+    let metrics = server.metrics();
+    let target = |name: &str| metrics.of(name, r#"role="target""#);
+    let [forwards, texts] =
+        ["count", "sum"].map(|of| target(&format!("cascade:forward_texts_{of}")));
+    let steps = metrics.of("cascade:target_forwards_total", "");
+    assert_eq!(texts, steps);
+    // Those of four texts, but for the first and the last ones.
+    assert!(texts > 2.0 * forwards, "{texts} in {forwards}");
+    let rows = target("cascade:forward_rows_sum");
+    let usage = |count: &str| answer["usage"][count].as_f64().unwrap();
+    assert!(rows >= texts && rows <= usage("completion_tokens") + 4.0 * usage("prompt_tokens"));
+    assert_eq!(target("cascade:forward_seconds_count"), forwards);
+    let drafter = |server: &Running| {
+        server
+            .metrics()
+            .of("cascade:forward_rows_count", r#"role="drafter""#)
+    };
+    assert_eq!(drafter(&server), 0.0);
+    let drafted =
+        json!({"prompt": QUESTIONS[0], "max_tokens": 24, "speculation": {"k": [2, 2, 6]}});
+    server.ask("/v1/completions", &drafted);
+    assert!(drafter(&server) > 0.0);
+}
+
+/// It is read in pieces, beside their tokens.
+#[test]
+fn a_long_prompt_does_not_hold_up_streams() {
+    let server = Running::start();
+    let long = json!({
+        "prompt": QUESTIONS[0], "max_tokens": 900, "temperature": 5, "seed": 1, "stream": true,
+        "speculation": {"enabled": false},
+    });
+    let (status, stream) = server.raw(&wire("/v1/completions", &long.to_string()));
+    assert_eq!(status, 200);
+    let prompt: Vec<usize> = (0..700).map(|token| 300 + token % 500).collect();
+    let body = json!({"prompt": prompt, "max_tokens": 1, "speculation": {"enabled": false}});
+    let answer = server.ask("/v1/completions", &body);
+    assert_eq!(answer["usage"]["prompt_tokens"], prompt.len());
+    let metrics = server.metrics();
+    assert_eq!(
+        metrics.of("vllm:request_success_total", ""),
+        1.0,
+        "the stream goes on"
+    );
+    let [forwards, texts] =
+        ["count", "sum"].map(|of| metrics.of(&format!("cascade:forward_texts_{of}"), ""));
+    // A row of the stream in each of the forwards that the prompt takes, which are read one by one.
+    assert!(
+        texts - forwards >= (prompt.len() / 64) as f64,
+        "{texts} in {forwards}"
+    );
+    let small = metrics.of("cascade:forward_rows_bucket", r#"le="128.0""#);
+    assert_eq!(small, forwards, "none has all of the prompt");
+    drop(stream);
+    server.settle();
+}
+
+/// Who ends, leaves or fails holds up nobody: the last of the answers is complete.
+#[test]
+fn texts_join_and_leave() {
+    let server = Running::start_with(|options| options.limits.sessions = 4);
+    let body = |tokens: usize| json!({"prompt": QUESTIONS[0], "max_tokens": tokens, "temperature": 5, "seed": 1});
+    std::thread::scope(|scope| {
+        let staying = scope.spawn(|| server.ask("/v1/completions", &body(300)));
+        for tokens in [1, 2, 3, 5, 8] {
+            let mut leaving = body(900);
+            leaving["stream"] = true.into();
+            drop(server.raw(&wire("/v1/completions", &leaving.to_string())));
+            server.ask("/v1/completions", &body(tokens));
+        }
+        let mut options = options(300).with_seed(1).with_speculation(false);
+        options = options.with_decoding(Decoding::new(5.0, None, None, None).unwrap());
+        let alone = Alone::new().complete(QUESTIONS[0], &options);
+        assert_eq!(text(&staying.join().unwrap()), alone.text.unwrap());
+    });
+    server.settle();
+    assert_eq!(server.metric("cascade:requests_failed_total"), 0.0);
+}
+
+#[test]
+fn sessions_are_as_many_as_memory_holds() {
+    let served = || served(config(), ChatTemplate::vicuna());
+    // The demo's caches are small.
+    assert_eq!(served().default_sessions(8192).unwrap(), 16);
+    assert_eq!(served().taking_turns().default_sessions(8192).unwrap(), 8);
+    let mut limits = Limits::default();
+    assert_eq!(served().limit_warnings(&limits).unwrap(), [""; 0]);
+    limits.workers = 2;
+    let warnings = served().limit_warnings(&limits).unwrap();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("--workers"),
+        "{warnings:?}"
+    );
+    assert_eq!(
+        served().taking_turns().limit_warnings(&limits).unwrap(),
+        [""; 0]
+    );
+    limits.sessions = 1 << 40;
+    let warnings = served().limit_warnings(&limits).unwrap();
+    assert!(warnings[1].contains("--sessions"), "{warnings:?}");
 }
 
 /// A long answer does not keep a short one waiting.
-#[test]
-fn turns_are_fair() {
-    let server = Running::start();
+fn is_fair(server: &Running) {
     let long = json!({"prompt": QUESTIONS[0], "max_tokens": 400, "stream": true, "speculation": {"enabled": false}});
     let (status, reader) = server.raw(&wire("/v1/completions", &long.to_string()));
     assert_eq!(status, 200);
@@ -153,6 +295,12 @@ fn turns_are_fair() {
     assert_eq!((running, ended), (Some(1), 1.0), "the long one goes on");
     drop(reader);
     server.settle();
+}
+
+#[test]
+fn turns_are_fair() {
+    is_fair(&Running::start());
+    is_fair(&Running::start_in_turns(|_| {}));
 }
 
 #[test]
