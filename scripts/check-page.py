@@ -36,8 +36,22 @@ CONTRAST = """() => {
 }"""
 
 
-def check(browser, address, scheme, folder):
-    context = browser.new_context(color_scheme=scheme, viewport={"width": 1000, "height": 1300})
+HOSTILE = """**b** <img src=x onerror="document.title='owned'"> [x](javascript:alert(1)) `<i>`
+
+```html
+<script>document.title = 'owned'</script>
+```"""
+IN_VIEW = """() => { const last = [...document.querySelectorAll('#conversation .text')].at(-1).getBoundingClientRect();
+    return last.top < innerHeight && last.bottom > 0 && last.bottom <= innerHeight; }"""
+
+
+def answered(page):
+    wait(page, "/^(Answered|Stopped|Error)/.test(document.getElementById('status').textContent)")
+    assert page.inner_text("#status").startswith("Answered"), page.inner_text("#status")
+
+
+def check(browser, address, scheme, size, folder):
+    context = browser.new_context(color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
     page = context.new_page()
     said, asked = [], []
     page.on("console", lambda message: said.append(message.text))
@@ -50,7 +64,9 @@ def check(browser, address, scheme, folder):
     assert page.evaluate("document.activeElement.className") == "skip"
     page.focus("#question")
     page.keyboard.press("Enter")
-    wait(page, "document.getElementById('status').textContent.startsWith('Answered')")
+    answered(page)
+    assert page.inner_text("#conversation").rstrip().endswith("#### 65"), page.inner_text("#conversation")
+    expect("the answer is in view", page.evaluate(IN_VIEW), True)
     steps = int(page.get_attribute("#step", "max")) + 1
     assert steps > 1 and page.locator("#conversation span").count() > 1
     page.focus("#step")
@@ -58,25 +74,55 @@ def check(browser, address, scheme, folder):
     assert page.inner_text("#step-text").startswith(f"Step 1 of {steps}")
     assert page.locator("#draft li").count() > 0
     reached = set()
-    page.focus("#question")
-    for _ in range(12):
+    page.focus("#history")
+    for _ in range(24):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id"))
-    assert {"speculation", "length", "temperature", "ask", "reset", "conversation", "step", "next"} <= reached, reached
-    page.screenshot(path=folder / f"page-{scheme}.png", full_page=True)
+    assert {"speculation", "ask", "compare", "reset", "conversation", "step"} <= reached, reached
+    page.screenshot(path=folder / f"page-{scheme}-{size[0]}.png")
     drafted = float(page.inner_text("#per-forward"))
+    assert page.inner_text("#ratio") == "not compared"
+    page.click("#compare")
+    wait(page, "/^(Compared|Error)/.test(document.getElementById('status').textContent)")
+    assert "the same text both ways" in page.inner_text("#status"), page.inner_text("#status")
     page.uncheck("#speculation")
-    page.focus("#question")
+    page.click("text=Again")
+    answered(page)
+    assert drafted > 1 and page.inner_text("#per-forward") == "1.00"
+    page.check("#speculation")
+    # All of the offered questions are answered; a setting that the server takes, and one that it refuses.
+    page.click("#settings summary")
+    page.fill("#k", "2, 2, 6")
+    examples = page.locator(".example").count()
+    assert examples == 6
+    for index in range(examples):
+        page.click("#reset")
+        page.locator(".example").nth(index).click()
+        answered(page)
+    page.fill("#k", "1, 2, 3, 4, 5, 6, 7")
+    page.fill("#question", "Too many?")
     page.keyboard.press("Enter")
-    wait(page, "document.getElementById('per-forward').textContent === '1.00'")
-    assert drafted > 1
+    wait(page, "document.getElementById('status').textContent.startsWith('Error')")
+    assert page.input_value("#question") == "Too many?"
+    said[:] = [text for text in said if "400" not in text]
+    page.fill("#k", "")
+    # Conversations survive a reload, and whatever is in them is text.
+    page.evaluate("""text => localStorage.setItem('cascade.conversations', JSON.stringify([{messages: [
+        {role: 'user', content: text}, {role: 'assistant', content: text}]}, ...JSON.parse(localStorage.getItem('cascade.conversations'))]))""", HOSTILE)
+    page.reload()
+    wait(page, "document.querySelectorAll('#levels tr').length > 0")
+    assert page.locator("#history option").count() == 8
+    expect("hostile answers", page.evaluate("[document.title, document.querySelectorAll('#conversation :is(img, script, a, i)').length,"
+                                            "document.querySelectorAll('#conversation :is(strong, pre)').length]"), ["Cascade", 0, 2])
+    page.click("text=Edit")
+    assert page.input_value("#question") == HOSTILE
     page.keyboard.press("Escape")
-    wait(page, "/^(Stopped|Answered)/.test(document.getElementById('status').textContent)")
+    page.click("#forget")
+    assert page.locator("#history option").count() == 7
     expect("accessible names", page.evaluate(NAMELESS), [])
     expect("contrast", page.evaluate(CONTRAST), [])
     expect("console", said, [])
     expect("nothing from elsewhere", [url for url in asked if not url.startswith((address, "data:"))], [])
-    print(page.locator("body").aria_snapshot())
     page.set_viewport_size({"width": 360, "height": 740})
     wide = page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
     expect("fits a telephone", wide, False)
@@ -105,7 +151,8 @@ def main(program, folder):
         with sync_playwright() as play:
             browser = play.chromium.launch(executable_path=os.environ.get("CHROMIUM"), args=["--no-sandbox"])
             for scheme in ("light", "dark"):
-                check(browser, address, scheme, folder)
+                for size in ((1280, 900), (400, 800)):
+                    check(browser, address, scheme, size, folder)
             browser.close()
     finally:
         server.terminate()

@@ -13,7 +13,7 @@ use crate::owner::{ConnectionId, Owner};
 use crate::ServeOptions;
 
 /// What is public even where a key is asked for: the page, which has a field for it, and health.
-const PUBLIC: [&str; 4] = ["/", "/app.js", "/style.css", "/health"];
+const PUBLIC: [&str; 5] = ["/", "/app.js", "/markdown.js", "/style.css", "/health"];
 
 /// Decides which requests are answered.
 #[derive(Clone, Debug)]

@@ -22,6 +22,13 @@ pub(crate) async fn script() -> Response<Body> {
     )
 }
 
+pub(crate) async fn markdown() -> Response<Body> {
+    file(
+        "text/javascript; charset=utf-8",
+        include_str!("../page/markdown.js"),
+    )
+}
+
 pub(crate) async fn style() -> Response<Body> {
     file("text/css; charset=utf-8", include_str!("../page/style.css"))
 }

@@ -99,6 +99,7 @@ pub(crate) fn router(app: Arc<App>, options: &ServeOptions) -> Router {
         router = router
             .route("/", get(page::index))
             .route("/app.js", get(page::script))
+            .route("/markdown.js", get(page::markdown))
             .route("/style.css", get(page::style));
     }
     router

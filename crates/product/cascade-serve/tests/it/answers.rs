@@ -308,6 +308,7 @@ fn models_health_metrics_and_the_page() {
     for (path, kind) in [
         ("/", "text/html"),
         ("/app.js", "text/javascript"),
+        ("/markdown.js", "text/javascript"),
         ("/style.css", "text/css"),
     ] {
         let file = server.get(path);
