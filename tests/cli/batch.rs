@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{cascade, error, stdout};
+use crate::common::{cascade, error, project, stdout};
 
 fn run(command: &str) -> std::process::Output {
     cascade(&command.split(' ').collect::<Vec<_>>())
@@ -23,11 +23,12 @@ fn answers(command: &str) -> Vec<Vec<Value>> {
 #[test]
 fn answers_are_those_of_one_at_a_time_and_in_the_order_of_the_prompts() {
     let settings = [
-        "--config configs/demo-t5.yaml",
-        "--config configs/demo-llama.yaml --dtype q8_0 --temperature 1 --seed 5",
+        ("t5", ""),
+        ("llama", " --dtype q8_0 --temperature 1 --seed 5"),
     ];
-    for setting in settings {
-        let run = format!("run {setting} --limit 7 --max-new-tokens 24 --json");
+    for (family, setting) in settings {
+        let config = project(&format!("configs/demo-{family}.yaml"));
+        let run = format!("run --config {config}{setting} --limit 7 --max-new-tokens 24 --json");
         let alone = answers(&run);
         assert_eq!(alone.len(), 7);
         for texts in [3, 16] {
@@ -44,7 +45,7 @@ fn answers_are_those_of_one_at_a_time_and_in_the_order_of_the_prompts() {
 fn every_turn_follows_the_answers_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("turns.jsonl");
-    let lines = (0..4).map(|i| format!("{{\"turns\": [\"{i} + 2 =\", \"and 3?\"]}}\n"));
+    let lines = (0..4).map(|i| format!("{{\"prompt\": [\"{i} + 2 =\", \"and 3?\"]}}\n"));
     std::fs::write(&path, lines.collect::<String>()).unwrap();
     let run = format!("run --prompts {} --max-new-tokens 8 --json", path.display());
     let alone = answers(&run);

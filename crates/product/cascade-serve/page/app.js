@@ -487,7 +487,7 @@ async function answer(messages, abort) {
     draw();
   }
   page.asked = [path, seed === undefined ? body : {...body, seed}];
-  // What a screen reader says, once it is whole.
+  // What a screen reader says at the end.
   return [`Answered.`, ...warnings].join(' ');
 }
 
