@@ -47,7 +47,11 @@ fn every_turn_follows_the_answers_before_it() {
     let path = folder.path().join("turns.jsonl");
     let lines = (0..4).map(|i| format!("{{\"prompt\": [\"{i} + 2 =\", \"and 3?\"]}}\n"));
     std::fs::write(&path, lines.collect::<String>()).unwrap();
-    let run = format!("run --prompts {} --max-new-tokens 8 --json", path.display());
+    let run = format!(
+        "run --config {} --template vicuna --prompts {} --max-new-tokens 8 --json",
+        project("configs/demo-llama.yaml"),
+        path.display()
+    );
     let alone = answers(&run);
     assert_eq!(alone.len(), 8);
     assert_eq!(answers(&format!("{run} --batch 4")), alone);

@@ -125,11 +125,8 @@ fn an_interrupted_recording_says_how_to_go_on_and_does() {
 
 #[test]
 fn a_run_of_several_texts_at_once_ends_too() {
-    let mut args = "run --dataset problems --limit 400 --max-new-tokens 400 --batch 4 --json"
-        .split(' ')
-        .collect::<Vec<_>>();
-    args.push("--quiet");
-    let mut child = start(&args);
+    let args = "run --dataset problems --limit 400 --max-new-tokens 400 --batch 4 --json";
+    let mut child = start(&args.split(' ').collect::<Vec<_>>());
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     assert!(stdout.read_line(&mut line).unwrap() > 0);
