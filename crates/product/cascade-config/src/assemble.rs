@@ -1,12 +1,13 @@
 //! From a configuration to a cascade.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
 use cascade_engine::{
-    AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, DraftVocabulary, NeuralOptions,
-    Role, RowTimes, Rule, Schedule, ThreadClock, VirtualClock,
+    AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Clock, DraftVocabulary,
+    NeuralOptions, Role, RowTimes, Rule, Schedule, ThreadClock, VirtualClock,
 };
 use cascade_models::{LoadedModel, Model, Participant};
 use cascade_ngram::DrafterFactory;
@@ -377,6 +378,9 @@ impl ModelPool {
             // What a busy machine adds to the time that passes is no cost of rows or drafters.
             builder = builder.work_clock(ThreadClock);
         }
+        if let Sessions::Of(participant) = sessions {
+            builder = builder.work_clock(OwnTime(participant.clone()));
+        }
         if let Some(inner) = target.codec {
             builder = builder.codec(Arc::new(GuardedCodec {
                 inner,
@@ -533,6 +537,16 @@ enum Sessions<'a> {
     Own,
     /// They share forwards with those of other participants.
     Of(&'a Participant),
+}
+
+/// The time of a generation that shares forwards: what it pays of them, not how long it waits.
+#[derive(Debug)]
+struct OwnTime(Participant);
+
+impl Clock for OwnTime {
+    fn now(&self) -> Duration {
+        self.0.time()
+    }
 }
 
 impl Sessions<'_> {

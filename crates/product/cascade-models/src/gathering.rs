@@ -1,6 +1,7 @@
 //! Calls of several sessions in one forward.
 
 mod batcher;
+mod price;
 
 use std::sync::Arc;
 
@@ -81,9 +82,8 @@ enum Company {
 struct Forward {
     /// Of each call, in their order; nothing of those that have rows left.
     answers: Vec<Option<Result<Scores>>>,
-    /// Calls that had rows in it.
-    texts: usize,
-    rows: usize,
+    /// Rows of each call, in their order.
+    rows: Vec<usize>,
 }
 
 /// Runs one forward over rows of some calls on sessions of one model, the oldest call first.
@@ -112,8 +112,10 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
         share.map(|allowed| session.new_rows(scoring, allowed))
     });
     let rows: Vec<_> = rows.collect();
-    let texts = rows.len();
-    let computed = rows.iter().map(|rows| rows.plan.rows()).sum();
+    let mut of_texts = rows.iter().map(|rows| rows.plan.rows());
+    let computed = shares.iter();
+    let computed = computed.map(|share| share.and_then(|_| of_texts.next()));
+    let computed = computed.map(Option::unwrap_or_default).collect();
     let mut given = model.network().forward(rows).into_iter();
     let mut take = |(session, scoring): (&mut Session, &mut Scoring), share: Option<usize>| {
         let given = share.and_then(|_| given.next())?;
@@ -122,7 +124,6 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
     let calls = calls.into_iter().zip(shares);
     Forward {
         answers: calls.map(|(call, share)| take(call, share)).collect(),
-        texts,
         rows: computed,
     }
 }

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cascade_core::{Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
 
+use super::price::RowPrice;
 use super::{forward, Company, Forward};
 use crate::session::{Scoring, Session};
 use crate::Model;
@@ -113,6 +115,7 @@ impl Batcher {
             seat: Arc::new(Seat {
                 shared: Arc::clone(&self.shared),
                 number,
+                unpaid: AtomicU64::new(0),
             }),
         }
     }
@@ -156,6 +159,22 @@ impl Participant {
         self.seat.change(|member| member.running += 1);
         Running { participant: self }
     }
+
+    /// The time of this generation, since some moment: it passes as the machine's does, except that
+    /// a call takes its part of its forwards, however long it waits for them and whatever rows of
+    /// others are in them. A text pays its rows at the price that one more row in the forwards of
+    /// late has had, and an equal part of the rest. So times of all texts add up to the time that
+    /// was spent, and a token is worth drafting for one text by these times exactly if it is for
+    /// all of them together. Never falls, and costs as much as reading a clock.
+    pub fn time(&self) -> Duration {
+        let unpaid = self.seat.unpaid.load(Ordering::Relaxed);
+        machine_time().saturating_sub(Duration::from_nanos(unpaid))
+    }
+}
+
+fn machine_time() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
 }
 
 /// While it is there, forwards wait for the calls of a participant.
@@ -179,8 +198,8 @@ impl Drop for Running {
 }
 
 /// A [`Scorer`] like a [`Session`], whose calls share forwards with those of others: see
-/// [`Batcher`]. The time that a call takes is that of all rows of its forwards, and of waiting for
-/// the other generations.
+/// [`Batcher`]. A call waits for the other generations, and for all rows of its forwards; what of
+/// that is its own, [`Participant::time`] says.
 #[derive(Debug)]
 pub struct BatchedSession {
     seat: Arc<Seat>,
@@ -230,6 +249,8 @@ impl Scorer for BatchedSession {
 struct Seat {
     shared: Arc<Shared>,
     number: u64,
+    /// Nanoseconds that calls took and others pay.
+    unpaid: AtomicU64,
 }
 
 impl Drop for Seat {
@@ -251,6 +272,7 @@ impl Seat {
     /// Answers a call: waits until others are there, or computes the forward for all.
     fn answer(&self, session: Session, scoring: Scoring) -> (Session, Result<Scores>) {
         let wake = Arc::new(Condvar::new());
+        let begun = Instant::now();
         let mut state = self.shared.lock();
         let number = state.next_number();
         let members = &mut state.members;
@@ -262,13 +284,22 @@ impl Seat {
             member: self.number,
             session,
             scoring,
+            part: Duration::ZERO,
             continued: false,
             by_itself: false,
             wake: Arc::clone(&wake),
         });
         loop {
-            if let Some(answered) = state.answered.remove(&number) {
-                return answered;
+            if let Some(Answered {
+                session,
+                answer,
+                part,
+            }) = state.answered.remove(&number)
+            {
+                let unpaid = begun.elapsed().saturating_sub(part).as_nanos();
+                let unpaid = u64::try_from(unpaid).unwrap_or(u64::MAX);
+                self.unpaid.fetch_add(unpaid, Ordering::Relaxed);
+                return (session, answer);
             }
             state = match state.is_ready() {
                 true => self.shared.compute(state),
@@ -313,6 +344,8 @@ struct Call {
     member: u64,
     session: Session,
     scoring: Scoring,
+    /// What of its forwards it pays.
+    part: Duration,
     /// Whether forwards have computed a part of it.
     continued: bool,
     /// Whether a forward with others panicked, so that it is not computed with others again.
@@ -326,13 +359,24 @@ impl Call {
     }
 }
 
+/// A call that is answered.
+#[derive(Debug)]
+struct Answered {
+    session: Session,
+    answer: Result<Scores>,
+    /// What of its forwards it pays.
+    part: Duration,
+}
+
 #[derive(Debug, Default)]
 struct State {
     numbers: u64,
     members: HashMap<u64, Member>,
     /// Calls that no forward is computing, the oldest first.
     waiting: Vec<Call>,
-    answered: HashMap<u64, (Session, Result<Scores>)>,
+    answered: HashMap<u64, Answered>,
+    /// What a row costs, of each model there is.
+    prices: Vec<(Weak<Model>, RowPrice)>,
     /// Whether a thread is computing a forward.
     computing: bool,
     /// The model of the last forward.
@@ -414,8 +458,20 @@ impl State {
             self.counts.rows += rows as u64;
             let member = self.members.entry(call.member);
             member.and_modify(|member| member.blocked -= 1);
-            self.answered.insert(call.number, (call.session, answer));
-            call.wake.notify_one();
+            let Call {
+                number,
+                session,
+                part,
+                wake,
+                ..
+            } = call;
+            let answered = Answered {
+                session,
+                answer,
+                part,
+            };
+            self.answered.insert(number, answered);
+            wake.notify_one();
         }
         self.waiting.sort_by_key(|call| call.number);
         self.wake_one_if_ready();
@@ -423,6 +479,26 @@ impl State {
 }
 
 impl State {
+    /// Lets the calls of a forward pay for it, by the rows that each had in it.
+    fn charge(&mut self, calls: &mut [Call], rows: &[usize], time: Duration) {
+        let Some(model) = calls.first().map(|call| Arc::clone(call.model())) else {
+            return;
+        };
+        self.prices.retain(|(model, _)| model.strong_count() > 0);
+        let mut known = self.prices.iter();
+        let known = known.position(|(known, _)| known.as_ptr() == Arc::as_ptr(&model));
+        let known = known.unwrap_or_else(|| {
+            let new = (Arc::downgrade(&model), RowPrice::default());
+            self.prices.push(new);
+            self.prices.len() - 1
+        });
+        let price = &mut self.prices[known].1;
+        price.learn(rows.iter().sum(), time);
+        for (call, part) in calls.iter_mut().zip(price.divide(time, rows)) {
+            call.part += part;
+        }
+    }
+
     /// Ends a forward that panicked. Sessions begin anew, because it may have left them half done;
     /// of several calls nobody knows whose rows it was, so each is computed by itself.
     fn fail(&mut self, mut calls: Vec<Call>) {
@@ -452,32 +528,32 @@ impl Shared {
         let computed = catch_unwind(AssertUnwindSafe(|| self.forward(&mut calls, company)));
         let mut state = self.lock();
         match computed {
-            Ok(answers) => state.end(calls, answers),
+            Ok((forward, time)) => {
+                state.charge(&mut calls, &forward.rows, time);
+                state.end(calls, forward.answers);
+            }
             // The panic's own message has been printed.
             Err(_) => state.fail(calls),
         }
         state
     }
 
-    fn forward(&self, calls: &mut [Call], company: Company) -> Vec<Option<Result<Scores>>> {
+    /// The forward, and the time it took.
+    fn forward(&self, calls: &mut [Call], company: Company) -> (Forward, Duration) {
         let begun = Instant::now();
         let together = calls.iter_mut();
         let together = together.map(|call| (&mut call.session, &mut call.scoring));
-        let Forward {
-            answers,
-            texts,
-            rows,
-        } = forward(together.collect(), company);
+        let forward = forward(together.collect(), company);
         let time = begun.elapsed();
         if let (Some(observe), Some(call)) = (&self.observer.0, calls.first()) {
             observe(BatchForward {
                 model: call.model(),
-                texts,
-                rows,
+                texts: forward.rows.iter().filter(|&&rows| rows > 0).count(),
+                rows: forward.rows.iter().sum(),
                 time,
             });
         }
-        answers
+        (forward, time)
     }
 }
 
@@ -578,6 +654,50 @@ mod tests {
             assert_eq!(next.logits, alone.logits);
         }
         assert_eq!(failed, 1);
+    }
+
+    /// What texts pay adds up to the forwards, however long each of them waited.
+    #[test]
+    fn calls_take_their_part_of_forwards_and_no_more() {
+        let model = model();
+        let spent = Arc::new(Mutex::new(Duration::ZERO));
+        let adding = Arc::clone(&spent);
+        let batcher = Batcher::with_observer(move |forward| {
+            *adding.lock().unwrap() += forward.time;
+        });
+        let holding = batcher.join().into_running();
+        let contexts: [&[TokenId]; 3] = [&[1, 2], &[3; 200], &[4, 5, 6]];
+        let texts = contexts.map(|context| (batcher.join().into_running(), context));
+        let texts = texts.map(|(running, context)| {
+            let model = Arc::clone(&model);
+            std::thread::spawn(move || {
+                let text = running.participant().clone();
+                let mut session = text.session(&model);
+                let before = text.time();
+                let machine = Instant::now();
+                score(&mut session, context).unwrap();
+                (text.time() - before, machine.elapsed())
+            })
+        });
+        while batcher.shared.lock().waiting.len() < 3 {
+            std::thread::yield_now();
+        }
+        let wait = Duration::from_millis(200);
+        std::thread::sleep(wait);
+        drop(holding);
+        let texts = texts.map(|text| text.join().unwrap());
+        let [short, long, _] = texts.map(|(paid, _)| paid);
+        assert!(short < long, "{short:?} for 2 rows and {long:?} for 200");
+        let paid: Duration = texts.iter().map(|(paid, _)| *paid).sum();
+        let spent = *spent.lock().unwrap();
+        let rounded = paid + Duration::from_micros(1);
+        assert!(rounded >= spent, "{paid:?} of {spent:?}");
+        for (paid, passed) in texts {
+            assert!(
+                passed >= wait && paid <= passed - wait,
+                "{paid:?} of {passed:?}"
+            );
+        }
     }
 
     #[test]
