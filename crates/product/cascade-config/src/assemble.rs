@@ -7,7 +7,7 @@ use cascade_chat::ChatTemplate;
 use cascade_core::{Fingerprint, Scorer, TextCodec, TokenId};
 use cascade_engine::{
     AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Clock, DraftVocabulary,
-    NeuralOptions, Role, RowTimes, Rule, Schedule, ThreadClock, VirtualClock,
+    NeuralOptions, Role, RowTimes, Rule, Schedule, SystemClock, ThreadClock, VirtualClock,
 };
 use cascade_models::{LoadedModel, Model, Participant};
 use cascade_ngram::DrafterFactory;
@@ -378,7 +378,7 @@ impl ModelPool {
             // What a busy machine adds to the time that passes is no cost of rows or drafters.
             builder = builder.work_clock(ThreadClock);
         }
-        if let Sessions::Of(participant) = sessions {
+        if let (true, Sessions::Of(participant)) = (live, sessions) {
             builder = builder.work_clock(OwnTime(participant.clone()));
         }
         if let Some(inner) = target.codec {
@@ -545,7 +545,7 @@ struct OwnTime(Participant);
 
 impl Clock for OwnTime {
     fn now(&self) -> Duration {
-        self.0.time()
+        SystemClock.now().saturating_sub(self.0.unpaid())
     }
 }
 

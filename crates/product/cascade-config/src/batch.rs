@@ -22,7 +22,7 @@ use crate::{Config, ModelPool, Result};
 /// What changes is what is drafted, and with it counts and times: a cascade learns of acceptance
 /// and of times from the texts that it has generated itself, and drafters that remember earlier
 /// texts remember those alone. For schedules that go by times, a text pays for its own rows of
-/// forwards ([`Participant::time`]).
+/// forwards ([`Participant::unpaid`]).
 ///
 /// ```
 /// use cascade_config::{AssembleOptions, Config};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cascade_core::{Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want};
@@ -160,21 +160,14 @@ impl Participant {
         Running { participant: self }
     }
 
-    /// The time of this generation, since some moment: it passes as the machine's does, except that
-    /// a call takes its part of its forwards, however long it waits for them and whatever rows of
-    /// others are in them. A text pays its rows at the price that one more row in the forwards of
-    /// late has had, and an equal part of the rest. So times of all texts add up to the time that
-    /// was spent, and a token is worth drafting for one text by these times exactly if it is for
-    /// all of them together. Never falls, and costs as much as reading a clock.
-    pub fn time(&self) -> Duration {
-        let unpaid = self.seat.unpaid.load(Ordering::Relaxed);
-        machine_time().saturating_sub(Duration::from_nanos(unpaid))
+    /// How long its calls have taken beyond their part of their forwards: waiting for others, and
+    /// for the rows of others. A text pays its rows at the price that one more row in the forwards
+    /// of late has had, and an equal part of the rest, so the parts of all texts add up to the time
+    /// of the forwards. Never falls. Calls of several threads at a time count one by one, so only
+    /// for a generation on one thread is it a part of the time that has passed.
+    pub fn unpaid(&self) -> Duration {
+        Duration::from_nanos(self.seat.unpaid.load(Ordering::Relaxed))
     }
-}
-
-fn machine_time() -> Duration {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed()
 }
 
 /// While it is there, forwards wait for the calls of a participant.
@@ -199,7 +192,7 @@ impl Drop for Running {
 
 /// A [`Scorer`] like a [`Session`], whose calls share forwards with those of others: see
 /// [`Batcher`]. A call waits for the other generations, and for all rows of its forwards; what of
-/// that is its own, [`Participant::time`] says.
+/// that is not its own, [`Participant::unpaid`] says.
 #[derive(Debug)]
 pub struct BatchedSession {
     seat: Arc<Seat>,
@@ -290,16 +283,11 @@ impl Seat {
             wake: Arc::clone(&wake),
         });
         loop {
-            if let Some(Answered {
-                session,
-                answer,
-                part,
-            }) = state.answered.remove(&number)
-            {
-                let unpaid = begun.elapsed().saturating_sub(part).as_nanos();
+            if let Some((call, answer)) = state.answered.remove(&number) {
+                let unpaid = begun.elapsed().saturating_sub(call.part).as_nanos();
                 let unpaid = u64::try_from(unpaid).unwrap_or(u64::MAX);
                 self.unpaid.fetch_add(unpaid, Ordering::Relaxed);
-                return (session, answer);
+                return (call.session, answer);
             }
             state = match state.is_ready() {
                 true => self.shared.compute(state),
@@ -337,7 +325,7 @@ struct Member {
     blocked: usize,
 }
 
-/// A call that is not answered.
+/// A call, until its answer is taken.
 #[derive(Debug)]
 struct Call {
     number: u64,
@@ -359,22 +347,13 @@ impl Call {
     }
 }
 
-/// A call that is answered.
-#[derive(Debug)]
-struct Answered {
-    session: Session,
-    answer: Result<Scores>,
-    /// What of its forwards it pays.
-    part: Duration,
-}
-
 #[derive(Debug, Default)]
 struct State {
     numbers: u64,
     members: HashMap<u64, Member>,
     /// Calls that no forward is computing, the oldest first.
     waiting: Vec<Call>,
-    answered: HashMap<u64, Answered>,
+    answered: HashMap<u64, (Call, Result<Scores>)>,
     /// What a row costs, of each model there is.
     prices: Vec<(Weak<Model>, RowPrice)>,
     /// Whether a thread is computing a forward.
@@ -458,20 +437,8 @@ impl State {
             self.counts.rows += rows as u64;
             let member = self.members.entry(call.member);
             member.and_modify(|member| member.blocked -= 1);
-            let Call {
-                number,
-                session,
-                part,
-                wake,
-                ..
-            } = call;
-            let answered = Answered {
-                session,
-                answer,
-                part,
-            };
-            self.answered.insert(number, answered);
-            wake.notify_one();
+            call.wake.notify_one();
+            self.answered.insert(call.number, (call, answer));
         }
         self.waiting.sort_by_key(|call| call.number);
         self.wake_one_if_ready();
@@ -673,10 +640,10 @@ mod tests {
             std::thread::spawn(move || {
                 let text = running.participant().clone();
                 let mut session = text.session(&model);
-                let before = text.time();
-                let machine = Instant::now();
+                let begun = Instant::now();
                 score(&mut session, context).unwrap();
-                (text.time() - before, machine.elapsed())
+                let passed = begun.elapsed();
+                (passed - text.unpaid(), passed)
             })
         });
         while batcher.shared.lock().waiting.len() < 3 {
