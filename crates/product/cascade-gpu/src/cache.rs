@@ -202,7 +202,6 @@ impl Cache {
 }
 
 #[cfg(test)]
-#[cfg(test)]
 mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};

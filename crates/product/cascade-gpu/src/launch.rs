@@ -223,7 +223,6 @@ mod tests {
 }
 
 #[cfg(test)]
-#[cfg(test)]
 mod emulated {
     use super::*;
     use crate::arguments::CopyArguments;

@@ -845,7 +845,6 @@ mod tests {
 }
 
 #[cfg(test)]
-#[cfg(test)]
 mod emulated {
     use super::*;
     use crate::emulator::{emulated, ExecutionOrder};
