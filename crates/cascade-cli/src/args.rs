@@ -1,5 +1,6 @@
 //! Arguments of every command that generates: configuration, prompts, decoding, device.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use cascade_config::{DeviceSpec, StopRuleConfig, Variables};
@@ -7,6 +8,8 @@ use cascade_data::{DataSource, Dataset};
 use cascade_engine::Rule;
 use cascade_models::{parse_cache_type, CacheType, DType};
 use clap::{Args, ValueEnum};
+
+use crate::at_most;
 
 /// What to generate with, from what, and how.
 #[derive(Debug, Args)]
@@ -267,4 +270,13 @@ pub(crate) struct DecodingArgs {
     /// the configuration.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) stop: Vec<String>,
+}
+
+/// The most answers at a time: each has a thread, and caches of its own.
+const MOST_AT_A_TIME: usize = 256;
+
+/// Parses the N of `--batch`.
+pub(crate) fn batch_size(text: &str) -> Result<NonZeroUsize, String> {
+    let size = at_most(MOST_AT_A_TIME)(text)?;
+    NonZeroUsize::new(size).ok_or_else(|| "give 1 or more".to_owned())
 }

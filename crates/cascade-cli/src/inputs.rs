@@ -33,6 +33,9 @@ fn of_prompts(error: cascade_data::Error) -> anyhow::Error {
 const DEMO_QUESTIONS: usize = 3;
 const DEMO: Dataset = Dataset::Problems(ProblemSet::DEFAULT);
 
+/// Tokens that a template may put around a turn.
+const OF_TEMPLATE: usize = 256;
+
 /// An input of one or several turns.
 pub(crate) struct Input {
     sample: Sample,
@@ -61,6 +64,13 @@ impl Input {
     /// Number of turns asked.
     pub(crate) fn turns(&self) -> usize {
         self.template.turns(&self.sample.content)
+    }
+
+    /// Tokens that all turns may have with answers of so many: no token is shorter than a byte.
+    pub(crate) fn most_tokens(&self, of_answer: usize) -> usize {
+        let turns = self.sample.content.turns();
+        let of_turn = |turn: &&str| turn.len() + OF_TEMPLATE + of_answer;
+        turns.iter().map(of_turn).fold(0, usize::saturating_add)
     }
 
     /// The exact prompt after these answers.

@@ -106,6 +106,14 @@ impl Job {
         })
     }
 
+    /// As many texts of the target alone as are generated at a time unless a number is given.
+    pub(crate) fn texts_at_a_time(&self, pool: &ModelPool) -> Result<NonZeroUsize> {
+        let of_answer = self.config.generation.max_new_tokens;
+        let lengths = self.inputs.iter().map(|input| input.most_tokens(of_answer));
+        let longest = lengths.max().unwrap_or_default();
+        Ok(pool.plain_texts_at_a_time(&self.config, longest)?)
+    }
+
     /// The tokens that end an answer.
     pub(crate) fn end_tokens(&self, pool: &ModelPool, config: &Config) -> Result<Vec<TokenId>> {
         Ok(pool.end_tokens(config, self.chat())?)

@@ -14,7 +14,7 @@ use cascade_engine::{Cascade, Event, Finish, GenerationOutput, Options, Rule};
 use cascade_fs::{Existing, Output};
 use clap::{Args, ValueEnum};
 
-use crate::args::{InputArgs, JobArgs};
+use crate::args::{batch_size, InputArgs, JobArgs};
 use crate::at_most;
 use crate::comparison::{Comparison, Timed};
 use crate::inputs::{Input, Question};
@@ -149,14 +149,6 @@ fn status(args: &RunArgs, totals: &Totals, inputs: &[Input]) -> ExitCode {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(DIFFERENT),
     }
-}
-
-/// The most answers at a time: each has a thread, and caches of its own.
-const MOST_AT_A_TIME: usize = 256;
-
-fn batch_size(text: &str) -> Result<NonZeroUsize, String> {
-    let size = at_most(MOST_AT_A_TIME)(text)?;
-    NonZeroUsize::new(size).ok_or_else(|| "give 1 or more".to_owned())
 }
 
 impl RunArgs {

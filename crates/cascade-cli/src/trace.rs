@@ -5,13 +5,14 @@ mod record;
 mod score;
 mod show;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::args::JobArgs;
+use crate::args::{batch_size, JobArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
@@ -51,6 +52,11 @@ pub(crate) struct RecordArgs {
     /// that `trace score` and `replay` know how often drafts are kept.
     #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 20))]
     top_probabilities: Option<usize>,
+
+    /// Generate N outputs at a time: on a CPU their forwards are shared, on a GPU they take turns.
+    /// The file is that of 1 [default: as many as there is memory for, up to 16; 1 on a GPU].
+    #[arg(long, value_name = "N", value_parser = batch_size)]
+    batch: Option<NonZeroUsize>,
 
     /// Record anew if the file exists, replacing it.
     #[arg(long, conflicts_with = "resume")]

@@ -1,6 +1,7 @@
 //! `cascade demo evaluate`.
 
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use anyhow::{bail, Result};
@@ -12,7 +13,7 @@ use cascade_eval::{share_interval, Bootstrap, Phase, WordProblems, WordProblemsR
 use cascade_report::{Evidence, Figure, Figures, Table};
 use clap::Args;
 
-use crate::args::ModelArgs;
+use crate::args::{batch_size, ModelArgs};
 use crate::fold::{self, folded};
 use crate::models::configuration;
 use crate::progress::Progress;
@@ -20,6 +21,8 @@ use crate::{at_most, interrupt, job, terminal};
 
 /// What is evaluated if nothing is named.
 const DEFAULT_CONFIG: &str = "embedded:demo-t5";
+/// Tokens that a problem has at most.
+const PROBLEM_TOKENS: usize = 512;
 
 #[derive(Debug, Args)]
 pub(crate) struct EvaluateArgs {
@@ -41,6 +44,11 @@ pub(crate) struct EvaluateArgs {
     /// Maximum number of new tokens, overriding the configuration.
     #[arg(long, value_name = "N", value_parser = at_most(1 << 20))]
     max_new_tokens: Option<usize>,
+
+    /// Answer N problems at a time: on a CPU their forwards are shared, on a GPU they take turns.
+    /// Answers are those of 1 [default: as many as there is memory for, up to 16; 1 on a GPU].
+    #[arg(long, value_name = "N", value_parser = batch_size)]
+    batch: Option<NonZeroUsize>,
 
     /// Device of all models, overriding the configuration: auto, cpu or cuda:N.
     #[arg(long, value_name = "DEVICE")]
@@ -66,12 +74,18 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<ExitCode> {
     let pool = config.pool(&assembly);
     pool.target(&config)?;
     job::say_notes(&pool.notes());
+    let longest = PROBLEM_TOKENS + config.generation.max_new_tokens;
+    let texts = match args.batch {
+        Some(texts) => texts,
+        None => pool.plain_texts_at_a_time(&config, longest)?,
+    };
     let problems = WordProblems {
         config: &config,
         pool: &pool,
         limit: args.limit,
         seed: args.seed,
         template: args.template,
+        texts,
     };
     interrupt::cooperate();
     let mut progress = Progress::new(problems.sets().count() * args.limit, "problems");

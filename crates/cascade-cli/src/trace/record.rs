@@ -1,18 +1,19 @@
 //! `cascade trace record`.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use cascade_config::DeviceSpec;
-use cascade_core::{Prompt, Scorer};
+use cascade_core::{Prompt, Scorer, TextCodec, TokenId};
 use cascade_data::Dataset;
 use cascade_engine::Rule;
 use cascade_eval::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
 use cascade_eval::Error;
 use cascade_fs::{Existing, Output, OutputError};
-use cascade_models::{LoadedModel, ModelFile, ModelSource};
+use cascade_models::{BatchedSession, LoadedModel, ModelFile, ModelSource, Tokenizer, Workers};
 
 use super::RecordArgs;
 use crate::args::InputArgs;
@@ -40,29 +41,42 @@ pub(super) fn record(args: &RecordArgs) -> Result<()> {
     let mut header = header(args, &job, &target, device);
     header.eos = job.end_tokens(&pool, &job.config)?;
     let (writer, done) = writer(&output, &header)?;
-    let name = &job.config.target.name;
-    let codec = Arc::new(target.tokenizer.clone());
-    let (target, eos) = (target.session(), header.eos);
-    let recorder = match args.top_probabilities {
-        None => Recorder::new(name, target, eos, Some(codec), &options)?,
-        Some(tokens) => {
-            Recorder::with_top_probabilities(tokens, name, target, eos, Some(codec), &options)?
-        }
+    let texts = match args.batch {
+        Some(texts) => texts,
+        None => job.texts_at_a_time(&pool)?,
     };
+    let recorders = Workers::new(texts, |participant| {
+        let session = participant.session(&target.model);
+        recorder(args, &job, session, &header.eos, target.tokenizer.clone())
+    })?;
     let turns = job.inputs.iter().map(Input::turns).sum();
-    let mut recording = Recording {
-        recorder,
-        seed: options.seed,
+    let recording = Recording {
         writer,
-        progress: Progress::new(turns, "records"),
         summary: Summary::default(),
-        tokens: 0,
+        generating: Arc::new(Generating::new(turns)),
         recorded: Arc::default(),
     };
     say_if_interrupted(&output, &recording.recorded, turns);
-    recording.all(&job.inputs, &done)?;
-    let summary = recording.summary;
+    let conversations = conversations(&job.inputs, &done);
+    let summary = recording.all(recorders, &conversations, options.seed)?;
     say(args, &summary, done.len(), options.decoding.is_greedy())
+}
+
+fn recorder(
+    args: &RecordArgs,
+    job: &Job,
+    target: BatchedSession,
+    eos: &[TokenId],
+    codec: Tokenizer,
+) -> Result<Recorder> {
+    let (name, eos) = (&job.config.target.name, eos.iter().copied());
+    let (codec, options): (Option<Arc<dyn TextCodec>>, _) = (Some(Arc::new(codec)), job.options());
+    Ok(match args.top_probabilities {
+        None => Recorder::new(name, target, eos, codec, &options)?,
+        Some(tokens) => {
+            Recorder::with_top_probabilities(tokens, name, target, eos, codec, &options)?
+        }
+    })
 }
 
 /// What is recorded must be what any replay gives.
@@ -173,114 +187,169 @@ fn dataset(input: &InputArgs) -> Option<String> {
     input.dataset.as_ref().map(name).or(prompts)
 }
 
+/// An input, and what is recorded of it.
+struct Conversation<'a> {
+    input: &'a Input,
+    index: usize,
+    /// Turns of the inputs before it.
+    at: usize,
+    /// Its first turns.
+    known: &'a [Record],
+}
+
+/// All inputs, of which `done` answers the first.
+fn conversations<'a>(inputs: &'a [Input], done: &'a [Record]) -> Vec<Conversation<'a>> {
+    let mut next = 0;
+    let conversation = |(index, input): (usize, &'a Input)| {
+        let at = next;
+        next += input.turns();
+        Conversation {
+            input,
+            index,
+            at,
+            known: done.get(at..next.min(done.len())).unwrap_or_default(),
+        }
+    };
+    inputs.iter().enumerate().map(conversation).collect()
+}
+
+impl Conversation<'_> {
+    /// Records all turns. A turn's prompt contains the earlier answers, so known ones are generated
+    /// again if a turn is missing.
+    fn records(
+        &self,
+        recorder: &mut Recorder,
+        seed: u64,
+        generating: &Generating,
+    ) -> Result<Vec<Record>> {
+        self.check(recorder)?;
+        if self.known.len() == self.input.turns() {
+            return Ok(self.known.to_vec());
+        }
+        let (mut answers, mut records) = (Vec::new(), Vec::new());
+        for turn in 0..self.input.turns() {
+            let prompt = encode(recorder, &self.input.prompt(&answers)?)?;
+            recorder.set_seed(seed_of_turn(seed, self.index, turn));
+            let token = |_| generating.token();
+            let (record, text) = recorder.record(self.subject(turn), &prompt, token)?;
+            if self.known.get(turn).is_some_and(|known| *known != record) {
+                bail!(
+                    "turn {}: the answer differs from the one in the file; if the model has changed, record anew",
+                    turn + 1
+                );
+            }
+            records.push(record);
+            answers.push(text.unwrap_or_default().trim().to_owned());
+        }
+        Ok(records)
+    }
+
+    fn subject(&self, turn: usize) -> Subject {
+        Subject {
+            id: self.input.id().to_owned(),
+            category: self.input.category().map(str::to_owned),
+            turn: turn + 1,
+        }
+    }
+
+    /// Checks that known records answer the input.
+    fn check(&self, recorder: &Recorder) -> Result<()> {
+        let Some(first) = self.known.first() else {
+            return Ok(());
+        };
+        let other_id = |record: &Record| record.id != self.input.id();
+        let other_id = self.known.iter().position(other_id);
+        let other_prompt = first.prompt() != encode(recorder, &self.input.prompt(&[])?)?;
+        match other_id.or(other_prompt.then_some(0)) {
+            None => Ok(()),
+            Some(turn) => Err(Error::OtherPrompt {
+                index: self.at + turn + 1,
+                found: self.known[turn].id.clone(),
+                expected: self.input.id().to_owned(),
+            }
+            .into()),
+        }
+    }
+}
+
+fn encode(recorder: &Recorder, prompt: &PromptText) -> Result<Prompt> {
+    Ok(match prompt.verbatim {
+        true => recorder.encode_verbatim(&prompt.text)?,
+        false => recorder.encode(&prompt.text)?,
+    })
+}
+
+/// What the threads that generate have done.
+struct Generating {
+    progress: Mutex<Progress>,
+    tokens: AtomicU64,
+}
+
+impl Generating {
+    fn new(turns: usize) -> Self {
+        Self {
+            progress: Mutex::new(Progress::new(turns, "records")),
+            tokens: AtomicU64::new(0),
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn token(&self) {
+        let tokens = self.tokens.fetch_add(1, Relaxed) + 1;
+        self.progress().say(&format!("{} tokens", grouped(tokens)));
+    }
+}
+
 struct Recording {
-    recorder: Recorder,
-    /// Of the first turn of the first input.
-    seed: u64,
     writer: Writer,
-    progress: Progress,
     summary: Summary,
-    /// Tokens generated by this process.
-    tokens: u64,
+    generating: Arc<Generating>,
     /// Records in the file, for another thread.
     recorded: Arc<AtomicUsize>,
 }
 
 impl Recording {
-    /// Records all inputs after those answered by `done`, which must be answers to the first
-    /// inputs.
-    fn all(&mut self, inputs: &[Input], done: &[Record]) -> Result<()> {
-        let mut at = 0;
-        for (index, input) in inputs.iter().enumerate() {
-            let whole = at + input.turns();
-            let known = done.get(at..whole.min(done.len())).unwrap_or_default();
-            self.conversation((index, input), at, known)
-                .with_context(|| format!("sample {}", input.id()))?;
-            at = whole;
+    /// Records all conversations, in their order, and gives what is then in the file.
+    fn all(
+        mut self,
+        mut recorders: Workers<Recorder>,
+        conversations: &[Conversation<'_>],
+        seed: u64,
+    ) -> Result<Summary> {
+        let generating = Arc::clone(&self.generating);
+        let mut written = Ok(());
+        recorders.for_each(
+            conversations,
+            |recorder, conversation| {
+                let records = conversation.records(recorder, seed, &generating);
+                let sample = || format!("sample {}", conversation.input.id());
+                (conversation.known.len(), records.with_context(sample))
+            },
+            |(known, records)| {
+                written = records.and_then(|records| self.write(&records, known));
+                match written {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            },
+        );
+        written.map(|()| self.summary)
+    }
+
+    /// Writes what is new of the records of an input.
+    fn write(&mut self, records: &[Record], known: usize) -> Result<()> {
+        for (turn, record) in records.iter().enumerate() {
+            if turn >= known {
+                self.writer.write(record)?;
+            }
+            self.summary.add(record);
+            self.generating.progress().step();
+            self.recorded.fetch_add(1, Relaxed);
         }
         Ok(())
-    }
-
-    /// Records all turns of an input, of which the first `known` are recorded. A turn's prompt
-    /// contains the earlier answers, so those are generated again if a turn is missing.
-    fn conversation(
-        &mut self,
-        (index, input): (usize, &Input),
-        at: usize,
-        known: &[Record],
-    ) -> Result<()> {
-        self.check(input, at, known)?;
-        if known.len() == input.turns() {
-            known.iter().for_each(|record| self.note(record));
-            return Ok(());
-        }
-        let mut answers = Vec::new();
-        for turn in 0..input.turns() {
-            let prompt = self.encode(&input.prompt(&answers)?)?;
-            self.recorder.set_seed(seed_of_turn(self.seed, index, turn));
-            let (record, text) = self.answer(input, turn, &prompt)?;
-            match known.get(turn) {
-                None => self.writer.write(&record)?,
-                Some(known) if *known == record => {}
-                Some(_) => bail!(
-                    "turn {}: the answer differs from the one in the file; if the model has changed, record anew",
-                    turn + 1
-                ),
-            }
-            self.note(&record);
-            answers.push(text.trim().to_owned());
-        }
-        Ok(())
-    }
-
-    /// Checks that known records answer an input.
-    fn check(&self, input: &Input, at: usize, known: &[Record]) -> Result<()> {
-        let Some(first) = known.first() else {
-            return Ok(());
-        };
-        let other_id = known.iter().position(|record| record.id != input.id());
-        let other_prompt = first.prompt() != self.encode(&input.prompt(&[])?)?;
-        match other_id.or(other_prompt.then_some(0)) {
-            None => Ok(()),
-            Some(turn) => Err(Error::OtherPrompt {
-                index: at + turn + 1,
-                found: known[turn].id.clone(),
-                expected: input.id().to_owned(),
-            }
-            .into()),
-        }
-    }
-
-    fn encode(&self, prompt: &PromptText) -> Result<Prompt> {
-        Ok(match prompt.verbatim {
-            true => self.recorder.encode_verbatim(&prompt.text)?,
-            false => self.recorder.encode(&prompt.text)?,
-        })
-    }
-
-    fn answer(&mut self, input: &Input, turn: usize, prompt: &Prompt) -> Result<(Record, String)> {
-        let subject = Subject {
-            id: input.id().to_owned(),
-            category: input.category().map(str::to_owned),
-            turn: turn + 1,
-        };
-        let Self {
-            recorder,
-            progress,
-            tokens,
-            ..
-        } = self;
-        let (record, text) = recorder.record(subject, prompt, |_| {
-            *tokens += 1;
-            progress.say(&format!("{} tokens", grouped(*tokens)));
-        })?;
-        Ok((record, text.unwrap_or_default()))
-    }
-
-    fn note(&mut self, record: &Record) {
-        self.summary.add(record);
-        self.progress.step();
-        self.recorded.fetch_add(1, Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! How good a model is at the project's word problems, and how good its drafters are there.
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use cascade_core::TokenId;
 use cascade_data::problems::{Kind, Split};
 use cascade_data::{Dataset, ProblemSet, Sample, Selection};
 use cascade_engine::{Cascade, Convention, KMatrix, Options};
-use cascade_models::LoadedModel;
+use cascade_models::{LoadedModel, Participant, Workers};
 use serde::{Serialize, Serializer};
 
 use crate::trace::{FirstToken, Header, Record, Recorder, Subject, Trace, TraceScorer};
@@ -26,6 +27,9 @@ pub struct WordProblems<'a> {
     pub seed: u64,
     /// How problems are asked, in place of the configuration's way.
     pub template: Option<PromptTemplate>,
+    /// Problems that are answered at a time, which changes no answer
+    /// ([`ModelPool::plain_texts_at_a_time`]).
+    pub texts: NonZeroUsize,
 }
 
 /// What an evaluation found.
@@ -70,8 +74,8 @@ impl WordProblems<'_> {
     }
 
     /// Answers all problems, and replays the answers with each drafter, which drafts one token a
-    /// step. `on_problem` is called before each problem and each replayed answer, and may end the
-    /// evaluation; then there is no result, as half a set says little.
+    /// step. `on_problem` is called after each problem and before each replayed answer, and may end
+    /// the evaluation; then there is no result, as half a set says little.
     ///
     /// # Errors
     /// Sampled decoding; models that cannot be loaded; a template that takes no such problems.
@@ -83,9 +87,10 @@ impl WordProblems<'_> {
             return Err(Error::NotGreedy.at(format!("{}: temperature", self.config.label)));
         }
         let target = self.pool.target(self.config)?;
+        let mut recorders = Workers::new(self.texts, |text| self.recorder(&target, text))?;
         let mut sets = Vec::new();
         for set in self.sets() {
-            match self.set(&target, set, &mut on_problem)? {
+            match self.set(&target, &mut recorders, set, &mut on_problem)? {
                 Some(found) => sets.push(found),
                 None => return Ok(None),
             }
@@ -109,6 +114,7 @@ impl WordProblems<'_> {
     fn set(
         &self,
         target: &LoadedModel,
+        recorders: &mut Workers<Recorder>,
         set: ProblemSet,
         on_problem: &mut impl FnMut(Phase) -> ControlFlow<()>,
     ) -> Result<Option<SetReport>> {
@@ -122,14 +128,24 @@ impl WordProblems<'_> {
             endings: Endings::default(),
             drafters: Vec::new(),
         };
+        let mut answers = Vec::with_capacity(samples.len());
+        let mut ended = false;
+        recorders.for_each(
+            &samples,
+            |recorder, sample| answer(recorder, sample, found.template),
+            |answer| {
+                answers.push(answer);
+                let goes_on = on_problem(Phase::Answer);
+                ended = goes_on.is_break();
+                goes_on
+            },
+        );
+        if ended {
+            return Ok(None);
+        }
         let mut records = Vec::with_capacity(samples.len());
-        let mut recorder = self.recorder(target)?;
-        for sample in &samples {
-            if on_problem(Phase::Answer).is_break() {
-                return Ok(None);
-            }
-            let prompt = recorder.encode(&sample.prompt(found.template)?)?;
-            let (record, text) = recorder.record(Subject::new(&sample.id), &prompt, |_| {})?;
+        for (sample, answer) in samples.iter().zip(answers) {
+            let (record, text) = answer?;
             found.mark(sample, &record, text.as_deref().unwrap_or_default());
             records.push(record);
         }
@@ -143,11 +159,11 @@ impl WordProblems<'_> {
         Ok(Some(found))
     }
 
-    fn recorder(&self, target: &LoadedModel) -> Result<Recorder> {
+    fn recorder(&self, target: &LoadedModel, text: &Participant) -> Result<Recorder> {
         let codec = Arc::new(target.tokenizer.clone());
         Recorder::new(
             &self.config.target.name,
-            target.session(),
+            text.session(&target.model),
             self.eos(target),
             Some(codec),
             &self.options(),
@@ -203,6 +219,16 @@ impl WordProblems<'_> {
         let target = TraceScorer::target(trace)?;
         Ok(self.pool.assemble_with_target(&config, target)?.cascade)
     }
+}
+
+/// The target's answer to a problem.
+fn answer(
+    recorder: &mut Recorder,
+    sample: &Sample,
+    template: PromptTemplate,
+) -> Result<(Record, Option<String>)> {
+    let prompt = recorder.encode(&sample.prompt(template)?)?;
+    recorder.record(Subject::new(&sample.id), &prompt, |_| {})
 }
 
 /// What is done with a problem.

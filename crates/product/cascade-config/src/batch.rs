@@ -1,28 +1,24 @@
 //! Several generations at once, whose forwards are shared.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
 
 use cascade_chat::ChatTemplate;
 use cascade_core::Prompt;
 use cascade_engine::{Cascade, GenerationOutput, Options};
-use cascade_models::{BatchCounts, Batcher, Participant};
+use cascade_models::{BatchCounts, Workers};
 
 use crate::assemble::Part;
 use crate::{Config, ModelPool, Result};
 
 /// Cascades of one configuration on shared weights, one for each text that is generated at a time:
 /// what they compute meets in forwards, so that weights are read once for all texts
-/// ([`Batcher`]). Each text is the one that a cascade alone gives, greedy or sampled.
+/// ([`Batcher`](cascade_models::Batcher)). Each text is the one that a cascade alone gives, greedy or sampled.
 ///
 /// What changes is what is drafted, and with it counts and times: a cascade learns of acceptance
 /// and of times from the texts that it has generated itself, and drafters that remember earlier
 /// texts remember those alone. For schedules that go by times, a text pays for its own rows of
-/// forwards ([`Participant::unpaid`]).
+/// forwards ([`Participant::unpaid`](cascade_models::Participant::unpaid)).
 ///
 /// ```
 /// use cascade_config::{AssembleOptions, Config};
@@ -42,8 +38,7 @@ use crate::{Config, ModelPool, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Batch {
-    cascades: Vec<(Cascade, Participant)>,
-    batcher: Batcher,
+    cascades: Workers<Cascade>,
     /// The models of each cascade, the target first.
     pub parts: Vec<Part>,
     /// As [`Assembled::warnings`](crate::Assembled::warnings).
@@ -82,27 +77,24 @@ impl ModelPool {
         texts: NonZeroUsize,
         chat: Option<&ChatTemplate>,
     ) -> Result<Batch> {
-        let batcher = Batcher::default();
-        let first = batcher.join();
-        let assembled = self.assemble_taking_part(config, chat, &first)?;
-        let mut notes = assembled.notes;
-        if !self.target(config)?.model.gathers() && texts.get() > 1 {
+        let mut first = None;
+        let cascades = Workers::new(texts, |participant| {
+            let assembled = self.assemble_taking_part(config, chat, participant)?;
+            let cascade = assembled.cascade;
+            first.get_or_insert((assembled.parts, assembled.warnings, assembled.notes));
+            Result::Ok(cascade)
+        })?;
+        let (parts, warnings, mut notes) = first.unwrap_or_default();
+        if texts.get() > 1 && !self.target(config)?.model.gathers() {
             notes.push(
                 "on this device a forward computes one text: those of a batch take turns"
                     .to_owned(),
             );
         }
-        let mut cascades = vec![(assembled.cascade, first)];
-        for _ in 1..texts.get() {
-            let participant = batcher.join();
-            let assembled = self.assemble_taking_part(config, chat, &participant)?;
-            cascades.push((assembled.cascade, participant));
-        }
         Ok(Batch {
             cascades,
-            batcher,
-            parts: assembled.parts,
-            warnings: assembled.warnings,
+            parts,
+            warnings,
             notes,
         })
     }
@@ -111,12 +103,12 @@ impl ModelPool {
 impl Batch {
     /// Texts that are generated at a time.
     pub fn texts(&self) -> usize {
-        self.cascades.len()
+        self.cascades.count()
     }
 
     /// What has been computed so far, of models whose forwards are shared.
     pub fn counts(&self) -> BatchCounts {
-        self.batcher.counts()
+        self.cascades.forwards()
     }
 
     /// Generates from tokenized prompts, each with the options that it comes with, and gives
@@ -131,26 +123,17 @@ impl Batch {
     }
 
     /// Does something with each item and a cascade, as many at a time as there are cascades, and
-    /// gives results in the order of the items.
+    /// gives results in the order of the items: as [`Workers::map`].
     pub fn map<T: Sync, R: Send>(
         &mut self,
         items: &[T],
         generate: impl Fn(&mut Cascade, &T) -> R + Sync,
     ) -> Vec<R> {
-        let mut results = Vec::with_capacity(items.len());
-        self.for_each(items, generate, |result| {
-            results.push(result);
-            ControlFlow::Continue(())
-        });
-        results
+        self.cascades.map(items, generate)
     }
 
     /// As [`map`](Self::map), and hands each result to `take` as soon as it and all before it are
-    /// there, on the thread of the caller; no further item is begun once `take` breaks, and those
-    /// that have been begun are completed.
-    ///
-    /// `generate` runs on several threads, and forwards wait for whatever it does: it should do
-    /// nothing but generate.
+    /// there: as [`Workers::for_each`].
     ///
     /// # Panics
     /// If `generate` does, after the other items.
@@ -158,44 +141,8 @@ impl Batch {
         &mut self,
         items: &[T],
         generate: impl Fn(&mut Cascade, &T) -> R + Sync,
-        mut take: impl FnMut(R) -> ControlFlow<()>,
+        take: impl FnMut(R) -> ControlFlow<()>,
     ) {
-        let (next, generate) = (&AtomicUsize::new(0), &generate);
-        let cascades = self.cascades.iter_mut().take(items.len());
-        // All of them, before the first forward.
-        let running: Vec<_> = cascades
-            .map(|(cascade, participant)| (cascade, participant.running()))
-            .collect();
-        thread::scope(|scope| {
-            let (done, results) = mpsc::channel();
-            for (cascade, running) in running {
-                let done = done.clone();
-                scope.spawn(move || {
-                    let _running = running;
-                    loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(item) = items.get(number) else {
-                            return;
-                        };
-                        if done.send((number, generate(cascade, item))).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(done);
-            let mut early = BTreeMap::new();
-            let mut taken = 0;
-            for (number, result) in results {
-                early.insert(number, result);
-                while let Some(result) = early.remove(&taken) {
-                    taken += 1;
-                    if take(result).is_break() {
-                        next.store(items.len(), Ordering::Relaxed);
-                        return;
-                    }
-                }
-            }
-        });
+        self.cascades.for_each(items, generate, take);
     }
 }

@@ -1,5 +1,7 @@
 //! Whether the models of a configuration fit into memory together, before any is loaded.
 
+use std::num::NonZeroUsize;
+
 use cascade_models::{DType, DeviceSpec, FreeMemory, MemoryEstimate, Overcommit};
 
 use crate::config::{Config, Drafter, Neural};
@@ -8,6 +10,9 @@ use crate::{Error, ModelPool, Result};
 
 /// Tokens of a prompt that the estimate counts, beside the new ones.
 const PROMPT_TOKENS: usize = 1024;
+
+/// Texts that are generated at a time at most, unless somebody asks for more.
+const MOST_PLAIN_TEXTS: usize = 16;
 
 /// What the models on one device take.
 struct Demand<'a> {
@@ -114,6 +119,26 @@ impl ModelPool {
         let caches = self.caches(config, tokens)?.into_iter();
         let fit = caches.filter_map(|caches| Some(caches.free?.bytes / caches.bytes.max(1)));
         Ok(fit.min())
+    }
+
+    /// Texts of the target alone that are generated at a time unless somebody says how many: as
+    /// many as there is memory for if each has so many tokens, at most 16; 1 where sessions take
+    /// turns. Loads the target.
+    ///
+    /// # Errors
+    /// As [`target`](Self::target).
+    pub fn plain_texts_at_a_time(&self, config: &Config, tokens: usize) -> Result<NonZeroUsize> {
+        let target = self.target(config)?;
+        let tokens = target
+            .info()
+            .max_context
+            .map_or(tokens, |most| most.min(tokens));
+        let fit = match target.model.gathers() {
+            true => self.sessions_that_fit(&config.plain(), tokens)?,
+            false => Some(1),
+        };
+        let texts = fit.unwrap_or(MOST_PLAIN_TEXTS).min(MOST_PLAIN_TEXTS);
+        Ok(NonZeroUsize::new(texts).unwrap_or(NonZeroUsize::MIN))
     }
 
     /// What a session of so many tokens takes on each device.

@@ -2,11 +2,13 @@
 
 mod batcher;
 mod price;
+mod workers;
 
 use std::sync::Arc;
 
 pub use batcher::{BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running};
 use cascade_core::{Result, Scores, TokenId, TokenTree, Want};
+pub use workers::Workers;
 
 use crate::session::{Scoring, Session};
 
@@ -84,6 +86,8 @@ struct Forward {
     answers: Vec<Option<Result<Scores>>>,
     /// Rows of each call, in their order.
     rows: Vec<usize>,
+    /// Whether a piece of a prompt is among them.
+    reads_prompt: bool,
 }
 
 /// Runs one forward over rows of some calls on sessions of one model, the oldest call first.
@@ -112,6 +116,9 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
         share.map(|allowed| session.new_rows(scoring, allowed))
     });
     let rows: Vec<_> = rows.collect();
+    let reads_prompt =
+        |(need, share): (&RowsNeeded, &Option<usize>)| need.is_prompt() && share.is_some();
+    let reads_prompt = needs.iter().zip(&shares).any(reads_prompt);
     let mut of_texts = rows.iter().map(|rows| rows.plan.rows());
     let computed = shares.iter();
     let computed = computed.map(|share| share.and_then(|_| of_texts.next()));
@@ -125,6 +132,7 @@ fn forward(calls: Vec<(&mut Session, &mut Scoring)>, company: Company) -> Forwar
     Forward {
         answers: calls.map(|(call, share)| take(call, share)).collect(),
         rows: computed,
+        reads_prompt,
     }
 }
 

@@ -55,7 +55,7 @@ pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;
 pub use gathering::{
     score_together, BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running,
-    ScoreCall,
+    ScoreCall, Workers,
 };
 pub use load::{load, load_files, locate, LoadOptions, LoadedModel};
 pub use memory::{FreeMemory, MemoryLimit, Overcommit};

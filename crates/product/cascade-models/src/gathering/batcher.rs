@@ -447,7 +447,7 @@ impl State {
 
 impl State {
     /// Lets the calls of a forward pay for it, by the rows that each had in it.
-    fn charge(&mut self, calls: &mut [Call], rows: &[usize], time: Duration) {
+    fn charge(&mut self, calls: &mut [Call], forward: &Forward, time: Duration) {
         let Some(model) = calls.first().map(|call| Arc::clone(call.model())) else {
             return;
         };
@@ -460,8 +460,10 @@ impl State {
             self.prices.len() - 1
         });
         let price = &mut self.prices[known].1;
-        price.learn(rows.iter().sum(), time);
-        for (call, part) in calls.iter_mut().zip(price.divide(time, rows)) {
+        if !forward.reads_prompt {
+            price.learn(forward.rows.iter().sum(), time);
+        }
+        for (call, part) in calls.iter_mut().zip(price.divide(time, &forward.rows)) {
             call.part += part;
         }
     }
@@ -496,7 +498,7 @@ impl Shared {
         let mut state = self.lock();
         match computed {
             Ok((forward, time)) => {
-                state.charge(&mut calls, &forward.rows, time);
+                state.charge(&mut calls, &forward, time);
                 state.end(calls, forward.answers);
             }
             // The panic's own message has been printed.

@@ -8,11 +8,9 @@ const KEEP: f64 = 0.99;
 /// forwards, and how many squared rows of difference that thought weighs.
 const PRIOR: f64 = 0.02;
 const PRIOR_WEIGHT: f64 = 4.0;
-/// Forwards with more rows than this read prompts: what a row adds to them says little of others.
-const MOST_ROWS: usize = 96;
 
 /// The price of a row: how much longer a forward of a model takes with one row more, about as many
-/// rows as lately, by least squares over the forwards of late.
+/// rows as lately, by least squares over the forwards of late that read no prompts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowPrice {
     forwards: f64,
@@ -40,9 +38,10 @@ impl Default for RowPrice {
 }
 
 impl RowPrice {
-    /// Learns what a forward took.
+    /// Learns what a forward took that read no prompt: rows of a prompt say little of what one
+    /// more row of a draft costs.
     pub(super) fn learn(&mut self, rows: usize, time: Duration) {
-        if rows == 0 || rows > MOST_ROWS {
+        if rows == 0 {
             return;
         }
         let (rows, seconds) = (rows as f64, time.as_secs_f64());
@@ -130,8 +129,12 @@ mod tests {
         }
         let parts = milliseconds(&price.divide(time(8), &[1, 7]));
         assert!((parts[1] - parts[0] - 12.0).abs() < 2.0, "{parts:?}");
-        // Prompts say nothing of it.
-        price.learn(512, Duration::from_secs(9));
-        assert_eq!(milliseconds(&price.divide(time(8), &[1, 7])), parts);
+    }
+
+    #[test]
+    fn many_texts_with_long_drafts_have_a_price_too() {
+        let price = learned(&[100, 160, 200]);
+        let parts = milliseconds(&price.divide(time(150), &[1, 11, 138]));
+        assert!((parts[1] - parts[0] - 20.0).abs() < 0.5, "{parts:?}");
     }
 }
