@@ -56,6 +56,16 @@ pub(crate) fn error(output: &Output) -> String {
     message
 }
 
+/// The configuration of a demo family with a K matrix, so that what is drafted does not depend on
+/// times.
+pub(crate) fn demo_with_k(family: &str) -> String {
+    let demo = std::fs::read_to_string(project(&format!("configs/demo-{family}.yaml")));
+    format!(
+        "{}k: {{ matrix: [[6, 1, 1], [0, 1, 1], [0, 0, 1]] }}\n",
+        demo.unwrap()
+    )
+}
+
 /// A file of the repository.
 pub(crate) fn project(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::{json, Value};
 
-use crate::common::{cascade, error, project, stdout};
+use crate::common::{cascade, demo_with_k, error, project, stdout};
 
 /// Logits closer than this may swap ranks on another machine.
 const NEAR_TIE: f64 = 1e-4;
@@ -128,7 +128,7 @@ fn ships_what_the_llama_target_says() {
 /// A replay has the tokens, steps and calls of the real run.
 fn replays_what_runs(family: &str) {
     let folder = Folder::new();
-    let config = project(&format!("configs/demo-{family}.yaml"));
+    let config = folder.file("k.yaml", demo_with_k(family));
     stdout(&record(&folder, family, "t.jsonl", &["--limit", "3"]));
     let run = [
         "run",
@@ -688,6 +688,39 @@ fn answers_in_a_chat_template_end_where_runs_end_them() {
 
 /// Samples with seeds and probabilities: recorded as `run` gives them, replayed with the same
 /// drafts, and refused where they cannot be used.
+/// Several texts at a time change nothing in the file but the seconds.
+#[test]
+fn batches_record_the_same_file() {
+    let folder = Folder::new();
+    let few = ["--limit", "5", "--max-new-tokens", "20"];
+    let sampled = [
+        "--temperature",
+        "0.8",
+        "--seed",
+        "11",
+        "--top-probabilities",
+        "4",
+    ];
+    for (family, more) in [("llama", &sampled[..]), ("t5", &[])] {
+        let with = |batch: &str| {
+            let name = format!("{family}-{batch}.jsonl");
+            let batch = ["--batch", batch];
+            stdout(&record(
+                &folder,
+                family,
+                &name,
+                &[&few[..], more, &batch].concat(),
+            ));
+            folder.read(&name)
+        };
+        let alone = with("1");
+        assert_eq!(objects(&alone).len(), 6);
+        for batch in ["2", "5", "9"] {
+            assert_eq!(with(batch), alone, "{family} {batch}");
+        }
+    }
+}
+
 #[test]
 fn samples_are_recorded_and_replayed() {
     let folder = Folder::new();
@@ -701,7 +734,7 @@ fn samples_are_recorded_and_replayed() {
     assert_eq!(lines[0]["sampling"]["top_p"], 0.9);
 
     let (config, trace) = (
-        project("configs/demo-llama.yaml"),
+        folder.file("k.yaml", demo_with_k("llama")),
         folder.name("sampled.jsonl"),
     );
     let run = [

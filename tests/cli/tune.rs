@@ -4,7 +4,19 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::common::project;
+use crate::common::{demo_with_k, project};
+
+/// Tunes the demo's configuration with a K matrix.
+fn tune_demo(args: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("k.yaml");
+    std::fs::write(&config, demo_with_k("t5")).unwrap();
+    let config = config.display().to_string();
+    tune(
+        "demo-t5-problems.jsonl",
+        &[args, &["--config", &config]].concat(),
+    )
+}
 
 fn tune(trace: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cascade"))
@@ -23,20 +35,17 @@ fn error(output: &Output) -> String {
 
 #[test]
 fn finds_a_better_setting_than_the_demos_and_predicts_it_well() {
-    let output = tune(
-        "demo-t5-problems.jsonl",
-        &[
-            "--limit",
-            "4",
-            "--starts",
-            "2",
-            "--check",
-            "1",
-            "--costs",
-            "11300,220,60",
-            "--json",
-        ],
-    );
+    let output = tune_demo(&[
+        "--limit",
+        "4",
+        "--starts",
+        "2",
+        "--check",
+        "1",
+        "--costs",
+        "11300,220,60",
+        "--json",
+    ]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{message}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -80,10 +89,7 @@ fn rows_are_priced_and_the_result_is_that_of_other_texts() {
         "--json",
     ];
     let with = |row_cost: &str| -> Value {
-        let output = tune(
-            "demo-t5-problems.jsonl",
-            &[&args[..], &["--row-cost", row_cost]].concat(),
-        );
+        let output = tune_demo(&[&args[..], &["--row-cost", row_cost]].concat());
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{message}");
         serde_json::from_slice(&output.stdout).unwrap()

@@ -1,10 +1,11 @@
 //! Answers are those of the engine alone.
 
+use cascade_config::ChatTemplate;
 use cascade_core::{seed_of, Decoding};
 use cascade_engine::Finish;
 use serde_json::{json, Value};
 
-use crate::common::{options, user, Alone, Running, QUESTION};
+use crate::common::{config_with_k, options, user, Alone, Running, QUESTION};
 
 fn text(answer: &Value) -> &str {
     let choice = &answer["choices"][0];
@@ -16,8 +17,9 @@ fn text(answer: &Value) -> &str {
 
 #[test]
 fn greedy_and_seeded_answers_equal_the_engine() {
-    let server = Running::start();
-    let mut alone = Alone::new();
+    let config = config_with_k();
+    let mut alone = Alone::of(&config);
+    let server = Running::start_as(config, ChatTemplate::vicuna(), |_| {});
     let greedy = options(32);
     let expected = alone.complete(QUESTION, &greedy);
     let answer = server.ask(

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cascade_config::{AssembleOptions, ChatTemplate, Config, Message, Role};
-use cascade_engine::{Cascade, GenerationOutput, Options};
+use cascade_engine::{Cascade, Convention, GenerationOutput, KMatrix, Options};
 use cascade_serve::{ServeOptions, Served, Server, Stopper};
 use serde_json::{json, Value};
 
@@ -19,6 +19,13 @@ pub(crate) const QUESTION: &str =
 pub(crate) fn config() -> Config {
     cascade_demo::register();
     Config::open("embedded:demo-llama").unwrap()
+}
+
+/// The same with a K matrix, so that what is drafted does not depend on times.
+pub(crate) fn config_with_k() -> Config {
+    let rows = vec![vec![6, 1, 1], vec![0, 1, 1], vec![0, 0, 1]];
+    let k = KMatrix::new(rows, Convention::Added).unwrap();
+    config().with_k(k).unwrap()
 }
 
 pub(crate) fn served(config: Config, template: ChatTemplate) -> Served {
@@ -299,12 +306,15 @@ pub(crate) struct Alone {
 
 impl Alone {
     pub(crate) fn new() -> Self {
-        let config = config();
+        Self::of(&config())
+    }
+
+    pub(crate) fn of(config: &Config) -> Self {
         let template = ChatTemplate::vicuna();
         let pool = config.pool(&AssembleOptions::default());
         Self {
-            cascade: pool.assemble(&config).unwrap().cascade,
-            chat: pool.assemble_for_chat(&config, &template).unwrap().cascade,
+            cascade: pool.assemble(config).unwrap().cascade,
+            chat: pool.assemble_for_chat(config, &template).unwrap().cascade,
             template,
         }
     }
