@@ -11,6 +11,7 @@ mod costs;
 mod demo;
 mod doctor;
 mod fold;
+mod health;
 mod help;
 mod inputs;
 mod interrupt;
