@@ -1,4 +1,4 @@
-//! `cascade serve --check-health`: the health check of a container that holds nothing but the program.
+//! `cascade serve --check-health`: the health check of a container that holds the program alone.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -41,8 +41,7 @@ fn reached_at(mut address: SocketAddr) -> SocketAddr {
 }
 
 fn ask(address: SocketAddr) -> Result<String> {
-    let mut stream =
-        TcpStream::connect_timeout(&address, PATIENCE).context("no server answers")?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).context("no server answers")?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     write!(
