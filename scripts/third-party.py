@@ -2,7 +2,8 @@
 """Writes the licences of all crates that are linked into a package, as binaries must carry them.
 
     scripts/third-party.py --target x86_64-unknown-linux-musl --out THIRD-PARTY.txt
-    scripts/third-party.py --manifest-path bindings/python/Cargo.toml --package cascade-python --out THIRD-PARTY.txt
+    scripts/third-party.py --manifest-path bindings/python/Cargo.toml --package cascade-python \
+        --out bindings/python/LICENSE-THIRD-PARTY.txt
 
 The texts are those of the crates' own packages; equal ones are written once. Of a crate whose package has no such
 file its licence is named alone. Build dependencies and macros are not linked; what only they need is left out.
