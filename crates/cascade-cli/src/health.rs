@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
+use crate::exit::ExitCode;
 use crate::terminal;
 
 /// For connecting, and for each read.

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,6 +14,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::at_most;
 use crate::costs::with_costs;
+use crate::exit::ExitCode;
 use crate::health;
 use crate::models::{configuration, set_decoding};
 use crate::templates::{Asked, Template};

@@ -6,12 +6,12 @@ mod score;
 mod show;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::args::JobArgs;
+use crate::exit::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {

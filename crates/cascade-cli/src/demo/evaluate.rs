@@ -1,7 +1,6 @@
 //! `cascade demo evaluate`.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, PromptTemplate};
@@ -13,6 +12,7 @@ use cascade_report::{Evidence, Figure, Figures, Table};
 use clap::Args;
 
 use crate::args::ModelArgs;
+use crate::exit::ExitCode;
 use crate::fold::{self, folded};
 use crate::models::configuration;
 use crate::progress::Progress;
