@@ -127,6 +127,49 @@ fn answers_equal_those_of_run() {
     server.end("-INT");
 }
 
+/// `serve --check-health` of a server at this port.
+fn check_health(host: &str, port: &str) -> std::process::Output {
+    cascade(&["serve", "--check-health", "--host", host, "--port", port])
+}
+
+#[test]
+fn the_program_checks_the_health_of_a_server() {
+    let server = serve(&["--host", "0.0.0.0", "--api-key", "secret"]);
+    let port = server.address.rsplit(':').next().unwrap().to_owned();
+    // The address that it listens on, and the one by which it is reached; no key is needed.
+    for host in ["0.0.0.0", "127.0.0.1"] {
+        let health: Value = serde_json::from_str(&stdout(&check_health(host, &port))).unwrap();
+        assert_eq!(health["status"], "ok");
+    }
+    server.end("-INT");
+    let output = check_health("127.0.0.1", &port);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no server answers"));
+}
+
+#[test]
+fn what_answers_otherwise_is_not_healthy() {
+    for (answer, said) in [
+        ("HTTP/1.1 503 Service Unavailable\r\n\r\n{}", "503"),
+        ("220 mail.example\r\n", "no HTTP server"),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let other = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // What is not read would reset the connection.
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let output = check_health("127.0.0.1", &port);
+        other.join().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said_so = String::from_utf8(output.stderr).unwrap();
+        assert!(said_so.contains(said), "{said_so}");
+    }
+}
+
 #[test]
 fn the_tree_drafts_for_the_demo() {
     let server = serve(&["--tree", "--max-new-tokens", "8"]);

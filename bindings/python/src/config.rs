@@ -19,17 +19,18 @@ use crate::scorer::PyScorer;
 /// A configuration; see the stubs.
 #[pyclass(module = "cascade_decoding", frozen)]
 #[derive(Clone)]
-pub struct Config(cascade::Config);
+pub struct Config(pub cascade::Config);
+
+/// A warning of Python's, which is an exception where warnings are errors.
+pub fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
+    let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &message, 1)
+}
 
 /// Notices as Python warnings.
 fn assemble_options(device: Option<DeviceSpec>) -> AssembleOptions {
-    let warn = |notice: &str| {
-        Python::attach(|py| {
-            let message = std::ffi::CString::new(notice.replace('\0', " ")).unwrap_or_default();
-            // Where warnings are errors, one in the middle of a forward has nobody to raise it to.
-            let _ = PyErr::warn(py, &py.get_type::<PyUserWarning>(), &message, 1);
-        });
-    };
+    // Where warnings are errors, one in the middle of a forward has nobody to raise it to.
+    let warn = |notice: &str| drop(Python::attach(|py| warn(py, notice)));
     AssembleOptions::default()
         .with_device(device)
         .with_notices(Notices::new(warn))
@@ -165,6 +166,11 @@ impl Config {
 }
 
 impl Config {
+    /// The models, to be loaded.
+    pub fn pool(&self, device: Option<&str>) -> PyResult<ModelPool> {
+        Ok(self.0.pool(&assemble_options(device_of(device)?)))
+    }
+
     fn assembled(
         &self,
         py: Python<'_>,

@@ -6,18 +6,26 @@
 //! called.
 
 mod cascade;
+mod command;
 mod config;
 mod drafter;
 mod error;
+mod interrupt;
+mod json;
+mod lossless;
 mod native;
 mod options;
 mod output;
 mod parts;
 mod policy;
+mod prompts;
 mod scorer;
 mod stream;
+mod table;
 mod theory;
+mod trace;
 mod tree;
+mod tune;
 
 use pyo3::prelude::*;
 
@@ -41,6 +49,14 @@ fn _lib(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::Review>()?;
     module.add_class::<drafter::Observed>()?;
     module.add_class::<native::NativeDrafter>()?;
+    module.add_class::<trace::Trace>()?;
+    module.add_class::<table::Table>()?;
+    module.add_function(wrap_pyfunction!(trace::record, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::replay, module)?)?;
+    module.add_function(wrap_pyfunction!(lossless::check_lossless, module)?)?;
+    module.add_function(wrap_pyfunction!(tune::tune, module)?)?;
+    module.add_function(wrap_pyfunction!(prompts::dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(command::command_main, module)?)?;
     module.add_function(wrap_pyfunction!(theory::table1, module)?)?;
     module.add_function(wrap_pyfunction!(theory::ewif_speculative, module)?)?;
     module.add_function(wrap_pyfunction!(theory::ewif_vertical, module)?)?;

@@ -47,21 +47,52 @@ pub fn options(
     let Some(given) = given else {
         return Ok(settings.options());
     };
-    let mut read = Given::default();
-    for (key, value) in given {
-        let key: String = key.extract()?;
-        let known = read.set(&key, &value)?;
-        if !known {
-            let known = KNOWN.join(", ");
-            return Err(PyTypeError::new_err(format!(
-                "unknown option {key:?}; there are {known}"
-            )));
-        }
+    let read = Given::read(given)?;
+    let options = read.over(settings)?.options();
+    Ok(options
+        .with_speculation(read.speculate.unwrap_or(true))
+        .with_logprobs(read.logprobs)
+        .with_drafts_reported(read.drafts.unwrap_or(false)))
+}
+
+/// The settings of a configuration as a call changes them, where all of its generations are
+/// alike.
+pub fn settings(
+    settings: &GenerationSettings,
+    given: Option<&Bound<'_, PyDict>>,
+) -> PyResult<GenerationSettings> {
+    let Some(given) = given else {
+        return Ok(settings.clone());
+    };
+    let read = Given::read(given)?;
+    let of_one = [
+        ("speculate", read.speculate.is_some()),
+        ("logprobs", read.logprobs.is_some()),
+        ("drafts", read.drafts.is_some()),
+    ];
+    match of_one.iter().find(|(_, given)| *given) {
+        Some((name, _)) => Err(PyTypeError::new_err(format!(
+            "{name} is an option of single generations"
+        ))),
+        None => read.over(settings),
     }
-    read.over(settings)
 }
 
 impl Given {
+    fn read(given: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mut read = Self::default();
+        for (key, value) in given {
+            let key: String = key.extract()?;
+            if !read.set(&key, &value)? {
+                let known = KNOWN.join(", ");
+                return Err(PyTypeError::new_err(format!(
+                    "unknown option {key:?}; there are {known}"
+                )));
+            }
+        }
+        Ok(read)
+    }
+
     /// Whether there is an option of this name.
     fn set(&mut self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         match key {
@@ -81,7 +112,8 @@ impl Given {
         Ok(true)
     }
 
-    fn over(self, settings: &GenerationSettings) -> PyResult<Options> {
+    fn over(&self, settings: &GenerationSettings) -> PyResult<GenerationSettings> {
+        let mut changed = settings.clone();
         let written = settings.sampling;
         let sampling = SamplingSettings::new(
             self.temperature.unwrap_or(written.temperature()),
@@ -89,26 +121,16 @@ impl Given {
             self.top_p.or(written.top_p()),
             self.min_p.or(written.min_p()),
         );
-        let sampling = sampling.map_err(to_python)?;
-        let options = settings.options();
-        let options = options
-            .clone()
-            .with_max_new_tokens(self.max_new_tokens.unwrap_or(options.max_new_tokens))
-            .with_decoding(sampling.decoding())
-            .with_seed(self.seed.unwrap_or(options.seed))
-            .with_speculation(self.speculate.unwrap_or(true))
-            .with_logprobs(self.logprobs)
-            .with_drafts_reported(self.drafts.unwrap_or(false));
-        let options = match self.stop {
-            None => options,
-            Some(stop) => options.with_stop(StopSequences::new(stop).map_err(to_python)?),
-        };
-        match self.lossy {
-            None => Ok(options),
-            Some(budget) => {
-                Ok(options.with_lossy(Some(LossBudget::new(budget).map_err(to_python)?)))
-            }
+        changed.sampling = sampling.map_err(to_python)?;
+        changed.max_new_tokens = self.max_new_tokens.unwrap_or(settings.max_new_tokens);
+        changed.seed = self.seed.unwrap_or(settings.seed);
+        if let Some(stop) = &self.stop {
+            changed.stop = StopSequences::new(stop.clone()).map_err(to_python)?.into();
         }
+        if let Some(budget) = self.lossy {
+            changed.lossy = Some(LossBudget::new(budget).map_err(to_python)?);
+        }
+        Ok(changed)
     }
 }
 

@@ -146,7 +146,7 @@ def test_chats(demo):
         demo.chat([{"role": "nobody", "content": "?"}])
 
 
-@pytest.mark.parametrize("module", [cd, cd.theory, cd._lib, cd.parts])
+@pytest.mark.parametrize("module", [cd, cd.theory, cd._lib, cd.parts, cd.research])
 def test_examples_in_the_documentation(module):
     assert doctest.testmod(module).failed == 0
 

@@ -5,12 +5,12 @@ pub(crate) mod options;
 mod step;
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
 
+use crate::exit::ExitCode;
 use crate::terminal::{self, Out};
 
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,6 @@ mod lines;
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_config::{AssembleOptions, Config, DeviceSpec, Message, Role, Variables};
@@ -17,6 +16,7 @@ use self::command::{Command, Input};
 use self::lines::{Lines, Read};
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::costs::with_costs;
+use crate::exit::ExitCode;
 use crate::interrupt;
 use crate::job;
 use crate::models::{assemble, configuration, set_decoding};

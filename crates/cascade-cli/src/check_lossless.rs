@@ -3,7 +3,6 @@
 mod show;
 
 use std::io::Write;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -12,11 +11,12 @@ use cascade_config::ModelPool;
 use cascade_core::{seed_of, Decoding, Sampling};
 use cascade_engine::Rule;
 use cascade_eval::lossless::{with_random_settings, Comparisons, Findings, Tolerance, Trial};
-use cascade_models::{DType, LoadedModel};
+use cascade_models::LoadedModel;
 use clap::Args;
 use serde::Serialize;
 
 use crate::args::JobArgs;
+use crate::exit::ExitCode;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::{interrupt, terminal};
@@ -162,7 +162,7 @@ impl Checker<'_> {
         let so_far = say_if_interrupted("generations", self.trials());
         let tolerance = match self.args.tolerance {
             Some(gap) => Tolerance::fixed(gap),
-            None => Tolerance::of_rounding(epsilon(self.target.dtype)),
+            None => Tolerance::of_type(self.target.dtype),
         };
         for number in 0..self.trials() {
             let mut trial = self.trial(number)?;
@@ -206,15 +206,6 @@ impl Checker<'_> {
             show(&mut out)?;
         }
         Ok(())
-    }
-}
-
-/// The distance from 1 to the next number of a data type.
-fn epsilon(dtype: DType) -> f32 {
-    match dtype {
-        DType::BF16 => 0.5_f32.powi(7),
-        DType::F16 => 0.5_f32.powi(10),
-        _ => f32::EPSILON,
     }
 }
 

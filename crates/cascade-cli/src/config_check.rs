@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_config::{AssembleOptions, Config, DeviceSpec, Drafter, Neural, Part, PromptTemplate};
@@ -10,6 +9,7 @@ use cascade_engine::{Branching, Expand, Siblings};
 use clap::{Args, Subcommand};
 
 use crate::args::{DecodingArgs, ModelArgs};
+use crate::exit::ExitCode;
 use crate::models::{configuration, set_decoding};
 
 use crate::terminal;

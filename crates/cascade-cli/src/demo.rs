@@ -3,10 +3,10 @@
 mod evaluate;
 mod problems;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Subcommand;
+
+use crate::exit::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoCommand {

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_models::{parse_device, Device, HubOptions};
 use serde_json::{Map, Value};
 
+use crate::exit::ExitCode;
 use crate::terminal;
 
 pub(crate) fn doctor(json: bool) -> Result<ExitCode> {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config};
-use cascade_core::seed_of;
 use cascade_data::{
     Content, Dataset, ProblemSet, PromptTemplate, RandomSample, Sample, Selection, Solution,
 };
+use cascade_eval::trace::seed_of_turn;
 use serde_json::{json, Map, Value};
 
 use crate::args::InputArgs;
@@ -132,11 +132,6 @@ impl Question<'_> {
     pub(crate) fn seed(&self, first: u64) -> u64 {
         seed_of_turn(first, self.index, self.turn)
     }
-}
-
-/// The seed of a turn of an input, both counted from 0, by that of the first turn of the first.
-pub(crate) fn seed_of_turn(first: u64, input: usize, turn: usize) -> u64 {
-    seed_of(seed_of(first, input as u64), turn as u64)
 }
 
 /// All inputs, read and checked before the first prompt is answered. `piped` is what stands on

@@ -5,10 +5,10 @@
 //! A second one ends it at once.
 
 use std::ops::ControlFlow;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Mutex;
 
+use crate::exit::ExitCode;
 use crate::terminal;
 
 /// Exit status of a command that Ctrl-C has ended, as of a shell's own commands.

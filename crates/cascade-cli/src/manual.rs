@@ -1,10 +1,11 @@
 //! `cascade man`.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::{bail, Result};
 use clap::Command;
+
+use crate::exit::ExitCode;
 
 /// Prints the manual page of the program, or of one of its commands.
 pub(crate) fn print(mut program: Command, names: &[String]) -> Result<ExitCode> {

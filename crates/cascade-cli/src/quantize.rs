@@ -2,7 +2,6 @@
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, ModelChat};
@@ -13,6 +12,7 @@ use cascade_models::{
 use clap::Args;
 use serde_json::json;
 
+use crate::exit::ExitCode;
 use crate::{outputs, terminal};
 
 #[derive(Debug, Args)]

@@ -2,19 +2,19 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
-use cascade_engine::{Cascade, GenerationOutput, Options, Rule};
-use cascade_eval::trace::{replay, FirstPicks, Record, Tallies, Tally, Trace, TraceScorer};
-use cascade_eval::Error;
-use cascade_models::ModelSource;
+use cascade_engine::{Cascade, Options};
+use cascade_eval::trace::{
+    replay, replay_options, replay_warnings, replayed_json, totals_json, FirstPicks, Tallies,
+    Tally, Trace, TraceScorer,
+};
 use clap::Args;
-use serde_json::{json, Value};
 
 use crate::args::ScheduleName;
+use crate::exit::ExitCode;
 use crate::models::{set_stop_rule, with_schedule};
 use crate::progress::Progress;
 use crate::terminal::grouped;
@@ -74,13 +74,13 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         true => Trace::open(&args.trace)?,
         false => Trace::open_any(&args.trace)?,
     });
-    let options = options(&config, &trace)?;
+    let options = replay_options(&config, &trace)?;
     if args.assumed.is_asked_for() {
         return assumed::run(args, &config, &trace);
     }
     let assembled = assemble(args, &config, &trace)?;
     job::say(&assembled);
-    for warning in &warnings(&config, &trace) {
+    for warning in &replay_warnings(&config, &trace) {
         terminal::warn(warning);
     }
     let replay = Replay {
@@ -96,76 +96,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     })
 }
 
-/// The options of the replay: those of the configuration, which may not sample otherwise than the
-/// recording did.
-fn options(config: &Config, trace: &Trace) -> Result<Options> {
-    let named = || format!("{}: generation", config.label);
-    let options = config.generation.options();
-    if trace.header.sampling().is_none() && !options.decoding.is_greedy() {
-        return Err(Error::NotGreedy).with_context(named);
-    }
-    let options = trace.header.replay_options(options).with_context(named)?;
-    if !options.decoding.is_greedy() && config.target.rule != Rule::Coupled {
-        let rule = config.target.rule.to_string();
-        return Err(Error::NotCoupled { rule }).with_context(|| config.label.clone());
-    }
-    Ok(options)
-}
-
 fn assemble(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<Assembled> {
     let header = &trace.header;
     let target = TraceScorer::target(trace)?;
     let options = AssembleOptions::default().with_device(args.device);
     let assembled = config.pool(&options).assemble_with_target(config, target);
     assembled.with_context(|| format!("{} is a trace of {}", trace.label, header.model))
-}
-
-/// What is valid but probably unintended.
-fn warnings(config: &Config, trace: &Trace) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let (found, named) = (&trace.header.model, model(&config.target.source));
-    if *found != named {
-        warnings.push(format!(
-            "the trace is of {found}, and the target of {} is {named}; the trace is used",
-            config.label
-        ));
-    }
-    let wanted = config.generation.max_new_tokens;
-    let longer = trace
-        .records
-        .iter()
-        .filter(|record| record.output.len() > wanted);
-    match longer.count() {
-        0 => {}
-        longer => warnings.push(format!(
-            "{longer} of {} records are longer than generation.max_new_tokens ({wanted}); they are \
-             replayed up to that length",
-            trace.records.len()
-        )),
-    }
-    if config.generation.ignore_eos && !trace.header.eos.is_empty() {
-        warnings.push(
-            "generation.ignore_eos: recordings end at EOS, so the replay does too".to_owned(),
-        );
-    }
-    if config.generation.stop.is_some() {
-        warnings.push(
-            "stop sequences are ignored in a replay; records end where recording ended".to_owned(),
-        );
-    }
-    warnings
-}
-
-/// The model name that a trace of this source would have.
-fn model(source: &ModelSource) -> String {
-    match source {
-        ModelSource::Hub { id, .. } => id.clone(),
-        ModelSource::Folder(folder) | ModelSource::File(folder) => folder.file_name().map_or_else(
-            || folder.display().to_string(),
-            |name| name.to_string_lossy().into_owned(),
-        ),
-        other => other.to_string(),
-    }
 }
 
 struct Replay<'a> {
@@ -201,7 +137,7 @@ impl Replay<'_> {
             done += 1;
             progress.step();
             if self.args.json {
-                let json = object(record, &generation).to_string();
+                let json = replayed_json(record, &generation).to_string();
                 writeln!(out, "{}", cascade_fs::one_line(json))?;
             }
         }
@@ -213,34 +149,17 @@ impl Replay<'_> {
             ));
         }
         match self.args.json {
-            true => writeln!(out, "{}", self.sums(&tallies, &picks))?,
+            true => writeln!(
+                out,
+                "{}",
+                totals_json(self.config, self.trace, &tallies, &picks)
+            )?,
             false => {
                 self.table(&mut out, &tallies)?;
                 show_expected(&mut out, &picks)?;
             }
         }
         Ok(())
-    }
-
-    fn sums(&self, tallies: &Tallies, picks: &FirstPicks) -> Value {
-        let categories = tallies
-            .categories
-            .iter()
-            .map(|(name, tally)| (name.clone(), sum(tally)));
-        json!({
-            "replayed": self.trace.label,
-            "provenance": self.trace.header.provenance,
-            "target": self.trace.header.model,
-            "config": self.config.label,
-            "categories": categories.collect::<Value>(),
-            "total": sum(&tallies.total),
-            "expected_first_token": picks.expected().map(|expected| json!({
-                "drafts": picks.drafts,
-                "kept": picks.kept,
-                "at_least": expected.low,
-                "at_most": expected.high,
-            })),
-        })
     }
 
     fn table(&self, out: &mut impl Write, tallies: &Tallies) -> Result<()> {
@@ -315,48 +234,4 @@ fn row(name: &str, tally: &Tally) -> String {
 /// A number of calls under the name of its model.
 fn column(text: &str, name: &str) -> String {
     format!("  {text:>width$}", width = name.chars().count().max(7))
-}
-
-/// The record of `cascade run --json`, without what a replay cannot know.
-fn object(record: &Record, generation: &GenerationOutput) -> Value {
-    let mut tally = Tally::default();
-    tally.add(generation);
-    let whole = generation.tokens.len() == record.output.len();
-    let finish = if whole {
-        record.finish.as_str()
-    } else {
-        "length"
-    };
-    json!({
-        "replayed": true,
-        "id": record.id,
-        "category": record.category,
-        "turn": record.turn,
-        "token_ids": generation.tokens,
-        "token_origins": generation.proposers.iter().map(|level| level.0).collect::<Vec<_>>(),
-        "finish_reason": finish,
-        "num_tokens": tally.tokens,
-        "mean_acceptance_length": tally.mean_acceptance_length(),
-        "draft_acceptance_rate": tally.draft_acceptance_rate(),
-        "num_spec_steps": tally.steps,
-        "num_draft_tokens": tally.drafted,
-        "num_accepted_draft_tokens": tally.accepted,
-        "acceptance_histogram": generation.acceptance_histogram(),
-        "per_step_accepted": generation.steps.iter().map(|step| step.accepted).collect::<Vec<_>>(),
-        "per_step_drafted": generation.steps.iter().map(|step| step.drafted).collect::<Vec<_>>(),
-        "models": tally.calls,
-    })
-}
-
-fn sum(tally: &Tally) -> Value {
-    json!({
-        "records": tally.records,
-        "num_tokens": tally.tokens,
-        "mean_acceptance_length": tally.mean_acceptance_length(),
-        "draft_acceptance_rate": tally.draft_acceptance_rate(),
-        "num_spec_steps": tally.steps,
-        "num_draft_tokens": tally.drafted,
-        "num_accepted_draft_tokens": tally.accepted,
-        "models": tally.calls,
-    })
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -20,10 +19,11 @@ use cascade_reproduce::{
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
+use crate::exit::ExitCode;
 use crate::fold::folded;
 use crate::progress::Progress;
 use crate::tokenizer;
-use crate::{costs, fold, interrupt, outputs, terminal};
+use crate::{costs, fold, given, interrupt, outputs, terminal};
 
 const T5_XXL: &str = include_str!("../configs/t5-xxl.yaml");
 const VICUNA_7B: &str = include_str!("../configs/vicuna-7b.yaml");
@@ -304,7 +304,7 @@ pub(crate) fn manifest(started: Timestamp, device: Option<DeviceSpec>) -> Manife
     machine
         .accelerators
         .extend(gpu.map(|opened| opened.spec.to_string()));
-    let mut manifest = Manifest::new(std::env::args().collect(), machine, started);
+    let mut manifest = Manifest::new(given::arguments(), machine, started);
     manifest.commit = option_env!("CASCADE_COMMIT").map(str::to_owned);
     let version = env!("CARGO_PKG_VERSION").to_owned();
     manifest.versions = [("cascade".to_owned(), version)].into();

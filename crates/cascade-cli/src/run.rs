@@ -6,7 +6,6 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use cascade_config::ModelPool;
@@ -17,6 +16,7 @@ use clap::{Args, ValueEnum};
 use crate::args::{batch_size, InputArgs, JobArgs};
 use crate::at_most;
 use crate::comparison::{Comparison, Timed};
+use crate::exit::ExitCode;
 use crate::inputs::{Input, Question};
 use crate::interrupt;
 use crate::job::Job;

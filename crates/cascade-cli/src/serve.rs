@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,6 +14,8 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::at_most;
 use crate::costs::with_costs;
+use crate::exit::ExitCode;
+use crate::health;
 use crate::models::{configuration, set_decoding};
 use crate::templates::{Asked, Template};
 use crate::terminal;
@@ -78,6 +79,11 @@ pub(crate) struct ServeArgs {
     /// Also log the texts of prompts and answers, which may be private.
     #[arg(long)]
     log_text: bool,
+
+    /// Serve nothing, but ask the server that listens on --host and --port for its health. Exit
+    /// status: 0 if it takes requests, 1 if not.
+    #[arg(long)]
+    check_health: bool,
 }
 
 #[derive(Debug, Args)]
@@ -180,6 +186,9 @@ enum LogLevel {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    if args.check_health {
+        return health::check(args.network.address());
+    }
     log(args);
     let mut options = args.network.options()?;
     options.limits = args.limits.limits();
@@ -249,9 +258,13 @@ fn template(args: &ServeArgs, config: &Config) -> Result<Option<ChatTemplate>> {
 }
 
 impl NetworkArgs {
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.host, self.port)
+    }
+
     fn options(&self) -> Result<ServeOptions> {
         let mut options = ServeOptions::default();
-        options.address = SocketAddr::new(self.host, self.port);
+        options.address = self.address();
         options.api_keys.clone_from(&self.api_keys);
         if let Some(file) = &self.api_key_file {
             options.api_keys.extend(keys(file)?);

@@ -13,9 +13,9 @@ mod text;
 mod traces;
 mod tree;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
+
+use crate::exit::ExitCode;
 
 pub(crate) use args::{BigramCommand, NgramCommand};
 

@@ -11,8 +11,6 @@ mod rejections;
 mod report;
 mod table1;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Subcommand;
 
@@ -22,6 +20,7 @@ use self::chains::ChainArgs;
 use self::front::FrontArgs;
 use self::lengths::LengthsArgs;
 use self::rejections::RejectionsArgs;
+use crate::exit::ExitCode;
 use crate::terminal;
 
 #[derive(Debug, Subcommand)]

@@ -7,12 +7,12 @@ mod show;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::args::{batch_size, JobArgs};
+use crate::exit::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {

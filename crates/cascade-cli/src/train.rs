@@ -5,7 +5,6 @@ mod head;
 mod report;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{ensure, Context, Result};
@@ -23,6 +22,7 @@ use serde_json::json;
 use self::folder::TrainingFolder;
 use self::head::HeadArgs;
 use self::report::Found;
+use crate::exit::ExitCode;
 use crate::job::say_notes;
 use crate::models::refuse_another_kind;
 use crate::progress::Progress;

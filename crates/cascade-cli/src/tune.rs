@@ -2,18 +2,17 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::str::FromStr;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, Config, DeviceSpec, DrafterModel, ModelPool};
-use cascade_engine::RowTimes;
 use cascade_eval::trace::Trace;
 use cascade_eval::tune::{Space, Times, Tuner};
 use clap::Args;
 
+use crate::exit::ExitCode;
 use crate::progress::Progress;
-use crate::{at_most, costs, job, terminal};
+use crate::{at_most, costs, interrupt, job, terminal};
 
 mod report;
 
@@ -137,8 +136,14 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     )?;
     job::say_notes(&tuner.pool.notes());
     let mut progress = Progress::new(tuner.searched_on(), "records");
-    let mut tuned = tuner.run(&args.space(), args.check, || progress.step())?;
+    let tuned = tuner.run(&args.space(), args.check, || {
+        progress.step();
+        interrupt::unless_requested()
+    })?;
     drop(progress);
+    let Some(mut tuned) = tuned else {
+        return Ok(interrupt::status());
+    };
     tuned.measured = matches!(args.costs, Costs::Measured);
     match args.json {
         true => writeln!(terminal::stdout(), "{}", serde_json::to_string(&tuned)?)?,
@@ -171,7 +176,9 @@ impl TuneArgs {
         pool: &ModelPool,
     ) -> Result<Times> {
         match &self.costs {
-            Costs::Given(costs) => return self.given(costs, drafters),
+            Costs::Given(costs) => {
+                return Times::given(costs, drafters, self.row_cost).context("--costs")
+            }
             Costs::Files(files) => return costs::times(files, config, trace),
             Costs::Parameters | Costs::Measured => {}
         }
@@ -182,28 +189,6 @@ impl TuneArgs {
         Ok(match &self.costs {
             Costs::Parameters => Times::by_parameters(&target, drafters, self.row_cost),
             _ => Times::measured(&target, drafters)?,
-        })
-    }
-
-    /// In forwards of the target.
-    fn given(&self, costs: &[f64], drafters: &[DrafterModel]) -> Result<Times> {
-        let neural = |model: &DrafterModel| matches!(model, DrafterModel::Neural { .. });
-        let expected = 1 + drafters.iter().filter(|model| neural(model)).count();
-        if costs.len() != expected {
-            bail!(
-                "--costs: {} numbers for {expected} neural models (the target and its neural drafters)",
-                costs.len()
-            );
-        }
-        let linear = |cost: f64| RowTimes::linear(cost / costs[0], self.row_cost);
-        let mut given = costs[1..].iter();
-        let drafters = drafters.iter().map(|model| match neural(model) {
-            true => given.next().map(|&cost| linear(cost)),
-            false => None,
-        });
-        Ok(Times {
-            target: linear(costs[0]),
-            drafters: drafters.collect(),
         })
     }
 }

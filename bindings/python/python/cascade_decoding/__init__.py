@@ -17,6 +17,9 @@ True
 * :func:`MaxGram`, :func:`MaxGramTree`, :func:`PromptLookup`: the statistical drafters, alone or as levels.
 * :mod:`cascade_decoding.torch`: torch models as levels; :mod:`cascade_decoding.transformers`: inside
   ``model.generate``; :mod:`cascade_decoding.vllm`: as a proposer of vLLM.
+* :func:`check_lossless`, :func:`record`, :func:`replay`, :func:`tune`, :func:`build_table`, :class:`Trace`,
+  :class:`Table`: what the command line does for a researcher (:mod:`cascade_decoding.research`), and
+  :func:`run_command` for the rest of it.
 * :mod:`cascade_decoding.theory`: expected walltime improvement factors.
 """
 
@@ -24,7 +27,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence, Union
 
-from . import theory
+from . import research, theory
 from ._lib import (
     Cascade,
     CascadeError,
@@ -37,11 +40,25 @@ from ._lib import (
     Review,
     Step,
     Stream,
+    Table,
+    Trace,
     Tree,
     Want,
     __version__,
 )
 from .parts import Drafter, Schedule, Scorer, Scores, StopRule
+from .research import (
+    Replayed,
+    build_table,
+    check_lossless,
+    columns,
+    dataset,
+    json_rows,
+    record,
+    replay,
+    run_command,
+    tune,
+)
 
 __all__ = [
     "Cascade",
@@ -56,6 +73,7 @@ __all__ = [
     "Observed",
     "Output",
     "PromptLookup",
+    "Replayed",
     "Review",
     "Schedule",
     "Scorer",
@@ -63,12 +81,24 @@ __all__ = [
     "Step",
     "StopRule",
     "Stream",
+    "Table",
+    "Trace",
     "Tree",
     "Want",
     "__version__",
+    "build_table",
+    "check_lossless",
+    "columns",
+    "dataset",
     "demo",
+    "json_rows",
     "load",
+    "record",
+    "replay",
+    "research",
+    "run_command",
     "theory",
+    "tune",
 ]
 
 MaxGram = NativeDrafter.max_gram

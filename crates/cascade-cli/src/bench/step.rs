@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Result};
@@ -15,6 +14,7 @@ use cascade_models::parse_device;
 use clap::Args;
 
 use super::options::{bandwidth, known, load_options, of_shape, ShapeArgs};
+use crate::exit::ExitCode;
 use crate::{interrupt, job, terminal};
 
 #[derive(Debug, Args)]

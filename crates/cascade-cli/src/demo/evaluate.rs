@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::process::ExitCode;
 
 use anyhow::{bail, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, PromptTemplate};
@@ -14,6 +13,7 @@ use cascade_report::{Evidence, Figure, Figures, Table};
 use clap::Args;
 
 use crate::args::{batch_size, ModelArgs};
+use crate::exit::ExitCode;
 use crate::fold::{self, folded};
 use crate::models::configuration;
 use crate::progress::Progress;

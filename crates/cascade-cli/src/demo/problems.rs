@@ -1,7 +1,6 @@
 //! `cascade demo problems`.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use cascade_data::problems::{Kind, Problem, Split};
@@ -9,6 +8,7 @@ use cascade_data::{ProblemSet, PromptTemplate};
 use clap::Args;
 use serde_json::{json, Value};
 
+use crate::exit::ExitCode;
 use crate::terminal;
 
 #[derive(Debug, Args)]

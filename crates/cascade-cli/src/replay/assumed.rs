@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
@@ -11,7 +10,8 @@ use cascade_eval::trace::Trace;
 use cascade_eval::{AssumedCosts, AssumedOutcome, AssumedReplays, AssumedReport};
 use clap::Args;
 
-use super::{warnings, ReplayArgs};
+use super::{replay_warnings, ReplayArgs};
+use crate::exit::ExitCode;
 use crate::progress::Progress;
 use crate::{at_most, costs, interrupt, terminal};
 
@@ -98,7 +98,7 @@ impl AssumedArgs {
 }
 
 pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Result<ExitCode> {
-    for warning in &warnings(config, trace) {
+    for warning in &replay_warnings(config, trace) {
         terminal::warn(warning);
     }
     let assumed = &args.assumed;

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use cascade_eval::ngram::{tree_of, Band, Calibration};
@@ -15,6 +14,7 @@ use serde_json::{json, Value};
 
 use super::traces::{describe, TraceArgs};
 use super::tree::TreeArgs;
+use crate::exit::ExitCode;
 use crate::progress::Progress;
 use crate::{interrupt, outputs, terminal};
 

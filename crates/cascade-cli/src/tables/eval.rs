@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -13,6 +12,7 @@ use clap::Args;
 
 use super::traces::{describe, TraceArgs};
 use super::tree::{open, weights};
+use crate::exit::ExitCode;
 use crate::progress::Progress;
 use crate::{interrupt, terminal};
 

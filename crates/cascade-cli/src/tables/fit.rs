@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 use cascade_eval::ngram::{Fitted, Fitting, Judged, Likelihood};
@@ -14,6 +13,7 @@ use serde_json::json;
 
 use super::traces::{describe, TraceArgs};
 use super::tree::TreeArgs;
+use crate::exit::ExitCode;
 use crate::terminal::{self, grouped};
 use crate::{interrupt, outputs};
 

@@ -7,18 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{bail, Context, Result};
 use cascade_config::DeviceSpec;
-use cascade_core::{Prompt, Scorer, TextCodec, TokenId};
+use cascade_core::{Prompt, TextCodec, TokenId};
 use cascade_data::Dataset;
 use cascade_engine::Rule;
-use cascade_eval::trace::{Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE};
+use cascade_eval::trace::{
+    seed_of_turn, Header, Record, Recorder, Subject, Summary, Writer, NEAR_TIE,
+};
 use cascade_eval::Error;
 use cascade_fs::{Existing, Output, OutputError};
-use cascade_models::{BatchedSession, LoadedModel, ModelFile, ModelSource, Tokenizer, Workers};
+use cascade_models::{BatchedSession, LoadedModel, Tokenizer, Workers};
 
 use super::RecordArgs;
 use crate::args::InputArgs;
 use crate::costs;
-use crate::inputs::{seed_of_turn, Input};
+use crate::inputs::Input;
 use crate::job::{self, Job};
 use crate::progress::Progress;
 use crate::templates::PromptText;
@@ -131,34 +133,9 @@ fn say_if_interrupted(output: &Output, recorded: &Arc<AtomicUsize>, turns: usize
 }
 
 fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec) -> Header {
-    let config = &job.config;
-    let neural = &config.target;
-    let session = target.session();
-    let (model, named) = match &neural.source {
-        ModelSource::Hub { id, revision } => (id.clone(), revision.clone()),
-        // Only the folder's name: its location is private and may change.
-        ModelSource::Folder(folder) | ModelSource::File(folder) => (
-            folder.file_name().map_or_else(
-                || folder.display().to_string(),
-                |name| name.to_string_lossy().into_owned(),
-            ),
-            None,
-        ),
-        other => (other.to_string(), None),
-    };
-    let mut header = Header::measured(
-        model,
-        session.info().architecture,
-        &target.tokenizer.fingerprint(),
-        session.info().vocab_size,
-        &job.options(),
-    );
-    header.revision = commit(target).or(named);
-    header.dtype = Some(target.dtype.as_str().to_owned());
-    header.device = Some(device.to_string());
+    let mut header = Header::of_target(&job.config, target, device, &job.options());
     header.machine = Some(costs::machine());
     header.program = Some(costs::PROGRAM.to_owned());
-    header.max_context = session.info().max_context;
     header.dataset = dataset(&args.job.input);
     if let Some(tokens) = args.top_probabilities {
         header = header.with_top_probabilities(tokens);
@@ -168,17 +145,6 @@ fn header(args: &RecordArgs, job: &Job, target: &LoadedModel, device: DeviceSpec
         .first()
         .map(|input| input.template().name().to_owned());
     header
-}
-
-/// The commit of a hub model: the cache names the folder of its files after it.
-fn commit(target: &LoadedModel) -> Option<String> {
-    let ModelFile::Disk(config) = &target.files.config else {
-        return None;
-    };
-    let folder = config.parent()?;
-    let in_snapshots = folder.parent()?.file_name()? == "snapshots";
-    let name = folder.file_name()?.to_string_lossy().into_owned();
-    in_snapshots.then_some(name)
 }
 
 fn dataset(input: &InputArgs) -> Option<String> {

@@ -333,6 +333,19 @@ pub enum Error {
         source: Box<Error>,
     },
 
+    /// Costs that are not those of the models.
+    #[error(
+        "{} numbers for {models} neural models (the target and its neural drafters): {costs:?}; give one above 0 for \
+         each",
+        costs.len()
+    )]
+    Costs {
+        /// What was given.
+        costs: Vec<f64>,
+        /// Neural models, the target included.
+        models: usize,
+    },
+
     /// The tokenizer failed.
     #[error("the tokenizer failed: {0}")]
     Codec(#[source] cascade_core::Error),

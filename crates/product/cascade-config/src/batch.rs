@@ -13,7 +13,8 @@ use crate::{Config, ModelPool, Result};
 
 /// Cascades of one configuration on shared weights, one for each text that is generated at a time:
 /// what they compute meets in forwards, so that weights are read once for all texts
-/// ([`Batcher`](cascade_models::Batcher)). Each text is the one that a cascade alone gives, greedy or sampled.
+/// ([`Batcher`](cascade_models::Batcher)). Each text is the one that a cascade alone gives, greedy
+/// or sampled.
 ///
 /// What changes is what is drafted, and with it counts and times: a cascade learns of acceptance
 /// and of times from the texts that it has generated itself, and drafters that remember earlier

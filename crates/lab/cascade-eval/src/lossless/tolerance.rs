@@ -1,5 +1,7 @@
 //! How far apart logits may be that rounding has put in another order.
 
+use cascade_models::DType;
+
 /// Rounding errors of the greatest logit by which two logits may differ.
 pub const ROUNDINGS: f32 = 4.0;
 
@@ -38,6 +40,15 @@ impl Tolerance {
             least: LEAST,
             relative: ROUNDINGS * epsilon,
         }
+    }
+
+    /// [`of_rounding`](Self::of_rounding) of a model's data type.
+    pub fn of_type(dtype: DType) -> Self {
+        Self::of_rounding(match dtype {
+            DType::BF16 => 0.5_f32.powi(7),
+            DType::F16 => 0.5_f32.powi(10),
+            _ => f32::EPSILON,
+        })
     }
 
     /// The tolerance in a row of logits.

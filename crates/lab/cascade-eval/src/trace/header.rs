@@ -1,9 +1,12 @@
 //! The first line of a trace: what was recorded, and how.
 
-use cascade_core::{Architecture, Decoding, Fingerprint, TokenId};
+use cascade_config::{Config, DeviceSpec};
+use cascade_core::{Architecture, Decoding, Fingerprint, Scorer, TokenId};
 use cascade_engine::Options;
+use cascade_models::{LoadedModel, ModelFile};
 use serde::{Deserialize, Serialize};
 
+use super::replayed::name_of_target;
 use super::{Error, Record, RecordedSampling, Result};
 
 /// Version of the format that is written, and the only one that can be read.
@@ -129,6 +132,31 @@ impl Header {
             dataset: None,
             template: None,
         }
+    }
+
+    /// Header of a recording of a configuration's target, loaded on this device. Machine, program,
+    /// dataset, template and end tokens are the caller's to set.
+    pub fn of_target(
+        config: &Config,
+        target: &LoadedModel,
+        device: DeviceSpec,
+        options: &Options,
+    ) -> Self {
+        let (model, revision) = name_of_target(&config.target.source);
+        let info = target.session().info();
+        let fingerprint = target.tokenizer.fingerprint();
+        let mut header = Self::measured(
+            model,
+            info.architecture,
+            &fingerprint,
+            info.vocab_size,
+            options,
+        );
+        header.revision = commit(target).or(revision);
+        header.dtype = Some(target.dtype.as_str().to_owned());
+        header.device = Some(device.to_string());
+        header.max_context = info.max_context;
+        header
     }
 
     /// How tokens were sampled; `None` in greedy recordings.
@@ -305,4 +333,15 @@ mod architecture {
             ))
         })
     }
+}
+
+/// The commit of a hub model: the cache names the folder of its files after it.
+fn commit(target: &LoadedModel) -> Option<String> {
+    let ModelFile::Disk(config) = &target.files.config else {
+        return None;
+    };
+    let folder = config.parent()?;
+    let in_snapshots = folder.parent()?.file_name()? == "snapshots";
+    let name = folder.file_name()?.to_string_lossy().into_owned();
+    in_snapshots.then_some(name)
 }

@@ -14,6 +14,8 @@
 //! * [`TraceScorer`]: a [`Scorer`](cascade_core::Scorer) that replays the recorded target.
 //! * [`replay`](fn@replay), [`Tally`]: replay of one record by a cascade whose target is a
 //!   [`TraceScorer`], and sums over records.
+//! * [`replay_options`], [`replayed_json`], [`totals_json`]: a configuration on a trace, and its
+//!   figures as JSON.
 //! * [`TimedReplayScorer`], [`replay_timed`]: the same with a live model computing every forward,
 //!   and the timings of its steps.
 //! * [`Predicted`]: how well a model predicts what was recorded.
@@ -62,6 +64,7 @@ mod reader;
 mod record;
 mod recorder;
 mod replay;
+mod replayed;
 mod sampling;
 mod scorer;
 mod simulated_drafter;
@@ -83,8 +86,9 @@ pub use oracle::{Oracle, OracleText};
 pub use predicted::Predicted;
 pub use reader::{Reader, LONGEST_HEADER, LONGEST_RECORD};
 pub use record::{Finish, Record, Subject};
-pub use recorder::Recorder;
+pub use recorder::{seed_of_turn, Recorder};
 pub use replay::{limit, replay};
+pub use replayed::{replay_options, replay_warnings, replayed_json, totals_json};
 pub use sampling::RecordedSampling;
 pub use scorer::{TraceScorer, NO_TOKEN};
 pub use simulated_drafter::{SimulatedDrafter, Simulation};

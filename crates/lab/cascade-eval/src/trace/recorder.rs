@@ -3,11 +3,16 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use cascade_core::{Decoding, Prompt, Scorer, TextCodec, TokenId};
+use cascade_core::{seed_of, Decoding, Prompt, Scorer, TextCodec, TokenId};
 use cascade_engine::{Cascade, Event, Options};
 
 use super::meter::{Measure, Measured, Meter};
 use super::{Error, Finish, Record, Result, Subject};
+
+/// The seed of a turn of an input, both counted from 0, by that of the first turn of the first.
+pub fn seed_of_turn(first: u64, input: usize, turn: usize) -> u64 {
+    seed_of(seed_of(first, input as u64), turn as u64)
+}
 
 /// Decodes with a target alone and records its output. It uses the plain decoding of the engine, so
 /// a record ends exactly where a cascade with this target ends: at an end token, at a stop

@@ -60,6 +60,32 @@ impl Times {
         }
     }
 
+    /// Times that somebody knows, of the target and of each neural drafter, in any unit; each
+    /// further row adds the share `row`.
+    ///
+    /// # Errors
+    /// [`Error::Costs`] if there are not as many as neural models, or one is not above 0.
+    pub fn given(costs: &[f64], drafters: &[DrafterModel], row: f64) -> Result<Self> {
+        let models = 1 + neural(drafters).flatten().count();
+        let valid = costs.iter().all(|cost| cost.is_finite() && *cost > 0.0);
+        if costs.len() != models || !valid {
+            return Err(Error::Costs {
+                costs: costs.to_vec(),
+                models,
+            });
+        }
+        let linear = |cost: f64| RowTimes::linear(cost / costs[0], row);
+        let mut given = costs[1..].iter();
+        let drafters = neural(drafters).map(|model| {
+            let cost = model.and_then(|_| given.next());
+            cost.map(|&cost| linear(cost))
+        });
+        Ok(Self {
+            target: linear(costs[0]),
+            drafters: drafters.collect(),
+        })
+    }
+
     /// Times that are measured on this machine, in forwards of the target of one row, with so
     /// little noise left that the same settings come out. Cost: some hundred forwards of each
     /// model.

@@ -1,5 +1,6 @@
 //! A search from a trace to settings, and what they are worth on other texts.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cascade_config::{Config, DrafterModel, ModelPool};
@@ -70,15 +71,23 @@ impl Tuner {
 
     /// Searches on every second conversation, and replays the best `check` settings, and what they
     /// must be compared with, on both halves. `on_record` is called for each record that the
-    /// drafters have read, of [`searched_on`](Self::searched_on).
+    /// drafters have read, of [`searched_on`](Self::searched_on); where it breaks, there is no
+    /// result.
     ///
     /// Cost: the drafters' forwards along the first half, then some thousand predictions.
     ///
     /// # Errors
     /// Errors of the drafters.
-    pub fn run(&self, space: &Space, check: usize, on_record: impl FnMut()) -> Result<Tuned> {
+    pub fn run(
+        &self,
+        space: &Space,
+        check: usize,
+        on_record: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Tuned>> {
         let (training, held_out) = halves(&self.trace.records);
-        let recordings = self.record(&training, on_record)?;
+        let Some(recordings) = self.record(&training, on_record)? else {
+            return Ok(None);
+        };
         let frontier = search(&recordings, space, &self.times)?;
         let checks = HeldOut::new(self, &training, &held_out);
         let found = frontier.into_iter().enumerate().map(|(place, candidate)| {
@@ -92,7 +101,7 @@ impl Tuner {
                 candidate,
             })
         });
-        Ok(Tuned {
+        Ok(Some(Tuned {
             target: self.trace.header.model.clone(),
             costs: self.times.of_one_row(),
             measured: false,
@@ -106,7 +115,7 @@ impl Tuner {
                 .into_iter()
                 .map(Compared)
                 .collect(),
-        })
+        }))
     }
 
     /// Records of the half that is searched on.
@@ -115,7 +124,11 @@ impl Tuner {
     }
 
     /// Each drafter's predictions along the target's texts, smallest drafter first.
-    fn record(&self, records: &[&Record], mut on_record: impl FnMut()) -> Result<Recordings> {
+    fn record(
+        &self,
+        records: &[&Record],
+        mut on_record: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Recordings>> {
         let rows = self.trace.header.vocab_size;
         let models = self.drafters.iter().map(|model| Recorded::new(model, rows));
         let mut models: Vec<_> = models.collect();
@@ -134,9 +147,11 @@ impl Tuner {
                 }
             }
             recordings.push(recording);
-            on_record();
+            if on_record().is_break() {
+                return Ok(None);
+            }
         }
-        Ok(Recordings::new(recordings))
+        Ok(Some(Recordings::new(recordings)))
     }
 
     /// The prediction for the configuration's own setting, if it has a K matrix.

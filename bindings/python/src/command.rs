@@ -1,0 +1,11 @@
+//! The program, as a function of the package.
+
+use std::ffi::OsString;
+
+use pyo3::prelude::*;
+
+/// Runs the command line of this process, the program's name first, and returns its exit status.
+#[pyfunction]
+pub fn command_main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| cascade_cli::main_with(arguments).number())
+}

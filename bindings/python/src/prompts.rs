@@ -1,0 +1,102 @@
+//! Prompts of many generations: texts or tokens; and those of datasets.
+
+use cascade::config::AssembleOptions;
+use cascade::{Architecture, Prompt, TokenId};
+use cascade_data::{DataSource, Dataset, RandomSample, Sample, Selection};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde_json::{json, Value};
+
+use crate::config::Config;
+use crate::error::to_python;
+use crate::json::object;
+
+/// A text, or token ids.
+#[derive(FromPyObject)]
+pub enum GivenPrompt {
+    #[pyo3(transparent)]
+    Text(String),
+    #[pyo3(transparent)]
+    Tokens(Vec<TokenId>),
+}
+
+/// Tokens as the prompt of a model.
+pub fn given(architecture: Architecture, tokens: &[TokenId]) -> Prompt {
+    Prompt::new(architecture, tokens.to_vec())
+}
+
+impl GivenPrompt {
+    /// The tokens that a cascade reads.
+    pub fn encode(
+        &self,
+        cascade: &cascade::Cascade,
+        architecture: Architecture,
+    ) -> cascade::Result<Prompt> {
+        match self {
+            Self::Text(text) => cascade.encode(text),
+            Self::Tokens(tokens) => Ok(given(architecture, tokens)),
+        }
+    }
+}
+
+/// See the stubs.
+#[pyfunction]
+#[pyo3(signature = (name, config, *, data=None, limit=None, offset=0, sample=None, seed=0))]
+#[allow(clippy::too_many_arguments)]
+pub fn dataset<'py>(
+    py: Python<'py>,
+    name: &str,
+    config: &Config,
+    data: Option<&str>,
+    limit: Option<usize>,
+    offset: usize,
+    sample: Option<usize>,
+    seed: u64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let known = Dataset::from_name(name).ok_or_else(|| unknown(name))?;
+    let selection = Selection {
+        offset,
+        limit,
+        random: sample.map(|size| RandomSample { size, seed }),
+    };
+    let template = match &known {
+        Dataset::Problems(set) => set.template(config.0.prompt),
+        _ => config.0.prompt,
+    };
+    let read = || match (data, known.made(selection)) {
+        (Some(data), _) => {
+            let source: DataSource = data.parse().unwrap_or_else(|never| match never {});
+            let AssembleOptions { hub, .. } = AssembleOptions::default();
+            source
+                .read(&known, selection, &hub, false)
+                .map_err(to_python)
+        }
+        (None, Some(made)) => made.map_err(to_python),
+        (None, None) => Err(PyValueError::new_err(format!(
+            "the dataset {known} is not part of the package; give data=\"hub\" or data=FILE"
+        ))),
+    };
+    let samples = py.detach(read)?;
+    let row = |sample: &Sample| -> cascade_data::Result<Value> {
+        Ok(json!({
+            "id": sample.id,
+            "category": sample.category,
+            "prompt": sample.prompt(template)?,
+            "solution": sample.solution().map(|known| known.to_string()),
+            "references": sample.references,
+        }))
+    };
+    let rows = samples
+        .iter()
+        .map(row)
+        .collect::<cascade_data::Result<Vec<_>>>();
+    object(py, &rows.map_err(to_python)?)
+}
+
+fn unknown(name: &str) -> PyErr {
+    let known: Vec<_> = Dataset::ALL.iter().map(Dataset::name).collect();
+    PyValueError::new_err(format!(
+        "there is no dataset {name:?}; known: {}",
+        known.join(", ")
+    ))
+}
