@@ -4,7 +4,6 @@ mod model;
 pub(crate) mod options;
 mod step;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -43,9 +42,7 @@ fn report<T: Serialize>(
 ) -> Result<()> {
     let mut out = terminal::stdout();
     if json {
-        serde_json::to_writer(&mut out, measured)?;
-        writeln!(out)?;
-        return Ok(());
+        return Ok(terminal::write_json(&mut out, measured)?);
     }
     show(&mut out, measured)
 }

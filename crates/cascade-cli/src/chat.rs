@@ -88,7 +88,6 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
 
 fn chat(args: &ChatArgs, config: &Config) -> Result<Chat> {
     let asked = Asked {
-        config,
         template: args.template.as_deref(),
         chat: false,
         system: args.system.as_deref(),
@@ -167,7 +166,11 @@ impl Conversation {
         let mut out = terminal::stdout();
         match command {
             Command::Help => writeln!(out, "{}", command::HELP)?,
-            Command::Stats => writeln!(out, "total: {}", self.totals.line())?,
+            Command::Stats => {
+                for line in self.totals.lines() {
+                    writeln!(out, "{line}")?;
+                }
+            }
             Command::Reset => {
                 self.history.clear();
                 writeln!(out, "(a new conversation)")?;

@@ -201,8 +201,7 @@ impl Replay<'_> {
             done += 1;
             progress.step();
             if self.args.json {
-                let json = object(record, &generation).to_string();
-                writeln!(out, "{}", cascade_fs::one_line(json))?;
+                terminal::write_json(&mut out, &object(record, &generation))?;
             }
         }
         drop(progress);
@@ -213,7 +212,7 @@ impl Replay<'_> {
             ));
         }
         match self.args.json {
-            true => writeln!(out, "{}", self.sums(&tallies, &picks))?,
+            true => terminal::write_json(&mut out, &self.sums(&tallies, &picks))?,
             false => {
                 self.table(&mut out, &tallies)?;
                 show_expected(&mut out, &picks)?;

@@ -235,8 +235,7 @@ impl Runner {
                 runner.answer(question, &mut |_| interrupt::unless_requested())?;
             let record = Record::new(question, &generation, comparison.as_ref());
             let record = with_carried_fields(question.input, &record)?;
-            let json = serde_json::to_string(&record)?;
-            writeln!(out, "{}", cascade_fs::one_line(json))?;
+            terminal::write_json(&mut out, &record)?;
             out.flush()?;
             totals.add(&generation, comparison.as_ref());
             totals.mark(question, &generation);
@@ -271,16 +270,12 @@ impl Runner {
             })?;
             written?;
             writeln!(out, "{}", ending(&generation))?;
-            if let Some(line) = show::mark(question, &generation).filter(|_| !quiet) {
-                writeln!(out)?;
-                out.styled(dim, &line)?;
-                writeln!(out)?;
+            if let Some(mark) = show::mark(question, &generation).filter(|_| !quiet) {
+                show::dim_lines(&mut out, &[mark])?;
             }
             if several && !quiet {
-                let line = Totals::of(&generation, comparison.as_ref()).line();
-                writeln!(out)?;
-                out.styled(dim, &line)?;
-                writeln!(out)?;
+                let of_this = Totals::of(&generation, comparison.as_ref());
+                show::dim_lines(&mut out, &of_this.short())?;
             }
             totals.add(&generation, comparison.as_ref());
             totals.mark(question, &generation);
@@ -291,8 +286,7 @@ impl Runner {
             return Ok(totals);
         }
         if !quiet {
-            let total = if several { "total: " } else { "" };
-            writeln!(out, "\n{total}{}", totals.line())?;
+            show::total(&mut out, &totals, several)?;
         }
         out.flush()?;
         Ok(totals)

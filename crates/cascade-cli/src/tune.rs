@@ -1,6 +1,5 @@
 //! `cascade tune`: searches K and lenience by predicted time on recorded outputs.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -141,7 +140,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     drop(progress);
     tuned.measured = matches!(args.costs, Costs::Measured);
     match args.json {
-        true => writeln!(terminal::stdout(), "{}", serde_json::to_string(&tuned)?)?,
+        true => terminal::write_json(&mut terminal::stdout(), &tuned)?,
         false => Report {
             tuner: &tuner,
             tuned: &tuned,
