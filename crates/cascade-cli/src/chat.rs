@@ -17,6 +17,7 @@ use self::command::{Command, Input};
 use self::lines::{Lines, Read};
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::costs::with_costs;
+use crate::demo::words;
 use crate::interrupt;
 use crate::job;
 use crate::models::{assemble, configuration, set_decoding};
@@ -78,6 +79,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
         answers: 0,
         options: options.with_speculation(!args.no_speculation),
         chat,
+        config,
         history: Vec::new(),
         totals: Totals::default(),
     };
@@ -88,6 +90,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
 
 fn chat(args: &ChatArgs, config: &Config) -> Result<Chat> {
     let asked = Asked {
+        config,
         template: args.template.as_deref(),
         chat: false,
         system: args.system.as_deref(),
@@ -107,6 +110,7 @@ struct Conversation {
     /// Answers so far, interrupted ones included.
     answers: u64,
     chat: Chat,
+    config: Config,
     /// What was said, without the system message.
     history: Vec<Message>,
     totals: Totals,
@@ -206,6 +210,10 @@ impl Conversation {
         let line = statistics(&generation, prompt.context.len());
         writeln!(out, "{end}")?;
         out.styled(dim, &line)?;
+        if let Some(remark) = words::remark(&self.config, text) {
+            writeln!(out)?;
+            out.styled(dim, &remark)?;
+        }
         writeln!(out, "\n")?;
         self.totals.add(&generation, None);
         self.answers += 1;

@@ -17,6 +17,7 @@ use clap::{Args, ValueEnum};
 use crate::args::{InputArgs, JobArgs};
 use crate::at_most;
 use crate::comparison::{Comparison, Timed};
+use crate::demo::words;
 use crate::inputs::{Input, Question};
 use crate::interrupt;
 use crate::job::Job;
@@ -112,6 +113,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let mut runner = Runner::new(cascade, plain, options)?;
     runner.comparable = comparable;
     runner.rounds = args.rounds;
+    remark(&args.job.input, &job);
     interrupt::cooperate();
     let at = || args.output_name();
     let printed = Printed::begin(output.as_ref()).with_context(at)?;
@@ -164,6 +166,16 @@ impl RunArgs {
     fn output_name(&self) -> String {
         let name = self.output.as_ref();
         name.map_or_else(String::new, |path| path.display().to_string())
+    }
+}
+
+/// Says what the demo knows, where its one question is of somebody's own and is something else.
+fn remark(input: &InputArgs, job: &Job) {
+    let (None, None, [question]) = (&input.dataset, &input.prompts, &job.inputs[..]) else {
+        return;
+    };
+    if let Some(remark) = words::remark(&job.config, question.title(0)) {
+        terminal::note(format_args!("note: {remark}"));
     }
 }
 
