@@ -22,8 +22,8 @@ pub(crate) enum BenchCommand {
     /// is that of the recording whatever the target's weights. The configurations' drafters draft
     /// as usual, and those that --drafter names are simulated. Greedy; tokens only, no text is
     /// decoded. The first step of each record, which reads the prompt, is excluded. Cascades and
-    /// plain decoding take turns, record by record; what is known after each record goes to
-    /// standard error.
+    /// plain decoding take turns, record by record; after each record, what has been measured so
+    /// far is printed to standard error.
     Step(step::StepArgs),
 }
 

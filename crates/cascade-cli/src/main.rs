@@ -105,7 +105,7 @@ enum Command {
     ///
     /// Without a model, the embedded T5 demo answers. It knows word problems of the kinds that
     /// `cascade demo problems` prints, and nothing else. Without a prompt, --prompts or --dataset,
-    /// it is asked three of them.
+    /// answers three word problems.
     ///
     /// Multi-turn samples (mt-bench, spec-bench, lists in the prompt field) are held as
     /// conversations if the prompt template supports them, as vicuna does: the prompt of each turn
@@ -128,7 +128,9 @@ enum Command {
     /// Check that the output of a cascade is its target's (lossless).
     ///
     /// Greedy: every emitted token is re-scored by the target alone. Sampled (--temperature above
-    /// 0): many short generations are compared with the target's enumerated distribution.
+    /// 0): the same, and the text is compared with plain decoding of the same seed. With --samples,
+    /// or a --rule other than coupled, many short generations are compared with the target's
+    /// enumerated distribution instead.
     ///
     /// Exit status: 0 if lossless, 1 if not, 2 on error.
     CheckLossless(CheckLosslessArgs),

@@ -38,7 +38,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "SCHEDULE")]
     schedule: Option<ScheduleName>,
 
-    /// Rule by which the turns of all drafters end early, as in `cascade run`.
+    /// Stop rule of all drafters, by which a draft ends early, as in `cascade run`.
     #[arg(long, value_name = "RULE")]
     stop_rule: Option<StopRuleConfig>,
 

@@ -43,8 +43,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     no_speculation: bool,
 
-    /// Also decode plainly, check that the outputs are equal, and print the speedup. Samples are
-    /// not compared token by token: they are different draws from the same distribution.
+    /// Also decode plainly, check that the outputs are equal, and print the speedup. Samples of a
+    /// --rule other than coupled are not compared: they are other draws from the same distribution.
     #[arg(long, conflicts_with = "no_speculation")]
     compare: bool,
 
@@ -53,8 +53,8 @@ pub(crate) struct RunArgs {
     rounds: usize,
 
     /// Generate N answers at a time: on a CPU their forwards are shared, on a GPU they take turns.
-    /// Answers are those of 1, printed in the order of the prompts, each when it is complete
-    /// (docs/throughput.md).
+    /// The answers are those of --batch 1, printed in the order of the prompts, each when it is
+    /// complete (docs/throughput.md).
     #[arg(long, value_name = "N", default_value = "1", value_parser = batch_size, conflicts_with = "compare")]
     batch: NonZeroUsize,
 
