@@ -38,18 +38,60 @@ fn runs_the_embedded_demo_without_arguments() {
         "{text}"
     );
     assert!(text.contains("[3/3]") && !text.contains('\u{1b}'), "{text}");
-    let last = text.lines().last().unwrap();
+    let total = &text[text.find("total: ").unwrap()..];
     for part in [
-        "total: ",
         "of 3 answers right (",
-        "at the length limit); 36 tokens in",
-        "tokens/s",
-        "mean acceptance length",
-        "drafted tokens accepted",
-        "calls: demo-t5-target ",
+        "at the length limit)\n36 tokens, ",
+        "tokens/s, ",
+        "drafted accepted\ncalls: demo-t5-target ",
     ] {
-        assert!(last.contains(part), "{last}");
+        assert!(total.contains(part), "{total}");
     }
+    assert!(
+        total.lines().all(|line| line.chars().count() <= 80),
+        "{total}"
+    );
+}
+
+/// Standard error of a command that succeeds.
+fn said(args: &[&str]) -> String {
+    let output = cascade(args);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The demo is described in the same words wherever one meets it.
+#[test]
+fn one_sentence_says_what_the_demo_knows() {
+    const KNOWS: &str =
+        "know word problems of the kinds that `cascade demo problems` prints, and nothing else";
+    let read = |path: &str| std::fs::read_to_string(project(path)).unwrap();
+    let of_page = read("crates/product/cascade-serve/page/index.html");
+    let of_page = of_page.replace("<code>", "`").replace("</code>", "`");
+    let texts = [
+        read("README.md"),
+        read("docs/chat.md"),
+        read("docs/serve.md"),
+        of_page,
+        stdout(&cascade(&["run", "--help"])),
+        stdout(&cascade(&["chat", "--help"])),
+        stdout(&cascade(&["serve", "--help"])),
+        said(&["run", "Who wrote Faust?", "--max-new-tokens", "2"]),
+    ];
+    for text in texts {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let text = words.join(" ").replace("knows word", "know word");
+        assert!(text.contains(KNOWS), "{text}");
+    }
+}
+
+#[test]
+fn own_questions_in_the_demos_words_get_no_remark() {
+    let ask = |question: &str| said(&["run", question, "--max-new-tokens", "2"]);
+    let known = "Ann has 12 shells. Tom has 3 times as many. How many shells have the two?";
+    assert_eq!(ask(known), "");
+    let other = ask("Ann feeds 2 giraffes. How many legs do they have?");
+    assert!(other.contains("\"giraffes\""), "{other}");
 }
 
 #[test]

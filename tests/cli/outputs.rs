@@ -393,6 +393,7 @@ fn files_of_others_are_not_replaced_by_results() {
         "report.html",
         "table.md",
         "table-3.csv",
+        "table-1-swi.tex",
         "plot.png",
         "manifest.json",
         "plan.json",

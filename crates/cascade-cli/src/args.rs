@@ -57,8 +57,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, requires = "model", conflicts_with_all = ["config", "tree"])]
     pub(crate) max_gram: bool,
 
-    /// Add the Max-Gram tree after the neural drafters; without any, it is the default. Without
-    /// --model, it takes the place of the demo's Max-Gram.
+    /// Add the Max-Gram tree after the neural drafters; without neural drafters, it drafts anyway.
+    /// Without --model, it takes the place of the demo's Max-Gram.
     #[arg(long, conflicts_with = "config")]
     pub(crate) tree: bool,
 
@@ -102,8 +102,9 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "N", requires = "model", conflicts_with = "config")]
     pub(crate) nodes: Option<usize>,
 
-    /// Lenience between drafters, 1 or more [default: 1, or 3 from two neural drafters on]. Changes
-    /// the speed, never the output.
+    /// Lenience of drafters that review the drafts of smaller ones: they keep a token with up to L
+    /// times the probability of an exact review, which is 1 [default: 1, or 3 with two neural
+    /// drafters or more]. Changes the speed, never the output.
     #[arg(long, value_name = "L", requires = "model", conflicts_with = "config")]
     pub(crate) lenience: Option<f32>,
 
@@ -152,7 +153,8 @@ pub(crate) enum ScheduleName {
 #[command(next_help_heading = "Prompts")]
 pub(crate) struct InputArgs {
     /// A single prompt, or `-` for standard input. Passed to the model verbatim unless a template
-    /// is asked for; a question if the configuration has `prompt: problem`, as the demo's have.
+    /// is asked for, or the configuration has one: the demo's asks it as the question of a word
+    /// problem.
     #[arg(value_name = "PROMPT", group = "input")]
     pub(crate) positional: Option<String>,
 

@@ -4,7 +4,6 @@ mod model;
 pub(crate) mod options;
 mod step;
 
-use std::io::Write;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -23,8 +22,8 @@ pub(crate) enum BenchCommand {
     /// is that of the recording whatever the target's weights. The configurations' drafters draft
     /// as usual, and those that --drafter names are simulated. Greedy; tokens only, no text is
     /// decoded. The first step of each record, which reads the prompt, is excluded. Cascades and
-    /// plain decoding take turns, record by record; what is known after each record goes to
-    /// standard error.
+    /// plain decoding take turns, record by record; after each record, what has been measured so
+    /// far is printed to standard error.
     Step(step::StepArgs),
 }
 
@@ -43,9 +42,7 @@ fn report<T: Serialize>(
 ) -> Result<()> {
     let mut out = terminal::stdout();
     if json {
-        serde_json::to_writer(&mut out, measured)?;
-        writeln!(out)?;
-        return Ok(());
+        return Ok(terminal::write_json(&mut out, measured)?);
     }
     show(&mut out, measured)
 }

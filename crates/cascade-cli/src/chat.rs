@@ -16,6 +16,7 @@ use self::command::{Command, Input};
 use self::lines::{Lines, Read};
 use crate::args::{DecodingArgs, ModelArgs};
 use crate::costs::with_costs;
+use crate::demo::words;
 use crate::exit::ExitCode;
 use crate::interrupt;
 use crate::job;
@@ -78,6 +79,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
         answers: 0,
         options: options.with_speculation(!args.no_speculation),
         chat,
+        config,
         history: Vec::new(),
         totals: Totals::default(),
     };
@@ -108,6 +110,7 @@ struct Conversation {
     /// Answers so far, interrupted ones included.
     answers: u64,
     chat: Chat,
+    config: Config,
     /// What was said, without the system message.
     history: Vec<Message>,
     totals: Totals,
@@ -167,7 +170,11 @@ impl Conversation {
         let mut out = terminal::stdout();
         match command {
             Command::Help => writeln!(out, "{}", command::HELP)?,
-            Command::Stats => writeln!(out, "total: {}", self.totals.line())?,
+            Command::Stats => {
+                for line in self.totals.lines() {
+                    writeln!(out, "{line}")?;
+                }
+            }
             Command::Reset => {
                 self.history.clear();
                 writeln!(out, "(a new conversation)")?;
@@ -203,6 +210,10 @@ impl Conversation {
         let line = statistics(&generation, prompt.context.len());
         writeln!(out, "{end}")?;
         out.styled(dim, &line)?;
+        if let Some(remark) = words::remark(&self.config, text) {
+            writeln!(out)?;
+            out.styled(dim, &remark)?;
+        }
         writeln!(out, "\n")?;
         self.totals.add(&generation, None);
         self.answers += 1;

@@ -200,8 +200,7 @@ impl Checker<'_> {
     ) -> Result<()> {
         let mut out = terminal::stdout();
         if self.args.json {
-            serde_json::to_writer(&mut out, report)?;
-            writeln!(out)?;
+            terminal::write_json(&mut out, report)?;
         } else {
             show(&mut out)?;
         }

@@ -2,6 +2,7 @@
 
 mod evaluate;
 mod problems;
+pub(crate) mod words;
 
 use anyhow::Result;
 use clap::Subcommand;

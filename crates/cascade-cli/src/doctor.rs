@@ -18,7 +18,7 @@ pub(crate) fn doctor(json: bool) -> Result<ExitCode> {
             .into_iter()
             .map(|(what, is)| (what.replace([' ', ':'], "_"), is))
             .collect();
-        writeln!(out, "{}", Value::Object(fields))?;
+        terminal::write_json(&mut out, &fields)?;
         return Ok(ExitCode::SUCCESS);
     }
     for (what, is) in rows {

@@ -109,7 +109,9 @@ pub(crate) fn bounded(least: usize, most: usize) -> impl Fn(&str) -> Result<usiz
 enum Command {
     /// Generate text with a cascade.
     ///
-    /// Without a prompt, --prompts or --dataset, answers three word problems.
+    /// Without a model, the embedded T5 demo answers. It knows word problems of the kinds that
+    /// `cascade demo problems` prints, and nothing else. Without a prompt, --prompts or --dataset,
+    /// answers three word problems.
     ///
     /// Multi-turn samples (mt-bench, spec-bench, lists in the prompt field) are held as
     /// conversations if the prompt template supports them, as vicuna does: the prompt of each turn
@@ -119,19 +121,22 @@ enum Command {
     /// Converse with a model in the terminal.
     ///
     /// The conversation stays in the model's context. Commands begin with a slash: /help lists
-    /// them. From a pipe, every line is a message. Without a model, the embedded demo answers,
-    /// which knows word problems of the kinds that `cascade demo problems` prints and nothing else.
+    /// them. From a pipe, every line is a message. Without a model, the embedded LLaMA demo
+    /// answers. It knows word problems of the kinds that `cascade demo problems` prints, and
+    /// nothing else.
     Chat(ChatArgs),
     /// Serve a model over an OpenAI-compatible API, with a web page.
     ///
     /// The API is at http://127.0.0.1:8080/v1, and the page at http://127.0.0.1:8080. Without a
-    /// model, serves the embedded LLaMA demo, which answers word problems of the kinds that
-    /// `cascade demo problems` prints and nothing else. SIGTERM and Ctrl-C let answers end first.
+    /// model, serves the embedded LLaMA demo. It knows word problems of the kinds that `cascade
+    /// demo problems` prints, and nothing else. SIGTERM and Ctrl-C let answers end first.
     Serve(ServeArgs),
     /// Check that the output of a cascade is its target's (lossless).
     ///
     /// Greedy: every emitted token is re-scored by the target alone. Sampled (--temperature above
-    /// 0): many short generations are compared with the target's enumerated distribution.
+    /// 0): the same, and the text is compared with plain decoding of the same seed. With --samples,
+    /// or a --rule other than coupled, many short generations are compared with the target's
+    /// enumerated distribution instead.
     ///
     /// Exit status: 0 if lossless, 1 if not, 2 on error.
     CheckLossless(CheckLosslessArgs),

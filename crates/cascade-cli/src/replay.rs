@@ -38,7 +38,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "SCHEDULE")]
     schedule: Option<ScheduleName>,
 
-    /// Rule by which the turns of all drafters end early, as in `cascade run`.
+    /// Stop rule of all drafters, by which a draft ends early, as in `cascade run`.
     #[arg(long, value_name = "RULE")]
     stop_rule: Option<StopRuleConfig>,
 
@@ -137,8 +137,7 @@ impl Replay<'_> {
             done += 1;
             progress.step();
             if self.args.json {
-                let json = replayed_json(record, &generation).to_string();
-                writeln!(out, "{}", cascade_fs::one_line(json))?;
+                terminal::write_json(&mut out, &replayed_json(record, &generation))?;
             }
         }
         drop(progress);
@@ -149,10 +148,9 @@ impl Replay<'_> {
             ));
         }
         match self.args.json {
-            true => writeln!(
-                out,
-                "{}",
-                totals_json(self.config, self.trace, &tallies, &picks)
+            true => terminal::write_json(
+                &mut out,
+                &totals_json(self.config, self.trace, &tallies, &picks),
             )?,
             false => {
                 self.table(&mut out, &tallies)?;

@@ -75,8 +75,8 @@ struct RunExperiment {
     #[arg(long, value_name = "demo|paper|CONFIG", default_value = "demo")]
     models: String,
 
-    /// Prompts per dataset, overriding the experiment: drawn at random by --seed. Of a recording,
-    /// records, drawn so too.
+    /// Prompts of each dataset, in place of the experiment's own number, drawn at random by --seed;
+    /// with --trace, records of it.
     #[arg(long, value_name = "N", value_parser = crate::at_most(1 << 30))]
     limit: Option<usize>,
 

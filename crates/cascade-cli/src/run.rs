@@ -16,6 +16,7 @@ use clap::{Args, ValueEnum};
 use crate::args::{batch_size, InputArgs, JobArgs};
 use crate::at_most;
 use crate::comparison::{Comparison, Timed};
+use crate::demo::words;
 use crate::exit::ExitCode;
 use crate::inputs::{Input, Question};
 use crate::interrupt;
@@ -42,8 +43,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     no_speculation: bool,
 
-    /// Also decode plainly, check that the outputs are equal, and print the speedup. Samples are
-    /// not compared token by token: they are different draws from the same distribution.
+    /// Also decode plainly, check that the outputs are equal, and print the speedup. Samples of a
+    /// --rule other than coupled are not compared: they are other draws from the same distribution.
     #[arg(long, conflicts_with = "no_speculation")]
     compare: bool,
 
@@ -52,8 +53,8 @@ pub(crate) struct RunArgs {
     rounds: usize,
 
     /// Generate N answers at a time: on a CPU their forwards are shared, on a GPU they take turns.
-    /// Answers are those of 1, printed in the order of the prompts, each when it is complete
-    /// (docs/throughput.md).
+    /// The answers are those of --batch 1, printed in the order of the prompts, each when it is
+    /// complete (docs/throughput.md).
     #[arg(long, value_name = "N", default_value = "1", value_parser = batch_size, conflicts_with = "compare")]
     batch: NonZeroUsize,
 
@@ -112,6 +113,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let mut runner = Runner::new(cascade, plain, options)?;
     runner.comparable = comparable;
     runner.rounds = args.rounds;
+    remark(&args.job.input, &job);
     interrupt::cooperate();
     let at = || args.output_name();
     let printed = Printed::begin(output.as_ref()).with_context(at)?;
@@ -156,6 +158,16 @@ impl RunArgs {
     fn output_name(&self) -> String {
         let name = self.output.as_ref();
         name.map_or_else(String::new, |path| path.display().to_string())
+    }
+}
+
+/// Says what the demo knows, where its one question is of somebody's own and is something else.
+fn remark(input: &InputArgs, job: &Job) {
+    let (None, None, [question]) = (&input.dataset, &input.prompts, &job.inputs[..]) else {
+        return;
+    };
+    if let Some(remark) = words::remark(&job.config, question.title(0)) {
+        terminal::note(format_args!("note: {remark}"));
     }
 }
 
@@ -227,8 +239,7 @@ impl Runner {
                 runner.answer(question, &mut |_| interrupt::unless_requested())?;
             let record = Record::new(question, &generation, comparison.as_ref());
             let record = with_carried_fields(question.input, &record)?;
-            let json = serde_json::to_string(&record)?;
-            writeln!(out, "{}", cascade_fs::one_line(json))?;
+            terminal::write_json(&mut out, &record)?;
             out.flush()?;
             totals.add(&generation, comparison.as_ref());
             totals.mark(question, &generation);
@@ -263,16 +274,12 @@ impl Runner {
             })?;
             written?;
             writeln!(out, "{}", ending(&generation))?;
-            if let Some(line) = show::mark(question, &generation).filter(|_| !quiet) {
-                writeln!(out)?;
-                out.styled(dim, &line)?;
-                writeln!(out)?;
+            if let Some(mark) = show::mark(question, &generation).filter(|_| !quiet) {
+                show::dim_lines(&mut out, &[mark])?;
             }
             if several && !quiet {
-                let line = Totals::of(&generation, comparison.as_ref()).line();
-                writeln!(out)?;
-                out.styled(dim, &line)?;
-                writeln!(out)?;
+                let of_this = Totals::of(&generation, comparison.as_ref());
+                show::dim_lines(&mut out, &of_this.short())?;
             }
             totals.add(&generation, comparison.as_ref());
             totals.mark(question, &generation);
@@ -283,8 +290,7 @@ impl Runner {
             return Ok(totals);
         }
         if !quiet {
-            let total = if several { "total: " } else { "" };
-            writeln!(out, "\n{total}{}", totals.line())?;
+            show::total(&mut out, &totals, several)?;
         }
         out.flush()?;
         Ok(totals)

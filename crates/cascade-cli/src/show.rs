@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::time::Duration;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::{Ansi256Color, Style};
 use anyhow::Result;
 use cascade_core::LevelId;
 use cascade_data::Mark;
@@ -16,14 +16,14 @@ use crate::inputs::Question;
 use crate::terminal::Out;
 
 /// Colours of the drafters. The target's own tokens are uncoloured, so colour means saved work.
-/// None is yellow or white, which cannot be read on a light background, and blue, which is hard to
-/// read on a dark one, comes last.
-const PALETTE: [AnsiColor; 5] = [
-    AnsiColor::Green,
-    AnsiColor::Magenta,
-    AnsiColor::Cyan,
-    AnsiColor::Red,
-    AnsiColor::Blue,
+/// They are of the fixed 256, which no terminal's theme changes, and each can be read on a light
+/// background and on a dark one: green, magenta, blue, orange, teal.
+const PALETTE: [Ansi256Color; 5] = [
+    Ansi256Color(28),
+    Ansi256Color(163),
+    Ansi256Color(27),
+    Ansi256Color(130),
+    Ansi256Color(30),
 ];
 
 /// The style of tokens first proposed by a level.
@@ -55,6 +55,23 @@ pub(crate) fn legend(out: &mut Out, names: &[&str]) -> Result<()> {
         out.styled(style(LevelId(level)), name)?;
     }
     writeln!(out)?;
+    Ok(())
+}
+
+/// Lines about an answer, below an empty one.
+pub(crate) fn dim_lines(out: &mut Out, lines: &[String]) -> Result<()> {
+    writeln!(out)?;
+    for line in lines {
+        out.styled(dimmed(), line)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// The lines about all answers, below an empty one.
+pub(crate) fn total(out: &mut Out, totals: &Totals, several: bool) -> Result<()> {
+    let total = if several { "total: " } else { "" };
+    writeln!(out, "\n{total}{}", totals.lines().join("\n"))?;
     Ok(())
 }
 
@@ -158,32 +175,38 @@ impl Totals {
             .map_or(0, |compared| compared.unequal)
     }
 
-    /// One line of statistics.
-    pub(crate) fn line(&self) -> String {
+    /// What there is to say, in short lines: right answers, speed, the comparison with plain
+    /// decoding, and what each model was called for.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.marked().into_iter().collect();
+        lines.extend(self.short());
+        lines.push(self.call_list());
+        lines
+    }
+
+    /// The same without answers and calls.
+    pub(crate) fn short(&self) -> Vec<String> {
         let lossy = self.loss.as_ref().map(|loss| lossy(loss, self.tokens));
-        let mut parts: Vec<String> = lossy.into_iter().chain(self.marked()).collect();
-        parts.extend([
-            format!(
-                "{} tokens in {:.2} s, {:.1} tokens/s",
-                self.tokens,
-                self.wall.as_secs_f64(),
-                per(self.tokens as f64, self.wall.as_secs_f64())
+        let compared = self.compared.as_ref().map(|of| self.comparison(of));
+        let lines = lossy.into_iter().chain([self.speed()]).chain(compared);
+        lines.collect()
+    }
+
+    fn speed(&self) -> String {
+        let (tokens, drafted) = (self.tokens as f64, self.drafted as f64);
+        let speed = format!(
+            "{} tokens, {:.2} per forward, {:.1} tokens/s",
+            self.tokens,
+            per(tokens, self.steps as f64),
+            per(tokens, self.wall.as_secs_f64())
+        );
+        match self.drafted {
+            0 => speed,
+            drafts => format!(
+                "{speed}, {:.0}% of {drafts} drafted accepted",
+                100.0 * per(self.accepted as f64, drafted)
             ),
-            format!(
-                "mean acceptance length {:.2}",
-                per(self.tokens as f64, self.steps as f64)
-            ),
-            format!(
-                "{:.0}% of {} drafted tokens accepted",
-                100.0 * per(self.accepted as f64, self.drafted as f64),
-                self.drafted
-            ),
-            self.call_list(),
-        ]);
-        if let Some(compared) = &self.compared {
-            parts.push(self.comparison(compared));
         }
-        parts.join("; ")
     }
 
     /// Right answers, and those that do not end.
@@ -228,14 +251,14 @@ impl Totals {
                     true => "; slower: draft fewer tokens, or use cheaper drafters",
                     false => "",
                 };
-                format!("95% interval {low:.2} to {high:.2} over {rounds} rounds{verdict}")
+                format!("95% interval {low:.2} to {high:.2}, {rounds} rounds{verdict}")
             }
-            (None, 1) => "one run; --rounds 5 shows how sure that is".to_owned(),
-            (None, runs) => format!("{runs} runs; --rounds 5 shows how sure that is"),
+            (None, 1) => "one run; --rounds 5 shows how sure".to_owned(),
+            (None, runs) => format!("{runs} runs; --rounds 5 shows how sure"),
         };
         let cpu = cpu_speedup(&compared.rounds)
-            .map_or_else(String::new, |cpu| format!(", {cpu:.2}x by CPU time"));
-        format!("{equality}, {speedup:.2}x its speed{cpu} ({evidence})")
+            .map_or_else(String::new, |cpu| format!(", {cpu:.2} by CPU time"));
+        format!("{equality}, {speedup:.2} × as fast{cpu} ({evidence})")
     }
 }
 
@@ -253,5 +276,48 @@ fn per(a: f64, b: f64) -> f64 {
         a / b
     } else {
         0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PALETTE;
+
+    /// The relative luminance of an sRGB colour, as WCAG 2 defines it.
+    fn luminance(rgb: [u8; 3]) -> f64 {
+        let linear = rgb.map(|part| match f64::from(part) / 255.0 {
+            dark if dark <= 0.04045 => dark / 12.92,
+            light => ((light + 0.055) / 1.055).powf(2.4),
+        });
+        0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    }
+
+    fn contrast(a: [u8; 3], b: [u8; 3]) -> f64 {
+        let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
+        a.max(b) / a.min(b)
+    }
+
+    /// The colours 16 to 231 are a cube of six steps each.
+    fn rgb(index: u8) -> [u8; 3] {
+        const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
+        let at = usize::from(index - 16);
+        [STEPS[at / 36], STEPS[at / 6 % 6], STEPS[at % 6]]
+    }
+
+    #[test]
+    fn colours_can_be_read_on_light_and_dark_backgrounds() {
+        // White, Solarized light, black, and the dark grey of editors' terminals.
+        let grounds = [
+            ([0xff, 0xff, 0xff], 4.0),
+            ([0xfd, 0xf6, 0xe3], 3.5),
+            ([0, 0, 0], 4.0),
+            ([0x1e, 0x1e, 0x1e], 3.0),
+        ];
+        for colour in PALETTE {
+            for (ground, least) in grounds {
+                let found = contrast(rgb(colour.0), ground);
+                assert!(found >= least, "{} on {ground:?}: {found:.2}", colour.0);
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
+use serde::Serialize;
 
 /// Where results go: standard output, or a file.
 pub(crate) type Out = Printer<Box<dyn Write>>;
@@ -142,6 +143,12 @@ impl<W: Write> Printer<W> {
         let begun = std::mem::take(&mut self.begun);
         self.write_invalid(&begun)
     }
+}
+
+/// Writes a value as a line of JSON, which no reader takes for several.
+pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    let line = cascade_fs::one_line(serde_json::to_string(value)?);
+    writeln!(out, "{line}")
 }
 
 /// Whether more bytes could make a character of these.

@@ -43,8 +43,9 @@ pub(crate) enum TheoryCommand {
     Table1(Table1Args),
     /// How often drafts are rejected (Theorem 1), by formula and in simulated runs.
     ///
-    /// Here and in the commands below, models are Markov chains, random ones or your own: formulas
-    /// are computed exactly, and compared with runs of the algorithms.
+    /// In `theory rejections`, `batch`, `front`, `mdp` and `chain`, models are Markov chains,
+    /// random ones or your own: formulas are computed exactly, and compared with runs of the
+    /// algorithms.
     Rejections(RejectionsArgs),
     /// Rejections with several drafts at a time (Theorem 3), and their limit.
     Batch(BatchArgs),

@@ -11,6 +11,7 @@ use anyhow::{ensure, Context, Result};
 use cascade_config::{model_source, AssembleOptions, DeviceSpec, ModelPool, Neural};
 use cascade_eval::trace::Trace;
 use cascade_models::{DType, HubOptions, LoadedModel};
+use cascade_report::Evidence;
 use cascade_train::{
     examples, static_lengths, Choice, Output, Prediction, Quality, Settings, Split, Training,
 };
@@ -173,6 +174,7 @@ impl ClassifierArgs {
         let found = Found {
             what: "classifier",
             drafter,
+            evidence: Evidence::Replayed,
             cost: self.cost,
             stops: format!(
                 "A draft stops below {:.2}, and after {} tokens.",

@@ -1,6 +1,5 @@
 //! `cascade tune`: searches K and lenience by predicted time on recorded outputs.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -146,7 +145,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     };
     tuned.measured = matches!(args.costs, Costs::Measured);
     match args.json {
-        true => writeln!(terminal::stdout(), "{}", serde_json::to_string(&tuned)?)?,
+        true => terminal::write_json(&mut terminal::stdout(), &tuned)?,
         false => Report {
             tuner: &tuner,
             tuned: &tuned,

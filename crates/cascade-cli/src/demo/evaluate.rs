@@ -104,7 +104,7 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<ExitCode> {
     };
     let mut out = terminal::stdout();
     match args.json {
-        true => writeln!(out, "{}", serde_json::to_string(&report)?)?,
+        true => terminal::write_json(&mut out, &report)?,
         false => {
             let table = table(args, &report)?.to_markdown();
             write!(out, "{}", folded(&table, Some(fold::fitting())))?;

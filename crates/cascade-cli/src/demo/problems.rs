@@ -54,7 +54,7 @@ pub(super) fn print(args: &ProblemsArgs) -> Result<ExitCode> {
     let problems = set.problems().enumerate().skip(args.offset);
     for (position, problem) in problems.take(args.limit) {
         match args.json {
-            true => writeln!(out, "{}", args.object(set, position, problem)?)?,
+            true => terminal::write_json(&mut out, &args.object(set, position, problem)?)?,
             false => writeln!(out, "{}", readable(position, &problem))?,
         }
     }

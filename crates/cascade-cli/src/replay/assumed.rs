@@ -124,7 +124,7 @@ pub(super) fn run(args: &ReplayArgs, config: &Config, trace: &Arc<Trace>) -> Res
         return Ok(interrupt::status());
     };
     match args.json {
-        true => writeln!(terminal::stdout(), "{}", serde_json::to_string(&report)?)?,
+        true => terminal::write_json(&mut terminal::stdout(), &report)?,
         false => print(&report, &replays)?,
     }
     Ok(ExitCode::SUCCESS)

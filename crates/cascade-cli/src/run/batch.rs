@@ -62,7 +62,7 @@ pub(super) fn print(
     );
     printed?;
     if !json && !terminal::is_quiet() {
-        writeln!(out, "\ntotal: {}", totals.line())?;
+        show::total(&mut out, &totals, true)?;
         out.flush()?;
     }
     Ok(totals)
@@ -110,8 +110,7 @@ fn print_record(
 ) -> Result<()> {
     let record = Record::new(question, generation, None);
     let record = with_carried_fields(question.input, &record)?;
-    let json = serde_json::to_string(&record)?;
-    Ok(writeln!(out, "{}", cascade_fs::one_line(json))?)
+    Ok(terminal::write_json(out, &record)?)
 }
 
 fn print_text(
@@ -128,14 +127,11 @@ fn print_text(
     }
     let text = generation.text.as_deref().unwrap_or_default();
     writeln!(out, "{text}{}", ending(generation))?;
-    let lines = [
-        show::mark(question, generation),
-        Some(Totals::of(generation, None).line()),
-    ];
-    for line in lines.into_iter().flatten().filter(|_| !quiet) {
-        writeln!(out)?;
-        out.styled(dim, &line)?;
-        writeln!(out)?;
+    if quiet {
+        return Ok(());
     }
-    Ok(())
+    if let Some(mark) = show::mark(question, generation) {
+        show::dim_lines(out, &[mark])?;
+    }
+    show::dim_lines(out, &Totals::of(generation, None).short())
 }

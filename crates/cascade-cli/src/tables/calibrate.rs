@@ -73,7 +73,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     }
     let mut out = terminal::stdout();
     if args.json {
-        writeln!(out, "{}", object(args, &traces, &calibration))?;
+        terminal::write_json(&mut out, &object(args, &traces, &calibration))?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "{}\n", describe(&traces))?;

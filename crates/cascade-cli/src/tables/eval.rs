@@ -61,7 +61,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode> {
         return Ok(interrupt::status());
     };
     match args.json {
-        true => writeln!(terminal::stdout(), "{}", serde_json::to_string(&report)?)?,
+        true => terminal::write_json(&mut terminal::stdout(), &report)?,
         false => print(&traces, &report)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -107,7 +107,7 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
         .write(json.as_bytes())
         .with_context(|| format!("cannot write {}", args.out.display()))?;
     match args.json {
-        true => writeln!(out, "{}", object(args, &traces, &fitted))?,
+        true => terminal::write_json(&mut out, &object(args, &traces, &fitted))?,
         false => print(&mut out, args, &fitted)?,
     }
     Ok(match interrupt::requested() {

@@ -63,7 +63,7 @@ pub(super) struct ChainsArgs {
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["states", "positions", "likeness", "chains"])]
     chain: Option<PathBuf>,
 
-    /// Sequences to play with each chain.
+    /// Sequences to generate with each chain.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(2..))]
     pub(super) runs: u64,
 }

@@ -13,6 +13,7 @@ use serde_json::{json, Value};
 
 use crate::fold::{self, folded};
 use crate::reproduce;
+use crate::terminal;
 
 /// What intervals are.
 pub(super) const NORMAL: &str = "95 %, normal approximation over the runs";
@@ -76,7 +77,7 @@ impl Findings {
     ) -> Result<()> {
         if output.json {
             for record in &self.records {
-                writeln!(out, "{record}")?;
+                terminal::write_json(out, record)?;
             }
         } else {
             let table = folded(&self.table.to_markdown(), fold::width());

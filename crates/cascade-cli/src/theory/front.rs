@@ -37,6 +37,11 @@ pub(crate) struct FrontArgs {
     )]
     budget: Vec<f64>,
 
+    /// Also replace rejected tokens by the target's own distribution instead of the best one:
+    /// Decoding-UNO, which the paper compares its rule, Decoding-OPT, with.
+    #[arg(long)]
+    uno: bool,
+
     #[command(flatten)]
     pub(super) output: OutputArgs,
 }
@@ -68,6 +73,7 @@ impl Row {
     fn called(&self) -> String {
         match self.rule {
             AcceptMore::Extra(extra) => format!("ε = {extra}"),
+            AcceptMore::ExtraUnoptimized(extra) => format!("ε = {extra}, UNO"),
             AcceptMore::Budget(budget) => format!("δ = {budget}"),
         }
     }
@@ -107,7 +113,9 @@ impl FrontArgs {
             let first = rows.len();
             let extra = self.epsilon.iter().copied().map(AcceptMore::Extra);
             let budgets = self.budget.iter().copied().map(AcceptMore::Budget);
-            for rule in extra.chain(budgets) {
+            let uno = self.epsilon.iter().filter(|_| self.uno);
+            let uno = uno.copied().map(AcceptMore::ExtraUnoptimized);
+            for rule in extra.chain(uno).chain(budgets) {
                 rows.push(Row::new(named, rule, self.chains.runs)?);
             }
             if plots.is_empty() {
@@ -138,12 +146,14 @@ impl FrontArgs {
             .figures(computed_column("TV of the models", distance))?
             .note("ε: a token x is accepted with min(1, (target(x) + ε)/drafter(x)); δ: with so much more than in \
                    speculative sampling that the bias of no token is above δ. Rejected tokens are replaced in the best way (Theorem \
-                   4). What is emitted is not the target's distribution: the bias is their distance. P(reject) + bias = \
+                   4: Decoding-OPT), or by the target's own distribution (UNO), which is off the front. What is emitted is not the target's distribution: the bias is their distance. P(reject) + bias = \
                    TV: the front (Theorem 5).");
-        let off_front = rows.iter().map(|row| row.computed.off_front);
+        let off_front = rows.iter().filter(|row| row.rule.is_optimal());
+        let off_front = off_front.map(|row| row.computed.off_front);
         let off_front = off_front.fold(0.0, f64::max);
+        let optimal = if self.uno { " of Decoding-OPT" } else { "" };
         let summary = format!(
-            "{} No position is off the front by more than {off_front:.1e}.",
+            "{} No position{optimal} is off the front by more than {off_front:.1e}.",
             largest(rows.iter().map(Row::deviation))
         );
         Ok(Findings {
@@ -159,25 +169,37 @@ impl FrontArgs {
 /// The front of the chain's first position, and where the over-acceptances are on it.
 fn plot(named: &Named, rows: &[Row]) -> Result<(Plot, String)> {
     let pair = named.chain.pairs().next();
-    let mut points = Vec::new();
-    for row in rows {
-        if let Some(pair) = pair {
-            let accept = row.rule.accept(pair)?;
-            let bias = pair.least_bias(&accept)?;
-            points.push((pair.rejection_by(&accept)?, Figure::new(bias)));
+    let points = |optimal: bool| -> Result<Vec<(f64, Figure)>> {
+        let mut points = Vec::new();
+        for row in rows.iter().filter(|row| row.rule.is_optimal() == optimal) {
+            if let Some(pair) = pair {
+                let accept = row.rule.accept(pair)?;
+                let bias = row.rule.bias(pair)?;
+                points.push((pair.rejection_by(&accept)?, Figure::new(bias)));
+            }
         }
-    }
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(points)
+    };
     let distance = pair.map_or(0.0, |pair| pair.rejection());
     let front = [(0.0, Figure::new(distance)), (distance, Figure::new(0.0))];
+    let mut lines = vec![
+        Line::new("front (Theorem 5)", Evidence::Computed, front),
+        Line::new(
+            "over-acceptance (Theorem 4)",
+            Evidence::Computed,
+            points(true)?,
+        ),
+    ];
+    let uno = points(false)?;
+    if !uno.is_empty() {
+        lines.push(Line::new("Decoding-UNO", Evidence::Computed, uno));
+    }
     let plot = Plot::lines(
         format!("The front of the first position, {}", named.name),
         Axis::new("probability of a rejection").from_zero(),
         Axis::new("distance from the target's distribution").from_zero(),
-        vec![
-            Line::new("front (Theorem 5)", Evidence::Computed, front),
-            Line::new("over-acceptance (Theorem 4)", Evidence::Computed, points),
-        ],
+        lines,
     )?;
     Ok((plot, "Below the line nothing is possible.".to_owned()))
 }

@@ -7,6 +7,7 @@ use cascade_theory::{Best, Drafter, Simulated, System};
 use serde::Serialize;
 
 use super::args::{OutputArgs, SearchArgs, SimulationRecord};
+use crate::terminal;
 
 /// The report on one system; its fields are those of --json.
 #[derive(Serialize)]
@@ -109,8 +110,7 @@ impl Report {
 
     pub(super) fn print(&self, out: &mut impl Write, json: bool) -> Result<()> {
         if json {
-            writeln!(out, "{}", serde_json::to_string(self)?)?;
-            return Ok(());
+            return Ok(terminal::write_json(out, self)?);
         }
         writeln!(out, "{} ({})", self.system, self.formula)?;
         for drafter in &self.drafters {

@@ -6,8 +6,11 @@ use std::num::NonZeroU64;
 use anyhow::Result;
 use cascade_theory::{table1, Horizontal, ModelSizes, Table1Row};
 
+use serde_json::{json, Value};
+
 use super::args::{OutputArgs, Table1Args};
 use super::report::with_error;
+use crate::terminal;
 
 pub(super) fn print(out: &mut impl Write, args: &Table1Args) -> Result<()> {
     let mut sizes = ModelSizes::FLAN_T5;
@@ -15,7 +18,7 @@ pub(super) fn print(out: &mut impl Write, args: &Table1Args) -> Result<()> {
     let rows = table1(&sizes);
     if args.output.json {
         for row in &rows {
-            writeln!(out, "{}", table1_json(row, &args.output)?)?;
+            terminal::write_json(out, &table1_json(row, &args.output)?)?;
         }
         return Ok(());
     }
@@ -61,10 +64,10 @@ fn lengths(system: &Horizontal) -> String {
     lengths.collect::<Vec<_>>().join(", ")
 }
 
-fn table1_json(row: &Table1Row, output: &OutputArgs) -> Result<String> {
+fn table1_json(row: &Table1Row, output: &OutputArgs) -> Result<Value> {
     let tokens =
         |system: &Horizontal| -> Vec<usize> { system.segments.iter().map(|s| s.tokens).collect() };
-    let record = serde_json::json!({
+    Ok(json!({
         "dataset": row.dataset,
         "drafters": row.drafters,
         "tokens": tokens(&row.system),
@@ -72,6 +75,5 @@ fn table1_json(row: &Table1Row, output: &OutputArgs) -> Result<String> {
         "computed": { "ewif": row.ewif() },
         "simulated": output.simulated(&row.system)?,
         "best": { "tokens": tokens(&row.best.system), "ewif": row.best.ewif },
-    });
-    Ok(serde_json::to_string(&record)?)
+    }))
 }

@@ -146,9 +146,7 @@ fn acceptance(expected: &ExpectedAcceptance) -> Option<Acceptance> {
 fn show(args: &ScoreArgs, scored: &Scored) -> Result<()> {
     let mut out = terminal::stdout();
     if args.json {
-        serde_json::to_writer(&mut out, scored)?;
-        writeln!(out)?;
-        return Ok(());
+        return Ok(terminal::write_json(&mut out, scored)?);
     }
     let interval = scored.interval.map_or(String::new(), |(low, high)| {
         format!(" (95% interval {low:.4} to {high:.4})")

@@ -35,8 +35,10 @@ pub(super) fn show(file: &Path, as_json: bool) -> Result<()> {
     }
     let mut out = terminal::stdout();
     if as_json {
-        writeln!(out, "{}", object(reader.header(), &summary))?;
-        return Ok(());
+        return Ok(terminal::write_json(
+            &mut out,
+            &object(reader.header(), &summary),
+        )?);
     }
     for (what, is) in header(reader.header()).into_iter().chain(counts(&summary)) {
         writeln!(out, "{what:<12} {is}")?;

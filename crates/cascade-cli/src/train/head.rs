@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, DeviceSpec, ModelPool};
 use cascade_eval::trace::Trace;
 use cascade_models::DType;
+use cascade_report::Evidence;
 use cascade_train::{
     HeadChoice, HeadExamples, HeadPass, HeadSettings, HeadTraining, Prediction, Teacher,
 };
@@ -178,6 +179,11 @@ impl HeadArgs {
         let found = Found {
             what: "head",
             drafter,
+            // With a target's probabilities, acceptances are drawn by them along its greedy text.
+            evidence: match self.target {
+                None => Evidence::Replayed,
+                Some(_) => Evidence::Simulated,
+            },
             cost: self.cost,
             stops: format!(
                 "A draft stops where a token of it is rejected with more than {:.1}, after {} to {} tokens.",

@@ -18,10 +18,17 @@ const PREDICTED: &str = "Drafting is walked along the recorded outputs, held out
     drafter is taken to cost what --cost says, one of the target 1 whatever its rows. The static length is the best of 1 to 20 \
     on the outputs to choose by; the oracle knows what will be rejected.";
 
+/// What decides whether a token is accepted.
+const RECORDED: &str = "A token is accepted if the recorded output has it.";
+const DRAWN: &str = "Whether a token is accepted was drawn at random, with the probability that sampling at temperature 1 \
+    would accept it behind the recorded text, which is greedy: no text was sampled.";
+
 pub(super) struct Found<'a> {
     /// `classifier` or `head`.
     pub(super) what: &'static str,
     pub(super) drafter: &'a str,
+    /// Whether the recorded outputs say what is accepted, or random numbers do.
+    pub(super) evidence: Evidence,
     pub(super) cost: f64,
     /// When a draft stops, as a sentence.
     pub(super) stops: String,
@@ -134,7 +141,7 @@ impl Found<'_> {
     fn table(&self) -> Result<Table> {
         let column = |header: &str, of: &dyn Fn(&Prediction) -> f64| {
             let figures = self.rows.iter().map(|(_, row)| Figure::new(of(row)));
-            Figures::new(header, Evidence::Replayed, figures.collect::<Vec<_>>()).decimals(3)
+            Figures::new(header, self.evidence, figures.collect::<Vec<_>>()).decimals(3)
         };
         Ok(Table::new(format!("When {} stops", self.drafter))
             .labels("Policy", self.rows.iter().map(|(name, _)| name.clone()))?
@@ -142,14 +149,18 @@ impl Found<'_> {
             .figures(column("Tokens per review", &|row| row.tokens_per_review))?
             .figures(column("Discard rate", &|row| row.discard_rate))?
             .figures(column("Verification rate", &|row| row.verification_rate))?
-            .note(PREDICTED))
+            .note(PREDICTED)
+            .note(match self.evidence {
+                Evidence::Simulated => DRAWN,
+                _ => RECORDED,
+            }))
     }
 
     fn losses(&self) -> Result<Plot> {
         let line = |name: &str, of: &dyn Fn(&Epoch) -> f64| {
             let points = self.history.iter();
             let points = points.map(|epoch| (epoch.epoch as f64, Figure::new(of(epoch))));
-            Line::new(name, Evidence::Replayed, points.collect::<Vec<_>>())
+            Line::new(name, self.evidence, points.collect::<Vec<_>>())
         };
         let lines = vec![
             line("training", &|epoch| epoch.training_loss),
@@ -164,7 +175,7 @@ impl Found<'_> {
         let points = bins.map(|bin| (bin.predicted, Figure::new(bin.accepted)));
         let exact = [0.0, 1.0].map(|p| (p, Figure::new(p)));
         let lines = vec![
-            Line::new(self.what, Evidence::Replayed, points.collect::<Vec<_>>()),
+            Line::new(self.what, self.evidence, points.collect::<Vec<_>>()),
             Line::new("calibrated", Evidence::Computed, exact),
         ];
         let x = Axis::new("predicted probability of acceptance").from_zero();

@@ -21,6 +21,7 @@ mod choice;
 mod draw;
 mod story;
 mod templates;
+mod words;
 mod world;
 
 use std::fmt;
@@ -31,6 +32,8 @@ use rand_chacha::ChaCha8Rng;
 
 use draw::{Draw, Drawn};
 use story::{Answer, Story, Template};
+
+pub use words::Wording;
 
 /// A question with its worked solution.
 #[derive(Clone, Debug, PartialEq, Eq)]

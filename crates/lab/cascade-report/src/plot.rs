@@ -16,6 +16,7 @@
 mod bars;
 mod font;
 mod lines;
+mod pdf;
 mod png;
 mod scale;
 mod style;

@@ -17,6 +17,9 @@ use crate::table::Table;
 /// The file to open.
 const PAGE: &str = "report.html";
 
+/// All tables, to read.
+const TABLES: &str = "table.md";
+
 /// A part of a report.
 #[derive(Clone, Debug)]
 enum Block {
@@ -81,9 +84,10 @@ impl Report {
         self.with(Block::Sample(sample))
     }
 
-    /// Writes `report.html`, `manifest.json`, `table.md` with all tables, `table.csv`, `plot.svg`
-    /// and `plot.png` to a folder, which is made if it is not there. Tables and plots after the
-    /// first are numbered: `table-2.csv`, `plot-2.svg`. Each file is replaced as a whole.
+    /// Writes a folder, which is made if it is not there: `report.html`, `manifest.json`,
+    /// `table.md` with all tables, each table as CSV and LaTeX, and each plot as SVG, PDF and PNG.
+    /// Files of tables and plots are numbered, and named after their titles:
+    /// `table-2-walltime-gsm8k.csv`. Each file is replaced as a whole.
     ///
     /// # Errors
     /// [`Error::Io`], or [`Error::Draw`] and [`Error::Json`] of the parts.
@@ -91,14 +95,18 @@ impl Report {
         std::fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
         let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
         for (i, table) in self.tables().enumerate() {
-            write(&numbered("table", i, "csv"), table.to_csv().as_bytes())?;
+            let stem = stem("table", i, table.title());
+            write(&format!("{stem}.csv"), table.to_csv().as_bytes())?;
+            write(&format!("{stem}.tex"), table.to_latex().as_bytes())?;
         }
         for (i, plot) in self.plots().enumerate() {
-            write(&numbered("plot", i, "svg"), plot.to_svg().as_bytes())?;
-            write(&numbered("plot", i, "png"), &plot.to_png(2.0)?)?;
+            let stem = stem("plot", i, plot.title());
+            write(&format!("{stem}.svg"), plot.to_svg().as_bytes())?;
+            write(&format!("{stem}.pdf"), &plot.to_pdf()?)?;
+            write(&format!("{stem}.png"), &plot.to_png(2.0)?)?;
         }
         let tables: Vec<String> = self.tables().map(Table::to_markdown).collect();
-        write("table.md", tables.join("\n").as_bytes())?;
+        write(TABLES, tables.join("\n").as_bytes())?;
         write(MANIFEST, self.manifest.to_json()?.as_bytes())?;
         write(PAGE, self.to_html().as_bytes())
     }
@@ -136,29 +144,72 @@ impl Report {
     }
 }
 
-/// Whether a report writes a file of this name.
+/// Whether a report writes a file of this name, or did so in an earlier version.
 pub(crate) fn is_part(name: &str) -> bool {
-    let numbered = |stem: &str, extension: &str| {
-        let middle = name
-            .strip_prefix(stem)
-            .and_then(|n| n.strip_suffix(extension));
-        middle.is_some_and(|middle| match middle.strip_prefix('-') {
-            Some(number) => number.parse::<usize>().is_ok(),
-            None => middle.is_empty(),
-        })
+    let Some((stem, extension)) = name.rsplit_once('.') else {
+        return false;
     };
-    let parts = [
-        ("table", ".md"),
-        ("table", ".csv"),
-        ("plot", ".svg"),
-        ("plot", ".png"),
-    ];
-    name == MANIFEST || name == PAGE || parts.iter().any(|(stem, end)| numbered(stem, end))
+    let is_numbered = |kind: &str| match stem.strip_prefix(kind).map(|rest| rest.strip_prefix('-'))
+    {
+        None => false,
+        Some(None) => stem == kind,
+        Some(Some(rest)) => {
+            let number = rest.split('-').next().unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit())
+        }
+    };
+    let (table, plot) = (["csv", "tex"], ["svg", "pdf", "png"]);
+    [MANIFEST, PAGE, TABLES].contains(&name)
+        || (table.contains(&extension) && is_numbered("table"))
+        || (plot.contains(&extension) && is_numbered("plot"))
 }
 
-fn numbered(stem: &str, i: usize, extension: &str) -> String {
-    match i {
-        0 => format!("{stem}.{extension}"),
-        _ => format!("{stem}-{}.{extension}", i + 1),
+/// `table-2-walltime-gsm8k`: what it is, its number, and the first words of its title.
+fn stem(kind: &str, i: usize, title: &str) -> String {
+    /// Letters of a title at most: names of files are listed beside each other.
+    const MOST: usize = 48;
+    let mut stem = format!("{kind}-{}", i + 1);
+    let most = stem.len() + MOST;
+    let title = title.to_lowercase();
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric());
+    for word in words.filter(|word| !word.is_empty()) {
+        if stem.len() + 1 + word.len() > most {
+            break;
+        }
+        stem = format!("{stem}-{word}");
+    }
+    stem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_say_what_they_are() {
+        assert_eq!(
+            stem("table", 1, "Walltime × plain, gsm8k: α & β"),
+            "table-2-walltime-plain-gsm8k"
+        );
+        assert_eq!(stem("plot", 0, "…"), "plot-1");
+        assert!(stem("plot", 0, &"long ".repeat(40)).len() <= 55);
+        for part in [
+            "table-1-a.csv",
+            "table-12.tex",
+            "plot-1-x-y.pdf",
+            "plot.png",
+            "table.md",
+        ] {
+            assert!(is_part(part), "{part}");
+        }
+        for other in [
+            "table-x.csv",
+            "tables.csv",
+            "plot-1.csv",
+            "table-1.svg",
+            "plotter.svg",
+        ] {
+            assert!(!is_part(other), "{other}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod csv;
 mod html;
+mod latex;
 mod markdown;
 
 pub(crate) use html::badge;

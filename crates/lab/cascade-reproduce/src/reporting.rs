@@ -53,10 +53,16 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
         .seeds
         .insert("prompts and bootstrap".to_owned(), data.plan.seed);
     let title = format!("{}: {}", data.plan.name, notes::title(&data));
-    let mut report = Report::new(title, made.summary.clone(), manifest);
-    report = report
-        .text(data.definition.about.clone())
-        .text(notes::provenance(&data));
+    let mut report = match &made.overview {
+        None => Report::new(title, made.summary.clone(), manifest).text(&data.definition.about),
+        Some(overview) => {
+            let report = Report::new(title, &data.definition.about, manifest);
+            let report = report.table(overview.clone());
+            let found = made.summary.lines().fold(report, Report::text);
+            found.heading("In detail")
+        }
+    };
+    report = report.text(notes::provenance(&data));
     for (plot, caption) in made.plots {
         report = report.plot(plot, caption);
     }
@@ -72,7 +78,7 @@ pub fn report(folder: &Path, manifest: Manifest) -> Result<Reported> {
     })?;
     Ok(Reported {
         report,
-        tables: made.tables,
+        tables: made.overview.into_iter().chain(made.tables).collect(),
         summary: made.summary,
         unequal: data.unequal(),
     })
@@ -83,6 +89,8 @@ struct Made {
     summary: String,
     tables: Vec<Table>,
     plots: Vec<(cascade_report::Plot, String)>,
+    /// A table that shows it all at once, if the tables are several.
+    overview: Option<Table>,
     /// The variant whose samples are shown, if it is not the one of most drafters.
     best: Option<usize>,
 }

@@ -169,7 +169,7 @@ impl Samples {
         let mut text = String::new();
         for sampled in self.iter() {
             // Numbers, strings and lists: there is nothing that JSON could refuse.
-            text += &serde_json::to_string(sampled).unwrap_or_default();
+            text += &cascade_fs::one_line(serde_json::to_string(sampled).unwrap_or_default());
             text.push('\n');
         }
         Ok(write_atomically(&self.path, text.as_bytes())?)

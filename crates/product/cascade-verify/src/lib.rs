@@ -12,7 +12,8 @@
 //!   possible. One file for each [`ReviewRule`]: [`matching`], [`speculative`], [`iterated`],
 //!   [`spec_infer`]; [`lenient`] loosens any of them.
 //!
-//! * [`over_acceptance`]: a sampled review that **is lossy**, within a [`LossBudget`].
+//! * [`over_acceptance`]: a sampled review that **is lossy**, within a [`LossBudget`] or by the
+//!   paper's rules.
 //!
 //! Every strict review is exact: it emits what the reviewer alone would emit (greedy), or tokens of
 //! the same distribution (sampled).
@@ -32,7 +33,7 @@ pub mod speculative;
 mod verdict;
 
 pub use lenience::{InvalidLenience, Lenience, LeniencePolicy};
-pub use over_acceptance::{InvalidLossBudget, LossBudget};
+pub use over_acceptance::{Epsilon, InvalidEpsilon, InvalidLossBudget, LossBudget, OverAcceptance};
 pub use row_distributions::{RowDistributions, SampledRows};
 pub use rule::{CandidateToken, ReviewRule, Rule, UnknownRule};
 pub use verdict::Verdict;

@@ -4,7 +4,7 @@
 use cascade_core::{Draft, NodeId, Proposal, RandomSource, Result, TokenId, TokenTree};
 
 use crate::{
-    lenient, over_acceptance, CandidateToken, LeniencePolicy, LossBudget, ReviewRule,
+    lenient, over_acceptance, CandidateToken, LeniencePolicy, OverAcceptance, ReviewRule,
     RowDistributions, Verdict,
 };
 
@@ -39,9 +39,10 @@ pub fn review(
     })
 }
 
-/// As [`review`] with [`LeniencePolicy::STRICT`], but **lossy**: by [`over_acceptance`], each
-/// token's distribution is `budget` at most from the reviewer's, in total variation. Returns the
-/// sum of these distances over the tokens of the verdict too.
+/// As [`review`] with [`LeniencePolicy::STRICT`], but **lossy**, by [`over_acceptance`]: with a
+/// [`LossBudget`](crate::LossBudget), each token's distribution is that far at most from the
+/// reviewer's, in total variation. Returns the sum of these distances over the tokens of the
+/// verdict too.
 ///
 /// # Errors
 /// Those of `rows`.
@@ -50,14 +51,14 @@ pub fn review_lossy(
     start: Option<NodeId>,
     rows: &mut (impl RowDistributions + ?Sized),
     rule: impl ReviewRule,
-    budget: LossBudget,
+    more: impl Into<OverAcceptance>,
     chance: &mut dyn RandomSource,
 ) -> Result<(Verdict, f64)> {
-    let mut loss = 0.0;
+    let (more, mut loss) = (more.into(), 0.0);
     let verdict = Verdict::walk(draft, start, |at| {
         let p = rows.distribution(TokenTree::row(at))?;
         let draws = draws_after(draft, at);
-        let (token, r) = over_acceptance::token(&p, &draws, budget, &rule, chance);
+        let (token, r) = over_acceptance::token(&p, &draws, more, &rule, chance);
         loss += p.total_variation(&r);
         Ok((token, Proposal::Sampled(r)))
     })?;

@@ -29,7 +29,7 @@ impl Plot {
         pixmap.encode_png().map_err(|e| self.undrawn(e))
     }
 
-    fn undrawn(&self, message: impl ToString) -> Error {
+    pub(super) fn undrawn(&self, message: impl ToString) -> Error {
         Error::Draw {
             title: self.title.clone(),
             message: message.to_string(),
@@ -38,7 +38,7 @@ impl Plot {
 }
 
 /// Only the embedded font, whatever family is asked for.
-fn options() -> Options<'static> {
+pub(super) fn options() -> Options<'static> {
     let mut fonts = fontdb::Database::new();
     fonts.load_font_data(font::REGULAR.to_vec());
     fonts.load_font_data(font::BOLD.to_vec());

@@ -344,7 +344,6 @@ fn parse_all<R: Record>(
 
 fn line(record: &impl Record) -> Result<Vec<u8>> {
     let what = || format!("the record `{}`", record.id());
-    let mut line = serde_json::to_vec(record).map_err(|e| Error::json(what())(e))?;
-    line.push(b'\n');
-    Ok(line)
+    let json = serde_json::to_string(record).map_err(|e| Error::json(what())(e))?;
+    Ok((cascade_fs::one_line(json) + "\n").into_bytes())
 }

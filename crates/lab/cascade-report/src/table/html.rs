@@ -17,7 +17,7 @@ impl Table {
 
     pub(crate) fn markup(&self) -> Markup {
         html! {
-            figure.table {
+            figure class=(self.class()) {
                 figcaption { (shown(&self.title)) }
                 div.scroll {
                     table {
@@ -37,6 +37,14 @@ impl Table {
                     ul.notes { @for note in &notes { li { (shown(note)) } } }
                 }
             }
+        }
+    }
+
+    /// A table of many columns is printed across the page.
+    fn class(&self) -> &'static str {
+        match self.columns.len() {
+            0..=7 => "table",
+            _ => "table wide",
         }
     }
 

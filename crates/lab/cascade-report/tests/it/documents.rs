@@ -321,9 +321,48 @@ fn a_report_is_a_folder() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let expected =
-        "manifest.json plot-2.png plot-2.svg plot.png plot.svg report.html table.csv table.md";
-    assert_eq!(names.join(" "), expected);
+    let (plots, tables) = (["plot-1", "plot-2"], ["table-1"]);
+    for (stems, extensions) in [
+        (&plots[..], &["pdf", "png", "svg"][..]),
+        (&tables[..], &["csv", "tex"][..]),
+    ] {
+        for stem in stems {
+            for extension in extensions {
+                let is = |name: &String| name.starts_with(stem) && name.ends_with(extension);
+                assert_eq!(names.iter().filter(|name| is(name)).count(), 1, "{names:?}");
+            }
+        }
+    }
+    for name in ["manifest.json", "report.html", "table.md"] {
+        assert!(names.contains(&name.to_owned()), "{names:?}");
+    }
+    assert_eq!(names.len(), 11, "{names:?}");
+    let pdf = names.iter().find(|name| name.ends_with(".pdf")).unwrap();
+    check_pdf(&std::fs::read(folder.path().join(pdf)).unwrap());
+}
+
+/// Every object is where the table of a PDF says, and every stream as long as it says.
+fn check_pdf(pdf: &[u8]) {
+    let text = std::str::from_utf8(pdf).unwrap();
+    assert!(text.starts_with("%PDF-1.4\n") && text.ends_with("%%EOF\n"));
+    let start = text.rsplit("startxref\n").next().unwrap();
+    let start: usize = start.lines().next().unwrap().parse().unwrap();
+    let mut table = text[start..].lines();
+    assert_eq!(table.next(), Some("xref"));
+    let count: usize = table.next().unwrap()[2..].parse().unwrap();
+    for (index, entry) in table.take(count).enumerate().skip(1) {
+        let offset: usize = entry[..10].parse().unwrap();
+        let object = &text[offset..];
+        assert!(object.starts_with(&format!("{index} 0 obj\n")), "{entry}");
+        if let Some((head, rest)) = object[..object.find("endobj").unwrap()].split_once("stream\n")
+        {
+            let length = head.rsplit("/Length ").next().unwrap();
+            let length: usize = length[..length.find(' ').unwrap()].parse().unwrap();
+            assert_eq!(&rest[length..], "\nendstream\n");
+        }
+    }
+    // Text is there, as outlines.
+    assert!(text.matches(" c\n").count() > 100);
 }
 
 proptest! {

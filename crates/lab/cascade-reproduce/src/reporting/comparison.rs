@@ -24,20 +24,40 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         tables: Vec::new(),
         plots: Vec::new(),
         best: None,
+        overview: None,
     };
+    let mut columns = Vec::new();
     for suite in &data.plan.suites {
         let sheet = data.of_dataset(&suite.dataset);
         if sheet.prompts() == 0 {
             continue;
         }
         for &metric in &data.definition.metrics {
-            add(&mut made, data, &sheet, &suite.dataset, metric)?;
+            columns.extend(add(&mut made, data, &sheet, &suite.dataset, metric)?);
         }
     }
     if made.tables.is_empty() {
         made.summary = "No prompt has been answered by all cascades yet.".to_owned();
     }
+    // Of one column, the only table is the overview.
+    if columns.len() > 1 {
+        made.overview = Some(overview(data, columns)?);
+    }
     Ok(made)
+}
+
+/// The best of each row, by all metrics and on all datasets beside each other.
+fn overview(data: &Data, columns: Vec<Figures>) -> Result<Table> {
+    let rows = &data.definition.rows;
+    let algorithms = rows.iter().map(|row| row.algorithm.clone());
+    let drafters = rows.iter().map(|row| names(&row.drafters));
+    let mut table = Table::new("Summary: the best of each row")
+        .labels("Algorithm", algorithms)?
+        .labels("Drafters", drafters)?;
+    for column in columns {
+        table = table.figures(column)?;
+    }
+    Ok(table.note(format!("{}.", notes::title(data))))
 }
 
 fn add(
@@ -46,16 +66,18 @@ fn add(
     sheet: &Sheet<'_>,
     dataset: &str,
     metric: Metric,
-) -> Result<()> {
+) -> Result<Option<Figures>> {
     let costs = data.costs(metric)?;
     if costs.is_none() && metric != Metric::Walltime {
-        return Ok(());
+        return Ok(None);
     }
     let scored = Scored::new(data, sheet, costs.as_ref())?;
     let lines = scored.lines(dataset, metric);
     made.best = made.best.or_else(|| scored.best_cascade());
-    let title = format!("{}, {dataset}: {}", notes::title(data), metric.title());
-    let mut table = scored.table(&title, &lines, metric)?;
+    // Which experiment it is, and of which models, is in the note and the caption.
+    let title = format!("{}, {dataset}", metric.title());
+    let table = scored.table(&title, &lines, metric)?;
+    let mut table = table.note(format!("{}.", notes::title(data)));
     let of_paper = data.definition.of_paper(dataset);
     if of_paper != dataset {
         table = table.note(format!("The paper's figures are of {of_paper}."));
@@ -66,12 +88,18 @@ fn add(
     made.tables.push(table);
     made.plots.push((
         scored.plot(&title, &lines, metric)?,
-        caption(notes::models(data), metric),
+        format!(
+            "{}. The paper's figures, which are of its own models, are in the table.",
+            notes::title(data)
+        ),
     ));
     if let Some(sentence) = scored.finding(dataset, metric) {
         made.summary = format!("{}\n{sentence}", made.summary).trim().to_owned();
     }
-    Ok(())
+    let header = format!("{}, {dataset}", scored.measure(metric));
+    Ok(Some(
+        Figures::new(header, scored.evidence(), scored.best_of_rows()).intervals(INTERVALS),
+    ))
 }
 
 /// Whether there is anything to choose: a row of several variants.
@@ -84,11 +112,6 @@ fn chooses(data: &Data) -> bool {
 fn ratios(data: &Data, sheet: &Sheet<'_>, costs: Option<&CostTable>) -> Result<Option<Vec<Ratio>>> {
     let all = |costs| (0..data.variants.len()).map(move |variant| sheet.swi(variant, costs));
     costs.map(|costs| all(costs).collect()).transpose()
-}
-
-fn caption(models: &str, metric: Metric) -> String {
-    let by = metric.title();
-    format!("Ours with {models}, by {by}; beside it the paper's, where it has one.")
 }
 
 /// Prompts below which nothing is concluded.
@@ -421,6 +444,40 @@ impl<'a> Scored<'a> {
         (!largest.is_empty()).then(|| format!("{drafters} at {}", largest.join(", ")))
     }
 
+    /// What variants are compared by, with its interval.
+    fn figure(&self, variant: usize) -> Option<Figure> {
+        match &self.ratios {
+            Some(ratios) => ratios[variant].figure(self.data.bootstrap()),
+            None => self.sheet.speedup(variant),
+        }
+    }
+
+    fn evidence(&self) -> Evidence {
+        match &self.ratios {
+            Some(_) => Evidence::Modelled,
+            None => self.data.plan.evidence,
+        }
+    }
+
+    /// What is compared, in a word.
+    fn measure(&self, metric: Metric) -> &'static str {
+        match metric {
+            Metric::Walltime => "walltime × plain",
+            metric => metric.title(),
+        }
+    }
+
+    /// What is compared, of the best variant of each row.
+    fn best_of_rows(&self) -> Vec<Option<Figure>> {
+        let rows = 0..self.data.definition.rows.len();
+        let best = rows.map(|row| {
+            let variant = self.best(&self.variants_of(row))?;
+            self.scores[variant]?;
+            self.figure(variant)
+        });
+        best.collect()
+    }
+
     fn plot(&self, title: &str, lines: &[Line<'_>], metric: Metric) -> Result<Plot> {
         let groups = lines.iter().map(|line| {
             let drafters = line.row.drafters.iter().map(|role| role.name());
@@ -432,29 +489,12 @@ impl<'a> Scored<'a> {
             let label = format!("{} {} {best}", line.row.algorithm, drafters.join(", "));
             label.trim_end().to_owned()
         });
-        let bootstrap = self.data.bootstrap();
-        let ours = self.each(lines, |variant| match &self.ratios {
-            Some(ratios) => ratios[variant].figure(bootstrap),
-            None => self.sheet.speedup(variant),
-        });
-        let evidence = match &self.ratios {
-            Some(_) => Evidence::Modelled,
-            None => self.data.plan.evidence,
-        };
-        let mut bars = vec![Bars::new("ours", evidence, ours)];
-        let plain = lines.first().and_then(|line| line.paper);
-        let scale = match (metric, plain) {
-            (Metric::Walltime, Some(plain)) => plain,
-            (Metric::Walltime, None) => f64::NAN,
-            _ => 1.0,
-        };
-        if let Some(paper) = papers(lines, |value| value / scale).filter(|_| scale.is_finite()) {
-            bars.push(Bars::new("paper", Evidence::Paper, paper));
-        }
+        let ours = self.each(lines, |variant| self.figure(variant));
         let axis = match metric {
             Metric::Walltime => "speed by plain decoding's",
             _ => "SWI",
         };
+        let bars = vec![Bars::new("ours", self.evidence(), ours)];
         Ok(Plot::bars(
             title,
             groups.collect::<Vec<_>>(),
@@ -478,10 +518,7 @@ impl<'a> Scored<'a> {
             Some(format!("{} {score:.2}", row.algorithm))
         });
         let best: Vec<String> = best.collect();
-        let by = match metric {
-            Metric::Walltime => "walltime × plain",
-            metric => metric.title(),
-        };
+        let by = self.measure(metric);
         (!best.is_empty()).then(|| format!("{dataset}, {by}: {}.", best.join(", ")))
     }
 

@@ -27,6 +27,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         tables: Vec::new(),
         plots: Vec::new(),
         best: None,
+        overview: None,
     };
     if groups.is_empty() {
         return Ok(made);

@@ -12,6 +12,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         tables: Vec::new(),
         plots: Vec::new(),
         best: None,
+        overview: None,
     };
     for suite in &data.plan.suites {
         let sheet = data.of_dataset(&suite.dataset);

@@ -64,6 +64,7 @@ pub(super) fn made(data: &Data) -> Result<Made> {
         tables: vec![table],
         plots: vec![(plot, format!("Replayed from {}.", notes::models(data)))],
         best: None,
+        overview: None,
     })
 }
 

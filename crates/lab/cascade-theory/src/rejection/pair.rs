@@ -139,13 +139,21 @@ impl Pair {
     /// # Errors
     /// [`Error::Vocabulary`] if `accept` is not of the vocabulary's size.
     pub fn emitted_by(&self, accept: &[AcceptanceRate]) -> Result<Vec<f64>> {
+        self.emitted_with(accept, &self.missing(accept))
+    }
+
+    /// The same with another replacement, not normalised.
+    pub(super) fn emitted_with(
+        &self,
+        accept: &[AcceptanceRate],
+        replacement: &[f64],
+    ) -> Result<Vec<f64>> {
         let rejection = self.rejection_by(accept)?;
-        let missing = self.missing(accept);
-        let mass: f64 = missing.iter().sum();
+        let mass: f64 = replacement.iter().sum();
         let share = if mass > 0.0 { rejection / mass } else { 0.0 };
-        let tokens = self.tokens().zip(accept).zip(missing);
+        let tokens = self.tokens().zip(accept).zip(replacement);
         Ok(tokens
-            .map(|(((_, p), b), missing)| b.get() * p + share * missing)
+            .map(|(((_, p), b), replacement)| b.get() * p + share * replacement)
             .collect())
     }
 

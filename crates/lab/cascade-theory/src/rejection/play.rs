@@ -180,7 +180,7 @@ impl Review {
         let accept = rule.accept(pair)?;
         Ok(Self {
             drafter: Cumulative::new(pair.tokens().map(|(_, p)| p)),
-            replacement: Cumulative::new(pair.missing(&accept)),
+            replacement: Cumulative::new(rule.replacement(pair, &accept)),
             accept: vec![accept.into_iter().map(AcceptanceRate::get).collect()],
         })
     }

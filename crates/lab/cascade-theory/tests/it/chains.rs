@@ -38,9 +38,15 @@ fn algorithms(chain: &Markov) -> Vec<(Algorithm, f64)> {
         let expected = expected_over_acceptance(chain, rule, horizon).unwrap();
         (Algorithm::OverAcceptance(rule), expected.rejections)
     });
+    let unoptimized = [0.1, 0.4].map(|extra| {
+        let rule = AcceptMore::ExtraUnoptimized(extra);
+        let expected = expected_over_acceptance(chain, rule, horizon).unwrap();
+        (Algorithm::OverAcceptance(rule), expected.rejections)
+    });
     let mut all = vec![(Algorithm::Speculative, single)];
     all.extend(batch);
     all.extend(over);
+    all.extend(unoptimized);
     all
 }
 
@@ -155,6 +161,41 @@ fn over_acceptance_is_on_the_front() {
         let refused = expected_over_acceptance(&chain(2, 2, 0), rule, 2).unwrap_err();
         assert_eq!(refused, Error::Extra(-0.1));
     }
+}
+
+/// Decoding-UNO beside Decoding-OPT at one position, by every outcome: each drafted token, kept or
+/// rejected, and each replacement.
+#[test]
+fn replacing_by_the_target_is_more_biased_and_rejects_as_often() {
+    let mut differ = 0;
+    for seed in 0..20 {
+        for pair in chain(6, 3, seed).pairs() {
+            for extra in [0.0, 0.05, 0.2, 0.6] {
+                let (optimal, other) = (
+                    AcceptMore::Extra(extra),
+                    AcceptMore::ExtraUnoptimized(extra),
+                );
+                let accept = other.accept(pair).unwrap();
+                assert_eq!(accept, optimal.accept(pair).unwrap());
+                let mut outcomes = vec![0.0; 6];
+                for (drafted, (_, drawn)) in pair.tokens().enumerate() {
+                    outcomes[drafted] += drawn * accept[drafted].get();
+                    for (replaced, (target, _)) in pair.tokens().enumerate() {
+                        outcomes[replaced] += drawn * (1.0 - accept[drafted].get()) * target;
+                    }
+                }
+                for (a, b) in outcomes.iter().zip(other.emitted(pair).unwrap()) {
+                    assert!((a - b).abs() < 1e-12, "{a} {b}");
+                }
+                let (least, bias) = (optimal.bias(pair).unwrap(), other.bias(pair).unwrap());
+                assert!((least - pair.least_bias(&accept).unwrap()).abs() < 1e-12);
+                assert!(bias >= least - 1e-12, "{bias} {least}");
+                differ += usize::from(bias > least + 1e-3);
+            }
+        }
+    }
+    // Even ε = 0 is biased: what speculative sampling rejects, the target must not just redraw.
+    assert!(differ > 500, "{differ}");
 }
 
 #[test]

@@ -6,16 +6,32 @@ use std::sync::Arc;
 
 use cascade_core::toy::outcomes;
 use cascade_core::{Distribution, Proposal, TokenId};
-use cascade_verify::{sampled, LossBudget, Rule};
+use cascade_verify::{sampled, Epsilon, LossBudget, OverAcceptance, Rule};
 
 use crate::exact::drafting::{all_drafts, Drafts, Shape};
 use crate::exact::joint::emitted;
 use crate::exact::language::{Cast, Language};
 use crate::exact::strict::fits;
-use crate::exact::TOLERANCE;
+use crate::exact::{CAUGHT, TOLERANCE};
 
-fn budget(value: f64) -> LossBudget {
-    LossBudget::new(value).unwrap()
+fn budget(value: f64) -> OverAcceptance {
+    LossBudget::new(value).unwrap().into()
+}
+
+fn optimal(value: f64) -> OverAcceptance {
+    OverAcceptance::Optimal(Epsilon::new(value).unwrap())
+}
+
+fn unoptimized(value: f64) -> OverAcceptance {
+    OverAcceptance::Unoptimized(Epsilon::new(value).unwrap())
+}
+
+/// The most that a token's distribution may be from the target's.
+fn most(more: OverAcceptance) -> f64 {
+    match more {
+        OverAcceptance::Budget(budget) => budget.get(),
+        _ => 1.0,
+    }
 }
 
 /// Everything that a lossy review of `drafts` may do: what it emits, what it says that it lost on
@@ -24,13 +40,13 @@ fn reviews(
     target: &Language,
     drafts: &Drafts,
     rule: Rule,
-    budget: LossBudget,
+    more: OverAcceptance,
     mut visit: impl FnMut(&[TokenId], &[Proposal], f64, f64),
 ) {
     for (draft, drafted) in drafts {
         let mut rows = target.rows(&[], draft);
         let reviewed = outcomes(|chance| {
-            sampled::review_lossy(draft, None, &mut rows[..], rule, budget, chance).unwrap()
+            sampled::review_lossy(draft, None, &mut rows[..], rule, more, chance).unwrap()
         });
         for ((verdict, loss), probability) in reviewed {
             let text = emitted(draft, &verdict);
@@ -53,7 +69,8 @@ struct Place {
     mass: Vec<f64>,
 }
 
-fn check(cast: &Cast, shape: Shape, depth: usize, rule: Rule, delta: f64) {
+fn check(cast: &Cast, shape: Shape, depth: usize, rule: Rule, more: OverAcceptance) {
+    let delta = most(more);
     let drafts = all_drafts(|chance| shape.draft(&[&cast.small, &cast.base], &[], depth, chance));
     let mut places: HashMap<(Vec<TokenId>, Vec<u64>), Place> = HashMap::new();
     let vocabulary = cast.target.after(&[]).vocab_size();
@@ -61,7 +78,7 @@ fn check(cast: &Cast, shape: Shape, depth: usize, rule: Rule, delta: f64) {
         &cast.target,
         &drafts,
         rule,
-        budget(delta),
+        more,
         |text, reported, loss, probability| {
             let mut spent = 0.0;
             for (i, r) in reported.iter().enumerate() {
@@ -92,7 +109,7 @@ fn check(cast: &Cast, shape: Shape, depth: usize, rule: Rule, delta: f64) {
             let error = (mass - promised).abs();
             assert!(
                 error < TOLERANCE,
-                "{rule}, δ {delta}, {shape:?}, {cast}: {error:e}"
+                "{rule}, {more:?}, {shape:?}, {cast}: {error:e}"
             );
         }
     }
@@ -112,9 +129,16 @@ fn tokens_come_from_the_reported_distributions_within_the_budget() {
     ];
     for shape in shapes {
         for rule in Rule::DRAWN.into_iter().filter(|&rule| fits(rule, shape)) {
-            for delta in [0.02, 0.3, 1.0] {
+            let budgets = [0.02, 0.3, 1.0].map(budget);
+            let epsilons = [
+                optimal(0.05),
+                optimal(0.4),
+                unoptimized(0.05),
+                unoptimized(0.4),
+            ];
+            for more in budgets.into_iter().chain(epsilons) {
                 for cast in Cast::all(3, 300..301) {
-                    check(&cast, shape, 2, rule, delta);
+                    check(&cast, shape, 2, rule, more);
                 }
             }
         }
@@ -123,7 +147,7 @@ fn tokens_come_from_the_reported_distributions_within_the_budget() {
 
 /// Total variation distance between all that is emitted and the target, over the first token; and
 /// the probability that the first draw is rejected.
-fn first_token(cast: &Cast, rule: Rule, delta: f64) -> (f64, f64) {
+fn first_token(cast: &Cast, rule: Rule, more: OverAcceptance) -> (f64, f64) {
     let drafts = all_drafts(|chance| Shape::CHAIN.draft(&[&cast.small], &[], 1, chance));
     let p = cast.target.after(&[]);
     let mut mass = vec![0.0; p.vocab_size()];
@@ -132,7 +156,7 @@ fn first_token(cast: &Cast, rule: Rule, delta: f64) -> (f64, f64) {
         &cast.target,
         &drafts,
         rule,
-        budget(delta),
+        more,
         |text, reported, _, probability| {
             mass[text[0] as usize] += probability;
             if reported.len() > 1 {
@@ -155,7 +179,7 @@ fn the_bias_is_the_budget_and_rejections_are_on_the_front() {
             .after(&[])
             .total_variation(cast.small.after(&[]));
         for delta in [0.01, 0.1, 0.2, 0.4, 0.8, 1.0] {
-            let (bias, rejected) = first_token(&cast, Rule::Speculative, delta);
+            let (bias, rejected) = first_token(&cast, Rule::Speculative, budget(delta));
             let expected = distance.min(delta);
             assert!(
                 (bias - expected).abs() < TOLERANCE,
@@ -170,6 +194,39 @@ fn the_bias_is_the_budget_and_rejections_are_on_the_front() {
             );
         }
     }
+}
+
+/// The paper's rules: both reject as often as Σ max(q − p − ε, 0) says, the one with the best
+/// replacement is on the front (Theorem 5), and the other, Decoding-UNO, is never better and mostly
+/// worse.
+#[test]
+fn the_papers_rules_reject_alike_and_only_the_best_is_on_the_front() {
+    let mut worse = 0;
+    for cast in Cast::all(4, 330..334) {
+        let (p, q) = (cast.target.after(&[]), cast.small.after(&[]));
+        let distance = p.total_variation(q);
+        for epsilon in [0.01, 0.1, 0.3] {
+            let mut rejections = 0.0;
+            q.for_each(|token, q| {
+                rejections += (q - p.probability(token) - epsilon).max(0.0);
+            });
+            let (bias, rejected) = first_token(&cast, Rule::Speculative, optimal(epsilon));
+            assert!(
+                (rejected - rejections).abs() < TOLERANCE,
+                "{cast}: {rejected}"
+            );
+            assert!(
+                (bias + rejected - distance).abs() < TOLERANCE,
+                "{cast}: {bias}"
+            );
+            // A rejected draw may be replaced by the same token, which ends the draft too.
+            let (other, rejected) = first_token(&cast, Rule::Speculative, unoptimized(epsilon));
+            assert!(rejected <= rejections + TOLERANCE, "{cast}: {rejected}");
+            assert!(other >= bias - TOLERANCE, "{cast}: {other} {bias}");
+            worse += usize::from(other > bias + CAUGHT);
+        }
+    }
+    assert!(worse > 10, "{worse}");
 }
 
 /// The distance over whole sequences is at most what is reported as lost, in expectation.
