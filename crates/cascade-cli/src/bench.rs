@@ -4,7 +4,6 @@ mod model;
 pub(crate) mod options;
 mod step;
 
-
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
