@@ -6,7 +6,10 @@
 //!
 //! * [`cpu`]: weights of any format on the CPU, with the kernels of `cascade-cpu`.
 //! * [`gpu`]: f32 and bf16 on NVIDIA GPUs, with the kernels of `cascade-gpu`.
+//! * [`candle`]: the devices of candle, with its tensors.
 
+#[cfg(feature = "candle")]
+mod candle;
 mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
@@ -25,7 +28,7 @@ use crate::dtype::Types;
 pub(crate) use crate::info::{Heads, ModelInfo};
 use crate::network::{LaunchCost, Network, NewRows, Sequence};
 use crate::weights::Provider;
-#[cfg(feature = "gpu")]
+#[cfg(any(feature = "gpu", feature = "candle"))]
 use crate::Error;
 use crate::{Device, Result};
 
@@ -300,6 +303,15 @@ pub(crate) fn network(
             let backend = loader.backend()?;
             backend.prepare(&info, &*layers)?;
             BackendNetwork::shared(backend, info, layers)
+        }
+        #[cfg(feature = "candle")]
+        Device::Candle(device) => {
+            if let Some(cache) = types.cache {
+                return Err(Error::GpuCacheType { cache });
+            }
+            let mut loader = candle::CandleLoader::new(device, info, weights, types.weights)?;
+            let layers = config.layers(&mut loader)?;
+            BackendNetwork::shared(loader.backend(), info, layers)
         }
     })
 }
