@@ -147,6 +147,9 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Whether a forward takes rows of several sequences.
     const GATHERS: bool;
 
+    /// Whether the bits of a row do not depend on the rows beside it.
+    const ROW_INVARIANT: bool;
+
     /// Bytes of `weights` weights of linear maps.
     fn weight_bytes(&self, weights: usize) -> usize;
 
@@ -376,6 +379,10 @@ impl<B: Backend> Network for BackendNetwork<B> {
 
     fn gathers(&self) -> bool {
         B::GATHERS
+    }
+
+    fn is_row_invariant(&self) -> bool {
+        B::ROW_INVARIANT
     }
 
     fn forward(&self, texts: Vec<NewRows<'_>>) -> Vec<CoreResult<Scores>> {

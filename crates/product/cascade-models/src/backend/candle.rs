@@ -60,6 +60,7 @@ impl Backend for Candle {
     type Sequence = CandleSequence;
 
     const GATHERS: bool = false;
+    const ROW_INVARIANT: bool = false;
 
     fn weight_bytes(&self, weights: usize) -> usize {
         let (all, bytes) = self.held;
