@@ -255,9 +255,9 @@ fn with_candle_in_all_types() {
     tree.push(43, Some(0));
     let types = [
         (DType::F32, 1e-5),
-        (DType::F16, 6e-3),
-        (DType::Q8_0, 1e-2),
-        (DType::Q4_0, 1e-2),
+        (DType::F16, 2e-2),
+        (DType::Q8_0, 3e-2),
+        (DType::Q4_0, 5e-2),
         (DType::Stored, 1e-5),
     ];
     for name in ["demo-t5-base", "demo-llama-base"] {
