@@ -23,8 +23,9 @@ pub(crate) struct JobArgs {
     #[command(flatten)]
     pub(crate) decoding: DecodingArgs,
 
-    /// Device of all models, overriding the configuration: auto, cpu or cuda:N. auto is the first
-    /// GPU if it can be used, else the CPU.
+    /// Device of all models, overriding the configuration: auto, cpu or cuda:N, or candle:cpu and
+    /// others of the second engine (docs/candle.md). auto is the first GPU if it can be used, else
+    /// the CPU.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<DeviceSpec>,
 }

@@ -28,7 +28,7 @@ pub(crate) fn doctor(json: bool) -> Result<ExitCode> {
 }
 
 /// What there is to say; lists are arrays.
-fn rows() -> [(&'static str, Value); 13] {
+fn rows() -> [(&'static str, Value); 16] {
     let hub = HubOptions::from_env();
     let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().into();
     [
@@ -43,6 +43,9 @@ fn rows() -> [(&'static str, Value); 13] {
         ("cpu", "ok".into()),
         ("cuda:0", cuda().into()),
         ("cuda:0 kernels", kernels().into()),
+        ("candle:cpu", opens("candle:cpu").into()),
+        ("candle:cuda:0", opens("candle:cuda:0").into()),
+        ("candle:metal:0", opens("candle:metal:0").into()),
         ("hub", endpoint(&hub).into()),
         ("hub cache", folder(&hub.cache).into()),
         (
@@ -120,7 +123,16 @@ fn cuda() -> String {
             }
             Err(error) => format!("{}, but {error}", gpu.name()),
         },
-        Ok(Device::Cpu) => "cpu".to_owned(),
+        // What computes there instead is said below.
+        Ok(_) => "not with our kernels".to_owned(),
+        Err(error) => format!("no: {error}"),
+    }
+}
+
+/// Whether a device can be used.
+fn opens(device: &str) -> String {
+    match parse_device(device) {
+        Ok(_) => "ok".to_owned(),
         Err(error) => format!("no: {error}"),
     }
 }

@@ -26,15 +26,19 @@ pub struct ForwardCheck {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Compared {
-    /// Rows of a chain with the same rows one by one: logits that differ in any bit.
+    /// Rows of a chain with the same rows one by one.
     Chain {
-        /// Their number.
+        /// Logits that differ in any bit.
         differing: usize,
+        /// As of [`Other`](Self::Other).
+        distance: f64,
     },
-    /// A path of a tree with the same rows one by one: logits that differ in any bit.
+    /// A path of a tree with the same rows one by one.
     Tree {
-        /// Their number.
+        /// Logits that differ in any bit.
         differing: usize,
+        /// As of [`Other`](Self::Other).
+        distance: f64,
     },
     /// All rows with those of the other scorer.
     Other {
@@ -56,12 +60,16 @@ pub struct CheckedForward {
 }
 
 impl CheckedForward {
-    /// Whether nothing differs in any bit, or from another device by no more than a share
-    /// `tolerance`.
-    pub fn passes(&self, tolerance: f64) -> bool {
+    /// Whether nothing differs from another device, or in other company, by more than a share
+    /// `tolerance`; in company in no bit if rows are said to be `invariant`.
+    pub fn passes(&self, tolerance: f64, invariant: bool) -> bool {
         match self.compared {
-            Compared::Chain { differing } | Compared::Tree { differing } => differing == 0,
-            Compared::Other { distance } => distance <= tolerance,
+            Compared::Chain { differing, .. } | Compared::Tree { differing, .. } if invariant => {
+                differing == 0
+            }
+            Compared::Chain { distance, .. }
+            | Compared::Tree { distance, .. }
+            | Compared::Other { distance } => distance <= tolerance,
         }
     }
 }
@@ -103,17 +111,21 @@ impl ForwardCheck {
                 };
                 let chain = TokenTree::chain(text[context..context + rows - 1].iter().copied());
                 let scored = logits(scorer.score(&text[..context], &chain, Want::LOGITS)?)?;
-                let differing = differing(&alone, &scored, 0..rows);
-                checked.push(of(Compared::Chain { differing }));
+                checked.push(of(Compared::Chain {
+                    differing: differing(&alone, &scored, 0..rows),
+                    distance: distance(&alone, &scored, 0..rows),
+                }));
                 if rows > 2 {
                     let (tree, path) = with_siblings(&text[context..], rows - 1);
                     let scored = logits(scorer.score(&text[..context], &tree, Want::LOGITS)?)?;
-                    let differing = self::differing(&alone, &scored, path.into_iter());
-                    checked.push(of(Compared::Tree { differing }));
+                    checked.push(of(Compared::Tree {
+                        differing: differing(&alone, &scored, path.iter().copied()),
+                        distance: distance(&alone, &scored, path.into_iter()),
+                    }));
                 }
                 if let Some(other) = &mut other {
                     let theirs = logits(other.score(&text[..context], &chain, Want::LOGITS)?)?;
-                    let distance = distance(&alone, &theirs, rows);
+                    let distance = distance(&alone, &theirs, 0..rows);
                     checked.push(of(Compared::Other { distance }));
                 }
             }
@@ -164,9 +176,10 @@ fn differing(alone: &[Vec<f32>], scored: &Matrix, rows: impl Iterator<Item = usi
     pairs.map(of_row).sum()
 }
 
-fn distance(ours: &[Vec<f32>], theirs: &Matrix, rows: usize) -> f64 {
+/// Root mean square of the differences of rows one by one from these rows, relative to these.
+fn distance(ours: &[Vec<f32>], theirs: &Matrix, rows: impl Iterator<Item = usize>) -> f64 {
     let (mut apart, mut size) = (0.0, 0.0);
-    for (row, ours) in ours.iter().enumerate().take(rows) {
+    for (ours, row) in ours.iter().zip(rows) {
         for (&ours, &theirs) in ours.iter().zip(theirs.row(row)) {
             apart += f64::from(ours - theirs).powi(2);
             size += f64::from(theirs).powi(2);
@@ -196,12 +209,14 @@ mod tests {
         // Chains of each, trees of two, and the other, at two contexts.
         assert_eq!(checked.len(), 2 * (3 + 2 + 3));
         assert!(
-            checked.iter().all(|forward| forward.passes(1e-9)),
+            checked.iter().all(|forward| forward.passes(1e-9, true)),
             "{checked:?}"
         );
         let mut stranger = ToyScorer::target("c", 16, 2);
         let checked = check().run(&mut scorer, Some(&mut stranger)).unwrap();
-        let failing = checked.iter().filter(|forward| !forward.passes(0.01));
+        let failing = checked
+            .iter()
+            .filter(|forward| !forward.passes(0.01, false));
         assert_eq!(failing.count(), 2 * 3);
     }
 

@@ -194,7 +194,13 @@ impl ModelPool {
         let reason = auto.filter(is_news);
         let reason = reason.and_then(|opened| opened.no_gpu.as_ref());
         let note = reason.map(|reason| format!("models compute on the CPU: {reason}"));
-        note.into_iter().collect()
+        let mut fallbacks: Vec<String> = devices
+            .values()
+            .filter_map(|opened| opened.fallback.clone())
+            .collect();
+        fallbacks.sort();
+        fallbacks.dedup();
+        note.into_iter().chain(fallbacks).collect()
     }
 
     /// What costs must be of to be those of a model. Nothing is loaded.

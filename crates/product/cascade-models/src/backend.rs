@@ -6,7 +6,10 @@
 //!
 //! * [`cpu`]: weights of any format on the CPU, with the kernels of `cascade-cpu`.
 //! * [`gpu`]: f32 and bf16 on NVIDIA GPUs, with the kernels of `cascade-gpu`.
+//! * [`candle`]: the devices of candle, with its tensors.
 
+#[cfg(feature = "candle")]
+mod candle;
 mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
@@ -25,7 +28,7 @@ use crate::dtype::Types;
 pub(crate) use crate::info::{Heads, ModelInfo};
 use crate::network::{LaunchCost, Network, NewRows, Sequence};
 use crate::weights::Provider;
-#[cfg(feature = "gpu")]
+#[cfg(any(feature = "gpu", feature = "candle"))]
 use crate::Error;
 use crate::{Device, Result};
 
@@ -143,6 +146,9 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
 
     /// Whether a forward takes rows of several sequences.
     const GATHERS: bool;
+
+    /// Whether the bits of a row do not depend on the rows beside it.
+    const ROW_INVARIANT: bool;
 
     /// Bytes of `weights` weights of linear maps.
     fn weight_bytes(&self, weights: usize) -> usize;
@@ -301,6 +307,15 @@ pub(crate) fn network(
             backend.prepare(&info, &*layers)?;
             BackendNetwork::shared(backend, info, layers)
         }
+        #[cfg(feature = "candle")]
+        Device::Candle(device) => {
+            if let Some(cache) = types.cache {
+                return Err(Error::GpuCacheType { cache });
+            }
+            let mut loader = candle::CandleLoader::new(device, info, weights, types.weights)?;
+            let layers = config.layers(&mut loader)?;
+            BackendNetwork::shared(loader.backend(), info, layers)
+        }
     })
 }
 
@@ -364,6 +379,10 @@ impl<B: Backend> Network for BackendNetwork<B> {
 
     fn gathers(&self) -> bool {
         B::GATHERS
+    }
+
+    fn is_row_invariant(&self) -> bool {
+        B::ROW_INVARIANT
     }
 
     fn forward(&self, texts: Vec<NewRows<'_>>) -> Vec<CoreResult<Scores>> {

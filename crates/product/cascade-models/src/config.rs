@@ -62,7 +62,7 @@ impl ModelConfig {
         device: &Device,
         types: Types,
     ) -> Result<Arc<dyn Network>> {
-        if self.activation() == Activation::GeluErf && !device.is_cpu() {
+        if self.activation() == Activation::GeluErf && device.is_own_gpu() {
             let what = "the activation \"gelu\" (the exact form) on a GPU";
             return Err(unsupported(what.to_owned()));
         }

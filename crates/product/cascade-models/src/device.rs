@@ -7,7 +7,8 @@ use crate::memory::{self, FreeMemory};
 use crate::{Error, Result};
 
 /// The name of a device: `auto` (the first GPU if it can be used, else the CPU), `cpu`, `cuda` (the
-/// first GPU) or `cuda:N`. Reading and writing it opens nothing.
+/// first GPU) or `cuda:N`; or one of candle's, the second engine: `candle:cpu`, `candle:cuda:N` or
+/// `candle:metal:N`. Reading and writing it opens nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeviceSpec {
@@ -16,8 +17,64 @@ pub enum DeviceSpec {
     Auto,
     /// The CPU.
     Cpu,
+    /// An NVIDIA GPU, by its number, counted from 0: with our kernels, or candle's if it cannot be
+    /// used with ours and this build has them.
+    Cuda(usize),
+    /// A device of candle's, with its kernels.
+    Candle(CandlePlace),
+}
+
+/// Where candle computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CandlePlace {
+    /// The CPU.
+    Cpu,
     /// An NVIDIA GPU, by its number, counted from 0.
     Cuda(usize),
+    /// A GPU of Apple's, by its number, counted from 0.
+    Metal(usize),
+}
+
+impl fmt::Display for CandlePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("candle:cpu"),
+            Self::Cuda(ordinal) => write!(f, "candle:cuda:{ordinal}"),
+            Self::Metal(ordinal) => write!(f, "candle:metal:{ordinal}"),
+        }
+    }
+}
+
+impl CandlePlace {
+    /// Reads what stands after `candle:`.
+    fn named(text: &str) -> Option<Self> {
+        let (kind, ordinal) = text.split_once(':').unwrap_or((text, "0"));
+        let ordinal = ordinal.parse().ok()?;
+        match kind {
+            "cpu" if kind == text => Some(Self::Cpu),
+            "cuda" => Some(Self::Cuda(ordinal)),
+            "metal" => Some(Self::Metal(ordinal)),
+            _ => None,
+        }
+    }
+
+    #[cfg(feature = "candle")]
+    fn open(self) -> std::result::Result<Device, String> {
+        let place = match self {
+            Self::Cpu => cascade_candle::Place::Cpu,
+            Self::Cuda(ordinal) => cascade_candle::Place::Cuda(ordinal),
+            Self::Metal(ordinal) => cascade_candle::Place::Metal(ordinal),
+        };
+        let opened = cascade_candle::Device::open(place);
+        opened
+            .map(Device::Candle)
+            .map_err(|error| error.to_string())
+    }
+
+    #[cfg(not(feature = "candle"))]
+    fn open(self) -> std::result::Result<Device, String> {
+        Err("this build has no candle; build with the feature `candle`".to_owned())
+    }
 }
 
 impl DeviceSpec {
@@ -42,12 +99,7 @@ impl DeviceSpec {
     fn resolve_as(self, text: &str) -> Result<OpenDevice> {
         match self {
             Self::Auto => Ok(Self::choose()),
-            named => named.open_named(text).map(|device| OpenDevice {
-                device,
-                spec: named,
-                no_gpu: None,
-                no_driver: false,
-            }),
+            named => named.open_named(text),
         }
     }
 
@@ -55,28 +107,42 @@ impl DeviceSpec {
     fn choose() -> OpenDevice {
         const FIRST: DeviceSpec = DeviceSpec::Cuda(0);
         match Self::open_gpu(0) {
-            Ok(device) => OpenDevice {
-                device,
-                spec: FIRST,
-                no_gpu: None,
-                no_driver: false,
-            },
-            Err(NoGpu { reason, no_driver }) => OpenDevice {
-                device: Device::Cpu,
-                spec: Self::Cpu,
-                no_gpu: Some(reason),
-                no_driver,
-            },
+            Ok(device) => OpenDevice::new(device, FIRST),
+            Err(no_gpu) => Self::with_candle(0, &no_gpu.reason).unwrap_or(OpenDevice {
+                no_gpu: Some(no_gpu.reason),
+                no_driver: no_gpu.no_driver,
+                ..OpenDevice::new(Device::Cpu, Self::Cpu)
+            }),
         }
     }
 
-    fn open_named(self, text: &str) -> Result<Device> {
+    /// A GPU that cannot be used with our kernels for some reason, with candle's if they can.
+    fn with_candle(ordinal: usize, reason: &str) -> Option<OpenDevice> {
+        let place = CandlePlace::Cuda(ordinal);
+        let device = place.open().ok()?;
+        Some(OpenDevice {
+            fallback: Some(format!("cuda:{ordinal} computes with candle: {reason}")),
+            ..OpenDevice::new(device, Self::Candle(place))
+        })
+    }
+
+    fn open_named(self, text: &str) -> Result<OpenDevice> {
+        let unusable = |reason: String| {
+            let cure = "`--device cpu`, or `device: cpu` in the configuration, uses the CPU";
+            unusable(text, format!("{reason}; {cure}"))
+        };
         match self {
-            Self::Auto | Self::Cpu => Ok(Device::Cpu),
-            Self::Cuda(ordinal) => Self::open_gpu(ordinal).map_err(|NoGpu { reason, .. }| {
-                let cure = "`--device cpu`, or `device: cpu` in the configuration, uses the CPU";
-                unusable(text, format!("{reason}; {cure}"))
-            }),
+            Self::Auto | Self::Cpu => Ok(OpenDevice::new(Device::Cpu, Self::Cpu)),
+            Self::Cuda(ordinal) => match Self::open_gpu(ordinal) {
+                Ok(device) => Ok(OpenDevice::new(device, self)),
+                Err(NoGpu { reason, .. }) => {
+                    Self::with_candle(ordinal, &reason).ok_or_else(|| unusable(reason))
+                }
+            },
+            Self::Candle(place) => match place.open() {
+                Ok(device) => Ok(OpenDevice::new(device, self)),
+                Err(reason) => Err(unusable(reason)),
+            },
         }
     }
 
@@ -110,6 +176,7 @@ impl fmt::Display for DeviceSpec {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            Self::Candle(place) => place.fmt(f),
         }
     }
 }
@@ -122,13 +189,21 @@ impl FromStr for DeviceSpec {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
             "cuda" => Ok(Self::Cuda(0)),
-            other => other
-                .strip_prefix("cuda:")
-                .and_then(|ordinal| ordinal.parse().ok())
-                .map(Self::Cuda)
-                .ok_or_else(|| unusable(text, "give auto, cpu, cuda or cuda:N".to_owned())),
+            other => named(other).ok_or_else(|| {
+                let known =
+                    "give auto, cpu, cuda, cuda:N, candle:cpu, candle:cuda:N or candle:metal";
+                unusable(text, known.to_owned())
+            }),
         }
     }
+}
+
+fn named(text: &str) -> Option<DeviceSpec> {
+    if let Some(place) = text.strip_prefix("candle:") {
+        return CandlePlace::named(place).map(DeviceSpec::Candle);
+    }
+    let ordinal = text.strip_prefix("cuda:")?.parse().ok()?;
+    Some(DeviceSpec::Cuda(ordinal))
 }
 
 fn unusable(text: &str, reason: String) -> Error {
@@ -150,6 +225,20 @@ pub struct OpenDevice {
     pub no_gpu: Option<String>,
     /// Whether that is for want of a driver: so it is on most machines, which have no GPU.
     pub no_driver: bool,
+    /// Why a GPU computes with another engine than ours, in a sentence.
+    pub fallback: Option<String>,
+}
+
+impl OpenDevice {
+    fn new(device: Device, spec: DeviceSpec) -> Self {
+        Self {
+            device,
+            spec,
+            no_gpu: None,
+            no_driver: false,
+            fallback: None,
+        }
+    }
 }
 
 /// Where models compute, opened.
@@ -161,12 +250,26 @@ pub enum Device {
     /// An NVIDIA GPU.
     #[cfg(feature = "gpu")]
     Gpu(cascade_gpu::Device),
+    /// A device of candle's.
+    #[cfg(feature = "candle")]
+    Candle(cascade_candle::Device),
 }
 
 impl Device {
     /// Whether it is the CPU.
     pub fn is_cpu(&self) -> bool {
         matches!(self, Self::Cpu)
+    }
+
+    /// Whether it is a GPU with our own kernels.
+    pub(crate) fn is_own_gpu(&self) -> bool {
+        match self {
+            Self::Cpu => false,
+            #[cfg(feature = "gpu")]
+            Self::Gpu(_) => true,
+            #[cfg(feature = "candle")]
+            Self::Candle(_) => false,
+        }
     }
 
     /// The memory that can be had on it, if the system reports it: on the CPU within the limits of
@@ -185,6 +288,11 @@ impl Device {
                     limit: memory::MemoryLimit::Gpu,
                 }))
             }
+            #[cfg(feature = "candle")]
+            Self::Candle(device) => Ok(match device.place() {
+                cascade_candle::Place::Cpu => memory::available(),
+                _ => None,
+            }),
         }
     }
 
@@ -195,11 +303,16 @@ impl Device {
             Self::Cpu => memory::peak(),
             #[cfg(feature = "gpu")]
             Self::Gpu(gpu) => Some(gpu.peak()),
+            #[cfg(feature = "candle")]
+            Self::Candle(device) => match device.place() {
+                cascade_candle::Place::Cpu => memory::peak(),
+                _ => None,
+            },
         }
     }
 }
 
-/// Opens a device by its name: `auto`, `cpu`, `cuda` or `cuda:N`.
+/// Opens a device by its name, as [`DeviceSpec`] reads it.
 ///
 /// # Errors
 /// [`Error::Device`] for another name, and for a GPU that is not there or cannot be used.
@@ -215,7 +328,13 @@ mod tests {
     #[test]
     fn devices_have_names() {
         assert!(parse_device("cpu").unwrap().is_cpu());
-        for (text, cure) in [("gpu", "cuda:N"), ("cuda:x", "cuda:N"), ("", "cpu")] {
+        for (text, cure) in [
+            ("gpu", "cuda:N"),
+            ("cuda:x", "cuda:N"),
+            ("candle", "candle:cpu"),
+            ("candle:cpu:0", "candle:cpu"),
+            ("", "cpu"),
+        ] {
             let message = parse_device(text).unwrap_err().to_string();
             assert!(message.contains(cure), "{message}");
         }
@@ -232,6 +351,9 @@ mod tests {
             ("cpu", DeviceSpec::Cpu),
             ("cuda", DeviceSpec::Cuda(0)),
             (" cuda:4000 ", DeviceSpec::Cuda(4000)),
+            ("candle:cpu", DeviceSpec::Candle(CandlePlace::Cpu)),
+            ("candle:cuda", DeviceSpec::Candle(CandlePlace::Cuda(0))),
+            ("candle:metal:1", DeviceSpec::Candle(CandlePlace::Metal(1))),
         ] {
             assert_eq!(text.parse::<DeviceSpec>().unwrap(), spec);
             assert_eq!(spec.to_string().parse::<DeviceSpec>().unwrap(), spec);
@@ -245,6 +367,7 @@ mod tests {
         assert_ne!(opened.spec, DeviceSpec::Auto);
         assert_eq!(opened.device.is_cpu(), opened.spec == DeviceSpec::Cpu);
         assert_eq!(opened.device.is_cpu(), opened.no_gpu.is_some());
+        assert!(!opened.device.is_cpu() || opened.fallback.is_none());
         let named = DeviceSpec::Cpu.resolve().unwrap();
         assert_eq!(named.no_gpu, None);
     }

@@ -141,6 +141,11 @@ pub enum Error {
     #[error(transparent)]
     Gpu(cascade_gpu::Error),
 
+    /// What candle failed with.
+    #[cfg(feature = "candle")]
+    #[error(transparent)]
+    Candle(cascade_candle::Error),
+
     /// Text that names no device, or one that cannot be used.
     #[error("cannot use device \"{text}\": {reason}")]
     Device {
@@ -171,6 +176,13 @@ impl Error {
             bytes: format.bytes(inputs, outputs),
             source,
         }
+    }
+}
+
+#[cfg(feature = "candle")]
+impl From<cascade_candle::Error> for Error {
+    fn from(error: cascade_candle::Error) -> Self {
+        Self::Candle(error)
     }
 }
 

@@ -49,7 +49,7 @@ pub use cascade_hub::{
     WeightFormat,
 };
 pub use decoder::DecoderConfig;
-pub use device::{parse_device, Device, DeviceSpec, OpenDevice};
+pub use device::{parse_device, CandlePlace, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_cache_type, CacheType};
 pub use error::{Error, Result};
 pub use estimate::MemoryEstimate;

@@ -51,6 +51,9 @@ pub(crate) trait Network: Debug + Send + Sync {
     /// Whether a forward takes rows of several sequences.
     fn gathers(&self) -> bool;
 
+    /// Whether the bits of a row do not depend on the rows beside it.
+    fn is_row_invariant(&self) -> bool;
+
     /// Appends rows to sequences of this network: in one forward if it [gathers](Self::gathers),
     /// else one after the other. Gives what is read of each, with the bits that it has alone. What
     /// fails for one leaves its slots as they were, and concerns no other.

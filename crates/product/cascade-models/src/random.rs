@@ -1,10 +1,12 @@
 //! Models of any shape with random weights: to measure what forwards cost, without the files of a
 //! model.
 
-#[cfg(feature = "gpu")]
+#[cfg(any(feature = "gpu", feature = "candle"))]
 use std::borrow::Cow;
 use std::sync::Arc;
 
+#[cfg(feature = "candle")]
+use cascade_checkpoint::Blocks;
 use cascade_checkpoint::FloatType;
 use cascade_cpu::{quantize, Format, Packed};
 #[cfg(feature = "gpu")]
@@ -15,6 +17,8 @@ use serde_json::Value;
 
 use crate::config::ModelConfig;
 use crate::estimate::check_weights;
+#[cfg(feature = "candle")]
+use crate::weights::block_format;
 use crate::weights::{format_for, PackedMatrix, Provider, Role};
 use crate::{DType, Error, LoadOptions, Model, ModelFile, Result};
 
@@ -81,6 +85,16 @@ impl RandomWeights {
         let places = (0..count as u64).into_par_iter();
         places.map(|i| scale * value(seed, i)).collect()
     }
+
+    #[cfg(any(feature = "gpu", feature = "candle"))]
+    fn blocks_of(format: Format, name: &str, [outputs, inputs]: [usize; 2]) -> Vec<u8> {
+        let of = (seed(name), Self::scale(&[outputs, inputs]));
+        let row_bytes = inputs / format.block_values() * format.block_bytes();
+        let mut blocks = vec![0; outputs * row_bytes];
+        let rows = blocks.par_chunks_mut(row_bytes).enumerate();
+        rows.for_each(|(row, to)| fill_row(format, of, row * inputs, inputs, to));
+        blocks
+    }
 }
 
 #[cfg(feature = "gpu")]
@@ -112,14 +126,9 @@ impl cascade_gpu::Weights for RandomWeights {
         if !self.on_host {
             return Ok(TensorSource::Random(scale));
         }
-        let [outputs, inputs] = shape;
-        let row_bytes = inputs / format.block_values() * format.block_bytes();
-        let mut blocks = vec![0; outputs * row_bytes];
-        let rows = blocks.par_chunks_mut(row_bytes).enumerate();
-        rows.for_each(|(row, to)| fill_row(format, (seed(name), scale), row * inputs, inputs, to));
         Ok(TensorSource::Values {
             stored: StorageDType::Q8,
-            bytes: Cow::Owned(blocks),
+            bytes: Cow::Owned(Self::blocks_of(format, name, shape)),
         })
     }
 }
@@ -147,6 +156,15 @@ impl Provider for RandomWeights {
         });
         let matrix = matrix.map_err(Error::no_memory(name, format, [outputs, inputs]))?;
         Ok(PackedMatrix { matrix, note })
+    }
+
+    #[cfg(feature = "candle")]
+    fn blocks(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Blocks<'_>>> {
+        let format = block_format(dtype, shape);
+        Ok(format.map(|format| Blocks {
+            format,
+            bytes: Cow::Owned(Self::blocks_of(format, name, shape)),
+        }))
     }
 
     #[cfg(feature = "gpu")]

@@ -148,6 +148,12 @@ impl Model {
         self.network.gathers()
     }
 
+    /// Whether the bits of a row do not depend on the rows beside it, so that verifying a draft
+    /// gives the very values of plain decoding: with our kernels, not with candle's.
+    pub fn is_row_invariant(&self) -> bool {
+        self.network.is_row_invariant()
+    }
+
     pub(crate) fn network(&self) -> &dyn Network {
         &*self.network
     }
@@ -195,7 +201,8 @@ fn max_nodes(info: &ModelInfo) -> usize {
 /// always computed again: its row is the first of the answer.
 ///
 /// An answer has the same bits whatever was scored before and together with it, so that verifying a
-/// draft gives the very values that plain decoding gives.
+/// draft gives the very values that plain decoding gives; on a device of candle's it has about the
+/// same values ([`Model::is_row_invariant`]).
 ///
 /// Logits that are not a valid distribution are an error whatever is wanted of them
 /// ([`Error::ImproperLogits`]). After it, the session answers other calls as if it had seen

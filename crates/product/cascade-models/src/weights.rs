@@ -4,14 +4,16 @@ mod pack;
 
 use std::borrow::Cow;
 
-#[cfg(feature = "gpu")]
+#[cfg(feature = "candle")]
+use cascade_checkpoint::Blocks;
+#[cfg(any(feature = "gpu", feature = "candle"))]
 use cascade_checkpoint::Scales;
 use cascade_checkpoint::{Checkpoint, FloatType, Named, Rows, Stored, TensorInfo};
+#[cfg(any(feature = "gpu", feature = "candle"))]
+use cascade_cpu::Format;
 #[cfg(feature = "gpu")]
 use cascade_gpu::{StorageDType, TensorSource};
 
-#[cfg(feature = "gpu")]
-use self::pack::q8_0;
 pub(crate) use self::pack::{format_for, pack, pack_blocks, PackedMatrix};
 #[cfg(feature = "gpu")]
 use crate::Error;
@@ -61,6 +63,14 @@ pub(crate) trait Provider {
     /// The matrix `name`, `[outputs, inputs]`, as the CPU's kernels read it.
     fn pack(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<PackedMatrix>;
 
+    /// The blocks that the matrix `name`, `[outputs, inputs]`, is held in if `dtype` asks for
+    /// blocks: the file's own, or made of its values. `None` if it is held as numbers.
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack).
+    #[cfg(feature = "candle")]
+    fn blocks(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Blocks<'_>>>;
+
     /// The same weights for GPUs.
     #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights;
@@ -96,6 +106,15 @@ impl Provider for CallerWeights<'_> {
         pack(Self::named(name), &self.stored(name, &shape)?, shape, dtype)
     }
 
+    #[cfg(feature = "candle")]
+    fn blocks(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Blocks<'_>>> {
+        let Some(format) = block_format(dtype, shape) else {
+            return Ok(None);
+        };
+        let stored = self.stored(name, &shape)?;
+        in_blocks(format, Self::named(name), &stored, shape).map(Some)
+    }
+
     #[cfg(feature = "gpu")]
     fn for_gpu(&self) -> &dyn cascade_gpu::Weights {
         self
@@ -118,6 +137,32 @@ impl cascade_gpu::Weights for CallerWeights<'_> {
     }
 }
 
+/// What blocks a type asks for, if they fit rows of this shape.
+#[cfg(feature = "candle")]
+pub(crate) fn block_format(dtype: DType, [_, inputs]: [usize; 2]) -> Option<Format> {
+    let format = match dtype {
+        DType::Q8_0 => Format::Q8_0,
+        DType::Q4_0 => Format::Q4_0,
+        _ => return None,
+    };
+    inputs
+        .is_multiple_of(format.block_values())
+        .then_some(format)
+}
+
+#[cfg(feature = "candle")]
+fn in_blocks(
+    format: Format,
+    name: Named<'_>,
+    stored: &Stored<'_>,
+    shape: [usize; 2],
+) -> Result<Blocks<'static>> {
+    Ok(Blocks {
+        format,
+        bytes: Cow::Owned(pack::blocks(format, name, stored, shape)?),
+    })
+}
+
 /// Blocks of 8 bits of values of any type, for the GPU's loader.
 #[cfg(feature = "gpu")]
 fn quantized(
@@ -125,7 +170,7 @@ fn quantized(
     stored: &Stored<'_>,
     shape: [usize; 2],
 ) -> cascade_gpu::Result<TensorSource<'static>> {
-    let blocks = q8_0(name, stored, shape).map_err(carried)?;
+    let blocks = pack::blocks(Format::Q8_0, name, stored, shape).map_err(carried)?;
     Ok(TensorSource::Values {
         stored: StorageDType::Q8,
         bytes: Cow::Owned(blocks),
@@ -199,6 +244,19 @@ impl Provider for CheckpointWeights {
         let packed = self.packed(name, shape, dtype)?;
         self.0.let_go(name);
         Ok(packed)
+    }
+
+    #[cfg(feature = "candle")]
+    fn blocks(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Blocks<'_>>> {
+        let named = self.0.named(name);
+        if let Some(blocks) = self.0.blocks(name, shape, dtype)? {
+            named.check_blocks(Scales::of_format(blocks.format), &blocks.bytes, &shape)?;
+            return Ok(Some(blocks));
+        }
+        match block_format(dtype, shape) {
+            Some(format) => in_blocks(format, named, &self.0.load(name, &shape)?, shape).map(Some),
+            None => Ok(None),
+        }
     }
 
     #[cfg(feature = "gpu")]

@@ -35,7 +35,8 @@ struct Forward {
     compared: &'static str,
     /// Logits that differ in any bit from the same rows one by one.
     differing: Option<usize>,
-    /// Root mean square of the distance from the CPU, relative to its logits.
+    /// Root mean square of the distance from the same rows one by one, or from the CPU, relative to
+    /// the logits.
     distance: Option<f64>,
     passed: bool,
 }
@@ -70,13 +71,19 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         DType::F32 => OF_F32,
         _ => OF_BF16,
     };
+    let invariant = session.model().is_row_invariant();
     let checked = Checked {
         model,
         device: args.device.clone(),
         dtype: options.dtype.as_str().to_owned(),
         tolerance,
-        passed: compared.iter().all(|forward| forward.passes(tolerance)),
-        forwards: compared.iter().map(|of| row(of, tolerance)).collect(),
+        passed: compared
+            .iter()
+            .all(|forward| forward.passes(tolerance, invariant)),
+        forwards: compared
+            .iter()
+            .map(|of| row(of, tolerance, invariant))
+            .collect(),
     };
     super::super::report(&checked, args.json, show)?;
     match checked.passed {
@@ -96,10 +103,16 @@ fn subject(args: &ModelArgs, options: &LoadOptions) -> Result<(String, Session)>
     Ok((loaded.name.clone(), loaded.session()))
 }
 
-fn row(forward: &CheckedForward, tolerance: f64) -> Forward {
+fn row(forward: &CheckedForward, tolerance: f64, invariant: bool) -> Forward {
     let (compared, differing, distance) = match forward.compared {
-        Compared::Chain { differing } => ("chain", Some(differing), None),
-        Compared::Tree { differing } => ("tree", Some(differing), None),
+        Compared::Chain {
+            differing,
+            distance,
+        } => ("chain", Some(differing), Some(distance)),
+        Compared::Tree {
+            differing,
+            distance,
+        } => ("tree", Some(differing), Some(distance)),
         Compared::Other { distance } => ("cpu", None, Some(distance)),
         _ => ("other", None, None),
     };
@@ -109,7 +122,7 @@ fn row(forward: &CheckedForward, tolerance: f64) -> Forward {
         compared,
         differing,
         distance,
-        passed: forward.passes(tolerance),
+        passed: forward.passes(tolerance, invariant),
     }
 }
 
@@ -127,7 +140,10 @@ fn show(out: &mut impl Write, checked: &Checked) -> Result<()> {
     for forward in &checked.forwards {
         let said = match (forward.differing, forward.distance) {
             (Some(0), _) => "none, bit for bit".to_owned(),
-            (Some(differing), _) => format!("{differing} logits"),
+            (Some(differing), distance) => {
+                let percent = 100.0 * distance.unwrap_or_default();
+                format!("{differing} logits, {percent:.5} %")
+            }
             (None, distance) => format!("{:.3} %", 100.0 * distance.unwrap_or_default()),
         };
         let verdict = if forward.passed { "" } else { "  FAILS" };

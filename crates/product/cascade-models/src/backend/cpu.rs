@@ -145,6 +145,7 @@ impl Backend for Cpu {
     type Sequence = HostSequence;
 
     const GATHERS: bool = true;
+    const ROW_INVARIANT: bool = true;
 
     fn weight_bytes(&self, weights: usize) -> usize {
         let WeightTotals {

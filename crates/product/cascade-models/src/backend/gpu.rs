@@ -87,6 +87,7 @@ impl Backend for Gpu {
     type Sequence = GpuSequence;
 
     const GATHERS: bool = false;
+    const ROW_INVARIANT: bool = true;
 
     fn weight_bytes(&self, weights: usize) -> usize {
         self.dtype.weight_bytes(weights)

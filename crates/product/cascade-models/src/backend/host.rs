@@ -66,8 +66,17 @@ impl HostRows<'_> {
         }
     }
 
+    /// Slots of the sequence before the rows.
+    #[cfg(feature = "candle")]
+    pub(super) fn past(&self) -> usize {
+        match self {
+            Self::Decoder(plan) => plan.first_position(),
+            Self::Encoder(_) => 0,
+        }
+    }
+
     /// `[rows, keys]`: 0 where a row sees a key, −∞ where it does not; nothing if all see all.
-    fn mask(&self, window: Option<NonZeroUsize>) -> Option<Vec<f32>> {
+    pub(super) fn mask(&self, window: Option<NonZeroUsize>) -> Option<Vec<f32>> {
         let Self::Decoder(plan) = self else {
             return None;
         };
@@ -84,7 +93,7 @@ impl HostRows<'_> {
     }
 
     /// Entries of a relative bias, `[rows, keys]`.
-    fn entries(&self, bias: &RelativeBias) -> Vec<usize> {
+    pub(super) fn entries(&self, bias: &RelativeBias) -> Vec<usize> {
         match self {
             Self::Decoder(plan) => {
                 plan.table(bias.hidden(), |distance| bias.entry(distance as isize))
@@ -183,6 +192,12 @@ impl RelativeBias {
             entries: heads.flat_map(with_hidden).collect(),
             reach: table.reach as isize,
         }
+    }
+
+    /// All entries, `[heads][2 * reach + 2]`.
+    #[cfg(feature = "candle")]
+    pub(super) fn values(&self) -> &[f32] {
+        &self.entries
     }
 
     /// Of a key so many positions before its query.

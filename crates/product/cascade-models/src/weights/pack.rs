@@ -145,12 +145,13 @@ impl First {
     }
 }
 
-/// The blocks of 8 bits that values of any type become, row by row as they are in a file.
+/// The blocks that values of any type become, row by row as they are in a file.
 ///
 /// # Errors
 /// As [`pack`].
-#[cfg(feature = "gpu")]
-pub(crate) fn q8_0(
+#[cfg(any(feature = "gpu", feature = "candle"))]
+pub(crate) fn blocks(
+    format: Format,
     name: Named<'_>,
     stored: &Stored<'_>,
     [outputs, inputs]: [usize; 2],
@@ -158,7 +159,6 @@ pub(crate) fn q8_0(
     use rayon::prelude::*;
 
     name.check(stored.dtype, &stored.bytes, &[outputs, inputs])?;
-    let format = Format::Q8_0;
     let row_bytes = inputs / format.block_values() * format.block_bytes();
     let mut blocks = vec![0; outputs * row_bytes];
     let rows = stored.bytes.par_chunks(inputs * stored.dtype.bytes());

@@ -12,6 +12,7 @@ use cascade_models::{
 };
 use serde_json::{json, Value};
 
+/// How far logits and hidden states may be from the reference, relative to the greatest.
 const TOLERANCE: f32 = 1e-4;
 
 fn goldens() -> PathBuf {
@@ -56,10 +57,14 @@ fn configs(name: &str) -> Vec<Value> {
 
 /// The model, with its config.json written in another way.
 fn load_as(name: &str, config: Value) -> (Arc<Model>, Golden) {
+    load_on(&Device::Cpu, name, config)
+}
+
+fn load_on(device: &Device, name: &str, config: Value) -> (Arc<Model>, Golden) {
     let folder = goldens().join("models").join(name);
     let tensors = |file| safetensors::load(folder.join(file), &candle_core::Device::Cpu).unwrap();
     let weights = Golden(tensors("model.safetensors"));
-    let model = Model::build(config, &weights, &Device::Cpu, DType::F32).unwrap();
+    let model = Model::build(config, &weights, device, DType::F32).unwrap();
     (Arc::new(model), Golden(tensors("golden.safetensors")))
 }
 
@@ -105,7 +110,7 @@ impl Golden {
     }
 }
 
-fn assert_rows(found: &Matrix, expected: &[Vec<f32>], what: &str) {
+fn assert_rows(found: &Matrix, expected: &[Vec<f32>], tolerance: f32, what: &str) {
     assert_eq!(found.rows(), expected.len(), "{what}");
     let scale = expected
         .iter()
@@ -115,7 +120,7 @@ fn assert_rows(found: &Matrix, expected: &[Vec<f32>], what: &str) {
         assert_eq!(found.columns(), expected.len(), "{what}");
         for (column, (a, b)) in found.row(row).iter().zip(expected).enumerate() {
             assert!(
-                (a - b).abs() <= TOLERANCE * scale,
+                (a - b).abs() <= tolerance * scale,
                 "{what}: row {row}, column {column}: {a} instead of {b}"
             );
         }
@@ -123,7 +128,7 @@ fn assert_rows(found: &Matrix, expected: &[Vec<f32>], what: &str) {
 }
 
 /// Logits in one pass, behind a warm cache, and one by one.
-fn check(name: &str, (model, golden): &(Arc<Model>, Golden)) {
+fn check(name: &str, (model, golden): &(Arc<Model>, Golden), tolerance: f32) {
     let tokens = golden.tokens("tokens");
     let first = golden.first_context();
     let want = Want::LOGITS.with_last_hidden();
@@ -133,10 +138,16 @@ fn check(name: &str, (model, golden): &(Arc<Model>, Golden)) {
         .session(model)
         .score(&tokens[..first], &rest, want)
         .unwrap();
-    assert_rows(&scores.logits.unwrap(), &golden.rows("logits"), name);
+    assert_rows(
+        &scores.logits.unwrap(),
+        &golden.rows("logits"),
+        tolerance,
+        name,
+    );
     assert_rows(
         scores.hidden.of(cascade_core::HiddenLayer::Last).unwrap(),
         &golden.rows("hidden"),
+        tolerance,
         name,
     );
 
@@ -146,18 +157,33 @@ fn check(name: &str, (model, golden): &(Arc<Model>, Golden)) {
     session.score(&tokens[..warm_from], &none, want).unwrap();
     let rest = TokenTree::chain(tokens[warm_from + 1..].iter().copied());
     let scores = session.score(&tokens[..=warm_from], &rest, want).unwrap();
-    assert_rows(&scores.logits.unwrap(), &golden.rows("warm_logits"), name);
+    assert_rows(
+        &scores.logits.unwrap(),
+        &golden.rows("warm_logits"),
+        tolerance,
+        name,
+    );
     assert_eq!(scores.rows_computed, tokens.len() - warm_from);
 
     let mut session = golden.session(model);
     let rows = golden.rows("logits");
     for (len, row) in (first..=tokens.len()).zip(&rows) {
         let scores = session.score(&tokens[..len], &none, want).unwrap();
-        assert_rows(&scores.logits.unwrap(), std::slice::from_ref(row), name);
+        assert_rows(
+            &scores.logits.unwrap(),
+            std::slice::from_ref(row),
+            tolerance,
+            name,
+        );
     }
 }
 
-fn check_tree(name: &str, (model, golden): &(Arc<Model>, Golden)) {
+/// Logits of a tree, and the context and tree that they are of.
+fn check_tree(
+    name: &str,
+    (model, golden): &(Arc<Model>, Golden),
+    tolerance: f32,
+) -> (Matrix, Vec<TokenId>, TokenTree) {
     let mut tree = TokenTree::new();
     let parents = golden.integers("tree_parents");
     for (token, parent) in golden.tokens("tree_tokens").into_iter().zip(parents) {
@@ -169,9 +195,14 @@ fn check_tree(name: &str, (model, golden): &(Arc<Model>, Golden)) {
         .score(&context, &tree, Want::LOGITS)
         .unwrap();
     let logits = scores.logits.unwrap();
-    assert_rows(&logits, &golden.rows("tree_logits"), name);
+    assert_rows(&logits, &golden.rows("tree_logits"), tolerance, name);
+    (logits, context, tree)
+}
 
-    // The same bits as each path by itself, as plain decoding comes to it.
+/// The same bits as each path by itself, as plain decoding comes to it.
+fn check_bits(name: &str, loaded: &(Arc<Model>, Golden)) {
+    let (logits, context, tree) = check_tree(name, loaded, TOLERANCE);
+    let (model, golden) = loaded;
     for node in 0..tree.len() {
         let path = tree.path_tokens(Some(node));
         let mut session = golden.session(model);
@@ -192,12 +223,27 @@ fn every_configuration_gives_the_logits_of_transformers() {
         assert_eq!(configs.len(), versions, "{name}");
         for config in configs {
             let loaded = load_as(name, config);
-            check(name, &loaded);
-            check_tree(name, &loaded);
+            check(name, &loaded, TOLERANCE);
+            check_bits(name, &loaded);
             let warns = ["dynamic", "longrope"]
                 .iter()
                 .any(|way| name.ends_with(way));
             assert_eq!(loaded.0.warnings().len(), usize::from(warns), "{name}");
+        }
+    }
+}
+
+/// The second engine, on the same device.
+#[cfg(feature = "candle")]
+#[test]
+fn candle_gives_the_logits_of_transformers() {
+    const CLOSE: f32 = 2e-5;
+    let device = cascade_models::parse_device("candle:cpu").unwrap();
+    for (name, _) in MODELS {
+        for config in configs(name) {
+            let loaded = load_on(&device, name, config);
+            check(name, &loaded, CLOSE);
+            check_tree(name, &loaded, CLOSE);
         }
     }
 }
@@ -253,7 +299,7 @@ fn nested_rotary_settings(mut config: Value) -> Value {
 fn configurations_that_transformers_5_saved_give_the_same_logits() {
     let rewritten = |name: &str, rewrite: fn(Value) -> Value| {
         let config = rewrite(configs(name).remove(0));
-        check(name, &load_as(name, config));
+        check(name, &load_as(name, config), TOLERANCE);
     };
     rewritten("tiny-llama-gqa", nested_rotary_settings);
     rewritten("tiny-llama-linear-rope", nested_rotary_settings);

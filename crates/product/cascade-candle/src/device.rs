@@ -1,0 +1,107 @@
+//! Where tensors are.
+
+use std::fmt;
+
+use crate::{DType, Error, Result};
+
+/// A device of candle's; displayed as `cpu`, `cuda:N` or `metal:N`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The CPU.
+    Cpu,
+    /// An NVIDIA GPU, by its number, counted from 0.
+    Cuda(usize),
+    /// A GPU of Apple's, by its number, counted from 0.
+    Metal(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            Self::Metal(ordinal) => write!(f, "metal:{ordinal}"),
+        }
+    }
+}
+
+impl Place {
+    /// Whether this build has what it needs.
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::Cpu => true,
+            Self::Cuda(_) => cfg!(feature = "cuda"),
+            Self::Metal(_) => cfg!(feature = "metal"),
+        }
+    }
+}
+
+/// An opened device. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Device {
+    place: Place,
+    pub(crate) inner: candle_core::Device,
+}
+
+impl Device {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if it is not there, cannot be used, or this build has no support for it.
+    pub fn open(place: Place) -> Result<Self> {
+        let unusable = |reason: String| Error::Device { place, reason };
+        if !place.is_built() {
+            let feature = match place {
+                Place::Metal(_) => "metal",
+                _ => "cuda",
+            };
+            let reason =
+                format!("this build has no support for it; build with --features {feature}");
+            return Err(unusable(reason));
+        }
+        let opened = match place {
+            Place::Cpu => Ok(candle_core::Device::Cpu),
+            Place::Cuda(ordinal) => candle_core::Device::new_cuda(ordinal),
+            Place::Metal(ordinal) => candle_core::Device::new_metal(ordinal),
+        };
+        let inner = opened.map_err(|error| unusable(error.to_string()))?;
+        Ok(Self { place, inner })
+    }
+
+    /// Its name.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Refuses types that candle does not multiply in here.
+    ///
+    /// # Errors
+    /// [`Error::Type`].
+    pub fn check(&self, dtype: DType) -> Result<()> {
+        match (self.place, dtype) {
+            (Place::Cpu, DType::BF16) => Err(Error::Type {
+                place: self.place,
+                dtype: "bf16",
+                known: "f32, f16 and blocks of 8 and fewer bits",
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_that_were_not_built_say_how_to_build_them() {
+        for place in [Place::Cuda(0), Place::Metal(0)] {
+            if place.is_built() {
+                continue;
+            }
+            let message = Device::open(place).unwrap_err().to_string();
+            assert!(message.contains("--features"), "{message}");
+        }
+        assert_eq!(Device::open(Place::Cpu).unwrap().place(), Place::Cpu);
+    }
+}
