@@ -51,8 +51,8 @@ pub(crate) fn load_options(
     let device = parse_device(device)?;
     let dtype = match (dtype, &device) {
         (Some(dtype), _) => parse_dtype(dtype)?,
-        (None, Device::Cpu) => DType::F32,
-        (None, Device::Gpu(_)) => DType::BF16,
+        (None, device) if device.is_gpu() => DType::BF16,
+        (None, _) => DType::F32,
     };
     Ok(LoadOptions {
         device,
@@ -85,11 +85,14 @@ pub(crate) fn bandwidth(device: &Device) -> Result<(f64, Option<f64>)> {
     // Far larger than any cache.
     const MOST: usize = 2 << 30;
     match device {
-        Device::Cpu => Ok((read_bandwidth(), None)),
         Device::Gpu(gpu) => {
             let (used, all) = gpu.memory()?;
             let measured = gpu.bandwidth(MOST.min((all - used) / 4))?;
             Ok((measured.read, Some(measured.copy)))
         }
+        other if other.is_gpu() => Err(anyhow!(
+            "the bandwidth of a GPU's memory is measured with our kernels: give --device cuda:N"
+        )),
+        _ => Ok((read_bandwidth(), None)),
     }
 }

@@ -212,7 +212,7 @@ impl ModelPool {
         let on_cpu = opened.device.is_cpu();
         Ok(Measured {
             model: neural.source.to_string(),
-            dtype: neural.dtype_on(on_cpu).as_str().to_owned(),
+            dtype: neural.dtype_on(!opened.device.is_gpu()).as_str().to_owned(),
             cache_dtype: match neural.cache_dtype {
                 Some(cache) => cache.as_str().to_owned(),
                 None if on_cpu => CacheType::F32.as_str().to_owned(),
@@ -348,7 +348,7 @@ impl ModelPool {
         nodes: usize,
     ) -> cascade_models::Result<MemoryEstimate> {
         let device = self.device(neural)?.device;
-        let dtype = neural.dtype_on(device.is_cpu());
+        let dtype = neural.dtype_on(!device.is_gpu());
         let (files, cache) = (self.files(neural)?, neural.cache_dtype);
         MemoryEstimate::of(&files, &device, dtype, cache, tokens, nodes)
     }
@@ -362,7 +362,7 @@ impl ModelPool {
         Ok(ModelKey {
             source: neural.source.clone(),
             tokenizer: neural.tokenizer.clone(),
-            dtype: neural.dtype_on(opened.device.is_cpu()),
+            dtype: neural.dtype_on(!opened.device.is_gpu()),
             cache_dtype: neural.cache_dtype,
             device: opened.spec,
         })
@@ -382,7 +382,7 @@ impl ModelPool {
     fn load_options(&self, neural: &Neural) -> cascade_models::Result<LoadOptions> {
         let device = self.device(neural)?.device;
         Ok(LoadOptions {
-            dtype: neural.dtype_on(device.is_cpu()),
+            dtype: neural.dtype_on(!device.is_gpu()),
             cache_dtype: neural.cache_dtype,
             device,
             hub: self.hub.clone(),

@@ -256,9 +256,20 @@ pub enum Device {
 }
 
 impl Device {
-    /// Whether it is the CPU.
+    /// Whether it is the CPU, with our own kernels.
     pub fn is_cpu(&self) -> bool {
         matches!(self, Self::Cpu)
+    }
+
+    /// Whether it is a GPU, with whatever kernels.
+    pub fn is_gpu(&self) -> bool {
+        match self {
+            Self::Cpu => false,
+            #[cfg(feature = "gpu")]
+            Self::Gpu(_) => true,
+            #[cfg(feature = "candle")]
+            Self::Candle(device) => device.place() != cascade_candle::Place::Cpu,
+        }
     }
 
     /// Whether it is a GPU with our own kernels.

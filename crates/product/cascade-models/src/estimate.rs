@@ -52,7 +52,7 @@ impl MemoryEstimate {
         nodes: usize,
     ) -> Result<Self> {
         let config = ModelConfig::parse(&files.config, &read_config(files)?)?;
-        let dtype = match dtype == DType::Stored && !device.is_cpu() {
+        let dtype = match dtype == DType::Stored && device.is_own_gpu() {
             true => CheckpointWeights(Checkpoint::open(files)?).dtype_on(device, dtype),
             false => dtype,
         };
@@ -61,6 +61,8 @@ impl MemoryEstimate {
             // Keys and values are not what weights are there.
             let of_f32 = Self::of_info(&config.info(), DType::F32, tokens, nodes).cache;
             estimate.cache = of_f32 / F32_BYTES * cache.unwrap_or_default().bytes();
+        }
+        if !device.is_own_gpu() {
             estimate.weights = weight_bytes(&config, device, dtype, Some(files));
         }
         Ok(estimate)
@@ -129,7 +131,7 @@ fn weight_bytes(
 ) -> usize {
     let parameters = config.info().parameters;
     let stored = || {
-        let files = files.filter(|_| device.is_cpu())?;
+        let files = files.filter(|_| !device.is_own_gpu())?;
         files.weights.iter().map(file_bytes).sum()
     };
     let bytes = dtype.bytes(parameters).or_else(stored);

@@ -187,10 +187,10 @@ fn carried(error: impl Into<Error>) -> cascade_gpu::Error {
 pub(crate) struct CheckpointWeights(pub(crate) Checkpoint);
 
 impl CheckpointWeights {
-    /// What a model of these weights computes in on a device where `dtype` is asked for: on a GPU,
-    /// [`DType::Stored`] is what all matrices have, or bf16.
+    /// What a model of these weights computes in on a device where `dtype` is asked for: with our
+    /// kernels on a GPU, [`DType::Stored`] is what all matrices have, or bf16.
     pub(crate) fn dtype_on(&self, device: &Device, dtype: DType) -> DType {
-        if device.is_cpu() || dtype != DType::Stored {
+        if !device.is_own_gpu() || dtype != DType::Stored {
             return dtype;
         }
         // Tables of biases by distance are read in f32 whatever they are in.
