@@ -102,7 +102,7 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
         terminal::note(format_args!("pass {pass}: {}", nats(judged)));
         !interrupt::requested()
     });
-    let json = fitted.weights.to_json();
+    let json = fitted.weights.to_json().map_err(anyhow::Error::msg)?;
     output
         .write(json.as_bytes())
         .with_context(|| format!("cannot write {}", args.out.display()))?;

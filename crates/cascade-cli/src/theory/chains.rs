@@ -43,7 +43,7 @@ impl ChainArgs {
     }
 
     pub(super) fn print(&self, out: &mut impl Write) -> Result<()> {
-        writeln!(out, "{}", self.chain(0)?.to_json())?;
+        writeln!(out, "{}", self.chain(0)?.to_json()?)?;
         Ok(())
     }
 }

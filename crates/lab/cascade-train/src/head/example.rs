@@ -269,6 +269,5 @@ impl Reading<'_, '_> {
 
 fn distribution(scores: &Scores, row: usize) -> Result<Distribution> {
     let logits = scores.logits.as_ref().ok_or(Error::NoHidden)?;
-    let sampling = Sampling::new(1.0).unwrap_or_else(|_| unreachable!("1 is a temperature"));
-    Ok(sampling.distribution(logits.row(row))?)
+    Ok(Sampling::PLAIN.distribution(logits.row(row))?)
 }
