@@ -239,6 +239,17 @@ struct Place<'n> {
     part: &'n str,
 }
 
+impl Place<'_> {
+    fn shape(&self, size: usize) -> Vec<usize> {
+        match (self.residual, self.part) {
+            (true, "weight") => vec![size, size],
+            (true, _) => vec![size],
+            (false, "weight") => vec![2, size],
+            (false, _) => vec![2],
+        }
+    }
+}
+
 /// Of `PREFIX.I.linear.PART` or `PREFIX.I.PART`.
 fn place(name: &str) -> Option<Place<'_>> {
     let (rest, part) = name.rsplit_once('.')?;
@@ -265,38 +276,7 @@ fn network(keys: &Keys, tensors: BTreeMap<String, NamedTensor>) -> Result<HeadWe
             "`num_layers` is {depth}, and at most {DEEPEST} are read"
         ));
     }
-    let mut first_prefix: Option<String> = None;
-    let mut residual: BTreeMap<(usize, String), NamedTensor> = BTreeMap::new();
-    let mut output: BTreeMap<String, NamedTensor> = BTreeMap::new();
-    for (name, tensor) in tensors {
-        let unknown = || format!("`{name}` is not a part of a head of {depth} layers");
-        let place = place(&name).ok_or_else(unknown)?;
-        let prefix = first_prefix.get_or_insert_with(|| place.prefix.to_owned());
-        let known = match place.residual {
-            true => place.layer < depth,
-            false => place.layer == depth,
-        };
-        if !known || prefix != place.prefix {
-            return Err(unknown());
-        }
-        let expected = match (place.residual, place.part) {
-            (true, "weight") => vec![size, size],
-            (true, _) => vec![size],
-            (false, "weight") => vec![2, size],
-            (false, _) => vec![2],
-        };
-        if tensor.shape != expected {
-            return Err(format!(
-                "`{name}` is {:?}, not {expected:?}, with the `hidden_size` {size} and the classes rejected and accepted",
-                tensor.shape
-            ));
-        }
-        let part = place.part.to_owned();
-        match place.residual {
-            true => residual.insert((place.layer, part), tensor),
-            false => output.insert(part, tensor),
-        };
-    }
+    let (residual, mut output) = sorted(size, depth, tensors)?;
     let layers = layers(depth, residual)?;
     let mut take = |part: &str| {
         let tensor = output.remove(part);
@@ -313,11 +293,45 @@ fn network(keys: &Keys, tensors: BTreeMap<String, NamedTensor>) -> Result<HeadWe
     })
 }
 
-/// The residual layers; if only the first is there, it is all of them.
-fn layers(
+type Residual = BTreeMap<(usize, String), NamedTensor>;
+
+/// The tensors of the residual layers, by layer and part, and those of the output, by part.
+fn sorted(
+    size: usize,
     depth: usize,
-    mut tensors: BTreeMap<(usize, String), NamedTensor>,
-) -> Result<Vec<Arc<HeadLayer>>, String> {
+    tensors: BTreeMap<String, NamedTensor>,
+) -> Result<(Residual, BTreeMap<String, NamedTensor>), String> {
+    let mut first_prefix: Option<String> = None;
+    let (mut residual, mut output) = (Residual::new(), BTreeMap::new());
+    for (name, tensor) in tensors {
+        let unknown = || format!("`{name}` is not a part of a head of {depth} layers");
+        let place = place(&name).ok_or_else(unknown)?;
+        let prefix = first_prefix.get_or_insert_with(|| place.prefix.to_owned());
+        let known = match place.residual {
+            true => place.layer < depth,
+            false => place.layer == depth,
+        };
+        if !known || prefix != place.prefix {
+            return Err(unknown());
+        }
+        let expected = place.shape(size);
+        if tensor.shape != expected {
+            return Err(format!(
+                "`{name}` is {:?}, not {expected:?}, with the `hidden_size` {size} and the classes rejected and accepted",
+                tensor.shape
+            ));
+        }
+        let part = place.part.to_owned();
+        match place.residual {
+            true => residual.insert((place.layer, part), tensor),
+            false => output.insert(part, tensor),
+        };
+    }
+    Ok((residual, output))
+}
+
+/// The residual layers; if only the first is there, it is all of them.
+fn layers(depth: usize, mut tensors: Residual) -> Result<Vec<Arc<HeadLayer>>, String> {
     let stored = tensors.keys().map(|(layer, _)| *layer).max();
     let stored = stored.map_or(0, |last| last + 1);
     let mut layers: Vec<Arc<HeadLayer>> = Vec::with_capacity(depth);
