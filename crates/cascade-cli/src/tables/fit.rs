@@ -70,33 +70,13 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     let output = outputs::check(&args.out, existing, inputs)?;
     let traces = args.trace.open()?;
     let drafter = args.tree.drafter(&traces.tokenizer(), 0.0)?;
-    let (train, held_out) = Fitting::split(traces.records(), args.holdout);
-    if train.is_empty() || args.holdout > 0.0 && held_out.is_empty() {
-        bail!(
-            "--holdout {} divides {} records into {} to fit to and {} to judge by; \
-             give more records, or another share",
-            args.holdout,
-            train.len() + held_out.len(),
-            train.len(),
-            held_out.len()
-        );
-    }
+    let fitting = fitting(args, &traces)?;
     let mut out = terminal::stdout();
     if !args.json {
+        let (train, held_out) = (size(&fitting.train), size(&fitting.held_out));
         writeln!(out, "{}", describe(&traces))?;
-        writeln!(
-            out,
-            "fitted to {}; held out: {}",
-            size(&train),
-            size(&held_out)
-        )?;
+        writeln!(out, "fitted to {train}; held out: {held_out}")?;
     }
-    let fitting = Fitting {
-        train,
-        held_out,
-        passes: args.passes,
-        rate: args.rate,
-    };
     interrupt::cooperate();
     let fitted = fitting.run(&drafter, |pass, judged| {
         terminal::note(format_args!("pass {pass}: {}", nats(judged)));
@@ -113,6 +93,26 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     Ok(match interrupt::requested() {
         true => interrupt::status(),
         false => ExitCode::SUCCESS,
+    })
+}
+
+fn fitting<'t>(args: &FitArgs, traces: &'t Traces) -> Result<Fitting<'t>> {
+    let (train, held_out) = Fitting::split(traces.records(), args.holdout);
+    if train.is_empty() || args.holdout > 0.0 && held_out.is_empty() {
+        bail!(
+            "--holdout {} divides {} records into {} to fit to and {} to judge by; \
+             give more records, or another share",
+            args.holdout,
+            train.len() + held_out.len(),
+            train.len(),
+            held_out.len()
+        );
+    }
+    Ok(Fitting {
+        train,
+        held_out,
+        passes: args.passes,
+        rate: args.rate,
     })
 }
 
