@@ -220,7 +220,9 @@ fn weights_that_are_none() {
     );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("weights.json");
-    let shipped = cascade_ngram::Weights::shipped(true, true).to_json();
+    let shipped = cascade_ngram::Weights::shipped(true, true)
+        .to_json()
+        .unwrap();
     for (text, says) in [
         ("", "EOF"),
         ("{}", "missing field `context`"),

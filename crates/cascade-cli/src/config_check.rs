@@ -104,30 +104,7 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
         let stops = stops.map_or_else(String::new, |rule| format!(", stop rule {rule}"));
         writeln!(out, "drafter    {}{stops}", drafter_line(drafter))?;
     }
-    let names: Vec<&str> = std::iter::once(config.target.name.as_str())
-        .chain(config.drafters().iter().map(Drafter::name))
-        .collect();
-    if config.k().is_none() {
-        writeln!(
-            out,
-            "schedule   online: what pays is drafted, by acceptance and costs of late"
-        )?;
-    }
-    let rows = config.k().map_or(&[][..], |k| k.rows());
-    for (row, entries) in rows.iter().enumerate() {
-        let adds: Vec<String> = entries
-            .iter()
-            .zip(&names[1..])
-            .filter(|(&tokens, _)| tokens > 0)
-            .map(|(tokens, drafter)| format!("{tokens} from {drafter}"))
-            .collect();
-        let adds = if adds.is_empty() {
-            "nothing".to_owned()
-        } else {
-            adds.join(", then ")
-        };
-        writeln!(out, "{} reviews {adds}", names[row])?;
-    }
+    schedule(out, config)?;
     writeln!(
         out,
         "lenience   {} for neural, {} for statistical drafts; the target's is 1",
@@ -151,6 +128,31 @@ fn describe(out: &mut impl Write, config: &Config) -> Result<()> {
         "prompt     {}; at most {} new tokens; device {}",
         config.prompt, config.generation.max_new_tokens, config.device
     )?;
+    Ok(())
+}
+
+/// What is drafted: by the K matrix, a line for each reviewer, or by what pays.
+fn schedule(out: &mut impl Write, config: &Config) -> Result<()> {
+    let Some(k) = config.k() else {
+        let what = "online: what pays is drafted, by acceptance and costs of late";
+        return Ok(writeln!(out, "schedule   {what}")?);
+    };
+    let names: Vec<&str> = std::iter::once(config.target.name.as_str())
+        .chain(config.drafters().iter().map(Drafter::name))
+        .collect();
+    for (reviewer, entries) in names.iter().zip(k.rows()) {
+        let adds: Vec<String> = entries
+            .iter()
+            .zip(&names[1..])
+            .filter(|(&tokens, _)| tokens > 0)
+            .map(|(tokens, drafter)| format!("{tokens} from {drafter}"))
+            .collect();
+        let adds = match adds.is_empty() {
+            true => "nothing".to_owned(),
+            false => adds.join(", then "),
+        };
+        writeln!(out, "{reviewer} reviews {adds}")?;
+    }
     Ok(())
 }
 

@@ -182,22 +182,9 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         bail!("--profile needs a model on a GPU; give one with --device");
     }
     let (name, model) = subject(args, &options)?;
-    let bench = ForwardBench {
-        contexts: args.contexts.clone(),
-        rows: args.rows.clone(),
-        source: args.source,
-        repeats: args.repeats,
-        tree: args.tree,
-        ..ForwardBench::default()
-    };
+    let bench = bench(args);
     let mut session = model.session();
-    let costs = match args.save.is_some() {
-        true => steady(&bench, &model, &mut session)?,
-        false => bench.run(&mut session)?,
-    };
-    if costs.is_empty() {
-        bail!("none of these contexts and rows fit into the model; use smaller ones");
-    }
+    let costs = costs(args, &bench, &model, &mut session)?;
     if let Some(file) = &args.save {
         saved(args, &name, &options, &model, &costs).save(file)?;
     }
@@ -208,7 +195,9 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
     drop(session);
     // Before measuring the bandwidth, which takes memory too.
     let peak = options.device.peak_memory();
-    let (read, copy) = bandwidth(&options.device)?;
+    let bandwidth = bandwidth(&options.device)?;
+    let forwards = costs.iter();
+    let forwards = forwards.map(|cost| forward(cost, &costs, &model, args.source, bandwidth.0));
     Ok(Measured {
         model: name,
         random_weights: args.shape.shape()?.is_some(),
@@ -219,15 +208,40 @@ fn measure(args: &ModelArgs) -> Result<Measured> {
         bytes_per_forward: model.bytes_per_forward(1),
         source: (model.info().architecture == Architecture::EncoderDecoder).then_some(args.source),
         tree: args.tree,
-        memory_bytes_per_second: read,
-        copy_bytes_per_second: copy,
+        memory_bytes_per_second: bandwidth.0,
+        copy_bytes_per_second: bandwidth.1,
         peak_memory_bytes: peak,
-        forwards: costs
-            .iter()
-            .map(|cost| forward(cost, &costs, &model, args.source, read))
-            .collect(),
+        forwards: forwards.collect(),
         profiles,
     })
+}
+
+fn bench(args: &ModelArgs) -> ForwardBench {
+    ForwardBench {
+        contexts: args.contexts.clone(),
+        rows: args.rows.clone(),
+        source: args.source,
+        repeats: args.repeats,
+        tree: args.tree,
+        ..ForwardBench::default()
+    }
+}
+
+/// What forwards take: if they are saved, only what agrees.
+fn costs(
+    args: &ModelArgs,
+    bench: &ForwardBench,
+    model: &Model,
+    session: &mut Session,
+) -> Result<Vec<ForwardCost>> {
+    let costs = match args.save.is_some() {
+        true => steady(bench, model, session)?,
+        false => bench.run(session)?,
+    };
+    match costs.is_empty() {
+        true => bail!("none of these contexts and rows fit into the model; use smaller ones"),
+        false => Ok(costs),
+    }
 }
 
 /// Forwards whose times agree, at each context on its own.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use cascade_eval::lossless::{Comparisons, Findings};
+use cascade_eval::lossless::{Compared, Comparisons, Finding, Findings};
 
 /// Near-ties and violations printed of each.
 const SHOWN: usize = 10;
@@ -33,23 +33,29 @@ pub(super) fn findings(out: &mut dyn Write, of: &Findings) -> std::io::Result<()
         of.smallest_lead
     )?;
     for (what, findings) in [("near-tie", &of.near_ties), ("violation", &of.violations)] {
-        for finding in findings.iter().take(SHOWN) {
-            writeln!(
-                out,
-                "{what}: generation {}, token {}: {} emitted, {} expected, gap {}; {}",
-                finding.generation + 1,
-                finding.position + 1,
-                finding.emitted,
-                finding.expected,
-                finding.gap,
-                finding.settings
-            )?;
-        }
-        if findings.len() > SHOWN {
-            writeln!(out, "… and {} more", findings.len() - SHOWN)?;
-        }
+        listed(out, what, findings)?;
     }
     writeln!(out, "{}", verdict(of.lossless))
+}
+
+/// The first of them, and how many there are besides.
+fn listed(out: &mut dyn Write, what: &str, findings: &[Finding]) -> std::io::Result<()> {
+    for finding in findings.iter().take(SHOWN) {
+        writeln!(
+            out,
+            "{what}: generation {}, token {}: {} emitted, {} expected, gap {}; {}",
+            finding.generation + 1,
+            finding.position + 1,
+            finding.emitted,
+            finding.expected,
+            finding.gap,
+            finding.settings
+        )?;
+    }
+    match findings.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(out, "… and {more} more"),
+    }
 }
 
 pub(super) fn comparisons(out: &mut dyn Write, of: &Comparisons) -> std::io::Result<()> {
@@ -58,37 +64,8 @@ pub(super) fn comparisons(out: &mut dyn Write, of: &Comparisons) -> std::io::Res
         "sampled: joint distribution of the first {} tokens against the target's, enumerated",
         of.length
     )?;
-    for (number, prompt) in of.prompts.iter().enumerate() {
-        let Some(p) = prompt.p_value else {
-            writeln!(
-                out,
-                "prompt {}: {} samples in 1 cell, which tests nothing: no other text of {} tokens is \
-                 expected 5 times",
-                number + 1,
-                prompt.samples,
-                of.length
-            )?;
-            continue;
-        };
-        writeln!(
-            out,
-            "prompt {}: {} samples in {} cells; chi-square {:.1}, {} degrees of freedom, p = {p:.3}; \
-             total variation {:.4}, true distance {:.4} to {:.4} (95%)",
-            number + 1,
-            prompt.samples,
-            prompt.cells,
-            prompt.chi_square,
-            prompt.degrees_of_freedom,
-            prompt.total_variation,
-            prompt.total_variation_at_least,
-            prompt.total_variation_at_most
-        )?;
-        if prompt.violated {
-            writeln!(out, "violation: {}", prompt.settings)?;
-        }
-        if let Some(tokens) = &prompt.impossible {
-            writeln!(out, "probability 0 under the target: {tokens:?}")?;
-        }
+    for (number, prompt) in (1..).zip(&of.prompts) {
+        comparison(out, number, prompt, of.length)?;
     }
     let without = of.prompts.len() - of.tested;
     if of.tested == 0 {
@@ -106,6 +83,42 @@ pub(super) fn comparisons(out: &mut dyn Write, of: &Comparisons) -> std::io::Res
         )?;
     }
     writeln!(out, "{}", verdict(of.lossless))
+}
+
+/// One of the prompts, which are numbered from 1.
+fn comparison(
+    out: &mut dyn Write,
+    number: usize,
+    prompt: &Compared,
+    length: usize,
+) -> std::io::Result<()> {
+    let Some(p) = prompt.p_value else {
+        return writeln!(
+            out,
+            "prompt {number}: {} samples in 1 cell, which tests nothing: no other text of {length} tokens is \
+             expected 5 times",
+            prompt.samples
+        );
+    };
+    writeln!(
+        out,
+        "prompt {number}: {} samples in {} cells; chi-square {:.1}, {} degrees of freedom, p = {p:.3}; \
+         total variation {:.4}, true distance {:.4} to {:.4} (95%)",
+        prompt.samples,
+        prompt.cells,
+        prompt.chi_square,
+        prompt.degrees_of_freedom,
+        prompt.total_variation,
+        prompt.total_variation_at_least,
+        prompt.total_variation_at_most
+    )?;
+    if prompt.violated {
+        writeln!(out, "violation: {}", prompt.settings)?;
+    }
+    if let Some(tokens) = &prompt.impossible {
+        writeln!(out, "probability 0 under the target: {tokens:?}")?;
+    }
+    Ok(())
 }
 
 fn verdict(lossless: bool) -> &'static str {

@@ -11,7 +11,7 @@ use cascade_ngram::{export_json, import_json, BigramMetadata, BigramTable, Prove
 
 use super::args::{ExportArgs, ImportArgs, ShowArgs};
 use super::ngrams;
-use super::text::{context, describe, name, open, show_agreement};
+use super::text::{asked, name, open, show_agreement, show_metadata};
 use crate::terminal::{self, grouped};
 use crate::{outputs, tokenizer};
 
@@ -21,13 +21,8 @@ pub(super) fn show(args: &ShowArgs) -> Result<()> {
     }
     let table = open(&args.table)?;
     let fingerprint = &table.metadata().provenance.tokenizer;
-    let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, |found| {
-        table.check_tokenizer(found)
-    })?;
-    match (
-        &context(&args.token, &args.id, tokenizer.as_ref())?[..],
-        args.top,
-    ) {
+    let (tokenizer, context) = asked(args, fingerprint, |found| table.check_tokenizer(found))?;
+    match (&context[..], args.top) {
         ([token], top) => show_token(&table, *token, tokenizer.as_ref(), top),
         ([], Some(top)) => show_frequent(&table, tokenizer.as_ref(), top),
         ([], None) => show_table(&table),
@@ -39,7 +34,6 @@ pub(super) fn show(args: &ShowArgs) -> Result<()> {
 }
 
 fn show_table(table: &BigramTable) -> Result<()> {
-    let mut out = terminal::stdout();
     let BigramMetadata {
         provenance,
         top_k,
@@ -64,16 +58,8 @@ fn show_table(table: &BigramTable) -> Result<()> {
         ("documents", grouped(*documents)),
         ("tokens counted", grouped(*total_tokens)),
         ("bigrams counted", grouped(*total_bigrams)),
-        ("command", provenance.command.clone()),
-        ("version", provenance.version.clone()),
     ];
-    for (what, is) in rows {
-        writeln!(out, "{what:<16} {is}")?;
-    }
-    for source in &provenance.sources {
-        writeln!(out, "{:<16} {}", "source", describe(source))?;
-    }
-    Ok(())
+    show_metadata(rows, provenance)
 }
 
 /// The most frequent tokens, each with its most frequent successor.

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{bail, Result};
 use cascade_bigram::{Error, Job, Memory, Reduction, Status, Summary};
+use cascade_core::Fingerprint;
 use cascade_corpus::Skip;
 use cascade_fs::{Existing, Output};
 use cascade_ngram::{BigramTable, NgramLimits};
@@ -32,17 +33,13 @@ pub(super) fn build(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
         min_count,
         force,
     } = &args.table;
-    let begin = Instant::now();
-    let status = Arc::new(Status::default());
     let place = Place { out, force: *force };
-    let counted = counted(&args.input, place, &command, threads, &status, |job| {
-        cascade_bigram::build(job, *top_k, *min_count)
-    })?;
+    let counting = Counting::new(&args.input, place, &command, threads);
+    let counted = counting.run(|job| cascade_bigram::build(job, *top_k, *min_count))?;
     let Some((table, summary)) = counted else {
         return Ok(());
     };
-    report_reading(&status, &summary)?;
-    report_counts(&status, &summary, begin)?;
+    counting.report(&summary)?;
     report_table(out, &table)
 }
 
@@ -53,39 +50,30 @@ fn build_ngrams(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
         order,
         min_context,
     } = args;
-    if table.top_k > 255 {
-        bail!(
-            "--top-k {} is more than an n-gram table holds; give at most 255",
-            table.top_k
-        );
+    let TableArgs { out, top_k, .. } = table;
+    if *top_k > 255 {
+        bail!("--top-k {top_k} is more than an n-gram table holds; give at most 255");
     }
     let command = format!(
         "build {}{} --order {order} --min-context {min_context}",
         on_record(input),
         options(table)
     );
-    let begin = Instant::now();
-    let status = Arc::new(Status::default());
-    let place = Place {
-        out: &table.out,
-        force: table.force,
-    };
+    let force = table.force;
     let limits = NgramLimits {
-        top_k: table.top_k,
+        top_k: *top_k,
         min_count: table.min_count,
         min_context: *min_context,
     };
-    let counted = counted(input, place, &command, threads, &status, |job| {
-        cascade_bigram::build_ngrams(job, (*order).into(), limits)
-    })?;
+    let counting = Counting::new(input, Place { out, force }, &command, threads);
+    let counted = counting.run(|job| cascade_bigram::build_ngrams(job, (*order).into(), limits))?;
     let Some((made, summary)) = counted else {
         return Ok(());
     };
-    report_reading(&status, &summary)?;
-    report_counts(&status, &summary, begin)?;
+    counting.report(&summary)?;
     say(&format!(
         "{}: {} bytes, {} continuations kept of {} tokens and {} pairs",
-        table.out.display(),
+        out.display(),
         grouped(made.as_bytes().len() as u64),
         grouped(made.continuations() as u64),
         grouped(made.vocab_size() as u64),
@@ -95,18 +83,15 @@ fn build_ngrams(args: &BuildArgs, threads: Option<usize>) -> Result<()> {
 
 pub(super) fn count(args: &CountArgs, threads: Option<usize>) -> Result<()> {
     let command = format!("count {}", on_record(&args.input));
-    let begin = Instant::now();
-    let status = Arc::new(Status::default());
     let place = Place {
         out: &args.out,
         force: args.force,
     };
-    let work = cascade_bigram::count;
-    let Some(summary) = counted(&args.input, place, &command, threads, &status, work)? else {
+    let counting = Counting::new(&args.input, place, &command, threads);
+    let Some(summary) = counting.run(cascade_bigram::count)? else {
         return Ok(());
     };
-    report_reading(&status, &summary)?;
-    report_counts(&status, &summary, begin)?;
+    counting.report(&summary)?;
     let size = std::fs::metadata(&args.out)?.len();
     say(&format!("{}: {} bytes", args.out.display(), grouped(size)))
 }
@@ -199,58 +184,97 @@ fn is_wikitext(top: &str) -> bool {
         && (has(["{{", "}}"]) || top.contains("'''") || top.contains("\n=="))
 }
 
-/// Runs a job with the given tokenizer and limits, unless it is resumed and was finished.
-fn counted<T: Send>(
-    args: &InputArgs,
-    place: Place<'_>,
-    command: &str,
+/// A job over texts, with the given tokenizer and limits.
+struct Counting<'a> {
+    args: &'a InputArgs,
+    place: Place<'a>,
+    command: String,
     threads: Option<usize>,
-    status: &Arc<Status>,
-    work: impl FnOnce(&Job<'_>) -> cascade_bigram::Result<T> + Send,
-) -> Result<Option<T>> {
-    // Before a tokenizer is downloaded.
-    if !args.resume {
-        place.check(args, Existing::replaced_if(place.force))?;
+    begin: Instant,
+    status: Arc<Status>,
+}
+
+impl<'a> Counting<'a> {
+    fn new(args: &'a InputArgs, place: Place<'a>, command: &str, threads: Option<usize>) -> Self {
+        Self {
+            args,
+            place,
+            command: format!("cascade bigram {command}"),
+            threads,
+            begin: Instant::now(),
+            status: Arc::default(),
+        }
     }
-    args.inputs.iter().for_each(|file| warn_of_markup(file));
-    let tokenizer = tokenizer::load(&args.tokenizer)?;
-    let fingerprint = tokenizer.fingerprint();
-    let command = format!("cascade bigram {command}");
-    let made =
-        |path: &Path| cascade_bigram::is_result_of(path, &command, &fingerprint, &args.inputs);
-    let output = match args.resume {
-        true => place.resumed(args, &made)?,
-        false => Some(place.check(args, Existing::replaced_if(place.force))?),
-    };
-    let Some(output) = output else {
-        say(&format!(
-            "{}: complete already, by the same command on inputs of the same names and sizes; \
-             --force counts anew",
-            place.out.display()
-        ))?;
-        return Ok(None);
-    };
-    let job = Job {
-        inputs: &args.inputs,
-        output: &output,
-        encode: &|text| Ok(tokenizer.encode_plain(text)?),
-        fingerprint: &fingerprint,
-        vocab_size: tokenizer.id_bound(),
-        unique_sentences: args.unique_sentences,
-        limit_pages: args.limit_pages,
-        memory: Memory::Process(args.memory),
-        threads: threads.and_then(NonZeroUsize::new).unwrap_or_else(cpus),
-        checkpoint: args.checkpoint,
-        resume: args.resume,
-        command: &command,
-        status,
-    };
-    say_if_interrupted(status, place.out);
-    let result = progress::shown(status, || work(&job));
-    result.map(Some).map_err(|error| {
-        let hint = hint(&error, place.out);
-        anyhow::Error::from(error).context(hint)
-    })
+
+    /// Runs it, unless it is resumed and was finished.
+    fn run<T: Send>(
+        &self,
+        work: impl FnOnce(&Job<'_>) -> cascade_bigram::Result<T> + Send,
+    ) -> Result<Option<T>> {
+        let (args, place) = (self.args, self.place);
+        // Before a tokenizer is downloaded.
+        if !args.resume {
+            place.check(args, Existing::replaced_if(place.force))?;
+        }
+        args.inputs.iter().for_each(|file| warn_of_markup(file));
+        let tokenizer = tokenizer::load(&args.tokenizer)?;
+        let fingerprint = tokenizer.fingerprint();
+        let Some(output) = self.output(&fingerprint)? else {
+            return Ok(None);
+        };
+        let job = Job {
+            inputs: &args.inputs,
+            output: &output,
+            encode: &|text| Ok(tokenizer.encode_plain(text)?),
+            fingerprint: &fingerprint,
+            vocab_size: tokenizer.id_bound(),
+            unique_sentences: args.unique_sentences,
+            limit_pages: args.limit_pages,
+            memory: Memory::Process(args.memory),
+            threads: self
+                .threads
+                .and_then(NonZeroUsize::new)
+                .unwrap_or_else(cpus),
+            checkpoint: args.checkpoint,
+            resume: args.resume,
+            command: &self.command,
+            status: &self.status,
+        };
+        say_if_interrupted(&self.status, place.out);
+        let result = progress::shown(&self.status, || work(&job));
+        result.map(Some).map_err(|error| {
+            let hint = hint(&error, place.out);
+            anyhow::Error::from(error).context(hint)
+        })
+    }
+
+    /// The output that is to be written; `None` if a resumed job was finished already, which is
+    /// said.
+    fn output(&self, fingerprint: &Fingerprint) -> Result<Option<Output>> {
+        let (args, place) = (self.args, self.place);
+        if !args.resume {
+            return place
+                .check(args, Existing::replaced_if(place.force))
+                .map(Some);
+        }
+        let made = |path: &Path| {
+            cascade_bigram::is_result_of(path, &self.command, fingerprint, &args.inputs)
+        };
+        let output = place.resumed(args, &made)?;
+        if output.is_none() {
+            say(&format!(
+                "{}: complete already, by the same command on inputs of the same names and sizes; \
+                 --force counts anew",
+                place.out.display()
+            ))?;
+        }
+        Ok(output)
+    }
+
+    fn report(&self, summary: &Summary) -> Result<()> {
+        report_reading(&self.status, summary)?;
+        report_counts(&self.status, summary, self.begin)
+    }
 }
 
 /// What was counted, and how to go on, for Ctrl-C.

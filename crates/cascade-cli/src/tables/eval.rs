@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use cascade_eval::ngram::{budgets, TableReport, TableValue, CHAIN, TREES};
+use cascade_eval::ngram::{budgets, Drafted, TableAlone, TableReport, TableValue, CHAIN, TREES};
 use cascade_eval::trace::Traces;
 use cascade_ngram::NgramTable;
 use clap::Args;
@@ -70,12 +70,23 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode> {
 fn print(traces: &Traces, report: &TableReport) -> Result<()> {
     let mut out = terminal::stdout();
     writeln!(out, "{}\n", describe(traces))?;
+    print_alone(&mut out, &report.tables)?;
+    print_lengths(&mut out, &report.tokens_per_forward)?;
+    writeln!(
+        out,
+        "\nknown: the table knows the last token, or the last two; chains of {CHAIN} tokens, trees of \
+         {TREES:?} nodes; times are not measured"
+    )?;
+    Ok(())
+}
+
+fn print_alone(out: &mut impl Write, tables: &[TableAlone]) -> Result<()> {
     writeln!(
         out,
         "{:>5} {:>12} {:>13} {:>7} {:>7} {:>7} {:>11}   the table alone, of the next token",
         "order", "known token", "known 2", "top 1", "top 8", "top 16", "nats/token"
     )?;
-    for alone in &report.tables {
+    for alone in tables {
         let next = &alone.next;
         let percent = |number: usize| format!("{:.1}%", 100.0 * next.share(number));
         let pairs = match alone.order {
@@ -94,23 +105,21 @@ fn print(traces: &Traces, report: &TableReport) -> Result<()> {
             alone.table
         )?;
     }
-    let names: String = budgets()
+    Ok(())
+}
+
+fn print_lengths(out: &mut impl Write, drafters: &[Drafted]) -> Result<()> {
+    let names = budgets();
+    let names: String = names
         .iter()
         .map(|(name, _)| format!("{name:>10}"))
         .collect();
     writeln!(out, "\n{names}   tokens per forward")?;
-    for drafted in &report.tokens_per_forward {
-        let lengths = drafted
-            .budgets
-            .iter()
-            .map(|(all, _)| all.tokens_per_forward());
-        let lengths: String = lengths.map(|length| format!("{length:>10.3}")).collect();
+    for drafted in drafters {
+        let lengths = drafted.budgets.iter();
+        let lengths = lengths.map(|(all, _)| format!("{:>10.3}", all.tokens_per_forward()));
+        let lengths: String = lengths.collect();
         writeln!(out, "{lengths}   {}", drafted.drafter)?;
     }
-    writeln!(
-        out,
-        "\nknown: the table knows the last token, or the last two; chains of {CHAIN} tokens, trees of \
-         {TREES:?} nodes; times are not measured"
-    )?;
     Ok(())
 }

@@ -70,6 +70,33 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
     let output = outputs::check(&args.out, existing, inputs)?;
     let traces = args.trace.open()?;
     let drafter = args.tree.drafter(&traces.tokenizer(), 0.0)?;
+    let fitting = fitting(args, &traces)?;
+    let mut out = terminal::stdout();
+    if !args.json {
+        let (train, held_out) = (size(&fitting.train), size(&fitting.held_out));
+        writeln!(out, "{}", describe(&traces))?;
+        writeln!(out, "fitted to {train}; held out: {held_out}")?;
+    }
+    interrupt::cooperate();
+    let fitted = fitting.run(&drafter, |pass, judged| {
+        terminal::note(format_args!("pass {pass}: {}", nats(judged)));
+        !interrupt::requested()
+    });
+    let json = fitted.weights.to_json().map_err(anyhow::Error::msg)?;
+    output
+        .write(json.as_bytes())
+        .with_context(|| format!("cannot write {}", args.out.display()))?;
+    match args.json {
+        true => terminal::write_json(&mut out, &object(args, &traces, &fitted))?,
+        false => print(&mut out, args, &fitted)?,
+    }
+    Ok(match interrupt::requested() {
+        true => interrupt::status(),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn fitting<'t>(args: &FitArgs, traces: &'t Traces) -> Result<Fitting<'t>> {
     let (train, held_out) = Fitting::split(traces.records(), args.holdout);
     if train.is_empty() || args.holdout > 0.0 && held_out.is_empty() {
         bail!(
@@ -81,38 +108,11 @@ pub(super) fn run(args: &FitArgs) -> Result<ExitCode> {
             held_out.len()
         );
     }
-    let mut out = terminal::stdout();
-    if !args.json {
-        writeln!(out, "{}", describe(&traces))?;
-        writeln!(
-            out,
-            "fitted to {}; held out: {}",
-            size(&train),
-            size(&held_out)
-        )?;
-    }
-    let fitting = Fitting {
+    Ok(Fitting {
         train,
         held_out,
         passes: args.passes,
         rate: args.rate,
-    };
-    interrupt::cooperate();
-    let fitted = fitting.run(&drafter, |pass, judged| {
-        terminal::note(format_args!("pass {pass}: {}", nats(judged)));
-        !interrupt::requested()
-    });
-    let json = fitted.weights.to_json();
-    output
-        .write(json.as_bytes())
-        .with_context(|| format!("cannot write {}", args.out.display()))?;
-    match args.json {
-        true => terminal::write_json(&mut out, &object(args, &traces, &fitted))?,
-        false => print(&mut out, args, &fitted)?,
-    }
-    Ok(match interrupt::requested() {
-        true => interrupt::status(),
-        false => ExitCode::SUCCESS,
     })
 }
 

@@ -8,9 +8,8 @@ use cascade_models::Tokenizer;
 use cascade_ngram::{NgramMetadata, NgramTable};
 
 use super::args::ShowArgs;
-use super::text::{context, describe, name, open_any, show_agreement};
+use super::text::{asked, name, open_any, show_agreement, show_metadata};
 use crate::terminal::{self, grouped};
-use crate::tokenizer;
 
 /// The table at a place, if it declares to be an n-gram table; bigram tables are not.
 pub(super) fn declared(table: &str) -> Result<Option<NgramTable>> {
@@ -22,13 +21,8 @@ pub(super) fn declared(table: &str) -> Result<Option<NgramTable>> {
 
 pub(super) fn show(table: &NgramTable, args: &ShowArgs) -> Result<()> {
     let fingerprint = &table.metadata().provenance.tokenizer;
-    let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, |found| {
-        table.check_tokenizer(found)
-    })?;
-    match (
-        &context(&args.token, &args.id, tokenizer.as_ref())?[..],
-        args.top,
-    ) {
+    let (tokenizer, context) = asked(args, fingerprint, |found| table.check_tokenizer(found))?;
+    match (&context[..], args.top) {
         ([], None) => show_table(table),
         ([], Some(top)) => show_frequent(table, tokenizer.as_ref(), top),
         (context, top) => show_context(table, context, tokenizer.as_ref(), top),
@@ -49,19 +43,19 @@ fn show_table(table: &NgramTable) -> Result<()> {
         total_trigrams,
         ..
     } = table.metadata();
-    let size = table.as_bytes().len() as u64;
     let tokens = (0..*vocab_size as TokenId).filter(|&token| table.after(&[token]).is_some());
+    let of = |number: usize| grouped(number as u64);
     let rows = [
         (
             "table",
-            format!("{}, {} bytes", table.file(), grouped(size)),
+            format!("{}, {} bytes", table.file(), of(table.as_bytes().len())),
         ),
         ("order", order.to_string()),
         ("tokenizer", provenance.tokenizer.to_string()),
-        ("vocabulary", grouped(*vocab_size as u64)),
-        ("continuations", grouped(table.continuations() as u64)),
-        ("of tokens", grouped(tokens.count() as u64)),
-        ("of pairs", grouped(table.pairs() as u64)),
+        ("vocabulary", of(*vocab_size)),
+        ("continuations", of(table.continuations())),
+        ("of tokens", of(tokens.count())),
+        ("of pairs", of(table.pairs())),
         ("top-k", top_k.to_string()),
         ("min-count", min_count.to_string()),
         ("min-context", min_context.to_string()),
@@ -69,17 +63,8 @@ fn show_table(table: &NgramTable) -> Result<()> {
         ("tokens counted", grouped(*total_tokens)),
         ("bigrams counted", grouped(*total_bigrams)),
         ("trigrams counted", grouped(*total_trigrams)),
-        ("command", provenance.command.clone()),
-        ("version", provenance.version.clone()),
     ];
-    let mut out = terminal::stdout();
-    for (what, is) in rows {
-        writeln!(out, "{what:<16} {is}")?;
-    }
-    for source in &provenance.sources {
-        writeln!(out, "{:<16} {}", "source", describe(source))?;
-    }
-    Ok(())
+    show_metadata(rows, provenance)
 }
 
 /// The most frequent tokens, of which the table has 64, each with what most often follows it.

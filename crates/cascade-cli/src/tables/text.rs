@@ -4,20 +4,44 @@ use std::io::Write;
 
 use anyhow::{bail, Result};
 use cascade_bigram::{Agreement, Band};
-use cascade_core::TokenId;
+use cascade_core::{Fingerprint, TokenId};
 use cascade_models::Tokenizer;
-use cascade_ngram::{BigramTable, NgramTable, Source};
+use cascade_ngram::{BigramTable, NgramTable, Provenance, Source};
 
+use super::args::ShowArgs;
 use crate::terminal::{self, grouped};
+use crate::tokenizer;
 
-/// The tokens given by `--token` or `--id`.
-pub(super) fn context(
-    tokens: &[String],
-    ids: &[TokenId],
-    tokenizer: Option<&Tokenizer>,
-) -> Result<Vec<TokenId>> {
-    let tokens = tokens.iter().map(|text| find(text, tokenizer));
-    tokens.chain(ids.iter().map(|&id| Ok(id))).collect()
+/// The tokenizer of a table, if it is known, and the tokens given by `--token` or `--id`.
+pub(super) fn asked(
+    args: &ShowArgs,
+    fingerprint: &Fingerprint,
+    check: impl FnOnce(&Fingerprint) -> cascade_ngram::Result<()>,
+) -> Result<(Option<Tokenizer>, Vec<TokenId>)> {
+    let tokenizer = tokenizer::of_table(args.tokenizer.as_deref(), fingerprint, check)?;
+    let tokens = args.token.iter().map(|text| find(text, tokenizer.as_ref()));
+    let tokens = tokens
+        .chain(args.id.iter().map(|&id| Ok(id)))
+        .collect::<Result<_>>()?;
+    Ok((tokenizer, tokens))
+}
+
+/// What a table says of itself, and what it was made of.
+pub(super) fn show_metadata(
+    rows: impl IntoIterator<Item = (&'static str, String)>,
+    provenance: &Provenance,
+) -> Result<()> {
+    let mut out = terminal::stdout();
+    let made = [
+        ("command", provenance.command.clone()),
+        ("version", provenance.version.clone()),
+    ];
+    let sources = provenance.sources.iter();
+    let sources = sources.map(|source| ("source", describe(source)));
+    for (what, is) in rows.into_iter().chain(made).chain(sources) {
+        writeln!(out, "{what:<16} {is}")?;
+    }
+    Ok(())
 }
 
 pub(super) fn open(table: &str) -> Result<BigramTable> {

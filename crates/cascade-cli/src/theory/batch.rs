@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use anyhow::Result;
-use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use cascade_report::{Axis, Evidence, Figure, Line, Plot, Table};
 use cascade_theory::rejection::{
     expected_batch_limit, expected_batch_rejections, Algorithm, Player,
 };
@@ -12,7 +12,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::chains::{ChainsArgs, Named};
-use super::findings::{deviation, figure, largest, record, Findings, OutputArgs, NORMAL};
+use super::findings::{
+    computed, deviation, figure, largest, off, record, simulated, Captioned, Findings, OutputArgs,
+    NORMAL,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArgs {
@@ -65,6 +68,17 @@ impl Row {
         deviation(self.simulated.as_ref()?, self.computed)
     }
 
+    fn drafts(&self) -> String {
+        match self.drafts {
+            Some(drafts) => drafts.to_string(),
+            None => "∞".to_owned(),
+        }
+    }
+
+    fn rejections(&self) -> Option<Figure> {
+        self.simulated.as_ref().map(figure)
+    }
+
     fn record(&self) -> serde_json::Value {
         json!({
             "chain": self.name,
@@ -82,36 +96,13 @@ impl BatchArgs {
         self.output.check()?;
         let chains = self.chains.chains()?;
         let described = self.chains.described(&chains);
-        let mut rows = Vec::new();
-        let mut plots = Vec::new();
-        for named in &chains {
-            let first = rows.len();
-            for &drafts in &self.drafts {
-                rows.push(Row::finite(named, drafts, self.chains.runs)?);
-            }
-            rows.push(Row::limit(named));
-            if plots.is_empty() {
-                plots.push(plot(&named.name, &rows[first..])?);
-            }
-        }
-        let all = |of: &dyn Fn(&Row) -> Option<Figure>| rows.iter().map(of).collect::<Vec<_>>();
-        let computed = all(&|row| Some(Figure::new(row.computed)));
-        let simulated = all(&|row| row.simulated.as_ref().map(figure));
-        let off = all(&|row| row.deviation().map(Figure::new));
-        let drafts = rows.iter().map(|row| match row.drafts {
-            Some(drafts) => drafts.to_string(),
-            None => "∞".to_owned(),
-        });
+        let (rows, plots) = ChainsArgs::rows(&chains, |named| self.rows(named), plot)?;
         let table = Table::new(format!("Rejections of batch speculative sampling: {described}"))
             .labels("Chain", rows.iter().map(|row| row.name.clone()))?
-            .labels("Drafts", drafts)?
-            .figures(Figures::new("Rejections", Evidence::Computed, computed).decimals(4))?
-            .figures(
-                Figures::new("Rejections", Evidence::Simulated, simulated)
-                    .decimals(4)
-                    .intervals(NORMAL),
-            )?
-            .figures(Figures::new("Off", Evidence::Simulated, off).unit("standard errors"))?
+            .labels("Drafts", rows.iter().map(Row::drafts))?
+            .figures(computed("Rejections", &rows, |row| Some(row.computed)).decimals(4))?
+            .figures(simulated("Rejections", &rows, Row::rejections).decimals(4))?
+            .figures(off(&rows, Row::deviation))?
             .note("Theorem 3. More drafts help only where drafting begins, so that rejections do not go to 0: the last \
                    row is what they go to.");
         Ok(Findings {
@@ -122,9 +113,15 @@ impl BatchArgs {
             plots,
         })
     }
+
+    fn rows(&self, named: &Named) -> Result<Vec<Row>> {
+        let finite = self.drafts.iter();
+        let finite = finite.map(|&drafts| Row::finite(named, drafts, self.chains.runs));
+        finite.chain([Ok(Row::limit(named))]).collect()
+    }
 }
 
-fn plot(name: &str, rows: &[Row]) -> Result<(Plot, String)> {
+fn plot(named: &Named, rows: &[Row]) -> Result<Captioned> {
     let points = |of: &dyn Fn(&Row) -> Option<Figure>| -> Vec<(f64, Figure)> {
         let at = |row: &Row| Some((row.drafts?.get() as f64, of(row)?));
         let mut points: Vec<_> = rows.iter().filter_map(at).collect();
@@ -137,14 +134,10 @@ fn plot(name: &str, rows: &[Row]) -> Result<(Plot, String)> {
             Evidence::Computed,
             points(&|row| Some(Figure::new(row.computed))),
         ),
-        Line::new(
-            "runs",
-            Evidence::Simulated,
-            points(&|row| row.simulated.as_ref().map(figure)),
-        ),
+        Line::new("runs", Evidence::Simulated, points(&Row::rejections)),
     ];
     let plot = Plot::lines(
-        format!("Rejections with several drafts, {name}"),
+        format!("Rejections with several drafts, {}", named.name),
         Axis::new("drafts").log(),
         Axis::new("rejections of a sequence"),
         lines,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Result};
 use cascade_models::DeviceSpec;
-use cascade_report::{refuse_foreign, Figure, Manifest, Plot, Report, Table};
+use cascade_report::{refuse_foreign, Evidence, Figure, Figures, Manifest, Plot, Report, Table};
 use cascade_theory::Estimate;
 use clap::Args;
 use jiff::Timestamp;
@@ -58,12 +58,14 @@ fn is_ours(folder: &Path) -> Result<bool> {
     }
 }
 
+/// A plot, and what is written below it.
+pub(super) type Captioned = (Plot, String);
+
 pub(super) struct Findings {
     pub(super) title: String,
     pub(super) summary: String,
     pub(super) table: Table,
-    /// With what is written below each.
-    pub(super) plots: Vec<(Plot, String)>,
+    pub(super) plots: Vec<Captioned>,
     /// The rows of the table for --json.
     pub(super) records: Vec<Value>,
 }
@@ -99,6 +101,23 @@ impl Findings {
         }
         Ok(())
     }
+}
+
+/// A column that follows from a formula.
+pub(super) fn computed<R>(header: &str, rows: &[R], of: impl Fn(&R) -> Option<f64>) -> Figures {
+    let figures = rows.iter().map(|row| of(row).map(Figure::new));
+    Figures::new(header, Evidence::Computed, figures)
+}
+
+/// A column that was simulated, with intervals.
+pub(super) fn simulated<R>(header: &str, rows: &[R], of: impl Fn(&R) -> Option<Figure>) -> Figures {
+    Figures::new(header, Evidence::Simulated, rows.iter().map(of)).intervals(NORMAL)
+}
+
+/// The column of deviations from a formula.
+pub(super) fn off<R>(rows: &[R], deviation: impl Fn(&R) -> Option<f64>) -> Figures {
+    let figures = rows.iter().map(|row| deviation(row).map(Figure::new));
+    Figures::new("Off", Evidence::Simulated, figures).unit("standard errors")
 }
 
 /// An estimate with its interval.

@@ -8,7 +8,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::chains::{ChainsArgs, Named};
-use super::findings::{deviation, figure, largest, record, Findings, OutputArgs, NORMAL};
+use super::findings::{
+    computed, deviation, figure, largest, off, record, simulated, Captioned, Findings, OutputArgs,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct LengthsArgs {
@@ -109,110 +111,90 @@ impl LengthsArgs {
         }
         let chains = self.chains.chains()?;
         let described = self.chains.described(&chains);
-        let mut rows = Vec::new();
-        let mut plots = Vec::new();
-        let mut summary = Vec::new();
-        for named in &chains {
-            let first = rows.len();
+        let mut thresholds = None;
+        let of_chain = |named: &Named| {
             let solution = Solution::best(&named.chain, costs);
-            self.play(named, costs, &solution, &mut rows)?;
-            if plots.is_empty() {
-                plots.push(plot(&named.name, &rows[first..])?);
-                summary.extend(thresholds(&named.name, &solution));
-            }
-        }
-        summary.insert(0, largest(rows.iter().map(Row::deviation)));
-        let all = |of: &dyn Fn(&Row) -> Option<Figure>| rows.iter().map(of).collect::<Vec<_>>();
-        let computed = all(&|row| row.computed.map(Figure::new));
-        let simulated = all(&|row| Some(figure(&row.played.time)));
-        let off = all(&|row| row.deviation().map(Figure::new));
-        let speedup = all(&|row| Some(row.speedup()));
-        let discarded = all(&|row| Some(Figure::new(row.played.discard_rate())));
-        let verified = all(&|row| Some(Figure::new(row.played.verification_rate())));
+            thresholds.get_or_insert_with(|| said_thresholds(&named.name, &solution));
+            self.play(named, costs, &solution)
+        };
+        let (rows, plots) = ChainsArgs::rows(&chains, of_chain, plot)?;
+        let deviation = largest(rows.iter().map(Row::deviation));
+        let summary = std::iter::once(deviation).chain(thresholds.flatten());
+        Ok(Findings {
+            title: "When to stop drafting".to_owned(),
+            summary: summary.collect::<Vec<_>>().join(" "),
+            records: rows.iter().map(Row::record).collect(),
+            table: self.table(&described, &rows)?,
+            plots,
+        })
+    }
+
+    fn table(&self, described: &str, rows: &[Row]) -> Result<Table> {
+        let rate = |header: &str, of: fn(&Played) -> f64| {
+            let figures = rows.iter().map(|row| Figure::new(of(&row.played)));
+            Figures::new(header, Evidence::Simulated, figures).decimals(3)
+        };
         let table = Table::new(format!(
             "When to stop drafting: {described}, a draft forward takes {} of a target forward",
             self.cost
         ))
         .labels("Chain", rows.iter().map(|row| row.name.clone()))?
         .labels("Policy", rows.iter().map(|row| row.policy.clone()))?
-        .figures(Figures::new("Time", Evidence::Computed, computed).decimals(3))?
-        .figures(
-            Figures::new("Time", Evidence::Simulated, simulated)
-                .decimals(3)
-                .intervals(NORMAL),
-        )?
-        .figures(Figures::new("Off", Evidence::Simulated, off).unit("standard errors"))?
-        .figures(
-            Figures::new("Speedup", Evidence::Simulated, speedup)
-                .decimals(3)
-                .intervals(NORMAL),
-        )?
-        .figures(Figures::new("Discard rate", Evidence::Simulated, discarded).decimals(3))?
-        .figures(Figures::new("Verification rate", Evidence::Simulated, verified).decimals(3))?
-        .note("Time: of a sequence, in forwards of the target. Thresholds know the probability that a drafted token is \
-               rejected, as a perfect head would. The best policy is that of dynamic programming; the oracle knows what \
-               will be rejected, which no policy can.");
-        Ok(Findings {
-            title: "When to stop drafting".to_owned(),
-            summary: summary.join(" "),
-            records: rows.iter().map(Row::record).collect(),
-            table,
-            plots,
-        })
+        .figures(computed("Time", rows, |row| row.computed).decimals(3))?
+        .figures(simulated("Time", rows, |row| Some(figure(&row.played.time))).decimals(3))?
+        .figures(off(rows, Row::deviation))?
+        .figures(simulated("Speedup", rows, |row| Some(row.speedup())).decimals(3))?
+        .figures(rate("Discard rate", Played::discard_rate))?
+        .figures(rate("Verification rate", Played::verification_rate))?;
+        Ok(table.note(
+            "Time: of a sequence, in forwards of the target. Thresholds know the probability that a drafted token is \
+             rejected, as a perfect head would. The best policy is that of dynamic programming; the oracle knows what \
+             will be rejected, which no policy can.",
+        ))
     }
 
     /// Plays all policies on a chain.
-    fn play(
-        &self,
-        named: &Named,
-        costs: Costs,
-        solution: &Solution,
-        rows: &mut Vec<Row>,
-    ) -> Result<()> {
-        let time = |length| Some(expected_time(&named.chain, costs, length));
-        let plain = (
-            "plain decoding".to_owned(),
-            Kind::Length,
-            Policy::Plain,
-            time(0),
-        );
-        let lengths = self.lengths.iter().map(|&length| {
-            let policy = Policy::Length(length);
-            (
-                format!("{length} tokens"),
-                Kind::Length,
-                policy,
-                time(length),
-            )
-        });
-        let thresholds = self.thresholds.iter().map(|&threshold| {
-            let policy = Policy::Threshold(threshold);
-            (format!("h = {threshold}"), Kind::Threshold, policy, None)
-        });
-        let best = Policy::Best(solution);
-        let best = (
-            "the best".to_owned(),
-            Kind::Best,
-            best,
-            Some(solution.time()),
-        );
-        let oracle = ("oracle".to_owned(), Kind::Oracle, Policy::Oracle, None);
-        let policies = std::iter::once(plain).chain(lengths).chain(thresholds);
-        for (policy, kind, rule, computed) in policies.chain([best, oracle]) {
-            let played = simulate_policy(&named.chain, costs, rule, self.chains.runs, named.seed)?;
-            rows.push(Row {
+    fn play(&self, named: &Named, costs: Costs, solution: &Solution) -> Result<Vec<Row>> {
+        let played = |(policy, kind, rule, computed)| {
+            Ok(Row {
                 name: named.name.clone(),
                 policy,
                 kind,
                 computed,
-                played,
-            });
-        }
-        Ok(())
+                played: simulate_policy(&named.chain, costs, rule, self.chains.runs, named.seed)?,
+            })
+        };
+        let policies = self.policies(named, costs, solution);
+        policies.into_iter().map(played).collect()
+    }
+
+    /// All policies: what they are called, and the time by formula, where there is one.
+    fn policies<'s>(
+        &self,
+        named: &Named,
+        costs: Costs,
+        solution: &'s Solution,
+    ) -> Vec<(String, Kind, Policy<'s>, Option<f64>)> {
+        let length = |name: String, policy, length| {
+            let time = expected_time(&named.chain, costs, length);
+            (name, Kind::Length, policy, Some(time))
+        };
+        let plain = length("plain decoding".to_owned(), Policy::Plain, 0);
+        let lengths = self.lengths.iter();
+        let lengths = lengths.map(|&k| length(format!("{k} tokens"), Policy::Length(k), k));
+        let thresholds = self.thresholds.iter().map(|&threshold| {
+            let policy = Policy::Threshold(threshold);
+            (format!("h = {threshold}"), Kind::Threshold, policy, None)
+        });
+        let (best, time) = (Policy::Best(solution), Some(solution.time()));
+        let best = ("the best".to_owned(), Kind::Best, best, time);
+        let oracle = ("oracle".to_owned(), Kind::Oracle, Policy::Oracle, None);
+        let fixed = std::iter::once(plain).chain(lengths).chain(thresholds);
+        fixed.chain([best, oracle]).collect()
     }
 }
 
-fn thresholds(name: &str, solution: &Solution) -> Option<String> {
+fn said_thresholds(name: &str, solution: &Solution) -> Option<String> {
     let (low, high) = solution.thresholds()?;
     Some(format!(
         "On {name} the best policy stops from a probability of a rejection on that is between {low:.3} and {high:.3}, \
@@ -221,7 +203,7 @@ fn thresholds(name: &str, solution: &Solution) -> Option<String> {
 }
 
 /// Discarded tokens against reviews.
-fn plot(name: &str, rows: &[Row]) -> Result<(Plot, String)> {
+fn plot(named: &Named, rows: &[Row]) -> Result<Captioned> {
     let series = |title: &str, kind: Kind| {
         let of_kind = rows.iter().filter(|row| row.kind == kind);
         let points = of_kind.map(|row| {
@@ -237,7 +219,7 @@ fn plot(name: &str, rows: &[Row]) -> Result<(Plot, String)> {
         series("oracle", Kind::Oracle),
     ];
     let plot = Plot::lines(
-        format!("Discarded tokens against reviews, {name}"),
+        format!("Discarded tokens against reviews, {}", named.name),
         Axis::new("discard rate").from_zero(),
         Axis::new("verification rate").from_zero(),
         lines,

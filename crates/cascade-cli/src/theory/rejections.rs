@@ -1,14 +1,17 @@
 //! `cascade theory rejections`: Theorem 1.
 
 use anyhow::Result;
-use cascade_report::{Axis, Evidence, Figure, Figures, Line, Plot, Table};
+use cascade_report::{Axis, Evidence, Line, Plot, Table};
 use cascade_theory::rejection::{expected_rejections, Algorithm, Player, Rejections};
 use cascade_theory::Estimate;
 use clap::Args;
 use serde_json::json;
 
 use super::chains::{ChainsArgs, Named};
-use super::findings::{deviation, figure, largest, record, Findings, OutputArgs, NORMAL};
+use super::findings::{
+    computed, deviation, figure, largest, off, record, simulated, Captioned, Findings, OutputArgs,
+    NORMAL,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectionsArgs {
@@ -54,21 +57,12 @@ impl RejectionsArgs {
         let described = self.chains.described(&chains);
         let rows = chains.iter().map(|named| Row::new(named, self.chains.runs));
         let rows = rows.collect::<Result<Vec<_>>>()?;
-        let all = |of: &dyn Fn(&Row) -> Option<Figure>| rows.iter().map(of).collect::<Vec<_>>();
-        let computed = all(&|row| Some(Figure::new(row.computed.expected)));
-        let simulated = all(&|row| Some(figure(&row.simulated)));
-        let off = all(&|row| row.deviation().map(Figure::new));
-        let faster = all(&|row| row.acceleration().map(Figure::new));
         let table = Table::new(format!("Rejections of speculative sampling: {described}"))
             .labels("Chain", rows.iter().map(|row| row.name.clone()))?
-            .figures(Figures::new("Rejections", Evidence::Computed, computed).decimals(4))?
-            .figures(
-                Figures::new("Rejections", Evidence::Simulated, simulated)
-                    .decimals(4)
-                    .intervals(NORMAL),
-            )?
-            .figures(Figures::new("Off", Evidence::Simulated, off).unit("standard errors"))?
-            .figures(Figures::new("Tokens per rejection", Evidence::Computed, faster))?
+            .figures(computed("Rejections", &rows, |row| Some(row.computed.expected)).decimals(4))?
+            .figures(simulated("Rejections", &rows, |row| Some(figure(&row.simulated))).decimals(4))?
+            .figures(off(&rows, Row::deviation))?
+            .figures(computed("Tokens per rejection", &rows, Row::acceleration))?
             .note("Theorem 1: the sum over the positions of the expected distance of target and drafter. No rule that \
                    leaves the target's distribution unchanged has fewer (Theorem 2).");
         let plots = rows.iter().take(1).map(Row::plot);
@@ -83,7 +77,7 @@ impl RejectionsArgs {
 }
 
 impl Row {
-    fn plot(&self) -> Result<(Plot, String)> {
+    fn plot(&self) -> Result<Captioned> {
         let course = self.course.iter();
         let course = course.map(|so_far| (so_far.runs as f64, figure(so_far)));
         let lines = vec![Line::new(

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::{bail, Context, Result};
 use cascade_config::model_source;
 use cascade_core::Sampling;
-use cascade_eval::trace::{Bounds, ExpectedAcceptance, Predicted, Trace};
+use cascade_eval::trace::{Bounds, ExpectedAcceptance, Predicted, Record, Trace};
 use cascade_eval::Bootstrap;
-use cascade_models::{load, parse_cache_type, CacheType};
+use cascade_models::{load, parse_cache_type, CacheType, Session};
 use clap::Args;
 use serde::Serialize;
 
@@ -86,27 +86,9 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
     let options = load_options(&args.device, args.dtype.as_deref(), args.cache_dtype)?;
     let model = load(&model_source(&args.model)?, &options)?;
     refuse_another_kind("--model", &model, &trace)?;
-    let mut found = Predicted::default();
-    let mut expected = ExpectedAcceptance::default();
-    let mut session = model.session();
     let records = trace.spread(args.limit.unwrap_or(usize::MAX));
     let count = records.len();
-    let mut progress = Progress::new(count, "records");
-    interrupt::cooperate();
-    for record in records {
-        if interrupt::requested() {
-            bail!("interrupted: nothing is shown, as some of the records say little of the others");
-        }
-        let added = found.add(&mut session, record);
-        let named = || format!("{}: record {}", trace.label, record.id);
-        added.with_context(named)?;
-        if let Some((sampling, most)) = &drawn_from {
-            let added = expected.add(&mut session, record, (sampling, *most));
-            added.with_context(named)?;
-        }
-        progress.step();
-    }
-    drop(progress);
+    let (found, expected) = predicted(&trace, records, drawn_from, &mut model.session())?;
     let without = || format!("{}: no tokens to predict", trace.label);
     show(
         args,
@@ -123,6 +105,33 @@ pub(super) fn score(args: &ScoreArgs) -> Result<()> {
             trace: trace.label,
         },
     )
+}
+
+/// What a model says of records.
+fn predicted<'t>(
+    trace: &Trace,
+    records: impl ExactSizeIterator<Item = &'t Record>,
+    drawn_from: Option<(Sampling, usize)>,
+    session: &mut Session,
+) -> Result<(Predicted, ExpectedAcceptance)> {
+    let mut found = Predicted::default();
+    let mut expected = ExpectedAcceptance::default();
+    let mut progress = Progress::new(records.len(), "records");
+    interrupt::cooperate();
+    for record in records {
+        if interrupt::requested() {
+            bail!("interrupted: nothing is shown, as some of the records say little of the others");
+        }
+        let added = found.add(session, record);
+        let named = || format!("{}: record {}", trace.label, record.id);
+        added.with_context(named)?;
+        if let Some((sampling, most)) = &drawn_from {
+            let added = expected.add(session, record, (sampling, *most));
+            added.with_context(named)?;
+        }
+        progress.step();
+    }
+    Ok((found, expected))
 }
 
 /// The settings of a sampled recording with probabilities, and how many it has for each token.

@@ -47,34 +47,17 @@ pub(super) fn show(file: &Path, as_json: bool) -> Result<()> {
 }
 
 fn header(header: &Header) -> Vec<(&'static str, String)> {
-    let architecture = header.architecture;
-    let revision = header
-        .revision
-        .as_ref()
-        .map_or(String::new(), |r| format!(" at {r}"));
     let how = [
         &header.dtype,
         &header.device,
         &header.machine,
         &header.program,
     ];
-    let how: Vec<&str> = how.into_iter().flatten().map(String::as_str).collect();
-    let positions = header
-        .max_context
-        .map_or(String::new(), |n| format!(", {n} positions"));
+    let how = std::iter::once(header.provenance.as_str()).chain(given(how));
     let prompts = [&header.dataset, &header.template];
-    let prompts: Vec<&str> = prompts.into_iter().flatten().map(String::as_str).collect();
     vec![
-        (
-            "target",
-            format!("{}{revision}, {architecture}{positions}", header.model),
-        ),
-        (
-            "provenance",
-            [&[header.provenance.as_str()][..], &how]
-                .concat()
-                .join(", "),
-        ),
+        ("target", target(header)),
+        ("provenance", how.collect::<Vec<_>>().join(", ")),
         (
             "vocabulary",
             format!(
@@ -92,8 +75,23 @@ fn header(header: &Header) -> Vec<(&'static str, String)> {
                 header.eos
             ),
         ),
-        ("prompts", prompts.join(", template ")),
+        ("prompts", given(prompts).join(", template ")),
     ]
+}
+
+fn given<const N: usize>(fields: [&Option<String>; N]) -> Vec<&str> {
+    fields.into_iter().flatten().map(String::as_str).collect()
+}
+
+fn target(header: &Header) -> String {
+    let revision = header.revision.as_ref();
+    let revision = revision.map_or(String::new(), |revision| format!(" at {revision}"));
+    let positions = header.max_context;
+    let positions = positions.map_or(String::new(), |n| format!(", {n} positions"));
+    format!(
+        "{}{revision}, {}{positions}",
+        header.model, header.architecture
+    )
 }
 
 fn decoding(header: &Header) -> String {

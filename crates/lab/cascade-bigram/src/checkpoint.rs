@@ -72,6 +72,25 @@ pub(crate) struct Checkpoint {
 /// The largest manifest that is read.
 const LARGEST_MANIFEST: u64 = 64 << 20;
 
+/// The manifest of a count, if it may go on.
+fn continued(found: Manifest, folder: &Path, command: &str, resume: bool) -> Result<Manifest> {
+    let folder = folder.to_owned();
+    if !resume {
+        return Err(Error::Unfinished {
+            folder,
+            documents: found.documents,
+        });
+    }
+    match found.command == command && found.format == FORMAT {
+        true => Ok(found),
+        false => Err(Error::OtherCommand {
+            folder,
+            found: found.command,
+            expected: command.to_owned(),
+        }),
+    }
+}
+
 impl Checkpoint {
     /// Makes the folder for an output, or opens it.
     ///
@@ -90,20 +109,7 @@ impl Checkpoint {
                 command: command.to_owned(),
                 ..Manifest::default()
             },
-            Some(found) if !resume => {
-                return Err(Error::Unfinished {
-                    folder,
-                    documents: found.documents,
-                })
-            }
-            Some(found) if found.command != command || found.format != FORMAT => {
-                return Err(Error::OtherCommand {
-                    folder,
-                    found: found.command,
-                    expected: command.to_owned(),
-                })
-            }
-            Some(found) => found,
+            Some(found) => continued(found, &folder, command, resume)?,
         };
         let next = manifest.runs.iter().map(number).max();
         let runs = RunFolder {

@@ -21,7 +21,6 @@ use crate::gram_rows::GramRows;
 use crate::grams::{Gram, Grams};
 use crate::job::{Job, Summary};
 use crate::output;
-use crate::pairs::PairCounts;
 use crate::part::{PartInfo, PartWriter};
 use crate::run::Run;
 use crate::sentences::{self, Sentences};
@@ -182,18 +181,8 @@ fn read_and_count(
     checkpoint: &mut Checkpoint,
     summary: &mut Summary,
 ) -> Result<()> {
-    let mut paths: Vec<&PathBuf> = job.inputs.iter().collect();
-    paths.sort();
-    let options = Options {
-        limit_pages: job.limit_pages,
-        threads: job.threads,
-    };
-    let corpus = Corpus::open(paths.iter().map(|path| Input::new(path.as_path())), options)?;
+    let (corpus, names) = open(job)?;
     job.status.set_reading(corpus.progress());
-    let names: Vec<String> = paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
     let runs = checkpoint.runs();
     let threads = job.threads.get();
     let (work_to, work) = bounded(2 * threads);
@@ -201,22 +190,14 @@ fn read_and_count(
     thread::scope(|scope| {
         let mut go = Vec::new();
         for _ in 0..threads {
-            let (go_to, wait) = bounded(1);
-            go.push(go_to);
-            let worker = Worker {
-                job,
-                names: &names,
-                runs: &runs,
-                grams,
-                counts: PairCounts::new(grams, job.vocab_size, memory),
-                done: Report::default(),
-            };
-            let (work, report_to) = (work.clone(), report_to.clone());
-            let run = move || worker.run(&work, &report_to, &wait);
-            if let Err(source) = thread::Builder::new().spawn_scoped(scope, run) {
-                // Ends the others.
-                drop(work_to);
-                return Err(Error::Thread { threads, source });
+            let worker = Worker::new(job, &names, &runs, grams, memory);
+            match worker.start(scope, work.clone(), report_to.clone()) {
+                Ok(go_to) => go.push(go_to),
+                Err(source) => {
+                    // Ends the others.
+                    drop(work_to);
+                    return Err(Error::Thread { threads, source });
+                }
             }
         }
         // The channels close when the last worker ends.
@@ -235,6 +216,19 @@ fn read_and_count(
         };
         reader.run(corpus, &names)
     })
+}
+
+/// The texts, and what their files are called.
+fn open(job: &Job<'_>) -> Result<(Corpus, Vec<String>)> {
+    let mut paths: Vec<&PathBuf> = job.inputs.iter().collect();
+    paths.sort();
+    let options = Options {
+        limit_pages: job.limit_pages,
+        threads: job.threads,
+    };
+    let corpus = Corpus::open(paths.iter().map(|path| Input::new(path.as_path())), options)?;
+    let names = paths.iter().map(|path| path.display().to_string());
+    Ok((corpus, names.collect()))
 }
 
 /// A document as it is counted.

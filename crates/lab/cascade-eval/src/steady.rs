@@ -172,9 +172,9 @@ fn absurd(times: &[(usize, f64)]) -> Option<Problem> {
 /// Times relative to a forward of one row, in steps of 5%: two measurements of one machine then
 /// mostly lead to the same settings. A forward of one row keeps its time.
 ///
-/// # Panics
-/// If there is no forward.
-pub fn rounded_times(costs: &[ForwardCost], unit: f64) -> RowTimes {
+/// # Errors
+/// [`TimesError::TooShort`] if there is no forward.
+pub fn rounded_times(costs: &[ForwardCost], unit: f64) -> Result<RowTimes, TimesError> {
     const STEP: f64 = 1.05;
     let round = |seconds: f64| {
         let steps = ((seconds / unit).ln() / STEP.ln()).round();
@@ -183,7 +183,7 @@ pub fn rounded_times(costs: &[ForwardCost], unit: f64) -> RowTimes {
     let times = costs
         .iter()
         .map(|cost| (cost.rows, round(cost.typical.as_secs_f64())));
-    RowTimes::measured(times).expect("at least one forward")
+    RowTimes::measured(times).ok_or(TimesError::TooShort)
 }
 
 #[cfg(test)]
@@ -277,8 +277,8 @@ mod tests {
     /// Times that differ by little become the same curve.
     #[test]
     fn rounded_times_do_not_tell_two_measurements_apart() {
-        let first = rounded_times(&curve(&[(1, 1.0), (9, 1.478)]), 1e-3);
-        let second = rounded_times(&curve(&[(1, 1.01), (9, 1.462)]), 1e-3);
+        let first = rounded_times(&curve(&[(1, 1.0), (9, 1.478)]), 1e-3).unwrap();
+        let second = rounded_times(&curve(&[(1, 1.01), (9, 1.462)]), 1e-3).unwrap();
         assert_eq!(first, second);
         assert!((first.seconds(9) / 1.47e-3 - 1.0).abs() < 0.03);
     }

@@ -128,21 +128,9 @@ impl WordProblems<'_> {
             endings: Endings::default(),
             drafters: Vec::new(),
         };
-        let mut answers = Vec::with_capacity(samples.len());
-        let mut ended = false;
-        recorders.for_each(
-            &samples,
-            |recorder, sample| answer(recorder, sample, found.template),
-            |answer| {
-                answers.push(answer);
-                let goes_on = on_problem(Phase::Answer);
-                ended = goes_on.is_break();
-                goes_on
-            },
-        );
-        if ended {
+        let Some(answers) = answers(recorders, &samples, found.template, on_problem) else {
             return Ok(None);
-        }
+        };
         let mut records = Vec::with_capacity(samples.len());
         for (sample, answer) in samples.iter().zip(answers) {
             let (record, text) = answer?;
@@ -221,12 +209,33 @@ impl WordProblems<'_> {
     }
 }
 
-/// The target's answer to a problem.
-fn answer(
-    recorder: &mut Recorder,
-    sample: &Sample,
+/// The target's answers to problems; `None` if that was ended.
+fn answers(
+    recorders: &mut Workers<Recorder>,
+    samples: &[Sample],
     template: PromptTemplate,
-) -> Result<(Record, Option<String>)> {
+    on_problem: &mut impl FnMut(Phase) -> ControlFlow<()>,
+) -> Option<Vec<Result<Answer>>> {
+    let mut answers = Vec::with_capacity(samples.len());
+    let mut ended = false;
+    recorders.for_each(
+        samples,
+        |recorder, sample| answer(recorder, sample, template),
+        |answer| {
+            answers.push(answer);
+            let goes_on = on_problem(Phase::Answer);
+            ended = goes_on.is_break();
+            goes_on
+        },
+    );
+    (!ended).then_some(answers)
+}
+
+/// What was recorded of an answer, and its text.
+type Answer = (Record, Option<String>);
+
+/// The target's answer to a problem.
+fn answer(recorder: &mut Recorder, sample: &Sample, template: PromptTemplate) -> Result<Answer> {
     let prompt = recorder.encode(&sample.prompt(template)?)?;
     recorder.record(Subject::new(&sample.id), &prompt, |_| {})
 }

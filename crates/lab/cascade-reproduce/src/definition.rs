@@ -423,60 +423,86 @@ impl Definition {
         Ok(())
     }
 
+    /// Its rows, and those that it has for recordings.
+    fn all_rows(&self) -> impl Iterator<Item = &Row> {
+        let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
+        self.rows.iter().chain(recorded)
+    }
+
     /// Rules of drafts belong to experiments that compare them, and these to what they need.
     fn check_rules(&self) -> Result<()> {
-        let recorded = self.recorded.iter().flat_map(|recorded| &recorded.rows);
-        let mut rows = self.rows.iter().chain(recorded);
-        let known = match self.kind {
-            Kind::Lengths => &Metric::OF_LENGTHS[..],
-            _ => &Metric::OF_CASCADES[..],
-        };
-        if let Some(metric) = self.metrics.iter().find(|metric| !known.contains(metric)) {
-            let known: Vec<String> = known.iter().map(|metric| metric.key()).collect();
-            return Err(self.wrong(
-                &format!(
-                    "`metrics` has {}, which does not compare these rows",
-                    metric.key()
-                ),
-                &format!("give those of {}", known.join(", ")),
-            ));
-        }
+        self.check_metrics()?;
         if self.kind != Kind::Lengths {
-            let ruled = |row: &&Row| row.settings().iter().any(|setting| setting.rule.is_some());
-            return match (rows.find(ruled), &self.recorded) {
-                (None, None) => Ok(()),
-                (Some(row), _) => Err(self.wrong(
-                    &format!("`{}` has rules for drafts", row.algorithm),
-                    "leave them out, or make it `kind: lengths`",
-                )),
-                (None, Some(_)) => Err(self.wrong(
-                    "it has other rows for recordings",
-                    "leave `recorded` out, or make it `kind: lengths`",
-                )),
-            };
+            return self.refuse_rules();
         }
-        let costs = [
-            self.assumed,
-            self.recorded.as_ref().map(|recorded| recorded.assumed),
-        ];
-        let is_cost = |cost: f64| cost.is_finite() && (0.0..=1e6).contains(&cost);
-        let good = |costs: &AssumedCosts| is_cost(costs.drafter) && is_cost(costs.row);
-        let cure = "give `drafter` and `row`, of 0 and above, in forwards of the target";
-        if self.assumed.is_none() {
-            return Err(self.wrong("`assumed` is missing", cure));
-        }
-        if let Some(costs) = costs.iter().flatten().find(|costs| !good(costs)) {
-            let AssumedCosts { drafter, row } = costs;
-            let problem =
-                format!("`assumed` has drafter {drafter} and row {row}, which are no costs");
-            return Err(self.wrong(&problem, cure));
-        }
-        if let Some(row) = rows.find(|row| row.drafters.len() > 1 || row.children > 1) {
+        self.check_costs()?;
+        let of_several = |row: &&Row| row.drafters.len() > 1 || row.children > 1;
+        if let Some(row) = self.all_rows().find(of_several) {
             return Err(self.wrong(
                 &format!("`{}` drafts with several models, or trees", row.algorithm),
                 "give it one drafter and chains: lengths are compared of these",
             ));
         }
+        self.check_gain()
+    }
+
+    fn check_metrics(&self) -> Result<()> {
+        let known = match self.kind {
+            Kind::Lengths => &Metric::OF_LENGTHS[..],
+            _ => &Metric::OF_CASCADES[..],
+        };
+        let Some(metric) = self.metrics.iter().find(|metric| !known.contains(metric)) else {
+            return Ok(());
+        };
+        let known: Vec<String> = known.iter().map(|metric| metric.key()).collect();
+        Err(self.wrong(
+            &format!(
+                "`metrics` has {}, which does not compare these rows",
+                metric.key()
+            ),
+            &format!("give those of {}", known.join(", ")),
+        ))
+    }
+
+    fn refuse_rules(&self) -> Result<()> {
+        let ruled = |row: &&Row| row.settings().iter().any(|setting| setting.rule.is_some());
+        match (self.all_rows().find(ruled), &self.recorded) {
+            (None, None) => Ok(()),
+            (Some(row), _) => Err(self.wrong(
+                &format!("`{}` has rules for drafts", row.algorithm),
+                "leave them out, or make it `kind: lengths`",
+            )),
+            (None, Some(_)) => Err(self.wrong(
+                "it has other rows for recordings",
+                "leave `recorded` out, or make it `kind: lengths`",
+            )),
+        }
+    }
+
+    fn check_costs(&self) -> Result<()> {
+        let cure = "give `drafter` and `row`, of 0 and above, in forwards of the target";
+        let Some(own) = self.assumed else {
+            return Err(self.wrong("`assumed` is missing", cure));
+        };
+        let recorded = self.recorded.as_ref().map(|recorded| recorded.assumed);
+        let is_cost = |cost: f64| cost.is_finite() && (0.0..=1e6).contains(&cost);
+        let good = |costs: &AssumedCosts| is_cost(costs.drafter) && is_cost(costs.row);
+        match [Some(own), recorded]
+            .iter()
+            .flatten()
+            .find(|costs| !good(costs))
+        {
+            None => Ok(()),
+            Some(AssumedCosts { drafter, row }) => {
+                let problem =
+                    format!("`assumed` has drafter {drafter} and row {row}, which are no costs");
+                Err(self.wrong(&problem, cure))
+            }
+        }
+    }
+
+    /// What gains are of must be rows.
+    fn check_gain(&self) -> Result<()> {
         let of_recorded = self
             .recorded
             .iter()

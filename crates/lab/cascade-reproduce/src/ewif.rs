@@ -26,39 +26,8 @@ fn fitted_sizes() -> ModelSizes {
 /// # Errors
 /// None that a test would not have met.
 pub fn report_ewif(definition: &Definition, manifest: Manifest) -> Result<Reported> {
-    let cards = table1(&ModelSizes::FLAN_T5);
     let rows = table1(&fitted_sizes());
-    let figures = |rows: &[Table1Row], of: &dyn Fn(&Table1Row) -> f64| {
-        rows.iter()
-            .map(|row| Figure::new(of(row)))
-            .collect::<Vec<_>>()
-    };
-    let paper = figures(&rows, &|row| row.paper);
-    let ours = figures(&rows, &Table1Row::ewif);
-    let of_cards = figures(&cards, &Table1Row::ewif);
-    let best = figures(&cards, &|row| row.best.ewif);
-    let table = Table::new(&definition.title)
-        .labels("Dataset", rows.iter().map(|row| row.dataset))?
-        .labels("Drafters", rows.iter().map(|row| row.drafters.join(", ")))?
-        .labels("k", rows.iter().map(|row| lengths(&row.system.segments)))?
-        .figures(Figures::new("EWIF", Evidence::Paper, paper.clone()))?
-        .figures(Figures::new("EWIF", Evidence::Computed, ours.clone()))?
-        .figures(Figures::new("EWIF, xxl 11.3B", Evidence::Computed, of_cards).decimals(4))?
-        .labels(
-            "best k",
-            cards.iter().map(|row| lengths(&row.best.system.segments)),
-        )?
-        .figures(Figures::new("EWIF at the best k", Evidence::Computed, best).decimals(4))?
-        .note(COSTS);
-    let groups: Vec<String> = rows
-        .iter()
-        .map(|row| format!("{} {}", row.dataset, row.drafters.join(", ")))
-        .collect();
-    let bars = vec![
-        Bars::new("formula", Evidence::Computed, ours),
-        Bars::new("paper", Evidence::Paper, paper),
-    ];
-    let plot = Plot::bars(&definition.title, groups, Axis::new("EWIF"), bars)?;
+    let table = table(definition, &rows)?;
     let values: Vec<String> = rows
         .iter()
         .map(|row| format!("{:.2}", row.ewif()))
@@ -70,7 +39,10 @@ pub fn report_ewif(definition: &Definition, manifest: Manifest) -> Result<Report
         manifest,
     )
     .text(definition.about.clone())
-    .plot(plot, "The formulas beside the paper's figures.")
+    .plot(
+        plot(definition, &rows)?,
+        "The formulas beside the paper's figures.",
+    )
     .table(table.clone());
     Ok(Reported {
         report,
@@ -78,6 +50,51 @@ pub fn report_ewif(definition: &Definition, manifest: Manifest) -> Result<Report
         summary,
         unequal: 0,
     })
+}
+
+fn figures(rows: &[Table1Row], of: impl Fn(&Table1Row) -> f64) -> Vec<Figure> {
+    rows.iter().map(|row| Figure::new(of(row))).collect()
+}
+
+fn table(definition: &Definition, rows: &[Table1Row]) -> Result<Table> {
+    let cards = table1(&ModelSizes::FLAN_T5);
+    let (paper, ours) = (
+        figures(rows, |row| row.paper),
+        figures(rows, Table1Row::ewif),
+    );
+    let of_cards = figures(&cards, Table1Row::ewif);
+    let best = figures(&cards, |row| row.best.ewif);
+    let table = Table::new(&definition.title)
+        .labels("Dataset", rows.iter().map(|row| row.dataset))?
+        .labels("Drafters", rows.iter().map(|row| row.drafters.join(", ")))?
+        .labels("k", rows.iter().map(|row| lengths(&row.system.segments)))?
+        .figures(Figures::new("EWIF", Evidence::Paper, paper))?
+        .figures(Figures::new("EWIF", Evidence::Computed, ours))?
+        .figures(Figures::new("EWIF, xxl 11.3B", Evidence::Computed, of_cards).decimals(4))?
+        .labels(
+            "best k",
+            cards.iter().map(|row| lengths(&row.best.system.segments)),
+        )?
+        .figures(Figures::new("EWIF at the best k", Evidence::Computed, best).decimals(4))?;
+    Ok(table.note(COSTS))
+}
+
+fn plot(definition: &Definition, rows: &[Table1Row]) -> Result<Plot> {
+    let groups = rows.iter();
+    let groups = groups.map(|row| format!("{} {}", row.dataset, row.drafters.join(", ")));
+    let ours = figures(rows, Table1Row::ewif);
+    let paper = figures(rows, |row| row.paper);
+    let bars = vec![
+        Bars::new("formula", Evidence::Computed, ours),
+        Bars::new("paper", Evidence::Paper, paper),
+    ];
+    let groups: Vec<String> = groups.collect();
+    Ok(Plot::bars(
+        &definition.title,
+        groups,
+        Axis::new("EWIF"),
+        bars,
+    )?)
 }
 
 fn lengths(segments: &[cascade_theory::Segment]) -> String {

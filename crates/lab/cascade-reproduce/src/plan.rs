@@ -97,16 +97,11 @@ impl Plan {
         self.suites.iter().map(|suite| suite.prompts.len()).sum()
     }
 
-    /// A prompt by its number in the experiment.
+    /// A prompt by its number in the experiment, which is less than [`prompts`](Self::prompts).
     pub(crate) fn asked(&self, prompt: usize) -> (&Suite, &Asked) {
-        let mut before = 0;
-        for suite in &self.suites {
-            if let Some(asked) = suite.prompts.get(prompt - before) {
-                return (suite, asked);
-            }
-            before += suite.prompts.len();
-        }
-        unreachable!("prompts are counted by `prompts`")
+        let suites = self.suites.iter();
+        let all = suites.flat_map(|suite| suite.prompts.iter().map(move |asked| (suite, asked)));
+        all.collect::<Vec<_>>()[prompt]
     }
 
     /// The experiment as it was defined.

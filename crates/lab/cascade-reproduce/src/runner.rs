@@ -246,27 +246,17 @@ impl Experiment {
             self.generations(prompt, |variant| sample || missing.contains(&variant))?;
         if generations.len() == self.variants.len() && self.plan.evidence == Evidence::Measured {
             // A replay has no target to time.
-            let seconds: Vec<f64> = generations.values().map(|timed| timed.seconds).collect();
+            let seconds = generations.values().map(|timed| timed.seconds);
             files.walltimes.append(&Walltime {
                 prompt: prompt as u64,
-                seconds,
+                seconds: seconds.collect(),
             })?;
         }
         let ready = &self.ready[prompt];
         let recorded = ready.recorded.as_ref().map(|recorded| &recorded.tokens);
         let plain = recorded.unwrap_or(&generations[&0].output.tokens);
         for &variant in missing {
-            let generation = &generations[&variant].output;
-            let mut run = Run::new(
-                &self.plan,
-                prompt,
-                (variant, &self.variants[variant]),
-                (generation, ready.is_complete(generation)),
-            );
-            if self.kind == Kind::Lengths {
-                run = run.with_whole_drafts(generation);
-            }
-            run.differs = self.difference(prompt, plain, &generation.tokens)?;
+            let run = self.record(prompt, variant, &generations[&variant].output, plain)?;
             files.results.append(run)?;
         }
         if sample {
@@ -276,6 +266,27 @@ impl Experiment {
             files.samples.insert(sampled)?;
         }
         Ok(())
+    }
+
+    /// The record of a variant's answer.
+    fn record(
+        &self,
+        prompt: usize,
+        variant: usize,
+        generation: &GenerationOutput,
+        plain: &[TokenId],
+    ) -> Result<Run> {
+        let mut run = Run::new(
+            &self.plan,
+            prompt,
+            (variant, &self.variants[variant]),
+            (generation, self.ready[prompt].is_complete(generation)),
+        );
+        if self.kind == Kind::Lengths {
+            run = run.with_whole_drafts(generation);
+        }
+        run.differs = self.difference(prompt, plain, &generation.tokens)?;
+        Ok(run)
     }
 
     /// What the wanted variants say, and always the first, which the others are compared with.

@@ -177,20 +177,7 @@ pub(crate) fn predict(
         let mut at = 0;
         while at < tokens.len() {
             let rest = &tokens[at..];
-            let mut draft = Drafted {
-                tokens: 0,
-                last: 1.0,
-                before: 1.0,
-                next: rest[0].1,
-            };
-            // The target says the last token itself.
-            while draft.tokens + 1 < rest.len() && !stops(&draft) {
-                draft.before *= draft.last;
-                draft.last = rest[draft.tokens].0;
-                draft.tokens += 1;
-                draft.next = rest[draft.tokens].1;
-            }
-            let drafted = draft.tokens;
+            let drafted = drafted(rest, &stops);
             let draft = &rest[..drafted];
             let accepted = draft.iter().take_while(|token| token.1).count();
             sums.drafted += drafted;
@@ -208,4 +195,22 @@ pub(crate) fn predict(
         discard_rate: (sums.drafted - sums.accepted) as f64 / tokens,
         verification_rate: reviews / tokens,
     }
+}
+
+/// How many of these tokens are drafted.
+fn drafted(rest: &[(f32, bool)], stops: impl Fn(&Drafted) -> bool) -> usize {
+    let mut draft = Drafted {
+        tokens: 0,
+        last: 1.0,
+        before: 1.0,
+        next: rest[0].1,
+    };
+    // The target says the last token itself.
+    while draft.tokens + 1 < rest.len() && !stops(&draft) {
+        draft.before *= draft.last;
+        draft.last = rest[draft.tokens].0;
+        draft.tokens += 1;
+        draft.next = rest[draft.tokens].1;
+    }
+    draft.tokens
 }

@@ -53,20 +53,7 @@ const ESCAPED: usize = 6;
 /// Adds the operators to an environment.
 pub(crate) fn add(environment: &mut Environment) {
     environment.set_formatter(write);
-    for (name, holds) in [
-        (EQUAL, (|a, b| a == b) as fn(&Value, &Value) -> bool),
-        (UNEQUAL, |a, b| a != b),
-        (LESS, |a, b| a < b),
-        (LESS_OR_EQUAL, |a, b| a <= b),
-        (GREATER, |a, b| a > b),
-        (GREATER_OR_EQUAL, |a, b| a >= b),
-    ] {
-        let compare = move |a: &Value, b: &Value| {
-            charge_comparison(a, b)?;
-            Ok::<_, Error>(holds(a, b))
-        };
-        environment.add_filter(name, compare);
-    }
+    add_comparisons(environment);
     environment.add_filter(IN, contains);
     environment.add_filter(CONCAT, concat);
     environment.add_filter(TIMES, times);
@@ -92,6 +79,23 @@ pub(crate) fn add(environment: &mut Environment) {
         Namespace::assign(of, name, value).map(|()| Value::UNDEFINED)
     });
     environment.add_function(MACRO, || make_items(MACRO_ITEMS).map(|()| Value::UNDEFINED));
+}
+
+fn add_comparisons(environment: &mut Environment) {
+    for (name, holds) in [
+        (EQUAL, (|a, b| a == b) as fn(&Value, &Value) -> bool),
+        (UNEQUAL, |a, b| a != b),
+        (LESS, |a, b| a < b),
+        (LESS_OR_EQUAL, |a, b| a <= b),
+        (GREATER, |a, b| a > b),
+        (GREATER_OR_EQUAL, |a, b| a >= b),
+    ] {
+        let compare = move |a: &Value, b: &Value| {
+            charge_comparison(a, b)?;
+            Ok::<_, Error>(holds(a, b))
+        };
+        environment.add_filter(name, compare);
+    }
 }
 
 /// Writes a value to the output.
@@ -240,21 +244,7 @@ fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Val
         return Ok(Value::from(Vec::<Value>::new()));
     }
     if let Some(text) = value.as_str() {
-        read(text.len())?;
-        let count = text.chars().count();
-        let taken: String = match (places(count, start, stop, step), step) {
-            (mut places, 1) => {
-                let first = places.next();
-                let skipped = text.chars().skip(first.unwrap_or(count));
-                skipped.take(places.count() + 1).collect()
-            }
-            (places, _) => {
-                let chars: Vec<char> = text.chars().collect();
-                places.filter_map(|at| chars.get(at)).collect()
-            }
-        };
-        make_text(taken.len())?;
-        return Ok(Value::from(taken));
+        return slice_of_text(text, start, stop, step).map(Value::from);
     }
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
         let kind = value.kind();
@@ -268,6 +258,29 @@ fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Val
         true => Value::from(Tuple::from(taken)),
         false => Value::from(taken),
     })
+}
+
+fn slice_of_text(
+    text: &str,
+    start: Option<i64>,
+    stop: Option<i64>,
+    step: i64,
+) -> Result<String, Error> {
+    read(text.len())?;
+    let count = text.chars().count();
+    let taken: String = match (places(count, start, stop, step), step) {
+        (mut places, 1) => {
+            let first = places.next();
+            let skipped = text.chars().skip(first.unwrap_or(count));
+            skipped.take(places.count() + 1).collect()
+        }
+        (places, _) => {
+            let chars: Vec<char> = text.chars().collect();
+            places.filter_map(|at| chars.get(at)).collect()
+        }
+    };
+    make_text(taken.len())?;
+    Ok(taken)
 }
 
 /// The places of a slice of so many items.

@@ -34,11 +34,44 @@ fn body<'a>(statements: &[Stmt<'a>]) -> Vec<Stmt<'a>> {
 
 /// A statement; several where it has to be paid for, or sets an attribute.
 fn statement<'a>(stmt: &Stmt<'a>) -> Vec<Stmt<'a>> {
-    let one = match stmt {
-        Stmt::Template(node) => return body(&node.children),
+    match stmt {
+        Stmt::Template(node) => body(&node.children),
+        Stmt::SetBlock(node) => set_block(node),
+        Stmt::Macro(node) => {
+            let declaration = Stmt::Macro(Spanned::new(macro_of(node), node.span()));
+            vec![pay_for_macro(node.span()), declaration]
+        }
+        Stmt::CallBlock(node) => {
+            let call = ast::CallBlock {
+                call: Spanned::new(call(&node.call), node.call.span()),
+                macro_decl: Spanned::new(macro_of(&node.macro_decl), node.macro_decl.span()),
+            };
+            let call = Stmt::CallBlock(Spanned::new(call, node.span()));
+            vec![pay_for_macro(node.span()), call]
+        }
         // Raw text is written as values are, and so is counted.
-        Stmt::EmitRaw(node) => emit(constant(Value::from(node.raw), node.span()), node.span()),
-        Stmt::EmitExpr(node) => emit(expression(&node.expr), node.span()),
+        Stmt::EmitRaw(node) => {
+            vec![emit(
+                constant(Value::from(node.raw), node.span()),
+                node.span(),
+            )]
+        }
+        Stmt::EmitExpr(node) => vec![emit(expression(&node.expr), node.span())],
+        Stmt::Set(node) => vec![set(&node.target, expression(&node.expr), node.span())],
+        Stmt::Continue(node) => vec![Stmt::Continue(Spanned::new(ast::Continue, node.span()))],
+        Stmt::Break(node) => vec![Stmt::Break(Spanned::new(ast::Break, node.span()))],
+        Stmt::Do(node) => {
+            let call = Spanned::new(call(&node.call), node.call.span());
+            vec![Stmt::Do(Spanned::new(ast::Do { call }, node.span()))]
+        }
+        // What is imported was refused before it comes to this.
+        other => block(other).into_iter().collect(),
+    }
+}
+
+/// A statement around others.
+fn block<'a>(stmt: &Stmt<'a>) -> Option<Stmt<'a>> {
+    Some(match stmt {
         Stmt::ForLoop(node) => Stmt::ForLoop(Spanned::new(for_loop(node), node.span())),
         Stmt::IfCond(node) => Stmt::IfCond(Spanned::new(
             ast::IfCond {
@@ -48,19 +81,7 @@ fn statement<'a>(stmt: &Stmt<'a>) -> Vec<Stmt<'a>> {
             },
             node.span(),
         )),
-        Stmt::WithBlock(node) => Stmt::WithBlock(Spanned::new(
-            ast::WithBlock {
-                assignments: node
-                    .assignments
-                    .iter()
-                    .map(|(to, value)| (target(to), expression(value)))
-                    .collect(),
-                body: body(&node.body),
-            },
-            node.span(),
-        )),
-        Stmt::Set(node) => set(&node.target, expression(&node.expr), node.span()),
-        Stmt::SetBlock(node) => return set_block(node),
+        Stmt::WithBlock(node) => Stmt::WithBlock(Spanned::new(with_block(node), node.span())),
         Stmt::AutoEscape(node) => Stmt::AutoEscape(Spanned::new(
             ast::AutoEscape {
                 enabled: expression(&node.enabled),
@@ -83,32 +104,18 @@ fn statement<'a>(stmt: &Stmt<'a>) -> Vec<Stmt<'a>> {
             },
             node.span(),
         )),
-        Stmt::Macro(node) => {
-            let declaration = Stmt::Macro(Spanned::new(macro_of(node), node.span()));
-            return vec![pay_for_macro(node.span()), declaration];
-        }
-        Stmt::CallBlock(node) => {
-            let call = ast::CallBlock {
-                call: Spanned::new(call(&node.call), node.call.span()),
-                macro_decl: Spanned::new(macro_of(&node.macro_decl), node.macro_decl.span()),
-            };
-            let call = Stmt::CallBlock(Spanned::new(call, node.span()));
-            return vec![pay_for_macro(node.span()), call];
-        }
-        Stmt::Continue(node) => Stmt::Continue(Spanned::new(ast::Continue, node.span())),
-        Stmt::Break(node) => Stmt::Break(Spanned::new(ast::Break, node.span())),
-        Stmt::Do(node) => Stmt::Do(Spanned::new(
-            ast::Do {
-                call: Spanned::new(call(&node.call), node.call.span()),
-            },
-            node.span(),
-        )),
-        // Refused before it comes to this.
-        Stmt::Import(_) | Stmt::FromImport(_) | Stmt::Extends(_) | Stmt::Include(_) => {
-            return vec![]
-        }
-    };
-    vec![one]
+        _ => return None,
+    })
+}
+
+fn with_block<'a>(node: &ast::WithBlock<'a>) -> ast::WithBlock<'a> {
+    let assignments = node.assignments.iter();
+    ast::WithBlock {
+        assignments: assignments
+            .map(|(to, value)| (target(to), expression(value)))
+            .collect(),
+        body: body(&node.body),
+    }
 }
 
 fn emit<'a>(expr: Expr<'a>, span: Span) -> Stmt<'a> {
@@ -231,26 +238,10 @@ fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
         Expr::Var(node) => Expr::Var(Spanned::new(ast::Var { id: node.id }, span)),
         Expr::Const(node) => constant(node.value.clone(), span),
         Expr::Slice(node) => slice(node, span),
-        Expr::UnaryOp(node) => Expr::UnaryOp(Spanned::new(
-            ast::UnaryOp {
-                op: match node.op {
-                    ast::UnaryOpKind::Not => ast::UnaryOpKind::Not,
-                    ast::UnaryOpKind::Neg => ast::UnaryOpKind::Neg,
-                },
-                expr: expression(&node.expr),
-            },
-            span,
-        )),
+        Expr::UnaryOp(node) => Expr::UnaryOp(Spanned::new(unary(node), span)),
         Expr::BinOp(node) => binary(node, span),
         Expr::Compare(node) => Expr::Compare(Spanned::new(comparison(node), span)),
-        Expr::IfExpr(node) => Expr::IfExpr(Spanned::new(
-            ast::IfExpr {
-                test_expr: expression(&node.test_expr),
-                true_expr: expression(&node.true_expr),
-                false_expr: node.false_expr.as_ref().map(expression),
-            },
-            span,
-        )),
+        Expr::IfExpr(node) => Expr::IfExpr(Spanned::new(conditional(node), span)),
         Expr::Filter(node) => Expr::Filter(Spanned::new(
             ast::Filter {
                 name: node.name,
@@ -277,6 +268,24 @@ fn expression<'a>(expr: &Expr<'a>) -> Expr<'a> {
         Expr::GetItem(node) => Expr::GetItem(Spanned::new(item(node), span)),
         Expr::Call(node) => Expr::Call(Spanned::new(call(node), span)),
         Expr::List(_) | Expr::Tuple(_) | Expr::Map(_) => literal(expr),
+    }
+}
+
+fn unary<'a>(node: &ast::UnaryOp<'a>) -> ast::UnaryOp<'a> {
+    ast::UnaryOp {
+        op: match node.op {
+            ast::UnaryOpKind::Not => ast::UnaryOpKind::Not,
+            ast::UnaryOpKind::Neg => ast::UnaryOpKind::Neg,
+        },
+        expr: expression(&node.expr),
+    }
+}
+
+fn conditional<'a>(node: &ast::IfExpr<'a>) -> ast::IfExpr<'a> {
+    ast::IfExpr {
+        test_expr: expression(&node.test_expr),
+        true_expr: expression(&node.true_expr),
+        false_expr: node.false_expr.as_ref().map(expression),
     }
 }
 

@@ -121,6 +121,7 @@ impl ChatTemplate {
         let template = Self::new(Self::VICUNA, source);
         Self {
             holds_special_tokens: false,
+            // The text is part of the program, so no input gets here.
             ..template.unwrap_or_else(|error| unreachable!("{error}"))
         }
     }

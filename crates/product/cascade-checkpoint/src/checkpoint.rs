@@ -17,7 +17,7 @@ use crate::finite::Named;
 use crate::gguf::GgufWeights;
 use crate::pytorch::PyTorch;
 use crate::safetensors::Safetensors;
-use crate::tensor::{Blocks, InPlace, Stored, TensorFile, TensorInfo};
+use crate::tensor::{Blocks, Stored, TensorFile, TensorInfo};
 use crate::{DType, Error, Result};
 
 /// The tensors of one or more files.
@@ -250,15 +250,22 @@ impl Checkpoint {
     /// # Errors
     /// If it is missing or has another shape; [`Error::NotFinite`].
     pub fn rows(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Rows>> {
-        self.entry(name, &shape)?;
-        let place = self.in_place(name);
+        let entry = self.entry(name, &shape)?;
+        let file = &*self.inner.files[entry.file];
+        let place = file.in_place(&entry.own);
         let Some(place) = place.filter(|place| place.encoding.is(dtype)) else {
             return Ok(None);
         };
-        place.check(self.named(name), &shape)?;
+        place.check(file, self.named(name), &shape)?;
         self.let_go(name);
         self.used().insert(name.to_owned());
-        Ok(Some(Rows::new(self.clone(), name, shape)))
+        Ok(Some(Rows {
+            name: name.to_owned(),
+            inner: Arc::clone(&self.inner),
+            file: entry.file,
+            place,
+            shape,
+        }))
     }
 
     /// The blocks of the matrix `name`, `[outputs, inputs]`, if `dtype` takes those of the file as
@@ -285,11 +292,5 @@ impl Checkpoint {
         if let Some(entry) = self.inner.tensors.get(name) {
             self.inner.files[entry.file].let_go(&entry.own);
         }
-    }
-
-    /// A tensor where it lies, if its rows can be read there.
-    fn in_place(&self, name: &str) -> Option<InPlace<'_>> {
-        let entry = self.inner.tensors.get(name)?;
-        self.inner.files[entry.file].in_place(&entry.own)
     }
 }

@@ -257,6 +257,41 @@ fn not_tensors(reason: String) -> Problem {
     }
 }
 
+/// Checks that sizes and strides stay within a tensor's storage, and do not repeat it.
+fn check_extent(tensor: &PickledTensor) -> std::result::Result<(), String> {
+    let PickledTensor {
+        shape,
+        strides,
+        offset,
+        ..
+    } = tensor;
+    let held = tensor.storage.elements;
+    let too_large = || {
+        format!(
+            "sizes {shape:?} with strides {strides:?} from {offset} on leave its storage of {held} elements"
+        )
+    };
+    let mut sizes = shape.iter();
+    let elements = sizes.try_fold(1usize, |n, &size| n.checked_mul(size));
+    let elements = elements.ok_or_else(too_large)?;
+    if elements > 0 {
+        let mut steps = shape.iter().zip(strides);
+        let last = steps.try_fold(*offset, |last, (&size, &stride)| {
+            last.checked_add((size - 1).checked_mul(stride)?)
+        });
+        if last.is_none_or(|last| last >= held) {
+            return Err(too_large());
+        }
+    }
+    match elements > held {
+        // Would take more memory than the file has bytes.
+        true => Err(format!(
+            "sizes {shape:?} with strides {strides:?} repeat the {held} elements of its storage"
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Checks a tensor against its storage in the archive.
 fn view(archive: &Archive, tensor: PickledTensor) -> std::result::Result<View, String> {
     let entry = archive.storage_name(&tensor.storage.key);
@@ -269,33 +304,7 @@ fn view(archive: &Archive, tensor: PickledTensor) -> std::result::Result<View, S
             tensor.storage.elements, tensor.storage.element
         ));
     }
-    let too_large = || {
-        format!(
-            "sizes {:?} with strides {:?} from {} on leave its storage of {} elements",
-            tensor.shape, tensor.strides, tensor.offset, tensor.storage.elements
-        )
-    };
-    let elements = tensor
-        .shape
-        .iter()
-        .try_fold(1usize, |n, &size| n.checked_mul(size));
-    let elements = elements.ok_or_else(too_large)?;
-    if elements > 0 {
-        let mut steps = tensor.shape.iter().zip(&tensor.strides);
-        let last = steps.try_fold(tensor.offset, |last, (&size, &stride)| {
-            last.checked_add((size - 1).checked_mul(stride)?)
-        });
-        if last.is_none_or(|last| last >= tensor.storage.elements) {
-            return Err(too_large());
-        }
-    }
-    if elements > tensor.storage.elements {
-        // Would take more memory than the file has bytes.
-        return Err(format!(
-            "sizes {:?} with strides {:?} repeat the {} elements of its storage",
-            tensor.shape, tensor.strides, tensor.storage.elements
-        ));
-    }
+    check_extent(&tensor)?;
     Ok(View {
         entry,
         element: tensor.storage.element,

@@ -54,8 +54,8 @@ impl Safetensors {
         Some((info.dtype, self.start + start..self.start + end))
     }
 
-    /// The values of a tensor of floats, in the file.
-    fn floats(&self, tensor: &str) -> Option<(FloatType, &[u8])> {
+    /// Where the values of a tensor of floats lie.
+    fn floats(&self, tensor: &str) -> Option<(FloatType, Range<usize>)> {
         let (dtype, place) = self.place(tensor)?;
         let dtype = match dtype {
             Dtype::F32 => FloatType::F32,
@@ -64,7 +64,7 @@ impl Safetensors {
             Dtype::F64 => FloatType::F64,
             _ => return None,
         };
-        Some((dtype, &self.bytes[place]))
+        Some((dtype, place))
     }
 }
 
@@ -84,16 +84,21 @@ impl TensorFile for Safetensors {
 
     fn load(&self, tensor: &str) -> Result<Option<Stored<'_>>> {
         let floats = self.floats(tensor);
-        Ok(floats.map(|(dtype, bytes)| Stored {
+        Ok(floats.map(|(dtype, place)| Stored {
             dtype,
-            bytes: Cow::Borrowed(bytes),
+            bytes: Cow::Borrowed(&self.bytes[place]),
         }))
     }
 
-    fn in_place(&self, tensor: &str) -> Option<InPlace<'_>> {
+    fn part(&self, _part: usize) -> &[u8] {
+        &self.bytes
+    }
+
+    fn in_place(&self, tensor: &str) -> Option<InPlace> {
         let (dtype, bytes) = self.floats(tensor)?;
         Some(InPlace {
             encoding: Encoding::Floats(dtype),
+            part: 0,
             bytes,
         })
     }

@@ -1,6 +1,7 @@
 //! What a reader of weights gives, whatever the format.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use cascade_cpu::{dequantize, Format};
 
@@ -38,8 +39,13 @@ pub(crate) trait TensorFile: Send + Sync {
     /// One of [`tensors`](Self::tensors) where it lies, if its rows lie one after the other in the
     /// order of a checkpoint, in a type that there are kernels for. It stays there as long as the
     /// file is open.
-    fn in_place(&self, _tensor: &str) -> Option<InPlace<'_>> {
+    fn in_place(&self, _tensor: &str) -> Option<InPlace> {
         None
+    }
+
+    /// The bytes of a part of the file, as [`InPlace`] numbers them.
+    fn part(&self, _part: usize) -> &[u8] {
+        &[]
     }
 
     /// What the user should know of the file, as a sentence.
@@ -135,23 +141,33 @@ impl Encoding {
 }
 
 /// The bytes of a matrix where they lie.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InPlace<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct InPlace {
     pub(crate) encoding: Encoding,
-    pub(crate) bytes: &'a [u8],
+    pub(crate) part: usize,
+    pub(crate) bytes: Range<usize>,
 }
 
-impl InPlace<'_> {
+impl InPlace {
+    /// The bytes of the matrix, of the file that it lies in.
+    pub(crate) fn of<'f>(&self, file: &'f dyn TensorFile) -> &'f [u8] {
+        &file.part(self.part)[self.bytes.clone()]
+    }
+
     /// Refuses numbers and scales that are not finite. Costs one pass over the matrix.
     ///
     /// # Errors
     /// [`Error::NotFinite`](crate::Error::NotFinite).
-    pub(crate) fn check(self, name: Named<'_>, shape: &[usize]) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        file: &dyn TensorFile,
+        name: Named<'_>,
+        shape: &[usize],
+    ) -> Result<()> {
+        let bytes = self.of(file);
         match self.encoding {
-            Encoding::Floats(stored) => name.check(stored, self.bytes, shape),
-            Encoding::Blocks(format) => {
-                name.check_blocks(Scales::of_format(format), self.bytes, shape)
-            }
+            Encoding::Floats(stored) => name.check(stored, bytes, shape),
+            Encoding::Blocks(format) => name.check_blocks(Scales::of_format(format), bytes, shape),
         }
     }
 }

@@ -160,9 +160,15 @@ impl Distribution {
     /// Normalises the weights of some tokens, given in ascending order; all other weights are 0.
     /// Stored dense or sparse depending on how many there are.
     ///
+    /// # Errors
+    /// If no weight is positive.
+    ///
     /// # Panics
-    /// If no weight is positive, or a token is outside the vocabulary.
-    pub fn from_support(vocab_size: usize, mut support: Vec<(TokenId, f64)>) -> Self {
+    /// If a token is outside the vocabulary.
+    pub fn from_support(
+        vocab_size: usize,
+        mut support: Vec<(TokenId, f64)>,
+    ) -> Result<Self, ImproperDistribution> {
         support.retain(|&(_, weight)| weight > 0.0);
         if let Some(&(last, _)) = support.last() {
             assert!(
@@ -181,7 +187,7 @@ impl Distribution {
             Weights::Double(Dense::new(dense))
         };
         Self::with_mass(vocab_size, weights)
-            .unwrap_or_else(|| panic!("a distribution of {vocab_size} tokens without mass"))
+            .ok_or(ImproperDistribution::Nothing { tokens: vocab_size })
     }
 
     /// The distribution with all its mass on one token.
@@ -626,7 +632,7 @@ mod tests {
             let single: Vec<f32> = weights.iter().map(|&w| w as f32).collect();
             let support: Vec<_> = (0..).zip(weights.iter().copied()).collect();
             for form in [
-                Distribution::from_support(60, support),
+                Distribution::from_support(60, support).unwrap(),
                 Distribution::new(weights).unwrap(),
                 Distribution::dense(single),
             ] {
@@ -645,8 +651,11 @@ mod tests {
     #[test]
     fn a_support_may_name_tokens_without_weight() {
         for vocab_size in [3, 100] {
-            let form = Distribution::from_support(vocab_size, vec![(0, 0.0), (2, 2.0)]);
-            assert_eq!(form, Distribution::from_support(vocab_size, vec![(2, 2.0)]));
+            let form = Distribution::from_support(vocab_size, vec![(0, 0.0), (2, 2.0)]).unwrap();
+            assert_eq!(
+                form,
+                Distribution::from_support(vocab_size, vec![(2, 2.0)]).unwrap()
+            );
             assert_eq!(form.support(), [(2, 1.0)]);
         }
     }
@@ -654,7 +663,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "token 100 is outside the vocabulary of 100")]
     fn refuses_a_support_outside_the_vocabulary() {
-        Distribution::from_support(100, vec![(100, 1.0)]);
+        Distribution::from_support(100, vec![(100, 1.0)]).unwrap();
     }
 
     #[test]

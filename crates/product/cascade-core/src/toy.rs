@@ -151,6 +151,46 @@ impl ToyScorer {
     fn row(&self, context: &[TokenId]) -> ToyRow {
         ToyRow::new(self.weights(context))
     }
+
+    fn rows(&self, context: &[TokenId], tree: &TokenTree) -> Vec<ToyRow> {
+        let row = |node| {
+            let mut path = context.to_vec();
+            path.extend(tree.path_tokens(node));
+            self.row(&path)
+        };
+        let nodes = (0..tree.len()).map(Some);
+        std::iter::once(None).chain(nodes).map(row).collect()
+    }
+
+    fn check(&self, context: &[TokenId], tree: &TokenTree) -> Result<()> {
+        if self.architecture == Architecture::DecoderOnly && context.is_empty() {
+            return Err(Error::EmptyContext);
+        }
+        let vocab_size = self.vocab_size;
+        let mut tokens = context.iter().copied().chain(tree.tokens());
+        if let Some(token) = tokens.find(|&token| token as usize >= vocab_size) {
+            return Err(Error::TokenOutOfVocabulary { token, vocab_size });
+        }
+        let needed = context.len() + tree.height();
+        match self.max_context.filter(|&limit| needed > limit) {
+            Some(limit) => Err(Error::ContextTooLong { needed, limit }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Of the tree's nodes, and of the most probable tokens.
+fn gathered(rows: &[ToyRow], tree: &TokenTree) -> GatheredProbs {
+    let most = rows.iter();
+    let most = most.map(|row| row.probability(row.argmax as TokenId));
+    let nodes = (0..tree.len()).map(|node| {
+        let row = &rows[TokenTree::row(tree.parent(node))];
+        row.probability(tree.token(node))
+    });
+    GatheredProbs {
+        argmax: most.collect(),
+        nodes: nodes.collect(),
+    }
 }
 
 /// A drafter that draws from a toy's distributions as the generation draws: a chain with further
@@ -303,24 +343,7 @@ impl Scorer for ToyScorer {
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
-        if self.architecture == Architecture::DecoderOnly && context.is_empty() {
-            return Err(Error::EmptyContext);
-        }
-        if let Some(token) = context
-            .iter()
-            .copied()
-            .chain(tree.tokens())
-            .find(|&t| t as usize >= self.vocab_size)
-        {
-            return Err(Error::TokenOutOfVocabulary {
-                token,
-                vocab_size: self.vocab_size,
-            });
-        }
-        let needed = context.len() + tree.height();
-        if let Some(limit) = self.max_context.filter(|&limit| needed > limit) {
-            return Err(Error::ContextTooLong { needed, limit });
-        }
+        self.check(context, tree)?;
         if let Ok(mut log) = self.log.lock() {
             log.push(Call {
                 model: self.name,
@@ -328,24 +351,7 @@ impl Scorer for ToyScorer {
                 draft: tree.tokens().collect(),
             });
         }
-
-        let rows: Vec<ToyRow> = std::iter::once(None)
-            .chain((0..tree.len()).map(Some))
-            .map(|node| {
-                let mut path = context.to_vec();
-                path.extend(tree.path_tokens(node));
-                self.row(&path)
-            })
-            .collect();
-        let gathered = || GatheredProbs {
-            argmax: rows
-                .iter()
-                .map(|row| row.probability(row.argmax as TokenId))
-                .collect(),
-            nodes: (0..tree.len())
-                .map(|node| rows[TokenTree::row(tree.parent(node))].probability(tree.token(node)))
-                .collect(),
-        };
+        let rows = self.rows(context, tree);
         let width = want.top.min(self.vocab_size);
         let top = || Top {
             width,
@@ -358,7 +364,7 @@ impl Scorer for ToyScorer {
         let hidden = self.hidden(context, &rows, want)?;
         Ok(Scores {
             argmax: rows.iter().map(|row| row.argmax as TokenId).collect(),
-            gathered: (want.rows == RowDetail::Gathered).then(gathered),
+            gathered: (want.rows == RowDetail::Gathered).then(|| gathered(&rows, tree)),
             top: (want.top > 0).then(top),
             logits: (want.rows == RowDetail::Logits).then(logits),
             entropy: want

@@ -144,19 +144,28 @@ pub(crate) fn multiply(
             (Format::Q4K, Values::Q8K(x)) => (kernels.q4k)(panel, &x[range], sums),
             (Format::Q5K, Values::Q8K(x)) => (kernels.q5k)(panel, &x[range], sums),
             (Format::Q6K, Values::Q8K(x)) => (kernels.q6k)(panel, &x[range], sums),
+            // `Activations` are made in the kind of the format that they are multiplied with.
             _ => panic!("activations of another kind"),
         }
     }
 }
 
+/// What a [`Wide`] is made of: nothing can be where there are no such instructions.
+#[cfg(target_arch = "x86_64")]
+type Instructions = ();
+#[cfg(not(target_arch = "x86_64"))]
+type Instructions = std::convert::Infallible;
+
 /// What has instructions of its own, and gives the bits that it has without them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wide(());
+pub(crate) struct Wide(Instructions);
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 impl Wide {
     /// If an instruction set has them.
     pub(crate) fn of(isa: Isa) -> Option<Self> {
         match isa {
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512 | Isa::Avx512Bf16 | Isa::Amx => isa.is_available().then_some(Self(())),
             _ => None,
         }
@@ -168,7 +177,7 @@ impl Wide {
         // SAFETY: there is a `Wide` only if the instructions are there.
         return unsafe { avx512::q8(step) };
         #[cfg(not(target_arch = "x86_64"))]
-        unreachable!("{step:?}: no such instructions")
+        match self.0 {}
     }
 
     /// Rounds activations.
@@ -177,7 +186,7 @@ impl Wide {
         // SAFETY: as above.
         return unsafe { avx512::q8_k(step) };
         #[cfg(not(target_arch = "x86_64"))]
-        unreachable!("{step:?}: no such instructions")
+        match self.0 {}
     }
 
     /// Dot products of a query with 16 keys of as many elements, a multiple of 16.
@@ -186,7 +195,7 @@ impl Wide {
         // SAFETY: as above.
         return unsafe { avx512::scores(query, keys, scores) };
         #[cfg(not(target_arch = "x86_64"))]
-        unreachable!("{query:?}, {keys:?}, {scores:?}: no such instructions")
+        match self.0 {}
     }
 
     /// The same of four queries with any multiple of four keys; scores of the next query begin
@@ -202,7 +211,7 @@ impl Wide {
         // SAFETY: as above.
         return unsafe { avx512::scores_of_four(queries, keys, scores, width) };
         #[cfg(not(target_arch = "x86_64"))]
-        unreachable!("{queries:?}, {keys:?}, {scores:?}, {width}: no such instructions")
+        match self.0 {}
     }
 }
 
@@ -235,6 +244,7 @@ macro_rules! by_rows {
                     unsafe { $kernel::<$rows>($panel, x, sums) }
                 }
             })*
+            // `multiply` has checked that the instruction set takes so many.
             rows => unreachable!("{rows} rows at a time"),
         }
     };

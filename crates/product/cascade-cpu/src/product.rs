@@ -48,8 +48,10 @@ impl Linear {
     /// # Panics
     /// If there are none, or inputs differ.
     pub fn of_parts(parts: Vec<Arc<Packed>>) -> Self {
-        let inputs = parts.first().expect("a linear map has weights").inputs();
-        let same = parts.iter().all(|part| part.inputs() == inputs);
+        assert!(!parts.is_empty(), "a linear map has weights");
+        let same = parts
+            .windows(2)
+            .all(|two| two[0].inputs() == two[1].inputs());
         assert!(same, "parts with other inputs");
         Self {
             outputs: parts.iter().map(|part| part.outputs()).sum(),

@@ -31,6 +31,7 @@ pub fn quantize(format: Format, row: &[f32], blocks: &mut [u8]) {
         }),
         Format::Q8_0 => pairs.for_each(|(x, block)| q8_0(x, block)),
         Format::Q4_0 => pairs.for_each(|(x, block)| q4_0(x, block)),
+        // A caller's mistake: what files and people ask for has been turned to the formats above.
         Format::Q4K | Format::Q5K | Format::Q6K => panic!("nothing is rounded to {format}"),
     }
 }

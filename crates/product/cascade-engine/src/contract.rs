@@ -26,45 +26,26 @@ pub(crate) fn check_scores(
 ) -> Result<()> {
     let rows = tree.len() + 1;
     let top = want.top.min(vocab_size);
-    let gathered = want.rows == RowDetail::Gathered;
-    let logits = want.rows == RowDetail::Logits;
+    let of = |wanted: bool, count: usize| wanted.then_some(count);
+    let is_gathered = want.rows == RowDetail::Gathered;
+    let has_logits = want.rows == RowDetail::Logits;
+    let gathered = scores.gathered.as_ref();
+    let most = gathered.map(|gathered| gathered.argmax.len());
+    let nodes = gathered.map(|gathered| gathered.nodes.len());
+    let tops = scores.top.as_ref();
+    let (width, tokens) = (tops.map(|t| t.width), tops.map(|t| t.tokens.len()));
+    let logits = scores.logits.as_ref();
+    let (found_rows, columns) = (logits.map(Matrix::rows), logits.map(Matrix::columns));
+    let entropy = scores.entropy.as_ref().map(Vec::len);
     let sizes = [
         ("argmax", Some(scores.argmax.len()), Some(rows)),
-        (
-            "gathered.argmax",
-            scores.gathered.as_ref().map(|g| g.argmax.len()),
-            gathered.then_some(rows),
-        ),
-        (
-            "gathered.nodes",
-            scores.gathered.as_ref().map(|g| g.nodes.len()),
-            gathered.then_some(tree.len()),
-        ),
-        (
-            "top.width",
-            scores.top.as_ref().map(|t| t.width),
-            (top > 0).then_some(top),
-        ),
-        (
-            "top.tokens",
-            scores.top.as_ref().map(|t| t.tokens.len()),
-            (top > 0).then_some(rows * top),
-        ),
-        (
-            "logits.rows",
-            scores.logits.as_ref().map(|m| m.rows()),
-            logits.then_some(rows),
-        ),
-        (
-            "logits.columns",
-            scores.logits.as_ref().map(|m| m.columns()),
-            logits.then_some(vocab_size),
-        ),
-        (
-            "entropy",
-            scores.entropy.as_ref().map(Vec::len),
-            want.entropy.then_some(rows),
-        ),
+        ("gathered.argmax", most, of(is_gathered, rows)),
+        ("gathered.nodes", nodes, of(is_gathered, tree.len())),
+        ("top.width", width, of(top > 0, top)),
+        ("top.tokens", tokens, of(top > 0, rows * top)),
+        ("logits.rows", found_rows, of(has_logits, rows)),
+        ("logits.columns", columns, of(has_logits, vocab_size)),
+        ("entropy", entropy, of(want.entropy, rows)),
     ];
     sizes
         .into_iter()

@@ -215,8 +215,7 @@ impl ScoreView<'_> {
                 context,
             } => {
                 let position = coupled::position(tree, *context, at);
-                let p = rows.distribution(row)?;
-                let noise = *noise;
+                let (p, noise) = (rows.distribution(row)?, *noise);
                 Ok(Choice::Coupled { sampling, noise }.draw(&p, position, count, on_path))
             }
             Self::Drawn {
@@ -226,12 +225,11 @@ impl ScoreView<'_> {
             } => {
                 let p = rows.distribution(row)?;
                 let random = &mut **random;
+                let mut choice = Choice::Drawn { sampling, random };
                 Ok(match siblings {
                     Siblings::TopK => point_masses(&p, count),
                     Siblings::WithReplacement => with_replacement(&p, count, random),
-                    Siblings::WithoutReplacement => {
-                        Choice::Drawn { sampling, random }.draw(&p, 0, count, on_path)
-                    }
+                    Siblings::WithoutReplacement => choice.draw(&p, 0, count, on_path),
                 })
             }
         }

@@ -95,33 +95,34 @@ fn levels(proposers: &[LevelId]) -> Vec<usize> {
     proposers.iter().map(|level| level.0).collect()
 }
 
+#[derive(Serialize)]
+struct OutputFields<'a> {
+    text: &'a str,
+    token_ids: &'a [u32],
+    token_origins: Vec<usize>,
+    finish_reason: &'a Finish,
+    num_tokens: usize,
+    wall_seconds: f64,
+    tokens_per_second: f64,
+    mean_acceptance_length: f64,
+    draft_acceptance_rate: f64,
+    num_spec_steps: usize,
+    num_draft_tokens: usize,
+    num_accepted_draft_tokens: usize,
+    acceptance_histogram: Vec<usize>,
+    per_step_accepted: Vec<usize>,
+    per_step_drafted: Vec<usize>,
+    models: &'a [ModelUsage],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lossy: Option<Loss>,
+}
+
 /// The text and tokens, for each of these the index in `models` of the model that first proposed
 /// it, why it ended, counts of all steps, and what each model did. `lossy` is absent for lossless
 /// output.
 impl Serialize for GenerationOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Fields<'a> {
-            text: &'a str,
-            token_ids: &'a [u32],
-            token_origins: Vec<usize>,
-            finish_reason: &'a Finish,
-            num_tokens: usize,
-            wall_seconds: f64,
-            tokens_per_second: f64,
-            mean_acceptance_length: f64,
-            draft_acceptance_rate: f64,
-            num_spec_steps: usize,
-            num_draft_tokens: usize,
-            num_accepted_draft_tokens: usize,
-            acceptance_histogram: Vec<usize>,
-            per_step_accepted: Vec<usize>,
-            per_step_drafted: Vec<usize>,
-            models: &'a [ModelUsage],
-            #[serde(skip_serializing_if = "Option::is_none")]
-            lossy: Option<Loss>,
-        }
-        let fields = Fields {
+        let fields = OutputFields {
             text: self.text.as_deref().unwrap_or_default(),
             token_ids: &self.tokens,
             token_origins: levels(&self.proposers),

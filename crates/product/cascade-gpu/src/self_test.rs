@@ -53,6 +53,7 @@ impl Device {
     pub fn self_test(&self) -> Result<Vec<KernelCheck>> {
         let mut checks = Vec::new();
         moved_memory(self, &mut checks)?;
+        filled_memory(self, &mut checks)?;
         for dtype in [DType::BF16, DType::F16, DType::Q8] {
             for rows in [1, 9, 17, 33] {
                 maps(self, dtype, rows, &mut checks)?;
@@ -191,6 +192,10 @@ fn moved_memory(device: &Device, checks: &mut Vec<KernelCheck>) -> Result<()> {
             (!right).then(|| "memory is not as it was".to_owned()),
         );
     }
+    Ok(())
+}
+
+fn filled_memory(device: &Device, checks: &mut Vec<KernelCheck>) -> Result<()> {
     let filled = device.zeroed(1000 * 4)?;
     let arguments = FillArguments {
         to: filled.address(),
@@ -243,7 +248,18 @@ fn maps(device: &Device, dtype: DType, rows: usize, checks: &mut Vec<KernelCheck
         forward.embed(&table, &norm);
         forward.logits(&head, 1.0);
     })?;
-    let (stream, right) = logits(&tokens);
+    check_maps(&mut runner, dtype, &input, checks)
+}
+
+/// Checks what a forward through embedding and head alone has left.
+fn check_maps(
+    runner: &mut Runner,
+    dtype: DType,
+    input: &Rows<'_>,
+    checks: &mut Vec<KernelCheck>,
+) -> Result<()> {
+    let (rows, picks) = (input.wanted, input.picks);
+    let (stream, right) = logits(input.tokens);
     let hidden = runner.hidden(0, rows)?;
     check(
         checks,
@@ -262,7 +278,7 @@ fn maps(device: &Device, dtype: DType, rows: usize, checks: &mut Vec<KernelCheck
     check(checks, pack, fault.clone().filter(|_| rows == 1));
     check(checks, Kernel::linear(dtype, rows), fault);
     let read = runner.readout(rows, picks.len())?;
-    check(checks, Kernel::Logits, misread(&made, &read, &picks));
+    check(checks, Kernel::Logits, misread(&made, &read, picks));
     let top = runner.top(rows, 2)?;
     let first: Vec<u32> = top.chunks(2).map(|row| row[0].0).collect();
     let sorted = top.chunks(2).all(|row| row[0].1 >= row[1].1);

@@ -319,64 +319,62 @@ impl<'a> HubRepo<'a> {
     }
 
     fn error(&self, file: &str, failure: Failure) -> Error {
-        let (repo, file) = (self.to_string(), file.to_owned());
-        let endpoint = self.options.endpoint.clone();
-        let failed = |repo, file, endpoint, reason| Error::HubFailed {
-            repo,
-            file,
-            endpoint,
+        let (repo, endpoint) = (self.to_string(), self.options.endpoint.clone());
+        let untrusted = |reason| Error::HubUntrusted {
+            repo: self.to_string(),
+            file: file.to_owned(),
+            endpoint: self.options.endpoint.clone(),
             reason,
         };
         match failure {
+            Failure::Denied { status, gated } => self.denied(file.to_owned(), status, gated),
+            Failure::Untrusted(reason) => untrusted(reason),
+            Failure::NotTheRest => {
+                untrusted("a part came where all of it was asked for".to_owned())
+            }
             Failure::NotFound { .. } => Error::HubNotFound {
                 repo,
-                file,
+                file: file.to_owned(),
                 endpoint,
             },
-            Failure::Denied {
-                status,
-                gated: true,
-            } => Error::HubGated {
+            Failure::Unreachable { reason, .. } => Error::HubUnreachable {
                 repo,
+                file: file.to_owned(),
+                endpoint,
+                reason,
+            },
+            Failure::Status(reason) => self.failed(file, reason),
+            Failure::Local(reason) => {
+                let cache = self.options.cache.display();
+                self.failed(file, format!("{reason} (the cache is {cache})"))
+            }
+        }
+    }
+
+    fn denied(&self, file: String, status: u16, gated: bool) -> Error {
+        match gated {
+            true => Error::HubGated {
+                repo: self.to_string(),
                 file,
                 page: self.page(),
                 status,
                 token: self.options.token.is_some(),
             },
-            Failure::Denied { status, .. } => Error::HubDenied {
-                repo,
+            false => Error::HubDenied {
+                repo: self.to_string(),
                 file,
-                endpoint,
+                endpoint: self.options.endpoint.clone(),
                 status,
             },
-            Failure::Unreachable { reason, .. } => Error::HubUnreachable {
-                repo,
-                file,
-                endpoint,
-                reason,
-            },
-            Failure::Untrusted(reason) => Error::HubUntrusted {
-                repo,
-                file,
-                endpoint,
-                reason,
-            },
-            Failure::NotTheRest => Error::HubUntrusted {
-                repo,
-                file,
-                endpoint,
-                reason: "a part came where all of it was asked for".to_owned(),
-            },
-            Failure::Status(reason) => failed(repo, file, endpoint, reason),
-            Failure::Local(reason) => {
-                let cache = self.options.cache.display();
-                failed(
-                    repo,
-                    file,
-                    endpoint,
-                    format!("{reason} (the cache is {cache})"),
-                )
-            }
+        }
+    }
+
+    fn failed(&self, file: &str, reason: String) -> Error {
+        Error::HubFailed {
+            repo: self.to_string(),
+            file: file.to_owned(),
+            endpoint: self.options.endpoint.clone(),
+            reason,
         }
     }
 

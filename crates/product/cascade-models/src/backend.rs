@@ -141,6 +141,8 @@ pub(crate) trait Backend: Debug + Send + Sync + Sized + 'static {
     type Rotary: Loaded;
     /// A bias of attention's scores by distance.
     type RelativeBias: Loaded;
+    /// An activation that it has.
+    type Activation: Loaded + Copy;
     /// Rows appended to its networks.
     type Sequence: Sequence;
 
@@ -211,6 +213,9 @@ pub(crate) trait Loader<B: Backend> {
     /// A bias by distance.
     fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<B::RelativeBias>;
 
+    /// An activation, if the backend has it.
+    fn activation(&self, activation: Activation) -> Result<B::Activation>;
+
     /// A small tensor, on the host.
     fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
 }
@@ -247,7 +252,7 @@ pub(crate) trait Forward<B: Backend> {
     fn add_attended(&mut self, linear: &B::Linear, norm: &B::Norm);
 
     /// Norm to the inner layer of a feed-forward; a gated one if `linear` was loaded so.
-    fn activate(&mut self, linear: &B::Linear, activation: Activation);
+    fn activate(&mut self, linear: &B::Linear, activation: B::Activation);
 
     /// Adds a linear map of the inner layer to the residual stream, and that to its norm.
     fn add_inner(&mut self, linear: &B::Linear, norm: &B::Norm);
@@ -340,6 +345,7 @@ impl<B: Backend> BackendNetwork<B> {
 /// Rows for a sequence that a network of the same backend has made.
 fn of_backend<S: Sequence>(text: NewRows<'_>) -> NewRows<'_, S> {
     let sequence: &mut dyn Any = text.sequence;
+    // Sequences are made by `Network::sequence`, and stay in the session of that network.
     NewRows {
         sequence: sequence.downcast_mut().expect("a sequence of this network"),
         plan: text.plan,

@@ -6,10 +6,9 @@ use cascade_checkpoint::{gguf_config, read_json};
 use cascade_hub::{ModelFile, ModelFiles, WeightFormat};
 use serde_json::Value;
 
-use crate::backend::{self, Activation, Describe, ModelInfo};
+use crate::backend::{self, Describe, ModelInfo};
 use crate::dtype::Types;
 use crate::network::Network;
-use crate::settings::unsupported;
 use crate::t5::T5Class;
 use crate::weights::Provider;
 use crate::{decoder, DecoderConfig, Device, Error, Result, T5Config};
@@ -48,13 +47,6 @@ impl ModelConfig {
         }
     }
 
-    fn activation(&self) -> Activation {
-        match self {
-            Self::T5(config) => config.feed_forward_proj.activation(),
-            Self::Decoder(config) => config.activation,
-        }
-    }
-
     /// The model itself, loaded.
     pub(crate) fn network(
         &self,
@@ -62,10 +54,6 @@ impl ModelConfig {
         device: &Device,
         types: Types,
     ) -> Result<Arc<dyn Network>> {
-        if self.activation() == Activation::GeluErf && device.is_own_gpu() {
-            let what = "the activation \"gelu\" (the exact form) on a GPU";
-            return Err(unsupported(what.to_owned()));
-        }
         match self {
             Self::T5(config) => backend::network(&**config, weights, device, types),
             Self::Decoder(config) => backend::network(&**config, weights, device, types),

@@ -114,47 +114,18 @@ fn of(config: &ModelConfig) -> Expressible<Description> {
     }
 }
 
+/// Settings by their keys.
+type Keys = Vec<(&'static str, Setting)>;
+
 fn decoder(config: &DecoderConfig) -> Expressible<Description> {
-    use Setting::{Number, Text, Unsigned};
     let family = family(config)?;
     let Heads { queries, kv, size } = config.heads;
-    let mut keys = vec![
-        ("vocab_size", Unsigned(config.vocab_size)),
-        ("context_length", Unsigned(config.positions)),
-        ("embedding_length", Unsigned(config.size)),
-        ("block_count", Unsigned(config.layers.len())),
-        ("feed_forward_length", Unsigned(config.inner)),
-        ("attention.head_count", Unsigned(queries)),
-        ("attention.head_count_kv", Unsigned(kv)),
-        ("attention.key_length", Unsigned(size)),
-        ("attention.value_length", Unsigned(size)),
-        ("attention.layer_norm_rms_epsilon", Number(config.epsilon)),
-        ("rope.dimension_count", Unsigned(size)),
-        ("rope.freq_base", Number(config.rope.base())),
-    ];
-    let window = config.layers.first().and_then(|layer| layer.window);
-    keys.extend(window.map(|window| ("attention.sliding_window", Unsigned(window.get()))));
-    let mut factors = None;
-    match config.rope.in_words(size)? {
-        Rotations::Plain => {}
-        Rotations::Linear { factor } => keys.extend([
-            ("rope.scaling.type", Text("linear")),
-            ("rope.scaling.factor", Number(factor)),
-        ]),
-        Rotations::Yarn {
-            factor,
-            original,
-            fast,
-            slow,
-        } => keys.extend([
-            ("rope.scaling.type", Text("yarn")),
-            ("rope.scaling.factor", Number(factor)),
-            ("rope.scaling.original_context_length", Unsigned(original)),
-            ("rope.scaling.yarn_beta_fast", Number(fast)),
-            ("rope.scaling.yarn_beta_slow", Number(slow)),
-        ]),
-        Rotations::Divided(by) => factors = Some(by),
-    }
+    let (keys, factors) = decoder_keys(config)?;
+    let parameters = |tied| {
+        let config = config.clone();
+        DecoderConfig { tied, ..config }.parameters()
+    };
+    let window = window(config);
     Ok(Description {
         family,
         vocab_size: config.vocab_size,
@@ -173,17 +144,55 @@ fn decoder(config: &DecoderConfig) -> Expressible<Description> {
         window: window.map(NonZeroUsize::get),
         keys,
         factors,
-        parameters: {
-            let of = |tied| {
-                DecoderConfig {
-                    tied,
-                    ..config.clone()
-                }
-                .parameters()
-            };
-            (of(true), of(false))
-        },
+        parameters: (parameters(true), parameters(false)),
     })
+}
+
+/// That of all its layers.
+fn window(config: &DecoderConfig) -> Option<NonZeroUsize> {
+    config.layers.first().and_then(|layer| layer.window)
+}
+
+/// The settings of a decoder by their keys, and what its rotary frequencies are divided by.
+fn decoder_keys(config: &DecoderConfig) -> Expressible<(Keys, Option<Vec<f32>>)> {
+    use Setting::{Number, Text, Unsigned};
+    let Heads { queries, kv, size } = config.heads;
+    let mut keys = vec![
+        ("vocab_size", Unsigned(config.vocab_size)),
+        ("context_length", Unsigned(config.positions)),
+        ("embedding_length", Unsigned(config.size)),
+        ("block_count", Unsigned(config.layers.len())),
+        ("feed_forward_length", Unsigned(config.inner)),
+        ("attention.head_count", Unsigned(queries)),
+        ("attention.head_count_kv", Unsigned(kv)),
+        ("attention.key_length", Unsigned(size)),
+        ("attention.value_length", Unsigned(size)),
+        ("attention.layer_norm_rms_epsilon", Number(config.epsilon)),
+        ("rope.dimension_count", Unsigned(size)),
+        ("rope.freq_base", Number(config.rope.base())),
+    ];
+    keys.extend(window(config).map(|window| ("attention.sliding_window", Unsigned(window.get()))));
+    match config.rope.in_words(size)? {
+        Rotations::Plain => {}
+        Rotations::Linear { factor } => keys.extend([
+            ("rope.scaling.type", Text("linear")),
+            ("rope.scaling.factor", Number(factor)),
+        ]),
+        Rotations::Yarn {
+            factor,
+            original,
+            fast,
+            slow,
+        } => keys.extend([
+            ("rope.scaling.type", Text("yarn")),
+            ("rope.scaling.factor", Number(factor)),
+            ("rope.scaling.original_context_length", Unsigned(original)),
+            ("rope.scaling.yarn_beta_fast", Number(fast)),
+            ("rope.scaling.yarn_beta_slow", Number(slow)),
+        ]),
+        Rotations::Divided(by) => return Ok((keys, Some(by))),
+    }
+    Ok((keys, None))
 }
 
 /// The architecture that computes what a decoder does.
@@ -219,7 +228,6 @@ fn family(config: &DecoderConfig) -> Expressible<Family> {
 }
 
 fn t5(config: &T5Config) -> Expressible<Description> {
-    use Setting::{Number, Unsigned};
     let form = config.feed_forward_proj;
     if !matches!(form, FeedForwardProj::Relu | FeedForwardProj::GatedGelu) {
         return Err(format!("feed-forward layers of the form {form:?}"));
@@ -228,7 +236,14 @@ fn t5(config: &T5Config) -> Expressible<Description> {
     if farthest != 128 {
         return Err(format!("a relative_attention_max_distance of {farthest}"));
     }
-    let start = config.decoder_start() as usize;
+    let parameters = |tie_word_embeddings| {
+        let config = config.clone();
+        let tied = T5Config {
+            tie_word_embeddings,
+            ..config
+        };
+        tied.parameters()
+    };
     Ok(Description {
         family: Family::T5,
         vocab_size: config.vocab_size,
@@ -243,44 +258,40 @@ fn t5(config: &T5Config) -> Expressible<Description> {
         }),
         fused: None,
         window: None,
-        keys: vec![
-            ("vocab_size", Unsigned(config.vocab_size)),
-            // Positions are relative; other programs want a number.
-            ("context_length", Unsigned(512)),
-            ("embedding_length", Unsigned(config.d_model)),
-            ("block_count", Unsigned(config.num_layers)),
-            ("decoder_block_count", Unsigned(config.decoder_layers())),
-            ("feed_forward_length", Unsigned(config.d_ff)),
-            ("attention.head_count", Unsigned(config.num_heads)),
-            ("attention.key_length", Unsigned(config.d_kv)),
-            ("attention.value_length", Unsigned(config.d_kv)),
-            (
-                "attention.relative_buckets_count",
-                Unsigned(config.relative_attention_num_buckets),
-            ),
-            (
-                "attention.layer_norm_epsilon",
-                Number(config.layer_norm_epsilon),
-            ),
-            (
-                "attention.layer_norm_rms_epsilon",
-                Number(config.layer_norm_epsilon),
-            ),
-            ("decoder_start_token_id", Unsigned(start)),
-        ],
+        keys: t5_keys(config),
         factors: None,
-        parameters: {
-            let of = |tie_word_embeddings| {
-                let config = config.clone();
-                T5Config {
-                    tie_word_embeddings,
-                    ..config
-                }
-                .parameters()
-            };
-            (of(true), of(false))
-        },
+        parameters: (parameters(true), parameters(false)),
     })
+}
+
+fn t5_keys(config: &T5Config) -> Keys {
+    use Setting::{Number, Unsigned};
+    let start = config.decoder_start() as usize;
+    vec![
+        ("vocab_size", Unsigned(config.vocab_size)),
+        // Positions are relative; other programs want a number.
+        ("context_length", Unsigned(512)),
+        ("embedding_length", Unsigned(config.d_model)),
+        ("block_count", Unsigned(config.num_layers)),
+        ("decoder_block_count", Unsigned(config.decoder_layers())),
+        ("feed_forward_length", Unsigned(config.d_ff)),
+        ("attention.head_count", Unsigned(config.num_heads)),
+        ("attention.key_length", Unsigned(config.d_kv)),
+        ("attention.value_length", Unsigned(config.d_kv)),
+        (
+            "attention.relative_buckets_count",
+            Unsigned(config.relative_attention_num_buckets),
+        ),
+        (
+            "attention.layer_norm_epsilon",
+            Number(config.layer_norm_epsilon),
+        ),
+        (
+            "attention.layer_norm_rms_epsilon",
+            Number(config.layer_norm_epsilon),
+        ),
+        ("decoder_start_token_id", Unsigned(start)),
+    ]
 }
 
 /// Compares what two descriptions compute: all that a forward depends on, rotations within the

@@ -312,19 +312,7 @@ impl Served {
     ) -> ApiResult<Conversation> {
         let wrong =
             |error: cascade_config::ChatError| ApiError::field("messages", error.to_string());
-        let template = self.template.as_ref().ok_or_else(|| {
-            ApiError::invalid(
-                "this model has no chat template, so it cannot be asked in messages; use /v1/completions, or start \
-                 the server with --template vicuna or --template FILE.jinja",
-            )
-        })?;
-        let template = match variables.is_empty() {
-            true => Cow::Borrowed(template),
-            false => {
-                let variables = template.variables().overridden_by(variables);
-                Cow::Owned(template.clone().with_variables(variables))
-            }
-        };
+        let template = self.template_with(variables)?;
         let text = match messages.last().map(Message::role) {
             Some(Role::Assistant) => template.render_begun(messages).map_err(wrong)?,
             _ => {
@@ -344,6 +332,23 @@ impl Served {
             prompt: self.prompt_of(tokens),
             warnings: template.warnings(messages, &text),
             text,
+        })
+    }
+
+    /// The template, with a request's own variables.
+    fn template_with(&self, variables: Variables) -> ApiResult<Cow<'_, ChatTemplate>> {
+        let template = self.template.as_ref().ok_or_else(|| {
+            ApiError::invalid(
+                "this model has no chat template, so it cannot be asked in messages; use /v1/completions, or start \
+                 the server with --template vicuna or --template FILE.jinja",
+            )
+        })?;
+        Ok(match variables.is_empty() {
+            true => Cow::Borrowed(template),
+            false => {
+                let variables = template.variables().overridden_by(variables);
+                Cow::Owned(template.clone().with_variables(variables))
+            }
         })
     }
 

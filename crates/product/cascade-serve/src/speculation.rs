@@ -73,39 +73,15 @@ impl Speculation {
         };
         speculation.enabled = own.boolean("enabled")?.unwrap_or(true);
         let settings = &mut speculation.settings;
-        let schedule = own.string("schedule")?;
-        if let Some(schedule) = &schedule {
-            if !SCHEDULES.contains(&schedule.as_str()) {
-                let known = SCHEDULES.join(", ");
-                return Err(own.wrong(
-                    "schedule",
-                    format!("it is {schedule:?}, and there is: {known}"),
-                ));
-            }
-        }
-        let online = schedule.as_deref() == Some("online");
-        if online && !config.drafters().is_empty() {
+        let schedule = schedule(&mut own)?;
+        if schedule.as_deref() == Some("online") && !config.drafters().is_empty() {
             settings.schedule = ScheduleConfig::Online;
         }
         if let Some(mut tree) = own.object("tree")? {
             settings.read_tree(&mut tree, config)?;
             tree.finish()?;
         }
-        if let Some(k) = own.take("k") {
-            if online {
-                return Err(own.wrong("k", "the schedule is `online`, which decides that"));
-            }
-            settings.schedule = read_k(&own, &k, config, settings.max_nodes)?.into();
-        }
-        if schedule.as_deref() == Some("static") && settings.schedule.k().is_none() {
-            return Err(own.wrong(
-                "schedule",
-                "it is `static`, and neither the request nor the configuration has a `k`",
-            ));
-        }
-        if settings.schedule.k().is_none() {
-            settings.placement = Placement::Sequential;
-        }
+        settings.read_k(&mut own, config, schedule.as_deref())?;
         if let Some(lenience) = own.number("lenience")? {
             let lenience = Lenience::new(lenience as f32);
             settings.lenience =
@@ -116,7 +92,46 @@ impl Speculation {
     }
 }
 
+/// The schedule that is asked for, if it is known.
+fn schedule(own: &mut Fields) -> ApiResult<Option<String>> {
+    let schedule = own.string("schedule")?;
+    let unknown = |schedule: &&String| !SCHEDULES.contains(&schedule.as_str());
+    match schedule.as_ref().filter(unknown) {
+        None => Ok(schedule),
+        Some(unknown) => {
+            let known = SCHEDULES.join(", ");
+            let problem = format!("it is {unknown:?}, and there is: {known}");
+            Err(own.wrong("schedule", problem))
+        }
+    }
+}
+
 impl SpeculationSettings {
+    /// The K matrix, which belongs to the static schedule.
+    fn read_k(
+        &mut self,
+        own: &mut Fields,
+        config: &Config,
+        schedule: Option<&str>,
+    ) -> ApiResult<()> {
+        if let Some(k) = own.take("k") {
+            if schedule == Some("online") {
+                return Err(own.wrong("k", "the schedule is `online`, which decides that"));
+            }
+            self.schedule = read_k(own, &k, config, self.max_nodes)?.into();
+        }
+        if self.schedule.k().is_none() {
+            if schedule == Some("static") {
+                return Err(own.wrong(
+                    "schedule",
+                    "it is `static`, and neither the request nor the configuration has a `k`",
+                ));
+            }
+            self.placement = Placement::Sequential;
+        }
+        Ok(())
+    }
+
     fn read_tree(&mut self, tree: &mut Fields, config: &Config) -> ApiResult<()> {
         let most = config.max_nodes.max(DEFAULT_MAX_NODES);
         if let Some(nodes) = tree.count("max_nodes", 1, most)? {

@@ -1,13 +1,15 @@
 //! Files of classifiers, which decide when a drafter stops.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cascade_engine::{Classifier, ClassifierWeights, InvalidClassifier};
-use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
+
+use crate::tensors::Tensors;
 
 /// The largest file that is read.
 const LARGEST: u64 = 64 << 20;
@@ -70,6 +72,9 @@ pub enum ClassifierError {
         /// What is wrong with it.
         problem: String,
     },
+    /// It cannot be written.
+    #[error("the classifier cannot be written: {0}")]
+    Write(String),
     /// Its numbers are not those of a classifier.
     #[error(transparent)]
     Invalid(#[from] InvalidClassifier),
@@ -143,8 +148,8 @@ impl ClassifierFile {
     /// The bytes of a file.
     ///
     /// # Errors
-    /// [`InvalidClassifier`] if the weights are not those of a classifier.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, InvalidClassifier> {
+    /// [`ClassifierError::Invalid`] if the weights are not those of a classifier.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ClassifierError> {
         self.weights.check()?;
         let weights = &self.weights;
         let bias = [weights.output_bias];
@@ -156,21 +161,13 @@ impl ClassifierFile {
             ("output.weight", &weights.output),
             ("output.bias", &bias),
         ];
-        let raw = parts.map(|(name, numbers)| {
-            let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-            (name, numbers.len(), bytes)
-        });
-        let views = raw.iter().map(|(name, length, bytes)| {
-            let view = TensorView::new(Dtype::F32, vec![*length], bytes);
-            (
-                *name,
-                view.unwrap_or_else(|_| unreachable!("four bytes for each number")),
-            )
-        });
-        let settings = serde_json::to_string(&self.settings);
-        let settings = settings.unwrap_or_else(|_| unreachable!("numbers and texts"));
-        let metadata = HashMap::from([(SETTINGS.to_owned(), settings)]);
-        let bytes = safetensors::serialize(views, Some(metadata));
-        Ok(bytes.unwrap_or_else(|_| unreachable!("tensors with their shapes")))
+        let mut tensors = Tensors::default();
+        for (name, numbers) in parts {
+            tensors.add(name.to_owned(), vec![numbers.len()], numbers);
+        }
+        let written = |error: &dyn fmt::Display| ClassifierError::Write(error.to_string());
+        let settings = serde_json::to_string(&self.settings).map_err(|error| written(&error))?;
+        let bytes = tensors.to_bytes(SETTINGS, settings);
+        bytes.map_err(|error| written(&error))
     }
 }

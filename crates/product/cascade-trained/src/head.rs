@@ -1,14 +1,14 @@
 //! Folders of acceptance heads, which decide when a drafter stops.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cascade_engine::{AcceptanceHead, HeadLayer, HeadWeights, InvalidHead};
 use cascade_models::{read_tensors, NamedTensor};
-use safetensors::tensor::TensorView;
-use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
+
+use crate::tensors::Tensors;
 
 /// The largest config.json that is read.
 const LARGEST_CONFIG: u64 = 1 << 20;
@@ -111,6 +111,9 @@ pub enum HeadError {
         /// Numbers of its hidden states.
         expected: usize,
     },
+    /// It cannot be written.
+    #[error("the head cannot be written: {0}")]
+    Write(String),
     /// Its numbers are not those of a head.
     #[error(transparent)]
     Invalid(#[from] InvalidHead),
@@ -177,40 +180,30 @@ impl HeadFolder {
     /// The files of a folder, by name.
     ///
     /// # Errors
-    /// [`InvalidHead`] if the weights are not those of a head.
-    pub fn to_files(&self) -> Result<Vec<(&'static str, Vec<u8>)>, InvalidHead> {
+    /// [`HeadError::Invalid`] if the weights are not those of a head.
+    pub fn to_files(&self) -> Result<Vec<(&'static str, Vec<u8>)>, HeadError> {
         self.weights.check()?;
         let weights = &self.weights;
         let (size, depth) = (weights.size(), weights.layers.len());
-        let mut parts: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
-        let mut add = |name: String, shape: Vec<usize>, numbers: &[f32]| {
-            let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-            parts.push((name, shape, bytes));
-        };
+        let mut tensors = Tensors::default();
         for (i, layer) in weights.layers.iter().enumerate() {
-            add(
+            tensors.add(
                 format!("model.{i}.linear.weight"),
                 vec![size, size],
                 &layer.weight,
             );
-            add(format!("model.{i}.linear.bias"), vec![size], &layer.bias);
+            tensors.add(format!("model.{i}.linear.bias"), vec![size], &layer.bias);
         }
         // The odds of class 1 to a class 0 that says nothing are those of the one output.
         let output: Vec<f32> = [vec![0.0; size], weights.output.clone()].concat();
-        add(format!("model.{depth}.weight"), vec![2, size], &output);
-        add(
+        tensors.add(format!("model.{depth}.weight"), vec![2, size], &output);
+        tensors.add(
             format!("model.{depth}.bias"),
             vec![2],
             &[0.0, weights.output_bias],
         );
-        let views = parts.iter().map(|(name, shape, bytes)| {
-            let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
-            let view = view.unwrap_or_else(|_| unreachable!("four bytes for each number"));
-            (name.as_str(), view)
-        });
-        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        let bytes = safetensors::serialize(views, Some(metadata));
-        let bytes = bytes.unwrap_or_else(|_| unreachable!("tensors with their shapes"));
+        let bytes = tensors.to_bytes("format", "pt".to_owned());
+        let bytes = bytes.map_err(|error| HeadError::Write(error.to_string()))?;
         let mut config = serde_json::json!({ "hidden_size": size, "num_layers": depth });
         if let Some(settings) = &self.settings {
             config["cascade"] = serde_json::json!(settings);
@@ -246,6 +239,17 @@ struct Place<'n> {
     part: &'n str,
 }
 
+impl Place<'_> {
+    fn shape(&self, size: usize) -> Vec<usize> {
+        match (self.residual, self.part) {
+            (true, "weight") => vec![size, size],
+            (true, _) => vec![size],
+            (false, "weight") => vec![2, size],
+            (false, _) => vec![2],
+        }
+    }
+}
+
 /// Of `PREFIX.I.linear.PART` or `PREFIX.I.PART`.
 fn place(name: &str) -> Option<Place<'_>> {
     let (rest, part) = name.rsplit_once('.')?;
@@ -272,38 +276,7 @@ fn network(keys: &Keys, tensors: BTreeMap<String, NamedTensor>) -> Result<HeadWe
             "`num_layers` is {depth}, and at most {DEEPEST} are read"
         ));
     }
-    let mut first_prefix: Option<String> = None;
-    let mut residual: BTreeMap<(usize, String), NamedTensor> = BTreeMap::new();
-    let mut output: BTreeMap<String, NamedTensor> = BTreeMap::new();
-    for (name, tensor) in tensors {
-        let unknown = || format!("`{name}` is not a part of a head of {depth} layers");
-        let place = place(&name).ok_or_else(unknown)?;
-        let prefix = first_prefix.get_or_insert_with(|| place.prefix.to_owned());
-        let known = match place.residual {
-            true => place.layer < depth,
-            false => place.layer == depth,
-        };
-        if !known || prefix != place.prefix {
-            return Err(unknown());
-        }
-        let expected = match (place.residual, place.part) {
-            (true, "weight") => vec![size, size],
-            (true, _) => vec![size],
-            (false, "weight") => vec![2, size],
-            (false, _) => vec![2],
-        };
-        if tensor.shape != expected {
-            return Err(format!(
-                "`{name}` is {:?}, not {expected:?}, with the `hidden_size` {size} and the classes rejected and accepted",
-                tensor.shape
-            ));
-        }
-        let part = place.part.to_owned();
-        match place.residual {
-            true => residual.insert((place.layer, part), tensor),
-            false => output.insert(part, tensor),
-        };
-    }
+    let (residual, mut output) = sorted(size, depth, tensors)?;
     let layers = layers(depth, residual)?;
     let mut take = |part: &str| {
         let tensor = output.remove(part);
@@ -320,11 +293,45 @@ fn network(keys: &Keys, tensors: BTreeMap<String, NamedTensor>) -> Result<HeadWe
     })
 }
 
-/// The residual layers; if only the first is there, it is all of them.
-fn layers(
+type Residual = BTreeMap<(usize, String), NamedTensor>;
+
+/// The tensors of the residual layers, by layer and part, and those of the output, by part.
+fn sorted(
+    size: usize,
     depth: usize,
-    mut tensors: BTreeMap<(usize, String), NamedTensor>,
-) -> Result<Vec<Arc<HeadLayer>>, String> {
+    tensors: BTreeMap<String, NamedTensor>,
+) -> Result<(Residual, BTreeMap<String, NamedTensor>), String> {
+    let mut first_prefix: Option<String> = None;
+    let (mut residual, mut output) = (Residual::new(), BTreeMap::new());
+    for (name, tensor) in tensors {
+        let unknown = || format!("`{name}` is not a part of a head of {depth} layers");
+        let place = place(&name).ok_or_else(unknown)?;
+        let prefix = first_prefix.get_or_insert_with(|| place.prefix.to_owned());
+        let known = match place.residual {
+            true => place.layer < depth,
+            false => place.layer == depth,
+        };
+        if !known || prefix != place.prefix {
+            return Err(unknown());
+        }
+        let expected = place.shape(size);
+        if tensor.shape != expected {
+            return Err(format!(
+                "`{name}` is {:?}, not {expected:?}, with the `hidden_size` {size} and the classes rejected and accepted",
+                tensor.shape
+            ));
+        }
+        let part = place.part.to_owned();
+        match place.residual {
+            true => residual.insert((place.layer, part), tensor),
+            false => output.insert(part, tensor),
+        };
+    }
+    Ok((residual, output))
+}
+
+/// The residual layers; if only the first is there, it is all of them.
+fn layers(depth: usize, mut tensors: Residual) -> Result<Vec<Arc<HeadLayer>>, String> {
     let stored = tensors.keys().map(|(layer, _)| *layer).max();
     let stored = stored.map_or(0, |last| last + 1);
     let mut layers: Vec<Arc<HeadLayer>> = Vec::with_capacity(depth);

@@ -12,6 +12,7 @@
 
 mod classifier;
 mod head;
+mod tensors;
 
 pub use classifier::{ClassifierError, ClassifierFile, ClassifierSettings};
 pub use head::{HeadError, HeadFolder, HeadSettings};

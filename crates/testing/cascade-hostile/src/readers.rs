@@ -285,7 +285,7 @@ pub(crate) fn drafter_weights(path: &Path) -> Outcome {
 
     let weights = Weights::open(path)?;
     assert_eq!(
-        Weights::from_json(&weights.to_json()).as_ref(),
+        Weights::from_json(&weights.to_json()?).as_ref(),
         Ok(&weights)
     );
     let options = MaxGramTreeOptions {

@@ -136,13 +136,7 @@ impl Machine {
             self.memory.forget();
         }
         self.launches += 1;
-        let (order, late) = match self.order {
-            ExecutionOrder::Random(seed) => {
-                let seed = seed.wrapping_add(self.launches);
-                (ExecutionOrder::Random(seed), seed % 2 == 0)
-            }
-            order => (order, order == ExecutionOrder::Forward),
-        };
+        let (order, late) = of_launch(self.order, self.launches);
         let name = launch.kernel;
         let mut launch = ActiveLaunch {
             kernel,
@@ -165,6 +159,17 @@ impl Machine {
         grid::run(&mut launch, order, &mut spare)?;
         self.spare.insert(name.to_owned(), spare);
         Ok(())
+    }
+}
+
+/// The order of a launch, by its number, and whether it is late.
+fn of_launch(order: ExecutionOrder, number: u64) -> (ExecutionOrder, bool) {
+    match order {
+        ExecutionOrder::Random(seed) => {
+            let seed = seed.wrapping_add(number);
+            (ExecutionOrder::Random(seed), seed % 2 == 0)
+        }
+        order => (order, order == ExecutionOrder::Forward),
     }
 }
 

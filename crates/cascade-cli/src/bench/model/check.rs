@@ -51,15 +51,7 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         seed: 1,
     };
     let (model, mut session) = subject(args, &options)?;
-    // On the CPU itself there is nobody else to ask.
-    let on_cpu = LoadOptions {
-        device: Device::Cpu,
-        ..options.clone()
-    };
-    let mut other = match options.device.is_cpu() {
-        true => None,
-        false => Some(subject(args, &on_cpu)?.1),
-    };
+    let mut other = on_cpu(args, &options)?;
     let other = other
         .as_mut()
         .map(|session| session as &mut dyn cascade_core::Scorer);
@@ -90,6 +82,18 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         true => Ok(()),
         false => bail!("forwards of {} differ on {}", checked.model, checked.device),
     }
+}
+
+/// The same on the CPU; on the CPU itself there is nobody else to ask.
+fn on_cpu(args: &ModelArgs, options: &LoadOptions) -> Result<Option<Session>> {
+    if options.device.is_cpu() {
+        return Ok(None);
+    }
+    let on_cpu = LoadOptions {
+        device: Device::Cpu,
+        ..options.clone()
+    };
+    Ok(Some(subject(args, &on_cpu)?.1))
 }
 
 /// A layer of the shape, or the model, and its name.

@@ -1,10 +1,12 @@
 //! A thread that counts.
 
+use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, Scope};
 
 use cascade_core::TokenId;
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{bounded, Receiver, Sender};
 
 use super::{Document, Message, Report};
 use crate::checkpoint::RunFolder;
@@ -15,17 +17,47 @@ use crate::{Error, Result};
 
 /// Strips, tokenizes and counts the documents that the reader sends.
 pub(super) struct Worker<'a> {
-    pub(super) job: &'a Job<'a>,
-    pub(super) names: &'a [String],
-    pub(super) runs: &'a RunFolder,
-    pub(super) grams: Grams,
-    pub(super) counts: PairCounts,
-    pub(super) done: Report,
+    job: &'a Job<'a>,
+    names: &'a [String],
+    runs: &'a RunFolder,
+    grams: Grams,
+    counts: PairCounts,
+    done: Report,
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    pub(super) fn new(
+        job: &'a Job<'a>,
+        names: &'a [String],
+        runs: &'a RunFolder,
+        grams: Grams,
+        memory: u64,
+    ) -> Self {
+        Self {
+            job,
+            names,
+            runs,
+            grams,
+            counts: PairCounts::new(grams, job.vocab_size, memory),
+            done: Report::default(),
+        }
+    }
+
+    /// Works on a thread of its own. What is returned lets it go on where it waits.
+    pub(super) fn start(
+        self,
+        scope: &'a Scope<'a, '_>,
+        work: Receiver<Message>,
+        report_to: Sender<Result<Report>>,
+    ) -> io::Result<Sender<()>> {
+        let (go_to, wait) = bounded(1);
+        let run = move || self.run(&work, &report_to, &wait);
+        thread::Builder::new().spawn_scoped(scope, run)?;
+        Ok(go_to)
+    }
+
     /// Works until the input ends or something fails, and reports either.
-    pub(super) fn run(
+    fn run(
         mut self,
         work: &Receiver<Message>,
         report_to: &Sender<Result<Report>>,

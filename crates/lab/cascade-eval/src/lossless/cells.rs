@@ -51,6 +51,18 @@ struct Open {
     from: Option<(usize, TokenId)>,
 }
 
+impl Open {
+    /// The prefix with a token more, which leads to it from a node.
+    fn then(&self, node: usize, token: TokenId, probability: f64) -> Self {
+        let tokens = self.tokens.iter().copied();
+        Self {
+            tokens: tokens.chain([token]).collect(),
+            probability,
+            from: Some((node, token)),
+        }
+    }
+}
+
 /// Why the cells could not be computed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -195,13 +207,7 @@ impl Cells {
                 next.insert(token, Next::Cell(self.probabilities.len()));
                 self.probabilities.push(probability);
             } else {
-                let mut tokens = beginning.tokens.clone();
-                tokens.push(token);
-                open.push(Open {
-                    tokens,
-                    probability,
-                    from: Some((node, token)),
-                });
+                open.push(beginning.then(node, token, probability));
             }
         });
         self.probabilities.push(rest);

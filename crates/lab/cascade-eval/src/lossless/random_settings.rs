@@ -23,41 +23,7 @@ const TOKENS: usize = 64;
 pub fn with_random_settings(config: &Config, seed: u64, of_sampling: bool) -> Result<Config> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut config = config.clone();
-    let siblings = *pick(
-        &mut rng,
-        &[
-            Siblings::TopK,
-            Siblings::WithReplacement,
-            Siblings::WithoutReplacement,
-        ],
-    );
-    // A rule that reorders would be refused for siblings that depend on each other.
-    let rules = match (config.target.rule, siblings) {
-        (Rule::Coupled, _) => &[Rule::Coupled][..],
-        (_, Siblings::WithoutReplacement) => &Rule::DRAWN[..3],
-        _ => &Rule::DRAWN[..],
-    };
-    let greedy = config.generation.sampling.decoding().is_greedy();
-    if of_sampling && !greedy && config.target.rule == Rule::Coupled {
-        config.generation.sampling = random_sampling(&mut rng)?;
-    }
-    config.target.rule = *pick(&mut rng, rules);
-    for drafter in config.drafters_mut() {
-        match drafter {
-            Drafter::Neural {
-                model, branching, ..
-            } => {
-                model.rule = *pick(&mut rng, rules);
-                *branching = random_branching(&mut rng, siblings);
-            }
-            Drafter::Statistical { config, .. } => {
-                let drawn = config.with_drawn_settings(&mut |range| rng.random_range(range));
-                if let Some(drawn) = drawn {
-                    *config = drawn;
-                }
-            }
-        }
-    }
+    set_random_rules(&mut config, &mut rng, of_sampling)?;
     let k = random_matrix(&mut rng, config.drafters().len())?;
     let joint = joint_drafters(&config, &k);
     for drafter in joint {
@@ -75,6 +41,46 @@ pub fn with_random_settings(config: &Config, seed: u64, of_sampling: bool) -> Re
     config.generation.max_new_tokens = rng.random_range(TOKENS..=2 * TOKENS);
     config.generation.ignore_eos = true;
     with_random_policies(config, &mut rng)
+}
+
+/// Rules, branches and the settings of statistical drafters.
+fn set_random_rules(config: &mut Config, rng: &mut ChaCha8Rng, of_sampling: bool) -> Result<()> {
+    let siblings = *pick(
+        rng,
+        &[
+            Siblings::TopK,
+            Siblings::WithReplacement,
+            Siblings::WithoutReplacement,
+        ],
+    );
+    // A rule that reorders would be refused for siblings that depend on each other.
+    let rules = match (config.target.rule, siblings) {
+        (Rule::Coupled, _) => &[Rule::Coupled][..],
+        (_, Siblings::WithoutReplacement) => &Rule::DRAWN[..3],
+        _ => &Rule::DRAWN[..],
+    };
+    let greedy = config.generation.sampling.decoding().is_greedy();
+    if of_sampling && !greedy && config.target.rule == Rule::Coupled {
+        config.generation.sampling = random_sampling(rng)?;
+    }
+    config.target.rule = *pick(rng, rules);
+    for drafter in config.drafters_mut() {
+        match drafter {
+            Drafter::Neural {
+                model, branching, ..
+            } => {
+                model.rule = *pick(rng, rules);
+                *branching = random_branching(rng, siblings);
+            }
+            Drafter::Statistical { config, .. } => {
+                let drawn = config.with_drawn_settings(&mut |range| rng.random_range(range));
+                if let Some(drawn) = drawn {
+                    *config = drawn;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The same with a stop rule of every second drafter, and every fourth time with the online

@@ -253,9 +253,13 @@ impl Header {
                 output.len()
             ));
         }
-        if let Some(problem) = self.problem_of_sampling(record) {
-            return Some(problem);
-        }
+        self.problem_of_sampling(record)
+            .or_else(|| self.problem_of_length(record))
+            .or_else(|| self.problem_of_end(record))
+    }
+
+    fn problem_of_length(&self, record: &Record) -> Option<String> {
+        let output = &record.output;
         // Only a prompt that fills the target's positions has no output.
         if output.is_empty() && record.finish != super::Finish::ContextFull {
             return Some(format!(
@@ -270,7 +274,7 @@ impl Header {
                 self.max_new_tokens
             ));
         }
-        self.problem_of_end(record)
+        None
     }
 
     fn problem_of_sampling(&self, record: &Record) -> Option<String> {

@@ -40,19 +40,9 @@ pub(super) fn replay_with(
     options: &Options,
     mut on_step: impl FnMut(&StepReport),
 ) -> Result<GenerationOutput> {
-    let seed = match (record.seed, options.decoding.is_greedy()) {
-        (None, false) => return Err(Error::NotGreedy),
-        (Some(seed), true) => {
-            return Err(Error::Sampled {
-                label: format!("record {}", record.id),
-                sampling: format!("seed {seed}"),
-            })
-        }
-        (seed, _) => seed.unwrap_or(options.seed),
-    };
     let options = options
         .clone()
-        .with_seed(seed)
+        .with_seed(seed(record, options)?)
         .with_max_new_tokens(limit(record, options.max_new_tokens))
         .with_stop(None);
     let mut generation = cascade.start_tokens(&record.prompt(), &options)?;
@@ -76,4 +66,16 @@ pub(super) fn replay_with(
         found: found.get(at).copied(),
         recorded: recorded.get(at).copied(),
     })
+}
+
+/// The seed of a replay: the record's own, if it was sampled.
+fn seed(record: &Record, options: &Options) -> Result<u64> {
+    match (record.seed, options.decoding.is_greedy()) {
+        (None, false) => Err(Error::NotGreedy),
+        (Some(seed), true) => Err(Error::Sampled {
+            label: format!("record {}", record.id),
+            sampling: format!("seed {seed}"),
+        }),
+        (seed, _) => Ok(seed.unwrap_or(options.seed)),
+    }
 }

@@ -162,32 +162,21 @@ impl Import<'_> {
                  answer; cut it there"
             )));
         }
-        let text = question.prompt_after(PromptTemplate::Vicuna, &texts[..turn]);
-        let text = match text {
+        let text = match question.prompt_after(PromptTemplate::Vicuna, &texts[..turn]) {
             Ok(text) => text,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let prompt = self.tokens(&text)?;
-        let said = self.tokens(&format!("{text} {answer}{END}"))?;
-        let output = said.strip_prefix(prompt.as_slice());
-        let Some(output) = output.and_then(|output| output.strip_suffix(&[self.eos])) else {
+        let Some((prompt, mut output)) = self.prompt_and_output(&text, answer)? else {
             return Ok(Err(
                 "the tokens of the prompt change when the answer follows it, so the target's input \
                  is unknown; is this the tokenizer it used?"
                     .to_owned(),
             ));
         };
-        let mut output = output.to_vec();
-        let ended = whole(&answers.turns[turn]).1;
-        let count = answers.new_tokens.get(turn);
-        let cut = !ended && count.is_some_and(|&count| count >= self.max_new_tokens);
-        let finish = match cut {
-            true => Finish::Length,
-            false => {
-                output.push(self.eos);
-                Finish::Eos
-            }
-        };
+        let finish = self.finish(answers, turn);
+        if finish == Finish::Eos {
+            output.push(self.eos);
+        }
         if output.is_empty() {
             return Ok(Err("the answer is empty; leave it out".to_owned()));
         }
@@ -203,6 +192,30 @@ impl Import<'_> {
             top: None,
             finish,
         }))
+    }
+
+    /// The tokens of a prompt, and of what is said after it; `None` if they melt into each other.
+    fn prompt_and_output(
+        &self,
+        text: &str,
+        answer: &str,
+    ) -> Result<Option<(Vec<TokenId>, Vec<TokenId>)>> {
+        let prompt = self.tokens(text)?;
+        let said = self.tokens(&format!("{text} {answer}{END}"))?;
+        let output = said.strip_prefix(prompt.as_slice());
+        let output = output.and_then(|output| output.strip_suffix(&[self.eos]));
+        let output = output.map(<[TokenId]>::to_vec);
+        Ok(output.map(|output| (prompt, output)))
+    }
+
+    /// How a turn ended: at the limit if it has as many tokens, and no end.
+    fn finish(&self, answers: &Answers, turn: usize) -> Finish {
+        let ended = whole(&answers.turns[turn]).1;
+        let count = answers.new_tokens.get(turn);
+        match !ended && count.is_some_and(|&count| count >= self.max_new_tokens) {
+            true => Finish::Length,
+            false => Finish::Eos,
+        }
     }
 
     fn tokens(&self, text: &str) -> Result<Vec<TokenId>> {

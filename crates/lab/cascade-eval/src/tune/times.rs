@@ -6,7 +6,9 @@ use cascade_config::{AssumedTimes, DrafterModel};
 use cascade_engine::{RowTimes, VirtualClock};
 use cascade_models::LoadedModel;
 
-use crate::{rounded_times, steady_times, Error, ForwardBench, ForwardClock, ForwardCost, Result};
+use crate::{
+    rounded_times, steady_times, Error, ForwardBench, ForwardClock, ForwardCost, Result, TimesError,
+};
 
 /// Rows of the forwards that are measured.
 const MEASURED_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 32];
@@ -95,13 +97,14 @@ impl Times {
     pub fn measured(target: &LoadedModel, drafters: &[DrafterModel]) -> Result<Self> {
         let costs = measured(target)?;
         let unit = costs[0].typical.as_secs_f64();
-        let of = |model: &Arc<LoadedModel>| -> Result<RowTimes> {
-            Ok(rounded_times(&measured(model)?, unit))
+        let rounded = |model: &LoadedModel, costs: &[ForwardCost]| {
+            rounded_times(costs, unit).map_err(times_of(model))
         };
+        let of = |model: &Arc<LoadedModel>| rounded(model, &measured(model)?);
         let drafters = neural(drafters).map(|model| model.map(of).transpose());
         Ok(Self {
             drafters: drafters.collect::<Result<_>>()?,
-            target: rounded_times(&costs, unit),
+            target: rounded(target, &costs)?,
         })
     }
 
@@ -131,8 +134,12 @@ fn measured(model: &LoadedModel) -> Result<Vec<ForwardCost>> {
         clock: ForwardClock::of(&model.model),
         ..ForwardBench::default()
     };
-    steady_times(&bench, &mut model.session()).map_err(|source| Error::Times {
+    steady_times(&bench, &mut model.session()).map_err(times_of(model))
+}
+
+fn times_of(model: &LoadedModel) -> impl Fn(TimesError) -> Error + '_ {
+    |source| Error::Times {
         model: model.name.clone(),
         source,
-    })
+    }
 }

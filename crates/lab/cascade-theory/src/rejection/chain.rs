@@ -117,13 +117,16 @@ impl Markov {
     }
 
     /// The chain as [`from_json`](Self::from_json) reads it.
-    pub fn to_json(&self) -> String {
+    ///
+    /// # Errors
+    /// [`Error::Chain`] if it cannot be written.
+    pub fn to_json(&self) -> Result<String> {
         let written = Written {
             positions: self.positions(),
             target: self.written(Pair::target),
             drafter: self.written(Pair::drafter),
         };
-        serde_json::to_string(&written).unwrap_or_else(|_| unreachable!("numbers and lists"))
+        serde_json::to_string(&written).map_err(|error| Error::Chain(error.to_string()))
     }
 
     fn written(&self, of: impl Fn(&Pair) -> &Distribution) -> WrittenModel {

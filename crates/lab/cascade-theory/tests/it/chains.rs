@@ -201,7 +201,7 @@ fn replacing_by_the_target_is_more_biased_and_rejects_as_often() {
 #[test]
 fn chains_are_read_as_they_are_written() {
     let chain = chain(4, 6, 3);
-    let read = Markov::from_json(&chain.to_json()).unwrap();
+    let read = Markov::from_json(&chain.to_json().unwrap()).unwrap();
     for (a, b) in chain.pairs().zip(read.pairs()) {
         for ((q, p), (other_q, other_p)) in a.tokens().zip(b.tokens()) {
             assert!((q - other_q).abs() < 1e-15 && (p - other_p).abs() < 1e-15);

@@ -76,32 +76,14 @@ impl HeadPass {
         records: impl IntoIterator<Item = &'r Record>,
         mut step: impl FnMut(),
     ) -> Result<HeadExamples> {
-        if !(0.0..1.0).contains(&self.mix) {
-            return Err(Error::Setting {
-                what: "the share of the target's tokens",
-                value: self.mix.to_string(),
-                cure: "give 0 or more, and less than 1".to_owned(),
-            });
-        }
-        let full: Vec<&Record> = records
-            .into_iter()
-            .filter(|r| !r.output.is_empty())
-            .collect();
-        let numbered = full.into_iter().enumerate().collect();
-        let split: Split<(usize, &Record)> = Split::of(numbered, self.seed)?;
-        let mut size = 0;
-        let mut numbers = 0;
+        self.check()?;
+        let full = records.into_iter().filter(|r| !r.output.is_empty());
+        let split: Split<(usize, &Record)> = Split::of(full.enumerate().collect(), self.seed)?;
+        let (mut size, mut numbers) = (0, 0);
         let mut part = |records: Vec<(usize, &Record)>, mix: Option<f64>| {
             let mut outputs = Vec::with_capacity(records.len());
             for (number, record) in records {
-                // So that an output is the same whatever is read before it.
-                let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-                random.set_stream(number as u64);
-                let mut reading = Reading {
-                    drafter: &mut *drafter,
-                    teacher: &mut teacher,
-                    random,
-                };
+                let mut reading = Reading::new(self.seed, number, drafter, &mut teacher);
                 let output = reading.output(record, mix)?;
                 step();
                 numbers += output.hidden.len();
@@ -127,13 +109,42 @@ impl HeadPass {
     }
 }
 
+impl HeadPass {
+    fn check(self) -> Result<()> {
+        match (0.0..1.0).contains(&self.mix) {
+            true => Ok(()),
+            false => Err(Error::Setting {
+                what: "the share of the target's tokens",
+                value: self.mix.to_string(),
+                cure: "give 0 or more, and less than 1".to_owned(),
+            }),
+        }
+    }
+}
+
 struct Reading<'a, 'b> {
     drafter: &'a mut dyn Scorer,
     teacher: &'a mut Teacher<'b>,
     random: ChaCha8Rng,
 }
 
-impl Reading<'_, '_> {
+impl<'a, 'b> Reading<'a, 'b> {
+    /// Of the output of a number: it is the same whatever is read before it.
+    fn new(
+        seed: u64,
+        number: usize,
+        drafter: &'a mut dyn Scorer,
+        teacher: &'a mut Teacher<'b>,
+    ) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(number as u64);
+        Self {
+            drafter,
+            teacher,
+            random,
+        }
+    }
+
     fn output(&mut self, record: &Record, mix: Option<f64>) -> Result<HeadOutput> {
         let prompt = record.prompt();
         self.drafter.set_source(&prompt.source)?;
@@ -269,6 +280,5 @@ impl Reading<'_, '_> {
 
 fn distribution(scores: &Scores, row: usize) -> Result<Distribution> {
     let logits = scores.logits.as_ref().ok_or(Error::NoHidden)?;
-    let sampling = Sampling::new(1.0).unwrap_or_else(|_| unreachable!("1 is a temperature"));
-    Ok(sampling.distribution(logits.row(row))?)
+    Ok(Sampling::PLAIN.distribution(logits.row(row))?)
 }

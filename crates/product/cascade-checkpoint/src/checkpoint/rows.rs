@@ -1,32 +1,27 @@
 //! Rows of a matrix that stay in its file.
 
 use std::fmt;
+use std::sync::Arc;
 
-use super::Checkpoint;
+use super::Inner;
+use crate::tensor::InPlace;
 
 /// A matrix `[rows, inputs]` whose rows are looked up: it takes no memory of its own, but the
 /// system's cache of the file.
 pub struct Rows {
-    checkpoint: Checkpoint,
-    tensor: String,
-    rows: usize,
-    inputs: usize,
+    pub(super) name: String,
+    pub(super) inner: Arc<Inner>,
+    /// The number of the file.
+    pub(super) file: usize,
+    /// Where it lies in the file.
+    pub(super) place: InPlace,
+    pub(super) shape: [usize; 2],
 }
 
 impl Rows {
-    /// A matrix of a checkpoint that lies [in place](super::TensorFile::in_place).
-    pub(super) fn new(checkpoint: Checkpoint, tensor: &str, [rows, inputs]: [usize; 2]) -> Self {
-        Self {
-            checkpoint,
-            tensor: tensor.to_owned(),
-            rows,
-            inputs,
-        }
-    }
-
     /// Length of a row.
     pub fn inputs(&self) -> usize {
-        self.inputs
+        self.shape[1]
     }
 
     /// The values of a row: those that the same row has in memory, to the bit.
@@ -34,20 +29,19 @@ impl Rows {
     /// # Panics
     /// If there is no such row, or `values` has another length.
     pub fn read(&self, row: usize, values: &mut [f32]) {
-        assert!(row < self.rows, "a row that is not there");
-        let place = self.checkpoint.in_place(&self.tensor);
-        // It was there when these rows were made, and the files of a checkpoint stay open.
-        let place = place.expect("a tensor stays where it is");
-        let bytes = place.encoding.row_bytes(self.inputs);
-        place
-            .encoding
-            .read(&place.bytes[row * bytes..][..bytes], values);
+        let [rows, inputs] = self.shape;
+        assert!(row < rows, "a row that is not there");
+        let matrix = self.place.of(&*self.inner.files[self.file]);
+        let encoding = self.place.encoding;
+        let bytes = encoding.row_bytes(inputs);
+        encoding.read(&matrix[row * bytes..][..bytes], values);
     }
 }
 
 impl fmt::Debug for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rows({} [{}, {}])", self.tensor, self.rows, self.inputs)
+        let [rows, inputs] = self.shape;
+        write!(f, "Rows({} [{rows}, {inputs}])", self.name)
     }
 }
 

@@ -44,53 +44,60 @@ const IQ4: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
+/// Types that are not read here, by their numbers.
+const UNREAD: [(u32, &str); 25] = [
+    (4, "Q4_2"),
+    (5, "Q4_3"),
+    (9, "Q8_1"),
+    (15, "Q8_K"),
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (24, "I8"),
+    (25, "I16"),
+    (26, "I32"),
+    (27, "I64"),
+    (29, "IQ1_M"),
+    (31, "Q4_0_4_4"),
+    (32, "Q4_0_4_8"),
+    (33, "Q4_0_8_8"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (36, "IQ4_NL_4_4"),
+    (37, "IQ4_NL_4_8"),
+    (38, "IQ4_NL_8_8"),
+    (39, "MXFP4"),
+    (40, "NVFP4"),
+];
+
 impl BlockType {
+    const ALL: [Self; 16] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::F64,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q8_0,
+        Self::Q2K,
+        Self::Q3K,
+        Self::Q4K,
+        Self::Q5K,
+        Self::Q6K,
+        Self::Iq4Nl,
+        Self::Iq4Xs,
+    ];
+
     /// The type of a number in a file; for one that is not read here, its name if it has one.
     pub(crate) fn of(number: u32) -> Result<Self, Option<&'static str>> {
-        Ok(match number {
-            0 => Self::F32,
-            1 => Self::F16,
-            2 => Self::Q4_0,
-            3 => Self::Q4_1,
-            6 => Self::Q5_0,
-            7 => Self::Q5_1,
-            8 => Self::Q8_0,
-            10 => Self::Q2K,
-            11 => Self::Q3K,
-            12 => Self::Q4K,
-            13 => Self::Q5K,
-            14 => Self::Q6K,
-            20 => Self::Iq4Nl,
-            23 => Self::Iq4Xs,
-            28 => Self::F64,
-            30 => Self::BF16,
-            4 => return Err(Some("Q4_2")),
-            5 => return Err(Some("Q4_3")),
-            9 => return Err(Some("Q8_1")),
-            15 => return Err(Some("Q8_K")),
-            16 => return Err(Some("IQ2_XXS")),
-            17 => return Err(Some("IQ2_XS")),
-            18 => return Err(Some("IQ3_XXS")),
-            19 => return Err(Some("IQ1_S")),
-            21 => return Err(Some("IQ3_S")),
-            22 => return Err(Some("IQ2_S")),
-            24 => return Err(Some("I8")),
-            25 => return Err(Some("I16")),
-            26 => return Err(Some("I32")),
-            27 => return Err(Some("I64")),
-            29 => return Err(Some("IQ1_M")),
-            31 => return Err(Some("Q4_0_4_4")),
-            32 => return Err(Some("Q4_0_4_8")),
-            33 => return Err(Some("Q4_0_8_8")),
-            34 => return Err(Some("TQ1_0")),
-            35 => return Err(Some("TQ2_0")),
-            36 => return Err(Some("IQ4_NL_4_4")),
-            37 => return Err(Some("IQ4_NL_4_8")),
-            38 => return Err(Some("IQ4_NL_8_8")),
-            39 => return Err(Some("MXFP4")),
-            40 => return Err(Some("NVFP4")),
-            _ => return Err(None),
-        })
+        let known = Self::ALL.into_iter().find(|kind| kind.number() == number);
+        let unread = || UNREAD.iter().find(|unread| unread.0 == number);
+        known.ok_or_else(|| unread().map(|&(_, name)| name))
     }
 
     /// Its number in a file.

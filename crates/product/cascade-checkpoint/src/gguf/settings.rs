@@ -259,7 +259,6 @@ fn llama(keys: &Keys<'_>, family: Family) -> Result<Json> {
     let head_dim = head_dim.unwrap_or(hidden / heads.max(1));
     check_head_sizes(keys, head_dim)?;
     refuse_extras(keys)?;
-    let has_bias = |part: &str| gguf.has(&format!("blk.0.{part}.bias"));
     let mut config = json!({
         "model_type": family.name(),
         "vocab_size": keys.vocab_size()?,
@@ -277,12 +276,7 @@ fn llama(keys: &Keys<'_>, family: Family) -> Result<Json> {
         "rope_theta": keys.number("rope.freq_base")?.unwrap_or(10_000.0),
         "tie_word_embeddings": !gguf.has("output.weight"),
     });
-    if family != Family::Qwen2 {
-        config["attention_bias"] = json!(has_bias("attn_q") || has_bias("attn_output"));
-    }
-    if family == Family::Llama {
-        config["mlp_bias"] = json!(has_bias("ffn_gate") || has_bias("ffn_down"));
-    }
+    biases(gguf, family, &mut config);
     if let Some(scaling) = rope_scaling(keys, head_dim)? {
         config["rope_scaling"] = scaling;
     }
@@ -293,6 +287,17 @@ fn llama(keys: &Keys<'_>, family: Family) -> Result<Json> {
         keys.neutral("attention.sliding_window", 0.0)?;
     }
     Ok(config)
+}
+
+/// Where its family may have biases or not, whether there are any.
+fn biases(gguf: &Gguf, family: Family, config: &mut Json) {
+    let has_bias = |part: &str| gguf.has(&format!("blk.0.{part}.bias"));
+    if family != Family::Qwen2 {
+        config["attention_bias"] = json!(has_bias("attn_q") || has_bias("attn_output"));
+    }
+    if family == Family::Llama {
+        config["mlp_bias"] = json!(has_bias("ffn_gate") || has_bias("ffn_down"));
+    }
 }
 
 /// Mistral is saved as a LLaMA with a window.
@@ -356,42 +361,7 @@ fn refuse_extras(keys: &Keys<'_>) -> Result<()> {
 }
 
 fn rope_scaling(keys: &Keys<'_>, head_dim: u64) -> Result<Option<Json>> {
-    let kind = keys.text("rope.scaling.type")?;
-    let older = keys.number("rope.scale_linear")?;
-    let factor = keys.number("rope.scaling.factor")?.or(older);
-    let factor = factor.filter(|&factor| factor != 0.0);
-    let original = keys.size("rope.scaling.original_context_length")?;
-    let slopes = ["yarn_beta_fast", "yarn_beta_slow"]
-        .map(|name| keys.number(&format!("rope.scaling.{name}")));
-    let [fast, slow] = slopes;
-    let scaling = match (kind, factor) {
-        (None | Some("linear" | "none"), None) | (Some("none"), _) => None,
-        (None | Some("linear"), Some(factor)) => {
-            Some(json!({"rope_type": "linear", "factor": factor}))
-        }
-        (Some("yarn"), Some(factor)) => {
-            let mut scaling = json!({"rope_type": "yarn", "factor": factor});
-            let optional = [
-                ("original_max_position_embeddings", original.map(Json::from)),
-                ("beta_fast", fast?.map(Json::from)),
-                ("beta_slow", slow?.map(Json::from)),
-            ];
-            for (name, value) in optional {
-                if let Some(value) = value {
-                    scaling[name] = value;
-                }
-            }
-            Some(scaling)
-        }
-        (Some(kind), factor) => {
-            let key = keys.key("rope.scaling.type");
-            let factor = factor.map_or_else(|| "no factor".to_owned(), |f| format!("factor {f}"));
-            return Err(keys.gguf.fault(
-                format!("`{key}` is `{kind}` with {factor}, which is not supported"),
-                "take a model with linear or YaRN scaling, or with none",
-            ));
-        }
-    };
+    let scaling = stated_scaling(keys)?;
     match (frequency_factors(keys, head_dim)?, scaling) {
         (None, scaling) => Ok(scaling),
         (Some(_), Some(_)) => Err(keys.gguf.fault(
@@ -408,6 +378,46 @@ fn rope_scaling(keys: &Keys<'_>, head_dim: u64) -> Result<Option<Json>> {
             "attention_factor": 1.0,
             "original_max_position_embeddings": keys.required("context_length")?,
         }))),
+    }
+}
+
+/// What the keys say of it.
+fn stated_scaling(keys: &Keys<'_>) -> Result<Option<Json>> {
+    let kind = keys.text("rope.scaling.type")?;
+    let older = keys.number("rope.scale_linear")?;
+    let factor = keys.number("rope.scaling.factor")?.or(older);
+    let factor = factor.filter(|&factor| factor != 0.0);
+    let original = keys.size("rope.scaling.original_context_length")?;
+    let slopes = ["yarn_beta_fast", "yarn_beta_slow"]
+        .map(|name| keys.number(&format!("rope.scaling.{name}")));
+    match (kind, factor) {
+        (None | Some("linear" | "none"), None) | (Some("none"), _) => Ok(None),
+        (None | Some("linear"), Some(factor)) => {
+            Ok(Some(json!({"rope_type": "linear", "factor": factor})))
+        }
+        (Some("yarn"), Some(factor)) => {
+            let [fast, slow] = slopes;
+            let optional = [
+                ("original_max_position_embeddings", original.map(Json::from)),
+                ("beta_fast", fast?.map(Json::from)),
+                ("beta_slow", slow?.map(Json::from)),
+            ];
+            let mut scaling = json!({"rope_type": "yarn", "factor": factor});
+            for (name, value) in optional {
+                if let Some(value) = value {
+                    scaling[name] = value;
+                }
+            }
+            Ok(Some(scaling))
+        }
+        (Some(kind), factor) => {
+            let key = keys.key("rope.scaling.type");
+            let factor = factor.map_or_else(|| "no factor".to_owned(), |f| format!("factor {f}"));
+            Err(keys.gguf.fault(
+                format!("`{key}` is `{kind}` with {factor}, which is not supported"),
+                "take a model with linear or YaRN scaling, or with none",
+            ))
+        }
     }
 }
 
@@ -446,13 +456,10 @@ fn t5(keys: &Keys<'_>) -> Result<Json> {
     let size = keys.size("attention.key_length")?;
     let size = size.unwrap_or(width / heads.max(1));
     check_head_sizes(keys, size)?;
-    match keys.size("attention.head_count_kv")? {
-        None => {}
-        Some(shared) if shared == heads => {}
-        Some(shared) => {
-            let problem = format!("{heads} heads share {shared} of keys and values, unlike T5");
-            return Err(gguf.fault(problem, OTHER_FILE));
-        }
+    let shared = keys.size("attention.head_count_kv")?;
+    if let Some(shared) = shared.filter(|&shared| shared != heads) {
+        let problem = format!("{heads} heads share {shared} of keys and values, unlike T5");
+        return Err(gguf.fault(problem, OTHER_FILE));
     }
     // The same number again, under the name of the norm that T5 does not have.
     keys.key("attention.layer_norm_epsilon");

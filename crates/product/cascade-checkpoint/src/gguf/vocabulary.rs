@@ -460,16 +460,8 @@ impl<'a> Vocabulary<'a> {
         };
         self.completed(
             built(),
-            Around {
-                key: BOS,
-                added: true,
-                absent: Some(1),
-            },
-            Around {
-                key: EOS,
-                added: false,
-                absent: Some(2),
-            },
+            Around::new(BOS, true, Some(1)),
+            Around::new(EOS, false, Some(2)),
         )
     }
 
@@ -489,23 +481,6 @@ impl<'a> Vocabulary<'a> {
             return Err(self.gguf.fault(problem, give_another()));
         }
         let pre = self.pre_tokenizer()?;
-        let splits = pre.splits.iter().map(|expression| {
-            json!({
-                "type": "Split",
-                "pattern": {"Regex": expression},
-                "behavior": "Isolated",
-                "invert": false,
-            })
-        });
-        let byte_level = |use_regex: bool| {
-            json!({
-                "type": "ByteLevel",
-                "add_prefix_space": false,
-                "trim_offsets": true,
-                "use_regex": use_regex,
-            })
-        };
-        let steps: Vec<Json> = splits.chain([byte_level(false)]).collect();
         let normalizer = match pre.composed {
             true => json!({"type": "NFC"}),
             false => Json::Null,
@@ -513,7 +488,7 @@ impl<'a> Vocabulary<'a> {
         let json = json!({
             "version": "1.0",
             "normalizer": normalizer,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": cuts(pre)},
             "decoder": byte_level(true),
             "model": {
                 "type": "BPE",
@@ -530,16 +505,8 @@ impl<'a> Vocabulary<'a> {
         });
         self.completed(
             Tokenizer::from_bytes(json.to_string()).map_err(describe),
-            Around {
-                key: BOS,
-                added: pre.begins,
-                absent: None,
-            },
-            Around {
-                key: EOS,
-                added: false,
-                absent: None,
-            },
+            Around::new(BOS, pre.begins, None),
+            Around::new(EOS, false, None),
         )
     }
 
@@ -615,16 +582,8 @@ impl<'a> Vocabulary<'a> {
         };
         self.completed(
             built(),
-            Around {
-                key: BOS,
-                added: false,
-                absent: None,
-            },
-            Around {
-                key: EOS,
-                added: true,
-                absent: Some(1),
-            },
+            Around::new(BOS, false, None),
+            Around::new(EOS, true, Some(1)),
         )
     }
 
@@ -662,12 +621,40 @@ struct Around {
     absent: Option<u64>,
 }
 
+impl Around {
+    fn new(key: &'static str, added: bool, absent: Option<u64>) -> Self {
+        Self { key, added, absent }
+    }
+}
+
 /// The text of a token; an empty one would be found everywhere.
 fn name((token, id): (&str, usize)) -> String {
     match token {
         "" => format!("[EMPTY_{id}]"),
         token => token.to_owned(),
     }
+}
+
+/// How texts are cut before their bytes become letters.
+fn cuts(pre: &pre_tokenizers::PreTokenizer) -> Vec<Json> {
+    let splits = pre.splits.iter().map(|expression| {
+        json!({
+            "type": "Split",
+            "pattern": {"Regex": expression},
+            "behavior": "Isolated",
+            "invert": false,
+        })
+    });
+    splits.chain([byte_level(false)]).collect()
+}
+
+fn byte_level(use_regex: bool) -> Json {
+    json!({
+        "type": "ByteLevel",
+        "add_prefix_space": false,
+        "trim_offsets": true,
+        "use_regex": use_regex,
+    })
 }
 
 #[cfg(test)]

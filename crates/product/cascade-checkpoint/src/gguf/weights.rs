@@ -145,8 +145,13 @@ impl TensorFile for GgufWeights {
         Ok(Some(Blocks { format, bytes }))
     }
 
-    fn in_place(&self, tensor: &str) -> Option<InPlace<'_>> {
-        let (part, place, rows) = self.get(tensor)?;
+    fn part(&self, part: usize) -> &[u8] {
+        &self.gguf.parts[part].bytes
+    }
+
+    fn in_place(&self, tensor: &str) -> Option<InPlace> {
+        let &(part, place, rows) = self.tensors.get(tensor)?;
+        let place = &self.gguf.parts[part].header.tensors[place];
         let encoding = match place.kind {
             BlockType::Q8_0 => Encoding::Blocks(Format::Q8_0),
             BlockType::Q4_0 => Encoding::Blocks(Format::Q4_0),
@@ -157,7 +162,8 @@ impl TensorFile for GgufWeights {
         };
         (rows == Rows::Same).then(|| InPlace {
             encoding,
-            bytes: &part.bytes[place.data.clone()],
+            part,
+            bytes: place.data.clone(),
         })
     }
 

@@ -38,6 +38,32 @@ pub(super) enum Op<'a> {
     Build,
 }
 
+/// The instruction of a code that has no operand.
+fn bare(code: u8) -> Option<Op<'static>> {
+    Some(match code {
+        b'(' => Op::Mark,
+        b'.' => Op::Stop,
+        b'N' => Op::None,
+        0x88 => Op::Bool(true),
+        0x89 => Op::Bool(false),
+        0x93 => Op::StackGlobal,
+        b')' => Op::EmptyTuple,
+        b't' => Op::Tuple,
+        0x85..=0x87 => Op::TupleOf(usize::from(code - 0x84)),
+        b']' => Op::EmptyList,
+        b'a' => Op::Append,
+        b'e' => Op::Appends,
+        b'}' => Op::EmptyDict,
+        b's' => Op::SetItem,
+        b'u' => Op::SetItems,
+        0x94 => Op::Memoize,
+        b'Q' => Op::PersistentId,
+        b'R' => Op::Reduce,
+        b'b' => Op::Build,
+        _ => return None,
+    })
+}
+
 /// The bytes of a pickle that were not read so far.
 pub(super) struct Ops<'a> {
     rest: &'a [u8],
@@ -50,17 +76,16 @@ impl<'a> Ops<'a> {
 
     /// The next instruction.
     pub(super) fn next(&mut self) -> Result<Op<'a>, String> {
-        Ok(match self.byte()? {
+        let code = self.byte()?;
+        if let Some(op) = bare(code) {
+            return Ok(op);
+        }
+        Ok(match code {
             0x80 => Op::Protocol(self.byte()?),
             0x95 => {
                 self.take(8)?;
                 Op::Frame
             }
-            b'(' => Op::Mark,
-            b'.' => Op::Stop,
-            b'N' => Op::None,
-            0x88 => Op::Bool(true),
-            0x89 => Op::Bool(false),
             b'K' => Op::Int(self.byte()?.into()),
             b'M' => Op::Int(u16::from_le_bytes(self.array()?).into()),
             b'J' => Op::Int(i32::from_le_bytes(self.array()?).into()),
@@ -82,24 +107,10 @@ impl<'a> Ops<'a> {
                 Op::Text(self.text(length)?)
             }
             b'c' => Op::Global(self.line()?, self.line()?),
-            0x93 => Op::StackGlobal,
-            b')' => Op::EmptyTuple,
-            b't' => Op::Tuple,
-            code @ 0x85..=0x87 => Op::TupleOf(usize::from(code - 0x84)),
-            b']' => Op::EmptyList,
-            b'a' => Op::Append,
-            b'e' => Op::Appends,
-            b'}' => Op::EmptyDict,
-            b's' => Op::SetItem,
-            b'u' => Op::SetItems,
             b'q' => Op::Put(self.byte()?.into()),
             b'r' => Op::Put(u32::from_le_bytes(self.array()?)),
-            0x94 => Op::Memoize,
             b'h' => Op::Get(self.byte()?.into()),
             b'j' => Op::Get(u32::from_le_bytes(self.array()?)),
-            b'Q' => Op::PersistentId,
-            b'R' => Op::Reduce,
-            b'b' => Op::Build,
             other => return Err(format!("it has the instruction {other:#04x}")),
         })
     }

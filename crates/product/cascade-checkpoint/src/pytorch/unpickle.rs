@@ -235,32 +235,23 @@ impl<'a> Machine<'a> {
             Op::Global(module, name) => self.push(Value::Known(Known::find(module, name)?))?,
             Op::StackGlobal => self.stack_global()?,
             Op::EmptyTuple => self.push_tuple(Vec::new())?,
-            Op::Tuple => {
-                let items = self.pop_to_mark()?;
-                self.push_tuple(items)?;
-            }
-            Op::TupleOf(count) => {
-                let items = self.pop_many(count)?;
-                self.push_tuple(items)?;
-            }
+            Op::Tuple => self
+                .pop_to_mark()
+                .and_then(|items| self.push_tuple(items))?,
+            Op::TupleOf(count) => self
+                .pop_many(count)
+                .and_then(|items| self.push_tuple(items))?,
             Op::EmptyList => self.push(Value::List)?,
             Op::Append => _ = self.pop()?,
             Op::Appends => _ = self.pop_to_mark()?,
             Op::EmptyDict => self.push_dict()?,
-            Op::SetItem => {
-                let pair = self.pop_many(2)?;
-                self.set_items(&pair)?;
-            }
-            Op::SetItems => {
-                let items = self.pop_to_mark()?;
-                self.set_items(&items)?;
-            }
+            Op::SetItem => self.pop_many(2).and_then(|pair| self.set_items(&pair))?,
+            Op::SetItems => self
+                .pop_to_mark()
+                .and_then(|items| self.set_items(&items))?,
             Op::Put(id) => self.remember(id)?,
             Op::Memoize => self.remember(self.memo.len() as u32)?,
-            Op::Get(id) => {
-                let value = self.memo.get(&id).cloned();
-                self.push(value.ok_or_else(|| format!("it recalls {id}, which it never kept"))?)?;
-            }
+            Op::Get(id) => self.recall(id)?,
             Op::PersistentId => {
                 let id = self.pop()?;
                 self.push(Value::Storage(Rc::new(storage(&id)?)))?;
@@ -320,6 +311,11 @@ impl<'a> Machine<'a> {
         let top = self.stack.last().cloned();
         self.memo.insert(id, top.ok_or("its stack is empty")?);
         Ok(())
+    }
+
+    fn recall(&mut self, id: u32) -> Result<(), String> {
+        let value = self.memo.get(&id).cloned();
+        self.push(value.ok_or_else(|| format!("it recalls {id}, which it never kept"))?)
     }
 
     fn stack_global(&mut self) -> Result<(), String> {

@@ -240,14 +240,9 @@ fn llama(model: &Vocabulary, settings: &Settings) -> Outcome<Tokenizer> {
         .into_iter()
         .chain(further);
     add_tokens(&mut tokenizer, model, settings, special)?;
-    let bos = settings
-        .add_bos
-        .then(|| token(settings, "bos_token", "<s>"))
-        .transpose()?;
-    let eos = settings
-        .add_eos
-        .then(|| token(settings, "eos_token", "</s>"))
-        .transpose()?;
+    let added = |add: bool, key, default| add.then(|| token(settings, key, default)).transpose();
+    let bos = added(settings.add_bos, "bos_token", "<s>")?;
+    let eos = added(settings.add_eos, "eos_token", "</s>")?;
     frame_by(&mut tokenizer, bos, eos)?;
     Ok(tokenizer)
 }

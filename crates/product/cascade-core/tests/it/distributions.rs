@@ -42,8 +42,9 @@ fn distribution(vocab_size: usize) -> impl Strategy<Value = Distribution> {
     let double =
         vec(weight, vocab_size).prop_filter_map("mass", |weights| Distribution::new(weights).ok());
     let few = prop::collection::btree_map(0..vocab_size as TokenId, 1e-3f64..1.0, 1..9);
-    let sparse =
-        few.prop_map(move |few| Distribution::from_support(vocab_size, few.into_iter().collect()));
+    let sparse = few.prop_map(move |few| {
+        Distribution::from_support(vocab_size, few.into_iter().collect()).unwrap()
+    });
     let single = (vec(-10f32..10.0, vocab_size), sampling())
         .prop_map(|(logits, sampling)| sampling.distribution(&logits).unwrap());
     prop_oneof![double, sparse, single]

@@ -491,39 +491,18 @@ impl OnlineSchedule {
         let mut order: Vec<NodeId> = (0..paths.len()).collect();
         // Ancestors come first: they are no less probable, and were pushed earlier.
         order.sort_by(|&a, &b| paths[b].total_cmp(&paths[a]));
-        let (mut best, mut kept, mut gain) = (0.0, 0, 0.0);
-        for (count, &node) in order.iter().enumerate() {
-            gain += survival * paths[node];
-            let balance = gain - price(count + 1);
-            if balance > best {
-                (best, kept) = (balance, count + 1);
-            }
-        }
+        let (best, count) = best_count(order.iter().map(|&node| survival * paths[node]), price);
         let chain = proposal.first_children();
-        let mut tokens = 0.0;
-        let mut cut = None;
-        let mut without = 0.0;
-        for length in 0..=chain.len() {
-            let at = match length.checked_sub(1) {
-                None => survival,
-                Some(last) => survival * paths[chain[last]],
-            };
-            tokens += if length > 0 { at } else { 0.0 };
-            let next = self.best_neural(reviewer, at, state.depth + length);
-            let Some((_, next)) = next.filter(|(_, next)| *next > 0.0) else {
-                break;
-            };
-            let balance = tokens - price(length) + next;
-            without = if length == 0 { next } else { without };
-            if balance > best {
-                (best, cut) = (balance, Some(length));
-            }
-        }
+        let along = chain.iter().map(|&node| survival * paths[node]);
+        let along = std::iter::once(survival).chain(along);
+        let (handover, without) = self.best_handover(reviewer, state.depth, along, price);
+        let handover = handover.filter(|(balance, _)| *balance > best);
+        let (best, kept) = match handover {
+            Some((balance, length)) => (balance, &chain[..length]),
+            None => (best, &order[..count]),
+        };
         let mut keep = vec![false; paths.len()];
-        match cut {
-            Some(length) => chain[..length].iter().for_each(|&node| keep[node] = true),
-            None => order[..kept].iter().for_each(|&node| keep[node] = true),
-        }
+        kept.iter().for_each(|&node| keep[node] = true);
         let tip = proposal.kept_tip(&keep);
         // Neural drafters are tried at the price of a row and more, and show what rows cost.
         let alone = self.neural_below(reviewer).next().is_none();
@@ -534,6 +513,31 @@ impl OnlineSchedule {
             gain: best - without,
             trial: first.map(|node| (node, price(1) - survival * paths[node])),
         }
+    }
+
+    /// After how many tokens of a chain a neural drafter goes on best, and what both gain; and what
+    /// it gains without the chain. `reached` are the probabilities of the text, then of each token.
+    fn best_handover(
+        &self,
+        reviewer: usize,
+        depth: usize,
+        reached: impl Iterator<Item = f64>,
+        price: impl Fn(usize) -> f64,
+    ) -> (Option<(f64, usize)>, f64) {
+        let (mut best, mut tokens, mut without) = (None, 0.0, 0.0);
+        for (length, at) in reached.enumerate() {
+            tokens += if length > 0 { at } else { 0.0 };
+            let next = self.best_neural(reviewer, at, depth + length);
+            let Some((_, next)) = next.filter(|(_, next)| *next > 0.0) else {
+                break;
+            };
+            let balance = tokens - price(length) + next;
+            without = if length == 0 { next } else { without };
+            if best.is_none_or(|(most, _)| balance > most) {
+                best = Some((balance, length));
+            }
+        }
+        (best, without)
     }
 
     /// Learns what the forward of a review cost, and the rate.
@@ -772,4 +776,20 @@ impl Schedule for OnlineSchedule {
             learner.learning.learn(time.as_secs_f64());
         }
     }
+}
+
+/// How many nodes, the most probable first, gain most over their price, and what they gain.
+fn best_count(
+    probabilities: impl Iterator<Item = f64>,
+    price: impl Fn(usize) -> f64,
+) -> (f64, usize) {
+    let (mut best, mut kept, mut gain) = (0.0, 0, 0.0);
+    for (count, probability) in (1..).zip(probabilities) {
+        gain += probability;
+        let balance = gain - price(count);
+        if balance > best {
+            (best, kept) = (balance, count);
+        }
+    }
+    (best, kept)
 }

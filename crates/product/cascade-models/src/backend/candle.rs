@@ -57,6 +57,7 @@ impl Backend for Candle {
     type Linear = Linear;
     type Rotary = Rotary;
     type RelativeBias = Relative;
+    type Activation = cascade_candle::Activation;
     type Sequence = CandleSequence;
 
     const GATHERS: bool = false;
@@ -244,6 +245,15 @@ impl Loader<Candle> for CandleLoader<'_> {
         })
     }
 
+    fn activation(&self, activation: Activation) -> Result<cascade_candle::Activation> {
+        Ok(match activation {
+            Activation::Relu => cascade_candle::Activation::Relu,
+            Activation::Gelu => cascade_candle::Activation::Gelu,
+            Activation::GeluErf => cascade_candle::Activation::GeluErf,
+            Activation::Silu => cascade_candle::Activation::Silu,
+        })
+    }
+
     fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         self.weights
             .read(&format!("{name}.weight"), shape, Role::Matrix)
@@ -377,13 +387,7 @@ impl Forward<Candle> for CandleForward<'_> {
         self.try_to(|this| this.forward.add_attended(linear, norm));
     }
 
-    fn activate(&mut self, linear: &Linear, activation: Activation) {
-        let activation = match activation {
-            Activation::Relu => cascade_candle::Activation::Relu,
-            Activation::Gelu => cascade_candle::Activation::Gelu,
-            Activation::GeluErf => cascade_candle::Activation::GeluErf,
-            Activation::Silu => cascade_candle::Activation::Silu,
-        };
+    fn activate(&mut self, linear: &Linear, activation: cascade_candle::Activation) {
         self.try_to(|this| this.forward.activate(linear, activation));
     }
 

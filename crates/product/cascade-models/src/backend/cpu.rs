@@ -137,6 +137,7 @@ impl Rotary {
 }
 
 impl Backend for Cpu {
+    type Activation = Activation;
     type Table = Table;
     type Norm = Norm;
     type Linear = Map;
@@ -304,6 +305,10 @@ impl Loader<Cpu> for CpuLoader<'_> {
 
     fn relative_bias(&mut self, table: BiasTable<'_>) -> Result<RelativeBias> {
         Ok(RelativeBias::new(table))
+    }
+
+    fn activation(&self, activation: Activation) -> Result<Activation> {
+        Ok(activation)
     }
 
     fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {

@@ -19,6 +19,7 @@ use super::{
 use sequence::GpuSequence;
 
 use crate::network::{LaunchCost, NewRows};
+use crate::settings::unsupported;
 use crate::weights::Provider;
 use crate::{DType, Error, Result};
 
@@ -84,6 +85,7 @@ impl Backend for Gpu {
     type Linear = Linear;
     type Rotary = Rotary;
     type RelativeBias = cascade_gpu::RelativeBias;
+    type Activation = cascade_gpu::Activation;
     type Sequence = GpuSequence;
 
     const GATHERS: bool = false;
@@ -266,6 +268,18 @@ impl Loader<Gpu> for GpuLoader<'_> {
         Ok(bias?)
     }
 
+    fn activation(&self, activation: Activation) -> Result<cascade_gpu::Activation> {
+        match activation {
+            Activation::Relu => Ok(cascade_gpu::Activation::Relu),
+            Activation::Gelu => Ok(cascade_gpu::Activation::Gelu),
+            Activation::Silu => Ok(cascade_gpu::Activation::Silu),
+            Activation::GeluErf => {
+                let what = "the activation \"gelu\" (the exact form) on a GPU";
+                Err(unsupported(what.to_owned()))
+            }
+        }
+    }
+
     fn on_host(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         Ok(self.loader.on_host(&weight(name), shape)?)
     }
@@ -315,13 +329,7 @@ impl Forward<Gpu> for cascade_gpu::Forward<'_> {
         self.add_attended(linear, norm);
     }
 
-    fn activate(&mut self, linear: &Linear, activation: Activation) {
-        let activation = match activation {
-            Activation::Relu => cascade_gpu::Activation::Relu,
-            Activation::Gelu => cascade_gpu::Activation::Gelu,
-            Activation::GeluErf => unreachable!("refused when the model is described"),
-            Activation::Silu => cascade_gpu::Activation::Silu,
-        };
+    fn activate(&mut self, linear: &Linear, activation: cascade_gpu::Activation) {
         self.activate(linear, activation);
     }
 

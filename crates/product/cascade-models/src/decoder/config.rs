@@ -106,6 +106,24 @@ const MOST_LAYERS: usize = 10_000;
 /// Positions that there are rotations for at most: tables of them lie in memory.
 const MOST_POSITIONS: usize = 1 << 20;
 
+/// The heads of a model of this size.
+fn heads(settings: &mut Settings<'_>, defaults: &FamilyDefaults, size: usize) -> Result<Heads> {
+    let queries = settings.size("num_attention_heads")?;
+    let kv = match settings.stated("num_key_value_heads") {
+        None => defaults.kv_heads,
+        Some(_) => settings.optional_size("num_key_value_heads")?,
+    };
+    let head = match settings.stated("head_dim") {
+        None => defaults.head_dim,
+        Some(_) => settings.optional_size("head_dim")?,
+    };
+    Ok(Heads {
+        queries,
+        kv: kv.unwrap_or(queries),
+        size: head.unwrap_or(size / queries.max(1)),
+    })
+}
+
 impl DecoderConfig {
     /// Reads the content of a config.json, by its `model_type` or `architectures`.
     ///
@@ -134,20 +152,7 @@ impl DecoderConfig {
                 "num_hidden_layers {layers} is above {MOST_LAYERS}"
             )));
         }
-        let queries = settings.size("num_attention_heads")?;
-        let kv = match settings.stated("num_key_value_heads") {
-            None => defaults.kv_heads,
-            Some(_) => settings.optional_size("num_key_value_heads")?,
-        };
-        let head = match settings.stated("head_dim") {
-            None => defaults.head_dim,
-            Some(_) => settings.optional_size("head_dim")?,
-        };
-        let heads = Heads {
-            queries,
-            kv: kv.unwrap_or(queries),
-            size: head.unwrap_or(size / queries.max(1)),
-        };
+        let heads = heads(settings, defaults, size)?;
         let stated = settings.optional_size("max_position_embeddings")?;
         let trained = stated.unwrap_or(defaults.positions);
         let rope = Rope::read(settings, defaults.theta, trained, heads.size)?;

@@ -5,8 +5,8 @@ use cascade_core::Architecture;
 use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
 use super::rope::unrotated;
 use crate::backend::{
-    Activation, AttentionSpan, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec,
-    Loader, ModelInfo, Outputs, QkTransform,
+    AttentionSpan, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec, Loader,
+    ModelInfo, Outputs, QkTransform,
 };
 use crate::Result;
 
@@ -16,7 +16,7 @@ struct Decoder<B: Backend> {
     rotary: B::Rotary,
     /// The identity rotation of NoPE layers, if there are any.
     unrotated: Option<B::Rotary>,
-    activation: Activation,
+    activation: B::Activation,
     layers: Vec<Layer<B>>,
     norm: B::Norm,
     head: B::Linear,
@@ -88,6 +88,7 @@ impl Describe for DecoderConfig {
     }
 
     fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
+        let activation = loader.activation(self.activation)?;
         // As transformers 5 has it: whatever config.json says, a head of its own counts.
         let tied = self.tied && !loader.has("lm_head");
         let embedding = loader.table("model.embed_tokens", tied)?;
@@ -107,7 +108,7 @@ impl Describe for DecoderConfig {
             embedding,
             rotary: rotary(self.rope.rotations(self.positions, self.heads.size))?,
             unrotated: unrotated.map(rotary).transpose()?,
-            activation: self.activation,
+            activation,
             layers,
             norm,
             head,

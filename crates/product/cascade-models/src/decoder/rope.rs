@@ -152,17 +152,7 @@ impl Rope {
             };
             stretches.push(reader.stretch(&mut rope)?);
         }
-        let theta = thetas.first().copied().unwrap_or(absent_theta);
-        if let Some(other) = thetas.iter().find(|&&other| other != theta) {
-            return Err(bad(format!(
-                "rope_theta is {theta} in one place and {other} in another"
-            )));
-        }
-        if !(theta.is_finite() && theta > 0.0) {
-            return Err(bad(format!(
-                "rope_theta is {theta}, which is not a positive number"
-            )));
-        }
+        let theta = checked_theta(&thetas, absent_theta)?;
         if let [a, b] = &stretches[..] {
             if a != b {
                 let problem = "rope_scaling and rope_parameters contradict each other";
@@ -258,28 +248,29 @@ impl Rope {
                 original,
                 ..
             } => {
-                let bound = |rotations: f64| {
+                let bounds = [beta_fast, beta_slow].map(|rotations| {
                     let turns = *original as f64 / (rotations * 2.0 * PI);
                     head_dim as f64 * turns.ln() / (2.0 * self.theta.ln())
-                };
-                let (mut low, mut high) = (bound(*beta_fast), bound(*beta_slow));
-                if *truncate {
-                    (low, high) = (low.floor(), high.ceil());
-                }
-                let (low, high) = (low.max(0.0), high.min(head_dim as f64 - 1.0));
-                // Without a range, a step.
-                let span = if low == high { 0.001 } else { high - low };
-                let pairs = powers.iter().zip(0..);
-                pairs
-                    .map(|(power, i)| {
-                        let ramp = ((i as f32 - low as f32) / span as f32).clamp(0.0, 1.0);
-                        let (near, far) = (1.0 / power, 1.0 / (*factor as f32 * power));
-                        let stays = 1.0 - ramp;
-                        far * (1.0 - stays) + near * stays
-                    })
-                    .collect()
+                });
+                yarn(&powers, *factor, bounds, *truncate)
             }
         }
+    }
+}
+
+/// The one that is stated, or the default.
+fn checked_theta(stated: &[f64], absent: f64) -> Result<f64> {
+    let theta = stated.first().copied().unwrap_or(absent);
+    if let Some(other) = stated.iter().find(|&&other| other != theta) {
+        return Err(bad(format!(
+            "rope_theta is {theta} in one place and {other} in another"
+        )));
+    }
+    match theta.is_finite() && theta > 0.0 {
+        true => Ok(theta),
+        false => Err(bad(format!(
+            "rope_theta is {theta}, which is not a positive number"
+        ))),
     }
 }
 
@@ -287,6 +278,24 @@ impl Rope {
 pub(super) fn unrotated(positions: usize, head_dim: usize) -> (Vec<f32>, Vec<f32>) {
     let count = positions * (head_dim / 2);
     (vec![scale(head_dim); count], vec![0.0; count])
+}
+
+/// Frequencies that go over from what they were to a part of it between two of them.
+fn yarn(powers: &[f32], factor: f64, [mut low, mut high]: [f64; 2], truncate: bool) -> Vec<f32> {
+    if truncate {
+        (low, high) = (low.floor(), high.ceil());
+    }
+    let head_dim = 2 * powers.len();
+    let (low, high) = (low.max(0.0), high.min(head_dim as f64 - 1.0));
+    // Without a range, a step.
+    let span = if low == high { 0.001 } else { high - low };
+    let frequency = |(power, i): (&f32, u32)| {
+        let ramp = ((i as f32 - low as f32) / span as f32).clamp(0.0, 1.0);
+        let (near, far) = (1.0 / power, 1.0 / (factor as f32 * power));
+        let stays = 1.0 - ramp;
+        far * (1.0 - stays) + near * stays
+    };
+    powers.iter().zip(0..).map(frequency).collect()
 }
 
 fn scale(head_dim: usize) -> f32 {

@@ -4,14 +4,14 @@ use cascade_core::Architecture;
 
 use super::config::relative_position_bucket;
 use crate::backend::{
-    Activation, AttentionSpan, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec,
-    Loader, ModelInfo, Outputs, QkTransform,
+    AttentionSpan, Backend, BiasTable, Describe, Forward, Heads, Layers, LinearSpec, Loader,
+    ModelInfo, Outputs, QkTransform,
 };
 use crate::{Result, T5Config};
 
 #[derive(Debug)]
 struct T5<B: Backend> {
-    activation: Activation,
+    activation: B::Activation,
     embedding: B::Table,
     encoder: Stack<B, ()>,
     decoder: Stack<B, CrossAttention<B>>,
@@ -141,6 +141,7 @@ impl Describe for T5Config {
     }
 
     fn layers<B: Backend>(&self, loader: &mut dyn Loader<B>) -> Result<Box<dyn Layers<B>>> {
+        let activation = loader.activation(self.feed_forward_proj.activation())?;
         let embedding_name = embedding_name(loader);
         // transformers 5 calls all embeddings tied, and keeps heads that are not.
         let own_head = self.scale_decoder_outputs.is_some() && loader.has("lm_head");
@@ -154,7 +155,7 @@ impl Describe for T5Config {
             false => loader.head("lm_head", None),
         }?;
         Ok(Box::new(T5 {
-            activation: self.feed_forward_proj.activation(),
+            activation,
             embedding,
             encoder,
             decoder,

@@ -16,7 +16,7 @@
 //!     assert!(fitted.nats_per_token() < before);
 //!     before = fitted.nats_per_token();
 //! }
-//! let file = fitter.weights().to_json();
+//! let file = fitter.weights().to_json()?;
 //! # assert!(file.contains("context"));
 //! ```
 

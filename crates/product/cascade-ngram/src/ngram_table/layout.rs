@@ -34,6 +34,32 @@ pub(super) fn is_narrow(vocab_size: usize) -> bool {
     vocab_size <= 1 << 16
 }
 
+/// The tensors of a file: its name, its header, and the byte where data begins.
+struct Tensors<'a>(&'a str, &'a Metadata, usize);
+
+impl Tensors<'_> {
+    /// The length of a tensor, and its bytes.
+    fn find(&self, tensor: &'static str, expected: Dtype) -> Result<(usize, Range<usize>)> {
+        find(self.0, self.1, self.2, tensor, expected)
+    }
+
+    /// The bytes of a tensor of this length.
+    fn sized(&self, tensor: &'static str, expected: Dtype, length: usize) -> Result<Range<usize>> {
+        let (found, range) = self.find(tensor, expected)?;
+        if found == length {
+            return Ok(range);
+        }
+        let what = match tensor {
+            tensor::UNIGRAM_COUNTS => "as `unigrams`",
+            tensor::BLOCKS => "one for each 32 contexts and the end",
+            tensor::FIRSTS => "one more than the vocabulary",
+            _ => "one for each context",
+        };
+        let expected = format!("[{length}], {what}");
+        Err(wrong_shape(self.0, tensor, &[found], &expected))
+    }
+}
+
 impl Layout {
     /// The layout of a file whose tensors' data begins at byte `data`.
     ///
@@ -48,62 +74,36 @@ impl Layout {
     ) -> Result<Self> {
         let vocab_size = metadata.vocab_size;
         check_vocabulary(file, vocab_size)?;
-        let find = |tensor, expected| find(file, header, data, tensor, expected);
-        let of_size = |tensor, expected: Dtype, len: usize, what: &str| {
-            let (found, range) = find(tensor, expected)?;
-            if found == len {
-                return Ok(range);
-            }
-            let expected = format!("[{len}], {what}");
-            Err(wrong_shape(file, tensor, &[found], &expected))
-        };
-        let (unigram_tokens, unigrams) = find(tensor::UNIGRAMS, Dtype::U32)?;
+        let tensors = Tensors(file, header, data);
+        let (unigram_tokens, unigrams) = tensors.find(tensor::UNIGRAMS, Dtype::U32)?;
         if unigram_tokens > UNIGRAMS {
             let expected = format!("at most {UNIGRAMS} tokens");
-            return Err(wrong_shape(
-                file,
-                tensor::UNIGRAMS,
-                &[unigram_tokens],
-                &expected,
-            ));
+            let found = [unigram_tokens];
+            return Err(wrong_shape(file, tensor::UNIGRAMS, &found, &expected));
         }
         let (second_width, dtype) = match is_narrow(vocab_size) {
             true => (2, Dtype::U16),
             false => (4, Dtype::U32),
         };
-        let (pairs, seconds) = find(tensor::SECONDS, dtype)?;
+        let (pairs, seconds) = tensors.find(tensor::SECONDS, dtype)?;
         let contexts = vocab_size + pairs;
         let blocks = contexts.div_ceil(BLOCK) + 1;
-        let (continuations, entries) = find(tensor::ENTRIES, Dtype::U32)?;
+        let (continuations, entries) = tensors.find(tensor::ENTRIES, Dtype::U32)?;
+        let sized = |tensor, expected, length| tensors.sized(tensor, expected, length);
         Ok(Self {
             vocab_size,
             pairs,
             continuations,
             unigram_tokens,
             second_width,
-            unigram_counts: of_size(
-                tensor::UNIGRAM_COUNTS,
-                Dtype::U64,
-                unigram_tokens,
-                "as `unigrams`",
-            )?,
+            unigram_counts: sized(tensor::UNIGRAM_COUNTS, Dtype::U64, unigram_tokens)?,
             unigrams,
-            blocks: of_size(
-                tensor::BLOCKS,
-                Dtype::U32,
-                blocks,
-                "one for each 32 contexts and the end",
-            )?,
+            blocks: sized(tensor::BLOCKS, Dtype::U32, blocks)?,
             entries,
-            firsts: of_size(
-                tensor::FIRSTS,
-                Dtype::U32,
-                vocab_size + 1,
-                "one more than the vocabulary",
-            )?,
+            firsts: sized(tensor::FIRSTS, Dtype::U32, vocab_size + 1)?,
             seconds,
-            totals: of_size(tensor::TOTALS, Dtype::U16, contexts, "one for each context")?,
-            lengths: of_size(tensor::LENGTHS, Dtype::U8, contexts, "one for each context")?,
+            totals: sized(tensor::TOTALS, Dtype::U16, contexts)?,
+            lengths: sized(tensor::LENGTHS, Dtype::U8, contexts)?,
         })
     }
 }

@@ -327,7 +327,7 @@ fn path(draft: &ScoredTree, node: Option<NodeId>) -> (Vec<TokenId>, f64) {
 fn check(text: &[TokenId], budget: Budget, known: &Known) {
     const CLOSE: f64 = 1e-5;
     let shipped = Weights::shipped(!known.documents.is_empty(), !known.answers.is_empty());
-    let weights: Value = serde_json::from_str(&shipped.to_json()).unwrap();
+    let weights: Value = serde_json::from_str(&shipped.to_json().unwrap()).unwrap();
     let draft = known
         .drafter()
         .propose_with(text, budget, &mut guided(&known.advice()));

@@ -1,14 +1,9 @@
 //! `/v1/chat/completions`: conversations that are continued.
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::Response;
 use cascade_config::{Message, Role, Variables};
 use serde_json::Value;
 
-use super::generate::{self, Asking, Form, Question};
+use super::generate::{Asking, Form, Question};
 use super::neutral::{take_neutral, CHAT_NEUTRAL};
 use super::request::Asked;
 use super::App;
@@ -22,14 +17,7 @@ const MOST_LOGPROBS: usize = 20;
 /// Messages and parts of their contents at most: each costs a template time, whatever it says.
 const MOST_PARTS: usize = 10_000;
 
-pub(crate) async fn answer(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> ApiResult<Response<Body>> {
-    generate::answer(app, request, read).await
-}
-
-fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Asking> {
+pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Asking> {
     let mut asked = Asked::read(app, &mut fields, true)?;
     asked.max_tokens = read_length(&mut fields)?;
     asked.options = asked.options.with_logprobs(read_logprobs(&mut fields)?);

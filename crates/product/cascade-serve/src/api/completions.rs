@@ -1,13 +1,8 @@
 //! `/v1/completions`: texts that are continued.
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::Response;
 use serde_json::Value;
 
-use super::generate::{self, Asking, Form, Question};
+use super::generate::{Asking, Form, Question};
 use super::neutral::{take_neutral, COMPLETION_NEUTRAL};
 use super::request::Asked;
 use super::App;
@@ -27,14 +22,7 @@ enum Prompt {
     Tokens(Vec<u32>),
 }
 
-pub(crate) async fn answer(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> ApiResult<Response<Body>> {
-    generate::answer(app, request, read).await
-}
-
-fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Asking> {
+pub(super) fn read(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Asking> {
     let mut asked = Asked::read(app, &mut fields, false)?;
     asked.max_tokens = fields.count("max_tokens", 0, usize::MAX)?;
     let echo = fields.boolean("echo")?.unwrap_or(false);

@@ -14,14 +14,12 @@ use serde_json::{json, Value};
 use super::logprobs::{Logprobs, Offset};
 use super::request::Asked;
 use super::usage::Usage;
-use super::{stream, App};
+use super::{stream, App, Read};
 use crate::answer::{channel, AnswerReceiver, Done, Event, Failure};
 use crate::budget::Held;
 use crate::error::{json_text, ApiError, ApiResult};
-use crate::fields::Fields;
 use crate::owner::Owner;
 use crate::prompt_length::too_long;
-use crate::reading::Waiting;
 use crate::scheduler::{finish_reason, Job, Refusal};
 
 /// Which interface a response is for.
@@ -60,6 +58,23 @@ pub(crate) struct Head {
     model: String,
 }
 
+impl Head {
+    /// Of a response that begins now.
+    fn new(model: &str, form: Form) -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let kind = match form {
+            Form::Completion => "cmpl",
+            Form::Chat => "chatcmpl",
+        };
+        let number = [rand::random::<u64>(), rand::random()];
+        Self {
+            id: format!("{kind}-{:016x}{:016x}", number[0], number[1]).into(),
+            created: since.map_or(0, |since| since.as_secs()),
+            model: model.to_owned(),
+        }
+    }
+}
+
 impl Asking {
     /// Checks that prompts fit into the context, and that there are no more answers than are ever
     /// given at once.
@@ -82,23 +97,9 @@ impl Asking {
                 return Err(too_long(&format!("{length} tokens"), limit));
             }
         }
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let kind = match form {
-            Form::Completion => "cmpl",
-            Form::Chat => "chatcmpl",
-        };
         Ok(Self {
             form,
-            head: Head {
-                id: format!(
-                    "{kind}-{:016x}{:016x}",
-                    rand::random::<u64>(),
-                    rand::random::<u64>()
-                )
-                .into(),
-                created: since.map_or(0, |since| since.as_secs()),
-                model: app.name.clone(),
-            },
+            head: Head::new(&app.name, form),
             asked,
             questions,
             room: limit,
@@ -144,18 +145,11 @@ fn too_many(most: usize) -> ApiError {
 pub(crate) async fn answer(
     app: Arc<App>,
     request: Request,
-    read: fn(&App, Fields, &Waiting) -> ApiResult<Asking>,
+    read: Read<Asking>,
 ) -> ApiResult<Response<Body>> {
     let owner = request.extensions().get::<Owner>().copied();
     let owner = owner.unwrap_or_else(|| Owner::of(None, None, request.headers()));
-    let body = app.bodies.read(request).await?;
-    let reader = Arc::clone(&app);
-    let bytes = body.len();
-    let work = move |waiting: &Waiting| {
-        let (fields, _held) = body.parse()?;
-        read(&reader, fields, waiting)
-    };
-    let asking = app.reading.aside(bytes, work).await?;
+    let asking = app.read(request, read).await?;
     let deadline = Instant::now() + app.limits.answer_time;
     let receivers = submit(&app, &asking, owner, deadline)?;
     match asking.asked.stream {

@@ -18,19 +18,20 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{MatchedPath, Path, Request, State};
 use axum::http::{header, HeaderValue, Method, Response, StatusCode};
 use axum::middleware::{from_fn, from_fn_with_state, Next};
-use axum::routing::{get, post};
+use axum::routing::{get, post, MethodRouter};
 use axum::Router;
-use serde_json::json;
+use serde_json::{json, Value};
 use tower_http::cors::{Any, CorsLayer};
 
 pub use self::neutral::{Neutral, CHAT_NEUTRAL, COMPLETION_NEUTRAL};
 use crate::body::Bodies;
 use crate::budget::Budget;
 use crate::error::{json_response, ApiError, ApiResult};
+use crate::fields::Fields;
 use crate::guard::{guard, Guard};
 use crate::metrics::Metrics;
 use crate::prompt_length::PromptRoom;
-use crate::reading::Reading;
+use crate::reading::{Reading, Waiting};
 use crate::scheduler::Scheduler;
 use crate::served::Served;
 use crate::token_text::TokenTexts;
@@ -53,6 +54,22 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// Reads a request.
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        request: Request,
+        read: Read<T>,
+    ) -> ApiResult<T> {
+        let body = self.bodies.read(request).await?;
+        let bytes = body.len();
+        let app = Arc::clone(self);
+        let work = move |waiting: &Waiting| {
+            let (fields, _held) = body.parse()?;
+            read(&app, fields, waiting)
+        };
+        self.reading.aside(bytes, work).await
+    }
+
     pub(crate) fn new(
         served: Arc<Served>,
         scheduler: Arc<Scheduler>,
@@ -84,15 +101,31 @@ impl App {
     }
 }
 
+/// Generates what is asked for by a request that `read` understands.
+fn answer(read: Read<generate::Asking>) -> MethodRouter<Arc<App>> {
+    post(move |State(app), request| generate::answer(app, request, read))
+}
+
+/// Answers a request by what its fields are turned to.
+fn aside(read: Read<Value>) -> MethodRouter<Arc<App>> {
+    post(move |State(app): State<Arc<App>>, request| async move {
+        let value = app.read(request, read).await?;
+        Ok::<_, ApiError>(json_response(StatusCode::OK, &value))
+    })
+}
+
+/// What a request's fields are turned to, on a thread for work that takes long.
+type Read<T> = fn(&App, Fields, &Waiting) -> ApiResult<T>;
+
 /// All paths.
 pub(crate) fn router(app: Arc<App>, options: &ServeOptions) -> Router {
     let mut router = Router::new()
-        .route("/v1/completions", post(completions::answer))
-        .route("/v1/chat/completions", post(chat::answer))
+        .route("/v1/completions", answer(completions::read))
+        .route("/v1/chat/completions", answer(chat::read))
         .route("/v1/models", get(models))
         .route("/v1/models/{*name}", get(model))
-        .route("/tokenize", post(tokens::tokenize))
-        .route("/detokenize", post(tokens::detokenize))
+        .route("/tokenize", aside(tokens::tokens_of))
+        .route("/detokenize", aside(tokens::text_of))
         .route("/health", get(health))
         .route("/metrics", get(metrics));
     if options.page {

@@ -79,20 +79,16 @@ pub(crate) fn response(
         next.map(|bytes| (Ok::<_, Infallible>(bytes), chunks))
     });
     let mut response = Response::new(Body::from_stream(body));
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-cache"),
-    ];
-    for (name, value) in headers {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
-    }
     // Proxies such as nginx would gather chunks otherwise.
     let unbuffered = header::HeaderName::from_static("x-accel-buffering");
-    response
-        .headers_mut()
-        .insert(unbuffered, HeaderValue::from_static("no"));
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (unbuffered, "no"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
     response
 }
 

@@ -1,78 +1,22 @@
 //! `/tokenize` and `/detokenize`: what a text is to the model.
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{Response, StatusCode};
+use cascade_core::TokenId;
 use serde_json::{json, Value};
 
 use super::chat::{read_messages, read_variables};
 use super::{completions, App};
-use crate::error::{json_response, ApiError, ApiResult};
+use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::reading::Waiting;
 
-pub(crate) async fn tokenize(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> ApiResult<Response<Body>> {
-    let body = app.bodies.read(request).await?;
-    let bytes = body.len();
-    let reader = Arc::clone(&app);
-    let work = move |waiting: &Waiting| {
-        let (fields, _held) = body.parse()?;
-        tokens_of(&reader, fields, waiting)
-    };
-    let value = app.reading.aside(bytes, work).await?;
-    Ok(json_response(StatusCode::OK, &value))
-}
-
-pub(crate) async fn detokenize(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> ApiResult<Response<Body>> {
-    let body = app.bodies.read(request).await?;
-    let bytes = body.len();
-    let reader = Arc::clone(&app);
-    let work = move |_: &Waiting| {
-        let (fields, _held) = body.parse()?;
-        text_of(&reader, fields)
-    };
-    let value = app.reading.aside(bytes, work).await?;
-    Ok(json_response(StatusCode::OK, &value))
-}
-
 /// The tokens of `prompt`, or of `messages` in the chat template.
-fn tokens_of(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Value> {
+pub(super) fn tokens_of(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Value> {
     if let Some(model) = fields.string("model")? {
         app.check_model(&model)?;
     }
     let special = fields.boolean("add_special_tokens")?;
-    let room = app.served.counted_room(app.limits.max_context);
     let strings = fields.boolean("return_token_strs")?.unwrap_or(false);
-    let tokens = match (fields.string("prompt")?, fields.take("messages")) {
-        (Some(text), None) => {
-            let special = special.unwrap_or(true);
-            app.served.encode(&text, special, room, waiting)?
-        }
-        (None, Some(messages)) if special.is_none() => {
-            let messages = read_messages(messages)?;
-            let variables = read_variables(&mut fields)?;
-            let asked = app
-                .served
-                .conversation(&messages, variables, room, waiting)?;
-            let prompt = asked.prompt;
-            [prompt.source, prompt.context].concat()
-        }
-        (None, Some(_)) => {
-            return Err(fields.wrong(
-                "add_special_tokens",
-                "the chat template decides; leave it out",
-            ))
-        }
-        _ => return Err(fields.wrong("prompt", "give either it or `messages`")),
-    };
+    let tokens = read_tokens(app, &mut fields, special, waiting)?;
     fields.finish()?;
     let written = strings.then(|| {
         let written = tokens.iter().map(|&token| app.texts.of(token).text);
@@ -86,7 +30,37 @@ fn tokens_of(app: &App, mut fields: Fields, waiting: &Waiting) -> ApiResult<Valu
     }))
 }
 
-fn text_of(app: &App, mut fields: Fields) -> ApiResult<Value> {
+fn read_tokens(
+    app: &App,
+    fields: &mut Fields,
+    special: Option<bool>,
+    waiting: &Waiting,
+) -> ApiResult<Vec<TokenId>> {
+    let room = app.served.counted_room(app.limits.max_context);
+    match (fields.string("prompt")?, fields.take("messages")) {
+        (Some(text), None) => {
+            let special = special.unwrap_or(true);
+            app.served.encode(&text, special, room, waiting)
+        }
+        (None, Some(messages)) if special.is_none() => {
+            let messages = read_messages(messages)?;
+            let variables = read_variables(fields)?;
+            let asked = app
+                .served
+                .conversation(&messages, variables, room, waiting)?;
+            let prompt = asked.prompt;
+            Ok([prompt.source, prompt.context].concat())
+        }
+        (None, Some(_)) => Err(fields.wrong(
+            "add_special_tokens",
+            "the chat template decides; leave it out",
+        )),
+        _ => Err(fields.wrong("prompt", "give either it or `messages`")),
+    }
+}
+
+/// The text of `tokens`.
+pub(super) fn text_of(app: &App, mut fields: Fields, _: &Waiting) -> ApiResult<Value> {
     if let Some(model) = fields.string("model")? {
         app.check_model(&model)?;
     }
