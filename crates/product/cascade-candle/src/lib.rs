@@ -41,7 +41,13 @@ pub enum Error {
     },
     /// What an operation fails with.
     #[error("candle: {0}")]
-    Candle(#[from] candle_core::Error),
+    Candle(Box<candle_core::Error>),
+}
+
+impl From<candle_core::Error> for Error {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Candle(Box::new(error))
+    }
 }
 
 /// A result with this crate's [`enum@Error`].

@@ -177,7 +177,7 @@ fn replacing_by_the_target_is_more_biased_and_rejects_as_often() {
                 );
                 let accept = other.accept(pair).unwrap();
                 assert_eq!(accept, optimal.accept(pair).unwrap());
-                let mut outcomes = vec![0.0; 6];
+                let mut outcomes = [0.0; 6];
                 for (drafted, (_, drawn)) in pair.tokens().enumerate() {
                     outcomes[drafted] += drawn * accept[drafted].get();
                     for (replaced, (target, _)) in pair.tokens().enumerate() {
