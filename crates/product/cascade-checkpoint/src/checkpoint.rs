@@ -56,42 +56,39 @@ impl Checkpoint {
     /// A file that cannot be read, is cut off, or is not of its format; a tensor that is not where
     /// the index says.
     pub fn open(model: &ModelFiles) -> Result<Self> {
-        let files = open(model)?;
-        let mut tensors = HashMap::new();
-        for (index, file) in files.iter().enumerate() {
-            for (name, info) in file.tensors() {
-                match model.weight_map.get(&name) {
-                    Some(&place) if place != index => {}
-                    _ => {
-                        let (file, own) = (index, name.clone());
-                        tensors.insert(name, Entry { file, own, info });
-                    }
-                }
-            }
-        }
-        let misplaced = |(name, &file): &(&String, &usize)| {
-            tensors.get(*name).is_none_or(|entry| entry.file != file)
-        };
-        if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
-            return Err(Error::MisplacedTensor {
-                file: files[file].name().to_owned(),
-                tensor: name.clone(),
-            });
-        }
+        let (files, tensors) = tensors(model)?;
         let headless = is_base_model(&tensors);
-        Ok(Self {
+        let tensors = match headless {
+            true => with_prefix(tensors),
+            false => tensors,
+        };
+        Ok(Self::new(files, tensors, headless))
+    }
+
+    /// The same with tensors called what the files call them: of other things than models, which
+    /// have no base class.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_as_named(model: &ModelFiles) -> Result<Self> {
+        let (files, tensors) = tensors(model)?;
+        Ok(Self::new(files, tensors, false))
+    }
+
+    fn new(
+        files: Vec<Box<dyn TensorFile>>,
+        tensors: HashMap<String, Entry>,
+        headless: bool,
+    ) -> Self {
+        Self {
             inner: Arc::new(Inner {
                 files,
-                tensors: match headless {
-                    true => with_prefix(tensors),
-                    false => tensors,
-                },
+                tensors,
                 headless,
                 used: Mutex::default(),
             }),
-        })
+        }
     }
-
     /// The files, joined for messages.
     pub fn files(&self) -> String {
         let files: Vec<&str> = self.inner.files.iter().map(|file| file.name()).collect();
@@ -218,6 +215,33 @@ fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
         false => (format!("{PREFIX}{name}"), entry),
     };
     tensors.into_iter().map(renamed).collect()
+}
+
+/// The files of a model, and where each tensor is.
+fn tensors(model: &ModelFiles) -> Result<(Vec<Box<dyn TensorFile>>, HashMap<String, Entry>)> {
+    let files = open(model)?;
+    let mut tensors = HashMap::new();
+    for (index, file) in files.iter().enumerate() {
+        for (name, info) in file.tensors() {
+            match model.weight_map.get(&name) {
+                Some(&place) if place != index => {}
+                _ => {
+                    let (file, own) = (index, name.clone());
+                    tensors.insert(name, Entry { file, own, info });
+                }
+            }
+        }
+    }
+    let misplaced = |(name, &file): &(&String, &usize)| {
+        tensors.get(*name).is_none_or(|entry| entry.file != file)
+    };
+    if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
+        return Err(Error::MisplacedTensor {
+            file: files[file].name().to_owned(),
+            tensor: name.clone(),
+        });
+    }
+    Ok((files, tensors))
 }
 
 fn open(model: &ModelFiles) -> Result<Vec<Box<dyn TensorFile>>> {

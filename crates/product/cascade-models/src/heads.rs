@@ -1,0 +1,258 @@
+//! Heads: drafters that read the hidden states of their target.
+//!
+//! A head is small because its target has done the work: beside tokens, it reads the states that
+//! the target had when it verified them, and it shares the target's output head, most also its
+//! embedding. What a checkpoint of one says of itself is read in [`config`]; there is one file for
+//! each kind of head: [`eagle`].
+
+mod config;
+mod eagle;
+mod fed_rows;
+mod observed;
+mod session;
+
+use std::sync::Arc;
+
+use cascade_checkpoint::{read_json, Checkpoint};
+use cascade_core::{HiddenLayers, ScorerInfo};
+use cascade_cpu::Cache;
+use cascade_hub::{ModelFiles, WeightFormat};
+
+pub use self::session::HeadSession;
+
+use self::config::HeadConfig;
+use self::eagle::Eagle;
+use crate::backend::cpu::{Cpu, CpuForward, CpuLoader};
+use crate::backend::{Backend, BackendNetwork, ModelInfo, Vocabulary};
+use crate::checks::{product, sum};
+use crate::plan::Plan;
+use crate::session::max_nodes;
+use crate::weights::CheckpointWeights;
+use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
+
+/// A drafter that reads the hidden states of one target: EAGLE-1 and EAGLE-2.
+///
+/// It shares the target's weights, which it keeps alive: the output head, and the embedding unless
+/// its files have one. It computes on the CPU. Any number of [sessions](Self::session) share it.
+#[derive(Debug)]
+pub struct Head {
+    name: String,
+    eagle: Eagle,
+    cpu: Cpu,
+    /// Of its layers, over the target's vocabulary.
+    info: ModelInfo,
+    target: Arc<BackendNetwork<Cpu>>,
+    warnings: Vec<String>,
+    files: ModelFiles,
+}
+
+/// Loads the head of these files for `target`. What its config.json and the shapes of its tensors
+/// say is compared with the target before weights are read.
+///
+/// # Errors
+/// [`Error::Head`] for files that are of no known kind of head or do not fit the target, a target
+/// that gives no states or does not compute on the CPU, and a device other than the CPU; else as
+/// [`load_files`](crate::load_files).
+pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Result<Head> {
+    let refused = |problem: String, cure: &str| Error::Head {
+        file: files.config.to_string(),
+        problem,
+        cure: cure.to_owned(),
+    };
+    if !options.device.is_cpu() {
+        let problem = "heads compute on the CPU, and it was to compute on a GPU".to_owned();
+        return Err(refused(problem, "give it and its target `device: cpu`"));
+    }
+    let network = target.on_cpu().ok_or_else(|| {
+        let problem = "its target computes on a GPU, which gives no hidden states".to_owned();
+        refused(problem, "give the target `device: cpu`")
+    })?;
+    if network.vocabulary().is_none() {
+        let problem = "its target has an encoder, and heads read decoders alone".to_owned();
+        return Err(refused(
+            problem,
+            "take a drafter with a tokenizer of its own",
+        ));
+    }
+    let (config, weights) = open(&files)?;
+    config.check_target(target, &files.config)?;
+    let weights = CheckpointWeights(weights);
+    let info = config.info(target);
+    let mut loader = CpuLoader::new(info, &weights, options.types())?;
+    let eagle = Eagle::load(&config, info.max_context.unwrap_or_default(), &mut loader)?;
+    let cpu = loader.backend();
+    let mut warnings = config.layer.warnings().to_vec();
+    warnings.extend(cpu.notes());
+    warnings.extend(weights.0.notes());
+    refuse_leftovers(&weights.0)?;
+    Ok(Head {
+        name: files.name.clone(),
+        eagle,
+        cpu,
+        info,
+        target: network,
+        warnings,
+        files,
+    })
+}
+
+/// Files of a head: what they say, and the weights, of which only the headers are read.
+fn open(files: &ModelFiles) -> Result<(HeadConfig, Checkpoint)> {
+    if files.weight_format == WeightFormat::Gguf {
+        return Err(Error::Head {
+            file: files.config.to_string(),
+            problem: "it is a GGUF file, in which no heads are read".to_owned(),
+            cure: "take config.json and model.safetensors or pytorch_model.bin as released"
+                .to_owned(),
+        });
+    }
+    let weights = Checkpoint::open_as_named(files)?;
+    let config = HeadConfig::read(&read_json(&files.config)?, &weights, &files.config)?;
+    Ok((config, weights))
+}
+
+/// Refuses tensors that nothing is computed with, but tables that follow from settings.
+fn refuse_leftovers(weights: &Checkpoint) -> Result<()> {
+    let unused = weights.unused();
+    let left = unused
+        .iter()
+        .filter(|name| !name.ends_with("rotary_emb.inv_freq"));
+    let left: Vec<&str> = left.map(String::as_str).collect();
+    match left.first() {
+        None => Ok(()),
+        Some(example) => Err(Error::Head {
+            file: weights.files(),
+            problem: format!(
+                "it has {} tensor(s) that no head of this kind computes with, such as {example}",
+                left.len()
+            ),
+            cure: "take the files as they were released; a head of another kind is not read"
+                .to_owned(),
+        }),
+    }
+}
+
+impl Head {
+    /// The source, as [`ModelSource`](crate::ModelSource) writes it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What kind of head it is, in words.
+    pub fn kind(&self) -> &'static str {
+        "EAGLE"
+    }
+
+    /// The files that it was loaded from.
+    pub fn files(&self) -> &ModelFiles {
+        &self.files
+    }
+
+    /// What the user should know of its settings and weights, in sentences.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Parameters of its own, without an embedding; what it shares with the target is the target's.
+    pub fn num_parameters(&self) -> usize {
+        self.info.parameters
+    }
+
+    /// Parameters that drafting a token reads: its own, and the output head.
+    pub fn parameters_per_forward(&self) -> usize {
+        self.info.parameters_of_all_rows
+    }
+
+    /// Bytes of weights that drafting a token reads. A tree is scored level by level: one of height
+    /// h reads those of the layer h + 1 times, and those of the output head once.
+    pub fn bytes_per_forward(&self) -> usize {
+        self.cpu.held_bytes() + self.head_bytes()
+    }
+
+    /// The part of them that is the output head, which it shares with the target.
+    pub fn head_bytes(&self) -> usize {
+        let weights = self.info.vocab_size * self.info.size;
+        self.target.weight_bytes(weights)
+    }
+
+    /// The vocabulary and the limits of its sessions, and what they observe.
+    pub fn info(&self) -> ScorerInfo {
+        ScorerInfo::new(self.info.architecture, self.info.vocab_size)
+            .with_max_context(self.info.max_context)
+            .with_max_nodes(Some(max_nodes(&self.info)))
+            .observing(HiddenLayers::LAST)
+    }
+
+    /// A session that has observed nothing yet. Allocates nothing.
+    pub fn session(self: &Arc<Self>) -> HeadSession {
+        HeadSession::new(Arc::clone(self))
+    }
+
+    /// Length of its states.
+    fn size(&self) -> usize {
+        self.info.size
+    }
+
+    /// Room for keys and values. Allocates nothing.
+    fn cache(&self) -> Cache {
+        self.cpu.cache(self.info.cache_shape())
+    }
+
+    /// Runs what computes with the head where it is fastest.
+    fn scope<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        self.cpu.scope(run)
+    }
+
+    /// What the rows of `plan` give, whose tokens stand beside `states`.
+    fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
+        let Vocabulary { table, .. } = self.vocabulary();
+        let mut write = |forward: &mut CpuForward<'_>| self.eagle.rows(forward, states, table);
+        self.cpu.run_fed(&self.info, plan, cache, &mut write)
+    }
+
+    /// Logits of states.
+    fn logits(&self, states: &[f32]) -> Vec<f32> {
+        self.vocabulary().head.forward(states)
+    }
+
+    /// Where the target's tokens enter and leave it.
+    fn vocabulary(&self) -> Vocabulary<'_, Cpu> {
+        let vocabulary = self.target.vocabulary();
+        vocabulary.expect("looked at when the head was loaded")
+    }
+}
+
+impl MemoryEstimate {
+    /// As [`of`](Self::of), for the files of a head. Reads config.json and the headers of weights.
+    ///
+    /// # Errors
+    /// Files that are of no known kind of head.
+    pub fn of_head(
+        files: &ModelFiles,
+        dtype: DType,
+        cache: Option<crate::CacheType>,
+        tokens: usize,
+        nodes: usize,
+    ) -> Result<Self> {
+        let (config, _) = open(files)?;
+        let own = config.own_parameters();
+        let heads = config.layer.heads;
+        let slots = tokens.saturating_add(nodes);
+        Ok(Self {
+            weights: dtype
+                .bytes(own)
+                .unwrap_or(own.saturating_mul(size_of::<f32>())),
+            cache: product(&[2, heads.kv, heads.size, cache.unwrap_or_default().bytes()])
+                .saturating_mul(slots)
+                // The states of the text, and of what was drafted behind it.
+                .saturating_add(product(&[config.layer.size, size_of::<f32>(), slots])),
+            workspace: product(&[
+                sum(&[
+                    product(&[512, 14, config.layer.size]),
+                    product(&[nodes, config.layer.vocab_size]),
+                ]),
+                size_of::<f32>(),
+            ]),
+        })
+    }
+}
