@@ -178,8 +178,15 @@ pub(crate) fn assemble(
 
 fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Result<Config> {
     let target = neural(args, model)?;
-    let drafters = args.drafters.iter().map(|drafter| neural(args, drafter));
-    let mut spec = CascadeSpec::new(target, drafters.collect::<Result<_>>()?);
+    let drafters = args.drafters.iter().map(|drafter| {
+        let head = drafter.strip_prefix(HEAD);
+        head.map_or_else(
+            || neural(args, drafter),
+            |head| head_over(&target, args, head),
+        )
+    });
+    let drafters = drafters.collect::<Result<_>>()?;
+    let mut spec = CascadeSpec::new(target, drafters);
     spec.text = text_drafter(args);
     spec.max_nodes = args.nodes;
     spec.draft_tokens.clone_from(&args.draft_tokens);
@@ -205,6 +212,16 @@ fn text_drafter(args: &ModelArgs) -> Option<(TextDrafter, NgramTable)> {
     };
     let table = args.ngram.as_deref().map(NgramTable::parse);
     Some((drafter, table.unwrap_or(NgramTable::Fitting)))
+}
+
+/// What stands before the folder of a head, where a drafter is named.
+const HEAD: &str = "head:";
+
+fn head_over(target: &Neural, args: &ModelArgs, name: &str) -> Result<Neural> {
+    let mut head = Neural::head(model_source(name)?, target);
+    head.dtype = args.dtype;
+    head.cache_dtype = args.cache_dtype;
+    Ok(head)
 }
 
 fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cascade_core::{Fingerprint, Scorer};
 use cascade_engine::RowTimes;
 use cascade_models::{
-    compute_threads, load_files, locate, CacheType, DType, HubOptions, LoadOptions, LoadedModel,
-    MemoryEstimate, ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer,
+    compute_threads, load_files, load_head, locate, CacheType, DType, Head, HubOptions,
+    LoadOptions, LoadedModel, MemoryEstimate, Model, ModelFiles, ModelSource, OpenDevice,
+    Overcommit, Tokenizer,
 };
 use cascade_ngram::{BigramTable, NgramTable, Resources, TableLocator};
 
@@ -105,6 +106,8 @@ pub struct ModelPool {
     pub(crate) fixed_costs: bool,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
+    /// With the targets that they read.
+    heads: Mutex<Vec<(ModelKey, Arc<Model>, Arc<Head>)>>,
     /// Files of models that have been looked for, so that the hub is asked once.
     located: Mutex<Vec<(ModelKey, ModelFiles)>>,
     tables: Mutex<HashMap<TableLocator, Arc<BigramTable>>>,
@@ -150,6 +153,7 @@ impl ModelPool {
             fixed_costs: options.fixed_costs,
             devices: Mutex::default(),
             models: Mutex::default(),
+            heads: Mutex::default(),
             located: Mutex::default(),
             tables: Mutex::default(),
             ngram_tables: Mutex::default(),
@@ -287,6 +291,29 @@ impl ModelPool {
         Ok(model)
     }
 
+    /// A head over `target`: loaded if it is new, shared if it has been loaded.
+    ///
+    /// # Errors
+    /// As [`load_head`]; a device that is not there.
+    pub(crate) fn head_of(
+        &self,
+        neural: &Neural,
+        target: &Arc<Model>,
+    ) -> cascade_models::Result<Arc<Head>> {
+        let key = self.key(neural)?;
+        let files = self.files(neural)?;
+        let mut heads = lock(&self.heads);
+        let known = heads
+            .iter()
+            .find(|(known, of, _)| *known == key && Arc::ptr_eq(of, target));
+        if let Some((_, _, head)) = known {
+            return Ok(Arc::clone(head));
+        }
+        let head = Arc::new(load_head(files, target, &self.load_options(neural)?)?);
+        heads.push((key, Arc::clone(target), Arc::clone(&head)));
+        Ok(head)
+    }
+
     /// Where notices go.
     pub(crate) fn notices(&self) -> Notices {
         self.notices.clone()
@@ -344,11 +371,16 @@ impl ModelPool {
         let device = self.device(neural)?.device;
         let dtype = neural.dtype_on(device.is_cpu());
         let (files, cache) = (self.files(neural)?, neural.cache_dtype);
+        if neural.is_head {
+            return MemoryEstimate::of_head(&files, dtype, cache, tokens, nodes);
+        }
         MemoryEstimate::of(&files, &device, dtype, cache, tokens, nodes)
     }
 
     pub(crate) fn is_loaded(&self, key: &ModelKey) -> bool {
-        lock(&self.models).iter().any(|(known, _)| known == key)
+        let heads = lock(&self.heads);
+        let head = heads.iter().any(|(known, ..)| known == key);
+        head || lock(&self.models).iter().any(|(known, _)| known == key)
     }
 
     pub(crate) fn key(&self, neural: &Neural) -> cascade_models::Result<ModelKey> {
