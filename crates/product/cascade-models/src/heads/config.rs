@@ -191,6 +191,24 @@ mod tests {
     }
 
     #[test]
+    fn shares_of_a_forward() {
+        for (name, own, head, share) in [
+            ("vicuna-7b", 235_937_792, 131_072_000, 0.0555),
+            ("llama-3.1-8b", 251_666_432, 525_336_576, 0.1035),
+        ] {
+            let mut config = crate::shape(name).unwrap();
+            let target = DecoderConfig::read(&config).unwrap();
+            config["num_hidden_layers"] = 1.into();
+            let found = HeadConfig::of_settings(&config, true).unwrap();
+            assert_eq!(found.own_parameters(), own, "{name}");
+            assert_eq!(target.vocab_size * target.size, head, "{name}");
+            let of_target = target.parameters_per_forward() as f64;
+            let found = (own + head) as f64 / of_target;
+            assert!((found - share).abs() < 1e-4, "{name}: {found}");
+        }
+    }
+
+    #[test]
     fn what_changes_a_forward_is_refused_by_name() {
         for (settings, word) in [
             (json!({"num_hidden_layers": 2}), "2 layers"),
