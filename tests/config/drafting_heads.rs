@@ -218,7 +218,7 @@ fn a_head_is_a_neural_level_and_saves_forwards_of_its_target() {
             forwards * 10 < wasted * 9,
             "{forwards} of {wasted} forwards"
         );
-        assert!(calls(&with_bad, "bad") >= 3 * (wasted as u64 - 4));
+        assert!(calls(&with_bad, "bad") + 8 > 2 * wasted as u64);
         assert_eq!(with_good.steps[0].drafted, 0);
     }
 }
@@ -296,13 +296,16 @@ fn a_head_and_the_text_draft_together() {
 #[test]
 fn a_head_that_does_not_pay_rests() {
     let heads = Heads::new();
-    let mut cascade = assemble(&heads.entry("bad", ""), "schedule: online").unwrap();
-    let options = Options::default().with_max_new_tokens(256);
+    let rest = "schedule: online\ngeneration: { ignore_eos: true }";
+    let mut cascade = assemble(&heads.entry("bad", ""), rest).unwrap();
+    let options = Options::default().with_max_new_tokens(300);
     let found = generate(&mut cascade, PROMPTS[0], &options);
-    let (head, target) = (calls(&found, "bad"), calls(&found, "demo-llama-target"));
+    let late = &found.steps[found.steps.len() / 2..];
+    let drafted = late.iter().filter(|step| step.drafted > 0).count();
     assert!(
-        head * 2 < target,
-        "{head} calls of the head, {target} of the target"
+        drafted * 5 < late.len(),
+        "{drafted} of {} late steps",
+        late.len()
     );
 }
 

@@ -273,6 +273,26 @@ mod tests {
     }
 
     #[test]
+    fn a_head_has_the_tokenizer_of_its_target() {
+        cascade_demo::register();
+        let line = "--model embedded:demo-llama-target --drafter head:./eagle --dtype q8_0";
+        let args = parsed(line).unwrap();
+        let config = configuration(&args, None, "embedded:demo-llama").unwrap();
+        let Drafter::Neural { model, .. } = &config.drafters()[0] else {
+            panic!("a head is a neural drafter");
+        };
+        assert!(model.is_head);
+        assert_eq!(model.name, "eagle");
+        assert_eq!(model.dtype, Some(DType::Q8_0));
+        assert_eq!(model.tokenizer.as_ref(), Some(&config.target.source));
+        let yaml = config.to_yaml().unwrap();
+        assert!(
+            yaml.contains("\n- head: ") && yaml.contains("/eagle\n"),
+            "{yaml}"
+        );
+    }
+
+    #[test]
     fn the_tree_follows_the_drafters_of_the_demo() {
         cascade_demo::register();
         let args = parsed("--tree").unwrap();
