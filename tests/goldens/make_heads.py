@@ -7,6 +7,11 @@ differs. See README.md for the keys.
 EAGLE-1 and EAGLE-2 (SafeAILab/EAGLE, cnets1.py): row i reads the embedding of token i + 1 and, behind it, the target's last hidden
 state after token i (normed, as its lm_head reads it) through `fc`, then a LLaMA layer without its first norm. What comes out is the
 state of the next row, and the target's lm_head makes logits of it.
+
+EAGLE-3 (cnets.py): the states of three layers side by side become one through `fc`; the row that reads embedding and state, each
+behind its norm, adds to the state as it is (or normed, if the speculators library's norm_before_residual says so). What comes out is
+the state of the next row as it is, and behind `norm` what the head's own lm_head reads, whose row i is token i + d2t[i]. States here are
+random: the target has not enough layers.
 """
 
 import argparse
@@ -30,6 +35,18 @@ EAGLE = {
     "eagle": (CONFIG, True),
     "eagle-gqa": ({**CONFIG, "num_key_value_heads": 2, "bias": False, "qkv_bias": True, "rope_theta": 10000.0,
                    "rope_scaling": {"type": "linear", "factor": 2.0}}, False),
+}
+
+EAGLE3 = {**CONFIG, "num_key_value_heads": 2, "rms_norm_eps": 0.02, "architectures": ["LlamaForCausalLMEagle3"]}
+
+# Name: settings, what the layer is called, and whether the files have an embedding.
+EAGLES3 = {
+    "eagle3": ({**EAGLE3, "draft_vocab_size": 17}, "midlayer.", False),
+    "eagle3-speculators": ({
+        "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "speculators_version": "0.3.0",
+        "speculators_config": {"algorithm": "eagle3"}, "draft_vocab_size": 20, "norm_before_residual": True,
+        "target_hidden_size": None, "eagle_aux_hidden_state_layer_ids": [0, 1, 2],
+        "transformer_layer_config": EAGLE3}, "layers.0.", True),
 }
 
 # Tokens of the context, how many of them have states of the target, and a tree behind it.
@@ -59,6 +76,28 @@ def weights_of(settings, embedding, rng):
         weights[f"{layer}mlp.{part}_proj.weight"] = draw(inner, size)
     weights[f"{layer}mlp.down_proj.weight"] = draw(size, inner)
     weights[f"{layer}post_attention_layernorm.weight"] = 1 + draw(size)
+    if embedding:
+        weights["embed_tokens.weight"] = draw(VOCABULARY, size)
+    return weights
+
+
+def weights_of_eagle3(settings, layer, embedding, rng):
+    """The same of a head of EAGLE-3."""
+    size, inner, rows = SIZE, EAGLE3["intermediate_size"], settings["draft_vocab_size"]
+    kv = EAGLE3["num_key_value_heads"] * (size // EAGLE3["num_attention_heads"])
+    draw = lambda *shape: rng.uniform(-0.4, 0.4, shape).astype(np.float32)
+    weights = {"fc.weight": draw(size, 3 * size), "norm.weight": 1 + draw(size), "lm_head.weight": draw(rows, size)}
+    for part, outputs in (("q", size), ("k", kv), ("v", kv)):
+        weights[f"{layer}self_attn.{part}_proj.weight"] = draw(outputs, 2 * size)
+    weights[f"{layer}self_attn.o_proj.weight"] = draw(size, size)
+    for part in ("gate", "up"):
+        weights[f"{layer}mlp.{part}_proj.weight"] = draw(inner, size)
+    weights[f"{layer}mlp.down_proj.weight"] = draw(size, inner)
+    for norm in ("input_layernorm", "hidden_norm", "post_attention_layernorm"):
+        weights[f"{layer}{norm}.weight"] = 1 + draw(size)
+    tokens = np.sort(rng.choice(VOCABULARY, rows, replace=False))
+    weights["d2t"] = np.int64(tokens - np.arange(rows))
+    weights["t2d"] = np.isin(np.arange(VOCABULARY), tokens)
     if embedding:
         weights["embed_tokens.weight"] = draw(VOCABULARY, size)
     return weights
@@ -126,6 +165,30 @@ class Eagle:
         return self.head @ given
 
 
+class Eagle3:
+    def __init__(self, weights, settings, prefix, target):
+        self.layer = Layer(weights, prefix, EAGLE3)
+        self.normed_stream = settings.get("norm_before_residual", False)
+        self.fuse, self.head = np.float64(weights["fc.weight"]), np.float64(weights["lm_head.weight"])
+        self.embedding = np.float64(weights.get("embed_tokens.weight", target["model.embed_tokens.weight"]))
+        self.weight = np.float64(weights["norm.weight"])
+        self.tokens = np.arange(len(self.head)) + weights["d2t"]
+
+    def row(self, token, state, position, seen):
+        if len(state) == 3 * SIZE:
+            state = self.fuse @ state
+        normed = self.layer.norm(state, "hidden_norm")
+        row = np.concatenate([self.layer.norm(self.embedding[token], "input_layernorm"), normed])
+        own = self.layer.keys_values(row, position)
+        row = (normed if self.normed_stream else state) + self.layer.attention(row, position, [*seen, own])
+        return row + self.layer.feed_forward(self.layer.norm(row, "post_attention_layernorm")), own
+
+    def logits(self, given):
+        logits = np.full(VOCABULARY, -np.inf)
+        logits[self.tokens] = self.head @ (given / np.sqrt(np.mean(given * given) + EAGLE3["rms_norm_eps"]) * self.weight)
+        return logits
+
+
 def answer(head, context, states, known, tree_tokens, parents):
     """Logits after a context and each node of a tree, of whose context the first `known` tokens have states."""
     seen, given = [], None
@@ -147,26 +210,36 @@ def main():
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     target, golden = load_file(TARGET / "model.safetensors"), load_file(TARGET / "golden.safetensors")
-    tokens, states = golden["tokens"], np.float64(golden["hidden"])
+    tokens = golden["tokens"]
     for number, (name, (settings, embedding)) in enumerate(EAGLE.items()):
-        folder = HERE / "heads" / name
         weights = weights_of(settings, embedding, np.random.default_rng(number))
-        head = Eagle(weights, settings, target)
-        answers = {"tokens": tokens, "states": golden["hidden"]}
-        for case, (length, known, tree_tokens, parents) in enumerate(CASES):
-            answers[f"{case}.length"] = np.int64([length, known])
-            answers[f"{case}.tree_tokens"] = np.int64(tree_tokens)
-            answers[f"{case}.tree_parents"] = np.int64(parents)
-            answers[f"{case}.logits"] = answer(head, tokens[:length], states, known, tree_tokens, parents)
-        if check:
-            written = {**load_file(folder / "model.safetensors"), **load_file(folder / "golden.safetensors")}
-            for key, value in {**weights, **answers}.items():
-                assert np.allclose(written[key], value, atol=1e-6), f"{name}: {key}"
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-        save_file(answers, folder / "golden.safetensors")
+        save(name, settings, weights, Eagle(weights, settings, target), tokens, golden["hidden"], check)
+    for number, (name, (settings, layer, embedding)) in enumerate(EAGLES3.items()):
+        rng = np.random.default_rng(100 + number)
+        weights = weights_of_eagle3(settings, layer, embedding, rng)
+        states = rng.uniform(-2, 2, (len(tokens), 3 * SIZE)).astype(np.float32)
+        save(name, settings, weights, Eagle3(weights, settings, layer, target), tokens, states, check)
+
+
+def save(name, settings, weights, head, tokens, states, check):
+    """Writes the files of a head and what it answers, or compares them."""
+    folder = HERE / "heads" / name
+    answers = {"tokens": tokens, "states": states}
+    for case, (length, known, tree_tokens, parents) in enumerate(CASES):
+        answers[f"{case}.length"] = np.int64([length, known])
+        answers[f"{case}.tree_tokens"] = np.int64(tree_tokens)
+        answers[f"{case}.tree_parents"] = np.int64(parents)
+        answers[f"{case}.logits"] = answer(head, tokens[:length], np.float64(states), known, tree_tokens, parents)
+    if check:
+        written = {**load_file(folder / "model.safetensors"), **load_file(folder / "golden.safetensors")}
+        for key, value in {**weights, **answers}.items():
+            assert np.allclose(written[key], value, atol=1e-6), f"{name}: {key}"
+        assert json.loads((folder / "config.json").read_text()) == settings, name
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(answers, folder / "golden.safetensors")
 
 
 main()

@@ -181,6 +181,23 @@ impl Checkpoint {
         Ok(stored)
     }
 
+    /// The values of the list `name`, whole numbers of 64 bits.
+    ///
+    /// # Errors
+    /// If it is missing, or of another length or type.
+    pub fn longs(&self, name: &str, length: usize) -> Result<Vec<i64>> {
+        let entry = self.entry(name, &[length])?;
+        let file = &self.inner.files[entry.file];
+        let longs = file.longs(&entry.own)?;
+        let longs = longs.ok_or_else(|| Error::UnsupportedTensorType {
+            file: file.name().to_owned(),
+            tensor: name.to_owned(),
+            dtype: entry.info.dtype.clone(),
+        })?;
+        self.used().insert(name.to_owned());
+        Ok(longs)
+    }
+
     /// The same, whatever the values are.
     pub fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
         let entry = self.entry(name, expected)?;

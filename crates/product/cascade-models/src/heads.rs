@@ -3,14 +3,17 @@
 //! A head is small because its target has done the work: beside tokens, it reads the states that
 //! the target had when it verified them, and it shares the target's output head, most also its
 //! embedding. What a checkpoint of one says of itself is read in [`config`]; there is one file for
-//! each kind of head: [`eagle`].
+//! each kind of head: [`eagle`], [`eagle3`].
 
 mod config;
 mod eagle;
+mod eagle3;
 mod fed_rows;
 mod observed;
 mod session;
 
+use std::borrow::Cow;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use cascade_checkpoint::{read_json, Checkpoint};
@@ -20,9 +23,10 @@ use cascade_hub::{ModelFiles, WeightFormat};
 
 pub use self::session::HeadSession;
 
-use self::config::HeadConfig;
+use self::config::{HeadConfig, Kind};
 use self::eagle::Eagle;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader};
+use self::eagle3::Eagle3;
+use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Table};
 use crate::backend::{Backend, BackendNetwork, ModelInfo, Vocabulary};
 use crate::checks::{product, sum};
 use crate::plan::Plan;
@@ -30,20 +34,37 @@ use crate::session::max_nodes;
 use crate::weights::CheckpointWeights;
 use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
 
-/// A drafter that reads the hidden states of one target: EAGLE-1 and EAGLE-2.
+/// A drafter that reads the hidden states of one target: EAGLE-1, EAGLE-2 and EAGLE-3.
 ///
-/// It shares the target's weights, which it keeps alive: the output head, and the embedding unless
-/// its files have one. It computes on the CPU. Any number of [sessions](Self::session) share it.
+/// It shares the target's weights, which it keeps alive: the output head unless it has one, and the
+/// embedding unless its files have one. It computes on the CPU. Any number of [sessions](Self::session) share it.
 #[derive(Debug)]
 pub struct Head {
     name: String,
-    eagle: Eagle,
+    kind: &'static str,
+    layer: Box<dyn Recurrent>,
     cpu: Cpu,
     /// Of its layers, over the target's vocabulary.
     info: ModelInfo,
     target: Arc<BackendNetwork<Cpu>>,
     warnings: Vec<String>,
     files: ModelFiles,
+}
+
+/// A layer that feeds on what it gives: what kinds of heads differ in.
+trait Recurrent: Debug + Send + Sync {
+    /// The target's states that it reads, side by side in the order in which a set gives them.
+    fn observes(&self) -> HiddenLayers;
+
+    /// Of states of the target, what rows read.
+    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]>;
+
+    /// Rows of tokens beside `states`, one for each: to the states that follow them. `shared` is
+    /// the target's embedding.
+    fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table);
+
+    /// Logits over the target's vocabulary of what rows gave. `shared` is the target's output head.
+    fn logits(&self, given: &[f32], shared: &Map) -> Vec<f32>;
 }
 
 /// Loads the head of these files for `target`. What its config.json and the shapes of its tensors
@@ -74,12 +95,22 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
             "take a drafter with a tokenizer of its own",
         ));
     }
-    let (config, weights) = open(&files)?;
+    let (config, weights) = open(&files, Some((target.layers(), target.hidden_size())))?;
     config.check_target(target, &files.config)?;
     let weights = CheckpointWeights(weights);
     let info = config.info(target);
     let mut loader = CpuLoader::new(info, &weights, options.types())?;
-    let eagle = Eagle::load(&config, info.max_context.unwrap_or_default(), &mut loader)?;
+    let positions = info.max_context.unwrap_or_default();
+    let (kind, layer): (_, Box<dyn Recurrent>) = match &config.kind {
+        Kind::Eagle(own) => {
+            let eagle = Eagle::load(&config, own, positions, &mut loader)?;
+            ("EAGLE", Box::new(eagle))
+        }
+        Kind::Eagle3(own) => {
+            let eagle = Eagle3::load(&config, own, positions, &weights.0, &mut loader)?;
+            ("EAGLE-3", Box::new(eagle))
+        }
+    };
     let cpu = loader.backend();
     let mut warnings = config.layer.warnings().to_vec();
     warnings.extend(cpu.notes());
@@ -87,7 +118,8 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
     refuse_leftovers(&weights.0)?;
     Ok(Head {
         name: files.name.clone(),
-        eagle,
+        kind,
+        layer,
         cpu,
         info,
         target: network,
@@ -96,8 +128,9 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
     })
 }
 
-/// Files of a head: what they say, and the weights, of which only the headers are read.
-fn open(files: &ModelFiles) -> Result<(HeadConfig, Checkpoint)> {
+/// Files of a head over a model of so many layers of so many elements, if that is known: what they say, and the
+/// weights, of which only the headers are read.
+fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfig, Checkpoint)> {
     if files.weight_format == WeightFormat::Gguf {
         return Err(Error::Head {
             file: files.config.to_string(),
@@ -107,16 +140,16 @@ fn open(files: &ModelFiles) -> Result<(HeadConfig, Checkpoint)> {
         });
     }
     let weights = Checkpoint::open_as_named(files)?;
-    let config = HeadConfig::read(&read_json(&files.config)?, &weights, &files.config)?;
+    let config = HeadConfig::read(&read_json(&files.config)?, &weights, &files.config, target)?;
     Ok((config, weights))
 }
 
-/// Refuses tensors that nothing is computed with, but tables that follow from settings.
+/// Refuses tensors that nothing is computed with, but tables that follow from settings, and which
+/// tokens have a row, which follows from what the rows are.
 fn refuse_leftovers(weights: &Checkpoint) -> Result<()> {
     let unused = weights.unused();
-    let left = unused
-        .iter()
-        .filter(|name| !name.ends_with("rotary_emb.inv_freq"));
+    let useless = |name: &str| name == "t2d" || name.ends_with("rotary_emb.inv_freq");
+    let left = unused.iter().filter(|name| !useless(name));
     let left: Vec<&str> = left.map(String::as_str).collect();
     match left.first() {
         None => Ok(()),
@@ -140,7 +173,7 @@ impl Head {
 
     /// What kind of head it is, in words.
     pub fn kind(&self) -> &'static str {
-        "EAGLE"
+        self.kind
     }
 
     /// The files that it was loaded from.
@@ -169,10 +202,10 @@ impl Head {
         self.cpu.held_bytes() + self.head_bytes()
     }
 
-    /// The part of them that is the output head, which it shares with the target.
+    /// The part of them that it shares with the target: the output head, or nothing.
     pub fn head_bytes(&self) -> usize {
-        let weights = self.info.vocab_size * self.info.size;
-        self.target.weight_bytes(weights)
+        let shared = self.info.parameters_of_all_rows - self.info.parameters;
+        self.target.weight_bytes(shared)
     }
 
     /// The vocabulary and the limits of its sessions, and what they observe.
@@ -180,7 +213,7 @@ impl Head {
         ScorerInfo::new(self.info.architecture, self.info.vocab_size)
             .with_max_context(self.info.max_context)
             .with_max_nodes(Some(max_nodes(&self.info)))
-            .observing(HiddenLayers::LAST)
+            .observing(self.layer.observes())
     }
 
     /// A session that has observed nothing yet. Allocates nothing.
@@ -203,16 +236,21 @@ impl Head {
         self.cpu.scope(run)
     }
 
+    /// Of states of the target, what rows read.
+    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
+        self.layer.enter(observed)
+    }
+
     /// What the rows of `plan` give, whose tokens stand beside `states`.
     fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
         let Vocabulary { table, .. } = self.vocabulary();
-        let mut write = |forward: &mut CpuForward<'_>| self.eagle.rows(forward, states, table);
+        let mut write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
         self.cpu.run_fed(&self.info, plan, cache, &mut write)
     }
 
     /// Logits of states.
     fn logits(&self, states: &[f32]) -> Vec<f32> {
-        self.vocabulary().head.forward(states)
+        self.layer.logits(states, self.vocabulary().head)
     }
 
     /// Where the target's tokens enter and leave it.
@@ -234,7 +272,7 @@ impl MemoryEstimate {
         tokens: usize,
         nodes: usize,
     ) -> Result<Self> {
-        let (config, _) = open(files)?;
+        let (config, _) = open(files, None)?;
         let own = config.own_parameters();
         let heads = config.layer.heads;
         let slots = tokens.saturating_add(nodes);

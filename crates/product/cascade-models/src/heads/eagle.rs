@@ -6,7 +6,12 @@
 //! place of the state after token i + 1, for the next row and for the output head. The layer has no
 //! norm before its attention, and none after it.
 
-use super::config::HeadConfig;
+use std::borrow::Cow;
+
+use cascade_core::HiddenLayers;
+
+use super::config::{EagleConfig, HeadConfig};
+use super::Recurrent;
 use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
 use crate::backend::{
     Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform,
@@ -35,6 +40,7 @@ impl Eagle {
     /// Tensors that are missing, or of another shape than config.json says.
     pub(super) fn load(
         config: &HeadConfig,
+        own: &EagleConfig,
         positions: usize,
         loader: &mut CpuLoader<'_>,
     ) -> Result<Self> {
@@ -54,11 +60,11 @@ impl Eagle {
         let down = [("layers.0.mlp.down_proj".to_owned(), size)];
         let (cosines, sines) = layer.rope.rotations(positions, head);
         Ok(Self {
-            embedding: match config.own_embedding {
+            embedding: match own.embedding {
                 true => Some(loader.table("embed_tokens", false)?),
                 false => None,
             },
-            fuse: loader.linear(LinearSpec::new(2 * size, &fuse).with_bias(config.fuse_bias))?,
+            fuse: loader.linear(LinearSpec::new(2 * size, &fuse).with_bias(own.fuse_bias))?,
             rotary: loader.rotary(cosines, sines)?,
             qkv: {
                 let qkv = LinearSpec::new(size, &qkv).used_as(Outputs::Rotated);
@@ -71,9 +77,18 @@ impl Eagle {
             activation: layer.activation,
         })
     }
+}
 
-    /// Rows of tokens beside `states`, one for each: to the states that follow them.
-    pub(super) fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
+impl Recurrent for Eagle {
+    fn observes(&self) -> HiddenLayers {
+        HiddenLayers::LAST
+    }
+
+    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
+        observed.into()
+    }
+
+    fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
         let table = self.embedding.as_ref().unwrap_or(shared);
         forward.join(table, states, &self.fuse);
         let rotated: QkTransform<'_, Cpu> = QkTransform::Rotated(&self.rotary);
@@ -82,5 +97,9 @@ impl Eagle {
         forward.add_attended(&self.output, &self.feed_forward_norm);
         forward.activate(&self.gate_up, self.activation);
         forward.end(&self.down);
+    }
+
+    fn logits(&self, given: &[f32], shared: &Map) -> Vec<f32> {
+        shared.forward(given)
     }
 }

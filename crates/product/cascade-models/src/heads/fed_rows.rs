@@ -77,7 +77,8 @@ impl Rows {
             let end = rows.min(done + CHUNK);
             let no_nodes = TokenTree::new();
             let plan = Plan::new(done, &text[done + 1..=end], &no_nodes);
-            let given = head.forward(&plan, observed.rows(done..end), &mut self.cache);
+            let states = head.enter(observed.rows(done..end));
+            let given = head.forward(&plan, &states, &mut self.cache);
             self.last = given[given.len() - head.size()..].to_vec();
             done = end;
         }

@@ -1,12 +1,12 @@
 //! The states of verified text.
 
-use cascade_core::{common_prefix, HiddenLayer, Matrix, Observation, TokenId};
+use cascade_core::{common_prefix, HiddenLayers, Matrix, Observation, TokenId};
 
 /// Tokens that the target has verified, and its state after each.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     tokens: Vec<TokenId>,
-    /// `[tokens, width]`
+    /// `[tokens, width]`: those of several layers side by side.
     states: Vec<f32>,
     width: usize,
 }
@@ -36,13 +36,17 @@ impl Observed {
 
     /// Takes what the target verified in a step: the states of the context, as far as they are
     /// given, and of the accepted nodes. Behind a gap nothing is known.
-    pub(super) fn learn(&mut self, step: &Observation<'_>, layer: HiddenLayer) {
-        let Some(given) = step.hidden.and_then(|hidden| hidden.of(layer)) else {
+    pub(super) fn learn(&mut self, step: &Observation<'_>, layers: HiddenLayers) {
+        let given = layers.iter().map(|layer| step.hidden?.of(layer));
+        let Some(given) = given.collect::<Option<Vec<&Matrix>>>() else {
+            return;
+        };
+        let Some(first) = given.first() else {
             return;
         };
         let (context, nodes) = (step.context, step.draft.len());
         // The last rows are those of the nodes, before them that of the context.
-        let Some(of_context) = given.rows().checked_sub(nodes).filter(|&rows| rows > 0) else {
+        let Some(of_context) = first.rows().checked_sub(nodes).filter(|&rows| rows > 0) else {
             return;
         };
         let Some(start) = context.len().checked_sub(of_context) else {
@@ -55,31 +59,31 @@ impl Observed {
             }
         }
         self.truncate(start);
-        self.width = given.columns();
+        self.width = given.iter().map(|states| states.columns()).sum();
         for (row, &token) in context[start..].iter().enumerate() {
-            self.push(token, given, row);
+            self.push(token, &given, row);
         }
         for &node in step.accepted {
-            self.push(step.draft.token(node), given, of_context + node);
+            self.push(step.draft.token(node), &given, of_context + node);
         }
     }
 
-    fn push(&mut self, token: TokenId, states: &Matrix, row: usize) {
+    fn push(&mut self, token: TokenId, states: &[&Matrix], row: usize) {
         self.tokens.push(token);
-        self.states.extend_from_slice(states.row(row));
+        for states in states {
+            self.states.extend_from_slice(states.row(row));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use cascade_core::{HiddenStates, TokenTree};
+    use cascade_core::{HiddenLayer, HiddenStates, TokenTree};
 
     use super::*;
 
-    const LAYER: HiddenLayer = HiddenLayer::Last;
-
     fn states(rows: &[f32]) -> HiddenStates {
-        HiddenStates::default().with(LAYER, Matrix::new(1, rows.to_vec()))
+        HiddenStates::default().with(HiddenLayer::Last, Matrix::new(1, rows.to_vec()))
     }
 
     #[test]
@@ -93,7 +97,7 @@ mod tests {
         let text = [4, 5, 6];
         let path = [a, b];
         let step = Observation::new(&text, &tree, &path, &[7, 9, 2], &[0; 4]);
-        observed.learn(&step.with_hidden(Some(&rows)), LAYER);
+        observed.learn(&step.with_hidden(Some(&rows)), HiddenLayers::LAST);
         assert_eq!(observed.tokens, [4, 5, 6, 7, 9]);
         assert_eq!(observed.rows(0..5), [1.0, 2.0, 3.0, 17.0, 19.0]);
         assert_eq!(observed.of(&[4, 5, 6, 7, 9, 2]), 5);
@@ -106,12 +110,12 @@ mod tests {
         let nothing = TokenTree::new();
         let next = states(&[20.0]);
         let step = Observation::new(&text, &nothing, &[], &[1], &[0]);
-        observed.learn(&step.with_hidden(Some(&next)), LAYER);
+        observed.learn(&step.with_hidden(Some(&next)), HiddenLayers::LAST);
         assert_eq!(observed.of(&[4, 5, 6, 7, 9, 2, 1]), 6);
         // Another text, of which the beginning is not known.
         let other = [4, 5, 3, 3];
         let step = Observation::new(&other, &nothing, &[], &[1], &[0]);
-        observed.learn(&step.with_hidden(Some(&next)), LAYER);
+        observed.learn(&step.with_hidden(Some(&next)), HiddenLayers::LAST);
         assert_eq!(observed.of(&[4, 5, 3, 3, 1]), 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cascade_core::{
-    Error, HiddenLayer, Observation, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
+    Error, Observation, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 
 use super::fed_rows::Rows;
@@ -134,7 +134,7 @@ impl Scorer for HeadSession {
     }
 
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
-        self.observed.learn(observation, HiddenLayer::Last);
+        self.observed.learn(observation, self.info().observes);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use cascade_core::{HiddenLayer, HiddenLayers, TokenId};
 use cascade_cpu::Cache;
 
-use super::{run, Cpu, CpuForward, Map, Table};
+use super::{run, Cpu, CpuForward, Map, Norm, Table};
 use crate::backend::host::{HostInput, HostRows};
 use crate::backend::ModelInfo;
 use crate::plan::Plan;
@@ -49,6 +49,13 @@ impl Map {
     }
 }
 
+impl Norm {
+    /// Rows, normed.
+    pub(crate) fn apply(&self, rows: &[f32]) -> Vec<f32> {
+        cascade_cpu::rms_norm(rows, &self.weight, self.epsilon)
+    }
+}
+
 impl CpuForward<'_> {
     /// Embeddings of the tokens, each followed by as much of `states` as belongs to its row,
     /// through a linear map to the residual stream. What follows reads it without a norm.
@@ -63,6 +70,31 @@ impl CpuForward<'_> {
         }
         self.stream = fuse.forward(&joined);
         self.normed.clone_from(&self.stream);
+    }
+
+    /// States of the rows to the residual stream, as they are or normed; what follows reads the
+    /// embeddings of the tokens and the states side by side, both normed.
+    pub(crate) fn stand_beside(
+        &mut self,
+        table: &Table,
+        states: &[f32],
+        [of_embeddings, of_states]: [&Norm; 2],
+        normed_stream: bool,
+    ) {
+        let (tokens, size) = (self.tokens(), table.size());
+        let mut embeddings = vec![0.0; tokens.len() * size];
+        for (row, token) in embeddings.chunks_exact_mut(size).zip(tokens) {
+            table.read_row(token as usize, row);
+        }
+        let (embeddings, normed) = (of_embeddings.apply(&embeddings), of_states.apply(states));
+        let rows = embeddings.chunks_exact(size).zip(normed.chunks_exact(size));
+        self.normed = rows
+            .flat_map(|(left, right)| [left, right].concat())
+            .collect();
+        self.stream = match normed_stream {
+            true => normed,
+            false => states.to_vec(),
+        };
     }
 
     /// Adds a linear map of the inner layer to the residual stream, which the forward ends with.
