@@ -37,7 +37,8 @@ use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
 /// A drafter that reads the hidden states of one target: EAGLE-1, EAGLE-2 and EAGLE-3.
 ///
 /// It shares the target's weights, which it keeps alive: the output head unless it has one, and the
-/// embedding unless its files have one. It computes on the CPU. Any number of [sessions](Self::session) share it.
+/// embedding unless its files have one. It computes on the CPU. Any number of
+/// [sessions](Self::session) share it.
 #[derive(Debug)]
 pub struct Head {
     name: String,
@@ -128,8 +129,8 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
     })
 }
 
-/// Files of a head over a model of so many layers of so many elements, if that is known: what they say, and the
-/// weights, of which only the headers are read.
+/// Files of a head over a model of so many layers of so many elements, if that is known: what they
+/// say, and the weights, of which only the headers are read.
 fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfig, Checkpoint)> {
     if files.weight_format == WeightFormat::Gguf {
         return Err(Error::Head {
@@ -144,11 +145,13 @@ fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfi
     Ok((config, weights))
 }
 
-/// Refuses tensors that nothing is computed with, but tables that follow from settings, and which
-/// tokens have a row, which follows from what the rows are.
+/// Refuses tensors that nothing is computed with, but tables that follow from settings, and the
+/// lists of a reduced vocabulary: which tokens have a row follows from which token a row is, and
+/// nobody needs either where there is a row for every token.
 fn refuse_leftovers(weights: &Checkpoint) -> Result<()> {
     let unused = weights.unused();
-    let useless = |name: &str| name == "t2d" || name.ends_with("rotary_emb.inv_freq");
+    let useless =
+        |name: &str| ["t2d", "d2t"].contains(&name) || name.ends_with("rotary_emb.inv_freq");
     let left = unused.iter().filter(|name| !useless(name));
     let left: Vec<&str> = left.map(String::as_str).collect();
     match left.first() {

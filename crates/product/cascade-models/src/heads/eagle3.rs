@@ -2,8 +2,8 @@
 //! and an output head of its own over fewer tokens.
 //!
 //! Row i reads the embedding of token i + 1 and the state after token i, each behind a norm of its
-//! own. Of verified text, that state is made of three of the target's, side by side; else it is what
-//! the row before gave. The authors' files call the layer `midlayer`; those of the speculators
+//! own. Of verified text, that state is made of three of the target's, side by side; else it is
+//! what the row before gave. The authors' files call the layer `midlayer`; those of the speculators
 //! library `layers.0`.
 
 use std::borrow::Cow;
