@@ -248,7 +248,7 @@ fn eagle3(
             layer: at,
             embedding,
             rows,
-            reads: reads.unwrap_or_else(|| vec![2, layers / 2, layers.saturating_sub(3)]),
+            reads: reads.unwrap_or_else(|| usual_layers(layers)),
             target_size: 0,
             normed_stream: settings.flag("norm_before_residual", false)?,
         };
@@ -260,6 +260,13 @@ fn eagle3(
         ..own
     };
     Ok((layer, Kind::Eagle3(own), qkv_bias))
+}
+
+/// The layers whose inputs are read of a target of so many, if nothing is said, in ascending order.
+fn usual_layers(layers: usize) -> Vec<usize> {
+    let mut read = vec![2, layers / 2, layers.saturating_sub(3)];
+    read.sort_unstable();
+    read
 }
 
 /// The settings of the speculators library, whose layer's lie a level deeper, as one object.
@@ -398,7 +405,10 @@ mod tests {
     fn what_changes_a_forward_is_refused_by_name() {
         for (settings, word) in [
             (json!({"num_hidden_layers": 2}), "2 layers"),
-            (json!({"model_type": "qwen3"}), "norms of heads"),
+            (
+                json!({"model_type": "qwen3", "num_key_value_heads": 4}),
+                "norms of heads",
+            ),
             (json!({"attention_bias": true}), "biases"),
             (
                 json!({"model_type": "mistral", "num_key_value_heads": 4, "sliding_window": 3}),

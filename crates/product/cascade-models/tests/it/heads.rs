@@ -351,7 +351,7 @@ fn every_type_of_weights_gives_nearly_the_same() {
     for (dtype, tolerance) in [
         (DType::Stored, 0.0),
         (DType::BF16, 0.03),
-        (DType::F16, 0.004),
+        (DType::F16, 0.01),
         // Rows of 36 have no whole blocks; those of 72 neither.
         (DType::Q8_0, 0.0),
         (DType::Q4_0, 0.0),
@@ -482,7 +482,12 @@ fn what_does_not_fit_is_refused_by_name() {
 
 #[test]
 fn what_a_head_of_eagle_3_cannot_be_is_refused_by_name() {
-    let longs = |values: Vec<i64>| Tensor::new(values, &CandleDevice::Cpu).unwrap();
+    let steps = |at: &Path, steps: [i64; 17]| {
+        demo::edit_tensor(&at.join("model.safetensors"), "d2t", |bytes, _| {
+            bytes.copy_from_slice(&steps.map(i64::to_le_bytes).concat());
+        });
+    };
+    let backwards = std::array::from_fn(|row| if row == 4 { -1 } else { 0 });
     type Damage<'a> = &'a dyn Fn(&Path);
     let cases: [(&str, Damage<'_>, &[&str]); 6] = [
         (
@@ -497,22 +502,12 @@ fn what_a_head_of_eagle_3_cannot_be_is_refused_by_name() {
         ),
         (
             "eagle3",
-            &|at| {
-                edit(at, |all| {
-                    all.insert("d2t".into(), longs(vec![30; 17]));
-                })
-            },
+            &|at| steps(at, [30; 17]),
             &["d2t is 30 at 13", "between 43 and 43"],
         ),
         (
             "eagle3",
-            &|at| {
-                edit(at, |all| {
-                    let mut steps = vec![0; 17];
-                    steps[4] = -1;
-                    all.insert("d2t".into(), longs(steps));
-                })
-            },
+            &|at| steps(at, backwards),
             &["d2t is -1 at 4", "between 4 and 43"],
         ),
         (
