@@ -226,6 +226,11 @@ impl ModelPool {
     ) -> Result<Assembled> {
         let target = [("target".to_owned(), &config.target)];
         self.check_memory(config, target.into_iter().chain(config.neural_drafters()))?;
+        let heads = config.neural_drafters();
+        for (key, head) in heads.filter(|(_, neural)| neural.is_head) {
+            self.check_head(head, &config.target)
+                .map_err(|source| Error::model(&config.label, &key, source))?;
+        }
         let model = self.target(config)?;
         let target = Target {
             scorer: sessions.of(&model.model),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cascade_core::{Fingerprint, Scorer};
 use cascade_engine::RowTimes;
 use cascade_models::{
-    compute_threads, load_files, load_head, locate, CacheType, DType, Head, HubOptions,
+    check_head, compute_threads, load_files, load_head, locate, CacheType, DType, Head, HubOptions,
     LoadOptions, LoadedModel, MemoryEstimate, Model, ModelFiles, ModelSource, OpenDevice,
     Overcommit, Tokenizer,
 };
@@ -312,6 +312,18 @@ impl ModelPool {
         let head = Arc::new(load_head(files, target, &self.load_options(neural)?)?);
         heads.push((key, Arc::clone(target), Arc::clone(&head)));
         Ok(head)
+    }
+
+    /// Refuses a head that does not fit its target, before either is loaded.
+    ///
+    /// # Errors
+    /// As [`check_head`]; files that are missing.
+    pub(crate) fn check_head(
+        &self,
+        neural: &Neural,
+        target: &Neural,
+    ) -> cascade_models::Result<()> {
+        check_head(&self.files(neural)?, &self.files(target)?)
     }
 
     /// Where notices go.

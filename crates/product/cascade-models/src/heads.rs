@@ -17,7 +17,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use cascade_checkpoint::{read_json, Checkpoint};
-use cascade_core::{HiddenLayers, ScorerInfo};
+use cascade_core::{Architecture, HiddenLayers, ScorerInfo};
 use cascade_cpu::Cache;
 use cascade_hub::{ModelFiles, WeightFormat};
 
@@ -29,6 +29,7 @@ use self::eagle3::Eagle3;
 use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Table};
 use crate::backend::{Backend, BackendNetwork, ModelInfo, Vocabulary};
 use crate::checks::{product, sum};
+use crate::config::{read_config, ModelConfig};
 use crate::plan::Plan;
 use crate::session::max_nodes;
 use crate::weights::CheckpointWeights;
@@ -89,17 +90,10 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
         let problem = "its target computes on a GPU, which gives no hidden states".to_owned();
         refused(problem, "give the target `device: cpu`")
     })?;
-    if network.vocabulary().is_none() {
-        let problem = "its target has an encoder, and heads read decoders alone".to_owned();
-        return Err(refused(
-            problem,
-            "take a drafter with a tokenizer of its own",
-        ));
-    }
-    let (config, weights) = open(&files, Some((target.layers(), target.hidden_size())))?;
-    config.check_target(target, &files.config)?;
+    let of_target = target.network().info();
+    let (config, weights) = checked(&files, of_target)?;
     let weights = CheckpointWeights(weights);
-    let info = config.info(target);
+    let info = config.info(of_target);
     let mut loader = CpuLoader::new(info, &weights, options.types())?;
     let positions = info.max_context.unwrap_or_default();
     let (kind, layer): (_, Box<dyn Recurrent>) = match &config.kind {
@@ -127,6 +121,31 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
         warnings,
         files,
     })
+}
+
+/// Compares the files of a head with those of its target, before either is loaded: reads config.json
+/// of both and the headers of the head's weights.
+///
+/// # Errors
+/// [`Error::Head`] for files that are of no known kind of head or do not fit the target; a
+/// config.json that cannot be read, or that no model can be built from.
+pub fn check_head(files: &ModelFiles, target: &ModelFiles) -> Result<()> {
+    let target = ModelConfig::parse(&target.config, &read_config(target)?)?;
+    checked(files, &target.info()).map(|_| ())
+}
+
+/// Files of a head that fits a target.
+fn checked(files: &ModelFiles, target: &ModelInfo) -> Result<(HeadConfig, Checkpoint)> {
+    if target.architecture == Architecture::EncoderDecoder {
+        return Err(Error::Head {
+            file: files.config.to_string(),
+            problem: "its target has an encoder, and heads read decoders alone".to_owned(),
+            cure: "take a drafter with a tokenizer of its own".to_owned(),
+        });
+    }
+    let (config, weights) = open(files, Some((target.layers, target.size)))?;
+    config.check_target(target, &files.config)?;
+    Ok((config, weights))
 }
 
 /// Files of a head over a model of so many layers of so many elements, if that is known: what they
@@ -259,7 +278,7 @@ impl Head {
     /// Where the target's tokens enter and leave it.
     fn vocabulary(&self) -> Vocabulary<'_, Cpu> {
         let vocabulary = self.target.vocabulary();
-        vocabulary.expect("looked at when the head was loaded")
+        vocabulary.expect("decoders have both, and others no heads")
     }
 }
 

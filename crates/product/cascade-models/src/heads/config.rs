@@ -10,7 +10,7 @@ use crate::checks::{product, sum};
 use crate::config::in_file;
 use crate::decoder::LayerKind;
 use crate::settings::{self, unsupported};
-use crate::{DecoderConfig, Error, Model, Result};
+use crate::{DecoderConfig, Error, Result};
 
 /// A head, as its files describe it.
 #[derive(Clone, Debug)]
@@ -105,8 +105,8 @@ impl HeadConfig {
     ///
     /// # Errors
     /// [`Error::Head`].
-    pub(super) fn check_target(&self, target: &Model, file: &ModelFile) -> Result<()> {
-        let (rows, width) = (target.info().vocab_size, target.hidden_size());
+    pub(super) fn check_target(&self, target: &ModelInfo, file: &ModelFile) -> Result<()> {
+        let (rows, width) = (target.vocab_size, target.size);
         let size = match &self.kind {
             Kind::Eagle(_) => ("hidden_size", self.layer.size),
             Kind::Eagle3(own) if own.target_size == self.layer.size => {
@@ -139,7 +139,7 @@ impl HeadConfig {
                 self.layer.size
             )));
         }
-        let layers = target.layers();
+        let layers = target.layers;
         let ascends = own.reads.windows(2).all(|pair| pair[0] < pair[1]);
         match own.reads.iter().find(|&&layer| layer >= layers) {
             Some(layer) => Err(refused(format!(
@@ -155,7 +155,7 @@ impl HeadConfig {
 
     /// What follows from the settings, with positions as the target has them: angles are computed
     /// for any.
-    pub(super) fn info(&self, target: &Model) -> ModelInfo {
+    pub(super) fn info(&self, target: &ModelInfo) -> ModelInfo {
         let DecoderConfig {
             vocab_size,
             size,
@@ -173,7 +173,7 @@ impl HeadConfig {
             layers: 1,
             parameters: own,
             parameters_of_all_rows: sum(&[own, product(&[self.shared_rows(), size])]),
-            max_context: Some(target.info().max_context.unwrap_or(self.layer.positions)),
+            max_context: Some(target.max_context.unwrap_or(self.layer.positions)),
             start: None,
         }
     }

@@ -201,6 +201,21 @@ fn logits_are_those_of_a_transcription() {
             assert_eq!(again.rows_computed, tree.len() + 1);
             assert_eq!(again.logits.unwrap(), logits, "{what}");
 
+            // A head that has no row for some tokens gives them no probability.
+            let read = Want::GATHERED.with_top(50).with_entropy();
+            let read = cold.score(context, &tree, read).unwrap();
+            let entropies = read.entropy.unwrap();
+            assert!(
+                entropies.iter().all(|entropy| (0.0..4.0).contains(entropy)),
+                "{what}"
+            );
+            for row in 0..=tree.len() {
+                let top = read.top.as_ref().unwrap().row(row);
+                let sum: f32 = top.iter().map(|(_, probability)| probability).sum();
+                assert!((sum - 1.0).abs() < 1e-4, "{what}, row {row}: {sum}");
+                assert_eq!(top[0].0, read.argmax[row]);
+            }
+
             // Token by token behind the same states.
             for node in 0..tree.len() {
                 let path: Vec<TokenId> = [context, &tree.path_tokens(Some(node))].concat();
