@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, SamplingSettings};
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, SamplingSettings, Target};
 use cascade_core::Decoding;
 use cascade_engine::{GenerationOutput, Options, Role};
 use cascade_models::HubOptions;
@@ -185,7 +185,7 @@ impl Heads {
 }
 
 fn plain() -> Assembled {
-    assemble("[]", "").unwrap()
+    assemble("  []", "").unwrap()
 }
 
 fn generate(assembled: &mut Assembled, prompt: &str, options: &Options) -> GenerationOutput {
@@ -427,6 +427,24 @@ fn what_a_head_cannot_read_is_refused_by_name() {
     assert!(error.contains("has an encoder"), "{error}");
     let nowhere = refusal("- { head: /nowhere/head }", "");
     assert!(nowhere.contains("/nowhere/head"), "{nowhere}");
+    // What answers in place of the target has no weights to share.
+    let yaml = format!("target: {{ model: embedded:demo-llama-target }}\ndrafters:\n{entry}");
+    let config = Config::parse(&yaml, "heads.yaml", "").unwrap();
+    let pool = config.pool(&offline());
+    let model = pool.target(&config).unwrap();
+    let other = Target::new(
+        model.session(),
+        "a recording",
+        model.tokenizer.fingerprint(),
+    );
+    let error = pool.assemble_with_target(&config, other).err().unwrap();
+    let error = error.to_string();
+    assert!(
+        error.contains("drafters[0].head") && error.contains("a recording"),
+        "{error}"
+    );
+    let vocabulary = model.tokenizer.fingerprint();
+    assert!(pool.drafters(&config, &vocabulary).is_err());
     // A model is no head.
     let model = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../lab/cascade-demo/models/demo-llama-small");

@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(model.tokenizer.as_ref(), Some(&config.target.source));
         let yaml = config.to_yaml().unwrap();
         assert!(
-            yaml.contains("\n- head: ") && yaml.contains("/eagle\n"),
+            yaml.contains("  head: ") && yaml.contains("/eagle\n"),
             "{yaml}"
         );
     }
