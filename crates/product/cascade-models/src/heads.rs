@@ -164,6 +164,19 @@ fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfi
     Ok((config, weights))
 }
 
+/// The largest number of a state. A head that does not belong to its target may give states that
+/// grow from row to row, until nothing can be computed with them.
+const LARGEST: f32 = 1e6;
+
+/// Puts nothing in place of states that have grown too large to go on with.
+fn forget_overflown(states: &mut [f32], size: usize) {
+    for state in states.chunks_exact_mut(size) {
+        if !state.iter().all(|x| x.abs() <= LARGEST) {
+            state.fill(0.0);
+        }
+    }
+}
+
 /// Refuses tensors that nothing is computed with, but tables that follow from settings, and the
 /// lists of a reduced vocabulary: which tokens have a row follows from which token a row is, and
 /// nobody needs either where there is a row for every token.
@@ -267,7 +280,9 @@ impl Head {
     fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
         let Vocabulary { table, .. } = self.vocabulary();
         let mut write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
-        self.cpu.run_fed(&self.info, plan, cache, &mut write)
+        let mut given = self.cpu.run_fed(&self.info, plan, cache, &mut write);
+        forget_overflown(&mut given, self.size());
+        given
     }
 
     /// Logits of states.

@@ -24,6 +24,9 @@ use crate::readout;
 /// the last `set_source`, which begins a text: states observed before it are forgotten. It has the
 /// same bits whatever else was scored.
 ///
+/// A head whose states overflow, as those of one trained for another model may when it feeds on
+/// itself, has nothing to say there: all tokens are equally probable. That costs time, and no more.
+///
 /// Memory: keys and values of one layer, and a state of each token that was observed.
 #[derive(Debug)]
 pub struct HeadSession {
@@ -94,6 +97,19 @@ impl HeadSession {
     }
 }
 
+/// Gives all tokens of a row the same logit where they make no distribution; whether there was one.
+fn level_improper(logits: &mut [f32], vocab_size: usize) -> bool {
+    let mut found = false;
+    for row in logits.chunks_exact_mut(vocab_size) {
+        let proper = row.iter().all(|&logit| logit < f32::INFINITY);
+        if !proper || row.iter().all(|&logit| logit == f32::NEG_INFINITY) {
+            row.fill(0.0);
+            found = true;
+        }
+    }
+    found
+}
+
 impl Scorer for HeadSession {
     fn info(&self) -> ScorerInfo {
         self.head.info()
@@ -122,12 +138,13 @@ impl Scorer for HeadSession {
             });
         }
         let head = Arc::clone(&self.head);
-        let (logits, of_context) = head.scope(|| self.logits(context, tree));
-        let scores = readout::scores(logits, head.info().vocab_size, tree, want);
-        if scores.is_err() {
+        let (mut logits, of_context) = head.scope(|| self.logits(context, tree));
+        let rows = head.info().vocab_size;
+        if level_improper(&mut logits, rows) {
             // As of any session: what is not a number spoils rows that might be kept.
             self.rows.clear();
         }
+        let scores = readout::scores(logits, rows, tree, want);
         // That of the context's last token is the answer's own.
         let rows = tree.len() + of_context.max(1);
         scores.map(|scores| scores.with_rows_computed(rows))

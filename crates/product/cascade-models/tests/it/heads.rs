@@ -381,6 +381,38 @@ fn every_type_of_weights_gives_nearly_the_same() {
     }
 }
 
+/// A wrong head costs time, and ends nothing.
+#[test]
+fn a_head_whose_states_overflow_says_nothing() {
+    let golden = golden("eagle").1;
+    let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
+    for (scale, levelled) in [(1e3, false), (1e36, true)] {
+        let copy = TempDir::new().unwrap();
+        for name in ["config.json", "model.safetensors"] {
+            fs::copy(
+                goldens().join("heads/eagle").join(name),
+                copy.path().join(name),
+            )
+            .unwrap();
+        }
+        edit(copy.path(), |all| {
+            let larger = (&all["fc.weight"] * scale).unwrap();
+            all.insert("fc.weight".into(), larger);
+        });
+        let head = load(copy.path(), &target(), DType::F32).unwrap();
+        let mut session = head.session();
+        observe(&mut session, &text, &states, (0, 9), 0);
+        let chain = TokenTree::chain(text[10..40].iter().copied());
+        for _ in 0..2 {
+            let scores = session.score(&text[..10], &chain, Want::LOGITS).unwrap();
+            let logits = scores.logits.unwrap();
+            assert!(logits.as_slice().iter().all(|logit| logit.is_finite()));
+            let level = logits.row(0).iter().all(|&logit| logit == 0.0);
+            assert_eq!(level, levelled, "{scale}");
+        }
+    }
+}
+
 /// The message with which a copy of a head is refused after `damage`.
 fn refusal(damage: impl FnOnce(&Path)) -> Error {
     refusal_of("eagle", damage)
