@@ -56,7 +56,8 @@ impl Checkpoint {
     /// A file that cannot be read, is cut off, or is not of its format; a tensor that is not where
     /// the index says.
     pub fn open(model: &ModelFiles) -> Result<Self> {
-        let (files, tensors) = tensors(model)?;
+        let files = open(model)?;
+        let tensors = tensors(model, &files)?;
         let headless = is_base_model(&tensors);
         let tensors = match headless {
             true => with_prefix(tensors),
@@ -71,7 +72,8 @@ impl Checkpoint {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_as_named(model: &ModelFiles) -> Result<Self> {
-        let (files, tensors) = tensors(model)?;
+        let files = open(model)?;
+        let tensors = tensors(model, &files)?;
         Ok(Self::new(files, tensors, false))
     }
 
@@ -89,6 +91,7 @@ impl Checkpoint {
             }),
         }
     }
+
     /// The files, joined for messages.
     pub fn files(&self) -> String {
         let files: Vec<&str> = self.inner.files.iter().map(|file| file.name()).collect();
@@ -234,9 +237,8 @@ fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
     tensors.into_iter().map(renamed).collect()
 }
 
-/// The files of a model, and where each tensor is.
-fn tensors(model: &ModelFiles) -> Result<(Vec<Box<dyn TensorFile>>, HashMap<String, Entry>)> {
-    let files = open(model)?;
+/// Where each tensor of the files of a model is.
+fn tensors(model: &ModelFiles, files: &[Box<dyn TensorFile>]) -> Result<HashMap<String, Entry>> {
     let mut tensors = HashMap::new();
     for (index, file) in files.iter().enumerate() {
         for (name, info) in file.tensors() {
@@ -258,7 +260,7 @@ fn tensors(model: &ModelFiles) -> Result<(Vec<Box<dyn TensorFile>>, HashMap<Stri
             tensor: name.clone(),
         });
     }
-    Ok((files, tensors))
+    Ok(tensors)
 }
 
 fn open(model: &ModelFiles) -> Result<Vec<Box<dyn TensorFile>>> {
