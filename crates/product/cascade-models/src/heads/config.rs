@@ -324,10 +324,9 @@ fn check_layer(layer: &DecoderConfig) -> Result<()> {
 /// What kind of head tensors are of.
 fn layout(weights: &Checkpoint) -> Result<Layout> {
     let has = |name: &str| weights.has(name);
-    let eagle3 = ["midlayer", "layers.0"].into_iter();
-    let eagle3 = eagle3.filter(|at| has(&format!("{at}.hidden_norm.weight")));
+    let hidden_norm = |at: &&str| has(&format!("{at}.hidden_norm.weight"));
     let layout = Layout {
-        eagle3: eagle3.last(),
+        eagle3: ["midlayer", "layers.0"].into_iter().find(hidden_norm),
         embedding: has("embed_tokens.weight"),
     };
     let eagle = has("layers.0.self_attn.q_proj.weight");
