@@ -106,8 +106,7 @@ pub struct ModelPool {
     pub(crate) fixed_costs: bool,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
-    /// With the targets that they read.
-    heads: Mutex<Vec<(ModelKey, Arc<Model>, Arc<Head>)>>,
+    heads: Mutex<Vec<LoadedHead>>,
     /// Files of models that have been looked for, so that the hub is asked once.
     located: Mutex<Vec<(ModelKey, ModelFiles)>>,
     tables: Mutex<HashMap<TableLocator, Arc<BigramTable>>>,
@@ -125,6 +124,13 @@ pub struct StandIn {
     pub parameters: usize,
     /// Makes a session of it.
     pub session: Arc<dyn Fn() -> Box<dyn Scorer + Send> + Send + Sync>,
+}
+
+/// A head, and the model that it reads.
+struct LoadedHead {
+    key: ModelKey,
+    target: Arc<Model>,
+    head: Arc<Head>,
 }
 
 /// What two models must share to be one.
@@ -303,14 +309,18 @@ impl ModelPool {
         let key = self.key(neural)?;
         let files = self.files(neural)?;
         let mut heads = lock(&self.heads);
-        let known = heads
-            .iter()
-            .find(|(known, of, _)| *known == key && Arc::ptr_eq(of, target));
-        if let Some((_, _, head)) = known {
-            return Ok(Arc::clone(head));
+        let mut all = heads.iter();
+        if let Some(known) =
+            all.find(|known| known.key == key && Arc::ptr_eq(&known.target, target))
+        {
+            return Ok(Arc::clone(&known.head));
         }
         let head = Arc::new(load_head(files, target, &self.load_options(neural)?)?);
-        heads.push((key, Arc::clone(target), Arc::clone(&head)));
+        heads.push(LoadedHead {
+            key,
+            target: Arc::clone(target),
+            head: Arc::clone(&head),
+        });
         Ok(head)
     }
 
@@ -391,7 +401,7 @@ impl ModelPool {
 
     pub(crate) fn is_loaded(&self, key: &ModelKey) -> bool {
         let heads = lock(&self.heads);
-        let head = heads.iter().any(|(known, ..)| known == key);
+        let head = heads.iter().any(|known| known.key == *key);
         head || lock(&self.models).iter().any(|(known, _)| known == key)
     }
 
