@@ -96,7 +96,7 @@ fn unknown_and_misplaced_keys() {
     let kinds = message("max_gram: { bigram: embedded:demo }", "name: x");
     assert_says(
         &kinds,
-        &["`model`, `max_gram`, `max_gram_tree`, `bigram` and `prompt_lookup`"],
+        &["`model`, `head`, `max_gram`, `max_gram_tree`, `bigram` and `prompt_lookup`"],
     );
     let both = message(
         "- model: embedded:demo-t5-small",

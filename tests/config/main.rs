@@ -4,6 +4,7 @@
 mod bad_configs;
 mod batch;
 mod demo_greedy;
+mod drafting_heads;
 #[cfg(feature = "gpu")]
 mod gpu_greedy;
 mod heads;

@@ -43,8 +43,8 @@ pub(crate) struct ModelArgs {
     #[arg(long, short, value_name = "MODEL", conflicts_with = "config")]
     pub(crate) model: Option<String>,
 
-    /// Neural drafter, written as --model; repeat it, largest first. Without any, the Max-Gram tree
-    /// drafts.
+    /// Neural drafter, written as --model; repeat it, largest first. `head:MODEL` is a head that
+    /// reads the target's hidden states. Without any, the Max-Gram tree drafts.
     #[arg(
         long = "drafter",
         short = 'd',

@@ -157,7 +157,17 @@ fn schedule(out: &mut impl Write, config: &Config) -> Result<()> {
 }
 
 fn neural(neural: &Neural) -> String {
-    format!("{} ({}, {})", neural.name, neural.source, dtype(neural))
+    let kind = if neural.is_head {
+        "head over the target, "
+    } else {
+        ""
+    };
+    format!(
+        "{} ({kind}{}, {})",
+        neural.name,
+        neural.source,
+        dtype(neural)
+    )
 }
 
 /// What it computes in; what that is on a GPU too, if it follows from the device.

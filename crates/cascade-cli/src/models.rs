@@ -178,8 +178,15 @@ pub(crate) fn assemble(
 
 fn of_models(args: &ModelArgs, device: Option<DeviceSpec>, model: &str) -> Result<Config> {
     let target = neural(args, model)?;
-    let drafters = args.drafters.iter().map(|drafter| neural(args, drafter));
-    let mut spec = CascadeSpec::new(target, drafters.collect::<Result<_>>()?);
+    let drafters = args.drafters.iter().map(|drafter| {
+        let head = drafter.strip_prefix(HEAD);
+        head.map_or_else(
+            || neural(args, drafter),
+            |head| head_over(&target, args, head),
+        )
+    });
+    let drafters = drafters.collect::<Result<_>>()?;
+    let mut spec = CascadeSpec::new(target, drafters);
     spec.text = text_drafter(args);
     spec.max_nodes = args.nodes;
     spec.draft_tokens.clone_from(&args.draft_tokens);
@@ -205,6 +212,16 @@ fn text_drafter(args: &ModelArgs) -> Option<(TextDrafter, NgramTable)> {
     };
     let table = args.ngram.as_deref().map(NgramTable::parse);
     Some((drafter, table.unwrap_or(NgramTable::Fitting)))
+}
+
+/// What stands before the folder of a head, where a drafter is named.
+const HEAD: &str = "head:";
+
+fn head_over(target: &Neural, args: &ModelArgs, name: &str) -> Result<Neural> {
+    let mut head = Neural::head(model_source(name)?, target);
+    head.dtype = args.dtype;
+    head.cache_dtype = args.cache_dtype;
+    Ok(head)
 }
 
 fn neural(args: &ModelArgs, name: &str) -> Result<Neural> {
@@ -253,6 +270,26 @@ mod tests {
                 assert_eq!(model.cache_dtype, Some(CacheType::BF16));
             }
         }
+    }
+
+    #[test]
+    fn a_head_has_the_tokenizer_of_its_target() {
+        cascade_demo::register();
+        let line = "--model embedded:demo-llama-target --drafter head:./eagle --dtype q8_0";
+        let args = parsed(line).unwrap();
+        let config = configuration(&args, None, "embedded:demo-llama").unwrap();
+        let Drafter::Neural { model, .. } = &config.drafters()[0] else {
+            panic!("a head is a neural drafter");
+        };
+        assert!(model.is_head);
+        assert_eq!(model.name, "eagle");
+        assert_eq!(model.dtype, Some(DType::Q8_0));
+        assert_eq!(model.tokenizer.as_ref(), Some(&config.target.source));
+        let yaml = config.to_yaml().unwrap();
+        assert!(
+            yaml.contains("  head: ") && yaml.contains("/eagle\n"),
+            "{yaml}"
+        );
     }
 
     #[test]

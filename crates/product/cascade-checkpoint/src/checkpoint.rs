@@ -57,39 +57,39 @@ impl Checkpoint {
     /// the index says.
     pub fn open(model: &ModelFiles) -> Result<Self> {
         let files = open(model)?;
-        let mut tensors = HashMap::new();
-        for (index, file) in files.iter().enumerate() {
-            for (name, info) in file.tensors() {
-                match model.weight_map.get(&name) {
-                    Some(&place) if place != index => {}
-                    _ => {
-                        let (file, own) = (index, name.clone());
-                        tensors.insert(name, Entry { file, own, info });
-                    }
-                }
-            }
-        }
-        let misplaced = |(name, &file): &(&String, &usize)| {
-            tensors.get(*name).is_none_or(|entry| entry.file != file)
-        };
-        if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
-            return Err(Error::MisplacedTensor {
-                file: files[file].name().to_owned(),
-                tensor: name.clone(),
-            });
-        }
+        let tensors = tensors(model, &files)?;
         let headless = is_base_model(&tensors);
-        Ok(Self {
+        let tensors = match headless {
+            true => with_prefix(tensors),
+            false => tensors,
+        };
+        Ok(Self::new(files, tensors, headless))
+    }
+
+    /// The same with tensors called what the files call them: of other things than models, which
+    /// have no base class.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_as_named(model: &ModelFiles) -> Result<Self> {
+        let files = open(model)?;
+        let tensors = tensors(model, &files)?;
+        Ok(Self::new(files, tensors, false))
+    }
+
+    fn new(
+        files: Vec<Box<dyn TensorFile>>,
+        tensors: HashMap<String, Entry>,
+        headless: bool,
+    ) -> Self {
+        Self {
             inner: Arc::new(Inner {
                 files,
-                tensors: match headless {
-                    true => with_prefix(tensors),
-                    false => tensors,
-                },
+                tensors,
                 headless,
                 used: Mutex::default(),
             }),
-        })
+        }
     }
 
     /// The files, joined for messages.
@@ -184,6 +184,23 @@ impl Checkpoint {
         Ok(stored)
     }
 
+    /// The values of the list `name`, whole numbers of 64 bits.
+    ///
+    /// # Errors
+    /// If it is missing, or of another length or type.
+    pub fn longs(&self, name: &str, length: usize) -> Result<Vec<i64>> {
+        let entry = self.entry(name, &[length])?;
+        let file = &self.inner.files[entry.file];
+        let longs = file.longs(&entry.own)?;
+        let longs = longs.ok_or_else(|| Error::UnsupportedTensorType {
+            file: file.name().to_owned(),
+            tensor: name.to_owned(),
+            dtype: entry.info.dtype.clone(),
+        })?;
+        self.used().insert(name.to_owned());
+        Ok(longs)
+    }
+
     /// The same, whatever the values are.
     pub fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
         let entry = self.entry(name, expected)?;
@@ -218,6 +235,32 @@ fn with_prefix(tensors: HashMap<String, Entry>) -> HashMap<String, Entry> {
         false => (format!("{PREFIX}{name}"), entry),
     };
     tensors.into_iter().map(renamed).collect()
+}
+
+/// Where each tensor of the files of a model is.
+fn tensors(model: &ModelFiles, files: &[Box<dyn TensorFile>]) -> Result<HashMap<String, Entry>> {
+    let mut tensors = HashMap::new();
+    for (index, file) in files.iter().enumerate() {
+        for (name, info) in file.tensors() {
+            match model.weight_map.get(&name) {
+                Some(&place) if place != index => {}
+                _ => {
+                    let (file, own) = (index, name.clone());
+                    tensors.insert(name, Entry { file, own, info });
+                }
+            }
+        }
+    }
+    let misplaced = |(name, &file): &(&String, &usize)| {
+        tensors.get(*name).is_none_or(|entry| entry.file != file)
+    };
+    if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
+        return Err(Error::MisplacedTensor {
+            file: files[file].name().to_owned(),
+            tensor: name.clone(),
+        });
+    }
+    Ok(tensors)
 }
 
 fn open(model: &ModelFiles) -> Result<Vec<Box<dyn TensorFile>>> {

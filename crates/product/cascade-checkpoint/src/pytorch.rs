@@ -23,7 +23,7 @@ use self::unpickle::{Element, PickledTensor};
 use crate::bytes::Bytes;
 use crate::dtype::FloatType;
 use crate::error::DOWNLOAD_AGAIN;
-use crate::tensor::{Stored, TensorFile, TensorInfo};
+use crate::tensor::{longs_of, Stored, TensorFile, TensorInfo};
 use crate::{Error, Result};
 
 const FORMAT: &str = "PyTorch";
@@ -136,16 +136,27 @@ impl TensorFile for PyTorch {
             Element::F64 => FloatType::F64,
             _ => return Ok(None),
         };
+        let bytes = self.values(view)?;
+        Ok(Some(Stored { dtype, bytes }))
+    }
+
+    fn longs(&self, tensor: &str) -> Result<Option<Vec<i64>>> {
+        let view = self.tensors.get(tensor);
+        let view = view.filter(|view| matches!(view.element, Element::I64));
+        let longs = view.map(|view| Ok(longs_of(&self.values(view)?)));
+        longs.transpose()
+    }
+}
+
+impl PyTorch {
+    /// The elements of a tensor, row-major.
+    fn values(&self, view: &View) -> Result<Cow<'_, [u8]>> {
         if view.elements() == 0 {
-            let bytes = Cow::Borrowed(&[][..]);
-            return Ok(Some(Stored { dtype, bytes }));
+            return Ok(Cow::Borrowed(&[]));
         }
         let storage = self.storage(&view.entry);
         let storage = storage.map_err(|reason| corrupt(&self.name, reason.into()))?;
-        Ok(Some(Stored {
-            dtype,
-            bytes: view.values(storage),
-        }))
+        Ok(view.values(storage))
     }
 }
 

@@ -11,7 +11,7 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use crate::bytes::Bytes;
 use crate::dtype::FloatType;
 use crate::error::DOWNLOAD_AGAIN;
-use crate::tensor::{Encoding, InPlace, Stored, TensorFile, TensorInfo};
+use crate::tensor::{longs_of, Encoding, InPlace, Stored, TensorFile, TensorInfo};
 use crate::{Error, Result};
 
 /// Bytes of a safetensors file that hold the length of its header.
@@ -92,6 +92,12 @@ impl TensorFile for Safetensors {
 
     fn part(&self, _part: usize) -> &[u8] {
         &self.bytes
+    }
+
+    fn longs(&self, tensor: &str) -> Result<Option<Vec<i64>>> {
+        let place = self.place(tensor);
+        let longs = place.filter(|(dtype, _)| *dtype == Dtype::I64);
+        Ok(longs.map(|(_, place)| longs_of(&self.bytes[place])))
     }
 
     fn in_place(&self, tensor: &str) -> Option<InPlace> {

@@ -48,6 +48,14 @@ pub(crate) trait TensorFile: Send + Sync {
         &[]
     }
 
+    /// The values of one of [`tensors`](Self::tensors) if they are whole numbers of 64 bits.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn longs(&self, _tensor: &str) -> Result<Option<Vec<i64>>> {
+        Ok(None)
+    }
+
     /// What the user should know of the file, as a sentence.
     fn note(&self) -> Option<String> {
         None
@@ -103,6 +111,15 @@ pub fn fits(format: Format, blocks: &[u8]) -> bool {
         Format::F16 => floats(FloatType::F16),
         _ => Scales::of_format(format).first_improper(blocks).is_none(),
     }
+}
+
+/// Whole numbers of 64 bits, little-endian.
+pub(crate) fn longs_of(bytes: &[u8]) -> Vec<i64> {
+    let (values, _) = bytes.as_chunks();
+    values
+        .iter()
+        .map(|&value| i64::from_le_bytes(value))
+        .collect()
 }
 
 /// How the rows of a matrix lie in a file, one after the other.

@@ -9,7 +9,7 @@ use cascade_engine::{
     AssumedCosts, AssumedTime, Branching, Cascade, CascadeBuilder, Clock, DraftVocabulary,
     NeuralOptions, Role, RowTimes, Rule, Schedule, SystemClock, ThreadClock, VirtualClock,
 };
-use cascade_models::{LoadedModel, Model, Participant};
+use cascade_models::{Head, LoadedModel, Model, Participant};
 use cascade_ngram::DrafterFactory;
 
 use crate::config::{Config, Drafter, Neural};
@@ -166,7 +166,7 @@ pub struct Part {
     pub source: String,
     /// Its place in the cascade.
     pub role: Role,
-    /// Parameters of a neural model; 0 for a statistical one.
+    /// Parameters of a neural model, of a head those that a forward reads; 0 for a statistical one.
     pub parameters: usize,
 }
 
@@ -226,6 +226,11 @@ impl ModelPool {
     ) -> Result<Assembled> {
         let target = [("target".to_owned(), &config.target)];
         self.check_memory(config, target.into_iter().chain(config.neural_drafters()))?;
+        let heads = config.neural_drafters();
+        for (key, head) in heads.filter(|(_, neural)| neural.is_head) {
+            self.check_head(head, &config.target)
+                .map_err(|source| Error::model(&config.label, &key, source))?;
+        }
         let model = self.target(config)?;
         let target = Target {
             scorer: sessions.of(&model.model),
@@ -300,7 +305,7 @@ impl ModelPool {
         let loaded = config.neural_drafters();
         let loaded = loaded.filter(|(_, neural)| self.stand_in(&neural.name).is_none());
         self.check_memory(config, loaded)?;
-        let models = self.drafting(config, &target.vocabulary)?;
+        let models = self.drafting(config, &target)?;
         let drafters: Vec<_> = config.drafters().iter().zip(&models).collect();
         let mut parts = vec![Part {
             name: config.target.name.clone(),
@@ -416,13 +421,36 @@ impl ModelPool {
         let drafters = config.drafters().iter().enumerate();
         drafters
             .map(|(j, drafter)| {
-                self.drafter(config, &format!("drafters[{j}]"), drafter, vocabulary)
+                let key = format!("drafters[{j}]");
+                match drafter {
+                    Drafter::Neural { model, .. } if model.is_head => {
+                        Err(no_target(config, &key, "here the target is not computed"))
+                    }
+                    _ => self.drafter(config, &key, drafter, vocabulary),
+                }
             })
             .collect()
     }
 
+    /// A head, for the target of a cascade.
+    fn head(
+        &self,
+        config: &Config,
+        key: &str,
+        neural: &Neural,
+        target: &Target,
+    ) -> Result<Arc<Head>> {
+        let Some(model) = &target.model else {
+            let what = format!("the target, {}, is not computed", target.source);
+            return Err(no_target(config, key, &what));
+        };
+        let head = self.head_of(neural, model);
+        head.map_err(|source| Error::model(&config.label, key, source))
+    }
+
     /// What drafts in a cascade: the configuration's drafters, or what stands for them.
-    fn drafting(&self, config: &Config, vocabulary: &Fingerprint) -> Result<Vec<Drafting<'_>>> {
+    fn drafting(&self, config: &Config, target: &Target) -> Result<Vec<Drafting<'_>>> {
+        let vocabulary = &target.vocabulary;
         let drafters = config.drafters().iter().enumerate();
         drafters
             .map(|(j, drafter)| {
@@ -442,12 +470,29 @@ impl ModelPool {
                             options: NeuralOptions::new(model.rule, branching.clone()),
                         })
                     }
+                    (
+                        Drafter::Neural {
+                            model, branching, ..
+                        },
+                        None,
+                    ) if model.is_head => Ok(Drafting::Head {
+                        head: self.head(config, &key, model, target)?,
+                        options: NeuralOptions::new(model.rule, branching.clone())
+                            .with_vocabulary(self.drafted(config, vocabulary)),
+                    }),
                     _ => self
                         .drafter(config, &key, drafter, vocabulary)
                         .map(Drafting::Model),
                 }
             })
             .collect()
+    }
+
+    /// What a head may draft: the tokens of its target's tokenizer. Rows behind them are padding.
+    fn drafted(&self, config: &Config, vocabulary: &Fingerprint) -> DraftVocabulary {
+        let tokenizer = self.target_tokenizer(&config.target, vocabulary);
+        let end = tokenizer.and_then(|tokenizer| TokenId::try_from(tokenizer.id_bound()).ok());
+        end.map_or_else(DraftVocabulary::default, DraftVocabulary::below)
     }
 
     fn drafter(
@@ -516,6 +561,16 @@ fn no_network(config: &Config, key: &str, drafter: &Drafter, what: &str) -> Resu
     Err(no_rule(config, key, rule, problem.into()))
 }
 
+/// That there is no target that a head could read.
+fn no_target(config: &Config, key: &str, what: &str) -> Error {
+    Error::Entry {
+        file: config.label.clone(),
+        key: format!("{key}.head"),
+        problem: format!("a head reads hidden states of its target, and {what}"),
+        cure: "run the cascade with its own target, or take another drafter".to_owned(),
+    }
+}
+
 /// What is wrong with the network of a stop rule.
 fn no_rule(
     config: &Config,
@@ -570,6 +625,10 @@ fn levels(config: &Config) -> impl Iterator<Item = Option<&Neural>> {
 /// A drafter of a cascade, or what stands for it.
 enum Drafting<'a> {
     Model(DrafterModel),
+    Head {
+        head: Arc<Head>,
+        options: NeuralOptions,
+    },
     StandIn {
         stand_in: &'a StandIn,
         options: NeuralOptions,
@@ -580,6 +639,12 @@ impl Drafting<'_> {
     fn part(&self, name: &str) -> Part {
         match self {
             Self::Model(model) => model.part(name),
+            Self::Head { head, .. } => Part {
+                name: name.to_owned(),
+                source: head.name().to_owned(),
+                role: Role::Drafter,
+                parameters: head.parameters_per_forward(),
+            },
             Self::StandIn { stand_in, .. } => Part {
                 name: name.to_owned(),
                 source: stand_in.source.clone(),
@@ -592,13 +657,21 @@ impl Drafting<'_> {
     fn note(&self) -> Option<String> {
         match self {
             Self::Model(DrafterModel::Neural { note, .. }) => note.clone(),
-            Self::Model(DrafterModel::Statistical(_)) | Self::StandIn { .. } => None,
+            Self::Model(DrafterModel::Statistical(_))
+            | Self::Head { .. }
+            | Self::StandIn { .. } => None,
         }
     }
 
     fn warnings(&self, name: &str) -> Vec<String> {
         match self {
             Self::Model(model) => model.warnings(name),
+            Self::Head { head, .. } => {
+                let warnings = head.warnings().iter();
+                let warnings =
+                    warnings.map(|warning| format!("{name} ({}): {warning}", head.name()));
+                warnings.collect()
+            }
             Self::StandIn { .. } => Vec::new(),
         }
     }
@@ -612,6 +685,10 @@ impl Drafting<'_> {
     ) -> CascadeBuilder {
         match self {
             Self::Model(model) => model.add(builder, name, times, sessions),
+            Self::Head { head, options } => {
+                let scorer = timed(Box::new(head.session()), times);
+                builder.neural_with(name, scorer, options.clone())
+            }
             Self::StandIn { stand_in, options } => {
                 let scorer = timed((stand_in.session)(), times);
                 builder.neural_with(name, scorer, options.clone())

@@ -82,6 +82,8 @@ pub struct Neural {
     pub rule: Rule,
     /// Where it computes, if not on the configuration's device.
     pub device: Option<DeviceSpec>,
+    /// Whether it is a [head](Self::head), which drafts from the target's hidden states.
+    pub is_head: bool,
 }
 
 /// One drafter.
@@ -392,6 +394,17 @@ impl Neural {
             cache_dtype: None,
             rule: Rule::default(),
             device: None,
+            is_head: false,
+        }
+    }
+
+    /// A [head](cascade_models::Head) over `target`, whose tokenizer it has.
+    pub fn head(source: ModelSource, target: &Self) -> Self {
+        let tokenizer = target.tokenizer.as_ref().unwrap_or(&target.source);
+        Self {
+            tokenizer: Some(tokenizer.clone()),
+            is_head: true,
+            ..Self::new(source)
         }
     }
 

@@ -110,10 +110,12 @@ impl FurtherKeys for TargetKeys {
     }
 }
 
-/// Of a drafter. Exactly one of `model` and the keys of the statistical kinds `K` is there.
+/// Of a drafter. Exactly one of `model`, `head` and the keys of the statistical kinds `K` is there.
 #[derive(Debug, Serialize)]
 #[serde(bound = "")]
 pub(crate) struct DrafterKeys<K> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) head: Option<HeadSource>,
     #[serde(flatten, serialize_with = "by_key")]
     pub(crate) statistical: Vec<Arc<dyn DrafterConfig>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +136,7 @@ fn by_key<S: Serializer>(
 impl<K> Default for DrafterKeys<K> {
     fn default() -> Self {
         Self {
+            head: None,
             statistical: Vec::new(),
             branches: None,
             stop_rule: None,
@@ -144,12 +147,13 @@ impl<K> Default for DrafterKeys<K> {
 
 impl<K: DrafterKinds> FurtherKeys for DrafterKeys<K> {
     fn names() -> Vec<&'static str> {
-        let own = ["branches", "stop_rule"];
+        let own = ["head", "branches", "stop_rule"];
         own.into_iter().chain(K::KEYS.iter().copied()).collect()
     }
 
     fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
         match key {
+            "head" => once(&mut self.head, "head", map)?,
             "branches" => once(&mut self.branches, "branches", map)?,
             "stop_rule" => once(&mut self.stop_rule, "stop_rule", map)?,
             key => match K::next_value(key, map)? {
@@ -162,9 +166,7 @@ impl<K: DrafterKinds> FurtherKeys for DrafterKeys<K> {
 
     fn hint(key: &str) -> Option<String> {
         match key {
-            "classifier" | "head" => {
-                Some(format!("it is a stop rule: `stop_rule: {{ {key}: … }}`"))
-            }
+            "classifier" => Some("it is a stop rule: `stop_rule: { classifier: … }`".to_owned()),
             "width" => Some("write it within the settings of the drafter".to_owned()),
             _ => None,
         }
@@ -276,6 +278,33 @@ fn unknown_key<X: FurtherKeys, E: Error>(key: &str, of_model: &[&str]) -> E {
     let known: Vec<String> = known.map(|key| format!("`{key}`")).collect();
     let known = known.join(", ");
     E::custom(format!("unknown field `{key}`, expected one of {known}"))
+}
+
+/// Where the files of a head that drafts are.
+#[derive(Debug, Serialize)]
+pub(crate) struct HeadSource(pub(crate) String);
+
+impl<'de> Deserialize<'de> for HeadSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(HeadVisitor).map(Self)
+    }
+}
+
+struct HeadVisitor;
+
+impl Visitor<'_> for HeadVisitor {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the folder of a head that drafts; a network that ends drafts is a stop rule: \
+             `stop_rule: { head: … }`",
+        )
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
 }
 
 #[derive(Debug, Deserialize, Serialize)]

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cascade_core::{Fingerprint, Scorer};
 use cascade_engine::RowTimes;
 use cascade_models::{
-    compute_threads, load_files, locate, CacheType, DType, HubOptions, LoadOptions, LoadedModel,
-    MemoryEstimate, ModelFiles, ModelSource, OpenDevice, Overcommit, Tokenizer,
+    check_head, compute_threads, load_files, load_head, locate, CacheType, DType, Head, HubOptions,
+    LoadOptions, LoadedModel, MemoryEstimate, Model, ModelFiles, ModelSource, OpenDevice,
+    Overcommit, Tokenizer,
 };
 use cascade_ngram::{BigramTable, NgramTable, Resources, TableLocator};
 
@@ -105,6 +106,7 @@ pub struct ModelPool {
     pub(crate) fixed_costs: bool,
     devices: Mutex<HashMap<DeviceSpec, OpenDevice>>,
     models: Mutex<Vec<(ModelKey, Arc<LoadedModel>)>>,
+    heads: Mutex<Vec<LoadedHead>>,
     /// Files of models that have been looked for, so that the hub is asked once.
     located: Mutex<Vec<(ModelKey, ModelFiles)>>,
     tables: Mutex<HashMap<TableLocator, Arc<BigramTable>>>,
@@ -122,6 +124,13 @@ pub struct StandIn {
     pub parameters: usize,
     /// Makes a session of it.
     pub session: Arc<dyn Fn() -> Box<dyn Scorer + Send> + Send + Sync>,
+}
+
+/// A head, and the model that it reads.
+struct LoadedHead {
+    key: ModelKey,
+    target: Arc<Model>,
+    head: Arc<Head>,
 }
 
 /// What two models must share to be one.
@@ -150,6 +159,7 @@ impl ModelPool {
             fixed_costs: options.fixed_costs,
             devices: Mutex::default(),
             models: Mutex::default(),
+            heads: Mutex::default(),
             located: Mutex::default(),
             tables: Mutex::default(),
             ngram_tables: Mutex::default(),
@@ -293,6 +303,45 @@ impl ModelPool {
         Ok(model)
     }
 
+    /// A head over `target`: loaded if it is new, shared if it has been loaded.
+    ///
+    /// # Errors
+    /// As [`load_head`]; a device that is not there.
+    pub(crate) fn head_of(
+        &self,
+        neural: &Neural,
+        target: &Arc<Model>,
+    ) -> cascade_models::Result<Arc<Head>> {
+        let key = self.key(neural)?;
+        let files = self.files(neural)?;
+        let mut heads = lock(&self.heads);
+        let mut all = heads.iter();
+        if let Some(known) =
+            all.find(|known| known.key == key && Arc::ptr_eq(&known.target, target))
+        {
+            return Ok(Arc::clone(&known.head));
+        }
+        let head = Arc::new(load_head(files, target, &self.load_options(neural)?)?);
+        heads.push(LoadedHead {
+            key,
+            target: Arc::clone(target),
+            head: Arc::clone(&head),
+        });
+        Ok(head)
+    }
+
+    /// Refuses a head that does not fit its target, before either is loaded.
+    ///
+    /// # Errors
+    /// As [`check_head`]; files that are missing.
+    pub(crate) fn check_head(
+        &self,
+        neural: &Neural,
+        target: &Neural,
+    ) -> cascade_models::Result<()> {
+        check_head(&self.files(neural)?, &self.files(target)?)
+    }
+
     /// Where notices go.
     pub(crate) fn notices(&self) -> Notices {
         self.notices.clone()
@@ -350,11 +399,16 @@ impl ModelPool {
         let device = self.device(neural)?.device;
         let dtype = neural.dtype_on(!device.is_gpu());
         let (files, cache) = (self.files(neural)?, neural.cache_dtype);
+        if neural.is_head {
+            return MemoryEstimate::of_head(&files, dtype, cache, tokens, nodes);
+        }
         MemoryEstimate::of(&files, &device, dtype, cache, tokens, nodes)
     }
 
     pub(crate) fn is_loaded(&self, key: &ModelKey) -> bool {
-        lock(&self.models).iter().any(|(known, _)| known == key)
+        let heads = lock(&self.heads);
+        let head = heads.iter().any(|known| known.key == *key);
+        head || lock(&self.models).iter().any(|(known, _)| known == key)
     }
 
     pub(crate) fn key(&self, neural: &Neural) -> cascade_models::Result<ModelKey> {

@@ -45,16 +45,17 @@ impl Reader<'_> {
             generation,
             device,
         } = file;
+        let target = self.target(target.model)?;
         let drafters = drafters.into_iter().enumerate();
         let drafters: Vec<Drafter> = drafters
-            .map(|(j, entry)| self.drafter(&format!("drafters[{j}]"), entry))
+            .map(|(j, entry)| self.drafter(&format!("drafters[{j}]"), entry, &target))
             .collect::<Result<_>>()?;
         let generation = self.generation(&generation)?;
         let nodes = tree.max_nodes;
         let nodes = nodes.map(|nodes| self.positive("tree.max_nodes", nodes));
         let plain = Config {
             label: self.label.to_owned(),
-            target: self.target(target.model)?,
+            target,
             drafters: Vec::new(),
             schedule: ScheduleConfig::Online,
             lenience: self.lenience("lenience", lenience)?,
@@ -99,6 +100,38 @@ impl Reader<'_> {
 
     fn neural(&self, key: &str, model: &str, keys: ModelKeys) -> Result<Neural> {
         let own = |own: &str| format!("{key}.{own}");
+        let source = self.source(&own("model"), model)?;
+        self.neural_at(key, source, last_part(model), keys)
+    }
+
+    /// A head over `target`, in the place that `text` names.
+    fn head(&self, key: &str, text: &str, keys: ModelKeys, target: &Neural) -> Result<Neural> {
+        let at = format!("{key}.head");
+        if keys.tokenizer.is_some() {
+            let cure = "remove it: a head has the tokenizer of its target";
+            return Err(self.error(&format!("{key}.tokenizer"), "it is beside `head`", cure));
+        }
+        let source = self.source(&at, text)?;
+        if let ModelSource::File(_) = source {
+            let cure = "give the folder with config.json and its weights as released";
+            return Err(self.error(&at, "it is a GGUF file, in which no heads are read", cure));
+        }
+        let head = Neural::head(source.clone(), target);
+        Ok(Neural {
+            tokenizer: head.tokenizer,
+            is_head: true,
+            ..self.neural_at(key, source, last_part(text), keys)?
+        })
+    }
+
+    fn neural_at(
+        &self,
+        key: &str,
+        source: ModelSource,
+        name: String,
+        keys: ModelKeys,
+    ) -> Result<Neural> {
+        let own = |own: &str| format!("{key}.{own}");
         let wrong = |own: &str| {
             let (file, key) = (self.label.to_owned(), format!("{key}.{own}"));
             move |source| Error::Model {
@@ -112,13 +145,14 @@ impl Reader<'_> {
         let dtype = keys.dtype.as_deref().map(parse_dtype).transpose();
         let cache_dtype = keys.cache_dtype.as_deref().map(parse_cache_type);
         Ok(Neural {
-            name: keys.name.unwrap_or_else(|| last_part(model)),
-            source: self.source(&own("model"), model)?,
+            name: keys.name.unwrap_or(name),
+            source,
             tokenizer: tokenizer.transpose()?,
             dtype: dtype.map_err(|error| wrong("dtype")(error.into()))?,
             cache_dtype: cache_dtype.transpose().map_err(wrong("cache_dtype"))?,
             rule: self.rule(key, keys.rule)?,
             device: self.device(&own("device"), keys.device)?,
+            is_head: false,
         })
     }
 
@@ -206,25 +240,39 @@ impl Reader<'_> {
         Ok(table.relative_to(self.base))
     }
 
-    fn drafter<K: DrafterKinds>(&self, key: &str, entry: Entry<DrafterKeys<K>>) -> Result<Drafter> {
+    fn drafter<K: DrafterKinds>(
+        &self,
+        key: &str,
+        entry: Entry<DrafterKeys<K>>,
+        target: &Neural,
+    ) -> Result<Drafter> {
         let Entry {
             model: mut keys,
             further,
         } = entry;
         let DrafterKeys {
+            head,
             mut statistical,
             branches,
             stop_rule,
             kinds: _,
         } = further;
         let stop_rule = self.stop_rule(key, stop_rule)?;
-        match (keys.model.take(), statistical.pop()) {
-            (Some(model), None) => Ok(Drafter::Neural {
+        match (keys.model.take(), head, statistical.pop()) {
+            (None, Some(head), None) => {
+                self.check_network(key, stop_rule.as_ref(), "a head")?;
+                Ok(Drafter::Neural {
+                    model: Box::new(self.head(key, &head.0, keys, target)?),
+                    branching: self.branching(key, branches)?,
+                    stop_rule,
+                })
+            }
+            (Some(model), None, None) => Ok(Drafter::Neural {
                 model: Box::new(self.neural(key, &model, keys)?),
                 branching: self.branching(key, branches)?,
                 stop_rule,
             }),
-            (None, Some(config)) if statistical.is_empty() => {
+            (None, None, Some(config)) if statistical.is_empty() => {
                 self.check_beside(key, &keys, branches.as_ref(), stop_rule.as_ref())?;
                 self.statistical(key, keys.name, config, stop_rule)
             }
@@ -234,7 +282,7 @@ impl Reader<'_> {
                     Some((others, last)) => format!("{others} and {last}"),
                     None => kinds,
                 };
-                let cure = format!("give exactly one of `model`, `{kinds}`");
+                let cure = format!("give exactly one of `model`, `head`, `{kinds}`");
                 Err(self.error(key, "it has no kind, or more than one", cure))
             }
         }
@@ -266,11 +314,21 @@ impl Reader<'_> {
                 "remove them",
             ));
         }
+        self.check_network(key, stop_rule, "a statistical drafter")
+    }
+
+    /// Refuses a stop rule that reads hidden states of the drafter, which it does not compute.
+    fn check_network(
+        &self,
+        key: &str,
+        stop_rule: Option<&StopRuleConfig>,
+        drafter: &str,
+    ) -> Result<()> {
         match stop_rule.and_then(StopRuleConfig::network) {
             None => Ok(()),
             Some(network) => Err(self.error(
                 &format!("{key}.stop_rule.{network}"),
-                format!("a statistical drafter computes nothing that a {network} could read"),
+                format!("{drafter} computes nothing that a {network} could read"),
                 "take another stop rule, or none",
             )),
         }

@@ -7,7 +7,7 @@ use cascade_engine::{
     Branching, Convention, Expand, KMatrix, Lenience, LossBudget, Placement, Rule, Siblings,
     StopSequences,
 };
-use cascade_models::{CacheType, DType};
+use cascade_models::{CacheType, DType, ModelSource};
 use cascade_ngram::{
     BigramConfig, MaxGramConfig, MaxGramTreeConfig, Occurrence, PromptLookupConfig, TableLocator,
 };
@@ -115,7 +115,21 @@ impl Draw {
                 Rule::Iterated,
             ]),
             device: self.maybe(Self::device),
+            is_head: false,
         }
+    }
+
+    /// Some of the neural drafters are heads over the target.
+    fn with_head(&mut self, mut drafter: Drafter, target: &Neural) -> Drafter {
+        if let Drafter::Neural { model, .. } = &mut drafter {
+            if self.0.random_bool(0.3) && !matches!(model.source, ModelSource::File(_)) {
+                let Neural {
+                    tokenizer, is_head, ..
+                } = Neural::head(model.source.clone(), target);
+                (model.tokenizer, model.is_head) = (tokenizer, is_head);
+            }
+        }
+        drafter
     }
 
     fn device(&mut self) -> DeviceSpec {
@@ -270,10 +284,15 @@ impl Draw {
 
     fn config(&mut self) -> Config {
         let drafters = self.0.random_range(0..4);
+        let target = self.neural();
+        let drafter = |draw: &mut Self| {
+            let drafter = draw.drafter();
+            draw.with_head(drafter, &target)
+        };
         Config {
             label: "random".to_owned(),
-            target: self.neural(),
-            drafters: (0..drafters).map(|_| self.drafter()).collect(),
+            drafters: (0..drafters).map(|_| drafter(self)).collect(),
+            target: target.clone(),
             schedule: self.schedule(drafters),
             lenience: self.lenience(),
             statistical_lenience: self.lenience(),
@@ -289,7 +308,7 @@ impl Draw {
 #[test]
 fn what_is_written_is_read_as_it_was() {
     let mut draw = Draw(StdRng::seed_from_u64(1));
-    let mut written = 0;
+    let (mut written, mut heads) = (0, 0);
     for case in 0..3000 {
         let config = draw.config();
         let yaml = match config.to_yaml() {
@@ -302,8 +321,41 @@ fn what_is_written_is_read_as_it_was() {
             .unwrap_or_else(|error| panic!("{case}: {error}\n{yaml}\n{config:#?}"));
         assert_eq!(format!("{again:#?}"), format!("{config:#?}"), "{yaml}");
         written += 1;
+        let head = |line: &str| line.trim_start_matches(['-', ' ']).starts_with("head: ");
+        heads += usize::from(yaml.lines().any(head));
     }
-    assert!(written > 500, "{written}");
+    assert!(written > 500 && heads > 20, "{written}, {heads} with heads");
+}
+
+#[test]
+fn a_head_is_named_in_place_of_a_model() {
+    let read = |drafter: &str| {
+        let yaml = format!("target: {{ model: /t, tokenizer: /words }}\ndrafters: [{drafter}]");
+        Config::parse(&yaml, "c.yaml", "")
+    };
+    let config = read("{ head: /heads/eagle, dtype: q8_0 }").unwrap();
+    let Drafter::Neural { model, .. } = &config.drafters()[0] else {
+        panic!("a head is a neural drafter");
+    };
+    assert!(model.is_head && model.dtype == Some(DType::Q8_0));
+    assert_eq!(
+        (model.name.as_str(), model.tokenizer.as_ref()),
+        ("eagle", Some(&model_source("/words").unwrap()))
+    );
+    for (drafter, word) in [
+        ("{ head: /h, model: /m }", "more than one"),
+        ("{ head: /h, max_gram: {} }", "more than one"),
+        ("{ head: /h, tokenizer: /w }", "drafters[0].tokenizer"),
+        ("{ head: /h.gguf }", "GGUF"),
+        ("{ head: { folder: /h } }", "stop_rule: { head: … }"),
+        (
+            "{ head: /h, stop_rule: { head: { folder: /n } } }",
+            "a head computes nothing that a head could read",
+        ),
+    ] {
+        let message = read(drafter).unwrap_err().to_string();
+        assert!(message.contains(word), "{message}");
+    }
 }
 
 #[test]

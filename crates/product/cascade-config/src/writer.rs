@@ -9,8 +9,8 @@ use cascade_ngram::Builtin;
 
 use crate::config::{Config, Drafter, GenerationSettings, Neural};
 use crate::file::{
-    BranchesEntry, DrafterKeys, Entry, File, GenerationEntry, KEntry, ModelKeys, TargetKeys,
-    TreeEntry,
+    BranchesEntry, DrafterKeys, Entry, File, GenerationEntry, HeadSource, KEntry, ModelKeys,
+    TargetKeys, TreeEntry,
 };
 use crate::reader::{last_part, Reader};
 use crate::stop_rule::StopRuleEntry;
@@ -87,7 +87,7 @@ impl<K> File<K> {
 
 impl<K> Entry<DrafterKeys<K>> {
     fn of(drafter: &Drafter) -> Result<Self, String> {
-        let (model, statistical, branches, stop_rule) = match drafter {
+        let (mut model, statistical, branches, stop_rule) = match drafter {
             Drafter::Neural {
                 model,
                 branching,
@@ -109,7 +109,10 @@ impl<K> Entry<DrafterKeys<K>> {
                 (model, vec![config.clone()], None, stop_rule)
             }
         };
+        let is_head = matches!(drafter, Drafter::Neural { model, .. } if model.is_head);
+        let head = model.model.take_if(|_| is_head).map(HeadSource);
         let further = DrafterKeys {
+            head,
             statistical,
             branches,
             stop_rule: stop_rule.clone().map(StopRuleEntry::of).transpose()?,
@@ -129,12 +132,17 @@ impl ModelKeys {
             cache_dtype,
             rule,
             device,
+            is_head,
         } = neural;
         let model = source(at)?;
         Ok(Self {
             name: Some(name.clone()).filter(|name| *name != last_part(&model)),
             model: Some(model),
-            tokenizer: tokenizer.as_ref().map(source).transpose()?,
+            // A head has the target's.
+            tokenizer: match is_head {
+                true => None,
+                false => tokenizer.as_ref().map(source).transpose()?,
+            },
             dtype: dtype.map(|dtype| dtype.to_string()),
             cache_dtype: cache_dtype.map(|cache| cache.to_string()),
             device: device.map(|device| device.to_string()),

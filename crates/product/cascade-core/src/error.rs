@@ -82,6 +82,18 @@ pub enum Error {
         model: &'static str,
     },
 
+    /// A model that reads the target's hidden states was to score what it has observed none of.
+    #[error(
+        "the head has observed too few hidden states of its target for this context of {tokens} tokens and a tree of \
+         height {height}; it drafts behind what the target has verified, within its reach"
+    )]
+    BeyondReach {
+        /// Tokens of the context.
+        tokens: usize,
+        /// Height of the tree.
+        height: usize,
+    },
+
     /// A model's logits do not form a valid distribution.
     #[error(
         "the logit of token {token} is {logit}, so there is no distribution to draw from; \

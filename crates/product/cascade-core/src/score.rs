@@ -408,6 +408,17 @@ pub trait Scorer {
     /// vocabulary and more positions than it has. The scorer remains usable after an error.
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores>;
 
+    /// How many tokens deep a tree behind `context` may be for the model to score it; `None` if it
+    /// can say nothing after `context`, not even without a tree. A model that reads the target's
+    /// states has none before the first [observation](Self::observe), and one that predicts a fixed
+    /// number of tokens from a state reaches no farther. Positions are apart:
+    /// [`max_context`](ScorerInfo::max_context). No limit by default. Cheap: it is asked for before
+    /// each forward of a drafter.
+    fn reach(&self, context: &[TokenId]) -> Option<usize> {
+        let _ = context;
+        Some(usize::MAX)
+    }
+
     /// Learns what the target said in a step, with the [hidden states](ScorerInfo::observes) that
     /// it wants. Called for the neural drafters of a cascade after each verification of a
     /// generation with speculation on. Does nothing by default.
@@ -431,6 +442,10 @@ impl<S: Scorer + ?Sized> Scorer for Box<S> {
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         (**self).score(context, tree, want)
+    }
+
+    fn reach(&self, context: &[TokenId]) -> Option<usize> {
+        (**self).reach(context)
     }
 
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {

@@ -85,6 +85,10 @@ impl<S: Scorer> Scorer for AssumedTime<S> {
         Ok(scores)
     }
 
+    fn reach(&self, context: &[TokenId]) -> Option<usize> {
+        self.scorer.reach(context)
+    }
+
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
         self.scorer.observe(observation)
     }

@@ -118,6 +118,10 @@ impl<S: Scorer> Scorer for Metered<S> {
         Ok(scores)
     }
 
+    fn reach(&self, context: &[TokenId]) -> Option<usize> {
+        self.model.reach(context)
+    }
+
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
         let started = self.clock.now();
         let observed = self.model.observe(observation);

@@ -161,7 +161,8 @@ impl Neural {
     }
 
     /// Tokens that may still follow a context and a path of its own before the drafter runs out of
-    /// positions; `None` also if it has no row for a token of them, which it says once.
+    /// positions or of [reach](Scorer::reach); `None` also if it has no row for a token of them,
+    /// which it says once.
     pub(crate) fn positions(&mut self, context: &[TokenId], path: &[TokenId]) -> Option<usize> {
         let reading = self.reading.as_mut();
         if let Some(reading) = reading {
@@ -171,7 +172,9 @@ impl Neural {
                 return None;
             }
         }
-        self.room(context.len() + path.len())
+        let reach = self.scorer.reach(context)?.checked_sub(path.len())?;
+        let room = self.room(context.len() + path.len())?;
+        Some(room.min(reach))
     }
 
     /// Tokens that may still follow a context of `context_len` before the model runs out of

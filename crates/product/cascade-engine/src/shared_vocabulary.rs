@@ -262,6 +262,10 @@ impl Scorer for SharedVocabulary {
         }
     }
 
+    fn reach(&self, context: &[TokenId]) -> Option<usize> {
+        self.scorer.reach(context)
+    }
+
     fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
         self.scorer.observe(observation)
     }

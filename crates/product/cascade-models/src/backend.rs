@@ -10,7 +10,7 @@
 
 #[cfg(feature = "candle")]
 mod candle;
-mod cpu;
+pub(crate) mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod host;
@@ -261,11 +261,24 @@ pub(crate) trait Forward<B: Backend> {
     fn logits(&mut self, head: &B::Linear, scale: Option<f64>);
 }
 
+/// Where the tokens of a model enter and leave it.
+#[derive(Debug)]
+pub(crate) struct Vocabulary<'a, B: Backend> {
+    pub(crate) table: &'a B::Table,
+    pub(crate) head: &'a B::Linear,
+}
+
 /// The layers of an architecture on a backend.
 pub(crate) trait Layers<B: Backend>: Debug + Send + Sync {
     /// A forward over rows of the decoder: as far as their logits, or as their keys and values in
     /// all layers.
     fn decode(&self, forward: &mut dyn Forward<B>, logits: bool);
+
+    /// The embedding and the head that gives logits of the last hidden state alone; `None` for an
+    /// architecture that does more between its last state and its logits, or has an encoder.
+    fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
+        None
+    }
 
     /// Stages of the encoder; none for an architecture without it.
     fn encoder_stages(&self) -> usize {
@@ -333,6 +346,16 @@ pub(crate) struct BackendNetwork<B: Backend> {
 }
 
 impl<B: Backend> BackendNetwork<B> {
+    /// The embedding and the head, for those that share them.
+    pub(crate) fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
+        self.layers.vocabulary()
+    }
+
+    /// Bytes of the weights of a matrix of so many, as those of the model are held.
+    pub(crate) fn weight_bytes(&self, weights: usize) -> usize {
+        self.backend.weight_bytes(weights)
+    }
+
     fn shared(backend: B, info: ModelInfo, layers: Box<dyn Layers<B>>) -> Arc<dyn Network> {
         Arc::new(Self {
             backend,

@@ -10,6 +10,6 @@ mod layers;
 mod rope;
 
 pub use config::DecoderConfig;
-pub(crate) use config::ProjectionLayout;
+pub(crate) use config::{LayerKind, ProjectionLayout};
 pub(crate) use family::of as family;
 pub(crate) use rope::Rotations;

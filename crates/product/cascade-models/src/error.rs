@@ -54,6 +54,17 @@ pub enum Error {
         example: String,
     },
 
+    /// A head that cannot be read, or that does not fit its target.
+    #[error("{file}: {problem}; {cure}")]
+    Head {
+        /// The file that describes it, or its weights.
+        file: String,
+        /// What is wrong.
+        problem: String,
+        /// How to mend it.
+        cure: String,
+    },
+
     /// A type that GPUs do not compute in.
     #[error("a GPU computes in bf16, f16, f32 or q8_0, not in {dtype}: give one of those")]
     GpuComputeType {

@@ -24,7 +24,7 @@ pub struct LaunchCost {
 }
 
 /// The weights of a model on a device.
-pub(crate) trait Network: Debug + Send + Sync {
+pub(crate) trait Network: Any + Debug + Send + Sync {
     /// What is known of it without running it.
     fn info(&self) -> &ModelInfo;
 

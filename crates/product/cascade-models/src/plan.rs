@@ -12,13 +12,31 @@ pub(crate) struct Plan<'a> {
     past: usize,
     gap: &'a [TokenId],
     tree: &'a TokenTree,
+    /// Nodes of the tree that were appended before.
+    before: usize,
 }
 
 impl<'a> Plan<'a> {
     /// Appends `gap` to the `past` tokens of the context that the cache holds, and `tree` to the
     /// gap.
     pub(crate) fn new(past: usize, gap: &'a [TokenId], tree: &'a TokenTree) -> Self {
-        Self { past, gap, tree }
+        Self {
+            past,
+            gap,
+            tree,
+            before: 0,
+        }
+    }
+
+    /// Appends the nodes of `tree` from number `before` on to a context of `past` tokens and the
+    /// nodes before them, all of which the cache holds.
+    pub(crate) fn growing(past: usize, tree: &'a TokenTree, before: usize) -> Self {
+        Self {
+            past,
+            gap: &[],
+            tree,
+            before,
+        }
     }
 
     /// The tokens of the context that are appended.
@@ -34,17 +52,18 @@ impl<'a> Plan<'a> {
 
     /// Tokens of all rows.
     pub(crate) fn tokens(&self) -> Vec<TokenId> {
-        self.gap.iter().copied().chain(self.tree.tokens()).collect()
+        let nodes = self.tree.tokens().skip(self.before);
+        self.gap.iter().copied().chain(nodes).collect()
     }
 
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
-        self.gap.len() + self.tree.len()
+        self.gap.len() + self.tree.len() - self.before
     }
 
     /// Number of slots that rows may attend to, their own included.
     pub(crate) fn keys(&self) -> usize {
-        self.past + self.rows()
+        self.context() + self.tree.len()
     }
 
     /// Position of row 0; the other rows of the gap follow it.
@@ -56,13 +75,14 @@ impl<'a> Plan<'a> {
     pub(crate) fn positions(&self) -> Vec<u32> {
         let context = self.context();
         let gap = self.past..context;
-        let nodes = (0..self.tree.len()).map(|node| context + self.tree.depth(node));
+        let nodes = self.before..self.tree.len();
+        let nodes = nodes.map(|node| context + self.tree.depth(node));
         gap.chain(nodes).map(|position| position as u32).collect()
     }
 
     /// Whether every row attends to every key, so that there is nothing to mask.
     pub(crate) fn sees_everything(&self) -> bool {
-        self.rows() == 1
+        self.rows() == 1 && self.before == 0
     }
 
     /// A row-major `[rows, keys]` table: `visible(d)` where the row attends to a key `d` positions
@@ -74,7 +94,7 @@ impl<'a> Plan<'a> {
         for (row, position) in rows.by_ref().take(self.gap.len()).zip(self.past..) {
             see_context(row, position + 1, position, &visible);
         }
-        for (row, node) in rows.zip(0..) {
+        for (row, node) in rows.zip(self.before..) {
             let depth = self.tree.depth(node);
             see_context(row, context, context + depth, &visible);
             for ancestor in self.tree.ancestors(node) {
@@ -131,6 +151,24 @@ mod tests {
                 vec![5, 4, 3, 2, h, 1, h, 0],
             ]
         );
+    }
+
+    #[test]
+    fn a_tree_that_grows_is_masked_as_a_whole_one() {
+        let mut tree = TokenTree::new();
+        let a = tree.push(10, None);
+        tree.push(11, None);
+        let b = tree.push(12, Some(a));
+        tree.push(13, Some(b));
+        let whole = Plan::new(3, &[], &tree);
+        for before in 0..tree.len() {
+            let rest = Plan::growing(3, &tree, before);
+            assert_eq!(rest.rows(), tree.len() - before);
+            assert_eq!(table(&rest), table(&whole)[before..]);
+            assert_eq!(rest.tokens(), whole.tokens()[before..]);
+            assert_eq!(rest.positions(), whole.positions()[before..]);
+            assert!(!rest.sees_everything());
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Sessions: what a model has read, behind a scorer that seems to have no memory.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use cascade_core::{
@@ -7,7 +8,8 @@ use cascade_core::{
     TokenTree, Want, LARGEST_FORWARD,
 };
 
-use crate::backend::ModelInfo;
+use crate::backend::cpu::Cpu;
+use crate::backend::{BackendNetwork, ModelInfo};
 use crate::config::ModelConfig;
 use crate::dtype::Types;
 use crate::gathering::{self, ScoreCall};
@@ -158,6 +160,12 @@ impl Model {
         &*self.network
     }
 
+    /// The same on the CPU, for what shares its weights; `None` for a model on another device.
+    pub(crate) fn on_cpu(&self) -> Option<Arc<BackendNetwork<Cpu>>> {
+        let network: Arc<dyn Any + Send + Sync> = Arc::clone(&self.network) as _;
+        network.downcast().ok()
+    }
+
     /// A session that has seen nothing yet. Allocates nothing.
     pub fn session(self: &Arc<Self>) -> Session {
         Session::new(Arc::clone(self))
@@ -172,7 +180,7 @@ fn scorer_info(info: &ModelInfo) -> ScorerInfo {
 
 /// The largest tree that is scored: the one whose attention to itself and whose logits take no more
 /// than [`LARGEST_FORWARD`] bytes.
-fn max_nodes(info: &ModelInfo) -> usize {
+pub(crate) fn max_nodes(info: &ModelInfo) -> usize {
     let fits = |nodes: usize| {
         let logits = (nodes + 1)
             .saturating_mul(info.vocab_size)

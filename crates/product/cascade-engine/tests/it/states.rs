@@ -207,3 +207,110 @@ fn a_target_that_does_not_give_them_is_refused_by_name() {
         "drafter `asking` reads the hidden state that enters layer 2 of target `the target`";
     assert!(error.contains(expected), "{error}");
 }
+
+/// A level that drafts at most so many tokens behind what it has observed, and notes how far it was
+/// asked to go.
+struct Short {
+    model: ToyScorer,
+    reach: usize,
+    verified: usize,
+    asked: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Scorer for Short {
+    fn info(&self) -> ScorerInfo {
+        self.model.info().observing(HiddenLayers::NONE.with(LAYER))
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.verified = 0;
+        self.model.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        assert!(self.verified > 0, "nothing was observed");
+        let behind = context.len() - self.verified + tree.height();
+        self.asked.lock().unwrap().push(behind);
+        self.model.score(context, tree, want)
+    }
+
+    fn reach(&self, context: &[TokenId]) -> Option<usize> {
+        let verified = Some(self.verified).filter(|&verified| verified > 0)?;
+        self.reach.checked_sub(context.len() - verified)
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) -> Result<()> {
+        self.verified = observation.context.len() + observation.emitted.len();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_level_drafts_no_farther_than_it_reaches() {
+    for reach in 0..4 {
+        let asked = Arc::default();
+        let level = Short {
+            model: ToyScorer::drafter("level", VOCABULARY, 7, 1, 900),
+            reach,
+            verified: 0,
+            asked: Arc::clone(&asked),
+        };
+        let below = ToyDrafter::new(ToyScorer::drafter("below", VOCABULARY, 7, 2, 700), 1);
+        let mut cascade = Cascade::builder()
+            .target("target", target())
+            .neural("level", level)
+            .statistical("below", below)
+            .k_matrix(matrix(&[&[9, 1], &[0, 3]]))
+            .build()
+            .unwrap();
+        let steps = steps(&mut cascade, 5);
+        // Before anything is observed, the one behind it drafts alone.
+        assert!(!steps[0].1.is_empty());
+        assert!(steps.iter().any(|(_, draft)| draft.len() > 1));
+        let asked = asked.lock().unwrap();
+        assert!(asked.iter().all(|&tokens| tokens <= reach), "{asked:?}");
+        assert!(asked.contains(&reach), "{asked:?}");
+    }
+}
+
+/// A target that notes whether states are wanted of it.
+struct Wanted(ToyScorer, Arc<Mutex<HiddenLayers>>);
+
+impl Scorer for Wanted {
+    fn info(&self) -> ScorerInfo {
+        self.0.info()
+    }
+
+    fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
+        self.0.set_source(source)
+    }
+
+    fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
+        assert!(want.hidden_after.is_none() || !want.hidden.is_empty());
+        let mut wanted = self.1.lock().unwrap();
+        *wanted = wanted.union(want.hidden);
+        self.0.score(context, tree, want)
+    }
+}
+
+#[test]
+fn no_states_are_wanted_where_nobody_reads_them() {
+    let wanted = |level: Box<dyn Scorer + Send>| {
+        let wanted = Arc::default();
+        let mut cascade = Cascade::builder()
+            .target("target", Wanted(target(), Arc::clone(&wanted)))
+            .neural("level", level)
+            .statistical("drawing", ToyDrafter::new(Level::new().model, 1))
+            .k_matrix(matrix(&[&[2, 1], &[0, 1]]))
+            .build()
+            .unwrap();
+        steps(&mut cascade, 3);
+        let wanted = wanted.lock().unwrap();
+        *wanted
+    };
+    assert_eq!(wanted(Box::new(Level::new().model)), HiddenLayers::NONE);
+    assert_eq!(
+        wanted(Box::new(Level::new())),
+        HiddenLayers::NONE.with(LAYER)
+    );
+}

@@ -2,6 +2,8 @@
 //! what passes from operation to operation is f32, and so are keys and values unless another type
 //! is asked for.
 
+mod fed;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ use crate::weights::{Provider, Role};
 use crate::{DType, Error, Result};
 
 #[derive(Debug)]
-pub(super) struct Cpu {
+pub(crate) struct Cpu {
     /// What keys and values are held in.
     cache: CacheType,
     /// Matrices that were loaded.
@@ -40,7 +42,7 @@ struct WeightTotals {
 
 /// An embedding `[rows, size]`.
 #[derive(Debug)]
-pub(super) enum Table {
+pub(crate) enum Table {
     /// In memory: the head's, too, or of another type than the file's.
     Packed(Arc<Packed>),
     /// In the file.
@@ -65,21 +67,21 @@ impl Table {
 
 /// A root-mean-square norm.
 #[derive(Debug)]
-pub(super) struct Norm {
+pub(crate) struct Norm {
     weight: Vec<f32>,
     epsilon: f32,
 }
 
 /// A linear map, whose outputs may be a gate and what it gates.
 #[derive(Debug)]
-pub(super) struct Map {
+pub(crate) struct Map {
     linear: Linear,
     gated: bool,
 }
 
 /// Cosines and sines, `[positions][half a head]`.
 #[derive(Debug)]
-pub(super) struct Rotary {
+pub(crate) struct Rotary {
     cosines: Vec<f32>,
     sines: Vec<f32>,
     half: usize,
@@ -185,7 +187,7 @@ impl Backend for Cpu {
 }
 
 /// Loads weights of any type in the formats of one.
-pub(super) struct CpuLoader<'a> {
+pub(crate) struct CpuLoader<'a> {
     info: ModelInfo,
     weights: &'a dyn Provider,
     dtype: DType,
@@ -195,7 +197,7 @@ pub(super) struct CpuLoader<'a> {
 impl<'a> CpuLoader<'a> {
     /// Refuses instructions that the environment names and the CPU does not have, and starts the
     /// threads that compute.
-    pub(super) fn new(info: ModelInfo, weights: &'a dyn Provider, types: Types) -> Result<Self> {
+    pub(crate) fn new(info: ModelInfo, weights: &'a dyn Provider, types: Types) -> Result<Self> {
         Isa::chosen().map_err(|problem| Error::Instructions { problem })?;
         start_threads().map_err(|problem| Error::Threads { problem })?;
         let loaded = Cpu {
@@ -212,7 +214,7 @@ impl<'a> CpuLoader<'a> {
     }
 
     /// What carries out forwards, once everything is loaded.
-    pub(super) fn backend(self) -> Cpu {
+    pub(crate) fn backend(self) -> Cpu {
         self.loaded
     }
 
@@ -318,7 +320,7 @@ impl Loader<Cpu> for CpuLoader<'_> {
 
 impl Cpu {
     /// A cache that holds nothing.
-    pub(super) fn cache(&self, shape: CacheShape) -> Cache {
+    pub(crate) fn cache(&self, shape: CacheShape) -> Cache {
         Cache::of_type(shape, self.cache)
     }
 
@@ -330,7 +332,11 @@ impl Cpu {
         texts: Vec<HostInput<'_>>,
         write: &mut (dyn FnMut(&mut dyn Forward<Self>) + Send),
     ) -> Vec<Answer> {
-        let run = || run(info, texts, write);
+        self.scope(|| run(info, texts, &mut |forward| write(forward)))
+    }
+
+    /// Runs what computes with these weights where it is fastest.
+    pub(crate) fn scope<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
         match self.held.bytes >= WITHIN_THE_POOL && compute_threads() > 1 {
             true => rayon::scope(|_| run()),
             false => run(),
@@ -352,7 +358,7 @@ const WITHIN_THE_POOL: usize = 1 << 25;
 fn run(
     info: &ModelInfo,
     texts: Vec<HostInput<'_>>,
-    write: &mut dyn FnMut(&mut dyn Forward<Cpu>),
+    write: &mut dyn FnMut(&mut CpuForward<'_>),
 ) -> Vec<Answer> {
     let mut forward = CpuForward {
         info,
@@ -370,7 +376,7 @@ fn run(
 /// Rows of some texts on their way through the layers, row-major, text after text. What every row
 /// goes through alone is done for all of them at once, so that weights are read once; what depends
 /// on the rows before a row, text by text.
-struct CpuForward<'a> {
+pub(crate) struct CpuForward<'a> {
     info: &'a ModelInfo,
     texts: Vec<Text<'a>>,
     stream: Vec<f32>,

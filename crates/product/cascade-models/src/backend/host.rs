@@ -178,7 +178,7 @@ impl HostBias {
 
 /// A bias by distance, for each head, and −∞ for keys that are hidden.
 #[derive(Debug)]
-pub(super) struct RelativeBias {
+pub(crate) struct RelativeBias {
     /// `[heads][2 * reach + 2]`, the last entry −∞.
     entries: Vec<f32>,
     reach: isize,
@@ -220,7 +220,7 @@ impl RelativeBias {
 
 /// Rows appended to a network on the CPU.
 #[derive(Debug)]
-pub(super) struct HostSequence {
+pub(crate) struct HostSequence {
     cache: Cache,
     source: Vec<TokenId>,
     /// Keys and values of the source, once rows were appended.

@@ -131,13 +131,22 @@ impl DecoderConfig {
     /// [`Error::Config`](crate::Error::Config) for the first setting that no forward pass can be
     /// built from, or that changes one in a way there is no code for.
     pub fn read(config: &Value) -> Result<Self> {
+        Self::read_with(config, |_| Ok(())).map(|(read, ())| read)
+    }
+
+    /// The same, and what `further` reads beside the settings of the family.
+    pub(crate) fn read_with<T>(
+        config: &Value,
+        further: impl FnOnce(&mut Settings<'_>) -> Result<T>,
+    ) -> Result<(Self, T)> {
         let family = family::of(config).ok_or_else(|| {
             let (kind, class) = (&config["model_type"], &config["architectures"][0]);
             unsupported(format!("a model of type {kind} and class {class}"))
         })?;
         let mut settings = Settings::new(config)?;
         let read = (family.read)(&mut settings)?;
-        read.checked(settings, &settings::DECODER)
+        let further = further(&mut settings)?;
+        Ok((read.checked(settings, &settings::DECODER)?, further))
     }
 
     /// What all families say in the same words, without biases and norms of heads.

@@ -6,7 +6,7 @@ use super::config::{DecoderConfig, LayerKind, ProjectionLayout};
 use super::rope::unrotated;
 use crate::backend::{
     AttentionSpan, Backend, Describe, Forward, HeadNorms, Heads, Layers, LinearSpec, Loader,
-    ModelInfo, Outputs, QkTransform,
+    ModelInfo, Outputs, QkTransform, Vocabulary,
 };
 use crate::Result;
 
@@ -68,6 +68,13 @@ impl<B: Backend> Layers<B> for Decoder<B> {
             forward.add_inner(&layer.down, next_norm());
         }
         forward.logits(&self.head, None);
+    }
+
+    fn vocabulary(&self) -> Option<Vocabulary<'_, B>> {
+        Some(Vocabulary {
+            table: &self.embedding,
+            head: &self.head,
+        })
     }
 }
 

@@ -196,7 +196,7 @@ impl Rope {
 
     /// Cosines and sines by position, `[positions][head_dim / 2]`, times head_dim^-1/4: with that
     /// in queries and keys, scores have their 1/sqrt(head_dim).
-    pub(super) fn rotations(&self, positions: usize, head_dim: usize) -> (Vec<f32>, Vec<f32>) {
+    pub(crate) fn rotations(&self, positions: usize, head_dim: usize) -> (Vec<f32>, Vec<f32>) {
         let frequencies = self.frequencies(head_dim);
         let scale = scale(head_dim) * self.attention_factor() as f32;
         let table = |f: fn(f32) -> f32| {

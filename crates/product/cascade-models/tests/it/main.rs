@@ -9,6 +9,7 @@ mod common;
 mod gathering;
 mod gguf;
 mod golden_logits;
+mod heads;
 #[cfg(feature = "hub")]
 mod hub;
 mod loading;

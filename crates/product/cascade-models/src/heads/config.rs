@@ -1,0 +1,473 @@
+//! config.json of heads, and what the headers of their weights add to it.
+
+use cascade_checkpoint::Checkpoint;
+use cascade_core::Architecture;
+use cascade_hub::ModelFile;
+use serde_json::Value;
+
+use crate::backend::{Heads, ModelInfo};
+use crate::checks::{product, sum};
+use crate::config::in_file;
+use crate::decoder::LayerKind;
+use crate::settings::{self, unsupported};
+use crate::{DecoderConfig, Error, Result};
+
+/// A head, as its files describe it.
+#[derive(Clone, Debug)]
+pub(super) struct HeadConfig {
+    /// Its layer, in the words of the model that it is a layer of.
+    pub(super) layer: DecoderConfig,
+    pub(super) kind: Kind,
+}
+
+/// What kinds of heads have beside a layer.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Eagle(EagleConfig),
+    Eagle3(Eagle3Config),
+}
+
+/// EAGLE-1 and EAGLE-2.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EagleConfig {
+    /// Whether the map of embeddings and states has a bias.
+    pub(super) fuse_bias: bool,
+    /// Whether the files have an embedding.
+    pub(super) embedding: bool,
+}
+
+/// EAGLE-3.
+#[derive(Clone, Debug)]
+pub(super) struct Eagle3Config {
+    /// What the files call the layer.
+    pub(super) layer: &'static str,
+    /// Whether the files have an embedding.
+    pub(super) embedding: bool,
+    /// Rows of the output head.
+    pub(super) rows: usize,
+    /// The target's layers whose inputs are read, in ascending order.
+    pub(super) reads: Vec<usize>,
+    /// Length of these states.
+    pub(super) target_size: usize,
+    /// Whether the residual stream begins behind the norm of the states.
+    pub(super) normed_stream: bool,
+}
+
+/// Which tensors there are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Layout {
+    /// What the layer of EAGLE-3 is called; `None` in files of EAGLE-1 and EAGLE-2.
+    eagle3: Option<&'static str>,
+    embedding: bool,
+}
+
+impl HeadConfig {
+    /// Reads the content of `file`, and which tensors there are, of a head over a model of so many
+    /// layers of so many elements, if that is known.
+    ///
+    /// # Errors
+    /// [`Error::Head`] for tensors of no known kind of head; [`Error::Config`] for the first
+    /// setting that no forward can be built from, or that changes one in a way there is no code
+    /// for.
+    pub(super) fn read(
+        config: &Value,
+        weights: &Checkpoint,
+        file: &ModelFile,
+        target: Option<(usize, usize)>,
+    ) -> Result<Self> {
+        Self::of_settings(config, layout(weights)?, target).map_err(|error| in_file(file, error))
+    }
+
+    fn of_settings(config: &Value, layout: Layout, target: Option<(usize, usize)>) -> Result<Self> {
+        let embedding = layout.embedding;
+        let (mut layer, kind, qkv_bias) = match layout.eagle3 {
+            None => {
+                let (layer, (fuse_bias, qkv_bias)) =
+                    DecoderConfig::read_with(config, |settings| {
+                        let fuse_bias = settings.flag("bias", true)?;
+                        Ok((fuse_bias, settings.flag("qkv_bias", false)?))
+                    })?;
+                let own = EagleConfig {
+                    fuse_bias,
+                    embedding,
+                };
+                (layer, Kind::Eagle(own), qkv_bias)
+            }
+            Some(at) => eagle3(config, at, embedding, target)?,
+        };
+        check_layer(&layer)?;
+        // Whatever class the target is of, heads say themselves whether they have biases.
+        layer.biases.qkv = qkv_bias;
+        Ok(Self { layer, kind })
+    }
+
+    /// Refuses a target of another width or vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::Head`].
+    pub(super) fn check_target(&self, target: &ModelInfo, file: &ModelFile) -> Result<()> {
+        let (rows, width) = (target.vocab_size, target.size);
+        let size = match &self.kind {
+            Kind::Eagle(_) => ("hidden_size", self.layer.size),
+            Kind::Eagle3(own) if own.target_size == self.layer.size => {
+                ("hidden_size", self.layer.size)
+            }
+            Kind::Eagle3(own) => ("target_hidden_size", own.target_size),
+        };
+        let refused = |problem| Error::Head {
+            file: file.to_string(),
+            problem,
+            cure: "take the head that was trained for this very target".to_owned(),
+        };
+        let pairs = [
+            (size, width, "width"),
+            (("vocab_size", self.layer.vocab_size), rows, "vocabulary"),
+        ];
+        for ((key, own), of_target, what) in pairs {
+            if own != of_target {
+                return Err(refused(format!(
+                    "its {key} is {own}, and the target's {what} is {of_target}"
+                )));
+            }
+        }
+        let Kind::Eagle3(own) = &self.kind else {
+            return Ok(());
+        };
+        if !own.embedding && self.layer.size != width {
+            return Err(refused(format!(
+                "it has no embedding, and its hidden_size is {}, not the target's {width}",
+                self.layer.size
+            )));
+        }
+        let layers = target.layers;
+        let ascends = own.reads.windows(2).all(|pair| pair[0] < pair[1]);
+        match own.reads.iter().find(|&&layer| layer >= layers) {
+            Some(layer) => Err(refused(format!(
+                "it reads what enters layer {layer}, and the target has {layers}"
+            ))),
+            None if !ascends => Err(refused(format!(
+                "it reads what enters layers {:?} of a target of {layers}, which are not ascending",
+                own.reads
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// What follows from the settings, with positions as the target has them: angles are computed
+    /// for any.
+    pub(super) fn info(&self, target: &ModelInfo) -> ModelInfo {
+        let DecoderConfig {
+            vocab_size,
+            size,
+            epsilon,
+            heads,
+            ..
+        } = self.layer;
+        let own = self.own_parameters();
+        ModelInfo {
+            architecture: Architecture::DecoderOnly,
+            vocab_size,
+            size,
+            epsilon,
+            heads,
+            layers: 1,
+            parameters: own,
+            parameters_of_all_rows: sum(&[own, product(&[self.shared_rows(), size])]),
+            max_context: Some(target.max_context.unwrap_or(self.layer.positions)),
+            start: None,
+        }
+    }
+
+    /// Rows of the target's output head that a forward reads.
+    fn shared_rows(&self) -> usize {
+        match self.kind {
+            Kind::Eagle(_) => self.layer.vocab_size,
+            Kind::Eagle3(_) => 0,
+        }
+    }
+
+    /// Parameters of its own, but an embedding.
+    pub(super) fn own_parameters(&self) -> usize {
+        let DecoderConfig { size, inner, .. } = self.layer;
+        let Heads {
+            queries,
+            kv,
+            size: head,
+        } = self.layer.heads;
+        let (queries, keys_values) = (product(&[queries, head]), product(&[2, kv, head]));
+        let biases = match self.layer.biases.qkv {
+            true => sum(&[queries, keys_values]),
+            false => 0,
+        };
+        // Inputs of attention, and what else there is.
+        let (inputs, others) = match &self.kind {
+            Kind::Eagle(own) => {
+                let bias = if own.fuse_bias { size } else { 0 };
+                (size, sum(&[product(&[2, size, size]), bias, size]))
+            }
+            Kind::Eagle3(own) => {
+                let fuse = product(&[own.reads.len(), own.target_size, size]);
+                let norms = product(&[4, size]);
+                (2 * size, sum(&[fuse, norms, product(&[own.rows, size])]))
+            }
+        };
+        sum(&[
+            product(&[inputs, sum(&[queries, keys_values])]),
+            product(&[size, queries]),
+            biases,
+            product(&[3, size, inner]),
+            others,
+        ])
+    }
+}
+
+/// EAGLE-3, in the words of its authors or of the speculators library, over a target of so many
+/// layers of so many elements, if that is known.
+fn eagle3(
+    config: &Value,
+    at: &'static str,
+    embedding: bool,
+    target: Option<(usize, usize)>,
+) -> Result<(DecoderConfig, Kind, bool)> {
+    let whole = one_level(config)?;
+    let (layers, width) = target.unzip();
+    // Which ones are read of a target that is not known changes nothing but their numbers.
+    let layers = layers.unwrap_or(32);
+    let (layer, (own, stated, qkv_bias)) = DecoderConfig::read_with(&whole, |settings| {
+        let form = "a list of layers";
+        let list = |value: &'_ Value| {
+            let list = value.as_array()?.iter();
+            list.map(settings::size).collect::<Option<Vec<usize>>>()
+        };
+        let reads = settings.optional("eagle_aux_hidden_state_layer_ids", form, list)?;
+        let rows = match settings.optional_size("draft_vocab_size")? {
+            Some(rows) => rows,
+            None => settings.size("vocab_size")?,
+        };
+        let own = Eagle3Config {
+            layer: at,
+            embedding,
+            rows,
+            reads: reads.unwrap_or_else(|| usual_layers(layers)),
+            target_size: 0,
+            normed_stream: settings.flag("norm_before_residual", false)?,
+        };
+        let stated = settings.optional_size("target_hidden_size")?;
+        Ok((own, stated, settings.flag("qkv_bias", false)?))
+    })?;
+    let own = Eagle3Config {
+        target_size: stated.or(width).unwrap_or(layer.size),
+        ..own
+    };
+    Ok((layer, Kind::Eagle3(own), qkv_bias))
+}
+
+/// The layers whose inputs are read of a target of so many, if nothing is said, in ascending order.
+fn usual_layers(layers: usize) -> Vec<usize> {
+    let mut read = vec![2, layers / 2, layers.saturating_sub(3)];
+    read.sort_unstable();
+    read
+}
+
+/// The settings of the speculators library, whose layer's lie a level deeper, as one object.
+fn one_level(config: &Value) -> Result<Value> {
+    let Some(entries) = config.as_object() else {
+        return Ok(config.clone());
+    };
+    let Some(layer) = entries.get("transformer_layer_config") else {
+        return Ok(config.clone());
+    };
+    let kind = &config["speculators_model_type"];
+    if kind != "eagle3" {
+        return Err(unsupported(format!("a speculator of type {kind}")));
+    }
+    let layer = layer
+        .as_object()
+        .ok_or_else(|| settings::not("transformer_layer_config", layer, "an object of settings"))?;
+    // How drafts are accepted, and who wrote the files.
+    const APART: [&str; 6] = [
+        "transformer_layer_config",
+        "speculators_config",
+        "speculators_model_type",
+        "speculators_version",
+        "architectures",
+        "model_type",
+    ];
+    let outer = entries
+        .iter()
+        .filter(|(key, _)| !APART.contains(&key.as_str()));
+    let whole = layer.iter().chain(outer);
+    Ok(Value::Object(
+        whole
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+    ))
+}
+
+/// Refuses layers that no head is made of.
+fn check_layer(layer: &DecoderConfig) -> Result<()> {
+    match layer.layers[..] {
+        [LayerKind::PLAIN] => {}
+        [kind] => return Err(unsupported(format!("a head whose layer is {kind:?}"))),
+        _ => {
+            let layers = layer.layers.len();
+            return Err(unsupported(format!("a head of {layers} layers (one is)")));
+        }
+    }
+    if layer.head_norms || layer.biases.output || layer.biases.mlp {
+        let what = "a head with norms of heads, or biases but of queries, keys and values";
+        return Err(unsupported(what.to_owned()));
+    }
+    Ok(())
+}
+
+/// What kind of head tensors are of.
+fn layout(weights: &Checkpoint) -> Result<Layout> {
+    let has = |name: &str| weights.has(name);
+    let hidden_norm = |at: &&str| has(&format!("{at}.hidden_norm.weight"));
+    let layout = Layout {
+        eagle3: ["midlayer", "layers.0"].into_iter().find(hidden_norm),
+        embedding: has("embed_tokens.weight"),
+    };
+    let eagle = has("layers.0.self_attn.q_proj.weight");
+    match has("fc.weight") && (eagle || layout.eagle3.is_some()) {
+        true => Ok(layout),
+        false => Err(Error::Head {
+            file: weights.files(),
+            problem: "it has no fc.weight beside layers.0.self_attn.q_proj.weight, as heads of EAGLE-1 and EAGLE-2 \
+                      have, or beside midlayer.hidden_norm.weight, as those of EAGLE-3 do"
+                .to_owned(),
+            cure: "give the folder of such a head; a model with a tokenizer of its own is a `model`"
+                .to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(settings: Value) -> Result<HeadConfig> {
+        let mut config = json!({"model_type": "llama", "vocab_size": 10, "hidden_size": 8,
+            "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4});
+        let entries = settings.as_object().unwrap().clone();
+        config.as_object_mut().unwrap().extend(entries);
+        HeadConfig::of_settings(&config, Layout::default(), None)
+    }
+
+    fn fuse_bias(config: &HeadConfig) -> bool {
+        matches!(
+            config.kind,
+            Kind::Eagle(EagleConfig {
+                fuse_bias: true,
+                ..
+            })
+        )
+    }
+
+    #[test]
+    fn biases_are_what_heads_say() {
+        let plain = read(json!({})).unwrap();
+        assert!(fuse_bias(&plain) && !plain.layer.biases.qkv);
+        let none = read(json!({"bias": false})).unwrap();
+        assert_eq!(plain.own_parameters() - none.own_parameters(), 8);
+        // fc, q k v o, norm, feed-forward.
+        assert_eq!(none.own_parameters(), 128 + 4 * 64 + 8 + 3 * 8 * 16);
+        let qwen = json!({"model_type": "qwen2", "num_key_value_heads": 2});
+        assert!(!read(qwen.clone()).unwrap().layer.biases.qkv);
+        let mut biased = qwen;
+        biased["qkv_bias"] = true.into();
+        assert!(read(biased).unwrap().layer.biases.qkv);
+    }
+
+    #[test]
+    fn shares_of_a_forward() {
+        for (name, own, head, share) in [
+            ("vicuna-7b", 235_937_792, 131_072_000, 0.0555),
+            ("llama-3.1-8b", 251_666_432, 525_336_576, 0.1035),
+        ] {
+            let mut config = crate::shape(name).unwrap();
+            let target = DecoderConfig::read(&config).unwrap();
+            config["num_hidden_layers"] = 1.into();
+            let found = HeadConfig::of_settings(&config, Layout::default(), None).unwrap();
+            assert_eq!(found.own_parameters(), own, "{name}");
+            assert_eq!(target.vocab_size * target.size, head, "{name}");
+            let of_target = target.parameters_per_forward() as f64;
+            let found = (own + head) as f64 / of_target;
+            assert!((found - share).abs() < 1e-4, "{name}: {found}");
+        }
+    }
+
+    #[test]
+    fn what_changes_a_forward_is_refused_by_name() {
+        for (settings, word) in [
+            (json!({"num_hidden_layers": 2}), "2 layers"),
+            (
+                json!({"model_type": "qwen3", "num_key_value_heads": 4}),
+                "norms of heads",
+            ),
+            (json!({"attention_bias": true}), "biases"),
+            (
+                json!({"model_type": "mistral", "num_key_value_heads": 4, "sliding_window": 3}),
+                "window",
+            ),
+            (json!({"logits_scaling": 8}), "logits_scaling"),
+        ] {
+            let message = read(settings).unwrap_err().to_string();
+            assert!(message.contains(word), "{message}");
+        }
+        let unknown = read(json!({"mine": 3})).unwrap();
+        assert!(unknown.layer.warnings()[0].contains(": mine;"));
+    }
+
+    #[test]
+    fn eagle_3_reads_three_layers_of_its_target() {
+        let layout = Layout {
+            eagle3: Some("midlayer"),
+            embedding: false,
+        };
+        let read = |config: &Value| HeadConfig::of_settings(config, layout, Some((32, 8)));
+        let own = |config: &Value| match read(config).unwrap().kind {
+            Kind::Eagle3(own) => own,
+            Kind::Eagle(_) => panic!("it is a head of EAGLE-3"),
+        };
+        let plain = json!({"model_type": "llama", "vocab_size": 10, "hidden_size": 8,
+            "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
+            "draft_vocab_size": 6});
+        let authors = own(&plain);
+        assert_eq!((authors.rows, &authors.reads[..]), (6, &[2, 16, 29][..]));
+        assert!(!authors.normed_stream && authors.target_size == 8);
+
+        let mut layer = plain;
+        layer.as_object_mut().unwrap().remove("draft_vocab_size");
+        let speculators = json!({"speculators_model_type": "eagle3", "draft_vocab_size": 5,
+            "speculators_version": "0.1.0", "speculators_config": {"algorithm": "eagle3"},
+            "architectures": ["Eagle3Speculator"], "norm_before_residual": true,
+            "target_hidden_size": null, "eagle_aux_hidden_state_layer_ids": [1, 4, 7],
+            "transformer_layer_config": layer});
+        let found = own(&speculators);
+        assert_eq!((found.rows, &found.reads[..]), (5, &[1, 4, 7][..]));
+        assert!(found.normed_stream);
+        assert_eq!(read(&speculators).unwrap().layer.warnings(), [""; 0]);
+        for (key, value, word) in [
+            ("speculators_model_type", json!("eagle"), "eagle"),
+            (
+                "eagle_aux_hidden_state_layer_ids",
+                json!("all"),
+                "a list of layers",
+            ),
+            (
+                "transformer_layer_config",
+                json!(3),
+                "transformer_layer_config",
+            ),
+        ] {
+            let mut other = speculators.clone();
+            other[key] = value;
+            let message = read(&other).unwrap_err().to_string();
+            assert!(message.contains(word), "{message}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! EAGLE-3 (arXiv:2503.01840): one layer that reads the target's states from three depths at once,
+//! and an output head of its own over fewer tokens.
+//!
+//! Row i reads the embedding of token i + 1 and the state after token i, each behind a norm of its
+//! own. Of verified text, that state is made of three of the target's, side by side; else it is
+//! what the row before gave. The authors' files call the layer `midlayer`; those of the speculators
+//! library `layers.0`.
+
+use std::borrow::Cow;
+
+use cascade_checkpoint::Checkpoint;
+use cascade_core::{HiddenLayer, HiddenLayers};
+
+use super::config::{Eagle3Config, HeadConfig};
+use super::Recurrent;
+use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
+use crate::backend::{
+    Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform,
+};
+use crate::{Error, Result};
+
+/// The weights of a head.
+#[derive(Debug)]
+pub(super) struct Eagle3 {
+    embedding: Option<Table>,
+    reads: HiddenLayers,
+    fuse: Map,
+    embedding_norm: Norm,
+    state_norm: Norm,
+    /// Whether the residual stream begins behind the norm of the states.
+    normed_stream: bool,
+    rotary: Rotary,
+    qkv: Map,
+    output: Map,
+    feed_forward_norm: Norm,
+    gate_up: Map,
+    down: Map,
+    activation: Activation,
+    norm: Norm,
+    head: Map,
+    /// The target's token of each row of the head; all, in their order, if there is no list.
+    tokens: Option<Vec<usize>>,
+    /// Rows of the target's head.
+    vocab_size: usize,
+}
+
+impl Eagle3 {
+    /// Reads the weights.
+    ///
+    /// # Errors
+    /// Tensors that are missing, or of another shape than config.json says; a list of tokens that
+    /// the target has not, or that are not in order.
+    pub(super) fn load(
+        config: &HeadConfig,
+        own: &Eagle3Config,
+        positions: usize,
+        weights: &Checkpoint,
+        loader: &mut CpuLoader<'_>,
+    ) -> Result<Self> {
+        let (layer, at) = (&config.layer, own.layer);
+        let (size, inner) = (layer.size, layer.inner);
+        let Heads {
+            queries,
+            kv,
+            size: head,
+        } = layer.heads;
+        let of_attention = |part: &str| format!("{at}.self_attn.{part}_proj");
+        let qkv = [("q", queries), ("k", kv), ("v", kv)]
+            .map(|(part, heads)| (of_attention(part), heads * head));
+        let gate_up = ["gate", "up"].map(|part| (format!("{at}.mlp.{part}_proj"), inner));
+        let fuse = [("fc".to_owned(), size)];
+        let output = [(of_attention("o"), size)];
+        let down = [(format!("{at}.mlp.down_proj"), size)];
+        let lm_head = [("lm_head".to_owned(), own.rows)];
+        let (cosines, sines) = layer.rope.rotations(positions, head);
+        let reads = own.reads.iter().map(|&layer| HiddenLayer::Entering(layer));
+        let tokens = match own.rows == layer.vocab_size {
+            true => None,
+            false => Some(tokens(weights, own.rows, layer.vocab_size)?),
+        };
+        Ok(Self {
+            embedding: match own.embedding {
+                true => Some(loader.table("embed_tokens", false)?),
+                false => None,
+            },
+            reads: reads.fold(HiddenLayers::NONE, HiddenLayers::with),
+            fuse: loader.linear(LinearSpec::new(own.reads.len() * own.target_size, &fuse))?,
+            embedding_norm: loader.norm(&format!("{at}.input_layernorm"))?,
+            state_norm: loader.norm(&format!("{at}.hidden_norm"))?,
+            normed_stream: own.normed_stream,
+            rotary: loader.rotary(cosines, sines)?,
+            qkv: {
+                let qkv = LinearSpec::new(2 * size, &qkv).used_as(Outputs::Rotated);
+                loader.linear(qkv.with_bias(layer.biases.qkv))?
+            },
+            output: loader.linear(LinearSpec::new(queries * head, &output))?,
+            feed_forward_norm: loader.norm(&format!("{at}.post_attention_layernorm"))?,
+            gate_up: loader.linear(LinearSpec::new(size, &gate_up).used_as(Outputs::Gated))?,
+            down: loader.linear(LinearSpec::new(inner, &down))?,
+            activation: layer.activation,
+            norm: loader.norm("norm")?,
+            head: loader.linear(LinearSpec::new(size, &lm_head))?,
+            tokens,
+            vocab_size: layer.vocab_size,
+        })
+    }
+}
+
+/// The target's token of each of `rows`: `d2t` says how many tokens there are between.
+fn tokens(weights: &Checkpoint, rows: usize, vocab_size: usize) -> Result<Vec<usize>> {
+    let steps = weights.longs("d2t", rows)?;
+    let mut tokens: Vec<usize> = Vec::with_capacity(rows);
+    for (row, step) in steps.into_iter().enumerate() {
+        let token = i64::try_from(row)
+            .ok()
+            .and_then(|row| row.checked_add(step));
+        let token = token.and_then(|token| usize::try_from(token).ok());
+        let next = tokens.last().map_or(0, |last| last + 1);
+        match token.filter(|&token| (next..vocab_size).contains(&token)) {
+            Some(token) => tokens.push(token),
+            None => {
+                return Err(Error::Head {
+                    file: weights.files(),
+                    problem: format!(
+                        "d2t is {step} at {row}, which leads to no token between {next} and {vocab_size}"
+                    ),
+                    cure: "download the weights again; d2t lists tokens of the target in order"
+                        .to_owned(),
+                })
+            }
+        }
+    }
+    Ok(tokens)
+}
+
+impl Recurrent for Eagle3 {
+    fn observes(&self) -> HiddenLayers {
+        self.reads
+    }
+
+    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
+        self.fuse.forward(observed).into()
+    }
+
+    fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table) {
+        let table = self.embedding.as_ref().unwrap_or(shared);
+        let norms = [&self.embedding_norm, &self.state_norm];
+        forward.stand_beside(table, states, norms, self.normed_stream);
+        let rotated: QkTransform<'_, Cpu> = QkTransform::Rotated(&self.rotary);
+        forward.project(&self.qkv, rotated, 0);
+        forward.attend(AttentionSpan::Whole, 0);
+        forward.add_attended(&self.output, &self.feed_forward_norm);
+        forward.activate(&self.gate_up, self.activation);
+        forward.end(&self.down);
+    }
+
+    /// Tokens that the head has no row for have none to say: −∞.
+    fn logits(&self, given: &[f32], _: &Map) -> Vec<f32> {
+        let own = self.head.forward(&self.norm.apply(given));
+        let Some(tokens) = &self.tokens else {
+            return own;
+        };
+        let rows = own.len() / tokens.len();
+        let mut logits = vec![f32::NEG_INFINITY; rows * self.vocab_size];
+        let rows = logits.chunks_exact_mut(self.vocab_size);
+        for (row, own) in rows.zip(own.chunks_exact(tokens.len())) {
+            tokens
+                .iter()
+                .zip(own)
+                .for_each(|(&token, &logit)| row[token] = logit);
+        }
+        logits
+    }
+}

@@ -1,0 +1,121 @@
+//! The states of verified text.
+
+use cascade_core::{common_prefix, HiddenLayers, Matrix, Observation, TokenId};
+
+/// Tokens that the target has verified, and its state after each.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    tokens: Vec<TokenId>,
+    /// `[tokens, width]`: those of several layers side by side.
+    states: Vec<f32>,
+    width: usize,
+}
+
+impl Observed {
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    fn truncate(&mut self, tokens: usize) {
+        self.tokens.truncate(tokens);
+        self.states.truncate(tokens * self.width);
+    }
+
+    /// How many of the first tokens of a context have states, the last one aside, after which the
+    /// head goes on by itself.
+    pub(super) fn of(&self, context: &[TokenId]) -> usize {
+        let before = context.len().saturating_sub(1);
+        common_prefix(&self.tokens, &context[..before])
+    }
+
+    /// States after tokens of the text, by their numbers.
+    pub(super) fn rows(&self, tokens: std::ops::Range<usize>) -> &[f32] {
+        &self.states[tokens.start * self.width..tokens.end * self.width]
+    }
+
+    /// Takes what the target verified in a step: the states of the context, as far as they are
+    /// given, and of the accepted nodes. Behind a gap nothing is known.
+    pub(super) fn learn(&mut self, step: &Observation<'_>, layers: HiddenLayers) {
+        let given = layers.iter().map(|layer| step.hidden?.of(layer));
+        let Some(given) = given.collect::<Option<Vec<&Matrix>>>() else {
+            return;
+        };
+        let Some(first) = given.first() else {
+            return;
+        };
+        let (context, nodes) = (step.context, step.draft.len());
+        // The last rows are those of the nodes, before them that of the context.
+        let Some(of_context) = first.rows().checked_sub(nodes).filter(|&rows| rows > 0) else {
+            return;
+        };
+        let Some(start) = context.len().checked_sub(of_context) else {
+            return;
+        };
+        if common_prefix(&self.tokens, context) < start {
+            self.clear();
+            if start > 0 {
+                return;
+            }
+        }
+        self.truncate(start);
+        self.width = given.iter().map(|states| states.columns()).sum();
+        for (row, &token) in context[start..].iter().enumerate() {
+            self.push(token, &given, row);
+        }
+        for &node in step.accepted {
+            self.push(step.draft.token(node), &given, of_context + node);
+        }
+    }
+
+    fn push(&mut self, token: TokenId, states: &[&Matrix], row: usize) {
+        self.tokens.push(token);
+        for states in states {
+            self.states.extend_from_slice(states.row(row));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cascade_core::{HiddenLayer, HiddenStates, TokenTree};
+
+    use super::*;
+
+    fn states(rows: &[f32]) -> HiddenStates {
+        HiddenStates::default().with(HiddenLayer::Last, Matrix::new(1, rows.to_vec()))
+    }
+
+    #[test]
+    fn takes_the_verified_path_and_nothing_behind_a_gap() {
+        let mut observed = Observed::default();
+        let mut tree = TokenTree::new();
+        let a = tree.push(7, None);
+        tree.push(8, None);
+        let b = tree.push(9, Some(a));
+        let rows = states(&[1.0, 2.0, 3.0, 17.0, 18.0, 19.0]);
+        let text = [4, 5, 6];
+        let path = [a, b];
+        let step = Observation::new(&text, &tree, &path, &[7, 9, 2], &[0; 4]);
+        observed.learn(&step.with_hidden(Some(&rows)), HiddenLayers::LAST);
+        assert_eq!(observed.tokens, [4, 5, 6, 7, 9]);
+        assert_eq!(observed.rows(0..5), [1.0, 2.0, 3.0, 17.0, 19.0]);
+        assert_eq!(observed.of(&[4, 5, 6, 7, 9, 2]), 5);
+        assert_eq!(observed.of(&[4, 5, 6]), 2);
+        assert_eq!(observed.of(&[4, 1, 6, 7]), 1);
+        assert_eq!(observed.of(&[]), 0);
+
+        // The next step begins where this one ended.
+        let text = [4, 5, 6, 7, 9, 2];
+        let nothing = TokenTree::new();
+        let next = states(&[20.0]);
+        let step = Observation::new(&text, &nothing, &[], &[1], &[0]);
+        observed.learn(&step.with_hidden(Some(&next)), HiddenLayers::LAST);
+        assert_eq!(observed.of(&[4, 5, 6, 7, 9, 2, 1]), 6);
+        // Another text, of which the beginning is not known.
+        let other = [4, 5, 3, 3];
+        let step = Observation::new(&other, &nothing, &[], &[1], &[0]);
+        observed.learn(&step.with_hidden(Some(&next)), HiddenLayers::LAST);
+        assert_eq!(observed.of(&[4, 5, 3, 3, 1]), 0);
+    }
+}

@@ -1,0 +1,453 @@
+//! Heads that draft from their target's hidden states: from YAML to cascades whose texts are those
+//! of plain decoding, in every position and under random settings.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, SamplingSettings, Target};
+use cascade_core::Decoding;
+use cascade_engine::{GenerationOutput, Options, Role};
+use cascade_models::HubOptions;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use safetensors::tensor::{Dtype, TensorView};
+use safetensors::SafeTensors;
+use tempfile::TempDir;
+
+/// Of the demo's target.
+const SIZE: usize = 320;
+const ROWS: usize = 1280;
+const INNER: usize = 96;
+const PROMPTS: [&str; 3] = [
+    "Question: A box holds 12 apples. Tom buys 3 boxes and eats 4 apples. How many are left?\nAnswer:",
+    "Anna has 5 red and 7 blue pens. She gives away 3. How many pens has she now?",
+    "The first of the",
+];
+
+fn offline() -> AssembleOptions {
+    AssembleOptions::default()
+        .with_device(Some(DeviceSpec::Cpu))
+        .with_hub(HubOptions::new("http://localhost:9", "/nonexistent"))
+}
+
+fn assemble(drafters: &str, rest: &str) -> Result<Assembled, cascade_config::Error> {
+    cascade_demo::register();
+    let yaml =
+        format!("target: {{ model: embedded:demo-llama-target }}\ndrafters:\n{drafters}\n{rest}");
+    Config::parse(&yaml, "heads.yaml", "")?.assemble(&offline())
+}
+
+fn refusal(drafters: &str, rest: &str) -> String {
+    match assemble(drafters, rest) {
+        Ok(_) => panic!("assembled: {drafters}"),
+        Err(error) => {
+            let mut said = error.to_string();
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                let _ = write!(said, ": {cause}");
+                source = cause.source();
+            }
+            said
+        }
+    }
+}
+
+type Tensors = HashMap<String, (Vec<usize>, Vec<f32>)>;
+
+/// A head of random weights of this scale, which drafts nothing that is worth it.
+fn random(seed: u64, scale: f32) -> Tensors {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let shapes: [(&str, &[usize]); 10] = [
+        ("fc.weight", &[SIZE, 2 * SIZE]),
+        ("fc.bias", &[SIZE]),
+        ("layers.0.self_attn.q_proj.weight", &[SIZE, SIZE]),
+        ("layers.0.self_attn.k_proj.weight", &[64, SIZE]),
+        ("layers.0.self_attn.v_proj.weight", &[64, SIZE]),
+        ("layers.0.self_attn.o_proj.weight", &[SIZE, SIZE]),
+        ("layers.0.mlp.gate_proj.weight", &[INNER, SIZE]),
+        ("layers.0.mlp.up_proj.weight", &[INNER, SIZE]),
+        ("layers.0.mlp.down_proj.weight", &[SIZE, INNER]),
+        ("layers.0.post_attention_layernorm.weight", &[SIZE]),
+    ];
+    let mut draw = |shape: &[usize]| -> Vec<f32> {
+        let count = shape.iter().product();
+        (0..count)
+            .map(|_| scale * rng.random_range(-1.0..1.0))
+            .collect()
+    };
+    let tensors = shapes
+        .iter()
+        .map(|(name, shape)| (name.to_string(), (shape.to_vec(), draw(shape))));
+    tensors.collect()
+}
+
+/// A head that has learned which token follows which: its embedding has the output head's row of
+/// the next token, and the state weighs little.
+fn bigrams() -> Tensors {
+    let mut tensors = random(1, 0.004);
+    let head = lm_head();
+    let mut next: HashMap<(u32, u32), usize> = HashMap::new();
+    for prompt in PROMPTS {
+        let text = generate(
+            &mut plain(),
+            prompt,
+            &Options::default().with_max_new_tokens(128),
+        );
+        for pair in text.tokens.windows(2) {
+            *next.entry((pair[0], pair[1])).or_default() += 1;
+        }
+    }
+    let mut embedding = vec![0.0; ROWS * SIZE];
+    for token in 0..ROWS as u32 {
+        let after = next.iter().filter(|((first, _), _)| *first == token);
+        let best = after.max_by_key(|((_, second), count)| (**count, *second));
+        if let Some(((_, second), _)) = best {
+            let row = &head[*second as usize * SIZE..][..SIZE];
+            let norm = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+            let to = &mut embedding[token as usize * SIZE..][..SIZE];
+            to.iter_mut()
+                .zip(row)
+                .for_each(|(to, x)| *to = 12.0 * x / norm);
+        }
+    }
+    let (_, fuse) = tensors.get_mut("fc.weight").unwrap();
+    (0..SIZE).for_each(|row| fuse[row * 2 * SIZE + row] += 1.0);
+    tensors.insert(
+        "embed_tokens.weight".to_owned(),
+        (vec![ROWS, SIZE], embedding),
+    );
+    tensors
+}
+
+/// The output head of the demo's target, which is stored in bf16.
+fn lm_head() -> Vec<f32> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../lab/cascade-demo/models/demo-llama-target");
+    let files = [
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+    ];
+    let rows = files.iter().find_map(|file| {
+        let bytes = fs::read(folder.join(file)).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let view = tensors.tensor("lm_head.weight").ok()?;
+        assert_eq!(
+            (view.dtype(), view.shape()),
+            (Dtype::BF16, &[ROWS, SIZE][..])
+        );
+        let halves = view.data().chunks_exact(2);
+        let wide = halves.map(|half| u32::from(u16::from_le_bytes([half[0], half[1]])) << 16);
+        Some(wide.map(f32::from_bits).collect())
+    });
+    rows.unwrap()
+}
+
+fn write(folder: &Path, tensors: &Tensors) {
+    let bytes: Vec<_> = tensors
+        .iter()
+        .map(|(name, (shape, values))| {
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            (name.as_str(), shape.clone(), bytes)
+        })
+        .collect();
+    let views = bytes.iter().map(|(name, shape, raw)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), raw).unwrap();
+        (*name, view)
+    });
+    fs::create_dir_all(folder).unwrap();
+    let file = safetensors::serialize(views, None).unwrap();
+    fs::write(folder.join("model.safetensors"), file).unwrap();
+    let config = serde_json::json!({"model_type": "llama", "hidden_size": SIZE,
+        "intermediate_size": INNER, "num_hidden_layers": 1, "num_attention_heads": 5,
+        "num_key_value_heads": 1, "vocab_size": ROWS, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 256, "hidden_act": "silu", "tie_word_embeddings": false});
+    fs::write(folder.join("config.json"), config.to_string()).unwrap();
+}
+
+/// A good head and a bad one, in folders of these names.
+struct Heads(TempDir);
+
+impl Heads {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        write(&folder.path().join("good"), &bigrams());
+        write(&folder.path().join("bad"), &random(2, 0.3));
+        Self(folder)
+    }
+
+    /// An entry of `drafters`.
+    fn entry(&self, name: &str, settings: &str) -> String {
+        let at = self.0.path().join(name);
+        format!("- {{ head: \"{}\"{settings} }}", at.display())
+    }
+}
+
+fn plain() -> Assembled {
+    assemble("  []", "").unwrap()
+}
+
+fn generate(assembled: &mut Assembled, prompt: &str, options: &Options) -> GenerationOutput {
+    assembled.cascade.generate(prompt, options).unwrap()
+}
+
+fn calls(output: &GenerationOutput, name: &str) -> u64 {
+    let model = output.models.iter().find(|model| model.name == name);
+    model.unwrap().usage.calls
+}
+
+#[test]
+fn a_head_is_a_neural_level_and_saves_forwards_of_its_target() {
+    let heads = Heads::new();
+    let k = "k: { matrix: [[3]] }";
+    let mut good = assemble(&heads.entry("good", ""), k).unwrap();
+    assert_eq!(good.parts[1].role, Role::Drafter);
+    assert_eq!(good.warnings, [""; 0]);
+    let mut bad = assemble(&heads.entry("bad", ""), k).unwrap();
+    let options = Options::default().with_max_new_tokens(96);
+    for prompt in PROMPTS {
+        let text = generate(&mut plain(), prompt, &options);
+        let [with_good, with_bad] =
+            [&mut good, &mut bad].map(|cascade| generate(cascade, prompt, &options));
+        assert_eq!(with_good.tokens, text.tokens);
+        assert_eq!(with_bad.tokens, text.tokens);
+        // A wrong head changes speed alone. The first step has no states to draft from.
+        let [forwards, wasted] = [&with_good, &with_bad].map(|output| output.steps.len());
+        assert!(
+            forwards * 10 < wasted * 9,
+            "{forwards} of {wasted} forwards"
+        );
+        assert!(calls(&with_bad, "bad") + 8 > 2 * wasted as u64);
+        assert_eq!(with_good.steps[0].drafted, 0);
+    }
+}
+
+/// The same texts from a cascade that has generated others, and from a fresh one.
+#[test]
+fn a_fresh_cascade_drafts_as_a_warm_one() {
+    let heads = Heads::new();
+    let drafters = format!("{}\n- max_gram: {{}}", heads.entry("good", ""));
+    let make = || assemble(&drafters, "k: { matrix: [[2, 3], [0, 2]] }").unwrap();
+    let options = Options::default().with_max_new_tokens(40);
+    let mut warm = make();
+    for prompt in [PROMPTS[0], PROMPTS[1], PROMPTS[0], PROMPTS[2], PROMPTS[0]] {
+        let [warm, fresh] = [&mut warm, &mut make()].map(|it| generate(it, prompt, &options));
+        assert_eq!(warm.tokens, fresh.tokens);
+        assert_eq!(warm.steps, fresh.steps);
+        assert_eq!(warm.proposers, fresh.proposers);
+    }
+}
+
+/// In a vertical cascade, a horizontal one, and one tree.
+#[test]
+fn a_head_and_the_text_draft_together() {
+    let heads = Heads::new();
+    let options = Options::default().with_max_new_tokens(96);
+    let tree = "- max_gram_tree: {}";
+    let joint = heads.entry("good", ", branches: { expand: most_probable }");
+    for (what, drafters, rest) in [
+        (
+            "reviews Max-Gram",
+            heads.entry("good", ""),
+            "k: { matrix: [[4, 0], [0, 4]] }",
+        ),
+        (
+            "is followed by it",
+            heads.entry("good", ""),
+            "k: { matrix: [[2, 6], [0, 0]] }",
+        ),
+        (
+            "both",
+            heads.entry("good", ""),
+            "k: { matrix: [[3, 6], [0, 3]] }",
+        ),
+        (
+            "one tree",
+            joint,
+            "k: { matrix: [[2, 0], [0, 5]] }\ntree: { max_nodes: 12 }",
+        ),
+        (
+            "merged",
+            heads.entry("good", ", branches: { widths: [3, 2], expand: all_leaves }"),
+            "k: { matrix: [[3, 6], [0, 0]] }\ntree: { placement: merged, max_nodes: 24 }",
+        ),
+    ] {
+        let mut cascade = assemble(&format!("{drafters}\n{tree}"), rest).unwrap();
+        let mut accepted = [0; 3];
+        for prompt in PROMPTS {
+            let text = generate(&mut plain(), prompt, &options);
+            let found = generate(&mut cascade, prompt, &options);
+            assert_eq!(found.tokens, text.tokens, "{what}");
+            found
+                .proposers
+                .iter()
+                .for_each(|level| accepted[level.0] += 1);
+            assert!(calls(&found, "good") > 0, "{what}");
+        }
+        // The target's own tokens, those of the head, and those of the text.
+        assert!(
+            accepted.iter().all(|&tokens| tokens > 0),
+            "{what}: {accepted:?}"
+        );
+    }
+}
+
+#[test]
+fn a_head_that_does_not_pay_rests() {
+    let heads = Heads::new();
+    let rest = "schedule: online\ngeneration: { ignore_eos: true }";
+    let mut cascade = assemble(&heads.entry("bad", ""), rest).unwrap();
+    let options = Options::default().with_max_new_tokens(300);
+    let found = generate(&mut cascade, PROMPTS[0], &options);
+    let late = &found.steps[found.steps.len() / 2..];
+    let drafted = late.iter().filter(|step| step.drafted > 0).count();
+    assert!(
+        drafted * 5 < late.len(),
+        "{drafted} of {} late steps",
+        late.len()
+    );
+}
+
+/// Everything but the models at random.
+fn random_settings(rng: &mut StdRng, heads: &Heads) -> (String, String, Options) {
+    let order = rng.random_range(0..6);
+    let mut drafters: Vec<String> = Vec::new();
+    let mut branches = |rng: &mut StdRng| match rng.random_range(0..3) {
+        0 => String::new(),
+        1 => format!(", branches: {{ widths: [{}, 2] }}", rng.random_range(1..4)),
+        _ => format!(
+            ", branches: {{ widths: [{}], expand: all_leaves }}",
+            rng.random_range(1..4)
+        ),
+    };
+    let stop = |rng: &mut StdRng| match rng.random_range(0..4) {
+        0 => ", stop_rule: { confidence: 0.4 }",
+        1 => ", stop_rule: { length: 2 }",
+        _ => "",
+    };
+    let names: &[&str] = match order {
+        0 => &["good"],
+        1 => &["bad", "text"],
+        2 => &["small", "good", "text"],
+        3 => &["good", "small"],
+        4 => &["good", "bad", "tree"],
+        _ => &["good", "tree"],
+    };
+    for &name in names {
+        let settings = format!("{}{}", branches(rng), stop(rng));
+        drafters.push(match name {
+            "text" => "- max_gram: {}".to_owned(),
+            "tree" => "- max_gram_tree: {}".to_owned(),
+            "small" => format!("- {{ model: embedded:demo-llama-small{settings} }}"),
+            head => heads.entry(head, &settings),
+        });
+    }
+    let n = drafters.len();
+    let rows: Vec<String> = (0..n)
+        .map(|row| {
+            let entries = (0..n).map(|column| match column < row {
+                true => 0,
+                false => rng.random_range(0..5),
+            });
+            format!("{:?}", entries.collect::<Vec<_>>())
+        })
+        .collect();
+    let rest = match rng.random_bool(0.25) {
+        true => "schedule: online".to_owned(),
+        false => format!(
+            "k: {{ matrix: [{}] }}\nlenience: {}\ntree: {{ max_nodes: {}, placement: {} }}",
+            rows.join(", "),
+            rng.random_range(1..4),
+            rng.random_range(4..30),
+            ["sequential", "merged"][rng.random_range(0..2)]
+        ),
+    };
+    let decoding = match rng.random_bool(0.5) {
+        true => Decoding::Greedy,
+        false => {
+            let temperature = rng.random_range(0.5..1.2);
+            let sampling = SamplingSettings::new(temperature, None, None, None);
+            sampling.unwrap().decoding()
+        }
+    };
+    let options = Options::default()
+        .with_max_new_tokens(rng.random_range(20..60))
+        .with_seed(rng.random())
+        .with_decoding(decoding);
+    (drafters.join("\n"), rest, options)
+}
+
+/// Greedy texts, and by coupling also the samples of a seed, are those of plain decoding.
+fn random_settings_are_lossless(rounds: u64) {
+    let heads = Heads::new();
+    let mut target = plain();
+    for round in 0..rounds {
+        let mut rng = StdRng::seed_from_u64(round);
+        let (drafters, rest, options) = random_settings(&mut rng, &heads);
+        let mut cascade = assemble(&drafters, &rest).unwrap();
+        let prompt = PROMPTS[round as usize % PROMPTS.len()];
+        let text = generate(&mut target, prompt, &options);
+        let found = generate(&mut cascade, prompt, &options);
+        assert_eq!(
+            found.tokens, text.tokens,
+            "round {round}:\n{drafters}\n{rest}"
+        );
+    }
+}
+
+#[test]
+fn texts_are_those_of_plain_decoding() {
+    random_settings_are_lossless(60);
+}
+
+#[test]
+#[ignore = "minutes: run with --run-ignored all"]
+fn texts_are_those_of_plain_decoding_in_a_thousand_settings() {
+    random_settings_are_lossless(1000);
+}
+
+#[test]
+fn what_a_head_cannot_read_is_refused_by_name() {
+    let heads = Heads::new();
+    let entry = heads.entry("good", "");
+    // Of another model, which is narrower.
+    let yaml = format!("target: {{ model: embedded:demo-llama-small }}\ndrafters:\n{entry}");
+    cascade_demo::register();
+    let error = Config::parse(&yaml, "heads.yaml", "")
+        .unwrap()
+        .assemble(&offline());
+    let error = format!("{:#?}", error.err().unwrap());
+    assert!(error.contains("hidden_size is 320"), "{error}");
+    let yaml = format!("target: {{ model: embedded:demo-t5-target }}\ndrafters:\n{entry}");
+    let error = Config::parse(&yaml, "heads.yaml", "")
+        .unwrap()
+        .assemble(&offline());
+    let error = format!("{:#?}", error.err().unwrap());
+    assert!(error.contains("has an encoder"), "{error}");
+    let nowhere = refusal("- { head: /nowhere/head }", "");
+    assert!(nowhere.contains("/nowhere/head"), "{nowhere}");
+    // What answers in place of the target has no weights to share.
+    let yaml = format!("target: {{ model: embedded:demo-llama-target }}\ndrafters:\n{entry}");
+    let config = Config::parse(&yaml, "heads.yaml", "").unwrap();
+    let pool = config.pool(&offline());
+    let model = pool.target(&config).unwrap();
+    let other = Target::new(
+        model.session(),
+        "a recording",
+        model.tokenizer.fingerprint(),
+    );
+    let error = pool.assemble_with_target(&config, other).err().unwrap();
+    let error = error.to_string();
+    assert!(
+        error.contains("drafters[0].head") && error.contains("a recording"),
+        "{error}"
+    );
+    let vocabulary = model.tokenizer.fingerprint();
+    assert!(pool.drafters(&config, &vocabulary).is_err());
+    // A model is no head.
+    let model = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../lab/cascade-demo/models/demo-llama-small");
+    let model = refusal(&format!("- {{ head: \"{}\" }}", model.display()), "");
+    assert!(model.contains("no fc.weight"), "{model}");
+}
