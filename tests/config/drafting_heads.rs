@@ -166,7 +166,28 @@ fn write(folder: &Path, tensors: &Tensors) {
     fs::write(folder.join("config.json"), config.to_string()).unwrap();
 }
 
-/// A good head and a bad one, in folders of these names.
+/// Three heads of Medusa that say again what the target's own head says.
+fn write_medusa(folder: &Path) {
+    let head: Vec<u8> = lm_head().iter().flat_map(|x| x.to_le_bytes()).collect();
+    let (square, row) = (vec![0; 4 * SIZE * SIZE], vec![0; 4 * SIZE]);
+    let tensors = (0..3).flat_map(|k| {
+        [
+            (format!("{k}.0.linear.weight"), vec![SIZE, SIZE], &square),
+            (format!("{k}.0.linear.bias"), vec![SIZE], &row),
+            (format!("{k}.1.weight"), vec![ROWS, SIZE], &head),
+        ]
+    });
+    let views = tensors.map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F32, shape, bytes).unwrap();
+        (name, view)
+    });
+    fs::create_dir_all(folder).unwrap();
+    let file = safetensors::serialize(views, None).unwrap();
+    fs::write(folder.join("medusa_lm_head.safetensors"), file).unwrap();
+    fs::write(folder.join("config.json"), r#"{ "medusa_num_heads": 3 }"#).unwrap();
+}
+
+/// A good head, a bad one, and those of Medusa, in folders of these names.
 struct Heads(TempDir);
 
 impl Heads {
@@ -174,6 +195,7 @@ impl Heads {
         let folder = TempDir::new().unwrap();
         write(&folder.path().join("good"), &bigrams());
         write(&folder.path().join("bad"), &random(2, 0.3));
+        write_medusa(&folder.path().join("medusa"));
         Self(folder)
     }
 
@@ -294,11 +316,42 @@ fn a_head_and_the_text_draft_together() {
 }
 
 #[test]
+fn medusa_drafts_as_many_tokens_as_it_has_heads() {
+    let heads = Heads::new();
+    let mut cascade = assemble(&heads.entry("medusa", ""), "k: { matrix: [[9]] }").unwrap();
+    let options = Options::default().with_max_new_tokens(64);
+    let mut longest = 0;
+    for prompt in PROMPTS {
+        let found = generate(&mut cascade, prompt, &options);
+        assert_eq!(
+            found.tokens,
+            generate(&mut plain(), prompt, &options).tokens
+        );
+        longest = found
+            .steps
+            .iter()
+            .map(|step| step.drafted)
+            .fold(longest, usize::max);
+    }
+    assert_eq!(longest, 3);
+}
+
+#[test]
 fn a_head_that_does_not_pay_rests() {
     let heads = Heads::new();
-    let rest = "schedule: online\ngeneration: { ignore_eos: true }";
-    let mut cascade = assemble(&heads.entry("bad", ""), rest).unwrap();
-    let options = Options::default().with_max_new_tokens(300);
+    // Where tokens are drawn, the schedule sees no times: what it does depends on no machine.
+    let yaml = format!(
+        "target: {{ model: embedded:demo-llama-target, rule: iterated }}\ndrafters:\n{}\n\
+         schedule: online\ngeneration: {{ ignore_eos: true }}",
+        heads.entry("bad", "")
+    );
+    cascade_demo::register();
+    let config = Config::parse(&yaml, "heads.yaml", "").unwrap();
+    let mut cascade = config.assemble(&offline()).unwrap();
+    let sampling = SamplingSettings::new(0.7, None, None, None).unwrap();
+    let options = Options::default()
+        .with_max_new_tokens(300)
+        .with_decoding(sampling.decoding());
     let found = generate(&mut cascade, PROMPTS[0], &options);
     let late = &found.steps[found.steps.len() / 2..];
     let drafted = late.iter().filter(|step| step.drafted > 0).count();
@@ -311,9 +364,9 @@ fn a_head_that_does_not_pay_rests() {
 
 /// Everything but the models at random.
 fn random_settings(rng: &mut StdRng, heads: &Heads) -> (String, String, Options) {
-    let order = rng.random_range(0..6);
+    let order = rng.random_range(0..8);
     let mut drafters: Vec<String> = Vec::new();
-    let mut branches = |rng: &mut StdRng| match rng.random_range(0..3) {
+    let branches = |rng: &mut StdRng| match rng.random_range(0..3) {
         0 => String::new(),
         1 => format!(", branches: {{ widths: [{}, 2] }}", rng.random_range(1..4)),
         _ => format!(
@@ -332,6 +385,8 @@ fn random_settings(rng: &mut StdRng, heads: &Heads) -> (String, String, Options)
         2 => &["small", "good", "text"],
         3 => &["good", "small"],
         4 => &["good", "bad", "tree"],
+        5 => &["medusa", "tree"],
+        6 => &["small", "medusa", "text"],
         _ => &["good", "tree"],
     };
     for &name in names {

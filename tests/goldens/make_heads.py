@@ -12,6 +12,9 @@ EAGLE-3 (cnets.py): the states of three layers side by side become one through `
 behind its norm, adds to the state as it is (or normed, if the speculators library's norm_before_residual says so). What comes out is
 the state of the next row as it is, and behind `norm` what the head's own lm_head reads, whose row i is token i + d2t[i]. States here are
 random: the target has not enough layers.
+
+Medusa (FasterDecoding/Medusa, medusa_model.py): head k passes the last hidden state through residual blocks, x + silu(linear(x)), and
+a matrix to logits of the token k + 2 places behind.
 """
 
 import argparse
@@ -49,12 +52,27 @@ EAGLES3 = {
         "transformer_layer_config": EAGLE3}, "layers.0.", True),
 }
 
+# Name: settings, heads, and residual blocks of each.
+MEDUSA = {"medusa": (dict(medusa_num_heads=2, medusa_num_layers=1, base_model_name_or_path="tiny-llama-gqa"), 5, 1),
+          "medusa-deep": (dict(medusa_num_heads=3, medusa_num_layers=2), 3, 2)}
+
 # Tokens of the context, how many of them have states of the target, and a tree behind it.
 CASES = [
     (2, 1, [], []),
     (30, 29, [5, 9, 7, 3, 3, 11, 40], [-1, -1, 0, 0, 1, 2, 5]),
     (30, 24, [8, 8, 1, 0, 42], [-1, 0, 1, 0, -1]),
     (67, 66, [17, 4, 6, 22], [-1, 0, 1, 2]),
+]
+
+# What weights are in, if not model.safetensors.
+FILES = {"medusa": "medusa_lm_head.safetensors", "medusa-deep": "medusa_lm_head.safetensors"}
+
+# The same within the reach of three heads.
+MEDUSA_CASES = [
+    (2, 1, [], []),
+    (30, 29, [5, 9, 7, 3], [-1, -1, 0, 1]),
+    (30, 28, [8, 8], [-1, -1]),
+    (67, 66, [17, 4], [-1, 0]),
 ]
 
 
@@ -189,6 +207,34 @@ class Eagle3:
         return logits
 
 
+def weights_of_medusa(heads, blocks, rng):
+    """The same of heads of Medusa."""
+    draw = lambda *shape: rng.uniform(-0.4, 0.4, shape).astype(np.float32)
+    weights = {}
+    for head in range(heads):
+        for block in range(blocks):
+            weights[f"{head}.{block}.linear.weight"] = draw(SIZE, SIZE)
+            weights[f"{head}.{block}.linear.bias"] = draw(SIZE)
+        weights[f"{head}.{blocks}.weight"] = draw(VOCABULARY, SIZE)
+    return weights
+
+
+def answer_of_medusa(weights, blocks, state, first, parents):
+    """Logits of the heads from number `first` on, after a context and each node of a tree."""
+    depths = [0]
+    for parent in parents:
+        depths.append(depths[parent + 1] + 1)
+    rows = []
+    for depth in depths:
+        x = np.float64(state)
+        for block in range(blocks):
+            at = f"{first + depth}.{block}.linear"
+            change = weights[f"{at}.weight"] @ x + weights[f"{at}.bias"]
+            x = x + change / (1 + np.exp(-change))
+        rows.append(weights[f"{first + depth}.{blocks}.weight"] @ x)
+    return np.float32(rows)
+
+
 def answer(head, context, states, known, tree_tokens, parents):
     """Logits after a context and each node of a tree, of whose context the first `known` tokens have states."""
     seen, given = [], None
@@ -219,26 +265,33 @@ def main():
         weights = weights_of_eagle3(settings, layer, embedding, rng)
         states = rng.uniform(-2, 2, (len(tokens), 3 * SIZE)).astype(np.float32)
         save(name, settings, weights, Eagle3(weights, settings, layer, target), tokens, states, check)
+    for number, (name, (settings, heads, blocks)) in enumerate(MEDUSA.items()):
+        weights = weights_of_medusa(heads, blocks, np.random.default_rng(200 + number))
+        save(name, settings, weights, None, tokens, golden["hidden"], check)
 
 
 def save(name, settings, weights, head, tokens, states, check):
     """Writes the files of a head and what it answers, or compares them."""
     folder = HERE / "heads" / name
     answers = {"tokens": tokens, "states": states}
-    for case, (length, known, tree_tokens, parents) in enumerate(CASES):
+    for case, (length, known, tree_tokens, parents) in enumerate(CASES if head else MEDUSA_CASES):
         answers[f"{case}.length"] = np.int64([length, known])
         answers[f"{case}.tree_tokens"] = np.int64(tree_tokens)
         answers[f"{case}.tree_parents"] = np.int64(parents)
-        answers[f"{case}.logits"] = answer(head, tokens[:length], np.float64(states), known, tree_tokens, parents)
+        if head:
+            answers[f"{case}.logits"] = answer(head, tokens[:length], np.float64(states), known, tree_tokens, parents)
+        else:
+            state, blocks = states[known - 1], MEDUSA[name][2]
+            answers[f"{case}.logits"] = answer_of_medusa(weights, blocks, state, length - known - 1, parents)
     if check:
-        written = {**load_file(folder / "model.safetensors"), **load_file(folder / "golden.safetensors")}
+        written = {**load_file(folder / FILES.get(name, "model.safetensors")), **load_file(folder / "golden.safetensors")}
         for key, value in {**weights, **answers}.items():
             assert np.allclose(written[key], value, atol=1e-6), f"{name}: {key}"
         assert json.loads((folder / "config.json").read_text()) == settings, name
         return
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(weights, folder / FILES.get(name, "model.safetensors"), metadata={"format": "pt"})
     save_file(answers, folder / "golden.safetensors")
 
 

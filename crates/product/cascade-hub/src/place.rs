@@ -27,6 +27,11 @@ const FORMATS: [(WeightFormat, &str, &str); 2] = [
         "pytorch_model.bin.index.json",
     ),
 ];
+/// Heads that are released under names of their own.
+const HEADS: [(WeightFormat, &str); 2] = [
+    (WeightFormat::Safetensors, "medusa_lm_head.safetensors"),
+    (WeightFormat::PyTorch, "medusa_lm_head.pt"),
+];
 /// Models of SentencePiece: LLaMA calls them by the first name, T5 by the second.
 const SENTENCE_PIECE: [&str; 2] = ["tokenizer.model", "spiece.model"];
 
@@ -242,6 +247,15 @@ fn find_weights(place: &mut Place<'_>) -> Result<Weights> {
         }
         if let Some(index) = place.find(index)? {
             return shards(place, format, &index);
+        }
+    }
+    for (format, name) in HEADS {
+        if let Some(file) = place.find(name)? {
+            return Ok(Weights {
+                format,
+                files: vec![file],
+                map: BTreeMap::new(),
+            });
         }
     }
     let error = place.unknown(WEIGHTS);

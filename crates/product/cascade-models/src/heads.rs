@@ -3,39 +3,42 @@
 //! A head is small because its target has done the work: beside tokens, it reads the states that
 //! the target had when it verified them, and it shares the target's output head, most also its
 //! embedding. What a checkpoint of one says of itself is read in [`config`]; there is one file for
-//! each kind of head: [`eagle`], [`eagle3`].
+//! each kind of head: [`eagle`], [`eagle3`], [`medusa`].
 
 mod config;
 mod eagle;
 mod eagle3;
 mod fed_rows;
+mod medusa;
 mod observed;
+mod recurrent;
 mod session;
 
-use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use cascade_checkpoint::{read_json, Checkpoint};
-use cascade_core::{Architecture, HiddenLayers, ScorerInfo};
-use cascade_cpu::Cache;
+use cascade_core::{Architecture, HiddenLayers, ScorerInfo, TokenId, TokenTree};
 use cascade_hub::{ModelFiles, WeightFormat};
 
 pub use self::session::HeadSession;
 
-use self::config::{HeadConfig, Kind};
+use self::config::HeadConfig;
 use self::eagle::Eagle;
 use self::eagle3::Eagle3;
-use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Table};
-use crate::backend::{Backend, BackendNetwork, ModelInfo, Vocabulary};
+use self::medusa::{Heads, Medusa};
+use self::observed::Observed;
+use self::recurrent::{Recurrent, RecurrentNetwork};
+use crate::backend::cpu::CpuLoader;
+use crate::backend::{Backend, ModelInfo};
 use crate::checks::{product, sum};
 use crate::config::{read_config, ModelConfig};
-use crate::plan::Plan;
 use crate::session::max_nodes;
 use crate::weights::CheckpointWeights;
 use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
 
-/// A drafter that reads the hidden states of one target: EAGLE-1, EAGLE-2 and EAGLE-3.
+/// A drafter that reads the hidden states of one target: EAGLE-1, EAGLE-2, EAGLE-3
+/// and Medusa.
 ///
 /// It shares the target's weights, which it keeps alive: the output head unless it has one, and the
 /// embedding unless its files have one. It computes on the CPU. Any number of
@@ -44,29 +47,40 @@ use crate::{DType, Error, LoadOptions, MemoryEstimate, Model, Result};
 pub struct Head {
     name: String,
     kind: &'static str,
-    layer: Box<dyn Recurrent>,
-    cpu: Cpu,
-    /// Of its layers, over the target's vocabulary.
+    network: Arc<dyn HeadNetwork>,
+    /// Over the target's vocabulary.
     info: ModelInfo,
-    target: Arc<BackendNetwork<Cpu>>,
+    bytes_per_forward: usize,
     warnings: Vec<String>,
     files: ModelFiles,
 }
 
-/// A layer that feeds on what it gives: what kinds of heads differ in.
-trait Recurrent: Debug + Send + Sync {
+/// What a head computes with.
+trait HeadNetwork: Debug + Send + Sync {
     /// The target's states that it reads, side by side in the order in which a set gives them.
     fn observes(&self) -> HiddenLayers;
 
-    /// Of states of the target, what rows read.
-    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]>;
+    /// How tall a tree may be behind a context of which so many tokens, beside the last, have no
+    /// states; `None` if it can say nothing there.
+    fn reach(&self, beyond: usize) -> Option<usize>;
 
-    /// Rows of tokens beside `states`, one for each: to the states that follow them. `shared` is
-    /// the target's embedding.
-    fn rows(&self, forward: &mut CpuForward<'_>, states: &[f32], shared: &Table);
+    /// What a session keeps. Allocates nothing.
+    fn memory(self: Arc<Self>) -> Box<dyn Memory>;
+}
 
-    /// Logits over the target's vocabulary of what rows gave. `shared` is the target's output head.
-    fn logits(&self, given: &[f32], shared: &Map) -> Vec<f32>;
+/// What a session of a head has computed, and what it answers.
+trait Memory: Debug + Send {
+    /// Logits after a context and each node of a tree, within reach of what was observed, and how
+    /// many rows of the context were computed.
+    fn logits(
+        &mut self,
+        observed: &Observed,
+        context: &[TokenId],
+        tree: &TokenTree,
+    ) -> (Vec<f32>, usize);
+
+    /// Forgets everything.
+    fn clear(&mut self);
 }
 
 /// Loads the head of these files for `target`. What its config.json and the shapes of its tensors
@@ -96,35 +110,54 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
     let info = config.info(of_target);
     let mut loader = CpuLoader::new(info, &weights, options.types())?;
     let positions = info.max_context.unwrap_or_default();
-    let (kind, layer): (_, Box<dyn Recurrent>) = match &config.kind {
-        Kind::Eagle(own) => {
-            let eagle = Eagle::load(&config, own, positions, &mut loader)?;
-            ("EAGLE", Box::new(eagle))
+    let (kind, part): (_, Part) = match &config {
+        HeadConfig::Eagle(layer, own) => {
+            let eagle = Eagle::load(layer, own, positions, &mut loader)?;
+            ("EAGLE", Part::Layer(Box::new(eagle)))
         }
-        Kind::Eagle3(own) => {
-            let eagle = Eagle3::load(&config, own, positions, &weights.0, &mut loader)?;
-            ("EAGLE-3", Box::new(eagle))
+        HeadConfig::Eagle3(layer, own) => {
+            let eagle = Eagle3::load(layer, own, positions, &weights.0, &mut loader)?;
+            ("EAGLE-3", Part::Layer(Box::new(eagle)))
+        }
+        HeadConfig::Medusa(own) => {
+            let heads = Heads::load(own, info.size, info.vocab_size, &mut loader)?;
+            ("Medusa", Part::Heads(heads))
         }
     };
     let cpu = loader.backend();
-    let mut warnings = config.layer.warnings().to_vec();
+    let mut warnings = config.warnings().to_vec();
     warnings.extend(cpu.notes());
     warnings.extend(weights.0.notes());
+    let shared = network.weight_bytes(info.parameters_of_all_rows - info.parameters);
+    let bytes_per_forward = cpu.weight_bytes(info.parameters) + shared;
     refuse_leftovers(&weights.0)?;
     Ok(Head {
         name: files.name.clone(),
         kind,
-        layer,
-        cpu,
+        network: match part {
+            Part::Layer(layer) => Arc::new(RecurrentNetwork {
+                layer,
+                cpu,
+                info,
+                target: network,
+            }),
+            Part::Heads(heads) => Arc::new(Medusa { heads, cpu }),
+        },
         info,
-        target: network,
+        bytes_per_forward,
         warnings,
         files,
     })
 }
 
-/// Compares the files of a head with those of its target, before either is loaded: reads config.json
-/// of both and the headers of the head's weights.
+/// The weights of a head of one kind or the other.
+enum Part {
+    Layer(Box<dyn Recurrent>),
+    Heads(Heads),
+}
+
+/// Compares the files of a head with those of its target, before either is loaded: reads
+/// config.json of both and the headers of the head's weights.
 ///
 /// # Errors
 /// [`Error::Head`] for files that are of no known kind of head or do not fit the target; a
@@ -162,19 +195,6 @@ fn open(files: &ModelFiles, target: Option<(usize, usize)>) -> Result<(HeadConfi
     let weights = Checkpoint::open_as_named(files)?;
     let config = HeadConfig::read(&read_json(&files.config)?, &weights, &files.config, target)?;
     Ok((config, weights))
-}
-
-/// The largest number of a state. A head that does not belong to its target may give states that
-/// grow from row to row, until nothing can be computed with them.
-const LARGEST: f32 = 1e6;
-
-/// Puts nothing in place of states that have grown too large to go on with.
-fn forget_overflown(states: &mut [f32], size: usize) {
-    for state in states.chunks_exact_mut(size) {
-        if !state.iter().all(|x| x.abs() <= LARGEST) {
-            state.fill(0.0);
-        }
-    }
 }
 
 /// Refuses tensors that nothing is computed with, but tables that follow from settings, and the
@@ -231,16 +251,11 @@ impl Head {
         self.info.parameters_of_all_rows
     }
 
-    /// Bytes of weights that drafting a token reads. A tree is scored level by level: one of height
-    /// h reads those of the layer h + 1 times, and those of the output head once.
+    /// Bytes of weights that drafting a token reads. EAGLE scores a tree level by level: one of
+    /// height h reads those of the layer h + 1 times, and those of the output head once. Of Medusa
+    /// they are those of all its heads.
     pub fn bytes_per_forward(&self) -> usize {
-        self.cpu.held_bytes() + self.head_bytes()
-    }
-
-    /// The part of them that it shares with the target: the output head, or nothing.
-    pub fn head_bytes(&self) -> usize {
-        let shared = self.info.parameters_of_all_rows - self.info.parameters;
-        self.target.weight_bytes(shared)
+        self.bytes_per_forward
     }
 
     /// The vocabulary and the limits of its sessions, and what they observe.
@@ -248,52 +263,12 @@ impl Head {
         ScorerInfo::new(self.info.architecture, self.info.vocab_size)
             .with_max_context(self.info.max_context)
             .with_max_nodes(Some(max_nodes(&self.info)))
-            .observing(self.layer.observes())
+            .observing(self.network.observes())
     }
 
     /// A session that has observed nothing yet. Allocates nothing.
     pub fn session(self: &Arc<Self>) -> HeadSession {
         HeadSession::new(Arc::clone(self))
-    }
-
-    /// Length of its states.
-    fn size(&self) -> usize {
-        self.info.size
-    }
-
-    /// Room for keys and values. Allocates nothing.
-    fn cache(&self) -> Cache {
-        self.cpu.cache(self.info.cache_shape())
-    }
-
-    /// Runs what computes with the head where it is fastest.
-    fn scope<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
-        self.cpu.scope(run)
-    }
-
-    /// Of states of the target, what rows read.
-    fn enter<'a>(&self, observed: &'a [f32]) -> Cow<'a, [f32]> {
-        self.layer.enter(observed)
-    }
-
-    /// What the rows of `plan` give, whose tokens stand beside `states`.
-    fn forward(&self, plan: &Plan<'_>, states: &[f32], cache: &mut Cache) -> Vec<f32> {
-        let Vocabulary { table, .. } = self.vocabulary();
-        let mut write = |forward: &mut CpuForward<'_>| self.layer.rows(forward, states, table);
-        let mut given = self.cpu.run_fed(&self.info, plan, cache, &mut write);
-        forget_overflown(&mut given, self.size());
-        given
-    }
-
-    /// Logits of states.
-    fn logits(&self, states: &[f32]) -> Vec<f32> {
-        self.layer.logits(states, self.vocabulary().head)
-    }
-
-    /// Where the target's tokens enter and leave it.
-    fn vocabulary(&self) -> Vocabulary<'_, Cpu> {
-        let vocabulary = self.target.vocabulary();
-        vocabulary.expect("decoders have both, and others no heads")
     }
 }
 
@@ -311,20 +286,22 @@ impl MemoryEstimate {
     ) -> Result<Self> {
         let (config, _) = open(files, None)?;
         let own = config.own_parameters();
-        let heads = config.layer.heads;
         let slots = tokens.saturating_add(nodes);
+        let cache = cache.unwrap_or_default().bytes();
         Ok(Self {
             weights: dtype
                 .bytes(own)
                 .unwrap_or(own.saturating_mul(size_of::<f32>())),
-            cache: product(&[2, heads.kv, heads.size, cache.unwrap_or_default().bytes()])
-                .saturating_mul(slots)
-                // The states of the text, and of what was drafted behind it.
-                .saturating_add(product(&[config.layer.size, size_of::<f32>(), slots])),
+            // Beside keys and values, the states of the text and of what was drafted behind it.
+            cache: product(&[config.cached(), cache, slots]).saturating_add(product(&[
+                config.size(),
+                size_of::<f32>(),
+                slots,
+            ])),
             workspace: product(&[
                 sum(&[
-                    product(&[512, 14, config.layer.size]),
-                    product(&[nodes, config.layer.vocab_size]),
+                    product(&[512, 14, config.size()]),
+                    product(&[nodes, config.vocab_size()]),
                 ]),
                 size_of::<f32>(),
             ]),

@@ -6,25 +6,33 @@ use cascade_hub::ModelFile;
 use serde_json::Value;
 
 use crate::backend::{Heads, ModelInfo};
-use crate::checks::{product, sum};
+use crate::checks::{bad, product, sum};
 use crate::config::in_file;
 use crate::decoder::LayerKind;
-use crate::settings::{self, unsupported};
+use crate::settings::{self, unsupported, Settings};
 use crate::{DecoderConfig, Error, Result};
 
 /// A head, as its files describe it.
 #[derive(Clone, Debug)]
-pub(super) struct HeadConfig {
-    /// Its layer, in the words of the model that it is a layer of.
-    pub(super) layer: DecoderConfig,
-    pub(super) kind: Kind,
+pub(super) enum HeadConfig {
+    /// A layer, in the words of the model that it is a layer of, and what else there is.
+    Eagle(Box<DecoderConfig>, EagleConfig),
+    Eagle3(Box<DecoderConfig>, Eagle3Config),
+    Medusa(MedusaConfig),
 }
 
-/// What kinds of heads have beside a layer.
+/// Medusa.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
-    Eagle(EagleConfig),
-    Eagle3(Eagle3Config),
+pub(super) struct MedusaConfig {
+    /// What stands before the number of a head in names of tensors.
+    pub(super) at: &'static str,
+    pub(super) heads: usize,
+    /// Residual blocks of each.
+    pub(super) blocks: usize,
+    /// Elements of a state, and rows of a matrix to logits.
+    pub(super) size: usize,
+    pub(super) vocab_size: usize,
+    warnings: Vec<String>,
 }
 
 /// EAGLE-1 and EAGLE-2.
@@ -54,11 +62,27 @@ pub(super) struct Eagle3Config {
 }
 
 /// Which tensors there are.
-#[derive(Clone, Copy, Debug, Default)]
-struct Layout {
-    /// What the layer of EAGLE-3 is called; `None` in files of EAGLE-1 and EAGLE-2.
-    eagle3: Option<&'static str>,
-    embedding: bool,
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    Eagle {
+        embedding: bool,
+    },
+    Eagle3 {
+        /// What the layer is called.
+        at: &'static str,
+        embedding: bool,
+    },
+    Medusa(MedusaShape),
+}
+
+/// Heads of Medusa, as their tensors have them.
+#[derive(Clone, Copy, Debug)]
+struct MedusaShape {
+    at: &'static str,
+    heads: usize,
+    blocks: usize,
+    size: usize,
+    vocab_size: usize,
 }
 
 impl HeadConfig {
@@ -79,9 +103,8 @@ impl HeadConfig {
     }
 
     fn of_settings(config: &Value, layout: Layout, target: Option<(usize, usize)>) -> Result<Self> {
-        let embedding = layout.embedding;
-        let (mut layer, kind, qkv_bias) = match layout.eagle3 {
-            None => {
+        match layout {
+            Layout::Eagle { embedding } => {
                 let (layer, (fuse_bias, qkv_bias)) =
                     DecoderConfig::read_with(config, |settings| {
                         let fuse_bias = settings.flag("bias", true)?;
@@ -91,14 +114,48 @@ impl HeadConfig {
                     fuse_bias,
                     embedding,
                 };
-                (layer, Kind::Eagle(own), qkv_bias)
+                Ok(Self::Eagle(checked(layer, qkv_bias)?, own))
             }
-            Some(at) => eagle3(config, at, embedding, target)?,
-        };
-        check_layer(&layer)?;
-        // Whatever class the target is of, heads say themselves whether they have biases.
-        layer.biases.qkv = qkv_bias;
-        Ok(Self { layer, kind })
+            Layout::Eagle3 { at, embedding } => {
+                let (layer, own, qkv_bias) = eagle3(config, at, embedding, target)?;
+                Ok(Self::Eagle3(checked(layer, qkv_bias)?, own))
+            }
+            Layout::Medusa(shape) => medusa(config, shape).map(Self::Medusa),
+        }
+    }
+
+    /// What the user should know of settings, in sentences.
+    pub(super) fn warnings(&self) -> &[String] {
+        match self {
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => layer.warnings(),
+            Self::Medusa(own) => &own.warnings,
+        }
+    }
+
+    /// Elements of a row.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => layer.size,
+            Self::Medusa(own) => own.size,
+        }
+    }
+
+    /// Tokens of the target.
+    pub(super) fn vocab_size(&self) -> usize {
+        match self {
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => layer.vocab_size,
+            Self::Medusa(own) => own.vocab_size,
+        }
+    }
+
+    /// Elements of keys and values of a row.
+    pub(super) fn cached(&self) -> usize {
+        match self {
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => {
+                product(&[2, layer.heads.kv, layer.heads.size])
+            }
+            Self::Medusa(_) => 0,
+        }
     }
 
     /// Refuses a target of another width or vocabulary.
@@ -107,12 +164,11 @@ impl HeadConfig {
     /// [`Error::Head`].
     pub(super) fn check_target(&self, target: &ModelInfo, file: &ModelFile) -> Result<()> {
         let (rows, width) = (target.vocab_size, target.size);
-        let size = match &self.kind {
-            Kind::Eagle(_) => ("hidden_size", self.layer.size),
-            Kind::Eagle3(own) if own.target_size == self.layer.size => {
-                ("hidden_size", self.layer.size)
+        let size = match self {
+            Self::Eagle3(layer, own) if own.target_size != layer.size => {
+                ("target_hidden_size", own.target_size)
             }
-            Kind::Eagle3(own) => ("target_hidden_size", own.target_size),
+            _ => ("hidden_size", self.size()),
         };
         let refused = |problem| Error::Head {
             file: file.to_string(),
@@ -121,7 +177,7 @@ impl HeadConfig {
         };
         let pairs = [
             (size, width, "width"),
-            (("vocab_size", self.layer.vocab_size), rows, "vocabulary"),
+            (("vocab_size", self.vocab_size()), rows, "vocabulary"),
         ];
         for ((key, own), of_target, what) in pairs {
             if own != of_target {
@@ -130,13 +186,13 @@ impl HeadConfig {
                 )));
             }
         }
-        let Kind::Eagle3(own) = &self.kind else {
+        let Self::Eagle3(layer, own) = self else {
             return Ok(());
         };
-        if !own.embedding && self.layer.size != width {
+        if !own.embedding && layer.size != width {
             return Err(refused(format!(
                 "it has no embedding, and its hidden_size is {}, not the target's {width}",
-                self.layer.size
+                layer.size
             )));
         }
         let layers = target.layers;
@@ -156,60 +212,62 @@ impl HeadConfig {
     /// What follows from the settings, with positions as the target has them: angles are computed
     /// for any.
     pub(super) fn info(&self, target: &ModelInfo) -> ModelInfo {
-        let DecoderConfig {
-            vocab_size,
-            size,
-            epsilon,
-            heads,
-            ..
-        } = self.layer;
         let own = self.own_parameters();
+        let shared = match self {
+            Self::Eagle(layer, _) => product(&[layer.vocab_size, layer.size]),
+            Self::Eagle3(..) | Self::Medusa(_) => 0,
+        };
+        let (epsilon, heads) = match self {
+            Self::Eagle(layer, _) | Self::Eagle3(layer, _) => (layer.epsilon, layer.heads),
+            // It has neither.
+            Self::Medusa(_) => (target.epsilon, target.heads),
+        };
         ModelInfo {
             architecture: Architecture::DecoderOnly,
-            vocab_size,
-            size,
+            vocab_size: self.vocab_size(),
+            size: self.size(),
             epsilon,
             heads,
             layers: 1,
             parameters: own,
-            parameters_of_all_rows: sum(&[own, product(&[self.shared_rows(), size])]),
-            max_context: Some(target.max_context.unwrap_or(self.layer.positions)),
+            parameters_of_all_rows: sum(&[own, shared]),
+            max_context: target.max_context,
             start: None,
-        }
-    }
-
-    /// Rows of the target's output head that a forward reads.
-    fn shared_rows(&self) -> usize {
-        match self.kind {
-            Kind::Eagle(_) => self.layer.vocab_size,
-            Kind::Eagle3(_) => 0,
         }
     }
 
     /// Parameters of its own, but an embedding.
     pub(super) fn own_parameters(&self) -> usize {
-        let DecoderConfig { size, inner, .. } = self.layer;
+        // Inputs of attention, and what there is beside the layer.
+        let (layer, inputs, others) = match self {
+            Self::Eagle(layer, own) => {
+                let size = layer.size;
+                let bias = if own.fuse_bias { size } else { 0 };
+                (layer, size, sum(&[product(&[2, size, size]), bias, size]))
+            }
+            Self::Eagle3(layer, own) => {
+                let size = layer.size;
+                let fuse = product(&[own.reads.len(), own.target_size, size]);
+                let norms = product(&[4, size]);
+                let others = sum(&[fuse, norms, product(&[own.rows, size])]);
+                (layer, 2 * size, others)
+            }
+            Self::Medusa(own) => {
+                let block = product(&[own.size + 1, own.size]);
+                let matrix = product(&[own.size, own.vocab_size]);
+                return product(&[own.heads, sum(&[product(&[own.blocks, block]), matrix])]);
+            }
+        };
+        let (size, inner) = (layer.size, layer.inner);
         let Heads {
             queries,
             kv,
             size: head,
-        } = self.layer.heads;
+        } = layer.heads;
         let (queries, keys_values) = (product(&[queries, head]), product(&[2, kv, head]));
-        let biases = match self.layer.biases.qkv {
+        let biases = match layer.biases.qkv {
             true => sum(&[queries, keys_values]),
             false => 0,
-        };
-        // Inputs of attention, and what else there is.
-        let (inputs, others) = match &self.kind {
-            Kind::Eagle(own) => {
-                let bias = if own.fuse_bias { size } else { 0 };
-                (size, sum(&[product(&[2, size, size]), bias, size]))
-            }
-            Kind::Eagle3(own) => {
-                let fuse = product(&[own.reads.len(), own.target_size, size]);
-                let norms = product(&[4, size]);
-                (2 * size, sum(&[fuse, norms, product(&[own.rows, size])]))
-            }
         };
         sum(&[
             product(&[inputs, sum(&[queries, keys_values])]),
@@ -221,6 +279,79 @@ impl HeadConfig {
     }
 }
 
+/// A layer that heads are made of. Whatever class the target is of, they say themselves whether
+/// they have biases.
+fn checked(mut layer: DecoderConfig, qkv_bias: bool) -> Result<Box<DecoderConfig>> {
+    check_layer(&layer)?;
+    layer.biases.qkv = qkv_bias;
+    Ok(Box::new(layer))
+}
+
+/// Medusa: what there is follows from the tensors, and config.json must not ask for more. That of
+/// released heads names fewer.
+fn medusa(config: &Value, shape: MedusaShape) -> Result<MedusaConfig> {
+    let mut settings = Settings::new(config)?;
+    settings.stated("base_model_name_or_path");
+    let heads = settings.optional_size("medusa_num_heads")?;
+    let blocks = settings.optional_size("medusa_num_layers")?;
+    let stated = [
+        (
+            "medusa_num_heads",
+            heads.filter(|&heads| heads > shape.heads),
+            shape.heads,
+        ),
+        (
+            "medusa_num_layers",
+            blocks.filter(|&blocks| blocks != shape.blocks),
+            shape.blocks,
+        ),
+    ];
+    if let Some((key, Some(asked), there)) = stated.iter().find(|(_, asked, _)| asked.is_some()) {
+        return Err(bad(format!(
+            "{key} is {asked}, and the weights have {there}"
+        )));
+    }
+    let MedusaShape {
+        at,
+        heads,
+        blocks,
+        size,
+        vocab_size,
+    } = shape;
+    Ok(MedusaConfig {
+        at,
+        heads,
+        blocks,
+        size,
+        vocab_size,
+        warnings: settings.finish(&settings::DECODER)?,
+    })
+}
+
+/// The heads of Medusa that there are tensors of, which the authors' class calls by another name
+/// within a whole model.
+fn medusa_shape(weights: &Checkpoint) -> Option<MedusaShape> {
+    let infos = weights.infos();
+    let shape = |name: String| Some(&infos.get(&name)?.shape[..]);
+    ["", "medusa_head."].into_iter().find_map(|at| {
+        let block = |head: usize, block: usize| {
+            infos.contains_key(&format!("{at}{head}.{block}.linear.weight"))
+        };
+        let blocks = (0..).take_while(|&number| block(0, number)).count();
+        let heads = (0..).take_while(|head| shape(format!("{at}{head}.{blocks}.weight")).is_some());
+        let &[vocab_size, size] = shape(format!("{at}0.{blocks}.weight"))? else {
+            return None;
+        };
+        Some(MedusaShape {
+            at,
+            heads: heads.count(),
+            blocks,
+            size,
+            vocab_size,
+        })
+    })
+}
+
 /// EAGLE-3, in the words of its authors or of the speculators library, over a target of so many
 /// layers of so many elements, if that is known.
 fn eagle3(
@@ -228,7 +359,7 @@ fn eagle3(
     at: &'static str,
     embedding: bool,
     target: Option<(usize, usize)>,
-) -> Result<(DecoderConfig, Kind, bool)> {
+) -> Result<(DecoderConfig, Eagle3Config, bool)> {
     let whole = one_level(config)?;
     let (layers, width) = target.unzip();
     // Which ones are read of a target that is not known changes nothing but their numbers.
@@ -259,7 +390,7 @@ fn eagle3(
         target_size: stated.or(width).unwrap_or(layer.size),
         ..own
     };
-    Ok((layer, Kind::Eagle3(own), qkv_bias))
+    Ok((layer, own, qkv_bias))
 }
 
 /// The layers whose inputs are read of a target of so many, if nothing is said, in ascending order.
@@ -325,17 +456,20 @@ fn check_layer(layer: &DecoderConfig) -> Result<()> {
 fn layout(weights: &Checkpoint) -> Result<Layout> {
     let has = |name: &str| weights.has(name);
     let hidden_norm = |at: &&str| has(&format!("{at}.hidden_norm.weight"));
-    let layout = Layout {
-        eagle3: ["midlayer", "layers.0"].into_iter().find(hidden_norm),
-        embedding: has("embed_tokens.weight"),
-    };
-    let eagle = has("layers.0.self_attn.q_proj.weight");
-    match has("fc.weight") && (eagle || layout.eagle3.is_some()) {
-        true => Ok(layout),
-        false => Err(Error::Head {
+    let eagle3 = ["midlayer", "layers.0"].into_iter().find(hidden_norm);
+    let embedding = has("embed_tokens.weight");
+    let fuse = has("fc.weight");
+    match (eagle3, medusa_shape(weights)) {
+        (Some(at), _) if fuse => Ok(Layout::Eagle3 { at, embedding }),
+        (None, _) if fuse && has("layers.0.self_attn.q_proj.weight") => {
+            Ok(Layout::Eagle { embedding })
+        }
+        (_, Some(shape)) => Ok(Layout::Medusa(shape)),
+        _ => Err(Error::Head {
             file: weights.files(),
             problem: "it has no fc.weight beside layers.0.self_attn.q_proj.weight, as heads of EAGLE-1 and EAGLE-2 \
-                      have, or beside midlayer.hidden_norm.weight, as those of EAGLE-3 do"
+                      have, or beside midlayer.hidden_norm.weight, as those of EAGLE-3 do, and no 0.0.linear.weight, \
+                      as those of Medusa do"
                 .to_owned(),
             cure: "give the folder of such a head; a model with a tokenizer of its own is a `model`"
                 .to_owned(),
@@ -354,32 +488,33 @@ mod tests {
             "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4});
         let entries = settings.as_object().unwrap().clone();
         config.as_object_mut().unwrap().extend(entries);
-        HeadConfig::of_settings(&config, Layout::default(), None)
+        HeadConfig::of_settings(&config, Layout::Eagle { embedding: false }, None)
+    }
+
+    fn eagle(config: &HeadConfig) -> (&DecoderConfig, &EagleConfig) {
+        match config {
+            HeadConfig::Eagle(layer, own) => (layer, own),
+            _ => panic!("it is a head of EAGLE"),
+        }
     }
 
     fn fuse_bias(config: &HeadConfig) -> bool {
-        matches!(
-            config.kind,
-            Kind::Eagle(EagleConfig {
-                fuse_bias: true,
-                ..
-            })
-        )
+        eagle(config).1.fuse_bias
     }
 
     #[test]
     fn biases_are_what_heads_say() {
         let plain = read(json!({})).unwrap();
-        assert!(fuse_bias(&plain) && !plain.layer.biases.qkv);
+        assert!(fuse_bias(&plain) && !eagle(&plain).0.biases.qkv);
         let none = read(json!({"bias": false})).unwrap();
         assert_eq!(plain.own_parameters() - none.own_parameters(), 8);
         // fc, q k v o, norm, feed-forward.
         assert_eq!(none.own_parameters(), 128 + 4 * 64 + 8 + 3 * 8 * 16);
         let qwen = json!({"model_type": "qwen2", "num_key_value_heads": 2});
-        assert!(!read(qwen.clone()).unwrap().layer.biases.qkv);
+        assert!(!eagle(&read(qwen.clone()).unwrap()).0.biases.qkv);
         let mut biased = qwen;
         biased["qkv_bias"] = true.into();
-        assert!(read(biased).unwrap().layer.biases.qkv);
+        assert!(eagle(&read(biased).unwrap()).0.biases.qkv);
     }
 
     #[test]
@@ -391,7 +526,8 @@ mod tests {
             let mut config = crate::shape(name).unwrap();
             let target = DecoderConfig::read(&config).unwrap();
             config["num_hidden_layers"] = 1.into();
-            let found = HeadConfig::of_settings(&config, Layout::default(), None).unwrap();
+            let found =
+                HeadConfig::of_settings(&config, Layout::Eagle { embedding: false }, None).unwrap();
             assert_eq!(found.own_parameters(), own, "{name}");
             assert_eq!(target.vocab_size * target.size, head, "{name}");
             let of_target = target.parameters_per_forward() as f64;
@@ -419,19 +555,19 @@ mod tests {
             assert!(message.contains(word), "{message}");
         }
         let unknown = read(json!({"mine": 3})).unwrap();
-        assert!(unknown.layer.warnings()[0].contains(": mine;"));
+        assert!(unknown.warnings()[0].contains(": mine;"));
     }
 
     #[test]
     fn eagle_3_reads_three_layers_of_its_target() {
-        let layout = Layout {
-            eagle3: Some("midlayer"),
+        let layout = Layout::Eagle3 {
+            at: "midlayer",
             embedding: false,
         };
         let read = |config: &Value| HeadConfig::of_settings(config, layout, Some((32, 8)));
-        let own = |config: &Value| match read(config).unwrap().kind {
-            Kind::Eagle3(own) => own,
-            Kind::Eagle(_) => panic!("it is a head of EAGLE-3"),
+        let own = |config: &Value| match read(config).unwrap() {
+            HeadConfig::Eagle3(_, own) => own,
+            _ => panic!("it is a head of EAGLE-3"),
         };
         let plain = json!({"model_type": "llama", "vocab_size": 10, "hidden_size": 8,
             "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
@@ -450,7 +586,7 @@ mod tests {
         let found = own(&speculators);
         assert_eq!((found.rows, &found.reads[..]), (5, &[1, 4, 7][..]));
         assert!(found.normed_stream);
-        assert_eq!(read(&speculators).unwrap().layer.warnings(), [""; 0]);
+        assert_eq!(read(&speculators).unwrap().warnings(), [""; 0]);
         for (key, value, word) in [
             ("speculators_model_type", json!("eagle"), "eagle"),
             (
@@ -467,6 +603,32 @@ mod tests {
             let mut other = speculators.clone();
             other[key] = value;
             let message = read(&other).unwrap_err().to_string();
+            assert!(message.contains(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn medusa_is_what_its_tensors_are() {
+        let shape = MedusaShape {
+            at: "",
+            heads: 5,
+            blocks: 1,
+            size: 8,
+            vocab_size: 10,
+        };
+        let read = |config: Value| HeadConfig::of_settings(&config, Layout::Medusa(shape), None);
+        // As released: it names fewer heads than there are.
+        let released = json!({"medusa_num_heads": 2, "medusa_num_layers": 1,
+            "base_model_name_or_path": "lmsys/vicuna-7b-v1.3", "transformers_version": "4.31.0"});
+        let found = read(released).unwrap();
+        assert_eq!(found.warnings(), [""; 0]);
+        assert_eq!(found.own_parameters(), 5 * (8 * 8 + 8 + 8 * 10));
+        for (config, word) in [
+            (json!({"medusa_num_heads": 6}), "medusa_num_heads is 6"),
+            (json!({"medusa_num_layers": 2}), "medusa_num_layers is 2"),
+            (json!({"logits_scaling": 2}), "logits_scaling"),
+        ] {
+            let message = read(config).unwrap_err().to_string();
             assert!(message.contains(word), "{message}");
         }
     }

@@ -10,13 +10,13 @@ use std::borrow::Cow;
 
 use cascade_core::HiddenLayers;
 
-use super::config::{EagleConfig, HeadConfig};
-use super::Recurrent;
+use super::config::EagleConfig;
+use super::recurrent::Recurrent;
 use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
 use crate::backend::{
     Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform,
 };
-use crate::Result;
+use crate::{DecoderConfig, Result};
 
 /// The weights of a head.
 #[derive(Debug)]
@@ -39,12 +39,11 @@ impl Eagle {
     /// # Errors
     /// Tensors that are missing, or of another shape than config.json says.
     pub(super) fn load(
-        config: &HeadConfig,
+        layer: &DecoderConfig,
         own: &EagleConfig,
         positions: usize,
         loader: &mut CpuLoader<'_>,
     ) -> Result<Self> {
-        let layer = &config.layer;
         let (size, inner) = (layer.size, layer.inner);
         let Heads {
             queries,

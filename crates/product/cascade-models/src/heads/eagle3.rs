@@ -11,13 +11,13 @@ use std::borrow::Cow;
 use cascade_checkpoint::Checkpoint;
 use cascade_core::{HiddenLayer, HiddenLayers};
 
-use super::config::{Eagle3Config, HeadConfig};
-use super::Recurrent;
+use super::config::Eagle3Config;
+use super::recurrent::Recurrent;
 use crate::backend::cpu::{Cpu, CpuForward, CpuLoader, Map, Norm, Rotary, Table};
 use crate::backend::{
     Activation, AttentionSpan, Forward, Heads, LinearSpec, Loader, Outputs, QkTransform,
 };
-use crate::{Error, Result};
+use crate::{DecoderConfig, Error, Result};
 
 /// The weights of a head.
 #[derive(Debug)]
@@ -51,13 +51,13 @@ impl Eagle3 {
     /// Tensors that are missing, or of another shape than config.json says; a list of tokens that
     /// the target has not, or that are not in order.
     pub(super) fn load(
-        config: &HeadConfig,
+        layer: &DecoderConfig,
         own: &Eagle3Config,
         positions: usize,
         weights: &Checkpoint,
         loader: &mut CpuLoader<'_>,
     ) -> Result<Self> {
-        let (layer, at) = (&config.layer, own.layer);
+        let at = own.layer;
         let (size, inner) = (layer.size, layer.inner);
         let Heads {
             queries,

@@ -4,7 +4,7 @@ use cascade_core::{NodeId, TokenId, TokenTree};
 use cascade_cpu::Cache;
 
 use super::observed::Observed;
-use super::Head;
+use super::recurrent::RecurrentNetwork;
 use crate::plan::Plan;
 
 /// Rows of verified text that are computed at a time, which bounds the memory that it takes.
@@ -63,7 +63,12 @@ impl Rows {
 
     /// Computes the rows of verified text up to that which reads the last of `text`, and keeps
     /// those that there are. Gives how many were computed.
-    pub(super) fn verify(&mut self, head: &Head, observed: &Observed, text: &[TokenId]) -> usize {
+    pub(super) fn verify(
+        &mut self,
+        network: &RecurrentNetwork,
+        observed: &Observed,
+        text: &[TokenId],
+    ) -> usize {
         if self.verified == text && !self.last.is_empty() {
             return 0;
         }
@@ -77,9 +82,9 @@ impl Rows {
             let end = rows.min(done + CHUNK);
             let no_nodes = TokenTree::new();
             let plan = Plan::new(done, &text[done + 1..=end], &no_nodes);
-            let states = head.enter(observed.rows(done..end));
-            let given = head.forward(&plan, &states, &mut self.cache);
-            self.last = given[given.len() - head.size()..].to_vec();
+            let states = network.enter(observed.rows(done..end));
+            let given = network.forward(&plan, &states, &mut self.cache);
+            self.last = given[given.len() - network.size()..].to_vec();
             done = end;
         }
         self.verified = text.to_vec();
@@ -91,7 +96,7 @@ impl Rows {
     /// many of the first `counted` were computed.
     pub(super) fn feed(
         &mut self,
-        head: &Head,
+        network: &RecurrentNetwork,
         tree: &TokenTree,
         counted: usize,
     ) -> (Vec<NodeId>, usize) {
@@ -108,31 +113,31 @@ impl Rows {
                 computed += usize::from(known.is_none() && node < counted);
                 places[node] = known.unwrap_or_else(|| self.fed.push(token, parent));
             }
-            self.grow(head, before);
+            self.grow(network, before);
         }
         (places, computed)
     }
 
     /// Computes the fed rows from number `before` on, whose parents are computed.
-    fn grow(&mut self, head: &Head, before: usize) {
+    fn grow(&mut self, network: &RecurrentNetwork, before: usize) {
         if before == self.fed.len() {
             return;
         }
-        let mut states = Vec::with_capacity((self.fed.len() - before) * head.size());
+        let mut states = Vec::with_capacity((self.fed.len() - before) * network.size());
         for node in before..self.fed.len() {
-            states.extend_from_slice(self.given(head, self.fed.parent(node)));
+            states.extend_from_slice(self.given(network, self.fed.parent(node)));
         }
         let verified = self.verified.len() - 1;
         let plan = Plan::growing(verified, &self.fed, before);
-        let given = head.forward(&plan, &states, &mut self.cache);
+        let given = network.forward(&plan, &states, &mut self.cache);
         self.given.extend(given);
     }
 
     /// What a fed row gave, or the last verified one.
-    pub(super) fn given(&self, head: &Head, row: Option<NodeId>) -> &[f32] {
+    pub(super) fn given(&self, network: &RecurrentNetwork, row: Option<NodeId>) -> &[f32] {
         match row {
             None => &self.last,
-            Some(row) => &self.given[row * head.size()..][..head.size()],
+            Some(row) => &self.given[row * network.size()..][..network.size()],
         }
     }
 }

@@ -6,19 +6,19 @@ use cascade_core::{
     Error, Observation, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree, Want,
 };
 
-use super::fed_rows::Rows;
 use super::observed::Observed;
-use super::Head;
+use super::{Head, Memory};
 use crate::readout;
 
 /// A [`Scorer`] over a head: a neural drafter that [observes](Scorer::observe) what its target
 /// verified.
 ///
 /// After a context whose tokens but the last were observed, row 0 of the answer is what the head
-/// says of the next token. Further tokens of the context, and the nodes of the tree, are fed with
-/// the head's own states; rows are computed level by level, so a tree of height h takes h + 1
-/// passes through the layer, and one through the output head. Rows are kept as long as they are of
-/// use: those of verified text, and those of drafts until more is verified.
+/// says of the next token. Of EAGLE, further tokens of the context, and the nodes of the tree, are
+/// fed with the head's own states; rows are computed level by level, so a tree takes one pass more
+/// through the layer than it is high, and one through the output head. Rows are kept as long as
+/// they are of use: those of verified text, and those of drafts until more is verified. Medusa says
+/// a fixed number of tokens of one state: see [`reach`](Scorer::reach).
 ///
 /// An answer is a function of the context, the tree and the states observed of the context since
 /// the last `set_source`, which begins a text: states observed before it are forgotten. It has the
@@ -27,19 +27,20 @@ use crate::readout;
 /// A head whose states overflow, as those of one trained for another model may when it feeds on
 /// itself, has nothing to say there: all tokens are equally probable. That costs time, and no more.
 ///
-/// Memory: keys and values of one layer, and a state of each token that was observed.
+/// Memory: keys and values of one layer (of Medusa a row of logits for each head), and a state of
+/// each token that was observed.
 #[derive(Debug)]
 pub struct HeadSession {
     head: Arc<Head>,
     observed: Observed,
-    rows: Rows,
+    memory: Box<dyn Memory>,
 }
 
 impl HeadSession {
     pub(super) fn new(head: Arc<Head>) -> Self {
         Self {
             observed: Observed::default(),
-            rows: Rows::new(head.cache()),
+            memory: Arc::clone(&head.network).memory(),
             head,
         }
     }
@@ -74,30 +75,9 @@ impl HeadSession {
             _ => Ok(()),
         }
     }
-
-    /// Logits after the context and each node, and how many rows of the context were computed.
-    fn logits(&mut self, context: &[TokenId], tree: &TokenTree) -> (Vec<f32>, usize) {
-        let head = Arc::clone(&self.head);
-        let known = self.observed.of(context);
-        let verified = self.rows.verify(&head, &self.observed, &context[..=known]);
-        // The rest of the context, then the tree behind it.
-        let rest = &context[known + 1..];
-        let mut whole = TokenTree::chain(rest.iter().copied());
-        let end = rest.len().checked_sub(1);
-        for node in 0..tree.len() {
-            let parent = tree.parent(node).map(|parent| rest.len() + parent);
-            whole.push(tree.token(node), parent.or(end));
-        }
-        let (places, fed) = self.rows.feed(&head, &whole, rest.len());
-        let answered = std::iter::once(end).chain((rest.len()..whole.len()).map(Some));
-        let states =
-            answered.flat_map(|node| self.rows.given(&head, node.map(|node| places[node])));
-        let states: Vec<f32> = states.copied().collect();
-        (head.logits(&states), verified + fed)
-    }
 }
 
-/// Gives all tokens of a row the same logit where they make no distribution; whether there was one.
+/// Gives all tokens of a row the same logit where it is not a valid distribution; whether one was.
 fn level_improper(logits: &mut [f32], vocab_size: usize) -> bool {
     let mut found = false;
     for row in logits.chunks_exact_mut(vocab_size) {
@@ -118,7 +98,7 @@ impl Scorer for HeadSession {
     /// Begins a text: what was observed is forgotten.
     fn set_source(&mut self, source: &[TokenId]) -> Result<()> {
         self.observed.clear();
-        self.rows.clear();
+        self.memory.clear();
         match source.len() {
             0 => Ok(()),
             tokens => Err(Error::SourceWithoutEncoder { tokens }),
@@ -126,23 +106,26 @@ impl Scorer for HeadSession {
     }
 
     fn reach(&self, context: &[TokenId]) -> Option<usize> {
-        (self.observed.of(context) > 0).then_some(usize::MAX)
+        let known = Some(self.observed.of(context)).filter(|&known| known > 0)?;
+        self.head.network.reach(context.len() - known - 1)
     }
 
     fn score(&mut self, context: &[TokenId], tree: &TokenTree, want: Want) -> Result<Scores> {
         self.check(context, tree, want)?;
-        if self.reach(context).is_none() {
+        if self
+            .reach(context)
+            .is_none_or(|reach| tree.height() > reach)
+        {
             return Err(Error::BeyondReach {
                 tokens: context.len(),
                 height: tree.height(),
             });
         }
-        let head = Arc::clone(&self.head);
-        let (mut logits, of_context) = head.scope(|| self.logits(context, tree));
-        let rows = head.info().vocab_size;
+        let (mut logits, of_context) = self.memory.logits(&self.observed, context, tree);
+        let rows = self.info().vocab_size;
         if level_improper(&mut logits, rows) {
             // As of any session: what is not a number spoils rows that might be kept.
-            self.rows.clear();
+            self.memory.clear();
         }
         let scores = readout::scores(logits, rows, tree, want);
         // That of the context's last token is the answer's own.

@@ -23,6 +23,7 @@ use crate::common::demo;
 
 const TARGET: &str = "tiny-llama-gqa";
 const HEADS: [&str; 4] = ["eagle", "eagle-gqa", "eagle3", "eagle3-speculators"];
+const MEDUSA: [&str; 2] = ["medusa", "medusa-deep"];
 const SIZE: usize = 36;
 const CASES: usize = 4;
 
@@ -88,6 +89,9 @@ fn load(folder: &Path, target: &Model, dtype: DType) -> Result<Arc<Head>> {
     let files = locate(&ModelSource::Folder(folder.to_owned()), &options)?;
     load_head(files, target, &options).map(Arc::new)
 }
+
+/// What is done to a copy of a head.
+type Damage<'a> = &'a dyn Fn(&Path);
 
 fn golden(name: &str) -> (Arc<Head>, Tensors) {
     let folder = goldens().join("heads").join(name);
@@ -452,7 +456,7 @@ fn what_does_not_fit_is_refused_by_name() {
     let rows = |rows: usize, columns: usize| {
         Tensor::zeros((rows, columns), candle_core::DType::F32, &CandleDevice::Cpu).unwrap()
     };
-    let cases: [(&dyn Fn(&Path), &[&str]); 9] = [
+    let cases: [(Damage<'_>, &[&str]); 9] = [
         (
             &|at| set(at, "vocab_size", 44.into()),
             &["vocab_size is 44", "vocabulary is 43"],
@@ -535,7 +539,6 @@ fn what_a_head_of_eagle_3_cannot_be_is_refused_by_name() {
         });
     };
     let backwards = std::array::from_fn(|row| if row == 4 { -1 } else { 0 });
-    type Damage<'a> = &'a dyn Fn(&Path);
     let cases: [(&str, Damage<'_>, &[&str]); 6] = [
         (
             "eagle3",
@@ -574,4 +577,78 @@ fn what_a_head_of_eagle_3_cannot_be_is_refused_by_name() {
             assert!(message.contains(part), "\"{part}\" is not in:\n{message}");
         }
     }
+}
+
+/// Of each state a fixed number of tokens, whatever is between, and nothing beyond.
+#[test]
+fn medusa_gives_the_logits_of_a_transcription() {
+    for name in MEDUSA {
+        let (head, golden) = golden(name);
+        let (text, states) = (golden.tokens("tokens"), golden.rows("states"));
+        let heads = if name == "medusa" { 5 } else { 3 };
+        let mut warm = head.session();
+        let mut before = 0;
+        for case in 0..CASES {
+            let what = format!("{name}, case {case}");
+            let lengths = golden.integers(&format!("{case}.length"));
+            let (length, known) = (lengths[0] as usize, lengths[1] as usize);
+            let (context, tree) = (&text[..length], tree(&golden, case));
+            let expected = golden.rows(&format!("{case}.logits"));
+            let mut cold = head.session();
+            assert_eq!(cold.reach(context), None);
+            observe(&mut cold, &text, &states, (0, known), 0);
+            assert_eq!(
+                cold.reach(context),
+                Some(heads - (length - known)),
+                "{what}"
+            );
+            let logits = cold
+                .score(context, &tree, Want::LOGITS)
+                .unwrap()
+                .logits
+                .unwrap();
+            assert_near(&logits, &expected, 1e-5, &what);
+
+            if known > before {
+                observe(
+                    &mut warm,
+                    &text,
+                    &states,
+                    (before, known),
+                    (known - before - 1).min(3),
+                );
+            } else {
+                warm.set_source(&[]).unwrap();
+                observe(&mut warm, &text, &states, (0, known), 0);
+            }
+            before = known;
+            warm.score(&text[..known], &TokenTree::new(), Want::ARGMAX)
+                .ok();
+            let found = warm.score(context, &tree, Want::LOGITS).unwrap();
+            assert_eq!(found.logits.unwrap(), logits, "{what}, warm");
+
+            // No head says what is beyond.
+            let beyond = TokenTree::chain(vec![1; heads - (length - known) + 1]);
+            let error = warm.score(context, &beyond, Want::ARGMAX).unwrap_err();
+            assert!(matches!(error, CoreError::BeyondReach { .. }), "{error}");
+            let far = [&text[..known], &[1; 9]].concat();
+            assert_eq!(warm.reach(&far), None);
+        }
+        assert_eq!(head.kind(), "Medusa");
+        // Small matrices are padded.
+        assert!(head.bytes_per_forward() >= 4 * head.parameters_per_forward());
+    }
+}
+
+#[test]
+fn heads_say_what_they_read() {
+    let (head, _) = golden("eagle");
+    assert!(head.bytes_per_forward() >= 4 * head.parameters_per_forward());
+    assert_eq!(
+        head.parameters_per_forward() - head.num_parameters(),
+        36 * 43
+    );
+    let (head, _) = golden("eagle3");
+    assert_eq!(head.parameters_per_forward(), head.num_parameters());
+    assert_eq!(head.kind(), "EAGLE-3");
 }

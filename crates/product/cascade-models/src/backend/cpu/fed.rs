@@ -9,11 +9,6 @@ use crate::backend::ModelInfo;
 use crate::plan::Plan;
 
 impl Cpu {
-    /// Bytes of all weights of linear maps.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.held.bytes
-    }
-
     /// Runs what `write` writes down over the rows of `plan`, whose keys and values go behind those
     /// of `cache`. Gives the states that it [ends](CpuForward::end) with, of all rows.
     pub(crate) fn run_fed(
