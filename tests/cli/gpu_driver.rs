@@ -125,8 +125,9 @@ fn cascades_equal_plain_decoding() {
 
 /// Standard error of a run without `--device`.
 fn notes(config: &Config, variables: &[(&str, &str)]) -> String {
-    let run = ["run", "--config", config.path(), "--prompt", "1"];
-    let output = cascade(&[&run[..], &["--max-new-tokens", "1"]].concat(), variables);
+    let run = ["run", "--config", config.path(), "--dataset", "problems"];
+    let few = ["--limit", "1", "--max-new-tokens", "1"];
+    let output = cascade(&[&run[..], &few].concat(), variables);
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{message}");
     message

@@ -161,7 +161,7 @@ fn errors_name_its_keys() {
         (
             "- echo:",
             "- model: x\n    echo:",
-            &["drafters[1]", "`model`, `echo` and `max_gram`"],
+            &["drafters[1]", "`model`, `head`, `echo` and `max_gram`"],
         ),
         (
             "- echo:",
