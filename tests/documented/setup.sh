@@ -79,6 +79,7 @@ cp configs/demo-t5.yaml my.yaml
 cp configs/demo-t5.yaml a.yaml
 sed 's/^lenience: .*/lenience: 2/' configs/demo-t5.yaml > b.yaml
 cp b.yaml lenient.yaml
+sed '/^# k:/,/\]\]$/s/^# //' configs/demo-t5.yaml > k.yaml
 cat > max-gram.yaml <<'YAML'
 target: { model: embedded:demo-t5-target }
 drafters: [max_gram: {}]

@@ -1,8 +1,8 @@
 //! The operations of transformer layers in candle's tensors.
 //!
 //! A [`Device`] holds weights ([`Matrix`], [`Norm`], [`Rotary`], …) and [`Cache`]s of keys and
-//! values; a [`Forward`] takes rows through the operations of their layers. Nothing is read from
-//! the device before [`Forward::logits`] or [`Forward::hidden`] is copied to the host.
+//! values; a [`Forward`] takes rows through the operations of their layers. Nothing waits for the
+//! device before logits or hidden states are copied to the host ([`Forward::on_host`]).
 //!
 //! The bits of a row depend on the rows beside it: products of matrices choose their order of
 //! summation by shape.

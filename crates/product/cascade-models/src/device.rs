@@ -66,9 +66,10 @@ impl CandlePlace {
             Self::Metal(ordinal) => cascade_candle::Place::Metal(ordinal),
         };
         let opened = cascade_candle::Device::open(place);
-        opened
-            .map(Device::Candle)
-            .map_err(|error| error.to_string())
+        opened.map(Device::Candle).map_err(|error| match error {
+            cascade_candle::Error::Device { reason, .. } => reason,
+            other => other.to_string(),
+        })
     }
 
     #[cfg(not(feature = "candle"))]
