@@ -97,11 +97,12 @@ pub fn load_head(files: ModelFiles, target: &Model, options: &LoadOptions) -> Re
         cure: cure.to_owned(),
     };
     if !options.device.is_cpu() {
-        let problem = "heads compute on the CPU, and it was to compute on a GPU".to_owned();
+        let problem = "heads compute on the CPU, with our kernels, and it was to compute elsewhere"
+            .to_owned();
         return Err(refused(problem, "give it and its target `device: cpu`"));
     }
     let network = target.on_cpu().ok_or_else(|| {
-        let problem = "its target computes on a GPU, which gives no hidden states".to_owned();
+        let problem = "its target computes elsewhere than on the CPU with our kernels".to_owned();
         refused(problem, "give the target `device: cpu`")
     })?;
     let of_target = target.network().info();
