@@ -41,7 +41,7 @@ def test_a_stream_gives_the_same_in_steps(demo):
     steps = list(stream)
     assert "".join(step.text for step in steps) == whole.text
     assert np.concatenate([step.tokens for step in steps]).tolist() == whole.tokens.tolist()
-    assert [(step.drafted, step.accepted) for step in steps] == whole.steps
+    assert [(step.drafted, step.accepted) for step in steps] == stream.output.steps
     assert steps[-1].finish == stream.output.finish == whole.finish
     for step in steps:
         assert len(step.draft) == step.drafted == len(step.draft_proposers)

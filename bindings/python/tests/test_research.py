@@ -75,7 +75,9 @@ def test_a_replay_has_the_figures_of_the_program(config, trace, trace_file):
     assert len(replayed.rows) == replayed.total["records"] == LIMIT
     assert replayed.total["mean_acceptance_length"] > 1
     part = cd.replay(config, trace, offset=1, limit=2)
-    assert part.rows == replayed.rows[1:3]
+    # What is drafted follows from the records before.
+    texts = [[row["token_ids"] for row in rows] for rows in (part.rows, replayed.rows[1:3])]
+    assert texts[0] == texts[1]
 
 
 def test_a_replay_is_the_run(config, trace, prompts):
