@@ -48,7 +48,7 @@ pub enum Problem {
         /// The greater time as a multiple of the smaller.
         ratio: f64,
     },
-    /// A forward of more rows takes more than it would take row by row, or less than one of fewer.
+    /// A forward of more rows takes more than several of fewer would, or less than one of them.
     Absurd {
         /// Rows of both forwards.
         rows: (usize, usize),
@@ -125,7 +125,7 @@ fn settle(
             (a.rows, seconds(a), seconds(b))
         });
         let halves: Vec<_> = halves.collect();
-        let Some(problem) = problem(&halves) else {
+        let Some(problem) = problem(first[0].context, &halves) else {
             let together = first.iter().zip(&second);
             return Ok(together.map(|(a, b)| a.and(b)).collect());
         };
@@ -137,8 +137,8 @@ fn settle(
     Err(failed)
 }
 
-/// What cannot be about times of forwards by rows, measured twice.
-fn problem(halves: &[(usize, f64, f64)]) -> Option<Problem> {
+/// What cannot be about times of forwards by rows after a context, measured twice.
+fn problem(context: usize, halves: &[(usize, f64, f64)]) -> Option<Problem> {
     let unsteady = halves.iter().find_map(|&(rows, a, b)| {
         let ratio = a.max(b) / a.min(b);
         (ratio > TOLERANCE).then_some(Problem::Unsteady { rows, ratio })
@@ -147,12 +147,12 @@ fn problem(halves: &[(usize, f64, f64)]) -> Option<Problem> {
         .iter()
         .map(|&(rows, a, b)| (rows, a.min(b)))
         .collect();
-    unsteady.or_else(|| absurd(&times))
+    unsteady.or_else(|| absurd(context, &times))
 }
 
 /// Two forwards whose times contradict each other: more rows take no less, and no more than they
-/// would take in several forwards.
-fn absurd(times: &[(usize, f64)]) -> Option<Problem> {
+/// would take in several forwards, of which the last attends to the positions of those before it.
+fn absurd(context: usize, times: &[(usize, f64)]) -> Option<Problem> {
     let pairs = times.iter().flat_map(|&fewer| {
         let more = times.iter().filter(move |more| more.0 > fewer.0);
         more.map(move |&more| (fewer, more))
@@ -160,7 +160,9 @@ fn absurd(times: &[(usize, f64)]) -> Option<Problem> {
     pairs
         .map(|((fewer, short), (more, long))| (fewer, more, long / short))
         .find(|&(fewer, more, ratio)| {
-            let most = TOLERANCE * more.div_ceil(fewer) as f64;
+            let forwards = more.div_ceil(fewer) as f64;
+            let attention = (context + more) as f64 / (context + fewer) as f64;
+            let most = TOLERANCE * forwards * attention;
             !(1.0 / TOLERANCE..=most).contains(&ratio)
         })
         .map(|(fewer, more, ratio)| Problem::Absurd {
@@ -265,9 +267,13 @@ mod tests {
                 (9, 0.17, 0.18),
             ],
             vec![(1, 1.0, 1.1), (2, 2.1, 2.0), (32, 36.0, 35.0)],
+            // A model of so small a width that attention takes most of its time.
+            vec![(1, 0.088, 0.089), (16, 0.285, 0.286), (64, 1.539, 1.537)],
         ] {
-            assert_eq!(problem(&times), None, "{times:?}");
+            assert_eq!(problem(128, &times), None, "{times:?}");
         }
+        let without_context = problem(0, &[(16, 0.285, 0.286), (64, 6.2, 6.2)]);
+        assert!(matches!(without_context, Some(Problem::Absurd { .. })));
         assert!(matches!(
             settle(|_| Ok([vec![], vec![]])),
             Err(TimesError::TooShort)
