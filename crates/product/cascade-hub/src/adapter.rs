@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::place::Place;
-use crate::{Error, ModelFile, Result};
+use crate::{Error, ErrorKind, ModelFile, Result};
 
 const SETTINGS: &str = "adapter_config.json";
 const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
@@ -14,11 +14,11 @@ const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 /// Refuses a place that has an adapter, `model` if it has a config.json too.
 ///
 /// # Errors
-/// [`Error::Adapter`]; a hub that refuses.
+/// Such a place; a hub that refuses.
 pub(crate) fn refuse(place: &mut Place<'_>, model: bool) -> Result<()> {
     let settings = match place.find_with_weights(SETTINGS) {
         // A hub that cannot be asked does not give weights either.
-        Err(Error::HubUnreachable { .. } | Error::HubOffline { .. }) => None,
+        Err(error) if error.kind() == ErrorKind::Unreachable => None,
         found => found?,
     };
     let file = match &settings {
@@ -51,20 +51,17 @@ fn refused(place: &Place<'_>, file: &str, settings: Option<&ModelFile>, model: b
         true => format!("; to run the weights without it, take {file} out of the folder"),
         false => String::new(),
     };
-    Error::Adapter {
-        place: place.to_string(),
-        what: match beside {
-            true => {
-                format!("has an adapter ({kind}, {file}) beside its weights, which changes them")
-            }
-            false => format!("is an adapter ({kind}, {file}), not a model"),
-        },
-        base: match settings["base_model_name_or_path"].as_str() {
-            Some(base) if !base.is_empty() => base.to_owned(),
-            _ => "a model that it does not name".to_owned(),
-        },
-        cure: format!("{}{without}", cure(place, &kind, &settings)),
-    }
+    let what = match beside {
+        true => format!("has an adapter ({kind}, {file}) beside its weights, which changes them"),
+        false => format!("is an adapter ({kind}, {file}), not a model"),
+    };
+    let base = match settings["base_model_name_or_path"].as_str() {
+        Some(base) if !base.is_empty() => base,
+        _ => "a model that it does not name",
+    };
+    let cure = cure(place, &kind, &settings);
+    let message = format!("{place} {what}: it was trained for {base}; {cure}{without}");
+    Error::new(ErrorKind::Adapter, message)
 }
 
 /// How the weights of the adapted model are made.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::name::{is_hub_name, is_plain_name, is_revision};
 use crate::repo::{HubRepo, RepoType};
-use crate::{Error, HubOptions, Result};
+use crate::{Error, ErrorKind, HubOptions, Result};
 
 /// One revision of a dataset of the hub. Its files go into the cache that models go into, and into
 /// the layout of Hugging Face's own libraries.
@@ -17,17 +17,18 @@ impl<'a> HubDataset<'a> {
     /// progress bar on standard error if `progress`. Asks nothing yet.
     ///
     /// # Errors
-    /// [`Error::BadDataset`] for an id or a revision that cannot be one; [`Error::NoNetwork`]
-    /// without the feature `network`.
+    /// For an id or a revision that cannot be one, and without the feature `network`.
     pub fn new(
         id: &str,
         revision: Option<&str>,
         options: &'a HubOptions,
         progress: bool,
     ) -> Result<Self> {
-        check(id, revision).map_err(|reason| Error::BadDataset {
-            text: revision.map_or_else(|| id.to_owned(), |revision| format!("{id}@{revision}")),
-            reason,
+        check(id, revision).map_err(|reason| {
+            let text = revision.map_or_else(|| id.to_owned(), |name| format!("{id}@{name}"));
+            let cure = "give org/name or org/name@revision";
+            let message = format!("\"{text}\" names no dataset of the hub: {reason}; {cure}");
+            Error::new(ErrorKind::Name, message)
         })?;
         HubRepo::new(RepoType::Dataset, id, revision, options, progress).map(Self)
     }
@@ -73,7 +74,7 @@ fn check(id: &str, revision: Option<&str>) -> std::result::Result<(), &'static s
     }
     match revision {
         Some(revision) if !is_revision(revision) => {
-            Err("the revision after @ is no branch, tag or commit")
+            Err("the revision after @ is not a branch, tag or commit")
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::gguf::is_gguf;
-use crate::{EmbeddedModel, Error, Result};
+use crate::{EmbeddedModel, Error, ErrorKind, Result};
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
@@ -38,23 +38,24 @@ impl ModelFile {
     /// The content of a file of at most [`LARGEST_JSON`] bytes: of all files but the weights.
     ///
     /// # Errors
-    /// [`Error::Io`], also for a larger file; [`Error::LfsPointer`] for what git leaves in place of
-    /// a large file.
+    /// A file that cannot be read, also a larger one, and what git leaves in place of a large file.
     pub fn read(&self) -> Result<Cow<'static, [u8]>> {
         let bytes = match self {
             Self::Disk(path) => {
-                let bytes = cascade_fs::read(path, LARGEST_JSON).map_err(|source| Error::Io {
-                    file: self.to_string(),
-                    source,
-                });
-                Cow::Owned(bytes?)
+                let unreadable = |source| format!("cannot read {self}: {source}");
+                let read = cascade_fs::read(path, LARGEST_JSON).map_err(unreadable);
+                Cow::Owned(read.map_err(|message| Error::new(ErrorKind::Io, message))?)
             }
             Self::Embedded { bytes, .. } => Cow::Borrowed(*bytes),
         };
         match bytes.starts_with(b"version https://git-lfs") {
-            true => Err(Error::LfsPointer {
-                file: self.to_string(),
-            }),
+            true => {
+                let message = format!(
+                    "{self} is a pointer that git leaves in place of a large file; run `git lfs pull` in its folder, or \
+                     download the file itself"
+                );
+                Err(Error::new(ErrorKind::Damaged, message))
+            }
             false => Ok(bytes),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, ModelFile, ModelFiles, Result, TokenizerFiles, WeightFormat};
+use crate::{Error, ErrorKind, ModelFile, ModelFiles, Result, TokenizerFiles, WeightFormat};
 
 /// Parts of one model at most: their number has five digits.
 const MOST_PARTS: usize = 99_999;
@@ -49,11 +49,14 @@ fn parts(path: &Path) -> Result<Vec<PathBuf>> {
     };
     let check = |part: PathBuf| match part.is_file() {
         true => Ok(part),
-        false => Err(Error::MissingPart {
-            first: path.display().to_string(),
-            part: part.display().to_string(),
-            count,
-        }),
+        false => {
+            let message = format!(
+                "{} is the first of {count} parts, and {} is not beside it; copy or download that file too",
+                path.display(),
+                part.display()
+            );
+            Err(Error::new(ErrorKind::Missing, message))
+        }
     };
     (1..=count).map(part).map(check).collect()
 }

@@ -49,7 +49,7 @@
 //! # Features
 //!
 //! * `network` (default): downloads from the hub. Without it there is no HTTP client, and a model
-//!   or dataset of the hub is refused with [`Error::NoNetwork`].
+//!   or dataset of the hub is refused.
 
 #![forbid(unsafe_code)]
 
@@ -71,7 +71,7 @@ mod repo;
 mod source;
 
 pub use dataset::HubDataset;
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use files::{
     ModelFile, ModelFiles, TokenizerFiles, VocabularyFiles, WeightFormat, LARGEST_JSON,
 };

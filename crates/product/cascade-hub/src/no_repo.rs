@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-use crate::{Error, HubOptions, Result};
+use crate::{Error, ErrorKind, HubOptions, Result};
 
 /// What a repository holds.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +30,11 @@ impl<'a> HubRepo<'a> {
         _: bool,
     ) -> Result<Self> {
         options.checked()?;
-        Err(Error::NoNetwork {
-            repo: id.to_owned(),
-        })
+        let message = format!(
+            "{id} is on the Hugging Face hub, and this program was built without the feature \"network\" of cascade-hub \
+             (\"hub\" of the crates above it); build it with the feature, or give a local folder"
+        );
+        Err(Error::new(ErrorKind::Unreachable, message))
     }
 
     pub(crate) fn find(&mut self, _: &str) -> Result<Option<PathBuf>> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{Error, HubLimits, Result};
+use crate::{Error, ErrorKind, HubLimits, Result};
 
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 pub(crate) const ANSWER_VARIABLE: &str = "HF_HUB_ETAG_TIMEOUT";
@@ -91,11 +91,13 @@ impl HubOptions {
     pub(crate) fn checked(&self) -> Result<&Self> {
         match &self.odd {
             None => Ok(self),
-            Some((name, value)) => Err(Error::BadSetting {
-                name,
-                problem: format!("\"{}\" is not a number of seconds", value.escape_debug()),
-                cure: "set it to a number such as 10, or unset it",
-            }),
+            Some((name, value)) => {
+                let message = format!(
+                    "{name}: \"{}\" is not a number of seconds; set it to a number such as 10, or unset it",
+                    value.escape_debug()
+                );
+                Err(Error::new(ErrorKind::Setting, message))
+            }
         }
     }
 

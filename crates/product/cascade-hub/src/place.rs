@@ -11,7 +11,9 @@ use crate::files::{
 use crate::gguf::is_gguf;
 use crate::name::is_plain_name;
 use crate::repo::HubRepo;
-use crate::{Error, ModelFile, ModelFiles, Result, TokenizerFiles, VocabularyFiles, WeightFormat};
+use crate::{
+    Error, ErrorKind, ModelFile, ModelFiles, Result, TokenizerFiles, VocabularyFiles, WeightFormat,
+};
 
 /// Formats of weights with their whole file and their index, in the order in which they are looked
 /// for. Where a model was converted to safetensors, older files may lie beside it.
@@ -106,16 +108,18 @@ impl Place<'_> {
 
     fn no_config(&self) -> Error {
         match self {
-            Self::Folder(_) => Error::MissingFile {
-                place: self.to_string(),
-                file: CONFIG.to_owned(),
-                cure: match self.gguf() {
+            Self::Folder(_) => {
+                let cure = match self.gguf() {
                     Some(file) => format!("give the GGUF file itself: {self}/{file}"),
                     None => "give the folder that holds config.json, tokenizer.json and \
                              model.safetensors"
                         .to_owned(),
-                },
-            },
+                };
+                Error::new(
+                    ErrorKind::Missing,
+                    format!("{self} has no {CONFIG}; {cure}"),
+                )
+            }
             Self::Hub(repo) => repo.not_found(CONFIG),
         }
     }
@@ -193,16 +197,13 @@ fn no_tokenizer(place: &Place<'_>) -> Error {
     let found = raw.map_or_else(String::new, |raw| {
         format!(" (there is only {raw}, in a form that is not read here)")
     });
-    Error::NoTokenizer {
-        place: place.to_string(),
-        found,
-        cure: format!(
-            "make one with transformers in Python: \
-             AutoTokenizer.from_pretrained(\"{place}\").save_pretrained(FOLDER), where FOLDER \
-             then needs config.json and the weights too",
-            place = place.python_name()
-        ),
-    }
+    let message = format!(
+        "{place} has no tokenizer: tokenizer.json, tokenizer.model and spiece.model are missing{found}; make one with \
+         transformers in Python: AutoTokenizer.from_pretrained(\"{}\").save_pretrained(FOLDER), where FOLDER then needs \
+         config.json and the weights too",
+        place.python_name()
+    );
+    Error::new(ErrorKind::Missing, message)
 }
 
 fn no_weights(place: &Place<'_>) -> Error {
@@ -221,11 +222,11 @@ fn no_weights(place: &Place<'_>) -> Error {
         ".safetensors",
     ]);
     let found = other.map_or_else(String::new, |name| format!(" (there is {name})"));
-    Error::NoWeights {
-        place: place.to_string(),
-        found,
-        cure: "give a model whose weights are in one of these, under these names".to_owned(),
-    }
+    let message = format!(
+        "{place} has no weights: neither model.safetensors nor pytorch_model.bin is there, nor an index of \
+         either{found}; give a model whose weights are in one of these, under these names"
+    );
+    Error::new(ErrorKind::Missing, message)
 }
 
 /// The weights of a model.
@@ -268,11 +269,12 @@ fn shards(place: &mut Place<'_>, format: WeightFormat, index: &ModelFile) -> Res
     let mut files = Vec::with_capacity(names.len());
     for &shard in &names {
         let Some(file) = place.find(shard)? else {
-            let error = place.unknown(shard);
-            return Err(error.unwrap_or_else(|| Error::MissingShard {
-                index: index.to_string(),
-                shard: shard.clone(),
-                place: place.to_string(),
+            return Err(place.unknown(shard).unwrap_or_else(|| {
+                let message = format!(
+                    "{index} names {shard}, which {place} does not have; copy or download that file too, all of them \
+                     must lie beside the index"
+                );
+                Error::new(ErrorKind::Missing, message)
             }));
         };
         files.push(file);
@@ -288,22 +290,26 @@ fn shards(place: &mut Place<'_>, format: WeightFormat, index: &ModelFile) -> Res
 
 /// The file of each tensor that an index names.
 fn read_index(index: &ModelFile) -> Result<BTreeMap<String, String>> {
-    let bad = |problem: String| Error::BadIndex {
-        file: index.to_string(),
-        problem,
+    let bad = |problem: String| {
+        let cure = "restore the index from the model it came from";
+        Error::new(ErrorKind::Damaged, format!("{index}: {problem}; {cure}"))
     };
-    let json: serde_json::Value =
-        serde_json::from_slice(&index.read()?).map_err(|source| Error::Json {
-            file: index.to_string(),
-            source,
-        })?;
+    let json: serde_json::Value = serde_json::from_slice(&index.read()?).map_err(|source| {
+        let cure = "restore it from the model it came from";
+        let message = format!("{index} is not valid JSON: {source}; {cure}");
+        Error::new(ErrorKind::Damaged, message)
+    })?;
     let map = json.get("weight_map").and_then(|map| map.as_object());
     let map = map.ok_or_else(|| bad("there is no \"weight_map\" from tensors to files".into()))?;
     let mut shard_of = BTreeMap::new();
     for (tensor, file) in map {
         match file.as_str().filter(|name| is_plain_name(name)) {
             Some(name) => shard_of.insert(tensor.clone(), name.to_owned()),
-            None => return Err(bad(format!("{tensor} is in {file}, which is no file name"))),
+            None => {
+                return Err(bad(format!(
+                    "{tensor} is in {file}, which is not a file name"
+                )))
+            }
         };
     }
     match shard_of.is_empty() {

@@ -34,7 +34,7 @@ use self::offer::Offer;
 use self::progress::Display;
 use self::retry::Patience;
 use crate::name::{is_hub_name, is_plain_name};
-use crate::{Error, HubOptions, Result};
+use crate::{Error, ErrorKind, HubOptions, Result};
 
 /// What a repository holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,29 +135,34 @@ impl<'a> HubRepo<'a> {
         if commit.is_some_and(|commit| self.cache.lacks(&commit, file)) {
             return None;
         }
-        let (repo, file) = (self.to_string(), file.to_owned());
-        match self.cache_only.as_ref()? {
-            CacheOnly::Asked => Some(Error::HubOffline {
-                repo,
-                file,
-                cache: self.options.cache.clone(),
-            }),
-            CacheOnly::Unreachable(reason) => Some(Error::HubUnreachable {
-                repo,
-                file,
-                endpoint: self.options.endpoint.clone(),
-                reason: reason.clone(),
-            }),
-        }
+        Some(match self.cache_only.as_ref()? {
+            CacheOnly::Asked => {
+                let message = format!(
+                    "{file} of {self} is not in the cache at {}, and HF_HUB_OFFLINE forbids downloads; unset \
+                     HF_HUB_OFFLINE once to download it, or give a local folder",
+                    self.options.cache.display()
+                );
+                Error::new(ErrorKind::Unreachable, message)
+            }
+            CacheOnly::Unreachable(reason) => self.unreachable(file, reason),
+        })
+    }
+
+    fn unreachable(&self, file: &str, reason: &str) -> Error {
+        let message = format!(
+            "cannot reach {} for {file} of {self}: {reason}; check the connection and HF_ENDPOINT, or give a local folder",
+            self.options.endpoint
+        );
+        Error::new(ErrorKind::Unreachable, message)
     }
 
     /// The error for a file that the hub says it does not have.
     pub(crate) fn not_found(&self, file: &str) -> Error {
-        Error::HubNotFound {
-            repo: self.to_string(),
-            file: file.to_owned(),
-            endpoint: self.options.endpoint.clone(),
-        }
+        let message = format!(
+            "{} has no {file} in {self}: no such repository, revision or file; check the name and the part after @",
+            self.options.endpoint
+        );
+        Error::new(ErrorKind::Missing, message)
     }
 
     /// Names of all files of the repository, for hints: empty if the hub does not give them.
@@ -319,63 +324,63 @@ impl<'a> HubRepo<'a> {
     }
 
     fn error(&self, file: &str, failure: Failure) -> Error {
-        let (repo, endpoint) = (self.to_string(), self.options.endpoint.clone());
-        let untrusted = |reason| Error::HubUntrusted {
-            repo: self.to_string(),
-            file: file.to_owned(),
-            endpoint: self.options.endpoint.clone(),
-            reason,
-        };
         match failure {
-            Failure::Denied { status, gated } => self.denied(file.to_owned(), status, gated),
-            Failure::Untrusted(reason) => untrusted(reason),
+            Failure::Denied { status, gated } => self.denied(file, status, gated),
+            Failure::Untrusted(reason) => self.untrusted(file, &reason),
             Failure::NotTheRest => {
-                untrusted("a part came where all of it was asked for".to_owned())
+                self.untrusted(file, "a part came where all of it was asked for")
             }
-            Failure::NotFound { .. } => Error::HubNotFound {
-                repo,
-                file: file.to_owned(),
-                endpoint,
-            },
-            Failure::Unreachable { reason, .. } => Error::HubUnreachable {
-                repo,
-                file: file.to_owned(),
-                endpoint,
-                reason,
-            },
-            Failure::Status(reason) => self.failed(file, reason),
+            Failure::NotFound { .. } => self.not_found(file),
+            Failure::Unreachable { reason, .. } => self.unreachable(file, &reason),
+            Failure::Status(reason) => self.failed(file, &reason),
             Failure::Local(reason) => {
                 let cache = self.options.cache.display();
-                self.failed(file, format!("{reason} (the cache is {cache})"))
+                self.failed(file, &format!("{reason} (the cache is {cache})"))
             }
         }
     }
 
-    fn denied(&self, file: String, status: u16, gated: bool) -> Error {
-        match gated {
-            true => Error::HubGated {
-                repo: self.to_string(),
-                file,
-                page: self.page(),
-                status,
-                token: self.options.token.is_some(),
-            },
-            false => Error::HubDenied {
-                repo: self.to_string(),
-                file,
-                endpoint: self.options.endpoint.clone(),
-                status,
-            },
-        }
+    fn denied(&self, file: &str, status: u16, gated: bool) -> Error {
+        let token = match self.options.token {
+            Some(_) => {
+                "with the account that the token in HF_TOKEN (or of `hf auth login`) belongs to"
+            }
+            None => {
+                "and put an access token of that account into HF_TOKEN (or run `hf auth login`)"
+            }
+        };
+        let message = match gated {
+            true => format!(
+                "{file} of {self} is gated (HTTP {status}): accept the terms on {} while logged in, {token}; if that is \
+                 done, ask there whether access was granted",
+                self.page()
+            ),
+            false => format!(
+                "{} refused {file} of {self} (HTTP {status}): it does not exist, is private, or is gated; check the \
+                 name, accept the terms on its page, and put an access token into HF_TOKEN (or log in with `hf auth \
+                 login`)",
+                self.options.endpoint
+            ),
+        };
+        Error::new(ErrorKind::Denied, message)
     }
 
-    fn failed(&self, file: &str, reason: String) -> Error {
-        Error::HubFailed {
-            repo: self.to_string(),
-            file: file.to_owned(),
-            endpoint: self.options.endpoint.clone(),
-            reason,
-        }
+    /// For an answer that contradicts itself, or that the cache could not keep safely.
+    fn untrusted(&self, file: &str, reason: &str) -> Error {
+        let message = format!(
+            "{} answered for {file} of {self} with what is not taken: {reason}; nothing of it was kept; check HF_ENDPOINT \
+             and the connection, or give a local folder",
+            self.options.endpoint
+        );
+        Error::new(ErrorKind::Download, message)
+    }
+
+    fn failed(&self, file: &str, reason: &str) -> Error {
+        let message = format!(
+            "downloading {file} of {self} from {} failed: {reason}; try again, or give a local folder",
+            self.options.endpoint
+        );
+        Error::new(ErrorKind::Download, message)
     }
 
     /// Where people see the repository.

@@ -9,7 +9,7 @@ use crate::name::{is_hub_name, is_revision};
 use crate::place::{find_tokenizer, gather, Place};
 use crate::present;
 use crate::repo::{HubRepo, RepoType};
-use crate::{Error, HubOptions, ModelFile, ModelFiles, Result, TokenizerFiles};
+use crate::{Error, ErrorKind, HubOptions, ModelFile, ModelFiles, Result, TokenizerFiles};
 
 /// Where a model's files are.
 ///
@@ -107,7 +107,7 @@ impl ModelSource {
     /// `org/name@revision` are models of the hub. Touches the disk, but not the network.
     ///
     /// # Errors
-    /// [`Error::BadSource`] for anything else.
+    /// For anything else.
     pub fn parse(text: &str) -> Result<Self> {
         let text = text.trim();
         let path = expand_home(text);
@@ -123,10 +123,7 @@ impl ModelSource {
             Some((id, revision)) => (id, Some(revision)),
             None => (text, None),
         };
-        check_hub_id(id, revision).map_err(|reason| Error::BadSource {
-            text: text.to_owned(),
-            reason,
-        })?;
+        check_hub_id(id, revision).map_err(|reason| no_model(text, reason))?;
         Ok(Self::Hub {
             id: id.to_owned(),
             revision: revision.map(str::to_owned),
@@ -234,19 +231,34 @@ impl ModelSource {
         match self {
             Self::Embedded(model) => Ok(Found::Embedded(model)),
             Self::File(path) if path.is_file() => Ok(Found::File(path)),
-            Self::File(path) => Err(Error::NoFile { path: path.clone() }),
+            Self::File(path) => {
+                let message = format!("there is no file {}; check the path", path.display());
+                Err(Error::new(ErrorKind::Missing, message))
+            }
             Self::Folder(path) if path.is_dir() => Ok(Found::Place(Place::Folder(path))),
-            Self::Folder(path) if path.exists() => Err(Error::BadSource {
-                text: self.to_string(),
-                reason: "it is a file, and a model is the whole folder around it, or a .gguf file",
-            }),
-            Self::Folder(path) => Err(Error::NoFolder { path: path.clone() }),
+            Self::Folder(path) if path.exists() => Err(no_model(
+                &self.to_string(),
+                "it is a file, and a model is the whole folder around it, or a .gguf file",
+            )),
+            Self::Folder(path) => {
+                let cure = "check the path, or give a model of the hub as org/name";
+                let message = format!("there is no folder {}; {cure}", path.display());
+                Err(Error::new(ErrorKind::Missing, message))
+            }
             Self::Hub { id, revision } => {
                 let repo = HubRepo::new(RepoType::Model, id, revision.as_deref(), hub, progress)?;
                 Ok(Found::Place(Place::Hub(Box::new(repo))))
             }
         }
     }
+}
+
+fn no_model(text: &str, reason: &str) -> Error {
+    let message = format!(
+        "\"{text}\" names no model: {reason}; give a folder (./model) or a model of the hub (org/name or \
+         org/name@revision)"
+    );
+    Error::new(ErrorKind::Name, message)
 }
 
 fn expand_home(text: &str) -> PathBuf {
@@ -269,7 +281,9 @@ fn check_hub_id(id: &str, revision: Option<&str>) -> std::result::Result<(), &'s
     }
     match revision {
         Some("") => Err("the revision after @ is empty"),
-        Some(text) if !is_revision(text) => Err("the revision after @ is no branch, tag or commit"),
+        Some(text) if !is_revision(text) => {
+            Err("the revision after @ is not a branch, tag or commit")
+        }
         _ => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use url::{Origin, Url};
 use super::failure::{shown, Again, Failure};
 use super::redirect::place;
 use crate::options::{ANSWER_VARIABLE, READ_VARIABLE};
-use crate::{Error, HubLimits, HubOptions, Result};
+use crate::{Error, ErrorKind, HubLimits, HubOptions, Result};
 
 /// Sends requests to the hub and to the storage that it leads to.
 pub(super) struct Client {
@@ -28,7 +28,7 @@ pub(super) struct Client {
 
 impl Client {
     /// # Errors
-    /// [`Error::BadSetting`] for a token that cannot be sent, or an endpoint that is none.
+    /// A token that cannot be sent, or an endpoint that is none.
     pub(super) fn new(options: &HubOptions) -> Result<Self> {
         let limits = options.checked()?.limits.clone();
         let bearer = options.token.as_deref().map(bearer).transpose()?;
@@ -274,10 +274,13 @@ fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
 
 /// The hub's address: over HTTP or HTTPS, with a host, perhaps with a path.
 pub(super) fn endpoint(text: &str) -> Result<Url> {
-    let bad = |problem: &str| Error::BadSetting {
-        name: "HF_ENDPOINT",
-        problem: format!("\"{}\" is no address of a hub: {problem}", shown(text)),
-        cure: "set it to something like https://huggingface.co, or unset it",
+    let bad = |problem: &str| {
+        let text = shown(text);
+        let message = format!(
+            "HF_ENDPOINT: \"{text}\" is not the address of a hub: {problem}; set it to something like \
+             https://huggingface.co, or unset it"
+        );
+        Error::new(ErrorKind::Setting, message)
     };
     let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
     match url {
@@ -300,11 +303,11 @@ fn bearer(token: &str) -> Result<HeaderValue> {
             value.set_sensitive(true);
             Ok(value)
         }
-        None => Err(Error::BadSetting {
-            name: "HF_TOKEN",
-            problem: "the access token has characters that no token has".to_owned(),
-            cure: "copy it again from the hub's settings, or run `hf auth login`",
-        }),
+        None => {
+            let message = "HF_TOKEN: the access token has characters that no token has; copy it again from the hub's \
+                           settings, or run `hf auth login`";
+            Err(Error::new(ErrorKind::Setting, message.to_owned()))
+        }
     }
 }
 

@@ -24,7 +24,7 @@ impl Etag {
         // Of four letters are the device names of Windows.
         if !(5..=128).contains(&text.len()) || !text.bytes().all(plain) {
             return Err(Failure::untrusted(format!(
-                "the ETag \"{}\" is no name for a file of the cache",
+                "the ETag \"{}\" cannot be the name of a file of the cache",
                 shown(header)
             )));
         }

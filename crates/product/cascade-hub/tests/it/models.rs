@@ -46,7 +46,10 @@ fn an_index_names_files_of_its_repository() {
             }
             Err(error) => {
                 assert!(!good, "{error}");
-                assert_parts(&error.to_string(), &["index.json", "which is no file name"]);
+                assert_parts(
+                    &error.to_string(),
+                    &["index.json", "which is not a file name"],
+                );
                 assert!(!server
                     .take_paths()
                     .iter()

@@ -34,7 +34,7 @@ fn names_are_not_paths() {
         let etag = git_sha1(evil);
         format!("200 OK\r\nX-Repo-Commit: {commit}\r\nETag: \"{etag}\"")
     };
-    let no_name: Expect = Error(&["ETag", "is no name for a file"]);
+    let no_name: Expect = Error(&["ETag", "cannot be the name of a file"]);
     run(vec![
         fixed(
             "an absolute ETag",
