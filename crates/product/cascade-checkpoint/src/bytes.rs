@@ -22,13 +22,10 @@ impl Bytes {
     /// Maps a file on disk.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// If it cannot be read.
     #[allow(unsafe_code)]
     pub(crate) fn open(file: &ModelFile) -> Result<Self> {
-        let io = |source| Error::Io {
-            file: file.to_string(),
-            source,
-        };
+        let io = |source| Error::io(file, source);
         let path = match file {
             ModelFile::Embedded { bytes, .. } => return Ok(Self::Embedded(bytes)),
             ModelFile::Disk(path) => path,

@@ -18,7 +18,7 @@ use crate::gguf::GgufWeights;
 use crate::pytorch::PyTorch;
 use crate::safetensors::Safetensors;
 use crate::tensor::{Blocks, Stored, TensorFile, TensorInfo};
-use crate::{DType, Error, Result};
+use crate::{DType, Error, ErrorKind, Result};
 
 /// The tensors of one or more files.
 ///
@@ -134,26 +134,33 @@ impl Checkpoint {
     fn entry(&self, name: &str, expected: &[usize]) -> Result<&Entry> {
         let Some(entry) = self.inner.tensors.get(name) else {
             if self.inner.headless && name == HEAD {
-                return Err(Error::NoHead {
-                    files: self.files(),
-                });
+                return Err(self.no_head());
             }
-            return Err(Error::MissingTensor {
-                files: self.files(),
-                tensor: name.to_owned(),
-                expected: format!("{expected:?}"),
-            });
+            let found = format!("{} has no tensor {name}", self.files());
+            let asked = format!("which config.json asks for with shape {expected:?}");
+            return Err(other_model(&format!("{found}, {asked}")));
         };
         let file = &self.inner.files[entry.file];
         if entry.info.shape != expected {
-            return Err(Error::WrongShape {
-                file: file.name().to_owned(),
-                tensor: name.to_owned(),
-                expected: format!("{expected:?}"),
-                found: format!("{:?}", entry.info.shape),
-            });
+            let found = format!(
+                "{}: tensor {name} has shape {:?}",
+                file.name(),
+                entry.info.shape
+            );
+            let asked = format!("but config.json asks for {expected:?}");
+            return Err(other_model(&format!("{found}, {asked}")));
         }
         Ok(entry)
+    }
+
+    /// The weights are those of a base class, which has no head to generate with.
+    fn no_head(&self) -> Error {
+        let message = format!(
+            "{} has no lm_head.weight: it was saved from the model without its head, and config.json does not say that \
+             its embedding is the head (tie_word_embeddings); take a model that generates",
+            self.files()
+        );
+        Error::new(ErrorKind::Mismatch, message)
     }
 
     /// Whether there is a tensor `name`.
@@ -192,11 +199,8 @@ impl Checkpoint {
         let entry = self.entry(name, &[length])?;
         let file = &self.inner.files[entry.file];
         let longs = file.longs(&entry.own)?;
-        let longs = longs.ok_or_else(|| Error::UnsupportedTensorType {
-            file: file.name().to_owned(),
-            tensor: name.to_owned(),
-            dtype: entry.info.dtype.clone(),
-        })?;
+        let unsupported = || Error::tensor_type(file.name(), name, &entry.info.dtype);
+        let longs = longs.ok_or_else(unsupported)?;
         self.used().insert(name.to_owned());
         Ok(longs)
     }
@@ -205,16 +209,17 @@ impl Checkpoint {
     pub fn load(&self, name: &str, expected: &[usize]) -> Result<Stored<'_>> {
         let entry = self.entry(name, expected)?;
         let file = &self.inner.files[entry.file];
-        let stored = file
-            .load(&entry.own)?
-            .ok_or_else(|| Error::UnsupportedTensorType {
-                file: file.name().to_owned(),
-                tensor: name.to_owned(),
-                dtype: entry.info.dtype.clone(),
-            })?;
+        let unsupported = || Error::tensor_type(file.name(), name, &entry.info.dtype);
+        let stored = file.load(&entry.own)?.ok_or_else(unsupported)?;
         self.used().insert(name.to_owned());
         Ok(stored)
     }
+}
+
+/// Weights that config.json does not describe.
+fn other_model(difference: &str) -> Error {
+    let cure = "config.json does not describe these weights; take both from the same model";
+    Error::new(ErrorKind::Mismatch, format!("{difference}: {cure}"))
 }
 
 /// The tensor that gives logits.
@@ -255,10 +260,12 @@ fn tensors(model: &ModelFiles, files: &[Box<dyn TensorFile>]) -> Result<HashMap<
         tensors.get(*name).is_none_or(|entry| entry.file != file)
     };
     if let Some((name, &file)) = model.weight_map.iter().find(misplaced) {
-        return Err(Error::MisplacedTensor {
-            file: files[file].name().to_owned(),
-            tensor: name.clone(),
-        });
+        let message = format!(
+            "{} has no tensor {name}, and the index beside it says that it has: they are not of one model; copy or \
+             download all of them again",
+            files[file].name()
+        );
+        return Err(Error::new(ErrorKind::Mismatch, message));
     }
     Ok(tensors)
 }
@@ -279,10 +286,11 @@ fn open_file(format: WeightFormat, file: &ModelFile) -> Result<Box<dyn TensorFil
     match format {
         WeightFormat::Safetensors => Ok(Box::new(Safetensors::open(file)?)),
         WeightFormat::PyTorch => Ok(Box::new(PyTorch::open(file)?)),
-        other => Err(Error::UnsupportedWeights {
-            file: file.to_string(),
-            format: format!("{other:?}"),
-        }),
+        other => {
+            let cure = "which is not read here; convert it to safetensors";
+            let message = format!("{file} is in the format {other:?}, {cure}");
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
     }
 }
 
@@ -291,7 +299,7 @@ impl Checkpoint {
     /// in memory in `dtype`. All its numbers were looked at.
     ///
     /// # Errors
-    /// If it is missing or has another shape; [`Error::NotFinite`].
+    /// If it is missing, has another shape, or numbers that are not finite.
     pub fn rows(&self, name: &str, shape: [usize; 2], dtype: DType) -> Result<Option<Rows>> {
         let entry = self.entry(name, &shape)?;
         let file = &*self.inner.files[entry.file];

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cascade_cpu::Format;
 use half::{bf16, f16};
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// What a model computes in: the type of its weights. On a CPU, activations and sums are f32, but
 /// for what they are rounded to in products: see [`cascade_cpu::Format`]. On a GPU, activations
@@ -112,9 +112,13 @@ impl FromStr for DType {
             "q8_0" => Ok(Self::Q8_0),
             "q4_0" => Ok(Self::Q4_0),
             "stored" => Ok(Self::Stored),
-            _ => Err(Error::ComputeType {
-                text: text.to_owned(),
-            }),
+            _ => {
+                let message = format!(
+                    "\"{text}\" is not a type to compute in; give f32, f16 or bf16, or, on a CPU, q8_0, q4_0 or stored (as \
+                     the file has them)"
+                );
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
         }
     }
 }
@@ -170,7 +174,7 @@ impl FloatType {
 /// Reads the name of a type to compute in: `f32`, `f16`, `bf16`, `q8_0`, `q4_0` or `stored`.
 ///
 /// # Errors
-/// [`Error::ComputeType`] for another name.
+/// For another name.
 pub fn parse_dtype(text: &str) -> Result<DType> {
     text.parse()
 }

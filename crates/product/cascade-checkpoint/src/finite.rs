@@ -9,7 +9,8 @@ use half::f16;
 use rayon::prelude::*;
 
 use crate::dtype::FloatType;
-use crate::{Error, Result};
+use crate::error::download_again;
+use crate::{Error, ErrorKind, Result};
 
 /// Values that are looked at before it is asked whether all were finite.
 const AT_ONCE: usize = 1 << 10;
@@ -29,7 +30,7 @@ impl Named<'_> {
     /// Refuses values that are not finite in f32. Costs one pass over them.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] for the first of them.
+    /// For the first of them.
     pub fn check(self, dtype: FloatType, bytes: &[u8], shape: &[usize]) -> Result<()> {
         let chunks = bytes.par_chunks(CHUNK).enumerate();
         let found = chunks.find_map_first(|(chunk, bytes)| {
@@ -45,7 +46,7 @@ impl Named<'_> {
     /// Refuses blocks with scales that are not finite, of a tensor of `shape`. Costs one pass.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] for the first of them.
+    /// For the first of them.
     pub fn check_blocks(self, scales: Scales, blocks: &[u8], shape: &[usize]) -> Result<()> {
         let at_once = CHUNK / scales.bytes;
         let chunks = blocks.par_chunks(at_once * scales.bytes).enumerate();
@@ -81,15 +82,14 @@ impl Named<'_> {
             *at = rest % size;
             rest /= size;
         }
-        Error::NotFinite {
-            file: self
-                .file
-                .unwrap_or("the weights that were given")
-                .to_owned(),
-            tensor: self.tensor.to_owned(),
-            place: format!("{place:?}"),
-            value,
-        }
+        let file = self.file.unwrap_or("the weights that were given");
+        let message = format!(
+            "{file}: tensor {} has {value} at {place:?}, and weights are finite numbers: the file is damaged, or its \
+             training failed; {}, or take another model",
+            self.tensor,
+            download_again(file)
+        );
+        Error::new(ErrorKind::Weight, message)
     }
 }
 

@@ -21,11 +21,13 @@ pub(crate) mod write;
 
 use header::{Header, List, TensorInfo, Value, ValueType};
 
+use std::fmt::Display;
+
 use cascade_hub::ModelFile;
 
 use crate::bytes::Bytes;
 use crate::finite::Named;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 pub(crate) use settings::config;
 pub(crate) use weights::GgufWeights;
@@ -49,7 +51,7 @@ pub(crate) struct Part {
 /// and `pad_token`. Whatever the file does not have is absent.
 ///
 /// # Errors
-/// [`Error::Gguf`], [`Error::Io`]: a file that cannot be read.
+/// A file that cannot be read.
 pub fn gguf_tokenizer_config(file: &ModelFile) -> Result<serde_json::Value> {
     vocabulary::tokenizer_config(&Gguf::open_first(file)?)
 }
@@ -58,8 +60,8 @@ pub fn gguf_tokenizer_config(file: &ModelFile) -> Result<serde_json::Value> {
 /// Hugging Face class of the same architecture, with `eos_token_id`.
 ///
 /// # Errors
-/// [`Error::Gguf`], [`Error::Io`]: a file that cannot be read; an architecture or a key that is not
-/// known, since it may change what the model computes.
+/// A file that cannot be read; an architecture or a key that is not known, since it may change what
+/// the model computes.
 pub fn gguf_config(files: &[ModelFile]) -> Result<serde_json::Value> {
     settings::config(&Gguf::open(files)?)
 }
@@ -127,7 +129,7 @@ impl Gguf {
         &self.first().file
     }
 
-    pub(crate) fn fault(&self, problem: String, cure: impl Into<String>) -> Error {
+    pub(crate) fn fault(&self, problem: String, cure: impl Display) -> Error {
         self.first().fault(problem, cure)
     }
 
@@ -262,11 +264,10 @@ impl Part {
                 bytes,
                 header,
             }),
-            Err(fault) => Err(Error::Gguf {
-                file,
-                problem: fault.problem,
-                cure: fault.cure.to_owned(),
-            }),
+            Err(fault) => {
+                let message = format!("{file}: {}; {}", fault.problem, fault.cure);
+                Err(Error::new(ErrorKind::Damaged, message))
+            }
         }
     }
 
@@ -283,12 +284,9 @@ impl Part {
         }
     }
 
-    pub(crate) fn fault(&self, problem: String, cure: impl Into<String>) -> Error {
-        Error::Gguf {
-            file: self.file.clone(),
-            problem,
-            cure: cure.into(),
-        }
+    pub(crate) fn fault(&self, problem: String, cure: impl Display) -> Error {
+        let message = format!("{}: {problem}; {cure}", self.file);
+        Error::new(ErrorKind::Damaged, message)
     }
 }
 

@@ -8,10 +8,8 @@ use crate::{Error, Result};
 /// Reads a JSON file.
 ///
 /// # Errors
-/// [`Error::Source`] for a file that cannot be read; [`Error::Json`].
+/// If it cannot be read, or is not the JSON that it should be.
 pub fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
-    serde_json::from_slice(&file.read()?).map_err(|source| Error::Json {
-        file: file.to_string(),
-        source,
-    })
+    let invalid = |source| Error::json(file, format_args!(" is not valid JSON: {source}"));
+    serde_json::from_slice(&file.read()?).map_err(invalid)
 }

@@ -31,7 +31,7 @@ mod tokenizer;
 
 pub use checkpoint::{Checkpoint, Leftovers, Rows, HEAD};
 pub use dtype::{parse_dtype, DType, FloatType};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use finite::{Named, Scales};
 pub use gguf::{gguf_config, gguf_tokenizer_config};
 pub use json::read_json;

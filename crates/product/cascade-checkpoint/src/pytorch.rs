@@ -256,7 +256,7 @@ fn refuse_others(bytes: &[u8]) -> std::result::Result<(), Problem> {
         return Ok(());
     }
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]).into_owned();
-    let reason = format!("it is no zip archive: it begins with {start:?}");
+    let reason = format!("it is not a zip archive: it begins with {start:?}");
     Err(reason.into())
 }
 
@@ -326,10 +326,5 @@ fn view(archive: &Archive, tensor: PickledTensor) -> std::result::Result<View, S
 }
 
 fn corrupt(file: &str, problem: Problem) -> Error {
-    Error::CorruptWeights {
-        file: file.to_owned(),
-        format: FORMAT,
-        reason: problem.reason,
-        cure: problem.cure,
-    }
+    Error::corrupt(file, FORMAT, &problem.reason, problem.cure)
 }

@@ -41,11 +41,8 @@ pub struct Quantized {
 /// `tell` hears what the user should know, in sentences, before anything is written.
 ///
 /// # Errors
-/// [`Error::QuantizeType`](crate::Error::QuantizeType) for [`DType::Stored`]; a file that is
-/// damaged or has settings or tensors that are not known;
-/// [`Error::NotFinite`](crate::Error::NotFinite);
-/// [`Error::TooLargeForType`](crate::Error::TooLargeForType);
-/// [`Error::Write`](crate::Error::Write).
+/// For [`DType::Stored`]; a file that is damaged or has settings or tensors that are not known;
+/// weights that are not finite, or that the type has no number for; what the system says.
 pub fn requantize(
     files: &[ModelFile],
     dtype: DType,

@@ -34,11 +34,7 @@ pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, NamedTensor>> {
     let mut tensors = BTreeMap::new();
     for (name, info) in reader.tensors() {
         let Some(stored) = reader.load(&name)? else {
-            return Err(Error::UnsupportedTensorType {
-                file: reader.name().to_owned(),
-                tensor: name,
-                dtype: info.dtype,
-            });
+            return Err(Error::tensor_type(reader.name(), &name, &info.dtype));
         };
         let named = Named {
             file: Some(reader.name()),

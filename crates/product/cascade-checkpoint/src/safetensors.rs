@@ -10,9 +10,9 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::bytes::Bytes;
 use crate::dtype::FloatType;
-use crate::error::DOWNLOAD_AGAIN;
+use crate::error::{download_again, DOWNLOAD_AGAIN};
 use crate::tensor::{longs_of, Encoding, InPlace, Stored, TensorFile, TensorInfo};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a safetensors file that hold the length of its header.
 const PREFIX: u64 = 8;
@@ -118,27 +118,22 @@ impl TensorFile for Safetensors {
 
 /// Checks the length of a file against what its header says, for errors better than the parser's.
 fn check(file: &ModelFile, length: u64, reader: &mut impl Read) -> Result<()> {
-    let wrong_length = |expected| Error::WrongLength {
-        file: file.to_string(),
-        expected,
-        found: length,
+    let wrong_length = |expected| {
+        let cure = download_again(&file.to_string());
+        let found = format!("{file} is {length} bytes long but its header describes {expected}");
+        let message = format!("{found}; it was cut off or damaged, {cure}");
+        Error::new(ErrorKind::Damaged, message)
     };
-    let io = |source| Error::Io {
-        file: file.to_string(),
-        source,
-    };
+    let io = |source| Error::io(file, source);
     if length < PREFIX {
         return Err(wrong_length(PREFIX));
     }
     let mut prefix = [0; PREFIX as usize];
     reader.read_exact(&mut prefix).map_err(io)?;
     if &prefix == b"version " {
-        return Err(Error::CorruptWeights {
-            file: file.to_string(),
-            format: FORMAT,
-            reason: "it is a pointer that git leaves in place of a large file".to_owned(),
-            cure: "run `git lfs pull` in its folder, or download the file itself",
-        });
+        let reason = "it is a pointer that git leaves in place of a large file";
+        let cure = "run `git lfs pull` in its folder, or download the file itself";
+        return Err(Error::corrupt(&file.to_string(), FORMAT, reason, cure));
     }
     let header = u64::from_le_bytes(prefix);
     if header > MAX_HEADER {
@@ -168,12 +163,7 @@ fn data_length(header: &[u8]) -> Option<u64> {
 }
 
 fn corrupt(file: &ModelFile, reason: String) -> Error {
-    Error::CorruptWeights {
-        file: file.to_string(),
-        format: FORMAT,
-        reason,
-        cure: DOWNLOAD_AGAIN,
-    }
+    Error::corrupt(&file.to_string(), FORMAT, &reason, DOWNLOAD_AGAIN)
 }
 
 /// The parser's own words.

@@ -96,7 +96,7 @@ impl Stored<'_> {
     /// Refuses values that are not finite in f32. Costs one pass over them.
     ///
     /// # Errors
-    /// [`Error::NotFinite`](crate::Error::NotFinite).
+    /// For the first of them.
     pub fn finite(&self, name: Named<'_>, shape: &[usize]) -> Result<()> {
         name.check(self.dtype, &self.bytes, shape)
     }
@@ -174,7 +174,7 @@ impl InPlace {
     /// Refuses numbers and scales that are not finite. Costs one pass over the matrix.
     ///
     /// # Errors
-    /// [`Error::NotFinite`](crate::Error::NotFinite).
+    /// For the first of them.
     pub(crate) fn check(
         &self,
         file: &dyn TensorFile,

@@ -15,7 +15,7 @@ use cascade_core::{Fingerprint, TextCodec, TextDecoder, TokenId};
 use cascade_hub::TokenizerFiles;
 
 use crate::gguf::{vocabulary, Gguf};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A tokenizer in the format of Hugging Face's `tokenizers`. Clones share their data.
 #[derive(Clone)]
@@ -39,8 +39,7 @@ impl Tokenizer {
     /// Truncation and padding that it asks for are switched off: a prompt is never cut in silence.
     ///
     /// # Errors
-    /// [`Error::Source`], [`Error::BadTokenizer`], and [`Error::Json`] and [`Error::NotAnObject`]
-    /// for the files beside it.
+    /// A file that cannot be read or understood, the files beside it included.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Self::load(&TokenizerFiles::of_file(path.as_ref()))
     }
@@ -48,7 +47,7 @@ impl Tokenizer {
     /// Reads the content of a tokenizer.json that errors call `name`.
     ///
     /// # Errors
-    /// [`Error::BadTokenizer`].
+    /// If it is not a tokenizer.
     pub fn from_bytes(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         Self::checked(name.into(), || json::parse(bytes))
     }
@@ -77,10 +76,10 @@ impl Tokenizer {
                 })
             }
             TokenizerFiles::Gguf(file) => Self::of_gguf(&Gguf::open_first(file)?),
-            other => Err(Error::BadTokenizer {
-                file: other.vocabulary().to_string(),
-                reason: "it is in a format that is not read here".to_owned(),
-            }),
+            other => {
+                let reason = "it is in a format that is not read here";
+                Err(Error::tokenizer(&other.vocabulary().to_string(), reason))
+            }
         }
     }
 
@@ -106,10 +105,7 @@ impl Tokenizer {
         file: String,
         build: impl FnOnce() -> std::result::Result<tokenizers::Tokenizer, String> + UnwindSafe,
     ) -> Result<Self> {
-        let bad = |reason: String| Error::BadTokenizer {
-            file: file.clone(),
-            reason,
-        };
+        let bad = |reason: String| Error::tokenizer(&file, &reason);
         let tokenizer = tried(build).map_err(bad)?;
         let last = tokenizer.get_vocab(true).into_values().max();
         let last = last.ok_or_else(|| bad("its vocabulary is empty".to_owned()))?;
@@ -174,7 +170,7 @@ impl Tokenizer {
     /// Tokens of a text without special tokens around it, as corpora are counted.
     ///
     /// # Errors
-    /// [`Error::Tokenizing`].
+    /// If the tokenizer fails.
     pub fn encode_plain(&self, text: &str) -> Result<Vec<TokenId>> {
         self.encode_with(text, false)
     }
@@ -182,7 +178,7 @@ impl Tokenizer {
     /// Text of tokens. Special tokens and unknown ids give no text.
     ///
     /// # Errors
-    /// [`Error::Tokenizing`].
+    /// If the tokenizer fails.
     pub fn decode(&self, tokens: &[TokenId]) -> Result<String> {
         let text = self.inner.tokenizer.decode(tokens, true);
         text.map_err(|error| self.failed("decode", &*error))
@@ -192,7 +188,7 @@ impl Tokenizer {
     /// tokens: some models come with one more, such as a `<pad>`, that no text has.
     ///
     /// # Errors
-    /// [`Error::TokenizerTooLarge`].
+    /// For the highest id that the model does not know.
     pub fn check_fits(&self, vocab_size: usize) -> Result<()> {
         let rows = TokenId::try_from(vocab_size).unwrap_or(TokenId::MAX);
         let mut beyond = (rows..=self.inner.last).rev();
@@ -200,19 +196,21 @@ impl Tokenizer {
             beyond.find_map(|id| Some((id, self.id_to_token(id)?)).filter(|_| !self.is_added(id)));
         match word {
             None => Ok(()),
-            Some((id, token)) => Err(Error::TokenizerTooLarge {
-                file: self.inner.file.clone(),
-                token,
-                id,
-                vocab_size,
-            }),
+            Some((id, token)) => {
+                let message = format!(
+                    "{} has token {token:?} with id {id}, but the model's vocabulary has {vocab_size} entries; take the \
+                     tokenizer and the weights from the same model",
+                    self.inner.file
+                );
+                Err(Error::new(ErrorKind::Mismatch, message))
+            }
         }
     }
 
     /// The content of a tokenizer.json that describes it.
     ///
     /// # Errors
-    /// [`Error::Tokenizing`].
+    /// If the tokenizer fails.
     pub(crate) fn to_json(&self) -> Result<String> {
         let json = self.inner.tokenizer.to_string(false);
         json.map_err(|error| self.failed("write", &*error))
@@ -228,12 +226,10 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    fn failed(&self, action: &'static str, error: &(dyn std::error::Error + 'static)) -> Error {
-        Error::Tokenizing {
-            file: self.inner.file.clone(),
-            action,
-            reason: error.to_string(),
-        }
+    fn failed(&self, action: &str, error: &(dyn std::error::Error + 'static)) -> Error {
+        let file = &self.inner.file;
+        let message = format!("the tokenizer of {file} cannot {action}: {error}");
+        Error::new(ErrorKind::Tokenizer, message)
     }
 
     /// The token, if it gives text.

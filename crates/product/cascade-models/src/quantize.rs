@@ -39,9 +39,8 @@ type Expressible<T> = std::result::Result<T, String>;
 /// million. [`check_quantized`] reads the file again and compares.
 ///
 /// # Errors
-/// [`Checkpoint`](Error::Checkpoint) with
-/// [`QuantizeType`](cascade_checkpoint::Error::QuantizeType) for [`DType::Stored`], and whatever
-/// `requantize` and `convert` refuse; [`Config`](Error::Config) for a folder whose settings are.
+/// [`Checkpoint`](Error::Checkpoint) for [`DType::Stored`], and whatever `requantize` and `convert`
+/// refuse; [`Config`](Error::Config) for a folder whose settings are.
 pub fn quantize(
     files: &ModelFiles,
     conversations: &Json,
@@ -53,7 +52,7 @@ pub fn quantize(
         return Ok(gguf::requantize(&files.weights, dtype, tell, out)?);
     }
     if dtype == DType::Stored {
-        return Err(cascade_checkpoint::Error::QuantizeType.into());
+        return Err(cascade_checkpoint::Error::quantize_type().into());
     }
     let (_, original) = read(files)?;
     Ok(gguf::convert(&original, conversations, dtype, tell, out)?)
@@ -63,7 +62,7 @@ pub fn quantize(
 /// settings, tokenizer, and the tokens that end an answer.
 ///
 /// # Errors
-/// [`CannotSay`](cascade_checkpoint::Error::CannotSay) for the first difference.
+/// The first difference.
 pub fn check_quantized(files: &ModelFiles, written: &ModelFile) -> Result<()> {
     if files.weight_format == WeightFormat::Gguf {
         return Ok(());
@@ -99,8 +98,7 @@ fn read(files: &ModelFiles) -> Result<(ModelConfig, Original<'_>)> {
 }
 
 fn cannot_say(files: &ModelFiles, what: String) -> Error {
-    let model = files.name.clone();
-    cascade_checkpoint::Error::CannotSay { model, what }.into()
+    cascade_checkpoint::Error::cannot_say(&files.name, &what).into()
 }
 
 /// What a file would say of a model.

@@ -435,10 +435,7 @@ impl<'a> Vocabulary<'a> {
             sentencepiece::frame(&mut tokenizer, bos, eos)?;
             Ok(tokenizer)
         });
-        completed.map_err(|reason| Error::BadTokenizer {
-            file: self.gguf.file().to_owned(),
-            reason,
-        })
+        completed.map_err(|reason| Error::tokenizer(self.gguf.file(), &reason))
     }
 
     /// LLaMA's: spaces are letters, characters that no piece has become bytes.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::blocks::BlockType;
 use crate::tensor::fits;
-use crate::{DType, Error, Result};
+use crate::{DType, Error, ErrorKind, Result};
 
 /// Values that are unpacked at a time.
 const AT_ONCE: usize = 1 << 22;
@@ -34,7 +34,7 @@ impl Target {
     };
 
     /// # Errors
-    /// [`Error::QuantizeType`] for [`DType::Stored`].
+    /// For [`DType::Stored`].
     pub(crate) fn of(dtype: DType) -> Result<Self> {
         let (kind, format, file_type) = match dtype {
             DType::F32 => return Ok(Self::F32),
@@ -42,7 +42,7 @@ impl Target {
             DType::Q4_0 => (BlockType::Q4_0, Format::Q4_0, 2),
             DType::Q8_0 => (BlockType::Q8_0, Format::Q8_0, 7),
             DType::BF16 => (BlockType::BF16, Format::BF16, 32),
-            DType::Stored => return Err(Error::QuantizeType),
+            DType::Stored => return Err(Error::quantize_type()),
         };
         Ok(Self {
             kind,
@@ -200,10 +200,8 @@ impl<'a> Planned<'a> {
                 .par_chunks_exact(4 * inputs)
                 .map(|row| rounded(to, row))
                 .collect();
-            let rounded = rounded.ok_or_else(|| Error::TooLargeForType {
-                tensor: self.name.clone(),
-                dtype: to.format.to_string(),
-            })?;
+            let too_large = || Error::too_large_for_type(&self.name, &to.format.to_string());
+            let rounded = rounded.ok_or_else(too_large)?;
             for row in rounded {
                 out.write_all(&row).map_err(write_error)?;
             }
@@ -235,7 +233,8 @@ fn rounded(to: Target, row: &[u8]) -> Option<Vec<u8>> {
 /// Writes a file, and returns its length. The description of its packing is added to `entries`.
 ///
 /// # Errors
-/// [`Error::TooLargeForType`], [`Error::Write`], and what the values of tensors are missing for.
+/// A weight that the type has no number for, what the system says, and what the values of tensors
+/// are missing for.
 pub(crate) fn write(
     mut entries: Entries,
     tensors: &[Planned<'_>],
@@ -276,7 +275,8 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
 }
 
 fn write_error(source: io::Error) -> Error {
-    Error::Write { source }
+    let message = format!("cannot write the model: {source}");
+    Error::new(ErrorKind::Io, message)
 }
 
 /// Counts what is written.

@@ -37,11 +37,8 @@ pub struct Original<'a> {
 }
 
 impl Original<'_> {
-    fn cannot_say(&self, what: impl Into<String>) -> Error {
-        Error::CannotSay {
-            model: self.files.name.clone(),
-            what: what.into(),
-        }
+    fn cannot_say(&self, what: impl AsRef<str>) -> Error {
+        Error::cannot_say(&self.files.name, what.as_ref())
     }
 }
 
@@ -55,8 +52,8 @@ impl Original<'_> {
 /// and where other programs would take the file for another model, or for none.
 ///
 /// # Errors
-/// As [`requantize`](super::requantize); [`Error::CannotSay`] for a model that the format has no
-/// keys for, and for files that have not the weights of the description.
+/// As [`requantize`](super::requantize); a model that the format has no keys for, and files that
+/// have not the weights of the description.
 pub fn convert(
     original: &Original<'_>,
     conversations: &Json,
@@ -94,8 +91,7 @@ fn last_part(name: &str) -> &str {
 /// head is a tensor of its own; the tokenizer; and the tokens that end an answer.
 ///
 /// # Errors
-/// What `compare` returns; a file that cannot be read; [`Error::CannotSay`] for the first
-/// difference of the rest.
+/// What `compare` returns; a file that cannot be read; the first difference of the rest.
 pub fn check<E: From<Error>>(
     original: &Original<'_>,
     written: &ModelFile,

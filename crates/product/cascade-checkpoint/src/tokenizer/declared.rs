@@ -26,8 +26,7 @@ impl Documents {
     /// Reads the files beside a vocabulary.
     ///
     /// # Errors
-    /// [`Error::Source`] for a file that cannot be read, [`Error::Json`] and
-    /// [`Error::NotAnObject`].
+    /// A file that cannot be read, or is not a JSON object.
     pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
         Ok(Self {
             config: document(files.config.as_ref())?,
@@ -43,9 +42,7 @@ fn document(file: Option<&ModelFile>) -> Result<Map<String, Value>> {
     };
     match read_json(file)? {
         Value::Object(object) => Ok(object),
-        _ => Err(Error::NotAnObject {
-            file: file.to_string(),
-        }),
+        _ => Err(Error::json(file, ": it is not a JSON object")),
     }
 }
 
@@ -222,7 +219,7 @@ fn token_of(name: &str, value: &Value) -> Outcome<Option<AddedToken>> {
         Value::Null => return Ok(None),
         Value::String(content) => return Ok(Some(AddedToken::from(content.clone(), true))),
         Value::Object(object) => object,
-        other => return Err(format!("{name} is {other}, which is no token")),
+        other => return Err(format!("{name} is {other}, which is not a token")),
     };
     let Some(content) = object.get("content").and_then(Value::as_str) else {
         return Err(format!("{name} has a token without content"));

@@ -20,8 +20,7 @@ impl Content {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`Error::Source`](crate::Error::Source) for a file that cannot be read,
-    /// [`Error::Json`](crate::Error::Json) and [`Error::NotAnObject`](crate::Error::NotAnObject).
+    /// A file that cannot be read, or is not what it should be.
     pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
         Ok(Self {
             json: files.vocabulary.read()?.into_owned(),

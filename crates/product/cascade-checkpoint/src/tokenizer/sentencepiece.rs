@@ -36,8 +36,7 @@ impl Content {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`Error::Source`] for a file that cannot be read, [`Error::Json`](crate::Error::Json) and
-    /// [`Error::NotAnObject`](crate::Error::NotAnObject).
+    /// A file that cannot be read, or is not what it should be.
     pub(super) fn read(files: &VocabularyFiles) -> Result<Self> {
         Ok(Self {
             model: files.vocabulary.read()?.into_owned(),
@@ -114,9 +113,9 @@ impl Vocabulary {
             ));
         }
         let model = ModelProto::decode(bytes);
-        let model = model.map_err(|error| format!("it is no model of SentencePiece ({error})"))?;
+        let model = model.map_err(|error| format!("it is not a SentencePiece model ({error})"))?;
         if model.pieces.is_empty() {
-            return Err("it is no model of SentencePiece: it has no pieces".to_owned());
+            return Err("it is not a SentencePiece model: it has no pieces".to_owned());
         }
         let trainer = model.trainer_spec.unwrap_or_default();
         let normalizer = model.normalizer_spec.unwrap_or_default();

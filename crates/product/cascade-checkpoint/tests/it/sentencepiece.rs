@@ -416,7 +416,7 @@ fn models_that_are_not_understood_are_refused_by_name() {
     let of_type = |n| small(&number(3, n), &[], &[]);
     for (model, parts) in [
         (Vec::new(), &["no pieces"][..]),
-        (b"not a model".to_vec(), &["no model of SentencePiece"]),
+        (b"not a model".to_vec(), &["not a SentencePiece model"]),
         (
             b"version https://git-lfs.github.com/spec/v1\n".to_vec(),
             &["git lfs pull"],

@@ -43,9 +43,7 @@ pub(crate) fn format_for(
 /// others that are rounded, while a row is in the CPU's cache.
 ///
 /// # Errors
-/// [`NotFinite`](cascade_checkpoint::Error::NotFinite) for a value that is NaN or infinite;
-/// [`TooLargeForType`](cascade_checkpoint::Error::TooLargeForType) for one that the format has no
-/// number for; [`Error::OutOfMemory`].
+/// A value that is NaN or infinite, or that the format has no number for; [`Error::OutOfMemory`].
 pub(crate) fn pack(
     name: Named<'_>,
     stored: &Stored<'_>,
@@ -91,8 +89,7 @@ pub(crate) fn pack(
 /// Packs blocks as they are.
 ///
 /// # Errors
-/// [`NotFinite`](cascade_checkpoint::Error::NotFinite) for a block with a scale that is NaN or
-/// infinite; [`Error::OutOfMemory`].
+/// A block with a scale that is NaN or infinite; [`Error::OutOfMemory`].
 pub(crate) fn pack_blocks(
     name: Named<'_>,
     blocks: &Blocks<'_>,
@@ -117,10 +114,7 @@ pub(crate) fn pack_blocks(
 }
 
 fn too_large_for(name: Named<'_>, format: Format) -> cascade_checkpoint::Error {
-    cascade_checkpoint::Error::TooLargeForType {
-        tensor: name.tensor.to_owned(),
-        dtype: format.to_string(),
-    }
+    cascade_checkpoint::Error::too_large_for_type(name.tensor, &format.to_string())
 }
 
 /// The least of the places that several threads note.
