@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, Result};
-use cascade_bigram::{Error, Job, Memory, Reduction, Status, Summary};
+use cascade_bigram::{Error, ErrorKind, Job, Memory, Reduction, Status, Summary};
 use cascade_core::Fingerprint;
 use cascade_corpus::Skip;
 use cascade_fs::{Existing, Output};
@@ -310,15 +310,7 @@ fn hint(error: &Error, output: &Path) -> String {
     let message = error.to_string();
     let folder = checkpoint(output);
     // These messages already contain advice.
-    let has_advice = matches!(
-        error,
-        Error::Unfinished { .. }
-            | Error::OtherCommand { .. }
-            | Error::ChangedInputs { .. }
-            | Error::Busy { .. }
-            | Error::Damaged { .. }
-            | Error::Output { .. }
-    );
+    let has_advice = matches!(error.kind(), ErrorKind::Checkpoint | ErrorKind::Output);
     if has_advice || !folder.join("manifest.json").exists() {
         return message;
     }

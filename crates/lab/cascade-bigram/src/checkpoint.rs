@@ -17,7 +17,7 @@ use crate::grams::Grams;
 use crate::merge::{Counts, Merge, FAN_IN};
 use crate::output::{replace, with_suffix};
 use crate::run::{Run, RunReader, RunWriter};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 const MANIFEST: &str = "manifest.json";
 const LOCK: &str = "lock";
@@ -74,21 +74,23 @@ const LARGEST_MANIFEST: u64 = 64 << 20;
 
 /// The manifest of a count, if it may go on.
 fn continued(found: Manifest, folder: &Path, command: &str, resume: bool) -> Result<Manifest> {
-    let folder = folder.to_owned();
-    if !resume {
-        return Err(Error::Unfinished {
-            folder,
-            documents: found.documents,
-        });
-    }
-    match found.command == command && found.format == FORMAT {
-        true => Ok(found),
-        false => Err(Error::OtherCommand {
-            folder,
-            found: found.command,
-            expected: command.to_owned(),
-        }),
-    }
+    let folder = folder.display();
+    let message = if !resume {
+        format!(
+            "{folder} holds an unfinished count of {} documents; go on with it by --resume, or delete the folder to \
+             start anew",
+            found.documents
+        )
+    } else if found.command != command || found.format != FORMAT {
+        format!(
+            "{folder} is of another command and cannot be resumed by this one: it was {:?}, this is {command:?}; give the \
+             same command, or delete the folder to start anew",
+            found.command
+        )
+    } else {
+        return Ok(found);
+    };
+    Err(Error::new(ErrorKind::Checkpoint, message))
 }
 
 impl Checkpoint {
@@ -211,9 +213,11 @@ fn lock(folder: &Path) -> Result<File> {
     let file = File::create(&path).map_err(Error::write(&path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Busy {
-            folder: folder.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => {
+            let problem = "is in use by another process that writes the same table; wait for it";
+            let message = format!("{} {problem}", folder.display());
+            Err(Error::new(ErrorKind::Checkpoint, message))
+        }
         // Some network file systems have no locks. The user must then start one process only.
         Err(TryLockError::Error(_)) => Ok(file),
     }
@@ -224,10 +228,8 @@ fn read(path: &Path) -> Result<Option<Manifest>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(Error::read(path))?,
     };
-    let manifest: Manifest = serde_json::from_slice(&json).map_err(|error| Error::Damaged {
-        file: path.to_owned(),
-        reason: error.to_string(),
-    })?;
+    let damaged = |error| Error::damaged(path, error);
+    let manifest: Manifest = serde_json::from_slice(&json).map_err(damaged)?;
     // Names become paths, so they must be checked.
     match manifest
         .runs
@@ -235,10 +237,10 @@ fn read(path: &Path) -> Result<Option<Manifest>> {
         .find(|run| name_of(number(run)) != run.file)
     {
         None => Ok(Some(manifest)),
-        Some(run) => Err(Error::Damaged {
-            file: path.to_owned(),
-            reason: format!("{:?} is not the name of a run", run.file),
-        }),
+        Some(run) => {
+            let reason = format!("{:?} is not the name of a run", run.file);
+            Err(Error::damaged(path, reason))
+        }
     }
 }
 
@@ -271,7 +273,8 @@ mod tests {
         let output = folder.path().join("table");
         let open = |resume| Checkpoint::open(&output, Grams::Pairs, "count", resume);
         let mut checkpoint = open(false).unwrap();
-        assert!(matches!(open(false), Err(Error::Busy { .. })));
+        let busy = open(false).unwrap_err().to_string();
+        assert!(busy.contains("in use by another process"), "{busy}");
         let mut manifest = checkpoint.manifest.clone();
         manifest.documents = 7;
         for run in 0..FAN_IN as u64 + 3 {
@@ -287,7 +290,7 @@ mod tests {
             "{error}"
         );
         let other = Checkpoint::open(&output, Grams::Pairs, "another", true).unwrap_err();
-        assert!(matches!(other, Error::OtherCommand { .. }));
+        assert!(other.to_string().contains("of another command"), "{other}");
         let mut checkpoint = open(true).unwrap();
         checkpoint.merge_to_few().unwrap();
         assert_eq!(checkpoint.manifest.runs.len(), 4);

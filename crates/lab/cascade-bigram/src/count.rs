@@ -25,7 +25,7 @@ use crate::part::{PartInfo, PartWriter};
 use crate::run::Run;
 use crate::sentences::{self, Sentences};
 use crate::source::describe;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 use self::reader::Reader;
 use self::worker::Worker;
@@ -173,6 +173,14 @@ fn count_to_runs(job: &Job<'_>, grams: Grams) -> Result<(Checkpoint, Summary)> {
     Ok((checkpoint, summary))
 }
 
+fn no_thread(threads: usize, source: &std::io::Error) -> Error {
+    let message = format!(
+        "cannot start {threads} threads that count: {source}; give fewer (--threads 1), or raise the limit of memory or \
+         of processes (`ulimit -v`, `ulimit -u`)"
+    );
+    Error::new(ErrorKind::Resources, message)
+}
+
 /// Counts what is not counted yet.
 fn read_and_count(
     job: &Job<'_>,
@@ -191,14 +199,9 @@ fn read_and_count(
         let mut go = Vec::new();
         for _ in 0..threads {
             let worker = Worker::new(job, &names, &runs, grams, memory);
-            match worker.start(scope, work.clone(), report_to.clone()) {
-                Ok(go_to) => go.push(go_to),
-                Err(source) => {
-                    // Ends the others.
-                    drop(work_to);
-                    return Err(Error::Thread { threads, source });
-                }
-            }
+            // If it fails, the others end, because this end of their channel does.
+            let started = worker.start(scope, work.clone(), report_to.clone());
+            go.push(started.map_err(|source| no_thread(threads, &source))?);
         }
         // The channels close when the last worker ends.
         drop((work, report_to));

@@ -47,7 +47,7 @@ mod source;
 
 pub use compare::{compare, compare_ngrams, Agreement, Band};
 pub use count::{build, build_ngrams, count};
-pub use error::{BoxError, Error, Result};
+pub use error::{BoxError, Error, ErrorKind, Result};
 pub use export::{export_csv, export_parquet};
 pub use finished::is_result_of;
 pub use job::{Encode, Job, Status, Summary};

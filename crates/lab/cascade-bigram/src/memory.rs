@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate};
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A limit on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Memory {
     /// What the counts of each thread may take, in bytes, if all share so many others.
     ///
     /// # Errors
-    /// [`Error::Memory`] if nothing is left for them.
+    /// If nothing is left for them.
     pub(crate) fn of_thread(self, threads: NonZeroUsize, shared: u64) -> Result<u64> {
         let number = threads.get() as u64;
         let limit = match self {
@@ -38,12 +38,14 @@ impl Memory {
         let fixed = resident().unwrap_or(USUAL) + shared + number * THREAD;
         let least = fixed + number * LEAST;
         if limit < least {
-            return Err(Error::Memory {
-                memory: limit / MIB,
-                threads: threads.get(),
-                fixed: fixed / MIB,
-                least: least.div_ceil(MIB),
-            });
+            let message = format!(
+                "{} MiB of memory is too little: tokenizer, readers and {threads} threads take about {} MiB alone; give \
+                 --memory {}MiB at least, or fewer threads",
+                limit / MIB,
+                fixed / MIB,
+                least.div_ceil(MIB)
+            );
+            return Err(Error::new(ErrorKind::Resources, message));
         }
         Ok((limit - fixed) / number)
     }
@@ -76,9 +78,10 @@ mod tests {
         let threads = NonZeroUsize::MIN;
         assert_eq!(Memory::Counts(100).of_thread(threads, 0).unwrap(), 100);
         let error = Memory::Process(MIB).of_thread(threads, 0).unwrap_err();
-        let Error::Memory { least, .. } = error else {
-            panic!("{error}");
-        };
+        assert_eq!(error.kind(), ErrorKind::Resources);
+        let message = error.to_string();
+        let (_, rest) = message.split_once("--memory ").unwrap();
+        let least: u64 = rest.split_once("MiB").unwrap().0.parse().unwrap();
         // Resident memory may have grown a little meanwhile.
         let enough = Memory::Process((least + 16) * MIB).of_thread(threads, 0);
         assert!(enough.unwrap() >= LEAST);

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use crate::grams::{Gram, Grams};
 use crate::pairs::Count;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// At most this many lists are merged at once: each takes a buffer and an open file.
 pub(crate) const FAN_IN: usize = 64;
@@ -67,7 +67,9 @@ fn overflow(gram: Gram) -> Error {
         Gram::Token(token) => (token, token),
         Gram::Pair(token, successor) | Gram::Triple([_, token], successor) => (token, successor),
     };
-    Error::Overflow { token, successor }
+    let message =
+        format!("the count of token {successor} after token {token} does not fit into 64 bits");
+    Error::new(ErrorKind::Input, message)
 }
 
 impl Iterator for Merge {

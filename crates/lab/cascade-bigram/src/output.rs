@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cascade_fs::{AtomicFile, Output};
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Begins an output, in a folder on the same file system.
 pub(crate) fn begin(folder: &Path, output: &Output) -> Result<AtomicFile> {
@@ -33,11 +33,9 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 /// Refuses a path at which no file can be written, before hours of counting.
 pub(crate) fn check(path: &Path) -> Result<()> {
-    let refuse = |reason| {
-        Err(Error::Output {
-            file: path.to_owned(),
-            reason,
-        })
+    let refuse = |reason: &str| {
+        let message = format!("cannot write {}: {reason}", path.display());
+        Err(Error::new(ErrorKind::Output, message))
     };
     if path.file_name().is_none() || path.is_dir() {
         return refuse("it is a folder; give the name of a file");

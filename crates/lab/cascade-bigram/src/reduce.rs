@@ -12,7 +12,7 @@ use crate::job::Summary;
 use crate::merge::{Counts, Merge};
 use crate::part::{PartInfo, PartReader};
 use crate::run::{Run, RunReader, RunWriter};
-use crate::{output, Error, Result};
+use crate::{output, Error, ErrorKind, Result};
 
 /// At most this many Parquet files are read at once: each takes some pages of three columns.
 const FAN_IN: usize = 16;
@@ -84,22 +84,16 @@ fn origin(parts: &[PathBuf], summed: &[PathBuf]) -> Result<Origin> {
     for path in if summed.is_empty() { parts } else { summed } {
         let part = PartReader::open(path)?;
         let Some(info) = part.info() else {
-            return Err(Error::Part {
-                file: part.file().to_owned(),
-                reason: "it does not say what it counts, because SQL has made it; name the parts that were summed \
-                         after --summed"
-                    .to_owned(),
-            });
+            let reason = "it does not say what it counts, because SQL has made it; name the parts that were summed \
+                          after --summed";
+            return Err(Error::part(part.file(), reason));
         };
         match &mut origin {
             None => origin = Some((Origin::of(info), part.file().to_owned())),
             Some((origin, first)) => origin.add(info, part.file(), first)?,
         }
     }
-    let none = || Error::Part {
-        file: "nothing".to_owned(),
-        reason: "give at least one".to_owned(),
-    };
+    let none = || Error::part("nothing", "give at least one");
     origin.map(|(origin, _)| origin).ok_or_else(none)
 }
 
@@ -115,12 +109,12 @@ impl Origin {
 
     fn add(&mut self, info: &PartInfo, file: &str, first: &str) -> Result<()> {
         if (info.tokenizer(), info.vocab_size()) != (self.tokenizer.clone(), self.vocab_size) {
-            return Err(Error::OtherTokenizer {
-                file: file.to_owned(),
-                other: first.to_owned(),
-                found: info.tokenizer(),
-                expected: self.tokenizer.clone(),
-            });
+            let message = format!(
+                "{file} was counted with another tokenizer than {first}: {} and {}; count both with the same one",
+                info.tokenizer(),
+                self.tokenizer
+            );
+            return Err(Error::new(ErrorKind::Input, message));
         }
         self.documents = self.documents.saturating_add(info.documents());
         self.sources.extend_from_slice(info.sources());
@@ -132,10 +126,10 @@ impl Origin {
 fn check_twice(sorted: &[PathBuf]) -> Result<()> {
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(()),
-        Some(pair) => Err(Error::Part {
-            file: pair[0].display().to_string(),
-            reason: "it is given twice, and would be counted twice".to_owned(),
-        }),
+        Some(pair) => {
+            let reason = "it is given twice, and would be counted twice";
+            Err(Error::part(&pair[0].display().to_string(), reason))
+        }
     }
 }
 

@@ -107,10 +107,7 @@ impl RunReader {
     }
 
     fn damaged(&self, reason: &str) -> Error {
-        Error::Damaged {
-            file: self.path.clone(),
-            reason: reason.to_owned(),
-        }
+        Error::damaged(&self.path, reason)
     }
 
     fn number(&mut self) -> Result<u64> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cascade_bigram::{
-    build, build_ngrams, compare, compare_ngrams, count, reduce, BoxError, Error, Job, Memory,
+    build, build_ngrams, compare, compare_ngrams, count, reduce, BoxError, ErrorKind, Job, Memory,
     Reduction, Status, Summary,
 };
 use cascade_core::Fingerprint;
@@ -509,7 +509,7 @@ fn what_cannot_be_read_is_said_and_leaves_nothing() {
         ("blank", ["no document in", "blank"]),
         ("latin", ["not valid text", "byte 3"]),
         ("number", ["document at byte 6", "there is a # in it"]),
-        ("lines", ["no document in", "2 lines are no documents"]),
+        ("lines", ["no document in", "2 invalid lines"]),
     ] {
         let error = Setting::default().build(&[path(name)], &path("table"));
         let error = error.unwrap_err().to_string();
@@ -567,7 +567,7 @@ fn an_interrupted_count_goes_on_where_it_was_safe() {
     let whole = fs::read_to_string(&inputs[2]).unwrap();
     fs::write(&inputs[2], format!("{whole}\n\n#")).unwrap();
     let error = safe.build(&inputs, &path("table")).unwrap_err();
-    assert!(matches!(error, Error::Encode { .. }), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Tokenizer, "{error}");
     assert!(path("table.checkpoint").is_dir() && !path("table").exists());
 
     fs::write(&inputs[2], &whole).unwrap();
@@ -582,13 +582,15 @@ fn an_interrupted_count_goes_on_where_it_was_safe() {
             ..*job
         })
     });
-    assert!(matches!(other, Err(Error::OtherCommand { .. })));
+    let other = other.unwrap_err().to_string();
+    assert!(other.contains("is of another command"), "{other}");
     let first = fs::read_to_string(&inputs[0]).unwrap();
     for changed in [first.replacen('a', "b", 1), "a".to_owned()] {
         fs::write(&inputs[0], changed).unwrap();
         fs::write(&inputs[1], "b").unwrap();
         let error = again.build(&inputs, &path("table")).unwrap_err();
-        assert!(matches!(error, Error::ChangedInputs { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Checkpoint, "{error}");
+        assert!(error.to_string().contains("not those that"), "{error}");
     }
     fs::write(&inputs[0], first).unwrap();
     fs::write(&inputs[1], text(1, 20)).unwrap();

@@ -11,7 +11,7 @@ use super::{Document, Message, Report};
 use crate::checkpoint::{Checkpoint, Manifest};
 use crate::job::{Job, Summary};
 use crate::sentences::Sentences;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Bytes of documents that are handed over at once.
 const BATCH: usize = 128 << 10;
@@ -104,10 +104,12 @@ impl Reader<'_> {
         let digest = digest.clone();
         while self.documents < documents && self.next(corpus)?.is_some() {}
         if documents > 0 && (self.documents < documents || self.hex_digest() != digest) {
-            return Err(Error::ChangedInputs {
-                folder: self.checkpoint.folder().to_owned(),
-                documents,
-            });
+            let message = format!(
+                "the first {documents} documents of the inputs are not those that {} has counted; give the same inputs, \
+                 or delete the folder to start anew",
+                self.checkpoint.folder().display()
+            );
+            return Err(Error::new(ErrorKind::Checkpoint, message));
         }
         self.job.status.resumed.store(tokens, Relaxed);
         self.job.status.tokens.store(tokens, Relaxed);
@@ -135,7 +137,7 @@ impl Reader<'_> {
         match self.work.send(message) {
             Ok(()) => Ok(()),
             Err(_) => Err(self.reports.recv().ok().and_then(Result::err))
-                .map_err(|e| e.unwrap_or(Error::Panicked)),
+                .map_err(|e| e.unwrap_or_else(Error::panicked)),
         }
     }
 
@@ -163,7 +165,7 @@ impl Reader<'_> {
     fn commit(&mut self, finished: bool) -> Result<()> {
         let mut manifest = self.checkpoint.manifest.clone();
         for _ in 0..self.go.len() {
-            let report = self.reports.recv().unwrap_or(Err(Error::Panicked))?;
+            let report = self.reports.recv().map_err(|_| Error::panicked())??;
             manifest.runs.extend(report.runs);
             manifest.tokens += report.tokens;
         }
@@ -177,14 +179,13 @@ impl Reader<'_> {
         let hint = match &self.summary.bad_line {
             None => String::new(),
             Some(line) => format!(
-                " ({} lines are no documents; the first: {line})",
+                " ({} invalid lines; the first: {line})",
                 self.summary.bad_lines
             ),
         };
-        Error::NoDocuments {
-            inputs: names.join(", "),
-            hint,
-        }
+        let inputs = names.join(", ");
+        let message = format!("there is no document in {inputs}; are these the right files?{hint}");
+        Error::new(ErrorKind::Input, message)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::checkpoint::RunFolder;
 use crate::grams::Grams;
 use crate::job::Job;
 use crate::pairs::PairCounts;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Strips, tokenizes and counts the documents that the reader sends.
 pub(super) struct Worker<'a> {
@@ -64,7 +64,7 @@ impl<'a> Worker<'a> {
         wait: &Receiver<()>,
     ) {
         let result = catch_unwind(AssertUnwindSafe(|| self.work(work, report_to, wait)));
-        if let Some(error) = result.unwrap_or(Err(Error::Panicked)).err() {
+        if let Err(error) = result.unwrap_or_else(|_| Err(Error::panicked())) {
             // The reader may have failed before.
             let _ = report_to.send(Err(error));
         }
@@ -111,10 +111,11 @@ impl<'a> Worker<'a> {
     }
 
     fn count_text(&mut self, (input, offset): (usize, u64), text: &str) -> Result<()> {
-        let tokens = (self.job.encode)(text).map_err(|source| Error::Encode {
-            file: self.names.get(input).cloned().unwrap_or_default(),
-            offset,
-            source,
+        let tokens = (self.job.encode)(text).map_err(|source| {
+            let file = self.names.get(input).map_or("", String::as_str);
+            let message =
+                format!("cannot tokenize the document at byte {offset} of {file}: {source}");
+            Error::new(ErrorKind::Tokenizer, message)
         })?;
         self.check(&tokens)?;
         for &token in &tokens {
@@ -139,7 +140,13 @@ impl<'a> Worker<'a> {
         let vocab_size = self.job.vocab_size;
         match tokens.iter().find(|token| **token as usize >= vocab_size) {
             None => Ok(()),
-            Some(&token) => Err(Error::OutOfVocabulary { token, vocab_size }),
+            Some(&token) => {
+                let message = format!(
+                    "the tokenizer gave the id {token}, and its vocabulary ends at {vocab_size}; is the tokenizer file \
+                     complete?"
+                );
+                Err(Error::new(ErrorKind::Tokenizer, message))
+            }
         }
     }
 

@@ -311,8 +311,5 @@ fn info(file: &str, reader: &SerializedFileReader<File>) -> Result<Option<PartIn
 }
 
 fn bad(file: &str, reason: impl Into<String>) -> Error {
-    Error::Part {
-        file: file.to_owned(),
-        reason: reason.into(),
-    }
+    Error::part(file, reason.into())
 }
