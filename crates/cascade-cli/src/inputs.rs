@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::{bail, Context, Result};
 use cascade_config::{AssembleOptions, Config};
 use cascade_data::{
-    Content, Dataset, ProblemSet, PromptTemplate, RandomSample, Sample, Selection, Solution,
+    Content, Dataset, ErrorKind, ProblemSet, PromptTemplate, RandomSample, Sample, Selection,
+    Solution,
 };
 use cascade_eval::trace::seed_of_turn;
 use serde_json::{json, Map, Value};
@@ -21,11 +22,11 @@ const PROMPTS_FORMAT: &str =
 
 /// Says what was expected where a file of prompts is not JSON.
 fn of_prompts(error: cascade_data::Error) -> anyhow::Error {
-    let is_format = error.to_string().contains("must be one JSON object");
+    let kind = error.kind();
     let error = anyhow::Error::from(error);
-    match is_format {
-        true => error.context(PROMPTS_FORMAT),
-        false => error,
+    match kind {
+        ErrorKind::NotJson => error.context(PROMPTS_FORMAT),
+        _ => error,
     }
 }
 

@@ -18,12 +18,14 @@ mod spec_bench;
 mod taken;
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{EntryError, Error, Place, Result, Sample, Selection};
+use crate::error::Place;
+use crate::{Error, ErrorKind, Result, Sample, Selection};
 
 use self::entry::{Entry, Record};
 use self::file::Data;
@@ -98,8 +100,14 @@ impl std::str::FromStr for Dataset {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::from_name(name).ok_or_else(|| Error::UnknownDataset {
-            name: name.to_owned(),
+        Self::from_name(name).ok_or_else(|| {
+            let known = Self::ALL.map(|known| known.to_string()).join(", ");
+            let message = format!(
+                "there is no dataset {name:?}; known are {known}, prompts:FIELD for JSON lines with the prompt in another \
+                 field, and problems:KIND:SPLIT:SEED (word-problem or multiple-choice; test, validation, train or \
+                 held-out; a number)"
+            );
+            Error::new(ErrorKind::Place, message)
         })
     }
 }
@@ -173,7 +181,7 @@ impl Dataset {
     /// See [`ProblemSet`] for how many there are.
     ///
     /// # Errors
-    /// [`Error::OffsetPastEnd`] and [`Error::SampleTooLarge`].
+    /// Fewer problems than are asked for.
     pub fn made(&self, selection: Selection) -> Option<Result<Vec<Sample>>> {
         match self {
             Self::Problems(set) => Some(set.samples(selection)),
@@ -218,7 +226,7 @@ impl Dataset {
             };
             let label = path.display().to_string();
             let read = cascade_fs::read(&path, LARGEST_FILE);
-            let bytes = read.map_err(|source| Error::Read { path, source })?;
+            let bytes = read.map_err(|source| Error::at(ErrorKind::Io, &label, source))?;
             self.take(&label, bytes.into(), &mut taken)?;
         }
         taken.finish(label)
@@ -228,10 +236,8 @@ impl Dataset {
     /// is taken for its name.
     ///
     /// # Errors
-    /// [`Error::Entry`] for the first entry that is not what the dataset holds, up to the last
-    /// within offset and limit; [`Error::Gzip`] and [`Error::Parquet`] for damaged files;
-    /// [`Error::NoSamples`], [`Error::OffsetPastEnd`] and [`Error::SampleTooLarge`] if there is not
-    /// enough to take.
+    /// The first entry that is not what the dataset holds, up to the last within offset and limit;
+    /// damaged files; too few samples.
     pub fn parse(&self, label: &str, bytes: &[u8], selection: Selection) -> Result<Vec<Sample>> {
         let mut taken = Taken::new(selection);
         self.take(label, Bytes::copy_from_slice(bytes), &mut taken)?;
@@ -265,7 +271,7 @@ impl Dataset {
     }
 
     /// The sample of an entry, the one at `position` in the dataset.
-    fn sample(&self, entry: Entry, position: usize) -> std::result::Result<Sample, EntryError> {
+    fn sample(&self, entry: Entry, position: usize) -> entry::Result<Sample> {
         match self {
             Self::Problems(_) => problems::sample(entry, position),
             Self::Gsm8k => gsm8k::sample(entry, position),
@@ -281,12 +287,12 @@ impl Dataset {
     }
 }
 
-fn bad_entry(label: &str, place: Place, error: EntryError) -> Error {
-    Error::Entry {
-        label: label.to_owned(),
-        place,
-        error,
-    }
+fn bad_entry(label: &str, place: Place, problem: impl Display) -> Error {
+    Error::new(ErrorKind::Entry, format!("{label}{place}: {problem}"))
+}
+
+fn not_json(label: &str, place: Place, problem: impl Display) -> Error {
+    Error::new(ErrorKind::NotJson, format!("{label}{place}: {problem}"))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ mod source;
 pub use cascade_config::{Content, ContentKind, PromptError, PromptTemplate, Turns};
 pub use cascade_demo::problems;
 pub use dataset::{Dataset, ProblemSet, LARGEST_FILE};
-pub use error::{EntryError, Error, Place, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use sample::{Letter, Sample};
 pub use selection::{RandomSample, Selection};
 pub use solution::{Mark, Solution};

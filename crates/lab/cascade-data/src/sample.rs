@@ -5,7 +5,7 @@ use std::fmt;
 use cascade_config::{Content, PromptError, PromptTemplate};
 use serde_json::{Map, Value};
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// One entry of a dataset.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ impl Sample {
     /// The prompt that a template makes of the first turn.
     ///
     /// # Errors
-    /// [`Error::Prompt`] if the template does not [accept](PromptTemplate::accepts) the sample.
+    /// If the template does not [accept](PromptTemplate::accepts) the sample.
     pub fn prompt(&self, template: PromptTemplate) -> Result<String> {
         self.prompt_after(template, &[])
     }
@@ -50,16 +50,19 @@ impl Sample {
     /// [`PromptTemplate::apply_after`].
     ///
     /// # Errors
-    /// As [`prompt`](Self::prompt); [`Error::NoTurnLeft`] if all turns are answered.
+    /// As [`prompt`](Self::prompt), and if all turns are answered.
     pub fn prompt_after(&self, template: PromptTemplate, answers: &[String]) -> Result<String> {
         template
             .apply_after(&self.content, answers)
             .map_err(|error| match error {
-                PromptError::NoTurnLeft { template, turns } => Error::NoTurnLeft {
-                    template,
-                    id: self.id.clone(),
-                    turns,
-                },
+                PromptError::NoTurnLeft { template, turns } => Error::new(
+                    ErrorKind::Prompt,
+                    format!(
+                        "the prompt template {template} asks {turns} turns of sample {}, all of which are answered; \
+                         several turns of a text need the template vicuna",
+                        self.id
+                    ),
+                ),
                 error => error.into(),
             })
     }

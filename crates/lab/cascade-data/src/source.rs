@@ -39,11 +39,9 @@ impl DataSource {
     /// error if `progress`.
     ///
     /// # Errors
-    /// Those of [`Dataset::read`]; of the hub also [`Error::Hub`](crate::Error::Hub) if a file
-    /// cannot be had, [`Error::NotOnHub`](crate::Error::NotOnHub) for a dataset that is not there,
-    /// [`Error::NoSplit`](crate::Error::NoSplit), [`Error::WhichSplit`](crate::Error::WhichSplit)
-    /// and [`Error::MissingShards`](crate::Error::MissingShards) by the names of the repository's
-    /// files, and [`Error::Damaged`](crate::Error::Damaged) for a download that is not whole.
+    /// Those of [`Dataset::read`]; of the hub also a file that cannot be had, a dataset that is not
+    /// there, a split that the repository does not have or must be told, missing shards, and a
+    /// download that is not whole.
     pub fn read(
         &self,
         dataset: &Dataset,

@@ -4,9 +4,10 @@ use csv::{ReaderBuilder, StringRecord};
 use serde_json::json;
 
 use super::bad_entry;
-use super::entry::{Object, Record};
+use super::entry::{self, Object, Record};
 use super::file::newlines;
-use crate::{EntryError, Place, Result};
+use crate::error::Place;
+use crate::Result;
 
 /// The rows, with the field names of the hub's export.
 pub(super) fn records<'a>(
@@ -28,8 +29,7 @@ pub(super) fn records<'a>(
         .map(move |row| {
             let row = row.map_err(|error| {
                 let place = Place::Line(lines.of_row(error.position()));
-                let message = error.to_string();
-                bad_entry(label, place, EntryError::Csv { message })
+                bad_entry(label, place, error)
             })?;
             let place = Place::Line(lines.of_row(row.position()));
             match object(&row, subject) {
@@ -51,12 +51,14 @@ fn subject(label: &str) -> Option<&str> {
     Some(subject.unwrap_or(stem))
 }
 
-fn object(row: &StringRecord, subject: Option<&str>) -> std::result::Result<Object, EntryError> {
+fn object(row: &StringRecord, subject: Option<&str>) -> entry::Result<Object> {
     let columns: Vec<&str> = row.iter().collect();
     let [question, a, b, c, d, answer] = columns[..] else {
-        return Err(EntryError::Columns {
-            found: columns.len(),
-        });
+        return Err(format!(
+            "expected 6 columns (question, A, B, C, D, answer), found {}; a field with a comma or a line break must be \
+             quoted",
+            columns.len()
+        ));
     };
     let mut object = Object::new();
     object.insert("question".to_owned(), question.into());

@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Content, EntryError, Place, Sample};
+use crate::error::Place;
+use crate::{Content, Sample};
 
 pub(super) type Object = Map<String, Value>;
 
-pub(super) type Result<T> = std::result::Result<T, EntryError>;
+/// The error says what is wrong with the entry, and where it can, the cure.
+pub(super) type Result<T> = std::result::Result<T, String>;
 
 /// An entry and where it stands.
 pub(super) struct Record {
@@ -74,16 +76,27 @@ impl Entry {
         let there = |name: &&&str| self.object.contains_key(**name);
         let name = names.iter().find(|name| self.has(name));
         let Some(name) = name.or_else(|| names.iter().find(there)) else {
-            return Err(EntryError::MissingField {
-                fields: names.iter().map(ToString::to_string).collect(),
-                found: self.object.keys().cloned().collect(),
-            });
+            return Err(self.lacks(names));
         };
         let name = (*name).to_owned();
         // Taken out of its place, which stays: messages name all fields that the entry has.
         let value = self.object.get_mut(&name).map(Value::take);
         self.used.push(name.clone());
         Ok((name, value.unwrap_or_default()))
+    }
+
+    /// What to say where none of these fields is there.
+    fn lacks(&self, names: &[&str]) -> String {
+        let quoted: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+        let there: Vec<_> = self.object.keys().map(String::as_str).collect();
+        let found = match there.is_empty() {
+            true => "the entry is empty".to_owned(),
+            false => format!("the entry has {}", there.join(", ")),
+        };
+        format!(
+            "there is no field {}; {found}; name the dataset that the file is of, or one of its fields as prompts:FIELD",
+            quoted.join(" or ")
+        )
     }
 
     /// References by turn, if the field is there: a string, or a list with a string or a list of
@@ -139,24 +152,25 @@ impl Entry {
     }
 }
 
-fn strings(values: Vec<Value>, name: &str, expected: &'static str) -> Result<Vec<String>> {
+fn strings(values: Vec<Value>, name: &str, expected: &str) -> Result<Vec<String>> {
     let string = |value| match value {
         Value::String(text) => Ok(text),
-        other => Err(EntryError::WrongType {
-            field: name.to_owned(),
-            expected,
-            found: in_a_list(&other),
-        }),
+        other => Err(must_be(name, expected, in_a_list(&other))),
     };
     values.into_iter().map(string).collect()
 }
 
-pub(super) fn wrong_type(field: &str, expected: &'static str, found: &Value) -> EntryError {
-    EntryError::WrongType {
-        field: field.to_owned(),
-        expected,
-        found: type_name(found),
-    }
+pub(super) fn wrong_type(field: &str, expected: &str, found: &Value) -> String {
+    must_be(field, expected, type_name(found))
+}
+
+fn must_be(field: &str, expected: &str, found: &str) -> String {
+    format!("the field {field:?} must be {expected}, found {found}")
+}
+
+/// What is wrong with a conversation in which nothing is said.
+pub(super) fn no_turns(field: &str) -> String {
+    format!("the field {field:?} is an empty list; a conversation needs one turn at least")
 }
 
 pub(super) fn type_name(value: &Value) -> &'static str {

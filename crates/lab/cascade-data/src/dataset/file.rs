@@ -12,7 +12,8 @@ use flate2::read::MultiGzDecoder;
 use super::entry::Record;
 use super::LARGEST_FILE;
 use super::{bad_entry, csv, json, parquet};
-use crate::{Dataset, EntryError, Error, Place, Result};
+use crate::error::Place;
+use crate::{Dataset, Error, ErrorKind, Result};
 
 /// The entries of a file, as far as they can be read.
 pub(super) type Records<'a> = Box<dyn Iterator<Item = Result<Record>> + 'a>;
@@ -75,9 +76,9 @@ impl Data {
     pub(super) fn new(dataset: &Dataset, label: &str, bytes: Bytes) -> Result<Self> {
         let compressed = bytes.starts_with(&[0x1f, 0x8b]) || label.ends_with(".gz");
         let bytes = match compressed {
-            true => decompressed(&bytes).map_err(|source| Error::Gzip {
-                label: label.to_owned(),
-                source,
+            true => decompressed(&bytes).map_err(|source| {
+                let problem = format!("not a whole gzip file: {source}; download it again");
+                Error::at(ErrorKind::Damaged, label, problem)
             })?,
             false => bytes,
         };
@@ -119,15 +120,13 @@ fn decompressed(bytes: &[u8]) -> io::Result<Bytes> {
 /// The file as text, without a byte order mark.
 fn text<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str> {
     if let Some(encoding) = cascade_fs::wide_encoding(bytes) {
-        return Err(bad_entry(
-            label,
-            Place::Line(1),
-            EntryError::Encoding { encoding },
-        ));
+        let problem = format!("it is in {encoding}; save the file as UTF-8");
+        return Err(bad_entry(label, Place::Line(1), problem));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + newlines(&bytes[..error.valid_up_to()]);
-        bad_entry(label, Place::Line(line), EntryError::Utf8)
+        let problem = "invalid UTF-8; convert the file to UTF-8";
+        bad_entry(label, Place::Line(line), problem)
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
@@ -142,10 +141,9 @@ pub(super) fn files(dataset: &Dataset, path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let mut files = entries(path).map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let label = path.display().to_string();
+    let unreadable = |source| Error::at(ErrorKind::Io, &label, source);
+    let mut files = entries(path).map_err(unreadable)?;
     let formats = formats(dataset);
     let format = |file: &PathBuf| Format::of_name(&name(file)).filter(|f| formats.contains(f));
     files.retain(|file| format(file).is_some());
@@ -155,17 +153,21 @@ pub(super) fn files(dataset: &Dataset, path: &Path) -> Result<Vec<PathBuf>> {
         .filter(|known| files.iter().any(|file| format(file) == Some(**known)))
         .map(|format| format.extension())
         .collect();
-    match there.len() {
-        0 => Err(Error::EmptyFolder {
-            path: path.to_owned(),
-            extensions: formats.iter().map(|format| format.extension()).collect(),
-        }),
-        1 => Ok(files),
-        _ => Err(Error::MixedFolder {
-            path: path.to_owned(),
-            extensions: there,
-        }),
-    }
+    let problem = match there.len() {
+        0 => {
+            let known: Vec<_> = formats.iter().map(|format| format.extension()).collect();
+            format!(
+                "the folder holds no {} file; name the file itself",
+                known.join(", ")
+            )
+        }
+        1 => return Ok(files),
+        _ => format!(
+            "the folder holds files of several formats, {}; name one file",
+            there.join(", ")
+        ),
+    };
+    Err(Error::at(ErrorKind::Place, &label, problem))
 }
 
 /// The formats in which there are files of the dataset.

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::bad_entry;
-use super::entry::{type_name, Object, Record};
-use crate::{EntryError, Place, Result};
+use super::entry::{type_name, Record};
+use super::{bad_entry, not_json};
+use crate::error::Place;
+use crate::Result;
 
 /// The longest line that is parsed. Values take up to sixteen times their text.
 const LONGEST_LINE: usize = 64 << 20;
@@ -23,18 +24,13 @@ pub(super) fn lines<'a>(
         .map(move |(index, line)| {
             let place = Place::Line(index + 1);
             if line.len() > LONGEST_LINE {
-                let (bytes, limit) = (line.len(), LONGEST_LINE);
-                return Err(bad_entry(
-                    label,
-                    place,
-                    EntryError::LongLine { bytes, limit },
-                ));
+                return Err(bad_entry(label, place, long_line(line, LONGEST_LINE)));
             }
-            let value = serde_json::from_str(line).map_err(|error| EntryError::Json {
-                column: error.column(),
-                message: message(&error),
-            });
-            record(label, place, value.and_then(object))
+            let value = serde_json::from_str(line).map_err(|error| {
+                let cure = "every line must be one JSON object";
+                not_json(label, place, format!("{}; {cure}", message(&error)))
+            })?;
+            record(label, place, value)
         })
 }
 
@@ -44,44 +40,40 @@ pub(super) fn elements<'a>(
     text: &'a str,
 ) -> Result<impl Iterator<Item = Result<Record>> + 'a> {
     if text.len() > LONGEST_ARRAY {
-        let error = EntryError::LongLine {
-            bytes: text.len(),
-            limit: LONGEST_ARRAY,
-        };
-        return Err(bad_entry(label, Place::Line(1), error));
+        let problem = long_line(text, LONGEST_ARRAY);
+        return Err(bad_entry(label, Place::Line(1), problem));
     }
     let values: Vec<Value> = serde_json::from_str(text).map_err(|error| {
-        let (place, column) = (Place::Line(error.line()), error.column());
-        let message = message(&error);
-        bad_entry(label, place, EntryError::JsonArray { column, message })
+        let cure = "the file must be one JSON array of objects, or JSON objects line by line";
+        let problem = format!("{}; {cure}", message(&error));
+        not_json(label, Place::Line(error.line()), problem)
     })?;
     let elements = values.into_iter().enumerate();
-    Ok(elements.map(move |(index, value)| record(label, Place::Element(index + 1), object(value))))
+    Ok(elements.map(move |(index, value)| record(label, Place::Element(index + 1), value)))
 }
 
-fn record(
-    label: &str,
-    place: Place,
-    object: std::result::Result<Object, EntryError>,
-) -> Result<Record> {
-    match object {
-        Ok(object) => Ok(Record { place, object }),
-        Err(error) => Err(bad_entry(label, place, error)),
-    }
+fn long_line(line: &str, limit: usize) -> String {
+    format!(
+        "a line has {} bytes, and {} MiB are read at most; is the file made of lines?",
+        line.len(),
+        limit >> 20
+    )
 }
 
-fn object(value: Value) -> std::result::Result<Object, EntryError> {
+fn record(label: &str, place: Place, value: Value) -> Result<Record> {
     match value {
-        Value::Object(object) => Ok(object),
-        other => Err(EntryError::NotAnObject {
-            found: type_name(&other),
-        }),
+        Value::Object(object) => Ok(Record { place, object }),
+        other => {
+            let problem = format!("expected a JSON object, found {}", type_name(&other));
+            Err(bad_entry(label, place, problem))
+        }
     }
 }
 
-/// What the parser says, without the place, which messages name in their own way.
+/// The column and what the parser says, without the line, which messages name in their own way.
 fn message(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let message = error.to_string();
-    message.strip_suffix(&place).unwrap_or(&message).to_owned()
+    let message = message.strip_suffix(&place).unwrap_or(&message);
+    format!("column {}: {message}", error.column())
 }

@@ -10,7 +10,8 @@ use parquet::record::{Field, Row};
 use serde_json::Value;
 
 use super::entry::{Object, Record};
-use crate::{Error, Place, Result};
+use crate::error::Place;
+use crate::{Error, ErrorKind, Result};
 
 /// The rows. Only the part of the file that they need is decoded.
 pub(super) fn records(
@@ -87,9 +88,7 @@ fn caught<T>(
 }
 
 fn damaged(label: &str, row: usize, error: &ParquetError) -> Error {
-    Error::Parquet {
-        label: label.to_owned(),
-        row,
-        reason: error.to_string(),
-    }
+    let message =
+        format!("{label}, after row {row}: not a whole Parquet file: {error}; download it again");
+    Error::new(ErrorKind::Damaged, message)
 }

@@ -5,8 +5,9 @@ use std::fmt;
 use cascade_demo::problems::{problems, Kind, Problem, Split};
 
 use super::entry::{Entry, Result};
+use super::mmlu::four;
 use super::taken::Taken;
-use crate::{Content, ContentKind, EntryError, Error, PromptTemplate, Sample, Selection};
+use crate::{Content, ContentKind, Error, PromptTemplate, Sample, Selection};
 
 /// Which word problems: `problems:KIND:SPLIT:SEED`, any part of which may be left out.
 ///
@@ -94,11 +95,8 @@ impl ProblemSet {
     /// The selected ones.
     pub(super) fn samples(self, selection: Selection) -> crate::Result<Vec<Sample>> {
         if selection.offset >= Self::MOST {
-            return Err(Error::OffsetPastEnd {
-                label: self.to_string(),
-                offset: selection.offset,
-                samples: Self::MOST,
-            });
+            let (label, offset) = (self.to_string(), selection.offset);
+            return Err(Error::offset_past_end(&label, offset, Self::MOST));
         }
         let limit = selection.limit.unwrap_or(Self::LENGTH);
         let mut taken = Taken::new(Selection {
@@ -145,13 +143,7 @@ pub(super) fn sample(mut entry: Entry, position: usize) -> Result<Sample> {
     let id = entry.id(&["id"], position);
     let question = entry.text(&["question"])?;
     let choices = match entry.has("choices") {
-        true => {
-            let choices = entry.texts(&["choices"])?;
-            Some(choices.try_into().map_err(|choices: Vec<_>| {
-                let found = choices.len();
-                EntryError::Choices { found }
-            })?)
-        }
+        true => Some(four(entry.texts(&["choices"])?)?),
         false => None,
     };
     let template = entry.optional_text("template")?;

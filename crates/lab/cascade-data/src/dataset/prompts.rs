@@ -3,8 +3,8 @@
 use cascade_config::Message;
 use serde_json::Value;
 
-use super::entry::{wrong_type, Entry, Result};
-use crate::{Content, EntryError, Sample, Turns};
+use super::entry::{no_turns, wrong_type, Entry, Result};
+use crate::{Content, Sample, Turns};
 
 /// The field of a conversation.
 const MESSAGES: &str = "messages";
@@ -17,9 +17,7 @@ pub(super) fn sample(mut entry: Entry, position: usize, field: &str) -> Result<S
         true => conversation(&mut entry)?,
         false => {
             let turns = Turns::new(entry.text_or_texts(&[field])?);
-            Content::Text(turns.ok_or_else(|| EntryError::NoTurns {
-                field: field.to_owned(),
-            })?)
+            Content::Text(turns.ok_or_else(|| no_turns(field))?)
         }
     };
     Ok(entry.sample(id, None, content, Vec::new()))
@@ -36,8 +34,6 @@ fn conversation(entry: &mut Entry) -> Result<Content> {
         Message::check_conversation(&messages)?;
         Ok(messages)
     });
-    let messages = checked.map_err(|source| EntryError::Messages {
-        problem: source.to_string(),
-    })?;
+    let messages = checked.map_err(|problem| format!("the field \"messages\": {problem}"))?;
     Ok(Content::Conversation(messages))
 }

@@ -1,6 +1,6 @@
 //! Samples on their way through a selection.
 
-use crate::{Error, RandomSample, Result, Sample, Selection};
+use crate::{Error, ErrorKind, RandomSample, Result, Sample, Selection};
 
 pub(super) struct Taken {
     selection: Selection,
@@ -40,16 +40,11 @@ impl Taken {
     pub(super) fn finish(self, label: &str) -> Result<Vec<Sample>> {
         let offset = self.selection.offset;
         if self.seen == 0 {
-            return Err(Error::NoSamples {
-                label: label.to_owned(),
-            });
+            let problem = "there are no samples in it";
+            return Err(Error::at(ErrorKind::Selection, label, problem));
         }
         if self.seen <= offset {
-            return Err(Error::OffsetPastEnd {
-                label: label.to_owned(),
-                offset,
-                samples: self.seen,
-            });
+            return Err(Error::offset_past_end(label, offset, self.seen));
         }
         match self.selection.random {
             None => Ok(self.samples),
@@ -59,13 +54,14 @@ impl Taken {
 }
 
 fn chosen(samples: Vec<Sample>, random: RandomSample, label: &str) -> Result<Vec<Sample>> {
-    let positions = random
-        .positions(samples.len())
-        .ok_or_else(|| Error::SampleTooLarge {
-            label: label.to_owned(),
-            size: random.size,
-            samples: samples.len(),
-        })?;
+    let positions = random.positions(samples.len()).ok_or_else(|| {
+        let problem = format!(
+            "{} samples at random were asked for, but there are {} to choose from; ask for fewer",
+            random.size,
+            samples.len()
+        );
+        Error::at(ErrorKind::Selection, label, problem)
+    })?;
     let mut wanted = positions.into_iter().peekable();
     let chosen = samples
         .into_iter()

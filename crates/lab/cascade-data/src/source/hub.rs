@@ -5,7 +5,7 @@ use std::fmt;
 use cascade_hub::{HubDataset, HubOptions};
 
 use super::shards;
-use crate::{Dataset, Error, Result, Sample, Selection};
+use crate::{Dataset, Error, ErrorKind, Result, Sample, Selection};
 
 /// Files of a dataset repository of the hub. What is not named is the dataset's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -82,16 +82,20 @@ impl HubData {
         let files = chosen.iter().map(|name| Ok(place.fetch(name)?));
         dataset
             .read_files(&label, files, selection)
-            .map_err(damaged)
+            .map_err(Error::of_download)
     }
 
     fn place(&self, dataset: &Dataset) -> Result<(&str, Option<&str>)> {
         let home = home(dataset);
         let split = self.split.as_deref();
         match (self.repo.as_deref(), home) {
-            (None, None) => Err(Error::NotOnHub {
-                dataset: dataset.to_string(),
-            }),
+            (None, None) => Err(Error::new(
+                ErrorKind::Place,
+                format!(
+                    "the dataset {dataset} has no repository of its own on the hub; give a file, or another repository \
+                     as hub:org/name"
+                ),
+            )),
             (None, Some((repo, usual))) => Ok((repo, split.or(usual))),
             (Some(repo), Some((own, usual))) if repo == own => Ok((repo, split.or(usual))),
             (Some(repo), _) => Ok((repo, split)),
@@ -106,14 +110,6 @@ fn revision_end(text: &str) -> usize {
     let start = own.iter().find(|own| text.starts_with(**own));
     let start = start.map_or(0, |own| own.len());
     text[start..].find('/').map_or(text.len(), |at| start + at)
-}
-
-/// Of the hub, a damaged file can be replaced.
-fn damaged(error: Error) -> Error {
-    match error {
-        Error::Gzip { .. } | Error::Parquet { .. } => Error::Damaged(Box::new(error)),
-        other => other,
-    }
 }
 
 impl fmt::Display for HubData {

@@ -6,7 +6,7 @@
 
 use glob::{MatchOptions, Pattern};
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A Parquet file.
 struct Shard<'a> {
@@ -56,10 +56,11 @@ pub(super) fn choose<'a>(
         (Some(wanted), _) => wanted,
         (None, [only]) => only,
         (None, _) => {
-            return Err(Error::WhichSplit {
-                repo: repo.to_owned(),
-                found: splits,
-            })
+            let message = format!(
+                "{repo} has not one split in Parquet files, but {}; name a split or a file: hub:org/name/SPLIT",
+                listed(&splits)
+            );
+            return Err(Error::new(ErrorKind::Place, message));
         }
     };
     let shards = names
@@ -68,12 +69,14 @@ pub(super) fn choose<'a>(
     let shards: Vec<_> = shards.filter(|(_, shard)| shard.split == split).collect();
     let files: Vec<_> = shards.iter().map(|(name, _)| *name).collect();
     match shards.iter().find_map(|(_, shard)| shard.of) {
-        Some(expected) if expected != files.len() => Err(Error::MissingShards {
-            repo: repo.to_owned(),
-            split: split.to_owned(),
-            found: files.len(),
-            expected,
-        }),
+        Some(expected) if expected != files.len() => {
+            let found = files.len();
+            let message = format!(
+                "{repo} has {found} of the {expected} shards of {split}; if this is a cache without the hub, unset \
+                 HF_HUB_OFFLINE once to download the others, or name the files to take: hub:org/name/FILE"
+            );
+            Err(Error::new(ErrorKind::Place, message))
+        }
         _ if files.is_empty() => matching(repo, names, split, &splits),
         _ => Ok(files),
     }
@@ -99,13 +102,23 @@ fn matching<'a>(
     };
     let files: Vec<_> = names.iter().map(String::as_str).filter(fits).collect();
     if files.is_empty() {
-        return Err(Error::NoSplit {
-            repo: repo.to_owned(),
-            wanted: wanted.to_owned(),
-            found: near(wanted, splits),
-        });
+        let message = format!(
+            "{repo} has no {wanted}; it has {}; give one of these: hub:org/name/SPLIT, or a file's name",
+            listed(&near(wanted, splits))
+        );
+        return Err(Error::new(ErrorKind::Place, message));
     }
     Ok(files)
+}
+
+/// Names in one line, of which some are enough to see how the others go on.
+fn listed(names: &[String]) -> String {
+    const LISTED: usize = 20;
+    match names.len() {
+        0 => "no Parquet files".to_owned(),
+        n if n > LISTED => format!("{} and {} more", names[..LISTED].join(", "), n - LISTED),
+        _ => names.join(", "),
+    }
 }
 
 /// Those of the same configuration, if there are any.
