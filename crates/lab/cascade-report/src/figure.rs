@@ -21,24 +21,6 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// What is wrong with a figure.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum Flaw {
-    /// A number or an end of an interval is infinite or not a number.
-    #[error(
-        "{0} is not a finite number; where there is nothing to divide by, leave the figure out"
-    )]
-    NotFinite(f64),
-    /// The ends of an interval are the wrong way round.
-    #[error("the interval [{low}, {high}] ends before it begins; swap its ends")]
-    Backwards {
-        /// The lower end as given.
-        low: f64,
-        /// The upper end as given.
-        high: f64,
-    },
-}
-
 impl Figure {
     /// A value without an interval.
     pub const fn new(value: f64) -> Self {
@@ -64,14 +46,19 @@ impl Figure {
         }
     }
 
-    pub(crate) fn flaw(&self) -> Option<Flaw> {
+    /// What is wrong with it, and the cure.
+    pub(crate) fn flaw(&self) -> Option<String> {
         let ends = self.interval.map(|i| [i.low, i.high]);
         let mut numbers = [self.value].into_iter().chain(ends.into_iter().flatten());
         if let Some(number) = numbers.find(|n| !n.is_finite()) {
-            return Some(Flaw::NotFinite(number));
+            let cure = "where there is nothing to divide by, leave the figure out";
+            return Some(format!("{number} is not a finite number; {cure}"));
         }
         match self.interval {
-            Some(Interval { low, high }) if low > high => Some(Flaw::Backwards { low, high }),
+            Some(Interval { low, high }) if low > high => {
+                let problem = "ends before it begins; swap its ends";
+                Some(format!("the interval [{low}, {high}] {problem}"))
+            }
             _ => None,
         }
     }

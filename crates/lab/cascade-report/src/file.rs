@@ -7,8 +7,7 @@ use crate::error::{Error, Result};
 /// Replaces a file; a reader sees its old bytes or its new ones, see [`cascade_fs::write`].
 ///
 /// # Errors
-/// [`Error::Io`], if the folder does not exist or cannot be written to; the old file is then
-/// unchanged.
+/// If the folder does not exist or cannot be written to; the old file is then unchanged.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     cascade_fs::write(path, bytes).map_err(Error::io("write", path))
 }

@@ -46,7 +46,7 @@ mod sample;
 mod table;
 mod text;
 
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use evidence::Evidence;
 pub use figure::{Figure, Interval};
 pub use file::write_atomically;

@@ -43,7 +43,7 @@ impl Manifest {
     /// The manifest of a folder that a report was written to; `None` if it has none.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Corrupt`].
+    /// A file that cannot be read or understood.
     pub fn of_folder(folder: &Path) -> Result<Option<Self>> {
         let file = folder.join(MANIFEST);
         let bytes = match cascade_fs::read(&file, LARGEST_MANIFEST) {
@@ -52,11 +52,7 @@ impl Manifest {
         };
         serde_json::from_slice(&bytes)
             .map(Some)
-            .map_err(|source| Error::Corrupt {
-                line: source.line(),
-                file,
-                source,
-            })
+            .map_err(|source| Error::damaged(&file, source.line(), source))
     }
 
     /// A manifest of what is known at the start of a run; the rest is added to its fields.
@@ -76,7 +72,7 @@ impl Manifest {
     /// The manifest as indented JSON that ends in a line feed. Deserialize it with serde.
     ///
     /// # Errors
-    /// [`Error::Json`], which no manifest is known to cause.
+    /// What writing JSON fails with; no manifest is known to cause it.
     pub fn to_json(&self) -> Result<String> {
         let json = serde_json::to_string_pretty(self).map_err(Error::json("the manifest"))?;
         Ok(json + "\n")
@@ -175,7 +171,7 @@ impl Sha256 {
     /// The hash of a file, which is read once from start to end.
     ///
     /// # Errors
-    /// [`Error::Io`], if it cannot be read.
+    /// If it cannot be read.
     pub fn of_file(path: &Path) -> Result<Self> {
         let hash = || {
             let mut hasher = sha2::Sha256::new();
@@ -202,8 +198,9 @@ impl FromStr for Sha256 {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        parse_hash(text).ok_or_else(|| Error::NotAHash {
-            text: text.to_owned(),
+        parse_hash(text).ok_or_else(|| {
+            let problem = "is not a SHA-256; give its 64 hexadecimal digits";
+            Error::invalid(format!("\"{text}\" {problem}"))
         })
     }
 }

@@ -142,8 +142,7 @@ impl Plot {
     /// A line chart.
     ///
     /// # Errors
-    /// [`Error::EmptyPlot`]; [`Error::Figure`] for a number that is not finite;
-    /// [`Error::NotPositive`] on a log axis.
+    /// Lines without a point, numbers that are not finite, and those that a log axis cannot show.
     pub fn lines(title: impl Into<String>, x: Axis, y: Axis, lines: Vec<Line>) -> Result<Self> {
         let plot = Self {
             title: title.into(),
@@ -158,8 +157,8 @@ impl Plot {
     /// where there is room.
     ///
     /// # Errors
-    /// [`Error::EmptyPlot`]; [`Error::Groups`] if a series does not have one bar per group;
-    /// [`Error::Figure`] for a number that is not finite; [`Error::LogBars`] for a log axis.
+    /// No bar at all, a series that does not have one bar per group, numbers that are not finite,
+    /// and a log axis.
     pub fn bars(
         title: impl Into<String>,
         groups: impl IntoIterator<Item = impl Into<String>>,
@@ -183,7 +182,7 @@ impl Plot {
     /// Adds a horizontal line at `value`, such as the paper's figure.
     ///
     /// # Errors
-    /// [`Error::Figure`] if the value is not finite; [`Error::NotPositive`] on a log axis.
+    /// Values that are not finite, and those that a log axis cannot show.
     pub fn reference(
         mut self,
         label: impl Into<String>,
@@ -250,7 +249,11 @@ impl Plot {
     fn checked(self) -> Result<Self> {
         let figures = self.figures();
         if figures.is_empty() {
-            return Err(Error::EmptyPlot { title: self.title });
+            let problem = "has no point; give it a series that has one";
+            return Err(Error::invalid(format!(
+                "the plot \"{}\" {problem}",
+                self.title
+            )));
         }
         for (name, entry, figure) in figures {
             self.check(&self.y, name, entry, figure)?;
@@ -270,20 +273,14 @@ impl Plot {
 
     fn check(&self, axis: &Axis, name: &str, entry: usize, figure: Figure) -> Result<()> {
         if let Some(flaw) = figure.flaw() {
-            return Err(Error::Figure {
-                title: self.title.clone(),
-                name: name.to_owned(),
-                entry,
-                flaw,
-            });
+            return Err(Error::flawed(&self.title, name, entry, flaw));
         }
         let (value, _) = figure.extent();
         if axis.log && value <= 0.0 {
-            return Err(Error::NotPositive {
-                title: self.title.clone(),
-                name: name.to_owned(),
-                value,
-            });
+            return Err(Error::invalid(format!(
+                "{value} of \"{name}\" cannot stand on the log axis of \"{}\"; leave it out or use a linear axis",
+                self.title
+            )));
         }
         Ok(())
     }
@@ -292,9 +289,10 @@ impl Plot {
         if !self.y.log {
             return Ok(());
         }
-        Err(Error::LogBars {
-            title: self.title.clone(),
-        })
+        Err(Error::invalid(format!(
+            "the bars of \"{}\" have no length on a log axis; use a linear axis, or lines instead",
+            self.title
+        )))
     }
 
     fn refuse_uneven_bars(&self) -> Result<()> {
@@ -303,12 +301,13 @@ impl Plot {
         };
         match bars.iter().find(|bars| bars.figures.len() != groups.len()) {
             None => Ok(()),
-            Some(uneven) => Err(Error::Groups {
-                title: self.title.clone(),
-                series: uneven.name.clone(),
-                bars: uneven.figures.len(),
-                groups: groups.len(),
-            }),
+            Some(uneven) => Err(Error::invalid(format!(
+                "the bars \"{}\" of \"{}\" are {} and there are {} groups; give one per group, `None` for a missing one",
+                uneven.name,
+                self.title,
+                uneven.figures.len(),
+                groups.len()
+            ))),
         }
     }
 }

@@ -90,7 +90,7 @@ impl Report {
     /// `table-2-walltime-gsm8k.csv`. Each file is replaced as a whole.
     ///
     /// # Errors
-    /// [`Error::Io`], or [`Error::Draw`] and [`Error::Json`] of the parts.
+    /// What the system says, and what drawing a plot or writing JSON fails with.
     pub fn write(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
         let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);

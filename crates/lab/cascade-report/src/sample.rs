@@ -42,7 +42,7 @@ impl Sample {
     /// tokens.
     ///
     /// # Errors
-    /// [`Error::UnnamedLevel`], if a token was proposed by a level that has no name.
+    /// A token that was proposed by a level without a name.
     pub fn new(
         title: impl Into<String>,
         evidence: Evidence,
@@ -65,13 +65,13 @@ impl Sample {
         for (step, tokens) in self.steps.iter().enumerate() {
             for (token, Token { proposer, .. }) in tokens.iter().enumerate() {
                 if proposer.0 >= self.levels.len() {
-                    return Err(Error::UnnamedLevel {
-                        sample: self.title.clone(),
-                        step,
-                        token,
-                        level: proposer.0,
-                        names: self.levels.len(),
-                    });
+                    return Err(Error::invalid(format!(
+                        "token {token} of step {step} of \"{}\" was proposed by level {}, and only {} levels have \
+                         names; name every level, the target first",
+                        self.title,
+                        proposer.0,
+                        self.levels.len()
+                    )));
                 }
             }
         }

@@ -148,7 +148,7 @@ impl Table {
     /// Adds a column of text at the right.
     ///
     /// # Errors
-    /// [`Error::Rows`] or [`Error::SameColumn`].
+    /// Another number of cells than the columns before it have, or the name of one of them.
     pub fn labels(
         self,
         header: impl Into<String>,
@@ -163,7 +163,7 @@ impl Table {
     /// Adds a column of figures at the right.
     ///
     /// # Errors
-    /// [`Error::Rows`], [`Error::SameColumn`], [`Error::Figure`] or [`Error::UnnamedIntervals`].
+    /// Those of [`Self::labels`], invalid figures, and intervals of a kind that is not named.
     pub fn figures(self, column: Figures) -> Result<Self> {
         self.check(&column)?;
         self.with(Column::Figures(column))
@@ -199,39 +199,36 @@ impl Table {
     fn with(mut self, column: Column) -> Result<Self> {
         let rows = self.rows();
         if !self.columns.is_empty() && column.len() != rows {
-            return Err(Error::Rows {
-                table: self.title,
-                column: column.header().to_owned(),
-                cells: column.len(),
-                rows,
-            });
+            return Err(Error::invalid(format!(
+                "the column \"{}\" of \"{}\" has {} cells and those before it have {rows}; give one cell per row, \
+                 `None` for a missing figure",
+                column.header(),
+                self.title,
+                column.len()
+            )));
         }
         self.columns.push(column);
         match csv::repeated_key(&self.columns) {
             None => Ok(self),
-            Some(key) => Err(Error::SameColumn {
-                table: self.title,
-                key,
-            }),
+            Some(key) => Err(Error::invalid(format!(
+                "\"{}\" has two columns that CSV would name `{key}`; give one of them another header",
+                self.title
+            ))),
         }
     }
 
     fn check(&self, column: &Figures) -> Result<()> {
         for (entry, figure) in column.figures.iter().enumerate() {
             if let Some(flaw) = figure.and_then(|figure| figure.flaw()) {
-                return Err(Error::Figure {
-                    title: self.title.clone(),
-                    name: column.header.clone(),
-                    entry,
-                    flaw,
-                });
+                return Err(Error::flawed(&self.title, &column.header, entry, flaw));
             }
         }
         if column.has_intervals() && column.intervals.is_none() {
-            return Err(Error::UnnamedIntervals {
-                table: self.title.clone(),
-                column: column.header.clone(),
-            });
+            return Err(Error::invalid(format!(
+                "the column \"{}\" of \"{}\" has intervals and does not say of which kind; add \
+                 `.intervals(\"95 %, bootstrap over questions\")` or what they are",
+                column.header, self.title
+            )));
         }
         Ok(())
     }

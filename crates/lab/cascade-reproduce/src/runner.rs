@@ -455,7 +455,9 @@ pub(crate) fn forward_seconds(folder: &Path) -> BTreeMap<String, f64> {
 /// Shards of different experiments, shards that overlap, or that lack a record; a folder that is
 /// not empty.
 pub fn merge(shards: &[PathBuf], into: &Path) -> Result<Plan> {
-    let first = shards.first().ok_or(cascade_report::Error::NoShards)?;
+    let first = shards
+        .first()
+        .ok_or_else(cascade_report::Error::no_shards)?;
     let plan = Plan::of_folder(first)?;
     folder::refuse_foreign(into)?;
     cascade_report::merge::<Run>(shards, into)?;

@@ -20,7 +20,7 @@ impl Plot {
     /// point. Text is drawn with the embedded font's outlines: it cannot be searched.
     ///
     /// # Errors
-    /// [`Error::Draw`](crate::Error::Draw), which no plot is known to cause.
+    /// Those of [`Self::to_png`].
     pub fn to_pdf(&self) -> Result<Vec<u8>> {
         let tree = Tree::from_str(&self.to_svg(), &png::options()).map_err(|e| self.undrawn(e))?;
         let size = tree.size();
@@ -232,7 +232,7 @@ impl Content {
 }
 
 /// The objects of a document of one page.
-fn document(page: &Content, width: f32, height: f32) -> Vec<u8> {
+fn objects(page: &Content, width: f32, height: f32) -> [String; 4] {
     let states: String = page
         .opacities
         .iter()
@@ -241,7 +241,7 @@ fn document(page: &Content, width: f32, height: f32) -> Vec<u8> {
             format!("/G{of} << /ca {opacity} /CA {opacity} >> ")
         })
         .collect();
-    let objects = [
+    [
         "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
         format!(
@@ -255,7 +255,12 @@ fn document(page: &Content, width: f32, height: f32) -> Vec<u8> {
             page.operators.len(),
             page.operators
         ),
-    ];
+    ]
+}
+
+/// A document of one page.
+fn document(page: &Content, width: f32, height: f32) -> Vec<u8> {
+    let objects = objects(page, width, height);
     let mut out = b"%PDF-1.4\n".to_vec();
     let mut offsets = Vec::new();
     for (index, object) in objects.iter().enumerate() {

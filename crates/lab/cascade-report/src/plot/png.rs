@@ -6,7 +6,7 @@ use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{fontdb, Options, Tree};
 
 use super::{font, Plot};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 impl Plot {
     /// The picture of [`to_svg`](Self::to_svg) as PNG, with `scale` pixels per unit of the SVG (2
@@ -14,7 +14,7 @@ impl Plot {
     /// fonts the machine has.
     ///
     /// # Errors
-    /// [`Error::Draw`], which no plot is known to cause.
+    /// What the library that draws says; no plot is known to cause it.
     pub fn to_png(&self, scale: f32) -> Result<Vec<u8>> {
         let scale = scale.clamp(0.25, 8.0);
         let tree = Tree::from_str(&self.to_svg(), &options()).map_err(|e| self.undrawn(e))?;
@@ -30,10 +30,8 @@ impl Plot {
     }
 
     pub(super) fn undrawn(&self, message: impl ToString) -> Error {
-        Error::Draw {
-            title: self.title.clone(),
-            message: message.to_string(),
-        }
+        let message = format!("cannot draw \"{}\": {}", self.title, message.to_string());
+        Error::new(ErrorKind::Drawing, message)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::store::{claim, same_experiment, Shard};
 use super::{Experiment, Record, Results, RECORDS};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::write_atomically;
 
 /// Puts shards of one experiment together in a new folder, which then holds, byte for byte, what
@@ -24,16 +24,15 @@ pub fn merge<R: Record>(shards: &[impl AsRef<Path>], into: &Path) -> Result<Resu
     let lines = in_order(&shards)?;
     refuse_missing(experiment, shards.len(), &lines)?;
     if into.join(RECORDS).exists() {
-        return Err(Error::Occupied {
-            folder: into.to_owned(),
-        });
+        let problem = "already holds results; merge into a new folder";
+        return Err(Error::other_results(into, problem));
     }
     write(into, experiment, &lines)?;
     Results::open(into, experiment)
 }
 
 fn common_experiment<R>(shards: &[Shard<R>]) -> Result<&Experiment> {
-    let first = &shards.first().ok_or(Error::NoShards)?.experiment;
+    let first = &shards.first().ok_or_else(Error::no_shards)?.experiment;
     for shard in shards {
         same_experiment(&shard.folder, &shard.experiment, first)?;
     }
@@ -59,14 +58,13 @@ fn in_order<R>(shards: &[Shard<R>]) -> Result<BTreeMap<u64, &[u8]>> {
 }
 
 fn overlap<R>(first: (&Shard<R>, u64, &str), second: (&Shard<R>, u64, &str)) -> Error {
-    Error::Overlap {
-        first: first.0.folder.clone(),
-        first_index: first.1,
-        first_id: first.2.to_owned(),
-        second: second.0.folder.clone(),
-        second_index: second.1,
-        second_id: second.2.to_owned(),
-    }
+    let (first_folder, first_index, first_id) = (first.0.folder.display(), first.1, first.2);
+    let (second_folder, second_index, second_id) = (second.0.folder.display(), second.1, second.2);
+    let message = format!(
+        "{first_folder} and {second_folder} both have the record with index {first_index} (`{first_id}`) or index \
+         {second_index} (`{second_id}`); give each shard once, and let shards not overlap"
+    );
+    Error::new(ErrorKind::Shards, message)
 }
 
 fn refuse_missing(
@@ -78,13 +76,15 @@ fn refuse_missing(
     if gaps.is_empty() {
         return Ok(());
     }
-    Err(Error::Missing {
-        experiment: experiment.key.clone(),
-        shards,
-        missing: gaps.iter().map(|(first, last)| last - first + 1).sum(),
-        records: experiment.records,
-        ranges: ranges(&gaps),
-    })
+    let missing: u64 = gaps.iter().map(|(first, last)| last - first + 1).sum();
+    let message = format!(
+        "the {shards} shards of `{}` lack {missing} of its {} records: index {}; give the folders that have them, or \
+         resume the shards that were stopped",
+        experiment.key,
+        experiment.records,
+        ranges(&gaps)
+    );
+    Err(Error::new(ErrorKind::Shards, message))
 }
 
 /// First and last number of each gap of ascending `present` in `0..end`.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use super::{Experiment, Record, EXPERIMENT, RECORDS};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::write_atomically;
 
 /// A folder of results that is open for appending, and locked against other processes.
@@ -90,8 +90,8 @@ impl<R: Record> Results<R> {
     /// process, though perhaps not a power failure.
     ///
     /// # Errors
-    /// [`Error::Duplicate`], [`Error::OutOfRange`], or what the system says. The file is then as it
-    /// was.
+    /// A record that is there already or lies outside of the experiment, or what the system says.
+    /// The file is then as it was.
     pub fn append(&mut self, record: R) -> Result<()> {
         let line = line(&record)?;
         self.known.insert(&self.path, &self.experiment, &record)?;
@@ -118,21 +118,20 @@ impl Known {
     fn insert(&mut self, file: &Path, experiment: &Experiment, record: &impl Record) -> Result<()> {
         let (index, id) = (record.index(), record.id());
         if index >= experiment.records {
-            return Err(Error::OutOfRange {
-                file: file.to_owned(),
-                index,
-                id: id.to_owned(),
-                records: experiment.records,
-            });
+            let message = format!(
+                "the record `{id}` has index {index}, and the experiment of {} ends before {}; count from 0",
+                file.display(),
+                experiment.records
+            );
+            return Err(Error::new(ErrorKind::Record, message));
         }
         if let Some((found_index, found_id)) = self.find(index, id) {
-            return Err(Error::Duplicate {
-                file: file.to_owned(),
-                found_index,
-                found_id,
-                index,
-                id: id.to_owned(),
-            });
+            let message = format!(
+                "{} already has the record with index {found_index} and id `{found_id}`, so that one with index {index} \
+                 and id `{id}` cannot be added; each is recorded once",
+                file.display()
+            );
+            return Err(Error::new(ErrorKind::Record, message));
         }
         self.by_index.insert(index, id.to_owned());
         self.by_id.insert(id.to_owned(), index);
@@ -164,8 +163,10 @@ pub(super) struct Shard<R> {
 impl<R: Record> Shard<R> {
     /// Reads a folder. An unfinished last line is passed over.
     pub(super) fn read(folder: &Path) -> Result<Self> {
-        let experiment = read_experiment(folder)?.ok_or_else(|| Error::NoExperiment {
-            folder: folder.to_owned(),
+        let experiment = read_experiment(folder)?.ok_or_else(|| {
+            let problem = "holds no experiment.json; is it a folder of results?";
+            let message = format!("{} {problem}", folder.display());
+            Error::new(ErrorKind::NoResults, message)
         })?;
         let path = folder.join(RECORDS);
         let bytes = match cascade_fs::read(&path, LARGEST_RESULTS) {
@@ -190,14 +191,16 @@ impl<R: Record> Shard<R> {
 /// has files that a report would replace. The folder is made if it is not there.
 ///
 /// # Errors
-/// [`Error::OtherExperiment`], [`Error::UnknownExperiment`], [`Error::Foreign`]; [`Error::Corrupt`]
-/// and [`Error::Io`]. Nothing is then written.
+/// A folder of another or an unknown experiment, foreign files, and files that cannot be read or
+/// understood. Nothing is then written.
 pub fn claim(folder: &Path, experiment: &Experiment) -> Result<()> {
     match read_experiment(folder)? {
         Some(found) => same_experiment(folder, &found, experiment),
-        None if folder.join(RECORDS).exists() => Err(Error::UnknownExperiment {
-            folder: folder.to_owned(),
-        }),
+        None if folder.join(RECORDS).exists() => Err(Error::other_results(
+            folder,
+            "holds results.jsonl and no experiment.json, so it is unknown of what they are; write to another folder, \
+             or delete that one if it is no longer wanted",
+        )),
         None => {
             refuse_foreign(folder, &[])?;
             fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
@@ -216,7 +219,7 @@ pub fn is_result_file(name: &str) -> bool {
 /// report, or of one of these names.
 ///
 /// # Errors
-/// [`Error::Foreign`]; [`Error::Io`].
+/// Such a file, or what the system says.
 pub fn refuse_foreign(folder: &Path, others: &[&str]) -> Result<()> {
     if folder.join(EXPERIMENT).exists() {
         return Ok(());
@@ -233,9 +236,11 @@ pub fn refuse_foreign(folder: &Path, others: &[&str]) -> Result<()> {
     foreign.sort();
     match foreign.first() {
         None => Ok(()),
-        Some(name) => Err(Error::Foreign {
-            file: folder.join(name),
-        }),
+        Some(name) => Err(Error::other_results(
+            &folder.join(name),
+            "would be replaced, and no experiment.json beside it says that it is a result; write to another folder, \
+             or move the file away",
+        )),
     }
 }
 
@@ -248,13 +253,12 @@ pub(super) fn same_experiment(
     if found == expected {
         return Ok(());
     }
-    Err(Error::OtherExperiment {
-        folder: folder.to_owned(),
-        found: found.key.clone(),
-        found_records: found.records,
-        expected: expected.key.clone(),
-        expected_records: expected.records,
-    })
+    let problem = format!(
+        "holds results of the experiment `{}` ({} records), and this is `{}` ({} records); write to another folder, or \
+         delete that one if it is no longer wanted",
+        found.key, found.records, expected.key, expected.records
+    );
+    Err(Error::other_results(folder, problem))
 }
 
 fn read_experiment(folder: &Path) -> Result<Option<Experiment>> {
@@ -265,11 +269,8 @@ fn read_experiment(folder: &Path) -> Result<Option<Experiment>> {
         Err(source) => return Err(Error::io("read", &path)(source)),
     };
     let experiment = serde_json::from_slice(&bytes);
-    experiment.map(Some).map_err(|source| Error::Corrupt {
-        line: source.line(),
-        file: path,
-        source,
-    })
+    let damaged = |source: serde_json::Error| Error::damaged(&path, source.line(), source);
+    experiment.map(Some).map_err(damaged)
 }
 
 fn write_experiment(folder: &Path, experiment: &Experiment) -> Result<()> {
@@ -286,9 +287,12 @@ fn open_locked(path: &Path) -> Result<File> {
     let file = options.open(path).map_err(Error::io("open", path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Busy {
-            file: path.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => {
+            let problem =
+                "is being written by another process; wait for it, or write to another folder";
+            let message = format!("{} {problem}", path.display());
+            Err(Error::new(ErrorKind::Busy, message))
+        }
         Err(TryLockError::Error(source)) => Err(Error::io("lock", path)(source)),
     }
 }
@@ -331,11 +335,8 @@ fn parse_all<R: Record>(
     let mut known = Known::default();
     let mut records = Vec::new();
     for (number, line) in split(whole).enumerate() {
-        let record: R = serde_json::from_slice(line).map_err(|source| Error::Corrupt {
-            file: path.to_owned(),
-            line: number + 1,
-            source,
-        })?;
+        let damaged = |source| Error::damaged(path, number + 1, source);
+        let record: R = serde_json::from_slice(line).map_err(damaged)?;
         known.insert(path, experiment, &record)?;
         records.push(record);
     }
@@ -343,7 +344,7 @@ fn parse_all<R: Record>(
 }
 
 fn line(record: &impl Record) -> Result<Vec<u8>> {
-    let what = || format!("the record `{}`", record.id());
-    let json = serde_json::to_string(record).map_err(|e| Error::json(what())(e))?;
+    let what = format_args!("the record `{}`", record.id());
+    let json = serde_json::to_string(record).map_err(Error::json(what))?;
     Ok((cascade_fs::one_line(json) + "\n").into_bytes())
 }
