@@ -146,7 +146,40 @@ pub enum Error {
     },
 }
 
+/// What an [`enum@Error`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file cannot be read.
+    Io,
+    /// Text that is not a configuration, or an entry that is not valid.
+    Entry,
+    /// Models and settings that do not fit each other.
+    Mismatch,
+    /// A model, or what a drafter needs, cannot be loaded; the source says more.
+    Load,
+    /// Models that do not fit into memory together.
+    Memory,
+    /// A device that is not there.
+    Device,
+    /// A configuration that has no form as a file.
+    Unwritable,
+}
+
 impl Error {
+    /// What it is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unreadable { .. } => ErrorKind::Io,
+            Self::Cascade { .. } | Self::Vocabulary { .. } => ErrorKind::Mismatch,
+            Self::Model { .. } | Self::Drafter { .. } | Self::Chat(_) => ErrorKind::Load,
+            Self::Memory { .. } => ErrorKind::Memory,
+            Self::Device(_) => ErrorKind::Device,
+            Self::Unwritable { .. } => ErrorKind::Unwritable,
+            _ => ErrorKind::Entry,
+        }
+    }
+
     /// What is wrong with a model of a configuration.
     pub(crate) fn model(label: &str, key: &str, source: cascade_models::Error) -> Self {
         let key = match source {

@@ -87,7 +87,7 @@ pub use chat::ModelChat;
 pub use config::{Config, Drafter, GenerationSettings, Neural};
 pub use costs::{CostClock, CostError, CostFile, ForwardTime, Measured};
 pub use defaults::{default_draft_tokens, default_lenience, default_nodes, k_matrix};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use locator::{model_source, register_embedded, EmbeddedFiles};
 pub use pool::{AssembleOptions, ModelPool, StandIn};
 pub use prompt::{Content, ContentKind, PromptError, PromptTemplate, Turns};

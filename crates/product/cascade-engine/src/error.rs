@@ -8,6 +8,48 @@ use crate::{KMatrixError, DEFAULT_MAX_NODES, LONGEST_STOP};
 /// A result whose error is [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// What an [`enum@Error`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Parts of a cascade that are missing, given twice or not valid.
+    Setup,
+    /// Models, drafters and settings that do not fit each other.
+    Mismatch,
+    /// A prompt, or another part of a request, that cannot be answered.
+    Request,
+    /// A model failed.
+    Model,
+    /// The tokenizer failed.
+    Tokenizer,
+}
+
+impl Error {
+    /// What it is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotJoint { .. }
+            | Self::StopRuleOfJoint { .. }
+            | Self::ScheduledDrafter { .. }
+            | Self::KMatrixSize { .. }
+            | Self::TooManyNodes { .. }
+            | Self::InexactOrder { .. }
+            | Self::NoSharedToken { .. }
+            | Self::NoHiddenState { .. }
+            | Self::ArchitectureMismatch { .. } => ErrorKind::Mismatch,
+            Self::EmptyStopSequence
+            | Self::LongStopSequences { .. }
+            | Self::NoCodec
+            | Self::EmptyPrompt
+            | Self::PromptTooLong { .. }
+            | Self::PromptLimit(_) => ErrorKind::Request,
+            Self::Model { .. } => ErrorKind::Model,
+            Self::Codec(_) => ErrorKind::Tokenizer,
+            _ => ErrorKind::Setup,
+        }
+    }
+}
+
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

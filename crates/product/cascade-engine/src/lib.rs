@@ -57,7 +57,7 @@ pub use cascade_verify::{
     InvalidLenience, InvalidLossBudget, Lenience, LossBudget, ReviewRule, Rule, UnknownRule,
 };
 pub use clock::{Clock, SystemClock, ThreadClock, VirtualClock};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use generation::Generation;
 pub use k_matrix::{Convention, KMatrix, KMatrixError};

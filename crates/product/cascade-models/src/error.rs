@@ -174,7 +174,41 @@ pub enum Error {
     },
 }
 
+/// What an [`enum@Error`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Files that are missing, damaged or of another model; the source says more.
+    Files,
+    /// A model, a head or a setting of one that there is no code for, or that makes no sense.
+    Unsupported,
+    /// Memory or threads that cannot be had.
+    Resources,
+    /// A device that is not there, or cannot do what is asked of it.
+    Device,
+}
+
 impl Error {
+    /// What it is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Checkpoint(_) | Self::LeftoverLayers { .. } => ErrorKind::Files,
+            Self::DoesNotFit { .. }
+            | Self::OutOfMemory { .. }
+            | Self::Threads { .. }
+            | Self::SourceTooLong { .. } => ErrorKind::Resources,
+            #[cfg(feature = "gpu")]
+            Self::Gpu(_) => ErrorKind::Device,
+            #[cfg(feature = "candle")]
+            Self::Candle(_) => ErrorKind::Device,
+            Self::GpuComputeType { .. }
+            | Self::GpuCacheType { .. }
+            | Self::Device { .. }
+            | Self::Instructions { .. } => ErrorKind::Device,
+            _ => ErrorKind::Unsupported,
+        }
+    }
+
     /// What it means that there is no memory for a matrix.
     pub(crate) fn no_memory(
         tensor: &str,

@@ -52,7 +52,7 @@ pub use cascade_hub::{
 pub use decoder::DecoderConfig;
 pub use device::{parse_device, CandlePlace, Device, DeviceSpec, OpenDevice};
 pub use dtype::{parse_cache_type, CacheType};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use estimate::MemoryEstimate;
 pub use gathering::{
     score_together, BatchCounts, BatchForward, BatchedSession, Batcher, Participant, Running,
