@@ -476,7 +476,7 @@ fn templates_get_variables() {
     }
     let raw = ["run", "-m", &path, "--chat-template-kwargs", "{}", "Hi"];
     let message = error(&cascade(&raw));
-    assert!(message.contains("is no chat template"), "{message}");
+    assert!(message.contains("is not a chat template"), "{message}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cascade_config::{AssembleOptions, Config, DeviceSpec, ScheduleConfig};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, Error, ErrorKind, ScheduleConfig};
 use cascade_models::HubOptions;
 
 const GOOD: &str = "
@@ -407,6 +407,22 @@ fn sampling_that_makes_no_sense() {
 }
 
 #[test]
+fn errors_say_what_they_are_about() {
+    cascade_demo::register();
+    let parsed = |text: &str| Config::parse(text, "bad.yaml", Path::new(""));
+    let entry = parsed(&GOOD.replace("lenience: 2", "lenience: 0")).unwrap_err();
+    assert_eq!(entry.kind(), ErrorKind::Entry);
+    let nowhere = GOOD.replace("embedded:demo-t5-target", "./nowhere");
+    let assembled = parsed(&nowhere).unwrap().assemble(&offline());
+    let error = assembled.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Load);
+    let Error::Model { source, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(source.kind(), cascade_models::ErrorKind::Files);
+}
+
+#[test]
 fn rules_and_branches_that_make_no_sense() {
     cascade_demo::register();
     let target = "target: { model: embedded:demo-t5-target";
@@ -545,11 +561,11 @@ fn schedules_and_stop_rules_that_make_no_sense_are_named() {
         ),
         ("{ length: 3, confidence: 0.4 }", "map with a single key"),
         ("{ length: 0 }", "drafters[0].stop_rule.length: it is 0"),
-        ("{ confidence: 1.5 }", "it is no probability"),
-        ("{ confidence: .nan }", "it is no probability"),
+        ("{ confidence: 1.5 }", "it is not a probability"),
+        ("{ confidence: .nan }", "it is not a probability"),
         (
             "{ adaptive_confidence: { start: -1 } }",
-            "it is no probability",
+            "it is not a probability",
         ),
         ("{ mdp: { cost: 0 } }", "above 0"),
         ("{ mdp: { delta: .inf } }", "delta"),

@@ -105,7 +105,9 @@ fn check(args: &CheckLosslessArgs) -> Result<()> {
         bail!("--generations, --samples and --length must be 1 or more");
     }
     if let Some(gap) = args.tolerance.filter(|gap| !gap.is_finite() || *gap < 0.0) {
-        bail!("--tolerance {gap} is no gap between two logits; give a finite number of 0 or more");
+        bail!(
+            "--tolerance {gap} is not a gap between two logits; give a finite number of 0 or more"
+        );
     }
     if !(args.level > 0.0 && args.level < 1.0) {
         bail!("--level must be between 0 and 1");

@@ -207,7 +207,7 @@ impl Asked<'_> {
     fn plain(&self, template: PromptTemplate) -> Result<Template> {
         if self.variables.is_some() && !(self.system.is_some() && template.is_conversation()) {
             bail!(
-                "--chat-template-kwargs: the prompt template {template} is no chat template; add --chat for \
+                "--chat-template-kwargs: the prompt template {template} is not a chat template; add --chat for \
                  the model's"
             );
         }

@@ -60,9 +60,7 @@ pub enum Error {
     },
 
     /// A variable whose name stands for something else.
-    #[error(
-        "\"{name}\" is no variable of one's own: templates get it from the program; leave it out"
-    )]
+    #[error("\"{name}\" is set by the program for every template; leave it out")]
     Variable {
         /// The name.
         name: String,

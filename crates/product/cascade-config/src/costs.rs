@@ -163,7 +163,7 @@ impl CostFile {
             f.rows > 0 && [f.seconds, f.fastest, f.slowest].into_iter().all(is_time)
         };
         if let Some(bad) = costs.forwards.iter().find(|forward| !good(forward)) {
-            return Err(format!("{bad:?} is no forward"));
+            return Err(format!("{bad:?} is not a forward"));
         }
         match costs.forwards.iter().any(|forward| forward.rows == 1) {
             true => Ok(costs),

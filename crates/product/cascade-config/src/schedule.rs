@@ -7,8 +7,8 @@ use cascade_engine::{AssumedCosts, KMatrix, OnlineSchedule, Placement, Schedule,
 pub enum ScheduleConfig {
     /// As many tokens of each drafter as a K matrix says: `k: {…}`.
     Static(KMatrix),
-    /// What pays at present ([`OnlineSchedule`]): `schedule: online`, and what a configuration
-    /// without `k` means.
+    /// Tokens whose expected gain exceeds their measured cost ([`OnlineSchedule`]): `schedule:
+    /// online`, and what a configuration without `k` means.
     Online,
 }
 

@@ -112,11 +112,12 @@ impl StopRuleConfig {
             Self::Length(0) => wrong("length", "it is 0; give 1 or more"),
             Self::Heuristic { start: 0 } => wrong("heuristic", "it starts at 0; give 1 or more"),
             Self::Confidence(p) if !is_probability(*p) => {
-                wrong("confidence", "it is no probability; give 0 to 1")
+                wrong("confidence", "it is not a probability; give 0 to 1")
             }
-            Self::AdaptiveConfidence { start } if !is_probability(*start) => {
-                wrong("adaptive_confidence", "it is no probability; give 0 to 1")
-            }
+            Self::AdaptiveConfidence { start } if !is_probability(*start) => wrong(
+                "adaptive_confidence",
+                "it is not a probability; give 0 to 1",
+            ),
             Self::Mdp { cost, .. } if !(*cost > 0.0 && cost.is_finite()) => {
                 wrong("mdp", "the cost is not above 0 and finite")
             }

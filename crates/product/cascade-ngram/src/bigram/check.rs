@@ -17,7 +17,7 @@ impl BigramTable {
             let ends = token + 1 < vocab_size || end == pairs as u64;
             if !begins || !ends || start > end || end > pairs as u64 {
                 return Err(self.invalid(format!(
-                    "the offsets of token {token} are {start}..{end}, which is no row of {pairs} \
+                    "the offsets of token {token} are {start}..{end}, which is not a row of {pairs} \
                      pairs; offsets begin at 0, never fall, and end at the number of pairs"
                 )));
             }
