@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use cascade_config::{AssembleOptions, Assembled, Config, DeviceSpec, StopRuleConfig};
 use cascade_engine::{Cascade, Options};
 use cascade_eval::trace::{
-    replay, replay_options, replay_warnings, replayed_json, totals_json, FirstPicks, Tallies,
-    Tally, Trace, TraceScorer,
+    replay, replay_options, replay_warnings, replayed_json, totals_json, FirstPicks, Record,
+    Tallies, Tally, Trace, TraceScorer,
 };
 use clap::Args;
 
@@ -17,7 +17,7 @@ use crate::args::ScheduleName;
 use crate::exit::ExitCode;
 use crate::models::{set_stop_rule, with_schedule};
 use crate::progress::Progress;
-use crate::terminal::grouped;
+use crate::terminal::{grouped, Out};
 use crate::{interrupt, job, terminal};
 
 mod assumed;
@@ -118,6 +118,22 @@ impl Replay<'_> {
             .take(self.args.limit.unwrap_or(usize::MAX))
             .collect();
         let mut out = terminal::stdout();
+        let (tallies, picks) = self.records(&mut cascade, &records, &mut out)?;
+        if self.args.json {
+            let totals = totals_json(self.config, self.trace, &tallies, &picks);
+            return Ok(terminal::write_json(&mut out, &totals)?);
+        }
+        self.table(&mut out, &tallies)?;
+        Ok(show_expected(&mut out, &picks)?)
+    }
+
+    /// Replays records one by one, until it is interrupted.
+    fn records(
+        &self,
+        cascade: &mut Cascade,
+        records: &[&Record],
+        out: &mut Out,
+    ) -> Result<(Tallies, FirstPicks)> {
         let mut tallies = Tallies::default();
         let mut picks = FirstPicks::default();
         let top = self.trace.header.sampling();
@@ -130,14 +146,14 @@ impl Replay<'_> {
                 break;
             }
             let generation = match top {
-                None => replay(&mut cascade, record, &self.options)?,
-                Some(most) => picks.add(&mut cascade, record, (&self.options, most))?,
+                None => replay(cascade, record, &self.options)?,
+                Some(most) => picks.add(cascade, record, (&self.options, most))?,
             };
             tallies.add(record.category.as_deref(), &generation);
             done += 1;
             progress.step();
             if self.args.json {
-                terminal::write_json(&mut out, &replayed_json(record, &generation))?;
+                terminal::write_json(out, &replayed_json(record, &generation))?;
             }
         }
         drop(progress);
@@ -147,17 +163,7 @@ impl Replay<'_> {
                 self.args.offset + done
             ));
         }
-        match self.args.json {
-            true => terminal::write_json(
-                &mut out,
-                &totals_json(self.config, self.trace, &tallies, &picks),
-            )?,
-            false => {
-                self.table(&mut out, &tallies)?;
-                show_expected(&mut out, &picks)?;
-            }
-        }
-        Ok(())
+        Ok((tallies, picks))
     }
 
     fn table(&self, out: &mut impl Write, tallies: &Tallies) -> Result<()> {

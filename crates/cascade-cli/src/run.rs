@@ -264,16 +264,7 @@ impl Runner {
                 out.styled(dim, &heading)?;
                 writeln!(out, "\n")?;
             }
-            let mut written = Ok(());
-            let (generation, comparison) = runner.answer(question, &mut |event| {
-                written = show_event(&mut out, event);
-                match written {
-                    Ok(()) => interrupt::unless_requested(),
-                    Err(_) => ControlFlow::Break(()),
-                }
-            })?;
-            written?;
-            writeln!(out, "{}", ending(&generation))?;
+            let (generation, comparison) = runner.stream(question, &mut out)?;
             if let Some(mark) = show::mark(question, &generation).filter(|_| !quiet) {
                 show::dim_lines(&mut out, &[mark])?;
             }
@@ -294,6 +285,25 @@ impl Runner {
         }
         out.flush()?;
         Ok(totals)
+    }
+
+    /// Answers, and writes the answer while it comes.
+    fn stream(
+        &mut self,
+        question: &Question<'_>,
+        out: &mut Out,
+    ) -> Result<(GenerationOutput, Option<Comparison>)> {
+        let mut written = Ok(());
+        let answered = self.answer(question, &mut |event| {
+            written = show_event(out, event);
+            match written {
+                Ok(()) => interrupt::unless_requested(),
+                Err(_) => ControlFlow::Break(()),
+            }
+        })?;
+        written?;
+        writeln!(out, "{}", ending(&answered.0))?;
+        Ok(answered)
     }
 
     /// Asks all turns of all inputs, each after the answers to the earlier turns.

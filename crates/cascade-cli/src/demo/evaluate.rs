@@ -4,11 +4,11 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 
 use anyhow::{bail, Result};
-use cascade_config::{AssembleOptions, DeviceSpec, PromptTemplate};
+use cascade_config::{AssembleOptions, Config, DeviceSpec, PromptTemplate};
 use cascade_data::problems::{Kind, Split};
 use cascade_data::ProblemSet;
 use cascade_eval::trace::FirstToken;
-use cascade_eval::{share_interval, Bootstrap, Phase, WordProblems, WordProblemsReport};
+use cascade_eval::{share_interval, Bootstrap, Phase, SetReport, WordProblems, WordProblemsReport};
 use cascade_report::{Evidence, Figure, Figures, Table};
 use clap::Args;
 
@@ -60,16 +60,26 @@ pub(crate) struct EvaluateArgs {
 }
 
 pub(super) fn run(args: &EvaluateArgs) -> Result<ExitCode> {
-    let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
-    if !config.generation.options().decoding.is_greedy() {
-        bail!(
-            "{}: temperature: problems are answered greedily; leave it 0",
-            config.label
-        );
+    let Some(report) = evaluated(args)? else {
+        terminal::note(format_args!(
+            "interrupted: nothing is shown, as half a set says little"
+        ));
+        return Ok(interrupt::status());
+    };
+    let mut out = terminal::stdout();
+    match args.json {
+        true => terminal::write_json(&mut out, &report)?,
+        false => {
+            let table = table(args, &report)?.to_markdown();
+            write!(out, "{}", folded(&table, Some(fold::fitting())))?;
+        }
     }
-    if let Some(tokens) = args.max_new_tokens {
-        config.generation.max_new_tokens = tokens;
-    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was found; `None` if it was interrupted.
+fn evaluated(args: &EvaluateArgs) -> Result<Option<WordProblemsReport>> {
+    let config = asked(args)?;
     let assembly = AssembleOptions::default().with_device(args.device);
     let pool = config.pool(&assembly);
     pool.target(&config)?;
@@ -89,60 +99,47 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<ExitCode> {
     };
     interrupt::cooperate();
     let mut progress = Progress::new(problems.sets().count() * args.limit, "problems");
-    let report = problems.run(|phase| {
+    Ok(problems.run(|phase| {
         if phase == Phase::Answer {
             progress.step();
         }
         interrupt::unless_requested()
-    })?;
-    drop(progress);
-    let Some(report) = report else {
-        terminal::note(format_args!(
-            "interrupted: nothing is shown, as half a set says little"
-        ));
-        return Ok(interrupt::status());
-    };
-    let mut out = terminal::stdout();
-    match args.json {
-        true => terminal::write_json(&mut out, &report)?,
-        false => {
-            let table = table(args, &report)?.to_markdown();
-            write!(out, "{}", folded(&table, Some(fold::fitting())))?;
-        }
+    })?)
+}
+
+/// The configuration of the models.
+fn asked(args: &EvaluateArgs) -> Result<Config> {
+    let mut config = configuration(&args.models, args.device, DEFAULT_CONFIG)?;
+    if !config.generation.options().decoding.is_greedy() {
+        bail!(
+            "{}: temperature: problems are answered greedily; leave it 0",
+            config.label
+        );
     }
-    Ok(ExitCode::SUCCESS)
+    if let Some(tokens) = args.max_new_tokens {
+        config.generation.max_new_tokens = tokens;
+    }
+    Ok(config)
 }
 
 fn table(args: &EvaluateArgs, report: &WordProblemsReport) -> Result<Table> {
     let found = &report.sets;
-    let title = format!("{} on word problems", report.target);
-    let exact = found
-        .iter()
-        .map(|found| share(found.marks.right, found.marks.answers));
-    let mut table = Table::new(title)
+    let shares = |header: &str, of: &dyn Fn(&SetReport) -> Option<Figure>| {
+        percent(header, Evidence::Measured, found.iter().map(of))
+    };
+    let right = shares("right", &|of| share(of.marks.right, of.marks.answers));
+    let mut table = Table::new(format!("{} on word problems", report.target))
         .labels("Problems", found.iter().map(|found| name(found.set)))?
-        .figures(percent("right", Evidence::Measured, exact).intervals(SHARES))?
-        .figures(percent(
-            "no result",
-            Evidence::Measured,
-            found
-                .iter()
-                .map(|found| whole(found.marks.missing, found.marks.answers)),
-        ))?
-        .figures(percent(
-            "loops",
-            Evidence::Measured,
-            found
-                .iter()
-                .map(|found| whole(found.endings.loops, found.endings.answers)),
-        ))?
-        .figures(percent(
-            "at limit",
-            Evidence::Measured,
-            found
-                .iter()
-                .map(|found| whole(found.endings.at_limit, found.endings.answers)),
-        ))?;
+        .figures(right.intervals(SHARES))?
+        .figures(shares("no result", &|of| {
+            whole(of.marks.missing, of.marks.answers)
+        }))?
+        .figures(shares("loops", &|of| {
+            whole(of.endings.loops, of.endings.answers)
+        }))?
+        .figures(shares("at limit", &|of| {
+            whole(of.endings.at_limit, of.endings.answers)
+        }))?;
     for (drafter, drafter_name) in report.drafters.iter().enumerate() {
         let kept = found
             .iter()
@@ -150,20 +147,8 @@ fn table(args: &EvaluateArgs, report: &WordProblemsReport) -> Result<Table> {
         table =
             table.figures(percent(drafter_name, Evidence::Replayed, kept).intervals(BOOTSTRAP))?;
     }
-    let templates: Vec<&str> = found.iter().map(|found| found.template.name()).collect();
-    let few = match args.limit < FEWEST {
-        true => format!(" Too few for a verdict: give --limit {FEWEST} or more."),
-        false => String::new(),
-    };
     Ok(table
-        .note(format!(
-            "{} problems of each set, the first of seed {}, greedy, at most {} new tokens; asked \
-             with {}.{few}",
-            args.limit,
-            args.seed,
-            report.max_new_tokens,
-            distinct(&templates).join(", "),
-        ))
+        .note(asked_how(args, report))
         .note(
             "right: share of answers with the known number or letter. loops: answers whose end \
              repeats itself; at limit: others that did not end.",
@@ -173,6 +158,22 @@ fn table(args: &EvaluateArgs, report: &WordProblemsReport) -> Result<Table> {
              the drafter proposes, each drafter alone, one token a step, on the target's own \
              answers.",
         ))
+}
+
+fn asked_how(args: &EvaluateArgs, report: &WordProblemsReport) -> String {
+    let templates = report.sets.iter().map(|found| found.template.name());
+    let templates: Vec<&str> = templates.collect();
+    let few = match args.limit < FEWEST {
+        true => format!(" Too few for a verdict: give --limit {FEWEST} or more."),
+        false => String::new(),
+    };
+    format!(
+        "{} problems of each set, the first of seed {}, greedy, at most {} new tokens; asked with {}.{few}",
+        args.limit,
+        args.seed,
+        report.max_new_tokens,
+        distinct(&templates).join(", "),
+    )
 }
 
 /// Problems below which nothing is concluded.

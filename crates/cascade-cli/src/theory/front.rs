@@ -110,60 +110,78 @@ impl FrontArgs {
         let mut rows = Vec::new();
         let mut plots = Vec::new();
         for named in &chains {
-            let first = rows.len();
-            let extra = self.epsilon.iter().copied().map(AcceptMore::Extra);
-            let budgets = self.budget.iter().copied().map(AcceptMore::Budget);
-            let uno = self.epsilon.iter().filter(|_| self.uno);
-            let uno = uno.copied().map(AcceptMore::ExtraUnoptimized);
-            for rule in extra.chain(uno).chain(budgets) {
-                rows.push(Row::new(named, rule, self.chains.runs)?);
-            }
+            let of_chain = self.rows(named)?;
             if plots.is_empty() {
-                plots.push(plot(named, &rows[first..])?);
+                plots.push(plot(named, &of_chain)?);
             }
+            rows.extend(of_chain);
         }
-        let all = |of: &dyn Fn(&Row) -> Option<Figure>| rows.iter().map(of).collect::<Vec<_>>();
-        let computed = all(&|row| Some(Figure::new(row.computed.rejections)));
-        let simulated = all(&|row| Some(figure(&row.simulated)));
-        let off = all(&|row| row.deviation().map(Figure::new));
-        let rejection = all(&|row| Some(row.per_token(row.computed.rejections)));
-        let bias = all(&|row| Some(row.per_token(row.computed.bias)));
-        let distance = all(&|row| Some(row.per_token(row.computed.distance)));
-        let computed_column =
-            |header: &str, figures| Figures::new(header, Evidence::Computed, figures).decimals(4);
-        let table = Table::new(format!("Rejections against bias: {described}"))
-            .labels("Chain", rows.iter().map(|row| row.name.clone()))?
-            .labels("Rule", rows.iter().map(Row::called))?
-            .figures(computed_column("Rejections", computed))?
-            .figures(
-                Figures::new("Rejections", Evidence::Simulated, simulated)
-                    .decimals(4)
-                    .intervals(NORMAL),
-            )?
-            .figures(Figures::new("Off", Evidence::Simulated, off).unit("standard errors"))?
-            .figures(computed_column("P(reject) of a token", rejection))?
-            .figures(computed_column("Bias of a token", bias))?
-            .figures(computed_column("TV of the models", distance))?
-            .note("ε: a token x is accepted with min(1, (target(x) + ε)/drafter(x)); δ: with so much more than in \
-                   speculative sampling that the bias of no token is above δ. Rejected tokens are replaced in the best way (Theorem \
-                   4: Decoding-OPT), or by the target's own distribution (UNO), which is off the front. What is emitted is not the target's distribution: the bias is their distance. P(reject) + bias = \
-                   TV: the front (Theorem 5).");
+        Ok(Findings {
+            title: "Rejections against bias".to_owned(),
+            summary: self.summary(&rows),
+            records: rows.iter().map(Row::record).collect(),
+            table: table(&described, &rows)?,
+            plots,
+        })
+    }
+
+    /// A chain with all over-acceptances.
+    fn rows(&self, named: &Named) -> Result<Vec<Row>> {
+        let extra = self.epsilon.iter().copied().map(AcceptMore::Extra);
+        let budgets = self.budget.iter().copied().map(AcceptMore::Budget);
+        let uno = self.epsilon.iter().filter(|_| self.uno);
+        let uno = uno.copied().map(AcceptMore::ExtraUnoptimized);
+        let rules = extra.chain(uno).chain(budgets);
+        rules
+            .map(|rule| Row::new(named, rule, self.chains.runs))
+            .collect()
+    }
+
+    fn summary(&self, rows: &[Row]) -> String {
         let off_front = rows.iter().filter(|row| row.rule.is_optimal());
         let off_front = off_front.map(|row| row.computed.off_front);
         let off_front = off_front.fold(0.0, f64::max);
         let optimal = if self.uno { " of Decoding-OPT" } else { "" };
-        let summary = format!(
+        format!(
             "{} No position{optimal} is off the front by more than {off_front:.1e}.",
             largest(rows.iter().map(Row::deviation))
-        );
-        Ok(Findings {
-            title: "Rejections against bias".to_owned(),
-            summary,
-            records: rows.iter().map(Row::record).collect(),
-            table,
-            plots,
-        })
+        )
     }
+}
+
+const NOTE: &str = "ε: a token x is accepted with min(1, (target(x) + ε)/drafter(x)); δ: with so much more than in \
+     speculative sampling that the bias of no token is above δ. Rejected tokens are replaced in the best way (Theorem \
+     4: Decoding-OPT), or by the target's own distribution (UNO), which is off the front. What is emitted is not the \
+     target's distribution: the bias is their distance. P(reject) + bias = TV: the front (Theorem 5).";
+
+fn table(described: &str, rows: &[Row]) -> Result<Table> {
+    let computed = |header: &str, of: &dyn Fn(&Row) -> Figure| {
+        let figures: Vec<_> = rows.iter().map(|row| Some(of(row))).collect();
+        Figures::new(header, Evidence::Computed, figures).decimals(4)
+    };
+    let simulated: Vec<_> = rows
+        .iter()
+        .map(|row| Some(figure(&row.simulated)))
+        .collect();
+    let simulated = Figures::new("Rejections", Evidence::Simulated, simulated).decimals(4);
+    let off = rows.iter().map(|row| row.deviation().map(Figure::new));
+    let off = Figures::new("Off", Evidence::Simulated, off.collect::<Vec<_>>());
+    let rejections = |row: &Row| Figure::new(row.computed.rejections);
+    let rejection = |row: &Row| row.per_token(row.computed.rejections);
+    let table = Table::new(format!("Rejections against bias: {described}"))
+        .labels("Chain", rows.iter().map(|row| row.name.clone()))?
+        .labels("Rule", rows.iter().map(Row::called))?
+        .figures(computed("Rejections", &rejections))?
+        .figures(simulated.intervals(NORMAL))?
+        .figures(off.unit("standard errors"))?
+        .figures(computed("P(reject) of a token", &rejection))?
+        .figures(computed("Bias of a token", &|row| {
+            row.per_token(row.computed.bias)
+        }))?
+        .figures(computed("TV of the models", &|row| {
+            row.per_token(row.computed.distance)
+        }))?;
+    Ok(table.note(NOTE))
 }
 
 /// The front of the chain's first position, and where the over-acceptances are on it.

@@ -104,34 +104,48 @@ impl ForwardCheck {
             let text = tokens.take(context + most);
             let alone = one_by_one(scorer, &text, context)?;
             for rows in rows {
-                let of = |compared| CheckedForward {
+                let forward = (&text[..context], &text[context..context + rows - 1]);
+                let of_rows = comparisons(scorer, &mut other, forward, &alone)?;
+                checked.extend(of_rows.into_iter().map(|compared| CheckedForward {
                     context,
                     rows,
                     compared,
-                };
-                let chain = TokenTree::chain(text[context..context + rows - 1].iter().copied());
-                let scored = logits(scorer.score(&text[..context], &chain, Want::LOGITS)?)?;
-                checked.push(of(Compared::Chain {
-                    differing: differing(&alone, &scored, 0..rows),
-                    distance: distance(&alone, &scored, 0..rows),
                 }));
-                if rows > 2 {
-                    let (tree, path) = with_siblings(&text[context..], rows - 1);
-                    let scored = logits(scorer.score(&text[..context], &tree, Want::LOGITS)?)?;
-                    checked.push(of(Compared::Tree {
-                        differing: differing(&alone, &scored, path.iter().copied()),
-                        distance: distance(&alone, &scored, path.into_iter()),
-                    }));
-                }
-                if let Some(other) = &mut other {
-                    let theirs = logits(other.score(&text[..context], &chain, Want::LOGITS)?)?;
-                    let distance = distance(&alone, &theirs, 0..rows);
-                    checked.push(of(Compared::Other { distance }));
-                }
             }
         }
         Ok(checked)
     }
+}
+
+/// Forwards of a context with what follows it, as a chain and as a tree, compared with its rows
+/// `alone`.
+fn comparisons(
+    scorer: &mut dyn Scorer,
+    other: &mut Option<&mut dyn Scorer>,
+    (context, drafted): (&[TokenId], &[TokenId]),
+    alone: &[Vec<f32>],
+) -> Result<Vec<Compared>> {
+    let rows = 0..drafted.len() + 1;
+    let chain = TokenTree::chain(drafted.iter().copied());
+    let scored = logits(scorer.score(context, &chain, Want::LOGITS)?)?;
+    let mut compared = vec![Compared::Chain {
+        differing: differing(alone, &scored, rows.clone()),
+        distance: distance(alone, &scored, rows.clone()),
+    }];
+    if drafted.len() > 1 {
+        let (tree, path) = with_siblings(drafted, drafted.len());
+        let scored = logits(scorer.score(context, &tree, Want::LOGITS)?)?;
+        compared.push(Compared::Tree {
+            differing: differing(alone, &scored, path.iter().copied()),
+            distance: distance(alone, &scored, path.into_iter()),
+        });
+    }
+    if let Some(other) = other {
+        let theirs = logits(other.score(context, &chain, Want::LOGITS)?)?;
+        let distance = distance(alone, &theirs, rows);
+        compared.push(Compared::Other { distance });
+    }
+    Ok(compared)
 }
 
 /// Logits of each token of `text` behind a context, by forwards of one row.

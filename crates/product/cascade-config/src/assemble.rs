@@ -70,6 +70,15 @@ impl Target {
         }
     }
 
+    fn part(&self, name: &str) -> Part {
+        Part {
+            name: name.to_owned(),
+            source: self.source.clone(),
+            role: Role::Target,
+            parameters: self.parameters,
+        }
+    }
+
     /// The same with assumed times.
     pub fn with_times(self, times: AssumedTimes) -> Self {
         Self {
@@ -307,12 +316,7 @@ impl ModelPool {
         self.check_memory(config, loaded)?;
         let models = self.drafting(config, &target)?;
         let drafters: Vec<_> = config.drafters().iter().zip(&models).collect();
-        let mut parts = vec![Part {
-            name: config.target.name.clone(),
-            source: target.source.clone(),
-            role: Role::Target,
-            parameters: target.parameters,
-        }];
+        let mut parts = vec![target.part(&config.target.name)];
         parts.extend(drafters.iter().map(|(own, model)| model.part(own.name())));
         let of_drafters = drafters
             .iter()
@@ -387,13 +391,7 @@ impl ModelPool {
             builder = builder.work_clock(OwnTime(participant.clone()));
         }
         if let Some(inner) = target.codec {
-            builder = builder.codec(Arc::new(GuardedCodec {
-                inner,
-                limit: config.generation.prompt_limit,
-                encoder: target.model.as_ref().and_then(encoder),
-                notices: self.notices(),
-                said: Mutex::default(),
-            }));
+            builder = builder.codec(self.guarded(config, inner, target.model.as_ref()));
         }
         for (own, model) in drafters {
             builder = model.add(builder, own.name(), times.as_mut(), sessions);
@@ -402,6 +400,22 @@ impl ModelPool {
             }
         }
         builder
+    }
+
+    /// A codec that keeps to the configuration's limit of prompts.
+    fn guarded(
+        &self,
+        config: &Config,
+        inner: Arc<dyn TextCodec>,
+        model: Option<&Arc<Model>>,
+    ) -> Arc<GuardedCodec> {
+        Arc::new(GuardedCodec {
+            inner,
+            limit: config.generation.prompt_limit,
+            encoder: model.and_then(encoder),
+            notices: self.notices(),
+            said: Mutex::default(),
+        })
     }
 
     /// The target of a configuration alone.
@@ -504,30 +518,12 @@ impl ModelPool {
     ) -> Result<DrafterModel> {
         match drafter {
             Drafter::Neural {
-                model: neural,
+                model,
                 branching,
-                ..
+                stop_rule,
             } => {
-                let model = self.neural(config, key, neural)?;
-                let shared = shared(
-                    &config.label,
-                    (&neural.name, &model.tokenizer),
-                    (&config.target.name, vocabulary),
-                    || self.target_tokenizer(&config.target, vocabulary),
-                )?;
-                let trained = match drafter.stop_rule() {
-                    Some(rule) => TrainedRule::open(rule, &model)
-                        .map_err(|source| no_rule(config, key, rule, source))?,
-                    None => None,
-                };
-                Ok(DrafterModel::Neural {
-                    model,
-                    rule: neural.rule,
-                    branching: branching.clone(),
-                    vocabulary: shared.vocabulary,
-                    note: shared.note,
-                    trained,
-                })
+                let model = (&**model, branching, stop_rule.as_ref());
+                self.neural_drafter(config, key, model, vocabulary)
             }
             Drafter::Statistical { config: own, .. } => {
                 no_network(config, key, drafter, "the drafter is statistical")?;
@@ -541,6 +537,35 @@ impl ModelPool {
                 Ok(DrafterModel::Statistical(factory?))
             }
         }
+    }
+
+    fn neural_drafter(
+        &self,
+        config: &Config,
+        key: &str,
+        (neural, branching, rule): (&Neural, &Branching, Option<&StopRuleConfig>),
+        vocabulary: &Fingerprint,
+    ) -> Result<DrafterModel> {
+        let model = self.neural(config, key, neural)?;
+        let shared = shared(
+            &config.label,
+            (&neural.name, &model.tokenizer),
+            (&config.target.name, vocabulary),
+            || self.target_tokenizer(&config.target, vocabulary),
+        )?;
+        let trained = match rule {
+            Some(rule) => TrainedRule::open(rule, &model)
+                .map_err(|source| no_rule(config, key, rule, source))?,
+            None => None,
+        };
+        Ok(DrafterModel::Neural {
+            model,
+            rule: neural.rule,
+            branching: branching.clone(),
+            vocabulary: shared.vocabulary,
+            note: shared.note,
+            trained,
+        })
     }
 
     fn neural(&self, config: &Config, key: &str, neural: &Neural) -> Result<Arc<LoadedModel>> {

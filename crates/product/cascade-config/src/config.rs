@@ -166,7 +166,7 @@ impl Config {
             label: "configuration".to_owned(),
             target,
             drafters: Vec::new(),
-            schedule: no_drafters().into(),
+            schedule: KMatrix::default().into(),
             lenience: Lenience::STRICT,
             statistical_lenience: Lenience::STRICT,
             placement: Placement::default(),
@@ -313,7 +313,7 @@ impl Config {
     pub fn plain(&self) -> Self {
         Self {
             drafters: Vec::new(),
-            schedule: no_drafters().into(),
+            schedule: KMatrix::default().into(),
             ..self.clone()
         }
     }
@@ -376,11 +376,6 @@ impl Config {
             })
         })
     }
-}
-
-fn no_drafters() -> KMatrix {
-    KMatrix::new(Vec::new(), Default::default())
-        .unwrap_or_else(|_| unreachable!("no rows are square and upper triangular"))
 }
 
 impl Neural {

@@ -46,13 +46,11 @@ impl Reader<'_> {
             device,
         } = file;
         let target = self.target(target.model)?;
-        let drafters = drafters.into_iter().enumerate();
-        let drafters: Vec<Drafter> = drafters
-            .map(|(j, entry)| self.drafter(&format!("drafters[{j}]"), entry, &target))
-            .collect::<Result<_>>()?;
-        let generation = self.generation(&generation)?;
-        let nodes = tree.max_nodes;
-        let nodes = nodes.map(|nodes| self.positive("tree.max_nodes", nodes));
+        let drafters = self.drafters(drafters, &target)?;
+        let max_nodes = match tree.max_nodes {
+            Some(nodes) => self.positive("tree.max_nodes", nodes)?,
+            None => DEFAULT_MAX_NODES,
+        };
         let plain = Config {
             label: self.label.to_owned(),
             target,
@@ -61,9 +59,9 @@ impl Reader<'_> {
             lenience: self.lenience("lenience", lenience)?,
             statistical_lenience: self.lenience("statistical_lenience", statistical_lenience)?,
             placement: tree.placement,
-            max_nodes: nodes.transpose()?.unwrap_or(DEFAULT_MAX_NODES),
+            max_nodes,
             prompt: self.prompt(prompt)?,
-            generation,
+            generation: self.generation(&generation)?,
             device: self.device("device", device)?.unwrap_or_default(),
         };
         let schedule = self.schedule(schedule, k, drafters.len())?;
@@ -72,6 +70,17 @@ impl Reader<'_> {
         self.check_placement(&config)?;
         self.check_levels(&config)?;
         Ok(config)
+    }
+
+    fn drafters<K: DrafterKinds>(
+        &self,
+        entries: Vec<Entry<DrafterKeys<K>>>,
+        target: &Neural,
+    ) -> Result<Vec<Drafter>> {
+        let entries = entries.into_iter().enumerate();
+        entries
+            .map(|(j, entry)| self.drafter(&format!("drafters[{j}]"), entry, target))
+            .collect()
     }
 
     fn error(&self, key: &str, problem: impl Into<String>, cure: impl Into<String>) -> Error {
@@ -276,16 +285,18 @@ impl Reader<'_> {
                 self.check_beside(key, &keys, branches.as_ref(), stop_rule.as_ref())?;
                 self.statistical(key, keys.name, config, stop_rule)
             }
-            _ => {
-                let kinds = K::KEYS.join("`, `");
-                let kinds = match kinds.rsplit_once(", ") {
-                    Some((others, last)) => format!("{others} and {last}"),
-                    None => kinds,
-                };
-                let cure = format!("give exactly one of `model`, `head`, `{kinds}`");
-                Err(self.error(key, "it has no kind, or more than one", cure))
-            }
+            _ => Err(self.no_kind::<K>(key)),
         }
+    }
+
+    fn no_kind<K: DrafterKinds>(&self, key: &str) -> Error {
+        let kinds = K::KEYS.join("`, `");
+        let kinds = match kinds.rsplit_once(", ") {
+            Some((others, last)) => format!("{others} and {last}"),
+            None => kinds,
+        };
+        let cure = format!("give exactly one of `model`, `head`, `{kinds}`");
+        self.error(key, "it has no kind, or more than one", cure)
     }
 
     /// Refuses keys beside a statistical kind, which has no use for them.

@@ -183,31 +183,9 @@ impl CascadeBuilder {
         if self.max_nodes == Some(0) {
             return Err(Error::NoNodes);
         }
-        for level in &self.drafters {
-            if let Level::Neural(neural) = level {
-                check_fits(neural, &target)?;
-            }
-        }
-        self.drafters
-            .iter()
-            .try_for_each(|level| check_hidden(level, &target))?;
-        let target_rows = target.info().vocab_size;
-        let notices = self.notices.unwrap_or_else(|| Arc::new(|_: &str| ()));
-        let drafters = self.drafters.into_iter().map(|level| match level {
-            Level::Neural(neural) => Level::Neural(neural.drafting_for(target_rows, &notices)),
-            statistical => statistical,
-        });
-        let drafters: Vec<Level> = drafters.collect();
         let nodes = self.max_nodes.unwrap_or(DEFAULT_MAX_NODES);
-        let neural = drafters.iter().filter_map(|level| match level {
-            Level::Neural(neural) => Some(neural),
-            Level::Statistical(_) => None,
-        });
-        if !drafters.is_empty() {
-            std::iter::once(&target)
-                .chain(neural)
-                .try_for_each(|model| check_nodes(model, nodes))?;
-        }
+        let notices = self.notices.unwrap_or_else(|| Arc::new(|_: &str| ()));
+        let drafters = fitting(self.drafters, &target, nodes, &notices)?;
         let mut schedule = one_schedule(self.schedule, self.k, self.placement, drafters.len())?;
         schedule.check(drafters.len())?;
         let levels: Vec<_> = std::iter::once(LevelSpec::Neural(target.spec()))
@@ -219,7 +197,7 @@ impl CascadeBuilder {
             max_nodes: nodes,
             eos: self.eos,
             reorders: levels.iter().any(LevelSpec::reorders),
-            vocab_size: target_rows,
+            vocab_size: target.info().vocab_size,
         };
         let wall = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
         let clock = self.work_clock.unwrap_or_else(|| Arc::clone(&wall));
@@ -237,6 +215,39 @@ impl CascadeBuilder {
             codec: self.codec,
         })
     }
+}
+
+/// The drafters of a target, if they fit it and drafts of so many nodes fit all models.
+fn fitting(
+    drafters: Vec<Level>,
+    target: &Neural,
+    nodes: usize,
+    notices: &NoticeSink,
+) -> Result<Vec<Level>> {
+    for level in &drafters {
+        if let Level::Neural(neural) = level {
+            check_fits(neural, target)?;
+        }
+    }
+    drafters
+        .iter()
+        .try_for_each(|level| check_hidden(level, target))?;
+    let target_rows = target.info().vocab_size;
+    let drafters = drafters.into_iter().map(|level| match level {
+        Level::Neural(neural) => Level::Neural(neural.drafting_for(target_rows, notices)),
+        statistical => statistical,
+    });
+    let drafters: Vec<Level> = drafters.collect();
+    let neural = drafters.iter().filter_map(|level| match level {
+        Level::Neural(neural) => Some(neural),
+        Level::Statistical(_) => None,
+    });
+    if !drafters.is_empty() {
+        std::iter::once(target)
+            .chain(neural)
+            .try_for_each(|model| check_nodes(model, nodes))?;
+    }
+    Ok(drafters)
 }
 
 fn one_schedule(

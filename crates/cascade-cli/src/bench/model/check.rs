@@ -64,18 +64,15 @@ pub(super) fn check(args: &ModelArgs) -> Result<()> {
         _ => OF_BF16,
     };
     let invariant = session.model().is_row_invariant();
+    let forwards = compared.iter().map(|of| row(of, tolerance, invariant));
+    let forwards: Vec<_> = forwards.collect();
     let checked = Checked {
         model,
         device: args.device.clone(),
         dtype: options.dtype.as_str().to_owned(),
         tolerance,
-        passed: compared
-            .iter()
-            .all(|forward| forward.passes(tolerance, invariant)),
-        forwards: compared
-            .iter()
-            .map(|of| row(of, tolerance, invariant))
-            .collect(),
+        passed: forwards.iter().all(|forward| forward.passed),
+        forwards,
     };
     super::super::report(&checked, args.json, show)?;
     match checked.passed {

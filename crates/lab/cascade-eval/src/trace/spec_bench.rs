@@ -155,6 +155,33 @@ impl Import<'_> {
         texts: &[String],
         turn: usize,
     ) -> Result<std::result::Result<Record, String>> {
+        let finish = self.finish(answers, turn);
+        let (prompt, output) = match self.tokens_of_turn(question, texts, turn, finish)? {
+            Ok(tokens) => tokens,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        Ok(Ok(Record {
+            id: question.id.clone(),
+            category: question.category.clone(),
+            turn: turn + 1,
+            source: Vec::new(),
+            context: prompt,
+            output,
+            margins: None,
+            seed: None,
+            top: None,
+            finish,
+        }))
+    }
+
+    /// The tokens of a turn's prompt and of its answer, or what is wrong with the answer.
+    fn tokens_of_turn(
+        &self,
+        question: &Sample,
+        texts: &[String],
+        turn: usize,
+        finish: Finish,
+    ) -> Result<std::result::Result<(Vec<TokenId>, Vec<TokenId>), String>> {
         let answer = &texts[turn];
         if answer.contains(END) {
             return Ok(Err(format!(
@@ -173,25 +200,13 @@ impl Import<'_> {
                     .to_owned(),
             ));
         };
-        let finish = self.finish(answers, turn);
         if finish == Finish::Eos {
             output.push(self.eos);
         }
         if output.is_empty() {
             return Ok(Err("the answer is empty; leave it out".to_owned()));
         }
-        Ok(Ok(Record {
-            id: question.id.clone(),
-            category: question.category.clone(),
-            turn: turn + 1,
-            source: Vec::new(),
-            context: prompt,
-            output,
-            margins: None,
-            seed: None,
-            top: None,
-            finish,
-        }))
+        Ok(Ok((prompt, output)))
     }
 
     /// The tokens of a prompt, and of what is said after it; `None` if they melt into each other.
