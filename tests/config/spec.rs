@@ -310,7 +310,7 @@ fn a_command_line_names_stop_rules_as_reports_do() {
         ("length", "needs a value"),
         ("length=x", "needs a number"),
         ("length=0", "1 or more"),
-        ("confidence=2", "no probability"),
+        ("confidence=2", "not a probability"),
         ("oracle", "there are `length=N`"),
         ("classifier", "`stop_rule: { classifier: … }`"),
         ("adaptive-confidence", "there is no stop rule"),

@@ -235,7 +235,7 @@ fn what_is_not_there() {
     assert_refused(
         "hub@../..",
         &hub,
-        &["openai/gsm8k@..", "no branch, tag or commit"],
+        &["openai/gsm8k@..", "not a branch, tag or commit"],
     );
     let offline = hub.clone().with_offline(true);
     assert_refused(

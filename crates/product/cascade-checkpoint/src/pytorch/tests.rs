@@ -122,7 +122,7 @@ fn files_that_hold_something_else_are_refused_by_name() {
         (pointer.to_vec(), "git lfs pull"),
         (tar, "before version 1.6"),
         (b"<!DOCTYPE html>".to_vec(), "<!DOCTYPE html>"),
-        (Vec::new(), "no zip archive"),
+        (Vec::new(), "not a zip archive"),
         (b"PK\x03\x04".to_vec(), "cut off"),
     ] {
         assert_says(&refusal(&embedded(bytes)), &["weights.bin", part]);

@@ -610,10 +610,10 @@ fn shards_that_are_missing_or_misnamed() {
     for (content, why) in [
         (json!({}), "weight_map"),
         (json!({"weight_map": {}}), "empty"),
-        (json!({"weight_map": {"a": 1}}), "no file name"),
+        (json!({"weight_map": {"a": 1}}), "not a file name"),
         (
             json!({"weight_map": {"a": "../../etc/passwd"}}),
-            "no file name",
+            "not a file name",
         ),
     ] {
         assert_says(

@@ -172,7 +172,7 @@ fn shards_that_do_not_fit_their_index_are_refused_by_name() {
         let json = json!({"weight_map": {"lm_head.weight": "../../x.bin"}});
         fs::write(path.join(index), json.to_string()).unwrap();
     });
-    assert_says(&message, &[index, "../../x.bin", "no file name"]);
+    assert_says(&message, &[index, "../../x.bin", "not a file name"]);
 }
 
 #[test]
