@@ -2,7 +2,8 @@
 """Checks the arrows of docs/ARCHITECTURE.md: which crates may use which.
 
 Dependencies of tests do not count: with them alone, a product crate may use all rooms. Optional
-dependencies count, whether or not a feature asks for them.
+dependencies count, whether or not a feature asks for them. Crates that say `test = false`, so that no
+program of their tests is compiled, must have none.
 
     scripts/check-rooms.py
 """
@@ -51,9 +52,19 @@ def reached(name, ours):
     return found
 
 
+def hides_tests(package):
+    """Whether tests in its modules would not run."""
+    targets = [target for target in package["targets"] if not target["test"]]
+    targets = [target for target in targets if {"lib", "rlib", "bin"} & set(target["kind"])]
+    folders = {pathlib.Path(target["src_path"]).parent for target in targets}
+    sources = [source.read_text() for folder in folders for source in folder.rglob("*.rs")]
+    has_library = any("lib" in target["kind"] and target["test"] for target in package["targets"])
+    return not has_library and any("#[test]" in source or "cfg(test)" in source for source in sources)
+
+
 def main():
     ours = packages()
-    problems = []
+    problems = [f"{name} has tests, and `test = false`" for name in ours if hides_tests(ours[name])]
     for name, package in sorted(ours.items()):
         of = room(package)
         for other in sorted(used(package) & ours.keys()):
@@ -64,7 +75,7 @@ def main():
             problems.append(f"{name} uses {other}, directly or through others")
     for problem in problems:
         print(f"{problem}; see docs/ARCHITECTURE.md", file=sys.stderr)
-    print(f"{len(ours)} crates, {len(problems)} arrows that point back")
+    print(f"{len(ours)} crates, {len(problems)} problems")
     return bool(problems)
 
 
