@@ -1,6 +1,7 @@
 //! Sessions: what a model has read, behind a scorer that seems to have no memory.
 
 use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cascade_core::{
@@ -116,6 +117,29 @@ impl Model {
         self.bytes_per_forward(rows) + (sequence + source) * self.network.bytes_per_position()
     }
 
+    /// Bytes of the keys and values of all its sessions at present, pages that several of them
+    /// share counted once; `None` where they are not counted, which is elsewhere than on the CPU
+    /// with our kernels.
+    pub fn cache_bytes(&self) -> Option<usize> {
+        Some(self.network.cache_memory()?.memory.bytes())
+    }
+
+    /// Bytes of keys and values that a session takes at most for so many positions of a context and
+    /// of the trees behind it, and for a model with an encoder of a source; `None` where they are
+    /// not counted.
+    pub fn cache_bytes_of(&self, positions: usize, source: usize) -> Option<usize> {
+        let cache = self.network.cache_memory()?;
+        let start = usize::from(self.network.info().start.is_some());
+        let sequence = cache.of(positions.saturating_add(start));
+        // A page that others have, too, is copied before it is written.
+        let copied = cache.of(1);
+        let of_source = match self.info().architecture {
+            Architecture::EncoderDecoder => cache.of(source),
+            Architecture::DecoderOnly => 0,
+        };
+        Some(sequence.saturating_add(of_source).saturating_add(copied))
+    }
+
     /// Layers that a forward goes through: the decoder's.
     pub fn layers(&self) -> usize {
         self.network.info().layers
@@ -219,13 +243,37 @@ pub(crate) fn max_nodes(info: &ModelInfo) -> usize {
 /// Hidden states are those after the final norm. For a T5 with a tied head, the factor d_model^-0.5
 /// comes after them.
 ///
-/// Memory: keys and values of context and tree, at most twice, and for T5 the cross-attention's
-/// keys and values of one source.
+/// Memory: keys and values of context and tree, on the CPU in pages of 64 positions and as many as
+/// are needed, on GPUs at most twice; and for T5 the cross-attention's keys and values of one
+/// source.
 #[derive(Debug)]
 pub struct Session {
     model: Arc<Model>,
     source: Vec<TokenId>,
     cache: Cache,
+    counted: CountedBytes,
+}
+
+/// Bytes of some sessions together, of which one counts its own.
+#[derive(Debug, Default)]
+struct CountedBytes {
+    all: Arc<AtomicUsize>,
+    own: usize,
+}
+
+impl CountedBytes {
+    fn set(&mut self, own: usize) {
+        // Never too few: what is reserved for them counts what they do not have yet.
+        self.all.fetch_add(own, Ordering::Relaxed);
+        self.all.fetch_sub(self.own, Ordering::Relaxed);
+        self.own = own;
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 impl Session {
@@ -234,8 +282,15 @@ impl Session {
         Self {
             cache: Cache::new(Arc::clone(&model.network).sequence()),
             source: Vec::new(),
+            counted: CountedBytes::default(),
             model,
         }
+    }
+
+    /// The same, which adds the bytes of its keys and values to `all` as long as it is there.
+    pub(crate) fn counted_in(mut self, all: &Arc<AtomicUsize>) -> Self {
+        self.counted.all = Arc::clone(all);
+        self
     }
 
     /// The model it scores with.
@@ -346,6 +401,7 @@ impl Session {
         };
         let left = self.missing(scoring) - scoring.piece;
         self.cache.context.extend(scoring.next_tokens(&self.cache));
+        self.counted.set(self.cache.sequence.cache_bytes());
         let hidden = std::mem::take(&mut scoring.hidden);
         let hidden = match hidden.is_empty() {
             true => scores.hidden.clone(),

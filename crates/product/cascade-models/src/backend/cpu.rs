@@ -10,8 +10,8 @@ use std::sync::Arc;
 use cascade_checkpoint::Rows;
 use cascade_core::{HiddenLayer, HiddenLayers, Matrix, Result as CoreResult, Scores, TokenId};
 use cascade_cpu::{
-    attend_texts, start_threads, Cache, CacheShape, CacheType, Isa, Linear, Packed, Part,
-    ScoreBias, TextAttention,
+    attend_texts, start_threads, Cache, CacheMemory, CacheShape, CacheType, Isa, Linear, Packed,
+    Part, ScoreBias, TextAttention,
 };
 
 use super::host::{self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias};
@@ -27,6 +27,8 @@ use crate::{DType, Error, Result};
 pub(crate) struct Cpu {
     /// What keys and values are held in.
     cache: CacheType,
+    /// Where those of all sequences are counted.
+    memory: CacheMemory,
     /// Matrices that were loaded.
     held: WeightTotals,
     /// How many matrices are held in another way than was asked for, by what is said of them.
@@ -174,6 +176,10 @@ impl Backend for Cpu {
         shape.elements_per_slot() * self.cache.bytes()
     }
 
+    fn cache_memory(&self) -> Option<&CacheMemory> {
+        Some(&self.memory)
+    }
+
     fn sequence(model: Arc<BackendNetwork<Self>>) -> HostSequence {
         HostSequence::new(model.backend.cache(model.info.cache_shape()))
     }
@@ -202,6 +208,7 @@ impl<'a> CpuLoader<'a> {
         start_threads().map_err(|problem| Error::Threads { problem })?;
         let loaded = Cpu {
             cache: types.cache.unwrap_or_default(),
+            memory: CacheMemory::default(),
             held: WeightTotals::default(),
             notes: BTreeMap::new(),
         };
@@ -321,7 +328,7 @@ impl Loader<Cpu> for CpuLoader<'_> {
 impl Cpu {
     /// A cache that holds nothing.
     pub(crate) fn cache(&self, shape: CacheShape) -> Cache {
-        Cache::of_type(shape, self.cache)
+        Cache::counted(shape, self.cache, self.memory.clone())
     }
 
     /// Runs what `write` writes down over the rows of all texts, and answers each. Keys and values

@@ -394,6 +394,11 @@ impl Sequence for HostSequence {
         512
     }
 
+    fn cache_bytes(&self) -> usize {
+        let of_source = self.encoded.as_ref().map_or(0, Cache::bytes);
+        self.cache.bytes() + of_source
+    }
+
     fn set_source(&mut self, source: &[TokenId]) {
         self.source = source.to_vec();
         self.encoded = None;
