@@ -20,6 +20,7 @@ mod answer;
 mod api;
 mod body;
 mod budget;
+mod cache_room;
 mod connections;
 mod error;
 mod fields;
