@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use cascade_core::{HiddenLayers, Result, Scores, TokenId, Want};
-use cascade_cpu::{CacheMemory, PAGE_SLOTS};
+use cascade_cpu::{Cache, CacheMemory, PAGE_SLOTS};
 
 use crate::info::ModelInfo;
 use crate::plan::Plan;
@@ -137,6 +137,12 @@ pub(crate) trait Sequence: Any + Debug + Send {
     /// Bytes of its keys and values, those of the source included; 0 where they are not counted.
     fn cache_bytes(&self) -> usize {
         0
+    }
+
+    /// Its keys and values and those of the source, which sequences of one network can
+    /// [share](Cache::share), where they lie in pages.
+    fn caches(&mut self) -> Option<(&mut Cache, &mut Option<Arc<Cache>>)> {
+        None
     }
 
     /// Makes `source` what cross-attention reads. Encoding is put off until rows are appended.

@@ -8,6 +8,7 @@ use cascade_core::{
     common_prefix, Architecture, Error, HiddenStates, Result, Scorer, ScorerInfo, Scores, TokenId,
     TokenTree, Want, LARGEST_FORWARD,
 };
+use cascade_cpu::PAGE_SLOTS;
 
 use crate::backend::cpu::Cpu;
 use crate::backend::{BackendNetwork, ModelInfo};
@@ -16,6 +17,7 @@ use crate::dtype::Types;
 use crate::gathering::{self, ScoreCall};
 use crate::network::{LaunchCost, Network, NewRows, Read, Sequence};
 use crate::plan::Plan;
+use crate::prefixes::{SharedPrefixes, Sharing};
 use crate::weights::{CallerWeights, Provider};
 use crate::{DType, Device, ModelFile, WeightSource};
 
@@ -251,6 +253,7 @@ pub struct Session {
     model: Arc<Model>,
     source: Vec<TokenId>,
     cache: Cache,
+    sharing: Sharing,
     counted: CountedBytes,
 }
 
@@ -282,9 +285,16 @@ impl Session {
         Self {
             cache: Cache::new(Arc::clone(&model.network).sequence()),
             source: Vec::new(),
+            sharing: Sharing::default(),
             counted: CountedBytes::default(),
             model,
         }
+    }
+
+    /// Has it share what it reads from now on, and has read, with other sessions, or with nobody.
+    /// No answer changes by it.
+    pub fn share_prefixes(&mut self, prefixes: Option<Arc<SharedPrefixes>>) {
+        self.sharing.begin(prefixes);
     }
 
     /// The same, which adds the bytes of its keys and values to `all` as long as it is there.
@@ -360,6 +370,38 @@ impl Session {
         self.cache.clear();
     }
 
+    /// Takes over what other sessions have computed of a call's context.
+    pub(crate) fn adopt(&mut self, scoring: &mut Scoring) {
+        let before = self.cache.context.len();
+        let Some(caches) = self.cache.sequence.caches() else {
+            return;
+        };
+        let (of, context) = ((&self.model, &self.source[..]), scoring.reusable());
+        let len = self.sharing.adopt(of, context, before, caches);
+        if len > before {
+            self.cache.context = context[..len].to_vec();
+            scoring.kept += len - before;
+        }
+    }
+
+    /// Whether a call had better wait for another one, which computes what it can take over
+    /// afterwards: the source, or most of what the other has to compute at all.
+    pub(crate) fn waits_for(&self, scoring: &Scoring, (other, its): (&Self, &Scoring)) -> bool {
+        if !self.sharing.is_with(&other.sharing) || self.source != other.source {
+            return false;
+        }
+        if !self.source.is_empty() && !self.sharing.is_known() && !other.sharing.is_known() {
+            return true;
+        }
+        if self.missing(scoring) <= PAGE_SLOTS {
+            return false;
+        }
+        let common = common_prefix(scoring.reusable(), &its.context);
+        let common = common / PAGE_SLOTS * PAGE_SLOTS;
+        let gained = common.saturating_sub(self.cache.context.len());
+        gained > 0 && other.missing(its) <= 2 * gained
+    }
+
     /// Tokens of the context that are not computed yet.
     pub(crate) fn missing(&self, scoring: &Scoring) -> usize {
         scoring.context.len() - self.cache.context.len()
@@ -412,6 +454,10 @@ impl Session {
             return None;
         }
         self.cache.tree = std::mem::take(&mut scoring.tree);
+        if let Some(caches) = self.cache.sequence.caches() {
+            let of = (&self.model, &self.source[..]);
+            self.sharing.publish(of, &self.cache.context, caches);
+        }
         let rows = scoring.context.len() - scoring.kept + self.cache.tree.len();
         Some(Ok(scores.with_hidden(hidden).with_rows_computed(rows)))
     }
@@ -433,6 +479,13 @@ pub(crate) struct Scoring {
 }
 
 impl Scoring {
+    /// Tokens of the context that need not be computed if they are known.
+    fn reusable(&self) -> &[TokenId] {
+        let most = self.context.len() - 1;
+        let hidden = self.want.hidden_after.map(|after| after.saturating_sub(1));
+        &self.context[..hidden.map_or(most, |hidden| hidden.min(most))]
+    }
+
     /// Begins again, on a session that has forgotten what it had computed.
     pub(crate) fn restart(&mut self) {
         self.kept = 0;
@@ -472,6 +525,7 @@ impl Scorer for Session {
             self.source = source.to_vec();
             self.cache.clear();
             self.cache.sequence.set_source(source);
+            self.sharing.forget_source();
         }
         Ok(())
     }

@@ -14,7 +14,9 @@ use cascade_cpu::{
     Part, ScoreBias, TextAttention,
 };
 
-use super::host::{self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias};
+use super::host::{
+    self, Answer, HostBias, HostInput, HostSequence, PerWindow, RelativeBias, SourceCache,
+};
 use super::{
     Activation, AttentionSpan, Backend, BackendNetwork, BiasTable, Forward, Heads, LinearSpec,
     Loader, ModelInfo, NewRows, Outputs, QkTransform,
@@ -546,7 +548,9 @@ impl Forward<Cpu> for CpuForward<'_> {
         let (features, size) = (linear.linear.forward(&self.normed), self.info.heads.size);
         self.each_text(&features, |text, features| {
             let rows = features.chunks_exact(features.len() / text.rows());
-            store(text.input.source, layer, size, rows, |_, _| ());
+            if let SourceCache::Written(cache) = &mut text.input.source {
+                store(cache, layer, size, rows, |_, _| ());
+            }
         });
     }
 
@@ -566,13 +570,13 @@ impl Forward<Cpu> for CpuForward<'_> {
 
     fn attend_source(&mut self, layer: usize) {
         let heads = self.info.heads;
-        let texts = self.texts.iter().map(|text| TextAttention {
-            queries: &text.queries,
-            keys_values: text
-                .input
-                .source
-                .keys_values(layer, text.input.source.len()),
-            bias: ScoreBias::None,
+        let texts = self.texts.iter().map(|text| {
+            let source = text.input.source.cache();
+            TextAttention {
+                queries: &text.queries,
+                keys_values: source.keys_values(layer, source.len()),
+                bias: ScoreBias::None,
+            }
         });
         self.attended = attend_texts(texts, heads.queries, heads.size);
     }

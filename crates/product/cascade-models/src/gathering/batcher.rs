@@ -11,6 +11,7 @@ use cascade_core::{Error, Result, Scorer, ScorerInfo, Scores, TokenId, TokenTree
 
 use super::price::RowPrice;
 use super::{forward, Company, Forward};
+use crate::prefixes::SharedPrefixes;
 use crate::session::{Scoring, Session};
 use crate::Model;
 
@@ -117,6 +118,7 @@ impl Batcher {
                 number,
                 unpaid: AtomicU64::new(0),
                 cache_bytes: Arc::default(),
+                prefixes: Mutex::default(),
             }),
         }
     }
@@ -142,6 +144,13 @@ impl Participant {
             model: Arc::clone(model),
             session: Some(self.seat.session(model)),
         }
+    }
+
+    /// Has its sessions share what they read with those of others, or with nobody: see
+    /// [`SharedPrefixes`].
+    pub fn share_prefixes(&self, prefixes: Option<Arc<SharedPrefixes>>) {
+        let own = self.seat.prefixes.lock();
+        *own.unwrap_or_else(PoisonError::into_inner) = prefixes;
     }
 
     /// Bytes of the keys and values of its sessions, as of their last calls; those that they share
@@ -234,6 +243,9 @@ impl Scorer for BatchedSession {
         if !self.model.gathers() {
             return self.session().score(context, tree, want);
         }
+        let prefixes = self.seat.prefixes.lock();
+        let prefixes = prefixes.unwrap_or_else(PoisonError::into_inner).clone();
+        self.session().share_prefixes(prefixes);
         let scoring = self.session().begin(context, tree, want)?;
         let Some(session) = self.session.take() else {
             return self.session().score(context, tree, want);
@@ -253,6 +265,8 @@ struct Seat {
     unpaid: AtomicU64,
     /// Of the keys and values of its sessions.
     cache_bytes: Arc<AtomicUsize>,
+    /// What its sessions share.
+    prefixes: Mutex<Option<Arc<SharedPrefixes>>>,
 }
 
 impl Drop for Seat {
